@@ -48,9 +48,10 @@
 // lately gets less than its weight says, one that used little gets more, and something may stay undivided if every
 // queue used too much. A queue that the cycle of its parents cuts off from the top gets nothing.
 //
-// Two consequences surprise people. Quota is a promise even when it was sold twice: fair shares then add up to more
-// than there is. And in step 2 the part of a unit that two high-priority queues could not split goes to a lower
-// priority that can use it whole.
+// Three consequences surprise people. Quota is a promise even when it was sold twice: fair shares then add up to more
+// than there is. In step 2 the part of a unit that two high-priority queues could not split goes to a lower priority
+// that can use it whole. And more quota, a larger request or a larger cluster can cost a queue one unit, when somebody
+// else's fraction becomes the larger one; more weight cannot.
 //
 // # A worked example
 //
