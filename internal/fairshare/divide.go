@@ -231,14 +231,14 @@ func reduce(k int64) factor {
 	return factor{num: k / g, den: One / g}
 }
 
-// weigh computes each active claim's part of the round and returns their sum, which is below 2^63.
+// weigh computes each active claim's part of the round and returns their sum.
 //
 // With n = w/W and k = num/den, n + k·(n − usage) is, up to a factor that all queues share,
 //
 //	w·(num+den)·One − num·usage·W
 //
-// which is exact in integers. Weights are divided by their common divisor first. Only if the sum could still exceed 63
-// bits (weights of many different digits) all parts are shifted down together.
+// which is exact in integers. Weights are divided by their common divisor first. Only if the sum could still exceed 64
+// bits (large weights of many different digits) all parts are shifted down together, which moves a share by a trifle.
 func (d *Divider) weigh(boost factor) uint64 {
 	if boost.num == 0 {
 		var sum uint64
@@ -258,12 +258,8 @@ func (d *Divider) weigh(boost factor) uint64 {
 		weights += uint64(d.claims[pos].weight / common)
 	}
 	scale := uint64((boost.num + boost.den) * One)
-	shift := 0
-	if hi, lo := bits.Mul64(weights, scale); hi != 0 {
-		shift = bits.Len64(hi) + 1
-	} else if lo >= 1<<63 {
-		shift = 1
-	}
+	most, _ := bits.Mul64(weights, scale) // what no sum exceeds, in units of 2^64
+	shift := bits.Len64(most)
 	var sum uint64
 	for _, pos := range d.active {
 		c := &d.claims[pos]

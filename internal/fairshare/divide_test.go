@@ -114,10 +114,30 @@ func TestDivide(t *testing.T) {
 			},
 		},
 		{
-			name: "a need that equals the share exactly starts no new round", total: 4 * gpu,
+			name: "a need that equals the share exactly is met, and starts no new round", total: 3 * gpu,
+			// 1.5 each: a is satisfied; b gets floor 1 and its remainder .5, although it is older.
 			queues: []q{
-				{id: "a", request: 2 * gpu, want: 2 * gpu},
-				{id: "b", request: 9 * gpu, want: 2 * gpu},
+				{id: "b", created: 1, request: 9 * gpu, want: 1*gpu + 500},
+				{id: "a", created: 2, request: 1*gpu + 500, want: 1*gpu + 500},
+			},
+		},
+		{
+			name: "a need that is the share without its fraction starts a new round", total: 5, unit: 1,
+			// 1.67 each: a needs 1. b and c take 1 and share the other 2, before d's priority has its turn.
+			queues: []q{
+				{id: "a", priority: 200, request: 1, want: 1},
+				{id: "b", priority: 200, request: 9, want: 2},
+				{id: "c", priority: 200, request: 9, want: 2},
+				{id: "d", priority: 100, request: 9, want: 0},
+			},
+		},
+		{
+			name: "only the last round's remainders count", total: 10, unit: 1,
+			// 3:2:2 of 10: a 4.29, c 2.86; b needs 1 of 2.86. 3 left, 3:2: 1.80 and 1.20: the last one is a's, by .80 over .20.
+			queues: []q{
+				{id: "a", weight: 3, request: 99, want: 6},
+				{id: "b", weight: 2, request: 1, want: 1},
+				{id: "c", weight: 2, request: 99, want: 3},
 			},
 		},
 		{
@@ -171,12 +191,12 @@ func TestDivide(t *testing.T) {
 		},
 		{
 			name: "remainders: the higher priority before the larger fraction", total: 2*gpu + 900,
-			// a, b: 1.45 each, floored to 1. 0.9 flows down: c, d 0.45 each, floored to 0. All four remember .45; a comes first.
+			// a, b: 1.45 each, floored to 1. 0.9 flows down: c .225, d .675, floored to 0. a, with .45, comes before d.
 			queues: []q{
 				{id: "a", priority: 200, created: 1, request: 99 * gpu, want: 1*gpu + 900},
 				{id: "b", priority: 200, created: 2, request: 99 * gpu, want: 1 * gpu},
 				{id: "c", priority: 100, weight: 1, request: 99 * gpu, want: 0},
-				{id: "d", priority: 100, weight: 1, request: 99 * gpu, want: 0},
+				{id: "d", priority: 100, weight: 3, request: 99 * gpu, want: 0},
 			},
 		},
 		{
@@ -417,6 +437,31 @@ func TestDivideBadInput(t *testing.T) {
 				t.Errorf("fair share %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// The largest factors at once, and weights without a common divisor: parts are scaled down together, so the shares are
+// those of the oracle but for a trifle.
+func TestDivideLargestFactors(t *testing.T) {
+	t.Parallel()
+	const total = 1_000_000_000
+	in := &fairshare.Input{Total: []int64{total}, Unit: []int64{1}, KValue: fairshare.MaxFactor}
+	for i, weight := range []int64{fairshare.MaxWeight, fairshare.MaxWeight - 1, fairshare.MaxWeight/2 + 1, 1} {
+		in.Queues = append(in.Queues, fairshare.Queue{
+			Parent: -1, UID: string(rune('a' + i)), Quota: []int64{0}, Limit: []int64{inf}, Request: []int64{math.MaxInt64},
+			Weight: []int64{weight}, Usage: []int64{int64(i) * fairshare.One / 10},
+		})
+	}
+	sum := int64(0)
+	for i, want := range oracle(in) {
+		got := divide(in)[i]
+		if diff := got[0] - want[0]; diff < -1 || diff > 1 {
+			t.Errorf("queue %d: %d, oracle %d", i, got[0], want[0])
+		}
+		sum += got[0]
+	}
+	if sum != total {
+		t.Errorf("%d of %d divided", sum, total)
 	}
 }
 

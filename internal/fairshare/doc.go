@@ -50,8 +50,8 @@
 //
 // Three consequences surprise people. Quota is a promise even when it was sold twice: fair shares then add up to more
 // than there is. In step 2 the part of a unit that two high-priority queues could not split goes to a lower priority
-// that can use it whole. And more quota, a larger request or a larger cluster can cost a queue one unit, when somebody
-// else's fraction becomes the larger one; more weight cannot.
+// that can use it whole. And more weight, more quota, a larger request or a larger cluster can cost a queue one unit,
+// when somebody else's fraction becomes the larger one.
 //
 // # A worked example
 //

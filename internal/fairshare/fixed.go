@@ -93,7 +93,7 @@ func compareBounds(a, b int64) int {
 }
 
 // portion returns amount × part / whole and the remainder of that division, exactly. It needs part <= whole, whole > 0
-// and amount >= 0.
+// and amount >= 0; then the product's upper half is below whole, which is what the division asks for.
 func portion(amount int64, part, whole uint64) (quotient int64, remainder uint64) {
 	hi, lo := bits.Mul64(uint64(amount), part)
 	q, r := bits.Div64(hi, lo, whole)
