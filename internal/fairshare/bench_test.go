@@ -15,7 +15,7 @@ func forest(n int, k int64) *fairshare.Input {
 		v := int64(i*7919%13 + 1) // spread, and the same every time
 		in.Queues = append(in.Queues, fairshare.Queue{
 			Parent: parent, Priority: prio + int32(v%3), Created: int64(i), UID: fmt.Sprintf("queue-%04d", i),
-			Quota: []int64{inf, inf, v % 4 * gpu}, Limit: []int64{inf, inf, inf},
+			Quota: []int64{0, inf, v % 4 * gpu}, Limit: []int64{inf, inf, inf},
 			Request: []int64{v * 8000, v << 34, v * gpu}, Weight: []int64{v * fairshare.One, fairshare.One, v * fairshare.One},
 			Usage: []int64{1000 * v, 2000 * v, 3000 * v},
 		})
