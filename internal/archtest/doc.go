@@ -1,6 +1,6 @@
 // Package archtest answers one question: is the tree still the house that docs/architecture.md describes?
 //
-// Each rule (D1 to D11, and a few about comments, names, sizes and texts) is a value of type Rule that looks at a Tree and
+// Each rule (D1 to D11, and a few about comments, tests, sizes and pages) is a value of type Rule that looks at a Tree and
 // returns Violations. The tests of this package run every rule over the repository itself, and each rule over small trees under
 // testdata that break it, so that a check that can no longer fail is noticed.
 //

@@ -137,6 +137,12 @@ func Rules() []Rule {
 			Instead: "use paths relative to the repository or to a folder that the user names",
 			Check:   checkPlaces,
 		},
+		{
+			ID:      "docs",
+			Says:    "the pages tell the truth: paths, links and make targets that they name exist, unless the line says planned",
+			Instead: "correct the page, or mark what does not exist yet: planned (<capability>)",
+			Check:   checkDocs,
+		},
 	}
 }
 
