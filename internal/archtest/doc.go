@@ -9,7 +9,7 @@
 //	            └─ go/types: internal/engine/... only (D10) ──────┘
 //
 // A rule about a directory that does not exist yet passes. An exception to a rule is a row of the table in exceptions.go with its
-// reason; a row that nothing needs any more is itself a failure.
+// reason; a row that its file no longer needs is itself a failure.
 //
 // The package refuses to judge style: gofumpt, vet and the linters of `make check` do that.
 package archtest

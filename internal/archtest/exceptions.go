@@ -12,7 +12,12 @@ type Exception struct {
 	Why string
 }
 
-// Exceptions of this repository.
+// Exceptions of this repository. A row for a file that does not exist excuses nothing and harms nothing.
 func Exceptions() []Exception {
-	return nil
+	return []Exception{
+		{
+			Rule: "D9", File: "internal/lab/server/version.go", What: "kubeVersion",
+			Why: "The variable belongs to k8s.io/component-base, which has no other way to be told the version; it is linked here and set once, when a server starts",
+		},
+	}
 }

@@ -20,6 +20,7 @@ const (
 	dirDialect     = "internal/dialect"
 	dirKube        = "internal/kube"
 	dirApply       = dirKube + "/apply"
+	dirWrite       = dirKube + "/write"
 	dirFilters     = dirKube + "/filters"
 	dirControllers = "internal/controllers"
 	dirLab         = "internal/lab"

@@ -67,9 +67,9 @@ func (f *File) families(list *ast.FieldList) families {
 }
 
 // checkWrites is D5. A write shows in the options that client-go's typed and dynamic clients demand, in controller-runtime's
-// writing verbs, or in a raw REST verb. The CLI acts for its user, the lab is the cluster, app owns Leases and events.
+// writing verbs, in a raw REST verb, or in the use of the kit that wraps these (internal/kube/write). The CLI acts for its user, the lab is the cluster, app owns Leases and events.
 func checkWrites(t *Tree) ([]Violation, error) {
-	writers := []string{dirApply, dirControllers, dirApp, dirLab, "internal/cli", "cmd/muster-lab", "bench"}
+	writers := []string{dirApply, dirWrite, dirControllers, dirApp, dirLab, "internal/cli", "cmd/muster-lab", "bench"}
 	const metav1 = "k8s.io/apimachinery/pkg/apis/meta/v1"
 	var out []Violation
 	for _, f := range t.Files {
@@ -79,6 +79,11 @@ func checkWrites(t *Tree) ([]Violation, error) {
 		add := func(pos token.Pos, what string) { out = append(out, Violation{Where: t.Pos(pos), What: what}) }
 		for _, opt := range []string{"CreateOptions", "UpdateOptions", "PatchOptions", "ApplyOptions", "DeleteOptions"} {
 			f.mentions(metav1, opt, func(pos token.Pos) { add(pos, "writes to the API server (metav1."+opt+")") })
+		}
+		for _, imp := range f.Imports {
+			if under(imp.Local, dirWrite) {
+				add(imp.Pos, "uses the kit that writes to the API server ("+dirWrite+")")
+			}
 		}
 		runtimeClient := f.imports(func(imp Import) bool { return under(imp.Path, "sigs.k8s.io/controller-runtime") })
 		clientGo := f.imports(func(imp Import) bool { return under(imp.Path, "k8s.io/client-go") })

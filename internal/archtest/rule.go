@@ -61,7 +61,7 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "D5",
-			Says:    "of the product's roles only internal/kube/apply and internal/controllers/... write to the API server",
+			Says:    "of the product's roles only internal/kube/apply and internal/controllers/... write to the API server, through the kit internal/kube/write",
 			Instead: "return the wish as data (a Plan, a status) and let internal/kube/apply or a controller write it",
 			Check:   checkWrites,
 		},
