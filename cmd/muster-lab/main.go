@@ -1,3 +1,4 @@
+// Command muster-lab runs a real Kubernetes control plane with simulated GPU nodes on this machine.
 package main
 
 import (
