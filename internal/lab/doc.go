@@ -1,0 +1,2 @@
+// Package lab starts and drives labs.
+package lab
