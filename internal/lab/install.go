@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,7 +145,7 @@ func InstallNodes(ctx context.Context, client kubernetes.Interface, nodes []*cor
 	for _, n := range nodes {
 		want[n.Name] = true
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return false, err
@@ -179,31 +179,12 @@ func NodeReady(n *corev1.Node) bool {
 	return false
 }
 
-// each calls f for every item with at most n calls at a time, and returns their errors joined. It starts no
-// further call after the first error.
+// each calls f for every item, with at most n calls at a time, and returns the first error.
 func each[T any](ctx context.Context, n int, items []T, f func(context.Context, T) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	next := make(chan T)
-	for range min(n, len(items)) {
-		wg.Go(func() {
-			for item := range next {
-				if err := f(ctx, item); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-feed:
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(n)
 	for _, item := range items {
-		select {
-		case next <- item:
-		case <-ctx.Done():
-			break feed
-		}
+		g.Go(func() error { return f(ctx, item) })
 	}
-	close(next)
-	wg.Wait()
-	return context.Cause(ctx)
+	return g.Wait()
 }

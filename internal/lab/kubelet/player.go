@@ -194,12 +194,12 @@ func (p *Player) seeNode(obj *corev1.Node) {
 	if n.failed == (n.ready == corev1.ConditionTrue) {
 		p.queue.Add(task{node: obj.Name})
 	}
-	if (!known || wasFailed) && !n.failed {
+	if !known || wasFailed != n.failed {
 		p.revisit(obj.Name)
 	}
 }
 
-// revisit looks again at every pod bound to a node that has appeared or come back, in order of arrival.
+// revisit looks again at every pod bound to a node that has appeared, failed or come back, in order of arrival.
 // The caller holds mu.
 func (p *Player) revisit(name string) {
 	var mine []*pod
@@ -263,10 +263,10 @@ func (p *Player) advance(q *pod) {
 		p.release(q)
 		return
 	}
-	if n == nil || n.failed {
+	if n == nil {
 		return
 	}
-	if q.stage == waiting {
+	if q.stage == waiting && !n.failed {
 		short, lacking := n.lacks(q.requests)
 		switch {
 		case q.obj.Status.Phase == corev1.PodRunning: // by an earlier Player: whatever it holds, it holds

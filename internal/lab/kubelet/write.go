@@ -23,12 +23,23 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 		p.mu.Unlock()
 		return nil
 	}
-	if n := p.nodes[q.obj.Spec.NodeName]; n == nil || n.failed {
-		p.mu.Unlock()
+	n := p.nodes[q.obj.Spec.NodeName]
+	now := *q // obj is never modified, so a shallow copy may be read without the lock
+	lost := n != nil && n.failed
+	p.mu.Unlock()
+	if n == nil {
 		return nil
 	}
-	now := *q // obj is never modified, so a shallow copy may be read without the lock
-	p.mu.Unlock()
+	if lost {
+		// All that happens on a lost node is what the node controller does when it finds one: it writes that the
+		// pods there are no longer ready.
+		if now.obj.Status.Phase == corev1.PodRunning && podReady(now.obj) {
+			return p.patchPod(ctx, now.obj, podStatus{Conditions: []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(),
+			}}})
+		}
+		return nil
+	}
 
 	clock := time.Now()
 	later := func(at time.Time) error {
@@ -37,11 +48,11 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 	}
 	switch {
 	case now.obj.DeletionTimestamp != nil:
-		if at, killed := now.dies(); clock.Before(at) {
+		at, killed := now.dies()
+		if clock.Before(at) {
 			return later(at)
-		} else { //nolint:revive // at and killed belong to both arms
-			return p.kill(ctx, q, now, killed)
 		}
+		return p.kill(ctx, q, now, killed)
 	case now.stage == rejected:
 		return p.patchPod(ctx, now.obj, rejectedStatus(now))
 	case now.stage == admitted:
@@ -58,7 +69,7 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 				return err
 			}
 		}
-		// The node controller marks the pods of a lost node unready; a kubelet that comes back corrects that.
+		// The pods of a lost node were marked unready; a kubelet that comes back corrects that.
 		if now.obj.Status.Phase == corev1.PodRunning && !podReady(now.obj) {
 			return p.patchPod(ctx, now.obj, runningStatus(now, now.started))
 		}

@@ -178,7 +178,7 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	}
 	player := kubelet.New(client)
 	g.run("kubelet player", player.Run)
-	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg) })
+	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg, operator.Table()) })
 	if state.StatusURL, err = serveStatus(g, dir, player); err != nil {
 		return err
 	}
