@@ -109,9 +109,12 @@ func flat(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 	if spec.MinMember != nil {
 		least = *spec.MinMember
 	}
-	sets, problem := cluster.FlatTree(least), ""
-	if sets[0].Min, problem = needed("spec", spec.MinSubGroup, 1); problem != "" {
-		return broken(), problem
+	sets := cluster.FlatTree(least)
+	if n := spec.MinSubGroup; n != nil {
+		if *n > 1 {
+			return broken(), fmt.Sprintf("spec.minSubGroup is %d, but spec.subGroups is empty; so many can never be complete", *n)
+		}
+		sets[0].Min = *n
 	}
 	return sets, ""
 }
