@@ -84,14 +84,14 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	mark := st.Mark()
 	d := s.placeAll(st, pods)
 	if d != nil {
-		st.RollbackTo(mark)
+		st.rollback(mark)
 		if memo {
 			s.failed[key] = d
 		}
 		return d
 	}
 	if g.waitsForRelease() {
-		st.NominateAll()
+		st.NominateAll(mark)
 	}
 	return nil
 }

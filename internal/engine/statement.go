@@ -88,8 +88,17 @@ func (s *Session) take(n cluster.NodeID, r cluster.Resources, verb Verb, sign in
 	s.touched = append(s.touched, n)
 }
 
-// RollbackTo undoes everything since the mark. It cannot fail.
+// RollbackTo undoes everything since the mark. It cannot fail. Room comes back, so gangs that failed may be tried again.
 func (st *Statement) RollbackTo(m Mark) {
+	if len(st.ops) > int(m) {
+		clear(st.s.failed)
+	}
+	st.rollback(m)
+}
+
+// rollback is RollbackTo for an attempt that leaves the session as the attempt found it: what could not be placed then
+// cannot be placed now.
+func (st *Statement) rollback(m Mark) {
 	for len(st.ops) > int(m) {
 		op := st.ops[len(st.ops)-1]
 		st.ops = st.ops[:len(st.ops)-1]
@@ -100,11 +109,11 @@ func (st *Statement) RollbackTo(m Mark) {
 // Discard undoes the whole statement.
 func (st *Statement) Discard() { st.RollbackTo(0) }
 
-// NominateAll turns every placement of the statement into a nomination on the same node: a gang that cannot have its
+// NominateAll turns every placement since the mark into a nomination on the same node: a gang that cannot have its
 // minimum at once must not hold idle room while it waits for the rest.
-func (st *Statement) NominateAll() {
-	ops := append([]Op(nil), st.ops...)
-	st.RollbackTo(0)
+func (st *Statement) NominateAll(since Mark) {
+	ops := append([]Op(nil), st.ops[since:]...)
+	st.rollback(since)
 	for _, op := range ops {
 		st.Nominate(op.Pod, op.Node)
 	}
