@@ -424,3 +424,65 @@ func ledgers(s *engine.Session, gangs []*engine.GangState) string {
 	}
 	return b.String()
 }
+
+// TestNoIsTrue: a gang of equal pods that was told there is no room has none, counted the obvious way.
+func TestNoIsTrue(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHerd(t)
+		snap := snapshotOf(h.list())
+		var plans []engine.Plan
+		r := newEngine(t).Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+		a := newAuditor(snap)
+		for _, p := range plans {
+			for _, b := range p.Bundles {
+				for _, in := range b.Intents {
+					if err := a.take(snap.GangByKey(b.Gang), in); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		for _, g := range r.Trace.Gangs {
+			if g.Diagnosis == nil || g.Diagnosis.Verdict.Reason != engine.ReasonGangNoRoom {
+				continue
+			}
+			class, ok := onlyClass(snap, g.Gang)
+			if !ok || len(class.HostPorts) > 0 {
+				continue
+			}
+			room := int64(0)
+			for _, id := range snap.NodeOrder {
+				if n := snap.Node(id); usable(class, n) {
+					room += int64(class.Requests.CountIn(a.later[id], 1000))
+				}
+			}
+			if room >= g.Diagnosis.Verdict.Need {
+				t.Fatalf("gang %s: %s, but there is room for %d", g.Gang, g.Diagnosis, room)
+			}
+		}
+	})
+}
+
+// onlyClass returns the class of a gang's pods when they all have one.
+func onlyClass(snap *cluster.Snapshot, k cluster.Key) (*cluster.Class, bool) {
+	var c *cluster.Class
+	for _, id := range snap.GangByKey(k).Pods {
+		p := snap.Pod(id)
+		if c != nil && p.Class != c {
+			return nil, false
+		}
+		c = p.Class
+	}
+	return c, c != nil
+}
+
+// usable is the obvious reading of selectors, taints and problems that random clusters have.
+func usable(c *cluster.Class, n *cluster.Node) bool {
+	for k, v := range c.NodeSelector { // order: all must match
+		if n.Labels[k] != v {
+			return false
+		}
+	}
+	return n.Problem == "" && (len(n.Taints) == 0 || len(c.Tolerations) > 0)
+}
