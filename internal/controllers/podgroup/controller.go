@@ -172,7 +172,9 @@ func (c *Controller) groups() handler.TypedEventHandler[*v2alpha2.PodGroup, key]
 	}
 	return handler.TypedFuncs[*v2alpha2.PodGroup, key]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2alpha2.PodGroup], q queue) { changed(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], q queue) { changed(q, e.ObjectNew) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], q queue) {
+			changed(q, e.ObjectNew)
+		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], _ queue) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -188,7 +190,9 @@ func (c *Controller) classes() handler.TypedEventHandler[*schedulingv1.PriorityC
 		enqueue(q, c.fold.classChanged(class))
 	}
 	return handler.TypedFuncs[*schedulingv1.PriorityClass, key]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*schedulingv1.PriorityClass], q queue) { changed(q, e.Object) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*schedulingv1.PriorityClass], q queue) {
+			changed(q, e.Object)
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*schedulingv1.PriorityClass], q queue) {
 			changed(q, e.ObjectNew)
 		},
@@ -216,7 +220,9 @@ func (c *Controller) nodes() handler.TypedEventHandler[*corev1.Node, key] {
 	}
 	return handler.TypedFuncs[*corev1.Node, key]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { changed(q, e.Object, true) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) { changed(q, e.ObjectNew, true) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			changed(q, e.ObjectNew, true)
+		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { changed(q, e.Object, false) },
 	}
 }

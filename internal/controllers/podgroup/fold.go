@@ -168,8 +168,11 @@ func (f *fold) forget(uid types.UID) {
 
 // tie lets a pod whose share depends on its node be counted anew when the node changes.
 func (f *fold) tie(m *member, pod *corev1.Pod) {
-	f.untie(m)
-	if pod.Spec.NodeName == "" || !byMemory(pod) {
+	tied := pod.Spec.NodeName != "" && byMemory(pod)
+	if m.pod != nil && (!tied || m.pod.Spec.NodeName != pod.Spec.NodeName) {
+		f.untie(m)
+	}
+	if !tied {
 		return
 	}
 	m.pod = pod

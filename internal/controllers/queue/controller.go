@@ -147,7 +147,9 @@ func (c *Controller) queues() handler.TypedEventHandler[*v2.Queue, string] {
 	}
 	return handler.TypedFuncs[*v2.Queue, string]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2.Queue], work workQueue) { changed(work, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2.Queue], work workQueue) { changed(work, e.ObjectNew) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2.Queue], work workQueue) {
+			changed(work, e.ObjectNew)
+		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2.Queue], work workQueue) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -163,7 +165,9 @@ func (c *Controller) groups() handler.TypedEventHandler[*v2alpha2.PodGroup, stri
 		enqueue(work, c.fold.groupChanged(pg))
 	}
 	return handler.TypedFuncs[*v2alpha2.PodGroup, string]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2alpha2.PodGroup], work workQueue) { changed(work, e.Object) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2alpha2.PodGroup], work workQueue) {
+			changed(work, e.Object)
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], work workQueue) {
 			changed(work, e.ObjectNew)
 		},

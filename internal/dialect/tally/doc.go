@@ -3,7 +3,7 @@
 // A controller that reports the sum of many objects must not sum all of them again whenever one changes. A Sum takes
 // what an object contributes, and gives it back when the object changes or goes:
 //
-//	sum.Sub(before); sum.Add(after)        // cost: the object's own resources, a few tens of nanoseconds each
+//	sum.Sub(before); sum.Add(after)        // cost: the resources of that one object
 //	patch := tally.Diff(observed, sum.List())
 //
 // Invariant: a Sum depends only on what is in it, not on the order or number of steps that led there. Quantities are
