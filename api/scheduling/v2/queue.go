@@ -40,12 +40,14 @@ type QueueSpec struct {
 	// a higher priority may evict it. Unset: the nearest ancestor's value, then the scheduler's default.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	PreemptMinRuntime *metav1.Duration `json:"preemptMinRuntime,omitempty"`
 
 	// ReclaimMinRuntime is how long a gang of this queue runs, from its start, before another queue may take its
 	// room back. Unset: the nearest ancestor's value, then the scheduler's default.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	ReclaimMinRuntime *metav1.Duration `json:"reclaimMinRuntime,omitempty"`
 }
 

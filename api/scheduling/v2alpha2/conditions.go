@@ -57,7 +57,7 @@ type SchedulingCondition struct {
 	// +optional
 	Type SchedulingConditionType `json:"type,omitempty"`
 
-	// NodePool is the pool the statement is about. Empty: the nodes that belong to no pool.
+	// NodePool is the pool the statement is about; "default" for nodes that belong to none.
 	//
 	// +optional
 	NodePool string `json:"nodePool,omitempty"`

@@ -85,12 +85,14 @@ type PodGroupSpec struct {
 	// others may be evicted for it. Unset: no wait.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	PreemptionDelay *metav1.Duration `json:"preemptionDelay,omitempty"`
 
 	// StalenessGracePeriod is how long a started gang may stay below its minimum before its remaining pods are
 	// evicted. Negative: for ever. Unset: the scheduler's default, 60 seconds.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	StalenessGracePeriod *metav1.Duration `json:"stalenessGracePeriod,omitempty"`
 }
 
