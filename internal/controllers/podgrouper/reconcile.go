@@ -178,6 +178,7 @@ func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, err
 	d := &derivation{}
 	if len(pod.OwnerReferences) > 0 {
 		d.owner = pod.OwnerReferences[0].UID
+		d.chain = []types.UID{d.owner}
 	}
 	err := g.deriveInto(ctx, d, pod)
 	if errors.As(err, new(*workload.Invalid)) {
@@ -196,7 +197,9 @@ func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod
 		d.expires = g.clock.Now().Add(g.options.Refresh)
 	}
 	for i := range chain {
-		d.chain = append(d.chain, chain[i].UID)
+		if i > 0 {
+			d.chain = append(d.chain, chain[i].UID)
+		}
 		d.left = d.left || workload.Opted(chain[i].Annotations)
 	}
 	if d.left {
