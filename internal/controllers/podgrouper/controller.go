@@ -88,13 +88,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 		changed: c.ownerChanged, gone: c.ownerGone,
 		kinds: map[schema.GroupVersionKind]*followed{},
 	}
-	c.grouper = &grouper{
-		options: o, table: table, cached: deps.Cache, writer: deps.Client, live: deps.Reader,
-		owners:   &owners{table: table, cached: deps.Cache, live: deps.Reader, follow: c.follow.ready, counts: counts},
-		memory:   newMemory(o.Remembered),
-		defaults: &defaults{name: types.NamespacedName{Namespace: o.DefaultsNamespace, Name: o.DefaultsName}, reader: deps.Reader, clock: deps.Clock},
-		event:    deps.Event, clock: deps.Clock, counts: counts,
-	}
+	c.grouper = newGrouper(deps, o, table, counts, c.follow.ready)
 	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, func(obj client.Object) []string {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(o.SchedulerNames, pod.Spec.SchedulerName) {
@@ -106,6 +100,22 @@ func New(deps Deps, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("podgrouper: index pods by owner: %w", err)
 	}
 	return c, nil
+}
+
+// newGrouper assembles the part that works on pods; of the cache it needs the reading half only.
+func newGrouper(
+	deps Deps, o Options, table *workload.Table, counts *counts, follow func(context.Context, schema.GroupVersionKind) bool,
+) *grouper {
+	return &grouper{
+		options: o, table: table, cached: deps.Cache, writer: deps.Client, live: deps.Reader,
+		owners: &owners{table: table, cached: deps.Cache, live: deps.Reader, follow: follow, counts: counts},
+		memory: newMemory(o.Remembered),
+		defaults: &defaults{
+			name:   types.NamespacedName{Namespace: o.DefaultsNamespace, Name: o.DefaultsName},
+			reader: deps.Reader, clock: deps.Clock,
+		},
+		event: deps.Event, clock: deps.Clock, counts: counts,
+	}
 }
 
 // Run works until ctx ends, and returns nil then; or fails because what it watches cannot be watched. The cache must be
