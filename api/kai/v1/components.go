@@ -455,11 +455,13 @@ type NUMAPlacementExporter struct {
 	// PollInterval is the time between two looks at the node. Default: 1s.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	PollInterval *metav1.Duration `json:"pollInterval,omitempty"`
 
 	// DriftResyncInterval is the time between two comparisons with the API server; 0: none. Default: 60s.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	DriftResyncInterval *metav1.Duration `json:"driftResyncInterval,omitempty"`
 
 	// PodResourcesHostPath is the node's directory with the kubelet's socket.

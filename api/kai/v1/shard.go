@@ -33,6 +33,7 @@ type SchedulingShardSpec struct {
 	// GoMemLimit is the amount of memory that the Go runtime aims to stay below. It replaces GoMemLimitRatio.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity, for instance 2Gi"
 	GoMemLimit *resource.Quantity `json:"goMemLimit,omitempty"`
 
 	// PlacementStrategy says whether pods are packed or spread.
@@ -117,23 +118,27 @@ type ScenarioSearchBudgets struct {
 	// those not named. Default: 5m.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(name, duration(self[name]) == duration(self[name]))",message="must be Go durations, for instance 90s or 1h30m"
 	MaxActionSearchDuration map[string]metav1.Duration `json:"maxActionSearchDuration,omitempty"`
 
 	// MaxJobSearchDuration bounds the search for one gang. Default: 4m.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	MaxJobSearchDuration *metav1.Duration `json:"maxJobSearchDuration,omitempty"`
 
 	// MinJobSearchDuration is granted to every gang, even when the action's time is used up. It must be below
 	// MaxJobSearchDuration. Default: 0s.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	MinJobSearchDuration *metav1.Duration `json:"minJobSearchDuration,omitempty"`
 
 	// MaxGeneratorSearchDuration bounds one victim generator, by its name. Default: 30s for NodeLocalGreedy, 2m for
 	// all others.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(name, duration(self[name]) == duration(self[name]))",message="must be Go durations, for instance 90s or 1h30m"
 	MaxGeneratorSearchDuration map[string]metav1.Duration `json:"maxGeneratorSearchDuration,omitempty"`
 }
 
@@ -183,13 +188,13 @@ type SchedulingShardStatus struct {
 // +kubebuilder:resource:scope=Cluster
 type SchedulingShard struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what the administrator wants.
-	Spec SchedulingShardSpec `json:"spec,omitempty"`
+	Spec SchedulingShardSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the operator saw.
-	Status SchedulingShardStatus `json:"status,omitempty"`
+	Status SchedulingShardStatus `json:"status,omitempty,omitzero"`
 }
 
 // SchedulingShardList is a list of SchedulingShards, as the API server returns it.

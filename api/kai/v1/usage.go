@@ -54,6 +54,7 @@ type UsageParams struct {
 	// the same.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	HalfLifePeriod *metav1.Duration `json:"halfLifePeriod,omitempty"`
 
 	// WindowSize is how far back usage counts, as a Prometheus duration, for instance 1w or 7d12h. Default: 1w.
@@ -80,16 +81,19 @@ type UsageParams struct {
 	// FetchInterval is the time between two reads of the source. Default: 1m.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	FetchInterval *metav1.Duration `json:"fetchInterval,omitempty"`
 
 	// StalenessPeriod is the age at which what was read is no longer used. Default: 5m.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	StalenessPeriod *metav1.Duration `json:"stalenessPeriod,omitempty"`
 
 	// WaitTimeout is how long a starting scheduler waits for the first read. Default: 1m.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	WaitTimeout *metav1.Duration `json:"waitTimeout,omitempty"`
 
 	// ExtraParams are further settings of the client: metric names, query resolution and timeout.
