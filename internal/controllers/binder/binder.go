@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 const (
@@ -73,7 +74,11 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	w := &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, emit: deps.Event}
+	kit, err := write.New(deps.Client, "binder", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("binder: %w", err)
+	}
+	w := &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event}
 	return &Controller{deps: deps, options: o, preparers: []Preparer{volumes{w}}, wire: w, metrics: m}, nil
 }
 

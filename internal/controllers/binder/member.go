@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // Member is one BindRequest with all that is known about it: the objects as last seen, and what this process did. The
@@ -132,16 +133,8 @@ func keyOf(r *schedulingv1alpha2.BindRequest) BundleKey {
 
 // newMember reads a request. It takes over what an earlier process recorded on it.
 func newMember(r *schedulingv1alpha2.BindRequest, now time.Time, o Options) *Member {
-	m := &Member{Request: r, Seen: now, PodName: types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.PodName}}
-	if m.PodName.Name == "" {
-		m.PodName.Name = r.Name
-	}
-	for i := range r.OwnerReferences {
-		if ref := &r.OwnerReferences[i]; ref.Kind == "Pod" && ref.APIVersion == "v1" && ref.Name == m.PodName.Name {
-			m.PodUID = ref.UID
-			break
-		}
-	}
+	said := kai.Read(r)
+	m := &Member{Request: r, Seen: now, PodUID: said.PodUID, PodName: types.NamespacedName{Namespace: r.Namespace, Name: said.Pod}}
 	var sizeProblem string
 	m.Size, sizeProblem = sizeOf(r)
 	switch {

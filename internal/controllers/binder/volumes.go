@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 
@@ -25,12 +23,13 @@ type storage interface {
 	volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	node(ctx context.Context, name string) (*corev1.Node, error)
 
-	// selectNode sets the claim's selected-node annotation, or removes it when node is empty. It fails with a
-	// conflict if the claim is not the version that was read.
+	// selectNode sets the claim's selected-node annotation, or removes it when node is empty. It fails if the claim
+	// is not the version that was read; if it is gone there is nothing to do.
 	selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error
 
-	// updateVolume writes the volume. It fails with a conflict if it is not the version that was read.
-	updateVolume(ctx context.Context, v *corev1.PersistentVolume) error
+	// reserveVolume sets the volume's claim, nil for none, and the mark that says that no user did so. It fails if
+	// the volume is not the version that was read; if it is gone there is nothing to do.
+	reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error
 }
 
 // volumes prepares the claims of which the volume is found or made only when the pod's node is known (binding mode
@@ -149,7 +148,7 @@ func (p volumes) prepareClaim(ctx context.Context, name types.NamespacedName, po
 	case class.Provisioner == volume.NotSupportedProvisioner:
 		return false, verdictf("no volume on node %s fits claim %s", node.Name, name.Name)
 	}
-	return false, retryConflict(p.storage.selectNode(ctx, claim, node.Name))
+	return false, p.storage.selectNode(ctx, claim, node.Name)
 }
 
 // reserve writes the claim into an existing volume, unless it is there already.
@@ -161,7 +160,8 @@ func (p volumes) reserve(ctx context.Context, v *corev1.PersistentVolume, claim 
 	if !dirty {
 		return nil
 	}
-	return retryConflict(p.storage.updateVolume(ctx, reserved))
+	_, mark := reserved.Annotations[volume.AnnBoundByController]
+	return p.storage.reserveVolume(ctx, reserved, reserved.Spec.ClaimRef, mark)
 }
 
 // reachable says whether the node can reach a bound claim's volume.
@@ -194,7 +194,7 @@ func (p volumes) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest, po
 			continue
 		}
 		if claim.Annotations[volume.AnnSelectedNode] == r.Spec.SelectedNode {
-			errs = append(errs, gone(p.storage.selectNode(ctx, claim, "")))
+			errs = append(errs, p.storage.selectNode(ctx, claim, ""))
 		}
 		errs = append(errs, p.release(ctx, claim))
 	}
@@ -212,10 +212,7 @@ func (p volumes) release(ctx context.Context, claim *corev1.PersistentVolumeClai
 		if ref == nil || ref.UID != claim.UID || v.Annotations[volume.AnnBoundByController] == "" || v.Annotations[volume.AnnDynamicallyProvisioned] != "" {
 			continue
 		}
-		free := v.DeepCopy()
-		free.Spec.ClaimRef = nil
-		delete(free.Annotations, volume.AnnBoundByController)
-		if err := gone(p.storage.updateVolume(ctx, free)); err != nil {
+		if err := p.storage.reserveVolume(ctx, v, nil, false); err != nil {
 			return err
 		}
 	}
@@ -243,21 +240,4 @@ func ownedBy(claim *corev1.PersistentVolumeClaim, uid types.UID) bool {
 		}
 	}
 	return false
-}
-
-// retryConflict turns the news that an object changed in the meantime into an error that is not held against the
-// request.
-func retryConflict(err error) error {
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("changed in the meantime: %s", err.Error())
-	}
-	return err
-}
-
-// gone takes an object that does not exist any more for one with nothing left to undo.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -15,13 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // wire is the writer and the storage of a real cluster.
 type wire struct {
 	cache  client.Reader // informers
 	live   client.Reader // the API server
-	client client.Client // writes
+	client client.Client // binds and deletes
+	kit    *write.Kit    // patches
 	emit   EventFunc
 }
 
@@ -44,8 +46,8 @@ func (w *wire) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCo
 		return fmt.Errorf("condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err = w.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body))
-	return otherOrGone(err)
+	_, err = w.kit.StrategicStatus(ctx, target, body)
+	return err
 }
 
 func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
@@ -59,18 +61,14 @@ func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest,
 		return fmt.Errorf("status of BindRequest %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	return otherOrGone(w.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body)))
+	_, err = w.kit.JSONStatus(ctx, target, body)
+	return err
 }
 
 func (w *wire) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequest) error {
 	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	return otherOrGone(w.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(r.UID)}))
-}
-
-// otherOrGone turns the news that an object does not exist, or is another one by now, into success: there is nothing
-// left to write.
-func otherOrGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+	err := w.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(r.UID)})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
@@ -118,19 +116,40 @@ func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if node == "" {
 		value = nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	target := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+	return w.merge(ctx, target, map[string]any{"metadata": map[string]any{
 		"resourceVersion": claim.ResourceVersion,
 		"annotations":     map[string]any{volume.AnnSelectedNode: value},
 	}})
-	if err != nil {
-		return fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	target := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
-	return w.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
 }
 
-func (w *wire) updateVolume(ctx context.Context, v *corev1.PersistentVolume) error {
-	return w.client.Update(ctx, v)
+func (w *wire) reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
+	value := any(nil)
+	if mark {
+		value = "yes"
+	}
+	target := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
+	return w.merge(ctx, target, map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": v.ResourceVersion,
+			"annotations":     map[string]any{volume.AnnBoundByController: value},
+		},
+		"spec": map[string]any{"claimRef": ref},
+	})
+}
+
+// merge sends a patch that demands the version that was read. Nothing is left to patch on an object that is gone.
+func (w *wire) merge(ctx context.Context, target client.Object, patch map[string]any) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("patch of %s: %w", nameOf(target), err)
+	}
+	result, err := w.kit.Merge(ctx, target, body)
+	if err == nil && result == write.Changed {
+		// No API status: what says nothing about the request is tried again.
+		return fmt.Errorf("%T %s changed in the meantime", target, nameOf(target))
+	}
+	return err
 }
 
 // read gets one object, nil if it does not exist. From a cache it comes without a copy.

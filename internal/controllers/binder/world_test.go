@@ -495,8 +495,14 @@ func (p *process) selectNode(_ context.Context, c *corev1.PersistentVolumeClaim,
 	})
 }
 
-func (p *process) updateVolume(_ context.Context, v *corev1.PersistentVolume) error {
+func (p *process) reserveVolume(_ context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
 	return p.write("volume", v.Name, func() error {
+		v := p.world.pvs[v.Name].DeepCopy()
+		v.Spec.ClaimRef = ref
+		delete(v.Annotations, volume.AnnBoundByController)
+		if mark {
+			metav1.SetMetaDataAnnotation(&v.ObjectMeta, volume.AnnBoundByController, "yes")
+		}
 		p.world.pvs[v.Name] = v
 		return nil
 	})
