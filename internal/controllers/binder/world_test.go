@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ const ns = "team"
 // world is a cluster in memory, with one step at a time and a clock that moves when told. It keeps the promises of a
 // real API server that the binder relies on, and checks those that the binder makes.
 type world struct {
-	t   testing.TB
+	t   failer
 	now time.Time
 	uid int
 
@@ -38,10 +37,9 @@ type world struct {
 	pvs      map[string]*corev1.PersistentVolume
 	classes  map[string]*storagev1.StorageClass
 
-	// present counts the requests of a bundle, whole are the bundles that were complete at some time.
-	whole map[string]bool
-	bound map[types.UID]string
-	sent  []string // events
+	whole map[string]bool      // the bundles that were complete at some time
+	bound map[types.UID]string // where pods were bound by Bindings
+	sent  []string             // events
 
 	// fault is asked before each write (after == false) and after it.
 	fault func(write, name string, after bool) error
@@ -49,7 +47,13 @@ type world struct {
 	watchers []*process
 }
 
-func newWorld(t testing.TB, nodes ...string) *world {
+// failer is what *testing.T and *rapid.T have in common here.
+type failer interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t failer, nodes ...string) *world {
 	w := &world{
 		t: t, now: time.Unix(1_700_000_000, 0),
 		pods: map[string]*corev1.Pod{}, requests: map[string]*schedulingv1alpha2.BindRequest{},
