@@ -1,3 +1,4 @@
+// Command muster is the control plane in one binary: every role, and the command line of its users.
 package main
 
 import (
