@@ -28,7 +28,7 @@ type PodGroupCondition struct {
 	// LastTransitionTime is when Status last changed.
 	//
 	// +optional
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 	// Reason is one CamelCase word for programs.
 	//
@@ -57,7 +57,7 @@ type SchedulingCondition struct {
 	// +optional
 	Type SchedulingConditionType `json:"type,omitempty"`
 
-	// NodePool is the pool the statement is about. Empty: the nodes that belong to no pool.
+	// NodePool is the pool the statement is about; "default" for nodes that belong to none.
 	//
 	// +optional
 	NodePool string `json:"nodePool,omitempty"`
@@ -86,7 +86,7 @@ type SchedulingCondition struct {
 	// LastTransitionTime is when Status last changed.
 	//
 	// +optional
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 	// Status is True, False or Unknown.
 	//

@@ -61,7 +61,7 @@ type PodGroupSpec struct {
 	// TopologyConstraint keeps all pods of the gang together in the physical layout of the cluster.
 	//
 	// +optional
-	TopologyConstraint TopologyConstraint `json:"topologyConstraint,omitempty"`
+	TopologyConstraint TopologyConstraint `json:"topologyConstraint,omitempty,omitzero"`
 
 	// SubGroups divide the gang. Together they form a tree: each names its parent, those without one are direct
 	// subgroups of the gang.
@@ -85,12 +85,14 @@ type PodGroupSpec struct {
 	// others may be evicted for it. Unset: no wait.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	PreemptionDelay *metav1.Duration `json:"preemptionDelay,omitempty"`
 
 	// StalenessGracePeriod is how long a started gang may stay below its minimum before its remaining pods are
 	// evicted. Negative: for ever. Unset: the scheduler's default, 60 seconds.
 	//
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	StalenessGracePeriod *metav1.Duration `json:"stalenessGracePeriod,omitempty"`
 }
 
@@ -154,13 +156,13 @@ type TopologyConstraint struct {
 // +kubebuilder:resource:shortName=pg
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what makes the gang whole.
-	Spec PodGroupSpec `json:"spec,omitempty"`
+	Spec PodGroupSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what scheduler and controllers saw.
-	Status PodGroupStatus `json:"status,omitempty"`
+	Status PodGroupStatus `json:"status,omitempty,omitzero"`
 }
 
 // PodGroupList is a list of PodGroups, as the API server returns it.
@@ -190,7 +192,7 @@ type PodGroupStatus struct {
 	// ResourcesStatus sums the resources of the gang's pods.
 	//
 	// +optional
-	ResourcesStatus PodGroupResourcesStatus `json:"resourcesStatus,omitempty"`
+	ResourcesStatus PodGroupResourcesStatus `json:"resourcesStatus,omitempty,omitzero"`
 }
 
 // PodGroupResourcesStatus sums the resources of the gang's pods.
