@@ -260,7 +260,7 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 
 // noRoom explains, as the session stands, why no node takes p, after have of need pods had found a place.
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
-	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Object: p.Name, Have: int64(have), Need: int64(need)},
+	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class: s.Snap.Dims.Format(p.Class.Requests), Nodes: len(s.Snap.NodeOrder)}
 	counts := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {

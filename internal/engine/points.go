@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
@@ -141,4 +143,27 @@ type Factory func(args Arguments) (p Plugin, unknown []string, err error)
 // Action is one step of a run: it pulls gangs, tries them in Statements, and keeps or discards them.
 type Action interface {
 	Run(s *Session)
+}
+
+// Unknown returns the arguments that are not among known, sorted.
+func (a Arguments) Unknown(known ...string) []string {
+	var out []string
+	for name := range a { // order: sorted below
+		if !slices.Contains(known, name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// First orders by a yes: the one for which it holds goes first.
+func First(l, r bool) int {
+	switch {
+	case l == r:
+		return 0
+	case l:
+		return -1
+	}
+	return 1
 }

@@ -129,6 +129,7 @@ func (e *Engine) checkExclusive() error {
 func (e *Engine) Profile() Profile { return e.profile }
 
 func sortedNames[A, B any](a map[string]A, b map[string]B) []string {
+	// order: sorted on the next line
 	names := append(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...)
 	slices.Sort(names)
 	return slices.Compact(names)

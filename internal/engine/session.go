@@ -26,7 +26,6 @@ type Session struct {
 	where  map[cluster.PodID]decision
 
 	touched  []cluster.NodeID // every node whose ledger changed, in order: rankings catch up from here
-	released int              // grows when room comes back that no rollback explains; failure memos are void then
 	rankings map[uint64]*ranking
 	failed   map[string]*Diagnosis
 	gateMemo map[string]Verdict

@@ -7,7 +7,7 @@ import (
 // Trace says why, for every gang that waits and every gang something was decided for. It is the only source of events,
 // conditions and explanations. Gangs that fail alike share one Diagnosis.
 type Trace struct {
-	// Gangs are in the order they were considered; a gang appears once, with its last outcome.
+	// Gangs are in no meaningful order; a gang appears once, with its last outcome.
 	Gangs []GangTrace `json:"gangs"`
 	// Facts are what plugins returned at Close, by plugin name.
 	Facts map[string]any `json:"facts,omitempty"`

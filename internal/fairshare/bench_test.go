@@ -64,7 +64,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		l, r := o.Key(a, request, nil), o.Key(b, request, nil)
 		fairshare.Compare(&l, &r)
 		fairshare.OverLimit(chain, request)
-		fairshare.OverQuota(chain, request)
+		fairshare.OverQuota(chain, request, nil)
 	}); allocs != 0 {
 		t.Errorf("order and checks allocate %v times", allocs)
 	}

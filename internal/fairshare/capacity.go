@@ -19,7 +19,7 @@ func (e Excess) Have() int64 { return max(0, e.Bound-e.Used) }
 // request that needs none. The first excess is returned, from the leaf upwards, in order of dimension.
 func OverLimit(chain []*State, request []int64) (Excess, bool) {
 	for level, s := range chain {
-		if e, over := exceeds(s.Limit, s.Allocated, request); over {
+		if e, over := exceeds(limitAt, s.Limit, s.Allocated, request, nil); over {
 			e.Level = level
 			return e, true
 		}
@@ -28,10 +28,10 @@ func OverLimit(chain []*State, request []int64) (Excess, bool) {
 }
 
 // OverQuota tells whether placing request as non-preemptible work would lift the non-preemptible part of a queue of the
-// chain above its quota. Otherwise it is like [OverLimit].
-func OverQuota(chain []*State, request []int64) (Excess, bool) {
+// chain above its quota in a dimension that queues share (see [Input]). Otherwise it is like [OverLimit].
+func OverQuota(chain []*State, request []int64, shared []bool) (Excess, bool) {
 	for level, s := range chain {
-		if e, over := exceeds(s.Quota, s.NonPreemptible, request); over {
+		if e, over := exceeds(quotaAt, s.Quota, s.NonPreemptible, request, shared); over {
 			e.Level = level
 			return e, true
 		}
@@ -39,9 +39,12 @@ func OverQuota(chain []*State, request []int64) (Excess, bool) {
 	return Excess{}, false
 }
 
-func exceeds(bounds, used, request []int64) (Excess, bool) {
+func exceeds(read func([]int64, int) int64, bounds, used, request []int64, shared []bool) (Excess, bool) {
 	for dim := range request {
-		e := Excess{Dim: dim, Bound: bound(bounds, dim), Used: at(used, dim), Asked: at(request, dim)}
+		if !shares(shared, dim) {
+			continue
+		}
+		e := Excess{Dim: dim, Bound: read(bounds, dim), Used: at(used, dim), Asked: at(request, dim)}
 		// All three are non-negative, so the difference cannot overflow; the sum could.
 		if e.Bound != Unlimited && e.Asked > 0 && e.Asked > e.Bound-e.Used {
 			return e, true

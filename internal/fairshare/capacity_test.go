@@ -50,10 +50,10 @@ func TestOverLimitAndQuota(t *testing.T) {
 			quota: &fairshare.Excess{Dim: 0, Bound: 1000, Used: 500, Asked: math.MaxInt64},
 		},
 		{
-			name: "a dimension that no queue names has limit and quota 0", request: []int64{0, 0, 1}, have: 0,
-			limit: &fairshare.Excess{Dim: 2, Asked: 1},
+			name: "a dimension that no queue names has quota 0 and no limit", request: []int64{0, 0, 1},
 			quota: &fairshare.Excess{Dim: 2, Asked: 1},
 		},
+		{name: "a dimension that queues do not share has no quota", request: []int64{0, 0, 0, 1}},
 		{name: "negative requests ask for nothing", request: []int64{-5, math.MinInt64}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestOverLimitAndQuota(t *testing.T) {
 			if limit.Have() != test.have {
 				t.Errorf("Have = %d, want %d", limit.Have(), test.have)
 			}
-			quota, over := fairshare.OverQuota(chain, test.request)
+			quota, over := fairshare.OverQuota(chain, test.request, []bool{true, true, true, false})
 			check("OverQuota", test.quota, quota, over)
 		})
 	}
@@ -96,10 +96,10 @@ func TestOverLimitEqualsOracle(t *testing.T) {
 			})
 		}
 		request := vector.Draw(t, "request")
-		oracle := func(bounds, used func(*fairshare.State) []int64) bool {
+		oracle := func(bounds, used func(*fairshare.State) []int64, unbounded bool) bool {
 			for _, s := range chain {
 				for dim := range request {
-					if b := bounds(s); request[dim] <= 0 || dim < len(b) && b[dim] == inf {
+					if b := bounds(s); request[dim] <= 0 || dim < len(b) && b[dim] == inf || dim >= len(b) && unbounded {
 						continue
 					}
 					sum := new(big.Int).Add(big.NewInt(amountOf(used(s), dim)), big.NewInt(request[dim]))
@@ -111,9 +111,9 @@ func TestOverLimitEqualsOracle(t *testing.T) {
 			return false
 		}
 		_, limit := fairshare.OverLimit(chain, request)
-		_, quota := fairshare.OverQuota(chain, request)
-		wantLimit := oracle(func(s *fairshare.State) []int64 { return s.Limit }, func(s *fairshare.State) []int64 { return s.Allocated })
-		wantQuota := oracle(func(s *fairshare.State) []int64 { return s.Quota }, func(s *fairshare.State) []int64 { return s.NonPreemptible })
+		_, quota := fairshare.OverQuota(chain, request, nil)
+		wantLimit := oracle(func(s *fairshare.State) []int64 { return s.Limit }, func(s *fairshare.State) []int64 { return s.Allocated }, true)
+		wantQuota := oracle(func(s *fairshare.State) []int64 { return s.Quota }, func(s *fairshare.State) []int64 { return s.NonPreemptible }, false)
 		if limit != wantLimit || quota != wantQuota {
 			t.Fatalf("over limit %v, quota %v; want %v, %v", limit, quota, wantLimit, wantQuota)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // Queue is one node of the tree of queues, as the division sees it. Amounts have one entry per dimension; short slices
-// go on with zeros. The division reads the slices and keeps none of them.
+// go on with zeros, limits with Unlimited. The division reads the slices and keeps none of them.
 type Queue struct {
 	// Parent is the index of the parent queue in Input.Queues, in any order, or -1 at the top level. A queue whose
 	// parents do not lead to the top level gets nothing.
@@ -26,14 +26,15 @@ type Queue struct {
 	// Quota is what the queue gets before anyone gets anything over quota, if it asks for it. Unlimited: all there is.
 	Quota []int64
 
-	// Limit is what the queue never exceeds. Unlimited: no bound. A missing entry is 0.
+	// Limit is what the queue never exceeds. Unlimited, or a missing entry: no bound.
 	Limit []int64
 
 	// Request is what the queue could use now: all that its subtree has allocated plus all that waits there. The caller
 	// adds up a parent's request; Divide does not.
 	Request []int64
 
-	// Weight is the queue's part of over-quota resources relative to its siblings, fixed-point (see [Fixed]).
+	// Weight is the queue's part of over-quota resources relative to its siblings. Only ratios count, so any fixed-point
+	// scale will do if all siblings use it; [Fixed] is one.
 	Weight []int64
 
 	// Usage is the part of the cluster that the queue used lately, fixed-point: One is all of it. Without history, nil.
@@ -47,6 +48,10 @@ type Input struct {
 
 	// Unit is the whole unit that over-quota shares are floored to, per dimension: 1000 for milli-GPU. Missing: 1.
 	Unit []int64
+
+	// Shared marks the dimensions that queues share; of the others (pod slots, say) nobody gets a fair share. A missing
+	// tail is not shared; nil: all are.
+	Shared []bool
 
 	// KValue says how strongly history counts, fixed-point. 0 or less: not at all.
 	KValue int64
@@ -105,34 +110,38 @@ func (d *Divider) Divide(in *Input) Shares {
 	}
 	d.flat = resize(d.flat, len(in.Queues)*dims)
 	clear(d.flat)
-	shares := Shares{dims: dims, flat: d.flat}
+	out := Shares{dims: dims, flat: d.flat}
 
 	d.tree.build(in.Queues)
 	boost := reduce(in.KValue)
 	for dim := range dims {
-		d.siblings(in, shares, boost, d.tree.children(-1), dim, at(in.Total, dim))
+		if shares(in.Shared, dim) {
+			d.siblings(in, out, boost, d.tree.children(-1), dim, at(in.Total, dim))
+		}
 	}
 	for _, parent := range d.tree.walk {
 		group := d.tree.children(parent)
 		if len(group) == 0 {
 			continue
 		}
-		for dim, total := range shares.Of(int(parent)) {
-			d.siblings(in, shares, boost, group, dim, total)
+		for dim, total := range out.Of(int(parent)) {
+			if shares(in.Shared, dim) {
+				d.siblings(in, out, boost, group, dim, total)
+			}
 		}
 	}
-	return shares
+	return out
 }
 
 // siblings divides one dimension of a parent's share over its children, which are sorted by rank.
-func (d *Divider) siblings(in *Input, shares Shares, boost factor, group []int32, dim int, total int64) {
+func (d *Divider) siblings(in *Input, out Shares, boost factor, group []int32, dim int, total int64) {
 	d.claims = resize(d.claims, len(group))
 	left := total
 	wanted := false
 	for pos, i := range group {
 		q := &in.Queues[i]
-		requestable := atMost(at(q.Request, dim), bound(q.Limit, dim))
-		quota := bound(q.Quota, dim)
+		requestable := atMost(at(q.Request, dim), limitAt(q.Limit, dim))
+		quota := quotaAt(q.Quota, dim)
 		if quota == Unlimited {
 			quota = total
 		}
@@ -161,7 +170,7 @@ func (d *Divider) siblings(in *Input, shares Shares, boost factor, group []int32
 		d.remainders(unit, left)
 	}
 	for pos, i := range group {
-		shares.flat[int(i)*shares.dims+dim] = d.claims[pos].fair
+		out.flat[int(i)*out.dims+dim] = d.claims[pos].fair
 	}
 }
 

@@ -375,23 +375,25 @@ func (c q) queue(parent int32) fairshare.Queue {
 	return out
 }
 
-// Dimensions do not influence each other, and what a slice does not reach is 0.
+// Dimensions do not influence each other; what a slice does not reach is 0, but of a limit Unlimited; a dimension that is
+// not shared is not divided.
 func TestDivideDimensions(t *testing.T) {
 	t.Parallel()
 	one := []int64{fairshare.One, fairshare.One, fairshare.One}
 	in := &fairshare.Input{
-		Total: []int64{4000, 8 << 30}, // no GPUs
-		Unit:  []int64{1, 1, 1000},
+		Total:  []int64{4000, 8 << 30}, // no GPUs
+		Unit:   []int64{1, 1, 1000},
+		Shared: []bool{true, false, true},
 		Queues: []fairshare.Queue{
-			// Nothing named: quota 0 and limit 0 everywhere.
-			{Parent: -1, UID: "nil", Request: []int64{4000, 1 << 30, 1000}, Weight: one},
-			// 3 of 4 cores at 3:1, and the other half of the memory.
-			{Parent: -1, UID: "a", Limit: []int64{inf, inf, inf}, Request: []int64{9000, 9 << 30, 2000}, Weight: []int64{3 * fairshare.One, fairshare.One}},
+			// Limit 0 in CPU and GPU; memory is not shared here.
+			{Parent: -1, UID: "nil", Limit: []int64{0, inf, 0}, Request: []int64{4000, 1 << 30, 1000}, Weight: one},
+			// 3 of 4 cores at 3:1. No limit named: no limit.
+			{Parent: -1, UID: "a", Request: []int64{9000, 9 << 30, 2000}, Weight: []int64{3 * fairshare.One, fairshare.One}},
 			// A quota of GPUs is a promise even if there are none.
-			{Parent: -1, UID: "b", Quota: []int64{0, 0, 1000}, Limit: []int64{inf, inf, inf}, Request: []int64{9000, 9 << 30, 2000}, Weight: one},
+			{Parent: -1, UID: "b", Quota: []int64{0, 0, 1000}, Limit: []int64{inf}, Request: []int64{9000, 9 << 30, 2000}, Weight: one},
 		},
 	}
-	want := [][]int64{{0, 0, 0}, {3000, 4 << 30, 0}, {1000, 4 << 30, 1000}}
+	want := [][]int64{{0, 0, 0}, {3000, 0, 0}, {1000, 0, 1000}}
 	if diff := cmp.Diff(want, divide(in)); diff != "" {
 		t.Errorf("fair shares (-want +got):\n%s", diff)
 	}

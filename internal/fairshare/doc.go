@@ -14,8 +14,9 @@
 // # Units
 //
 // All amounts are int64 in base units, one entry per dimension: milli-CPU, bytes, milli-GPU (1000 = one GPU), counts.
-// [Unlimited] (-1) as a quota or limit means no bound. Weights, historical usage and the k-value are fixed-point with
-// [One] = 1,000,000. No float takes part in a division or a comparison, nothing depends on the order of the input, and
+// Dimensions that queues do not share, such as pod slots, are masked out by Shared.
+// [Unlimited] (-1) as a quota or limit means no bound. Historical usage and the k-value are fixed-point with [One] =
+// 1,000,000; of weights only the ratios count. No float takes part in a division or a comparison, nothing depends on the order of the input, and
 // a result is the same on every machine.
 //
 // # The division
@@ -78,8 +79,8 @@
 //
 // # Bad input
 //
-// A slice that is too short goes on with zeros, limits too: a queue that names no resources has quota 0 and limit 0, as
-// in KAI Scheduler. For a dimension that queues need not name, say Unlimited. Negative amounts count as 0, except
+// A slice that is too short goes on with zeros, a limit with Unlimited. So whoever translates a KAI Queue that names no
+// resources, which there means quota 0 and limit 0, has to say the 0 of the limit. Negative amounts count as 0, except
 // Unlimited as quota or limit. A unit below 1 counts as 1. Weights above [MaxWeight], usage and k-value above
 // [MaxFactor] count as those; negative ones as 0. Sums saturate. Floats from the API go through [Fixed], which gives
 // NaN and negative values 0.

@@ -42,12 +42,25 @@ func at(v []int64, dim int) int64 {
 	return max(0, v[dim])
 }
 
-// bound reads a quota or limit: an amount, or Unlimited.
-func bound(v []int64, dim int) int64 {
+// quotaAt reads a quota: an amount, or Unlimited; missing entries are 0.
+func quotaAt(v []int64, dim int) int64 {
 	if dim < len(v) && v[dim] == Unlimited {
 		return Unlimited
 	}
 	return at(v, dim)
+}
+
+// limitAt reads a limit: an amount, or Unlimited, which missing entries are.
+func limitAt(v []int64, dim int) int64 {
+	if dim >= len(v) {
+		return Unlimited
+	}
+	return quotaAt(v, dim)
+}
+
+// shares tells whether queues share a dimension.
+func shares(mask []bool, dim int) bool {
+	return mask == nil || dim < len(mask) && mask[dim]
 }
 
 // unitAt reads the whole unit of a dimension, at least 1.

@@ -7,7 +7,7 @@ import (
 )
 
 // State is what order and capacity checks need to know of a queue at one moment. Amounts have one entry per dimension;
-// short slices go on with zeros. The same State serves a whole run while Allocated changes under it.
+// short slices go on with zeros, Limit with Unlimited. The same State serves a whole run while Allocated changes under it.
 type State struct {
 	Priority int32
 	Created  int64
@@ -28,7 +28,7 @@ type State struct {
 // Allocatable is what the queue may grow to in one dimension: its fair share, but at least its quota and at most its
 // limit. It is Unlimited if quota and limit are.
 func (s *State) Allocatable(dim int) int64 {
-	quota, limit := bound(s.Quota, dim), bound(s.Limit, dim)
+	quota, limit := quotaAt(s.Quota, dim), limitAt(s.Limit, dim)
 	if quota == Unlimited {
 		return limit
 	}
@@ -43,6 +43,9 @@ type Order struct {
 	// Unit is that of [Input]: it says how much of a dimension weighs like one of another where a queue's share is 0.
 	Unit []int64
 
+	// Shared is that of [Input]: other dimensions take no part in the order.
+	Shared []bool
+
 	// Core is how many leading dimensions a queue must exceed, all of them, to be over-utilised: 3 (CPU, memory, GPU)
 	// in KAI Scheduler. 0 or less: every dimension of Total.
 	Core int
@@ -50,6 +53,7 @@ type Order struct {
 
 // Key is what decides about a queue's turn, for one next gang. It stays valid until the State changes.
 type Key struct {
+	order     *Order
 	state     *State
 	dims      int
 	over      bool
@@ -68,12 +72,15 @@ func (o *Order) Key(s *State, request, victims []int64) Key {
 	if core <= 0 {
 		core = len(o.Total)
 	}
-	k := Key{state: s, dims: dims, over: core > 0, next: Share{den: 1}, now: Share{den: 1}}
+	k := Key{order: o, state: s, dims: dims, over: core > 0, next: Share{den: 1}, now: Share{den: 1}}
 	for dim := range dims {
+		if !shares(o.Shared, dim) {
+			continue
+		}
 		allocated := at(s.Allocated, dim)
 		wanted := addSat(allocated, at(request, dim))
 		allocatable := s.Allocatable(dim)
-		if quota := bound(s.Quota, dim); quota != Unlimited && wanted > quota {
+		if quota := quotaAt(s.Quota, dim); quota != Unlimited && wanted > quota {
 			k.overQuota = true
 		}
 		if allocatable == 0 && wanted > 0 {
@@ -186,6 +193,9 @@ func Decide(a, b *Key) (int, Rule) {
 		return c, RuleShareNow
 	}
 	for dim := max(a.dims, b.dims) - 1; dim >= 0; dim-- {
+		if !shares(a.order.Shared, dim) {
+			continue
+		}
 		if c := compareBounds(a.state.Allocatable(dim), b.state.Allocatable(dim)); c != 0 {
 			return c, RuleAllocatable
 		}

@@ -13,7 +13,7 @@ import (
 
 // cluster has 100 CPUs, 1000 bytes and 10 GPUs.
 func cluster() *fairshare.Order {
-	return &fairshare.Order{Total: []int64{100_000, 1000, 10_000}, Unit: []int64{1, 1, 1000}, Core: 3}
+	return &fairshare.Order{Total: []int64{100_000, 1000, 10_000}, Unit: []int64{1, 1, 1000}, Shared: []bool{true, true, true}, Core: 3}
 }
 
 // gpus is a vector of whole GPUs.
@@ -126,6 +126,12 @@ func TestDecide(t *testing.T) {
 			side{queue: set(func(s *fairshare.State) { s.Limit[0] = math.MaxInt64 })},
 			side{queue: plain()},
 			fairshare.RuleAllocatable,
+		},
+		{
+			"what queues do not share has no part in it: pod slots beyond any quota",
+			side{queue: team("z", 1, func(s *fairshare.State) { s.Allocated = []int64{0, 0, 0, 500}; s.Quota = append(s.Quota, 1) })},
+			side{queue: team("a", 2, nil)},
+			fairshare.RuleAge,
 		},
 		{
 			"age",

@@ -178,6 +178,13 @@ func boundOf(v []int64, dim int) int64 {
 	return amountOf(v, dim)
 }
 
+func limitOf(v []int64, dim int) int64 {
+	if dim >= len(v) {
+		return math.MaxInt64
+	}
+	return boundOf(v, dim)
+}
+
 // checkConservation asserts what holds for every input: at most what was asked for and allowed, at least the quota, and
 // over quota no more in sum than quotas leave.
 func checkConservation(t *rapid.T, in *fairshare.Input, fair [][]int64) {
@@ -206,7 +213,7 @@ func checkConservation(t *rapid.T, in *fairshare.Input, fair [][]int64) {
 				}
 				continue
 			}
-			requestable := min(amountOf(q.Request, dim), boundOf(q.Limit, dim))
+			requestable := min(amountOf(q.Request, dim), limitOf(q.Limit, dim))
 			promised := min(requestable, boundOf(q.Quota, dim))
 			if len(q.Quota) > dim && q.Quota[dim] == fairshare.Unlimited {
 				promised = min(requestable, total(q.Parent, dim))
@@ -262,7 +269,7 @@ func TestDivideLeavesNothingOver(t *testing.T) {
 			for i, got := range divide(in) {
 				q := &in.Queues[i]
 				granted += got[dim]
-				requestable := min(q.Request[dim], boundOf(q.Limit, dim))
+				requestable := min(q.Request[dim], limitOf(q.Limit, dim))
 				quota := q.Quota[dim]
 				if quota == fairshare.Unlimited {
 					quota = total
@@ -320,7 +327,7 @@ func TestDivideQuotaIsUnconditional(t *testing.T) {
 		for i, fair := range divide(in) {
 			q := &in.Queues[i]
 			for dim, got := range fair {
-				want := min(q.Request[dim], boundOf(q.Limit, dim), max(0, q.Quota[dim]))
+				want := min(q.Request[dim], limitOf(q.Limit, dim), max(0, q.Quota[dim]))
 				if got != want {
 					t.Fatalf("queue %d dim %d: got %d, want %d", i, dim, got, want)
 				}
