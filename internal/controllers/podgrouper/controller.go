@@ -89,17 +89,22 @@ func New(deps Deps, o Options) (*Controller, error) {
 		kinds: map[schema.GroupVersionKind]*followed{},
 	}
 	c.grouper = newGrouper(deps, o, table, counts, c.follow.ready)
-	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, func(obj client.Object) []string {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(o.SchedulerNames, pod.Spec.SchedulerName) {
-			return nil
-		}
-		return []string{string(pod.OwnerReferences[0].UID)}
-	})
+	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames))
 	if err != nil {
 		return nil, fmt.Errorf("podgrouper: index pods by owner: %w", err)
 	}
 	return c, nil
+}
+
+// firstOwner extracts the value of OwnerIndex.
+func firstOwner(schedulers []string) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(schedulers, pod.Spec.SchedulerName) {
+			return nil
+		}
+		return []string{string(pod.OwnerReferences[0].UID)}
+	}
 }
 
 // newGrouper assembles the part that works on pods; of the cache it needs the reading half only.
