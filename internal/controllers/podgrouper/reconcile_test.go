@@ -32,8 +32,8 @@ func forbidden(name string) error {
 // second time.
 func TestGang(t *testing.T) {
 	t.Parallel()
-	const size = 500
-	objects := []client.Object{job("train", map[string]string{keys.BatchMinMemberAnnotation: "500"})}
+	const size = 200
+	objects := []client.Object{job("train", map[string]string{keys.BatchMinMemberAnnotation: "200"})}
 	for i := range size {
 		objects = append(objects, podOf(fmt.Sprintf("train-%d", i), ref("batch/v1", "Job", "train")))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -53,6 +55,8 @@ type testCache struct {
 	*informertest.FakeInformers
 	reader client.Reader
 	stale  func(client.Object) bool
+	// handlers counts the handlers on pods and PodGroups.
+	handlers atomic.Int32
 
 	mu        sync.Mutex
 	unwatched bool
@@ -70,10 +74,28 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 	return c.reader.List(ctx, list, opts...)
 }
 
+// listening says whether somebody listens to pods and PodGroups.
+func (c *testCache) listening() bool { return c.handlers.Load() == 2 }
+
+// counted counts the handlers that are added to an informer.
+type counted struct {
+	*controllertest.FakeInformer
+	handlers *atomic.Int32
+}
+
+func (c counted) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	r, err := c.FakeInformer.AddEventHandlerWithOptions(h, o)
+	c.handlers.Add(1)
+	return r, err
+}
+
 func (c *testCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return c.FakeInformers.GetInformer(ctx, obj, opts...)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		informer, err := c.FakeInformers.FakeInformerFor(ctx, obj)
+		return counted{informer, &c.handlers}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
