@@ -101,6 +101,7 @@ func (e PodGone) apply(s *Store) bool {
 	s.classes.release(p.Class)
 	s.countAnti(p.Class, -1)
 	delete(s.assumed, id)
+	delete(s.postponed, id)
 	delete(s.podIDs, e.UID)
 	s.pods.release(s.epoch, int32(id))
 	return true
@@ -354,7 +355,6 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 	switch {
 	case p.Phase == Pending:
 		g.PendingPods += by
-		s.setPending(g.ID, g.PendingPods > 0)
 		move(&acc.requested)
 	case p.Phase == Gated:
 		g.GatedPods += by
@@ -366,6 +366,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 			move(&acc.nonPreemptible)
 		}
 	}
+	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0)
 	if acc.pods == 0 {
 		delete(s.accounts, g.Queue)
 	}

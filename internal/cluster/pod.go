@@ -79,6 +79,8 @@ type Pod struct {
 	Created int64 // Unix nanoseconds
 	// Nominated is the node of status.nominatedNodeName, "" for none.
 	Nominated string
+	// NotBefore is when the pod may be placed again after a failed bind, Unix nanoseconds; 0 for at once.
+	NotBefore int64
 
 	gangKey   Key
 	setName   string

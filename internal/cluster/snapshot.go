@@ -19,8 +19,8 @@ type Snapshot struct {
 	// NodeOrder lists all nodes by name. QueueOrder lists all queues by name.
 	NodeOrder  []NodeID
 	QueueOrder []QueueID
-	// Memory is what earlier runs left for this one.
-	Memory Memory
+	// Origin identifies the Store: generations of different origins cannot be compared, and caches must not outlive one.
+	Origin *Origin
 
 	nodes    table[Node]
 	pods     table[Pod]
@@ -61,7 +61,7 @@ func (s *Snapshot) EachPod(f func(*Pod)) { s.pods.each(f) }
 // EachGang calls f for every gang in ID order.
 func (s *Snapshot) EachGang(f func(*Gang)) { s.gangs.each(f) }
 
-// PendingGangs yields the gangs that have at least one pending pod of ours, in ID order.
+// PendingGangs yields the gangs that have at least one pending or gated pod of ours, in ID order.
 func (s *Snapshot) PendingGangs() iter.Seq[*Gang] {
 	return func(yield func(*Gang) bool) {
 		for w, word := range s.pending {
@@ -119,9 +119,5 @@ func (s *Snapshot) Objects(kind ObjectKind) map[string]any { return s.objects[ki
 // feasibility depend on its place.
 func (s *Snapshot) HasAntiAffinity() bool { return s.antiTerm > 0 }
 
-// Memory is what must survive between runs of the engine: it goes in with the Snapshot and comes back in the Result.
-// It is plain data; a nil map is an empty one.
-type Memory struct {
-	// Tried counts, per gang UID, the runs in a row in which the gang was considered and not placed.
-	Tried map[string]int
-}
+// Origin is the identity of a Store.
+type Origin struct{ _ byte }

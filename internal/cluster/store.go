@@ -43,7 +43,8 @@ type Store struct {
 	objects   map[ObjectKind]map[string]any
 	shared    map[ObjectKind]bool // the kind's map is referred to by a snapshot
 	antiTerm  int
-	memory    Memory
+	postponed map[PodID]struct{}
+	origin    *Origin
 }
 
 // Options are a Store's fixed settings.
@@ -72,7 +73,7 @@ func NewStore(o Options) *Store {
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
 		accounts: map[string]*account{}, dirty: map[string]struct{}{},
-		classes: newInterner(), releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
+		classes: newInterner(), postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
 		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{},
 	}
 }
@@ -92,9 +93,6 @@ func (s *Store) Apply(events ...Event) bool {
 // Generation grows with every change.
 func (s *Store) Generation() uint64 { return s.gen }
 
-// SetMemory stores what a run wants the next one to know. It does not count as a change.
-func (s *Store) SetMemory(m Memory) { s.memory = m }
-
 // Snapshot returns the cluster as of now (Unix nanoseconds). Assumptions that expired by now are dropped first, and
 // pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
 func (s *Store) Snapshot(now int64) *Snapshot {
@@ -113,7 +111,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 	clear(s.dirty)
 	snap := &Snapshot{
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
-		NodeOrder: s.byName, QueueOrder: s.queueNames, Memory: s.memory,
+		NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
 		pending: slices.Clone(s.pending), objects: maps.Clone(s.objects), antiTerm: s.antiTerm,
 	}
@@ -129,6 +127,12 @@ func (s *Store) advance(now int64) {
 	for id := range s.assumed { // order: each pod on its own
 		if p := s.pods.get(int32(id)); p.assumed.until <= now {
 			s.Forget(p.UID)
+		}
+	}
+	for id := range s.postponed { // order: each pod on its own
+		if p := s.pods.get(int32(id)); p.NotBefore <= now {
+			delete(s.postponed, id)
+			s.gen++
 		}
 	}
 	if s.opts.StuckAfter > 0 {
@@ -178,12 +182,28 @@ func (s *Store) Forget(uid string) bool {
 	return true
 }
 
-// NextTimer returns when the passing of time alone will next change the state (an assumption's expiry, a pod becoming
-// stuck), or Forever.
+// Postpone asks that a pod not be placed before until (Unix nanoseconds): its last bind failed, and trying it again at
+// once would starve others. It reports whether the pod is known.
+func (s *Store) Postpone(uid string, until int64) bool {
+	id, ok := s.podIDs[uid]
+	if !ok {
+		return false
+	}
+	s.pod(id).NotBefore = until
+	s.postponed[id] = struct{}{}
+	s.gen++
+	return true
+}
+
+// NextTimer returns when the passing of time alone will next change the state (an assumption's expiry, the end of
+// a postponement, a pod becoming stuck), or Forever.
 func (s *Store) NextTimer() int64 {
 	next := Forever
 	for id := range s.assumed { // order: minimum
 		next = min(next, s.pods.get(int32(id)).assumed.until)
+	}
+	for id := range s.postponed { // order: minimum
+		next = min(next, s.pods.get(int32(id)).NotBefore)
 	}
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: minimum
@@ -199,7 +219,7 @@ func (s *Store) NextTimer() int64 {
 // simulators. Assumptions of the original appear in it as observed facts.
 func Fork(snap *Snapshot, o Options) *Store {
 	s := NewStore(o)
-	s.epoch, s.gen, s.sgen, s.dims, s.memory = 1, snap.Generation, snap.StaticGen, snap.Dims, snap.Memory
+	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
 	snap.EachPod(func(p *Pod) { s.classes.next = max(s.classes.next, p.Class.ID+1) })
 	for _, id := range snap.NodeOrder {
 		n := snap.Node(id)

@@ -228,13 +228,13 @@ type ConfigStatus struct {
 // +kubebuilder:resource:scope=Cluster
 type Config struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what the administrator wants.
-	Spec ConfigSpec `json:"spec,omitempty"`
+	Spec ConfigSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the operator saw.
-	Status ConfigStatus `json:"status,omitempty"`
+	Status ConfigStatus `json:"status,omitempty,omitzero"`
 }
 
 // ConfigList is a list of Configs, as the API server returns it.

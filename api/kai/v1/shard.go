@@ -188,13 +188,13 @@ type SchedulingShardStatus struct {
 // +kubebuilder:resource:scope=Cluster
 type SchedulingShard struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what the administrator wants.
-	Spec SchedulingShardSpec `json:"spec,omitempty"`
+	Spec SchedulingShardSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the operator saw.
-	Status SchedulingShardStatus `json:"status,omitempty"`
+	Status SchedulingShardStatus `json:"status,omitempty,omitzero"`
 }
 
 // SchedulingShardList is a list of SchedulingShards, as the API server returns it.

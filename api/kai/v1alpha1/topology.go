@@ -48,7 +48,7 @@ type TopologyLevel struct {
 // +kubebuilder:resource:scope=Cluster
 type Topology struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec lists the levels.
 	//

@@ -161,13 +161,13 @@ type BindRequestStatus struct {
 // +kubebuilder:subresource:status
 type BindRequest struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is the scheduler's decision.
-	Spec BindRequestSpec `json:"spec,omitempty"`
+	Spec BindRequestSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is the binder's answer.
-	Status BindRequestStatus `json:"status,omitempty"`
+	Status BindRequestStatus `json:"status,omitempty,omitzero"`
 }
 
 // BindRequestList is a list of BindRequests, as the API server returns it.

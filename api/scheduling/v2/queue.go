@@ -57,17 +57,17 @@ type QueueResources struct {
 	// GPU counts whole devices; fractions are allowed, 0.5 is half a device.
 	//
 	// +optional
-	GPU QueueResource `json:"gpu,omitempty"`
+	GPU QueueResource `json:"gpu,omitempty,omitzero"`
 
 	// CPU counts millicores: 1000 is one core.
 	//
 	// +optional
-	CPU QueueResource `json:"cpu,omitempty"`
+	CPU QueueResource `json:"cpu,omitempty,omitzero"`
 
 	// Memory counts megabytes of 1,000,000 bytes.
 	//
 	// +optional
-	Memory QueueResource `json:"memory,omitempty"`
+	Memory QueueResource `json:"memory,omitempty,omitzero"`
 
 	// Extended holds further resources by their Kubernetes name, for instance rdma/hca, counted in the resource's
 	// own units. A resource that is named nowhere in the tree is not divided and not limited. This field is an
@@ -149,12 +149,12 @@ type QueueCondition struct {
 	// LastProbeTime is when the statement was last checked.
 	//
 	// +optional
-	LastProbeTime metav1.Time `json:"lastProbeTime,omitempty"`
+	LastProbeTime metav1.Time `json:"lastProbeTime,omitempty,omitzero"`
 
 	// LastTransitionTime is when Status last changed.
 	//
 	// +optional
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 	// Reason is one CamelCase word for programs.
 	//
@@ -178,13 +178,13 @@ type QueueCondition struct {
 // +kubebuilder:printcolumn:name="DisplayName",type=string,JSONPath=`.spec.displayName`
 type Queue struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what the administrator wants.
-	Spec QueueSpec `json:"spec,omitempty"`
+	Spec QueueSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what the queue controller saw.
-	Status QueueStatus `json:"status,omitempty"`
+	Status QueueStatus `json:"status,omitempty,omitzero"`
 }
 
 // QueueList is a list of Queues, as the API server returns it.

@@ -28,7 +28,7 @@ type PodGroupCondition struct {
 	// LastTransitionTime is when Status last changed.
 	//
 	// +optional
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 	// Reason is one CamelCase word for programs.
 	//
@@ -86,7 +86,7 @@ type SchedulingCondition struct {
 	// LastTransitionTime is when Status last changed.
 	//
 	// +optional
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 	// Status is True, False or Unknown.
 	//

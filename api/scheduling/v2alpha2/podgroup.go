@@ -61,7 +61,7 @@ type PodGroupSpec struct {
 	// TopologyConstraint keeps all pods of the gang together in the physical layout of the cluster.
 	//
 	// +optional
-	TopologyConstraint TopologyConstraint `json:"topologyConstraint,omitempty"`
+	TopologyConstraint TopologyConstraint `json:"topologyConstraint,omitempty,omitzero"`
 
 	// SubGroups divide the gang. Together they form a tree: each names its parent, those without one are direct
 	// subgroups of the gang.
@@ -156,13 +156,13 @@ type TopologyConstraint struct {
 // +kubebuilder:resource:shortName=pg
 type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// Spec is what makes the gang whole.
-	Spec PodGroupSpec `json:"spec,omitempty"`
+	Spec PodGroupSpec `json:"spec,omitempty,omitzero"`
 
 	// Status is what scheduler and controllers saw.
-	Status PodGroupStatus `json:"status,omitempty"`
+	Status PodGroupStatus `json:"status,omitempty,omitzero"`
 }
 
 // PodGroupList is a list of PodGroups, as the API server returns it.
@@ -192,7 +192,7 @@ type PodGroupStatus struct {
 	// ResourcesStatus sums the resources of the gang's pods.
 	//
 	// +optional
-	ResourcesStatus PodGroupResourcesStatus `json:"resourcesStatus,omitempty"`
+	ResourcesStatus PodGroupResourcesStatus `json:"resourcesStatus,omitempty,omitzero"`
 }
 
 // PodGroupResourcesStatus sums the resources of the gang's pods.

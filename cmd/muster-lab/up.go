@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/server"
+)
+
+// defaultDir is where a lab lives when no folder is given; .gitignore knows it.
+const defaultDir = ".lab"
+
+type upFlags struct {
+	dir, fleet, crds, kubeconfig, output string
+	nodes, gpus, racks                   int
+	scheduler, durable, detach, leash    bool
+	apiArgs, managerArgs, schedulerArgs  []string
+}
+
+func upCommand() *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a lab, and keep it up until a signal",
+		Example: `  muster-lab up --nodes 500 --gpus 8
+  muster-lab up --fleet fleet.yaml --crds api/crds --with-kube-scheduler`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.detach {
+				return detach(cmd.Context(), cmd.OutOrStdout(), f)
+			}
+			return up(cmd, f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.dir, "dir", defaultDir, "the lab's `folder`; everything it writes lies below it")
+	fl.StringVar(&f.fleet, "fleet", "", "a fleet `file` with the pools of simulated nodes; instead of --nodes")
+	fl.IntVar(&f.nodes, "nodes", 0, "how many simulated nodes (node-0, node-1, …)")
+	fl.IntVar(&f.gpus, "gpus", 8, "GPUs per node of --nodes")
+	fl.IntVar(&f.racks, "racks", 0, "racks to split the nodes of --nodes into")
+	fl.StringVar(&f.crds, "crds", "", "a `folder` of CustomResourceDefinitions to install")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
+	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
+	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
+	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with `down`")
+	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
+	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
+	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
+	fl.StringVarP(&f.output, "output", "o", "text", "text, or json: one line with the lab's state once it is ready")
+	fl.BoolVar(&f.leash, "leash", false, "end when standard input ends, so that no lab outlives its user")
+	return cmd
+}
+
+func up(cmd *cobra.Command, f upFlags) error {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	fleet, err := fleetOf(f)
+	if err != nil {
+		return err
+	}
+	var crds [][]byte
+	if f.crds != "" {
+		if crds, err = lab.ReadCRDs(f.crds); err != nil {
+			return err
+		}
+	}
+	if f.leash {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+	}
+	out := cmd.OutOrStdout()
+	c := server.Config{
+		Dir: f.dir, Fleet: fleet, CRDs: crds, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
+		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
+	}
+	switch f.output {
+	case "json":
+		c.Progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+		c.Ready = func(s lab.State) { _ = json.NewEncoder(out).Encode(s) }
+	case "text":
+		c.Progress = func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
+		c.Ready = func(s lab.State) {
+			fmt.Fprintf(out, "The lab is ready. Use it with\n\n  export KUBECONFIG=%s\n\n", s.Kubeconfig)
+			if !f.leash {
+				fmt.Fprintln(out, "and end it with Ctrl-C or `muster-lab down`.")
+			}
+		}
+	default:
+		return fmt.Errorf("--output: %q is neither text nor json", f.output)
+	}
+	return server.Run(ctx, c)
+}
+
+func fleetOf(f upFlags) (lab.Fleet, error) {
+	if f.fleet != "" {
+		if f.nodes != 0 {
+			return lab.Fleet{}, errors.New("--fleet and --nodes exclude each other")
+		}
+		return lab.ReadFleet(f.fleet)
+	}
+	fleet := lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: f.nodes, GPUs: f.gpus, Racks: f.racks}}}
+	if _, err := fleet.Nodes(); err != nil {
+		return lab.Fleet{}, err
+	}
+	return fleet, nil
+}
+
+// detach runs the same command again as a process of its own and returns when that lab is ready.
+func detach(ctx context.Context, out io.Writer, f upFlags) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(f.dir, "logs"), 0o700); err != nil {
+		return fmt.Errorf("make the lab's folder: %w", err)
+	}
+	said, err := os.Create(filepath.Join(f.dir, "logs", "up.log"))
+	if err != nil {
+		return fmt.Errorf("open the lab's log: %w", err)
+	}
+	defer said.Close()
+	var args []string
+	for _, a := range os.Args[1:] {
+		if a != "--detach" && a != "--detach=true" {
+			args = append(args, a)
+		}
+	}
+	cmd := exec.Command(self, append(args, "--output=json")...)
+	cmd.Stderr = said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("start the lab: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the lab: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	var s lab.State
+	if err := json.NewDecoder(ready).Decode(&s); err != nil {
+		_ = cmd.Wait()
+		words, _ := os.ReadFile(said.Name())
+		return fmt.Errorf("the lab did not come up:\n%s", words)
+	}
+	fmt.Fprintf(out, "The lab is ready (process %d). Use it with\n\n  export KUBECONFIG=%s\n\nand end it with `muster-lab down --dir %s`.\n", s.PID, s.Kubeconfig, f.dir)
+	return cmd.Process.Release()
+}

@@ -1,0 +1,93 @@
+package kubelet
+
+import (
+	"fmt"
+	"sort"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// amounts counts resources in a kubelet's units: milli-CPU, and whole units of everything else.
+type amounts map[corev1.ResourceName]int64
+
+func amountsOf(list corev1.ResourceList) amounts {
+	a := make(amounts, len(list))
+	for name, q := range list {
+		if name == corev1.ResourceCPU {
+			a[name] = q.MilliValue()
+		} else {
+			a[name] = q.Value()
+		}
+	}
+	return a
+}
+
+// requestsOf is what a pod takes from its node: its effective requests and one pod slot.
+func requestsOf(pod *corev1.Pod) amounts {
+	a := amountsOf(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	a[corev1.ResourcePods] = 1
+	return a
+}
+
+// node is a played node with what its admitted pods take.
+type node struct {
+	allocatable amounts
+	used        amounts
+	failed      bool
+	ready       corev1.ConditionStatus // as last seen
+}
+
+// shortage is the first resource, in a fixed order, that a pod with these requests lacks.
+type shortage struct {
+	name                       corev1.ResourceName
+	requested, used, available int64
+}
+
+func (s shortage) reason() string { return "OutOf" + string(s.name) }
+
+func (s shortage) message() string {
+	return fmt.Sprintf("Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		s.name, s.requested, s.used, s.available)
+}
+
+func (n *node) lacks(req amounts) (shortage, bool) {
+	names := make([]corev1.ResourceName, 0, len(req))
+	for name := range req {
+		names = append(names, name)
+	}
+	sort.Slice(names, func(i, j int) bool { return rank(names[i]) < rank(names[j]) })
+	for _, name := range names {
+		if v := req[name]; v > 0 && n.used[name]+v > n.allocatable[name] {
+			return shortage{name, v, n.used[name], n.allocatable[name]}, true
+		}
+	}
+	return shortage{}, false
+}
+
+// rank orders resources as a kubelet checks them: pods, CPU, memory, storage, then the others by name.
+func rank(name corev1.ResourceName) string {
+	switch name {
+	case corev1.ResourcePods:
+		return "0"
+	case corev1.ResourceCPU:
+		return "1"
+	case corev1.ResourceMemory:
+		return "2"
+	case corev1.ResourceEphemeralStorage:
+		return "3"
+	}
+	return "4" + string(name)
+}
+
+func (n *node) take(req amounts) {
+	for name, v := range req {
+		n.used[name] += v
+	}
+}
+
+func (n *node) giveBack(req amounts) {
+	for name, v := range req {
+		n.used[name] -= v
+	}
+}
