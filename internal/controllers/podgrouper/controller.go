@@ -27,6 +27,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // OwnerIndex is the field index on pods by the UID of their first owner. It covers the pods of the role's schedulers.
@@ -82,32 +83,42 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	kit, err := write.New(deps.Client, "podgrouper", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("podgrouper: %w", err)
+	}
 	c := &Controller{deps: deps}
 	c.follow = &follower{
 		cache: deps.Cache, table: table, clock: deps.Clock, log: deps.Log,
 		changed: c.ownerChanged, gone: c.ownerGone,
 		kinds: map[schema.GroupVersionKind]*followed{},
 	}
-	c.grouper = newGrouper(deps, o, table, counts, c.follow.ready)
-	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, func(obj client.Object) []string {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(o.SchedulerNames, pod.Spec.SchedulerName) {
-			return nil
-		}
-		return []string{string(pod.OwnerReferences[0].UID)}
-	})
+	c.grouper = newGrouper(deps, o, table, kit, counts, c.follow.ready)
+	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames))
 	if err != nil {
 		return nil, fmt.Errorf("podgrouper: index pods by owner: %w", err)
 	}
 	return c, nil
 }
 
+// firstOwner extracts the value of OwnerIndex.
+func firstOwner(schedulers []string) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || len(pod.OwnerReferences) == 0 || !slices.Contains(schedulers, pod.Spec.SchedulerName) {
+			return nil
+		}
+		return []string{string(pod.OwnerReferences[0].UID)}
+	}
+}
+
 // newGrouper assembles the part that works on pods; of the cache it needs the reading half only.
 func newGrouper(
-	deps Deps, o Options, table *workload.Table, counts *counts, follow func(context.Context, schema.GroupVersionKind) bool,
+	deps Deps, o Options, table *workload.Table, kit *write.Kit, counts *counts,
+	follow func(context.Context, schema.GroupVersionKind) bool,
 ) *grouper {
 	return &grouper{
-		options: o, table: table, cached: deps.Cache, writer: deps.Client, live: deps.Reader,
+		options: o, table: table, cached: deps.Cache, writer: deps.Client, kit: kit, live: deps.Reader,
 		owners: &owners{table: table, cached: deps.Cache, live: deps.Reader, follow: follow, counts: counts},
 		memory: newMemory(o.Remembered),
 		defaults: &defaults{

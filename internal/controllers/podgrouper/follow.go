@@ -51,17 +51,22 @@ func (f *follower) ready(ctx context.Context, gvk schema.GroupVersionKind) bool 
 	if k == nil || k.informer == nil {
 		return false
 	}
-	for !k.handler.HasSynced() {
-		if f.clock.Since(k.since) > syncPatience {
-			return false
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-f.clock.After(10 * time.Millisecond):
-		}
+	if k.handler.HasSynced() {
+		return true
 	}
-	return true
+	patience := syncPatience - f.clock.Since(k.since)
+	if patience <= 0 {
+		return false
+	}
+	timeout := f.clock.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-k.handler.HasSyncedChecker().Done():
+		return true
+	case <-timeout.C():
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func (f *follower) kind(ctx context.Context, gvk schema.GroupVersionKind) *followed {

@@ -6,19 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are the role's metrics.
+// counts are the role's metrics, besides those of the write kit.
 type counts struct {
-	writes     *prometheus.CounterVec
+	creates    prometheus.Counter
 	ownerReads *prometheus.CounterVec
 	warnings   prometheus.Counter
 }
 
 func newCounts(registry prometheus.Registerer) (*counts, error) {
 	c := &counts{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_podgrouper_writes_total",
-			Help: "Writes to the API server, by kind of object and verb.",
-		}, []string{"object", "verb"}),
+		creates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muster_podgrouper_creates_total",
+			Help: "PodGroups that were sent to the API server for creation.",
+		}),
 		ownerReads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_podgrouper_owner_reads_total",
 			Help: "Owners read, by where from: watch or request.",
@@ -31,7 +31,7 @@ func newCounts(registry prometheus.Registerer) (*counts, error) {
 	if registry == nil {
 		return c, nil
 	}
-	for _, m := range []prometheus.Collector{c.writes, c.ownerReads, c.warnings} {
+	for _, m := range []prometheus.Collector{c.creates, c.ownerReads, c.warnings} {
 		if err := registry.Register(m); err != nil {
 			return nil, fmt.Errorf("register the podgrouper's metrics: %w", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // warningReason is the reason of the events about what could not be grouped as written.
@@ -35,6 +35,7 @@ type grouper struct {
 	// cached reads what the process watches: pods, PodGroups, PriorityClasses, Namespaces. What it returns is shared.
 	cached   client.Reader
 	writer   client.Client
+	kit      *write.Kit
 	live     client.Reader
 	owners   *owners
 	memory   *memory
@@ -58,7 +59,7 @@ func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconci
 	switch {
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil
-	case apierrors.IsConflict(err):
+	case errors.Is(err, errChanged):
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{}, nil
@@ -104,7 +105,7 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	if patch == nil {
 		return again, nil
 	}
-	return again, g.patch(ctx, "pod", metadataOf(corev1.SchemeGroupVersion.WithKind("Pod"), pod), patch)
+	return again, g.patch(ctx, metadataOf(corev1.SchemeGroupVersion.WithKind("Pod"), pod), patch)
 }
 
 // ours says whether the pod is to be grouped at all, by what the pod alone shows.
@@ -266,7 +267,7 @@ func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
 	existing := &v2alpha2.PodGroup{}
 	err := g.cached.Get(ctx, key, existing, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		g.counts.writes.WithLabelValues("podgroup", "create").Inc()
+		g.counts.creates.Inc()
 		err = g.writer.Create(ctx, wanted)
 		if err == nil {
 			return nil
@@ -285,19 +286,20 @@ func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
 	if patch == nil {
 		return nil
 	}
-	return g.patch(ctx, "podgroup", metadataOf(v2alpha2.GroupVersion.WithKind("PodGroup"), existing), patch)
+	return g.patch(ctx, metadataOf(v2alpha2.GroupVersion.WithKind("PodGroup"), existing), patch)
 }
 
-// patch sends a merge patch; only metadata comes back, which is a fraction of the object.
-func (g *grouper) patch(ctx context.Context, object string, target *metav1.PartialObjectMetadata, patch []byte) error {
-	g.counts.writes.WithLabelValues(object, "patch").Inc()
-	err := g.writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+// errChanged says that a write met an object that is not what it was derived from.
+var errChanged = errors.New("the object changed meanwhile")
+
+// patch sends a merge patch; only metadata comes back, which is a fraction of the object. Nothing to group is no error.
+func (g *grouper) patch(ctx context.Context, target *metav1.PartialObjectMetadata, patch []byte) error {
+	result, err := g.kit.Merge(ctx, target, patch)
 	switch {
-	case err == nil:
-		logr.FromContextOrDiscard(ctx).V(2).Info("patched", "kind", target.Kind, "name", target.Name, "patch", string(patch))
-		return nil
-	case object == "pod" && apierrors.IsNotFound(err):
-		return nil // it went away; there is nothing to group
+	case err != nil:
+		return err
+	case result == write.Changed, result == write.Gone && target.Kind != "Pod":
+		return errChanged
 	}
-	return fmt.Errorf("patch %s %s/%s: %w", object, target.Namespace, target.Name, err)
+	return nil
 }
