@@ -21,8 +21,7 @@ type GangState struct {
 	next     []cluster.PodID // cached answer of nextPods
 	nextReq  cluster.Resources
 	nextOK   bool
-	hadRoom  bool // had active pods when the run began
-	sequence int  // position in the trace
+	sequence int // position in the trace
 }
 
 // setState is one set of the gang's tree.
@@ -71,7 +70,6 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 		default:
 			set.alive++
 			set.active++
-			g.hadRoom = true
 		}
 	}
 	for i := range g.sets {

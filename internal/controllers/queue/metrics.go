@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,6 +86,9 @@ func (m *metrics) labels(n *node) []string {
 			v = e.fallback
 		}
 		values = append(values, v)
+	}
+	for i := range values {
+		values[i] = strings.ToValidUTF8(values[i], "\uFFFD") // a fallback comes from a command line; other text would end the process
 	}
 	return values
 }
