@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // rig runs the role in a bubble of fake time, against an API server that only knows PodGroups.
@@ -181,7 +182,7 @@ func TestFillCostsAtMostTwoWritesPerGang(t *testing.T) {
 			objects = append(objects, makeGroup(fmt.Sprintf("g%d", i)))
 		}
 		r := startRig(t, objects...)
-		in := func(i int) func(*corev1.Pod) { return annotated(annotationGang, fmt.Sprintf("g%d", i)) }
+		in := func(i int) func(*corev1.Pod) { return annotated(kai.PodGroupAnnotation, fmt.Sprintf("g%d", i)) }
 		for i := range n { // created within a second, bound one by one over forty
 			r.groups.Add(objects[i])
 			r.pods.Add(makePod(fmt.Sprint(i), in(i)))
