@@ -109,7 +109,7 @@ func (r *rig) get(name string) *v2alpha2.PodGroup {
 
 // sleep lets the bubble's clock run.
 func (r *rig) sleep(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
