@@ -26,7 +26,8 @@ type Feed interface {
 // Binds is where decisions go.
 type Binds interface {
 	Submit(ctx context.Context, p engine.Plan)
-	Outcomes() <-chan apply.Outcome
+	Failed() <-chan struct{}
+	Failures() []apply.Failure
 	Remove(ctx context.Context, namespace, name string, uid types.UID) error
 }
 
@@ -183,8 +184,8 @@ func (l *Loop) sleep(ctx context.Context, wait time.Duration) bool {
 		select {
 		case <-gap.C():
 			open = false
-		case out := <-l.binds.Outcomes():
-			l.settle(out)
+		case <-l.binds.Failed():
+			l.settle()
 		case <-ctx.Done():
 			return false
 		}
@@ -195,10 +196,9 @@ func (l *Loop) sleep(ctx context.Context, wait time.Duration) bool {
 		select {
 		case <-l.feed.Changed():
 			return true
-		case out := <-l.binds.Outcomes():
-			if l.settle(out) {
-				return true
-			}
+		case <-l.binds.Failed():
+			l.settle()
+			return true
 		case <-timer.C():
 			return true
 		case <-ctx.Done():
@@ -207,20 +207,17 @@ func (l *Loop) sleep(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// settle takes in what became of a bundle: one that failed is forgotten whole and its pods wait a little. It reports
-// whether there is something to decide anew.
-func (l *Loop) settle(out apply.Outcome) bool {
-	if out.Err == nil {
-		return false
-	}
-	l.metrics.failedBundles.Inc()
-	for i := range out.Bundle.Intents {
-		if in := &out.Bundle.Intents[i]; in.Verb == engine.Bind {
-			l.store.Forget(in.UID)
-			l.postpone(in.UID)
+// settle takes in bundles that could not be written: each is forgotten whole, and its pods wait a little.
+func (l *Loop) settle() {
+	for _, f := range l.binds.Failures() {
+		l.metrics.failedBundles.Inc()
+		for i := range f.Bundle.Intents {
+			if in := &f.Bundle.Intents[i]; in.Verb == engine.Bind {
+				l.store.Forget(in.UID)
+				l.postpone(in.UID)
+			}
 		}
 	}
-	return true
 }
 
 // postpone makes a pod whose bind failed wait, longer each time.

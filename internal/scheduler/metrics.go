@@ -46,7 +46,9 @@ func NewMetrics(namespace string, r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) plan(p *engine.Plan) { m.scheduled.WithLabelValues(p.Action).Add(float64(len(p.Bundles))) }
+func (m *Metrics) plan(p *engine.Plan) {
+	m.scheduled.WithLabelValues(p.Action).Add(float64(len(p.Bundles)))
+}
 
 func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Duration) {
 	m.runs.Inc()

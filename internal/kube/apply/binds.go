@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,12 +30,11 @@ type BindOptions struct {
 	Clock clock.Clock
 }
 
-// Outcome is what became of one bundle.
-type Outcome struct {
+// Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
+// those that do as an incomplete bundle.
+type Failure struct {
 	Bundle engine.Bundle
-	// Err is nil when every BindRequest of the bundle exists; otherwise none of them does any more, or will be withdrawn by
-	// the binder as incomplete.
-	Err error
+	Err    error
 }
 
 // Binds writes the BindRequests of plans.
@@ -43,7 +43,9 @@ type Binds struct {
 	pods     client.Reader // the cache: preconditions
 	o        BindOptions
 	work     chan task
-	outcomes chan Outcome
+	mu       sync.Mutex
+	failures []Failure // bounded by the bundles in flight
+	failed   chan struct{}
 }
 
 // task is one intent of a bundle in flight.
@@ -71,7 +73,7 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Binds{client: c, pods: pods, o: o, work: make(chan task, 4*o.Workers), outcomes: make(chan Outcome, 1024)}
+	return &Binds{client: c, pods: pods, o: o, work: make(chan task, 4*o.Workers), failed: make(chan struct{}, 1)}
 }
 
 // Submit queues the binds of a plan; it waits while too much is queued, and until ctx ends. Nominations need no write.
@@ -97,8 +99,17 @@ func (b *Binds) Submit(ctx context.Context, p engine.Plan) {
 	}
 }
 
-// Outcomes delivers one Outcome per submitted bundle that has binds. It must be read, or the workers wait.
-func (b *Binds) Outcomes() <-chan Outcome { return b.outcomes }
+// Failed is signalled when there are failures to take.
+func (b *Binds) Failed() <-chan struct{} { return b.failed }
+
+// Failures returns the bundles that failed since the last call.
+func (b *Binds) Failures() []Failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.failures
+	b.failures = nil
+	return out
+}
 
 // Run works until ctx ends.
 func (b *Binds) Run(ctx context.Context) error {
@@ -131,14 +142,17 @@ func (b *Binds) do(ctx context.Context, t task) {
 	if t.run.left.Add(-1) > 0 {
 		return
 	}
-	out := Outcome{Bundle: t.run.bundle}
-	if failed := t.run.failed.Load(); failed != nil {
-		out.Err = *failed
-		b.withdraw(ctx, t.run)
+	failed := t.run.failed.Load()
+	if failed == nil {
+		return
 	}
+	b.withdraw(ctx, t.run)
+	b.mu.Lock()
+	b.failures = append(b.failures, Failure{t.run.bundle, *failed})
+	b.mu.Unlock()
 	select {
-	case b.outcomes <- out:
-	case <-ctx.Done():
+	case b.failed <- struct{}{}:
+	default:
 	}
 }
 
