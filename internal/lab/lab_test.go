@@ -31,17 +31,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
 
 // TestLab walks through everything a lab promises, on one lab and a second one beside it.
 func TestLab(t *testing.T) {
-	crd, err := os.ReadFile("testdata/kubeflow.org_pytorchjobs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := start(t, lab.Options{
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: 4, GPUs: 8, CPU: "16", Racks: 2}}},
-		CRDs:  [][]byte{crd},
+		CRDs:  operator.CRDs(),
 	})
 	t.Run("nodes", func(t *testing.T) { nodes(t, l) })
 	t.Run("a bound pod runs and ends", func(t *testing.T) { runs(t, l) })
