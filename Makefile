@@ -1,0 +1,81 @@
+# Muster. `make help` lists the targets; Go and git are all that any of them needs.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Nothing in the main binaries uses cgo. One setting for builds and tests, so that they share one build cache.
+export CGO_ENABLED = 0
+
+GO          ?= go
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Both servers of the lab report this version; kubectl refuses to talk to a server without one.
+KUBE        := $(shell sed -n 's|^\tk8s.io/kubernetes ||p' go.mod)
+KUBE_PKG    := k8s.io/component-base/version
+KUBE_MINOR  := $(word 2,$(subst ., ,$(KUBE)))
+LAB_LDFLAGS := -w -X main.version=$(VERSION) -X $(KUBE_PKG).gitVersion=$(KUBE) -X $(KUBE_PKG).gitMajor=1 -X $(KUBE_PKG).gitMinor=$(KUBE_MINOR) -X $(KUBE_PKG).gitTreeState=clean
+LDFLAGS     := -s -w -X main.version=$(VERSION)
+TOOL        := $(GO) tool -modfile=go.tools.mod
+
+# Packages that have tests behind the build tag "lab".
+LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*_lab_test.go')))
+# Go files of the tree that people write.
+GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
+
+.PHONY: help demo test test-lab check archtest lint format build generate bench mutants race vuln clean FORCE
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## Build, start a simulated cluster, schedule on it and tell the story (Ctrl-C ends it)
+	bin/muster demo
+
+test: ## Every test that needs no running lab
+	$(GO) test -ldflags=-w -timeout 11m ./...
+
+test-lab: ## Tests against a real API server with simulated nodes, one package at a time
+	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
+	  $(GO) test -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+
+check: archtest ## Architecture rules, vet, format and linters
+	$(GO) vet ./...
+	@unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted (run: make format):"; echo "$$unformatted"; exit 1; fi
+	$(MAKE) lint
+
+archtest: ## Only the architecture rules (seconds)
+	$(GO) test -count=1 ./internal/archtest
+
+lint: ## Only the linters
+	$(TOOL) golangci-lint run ./...
+
+format: ## Format the Go files
+	$(TOOL) gofumpt -w $(GO_FILES)
+
+build: bin/muster bin/muster-lab ## Both binaries into bin/
+
+bin/muster: FORCE
+	$(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster
+
+bin/muster-lab: FORCE
+	$(GO) build -o $@ -ldflags "$(LAB_LDFLAGS)" ./cmd/muster-lab
+
+generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no diff when all is up to date
+	$(GO) generate ./...
+
+bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)
+
+mutants: ## Neutralise each point, key and field in turn: some scenario must notice
+	@files=$$(git grep -l --untracked '^func TestMutants' -- '*_test.go' || true); \
+	if [ -z "$$files" ]; then echo "no mutation tests in this tree"; exit 0; fi; set -x; \
+	$(GO) test -count=1 -tags mutants -timeout 60m -run '^TestMutants' -v $$(dirname $$files | sort -u | sed 's|^|./|')
+
+race: ## Unit tests of the concurrent packages under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./internal/... | grep -vE '/internal/(lab|archtest)(/|$$)')
+
+vuln: ## Known vulnerabilities in what we link (reads the Go vulnerability database)
+	$(TOOL) govulncheck ./...
+
+clean: ## Remove what the targets made
+	rm -rf bin .lab

@@ -1,0 +1,146 @@
+package crds_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sort"
+	"testing"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-scheduler/muster/api/crds"
+)
+
+// schema is one node of an OpenAPI schema, as plain JSON data, so that no keyword can be overlooked.
+type schema map[string]any
+
+// child is a node's successor and the path element that leads to it: .name, [] or {}.
+type child struct {
+	step   string
+	schema schema
+}
+
+// children lists a node's successors in a fixed order.
+func (s schema) children() []child {
+	var all []child
+	if properties, ok := s["properties"].(map[string]any); ok {
+		names := make([]string, 0, len(properties))
+		for name := range properties {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		for _, name := range names {
+			all = append(all, child{"." + name, properties[name].(map[string]any)})
+		}
+	}
+	if items, ok := s["items"].(map[string]any); ok {
+		all = append(all, child{"[]", items})
+	}
+	if values, ok := s["additionalProperties"].(map[string]any); ok {
+		all = append(all, child{"{}", values})
+	}
+	return all
+}
+
+// scalarElements says that the node is a list or map whose elements have no parts: it is a leaf for people.
+func (s schema) scalarElements() bool {
+	all := s.children()
+	return len(all) == 1 && (all[0].step == "[]" || all[0].step == "{}") && len(all[0].schema.children()) == 0
+}
+
+// leaves calls visit for every property that has no parts, by its path without the leading dot.
+func (s schema) leaves(visit func(path string, leaf schema)) {
+	var walk func(path string, node schema)
+	walk = func(path string, node schema) {
+		if len(node.children()) == 0 || node.scalarElements() {
+			if path != "" {
+				visit(path[1:], node)
+			}
+			return
+		}
+		for _, next := range node.children() {
+			walk(path+next.step, next.schema)
+		}
+	}
+	walk("", s)
+}
+
+// definition is one CRD, typed and as data.
+type definition struct {
+	typed  apiextensions.CustomResourceDefinition
+	schema schema
+}
+
+func parseDefinition(t *testing.T, name string, content []byte) definition {
+	t.Helper()
+	var d definition
+	if err := yaml.UnmarshalStrict(content, &d.typed); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if len(d.typed.Spec.Versions) != 1 {
+		t.Fatalf("%s: %d versions, want 1", name, len(d.typed.Spec.Versions))
+	}
+	raw, err := json.Marshal(d.typed.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := json.Unmarshal(raw, &d.schema); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+// ownDefinitions returns our CRDs by name.
+func ownDefinitions(t *testing.T) map[string]definition {
+	t.Helper()
+	all := map[string]definition{}
+	for _, file := range crds.All() {
+		d := parseDefinition(t, file.Name, file.YAML)
+		all[d.typed.Name] = d
+	}
+	return all
+}
+
+// kaiDefinitions returns KAI's CRDs by name, or none when the folder of compatibility data is not beside the checkout.
+func kaiDefinitions(t *testing.T) map[string]definition {
+	t.Helper()
+	folder := sharedFolder(t, "compat/kai/crds")
+	if folder == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs in %s (%v)", folder, err)
+	}
+	all := map[string]definition{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := parseDefinition(t, filepath.Base(file), content)
+		all[d.typed.Name] = d
+	}
+	return all
+}
+
+// sharedFolder finds a folder of the compatibility data, which lies beside the checkout. It returns "" and says so in
+// the log when there is none.
+func sharedFolder(t *testing.T, name string) string {
+	t.Helper()
+	at, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 7 {
+		folder := filepath.Join(at, "shared", filepath.FromSlash(name))
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			return folder
+		}
+		at = filepath.Dir(at)
+	}
+	t.Logf("compatibility data shared/%s is not beside this checkout: nothing to compare with", name)
+	return ""
+}

@@ -1,0 +1,27 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion names this package's API group and version, kai.scheduler/v1.
+var GroupVersion = schema.GroupVersion{Group: "kai.scheduler", Version: "v1"}
+
+// SchemeBuilder collects what AddToScheme registers; callers normally need only AddToScheme.
+var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+// AddToScheme registers every kind of this package, and the meta kinds of its group version, with a scheme.
+var AddToScheme = SchemeBuilder.AddToScheme
+
+// Resource qualifies an unversioned resource name with this package's group.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Config{}, &ConfigList{}, &SchedulingShard{}, &SchedulingShardList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Check answers whether one part of the process is well: nil, or why not. It must be quick (a probe waits for it) and safe for
+// concurrent use.
+type Check func(ctx context.Context) error
+
+// Registry returns a fresh metrics registry with the Go runtime's and the process's own metrics in it.
+func Registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Server is the process's HTTP face for operators: /metrics, /healthz, /readyz, and /debug/pprof when asked for.
+//
+// /healthz says whether a restart would help; /readyz whether work should be sent here. Both answer 200 "ok", or 500 with one
+// line per check; ?verbose lists the checks of a healthy process too, and /healthz/NAME asks one. A server without checks is
+// healthy and ready. Checks may be added while it serves.
+type Server struct {
+	// Metrics is what /metrics shows; nil shows nothing.
+	Metrics prometheus.Gatherer
+	// Profiling serves /debug/pprof. It shows memory contents: off unless the operator asks.
+	Profiling bool
+	// Grace bounds how long a stop waits for answers under way; 0 means 5 s.
+	Grace time.Duration
+
+	mu          sync.RWMutex
+	live, ready map[string]Check
+}
+
+// AddLiveness adds a named check to /healthz; a second one of the same name replaces the first.
+func (s *Server) AddLiveness(name string, c Check) { s.add(&s.live, name, c) }
+
+// AddReadiness adds a named check to /readyz; a second one of the same name replaces the first.
+func (s *Server) AddReadiness(name string, c Check) { s.add(&s.ready, name, c) }
+
+func (s *Server) add(to *map[string]Check, name string, c Check) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *to == nil {
+		*to = map[string]Check{}
+	}
+	(*to)[name] = c
+}
+
+// Handler is everything that the server answers, for callers that have a listener of their own.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	if s.Metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}))
+	}
+	for path, checks := range map[string]*map[string]Check{"/healthz": &s.live, "/readyz": &s.ready} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.probe(w, r, checks, "") })
+		mux.HandleFunc("GET "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) { s.probe(w, r, checks, r.PathValue("name")) })
+	}
+	if s.Profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// probe answers one health request: all checks of a list, or the one that is named.
+func (s *Server) probe(w http.ResponseWriter, r *http.Request, checks *map[string]Check, only string) {
+	s.mu.RLock()
+	selected := map[string]Check{}
+	var names []string
+	for name, c := range *checks {
+		if only == "" || name == only {
+			selected[name] = c
+			names = append(names, name)
+		}
+	}
+	s.mu.RUnlock()
+	slices.Sort(names)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if only != "" && len(names) == 0 {
+		http.Error(w, fmt.Sprintf("no check is named %q", only), http.StatusNotFound)
+		return
+	}
+	var text strings.Builder
+	well := true
+	for _, name := range names {
+		if err := selected[name](r.Context()); err != nil {
+			well = false
+			fmt.Fprintf(&text, "[-] %s: %v\n", name, err)
+		} else {
+			fmt.Fprintf(&text, "[+] %s\n", name)
+		}
+	}
+	_, verbose := r.URL.Query()["verbose"]
+	switch {
+	case !well:
+		w.WriteHeader(http.StatusInternalServerError)
+	case !verbose:
+		text.Reset()
+	}
+	if well {
+		text.WriteString("ok\n")
+	}
+	// A prober that hangs up early is its own problem.
+	_, _ = w.Write([]byte(text.String()))
+}
+
+// Run serves on l until ctx ends, then stops within the grace. It closes l.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	grace := s.Grace
+	if grace == 0 {
+		grace = 5 * time.Second
+	}
+	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := srv.Shutdown(stopping); err != nil {
+		// A client that keeps its request open does not keep us from stopping.
+		_ = srv.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Listen opens a TCP listener. An address of "" or "0" means that the server is turned off: nil, nil.
+func Listen(address string) (net.Listener, error) {
+	if address == "" || address == "0" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}

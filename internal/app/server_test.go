@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	registry := Registry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "kai_test_total", Help: "A test."})
+	registry.MustRegister(counter)
+	counter.Inc()
+	s := &Server{Metrics: registry}
+	s.AddLiveness("loop", func(context.Context) error { return nil })
+	s.AddReadiness("loop", func(context.Context) error { return nil })
+	s.AddReadiness("feed", func(context.Context) error { return errors.New("12 of 14 kinds synced") })
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(web.Close)
+
+	type answer struct {
+		Status int
+		Body   string
+	}
+	for path, want := range map[string]answer{
+		"/healthz":         {200, "ok\n"},
+		"/healthz?verbose": {200, "[+] loop\nok\n"},
+		"/healthz/loop":    {200, "ok\n"},
+		"/readyz":          {500, "[-] feed: 12 of 14 kinds synced\n[+] loop\n"},
+		"/readyz/feed":     {500, "[-] feed: 12 of 14 kinds synced\n"},
+		"/readyz/none":     {404, "no check is named \"none\"\n"},
+		"/debug/pprof/":    {404, "404 page not found\n"},
+	} {
+		var got answer
+		got.Status, got.Body = get(t, web.URL+path)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("GET %s (-want +got):\n%s", path, d)
+		}
+	}
+	_, metrics := get(t, web.URL+"/metrics")
+	for _, want := range []string{"kai_test_total 1\n", "go_goroutines ", "process_start_time_seconds "} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics lacks %q", want)
+		}
+	}
+
+	// A check may come later, and replace an earlier one.
+	s.AddReadiness("feed", func(context.Context) error { return nil })
+	if status, body := get(t, web.URL+"/readyz"); status != 200 {
+		t.Errorf("GET /readyz = %d %q after the feed has synced", status, body)
+	}
+}
+
+func TestServerProfiles(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer((&Server{Profiling: true}).Handler())
+	t.Cleanup(web.Close)
+	if status, _ := get(t, web.URL+"/debug/pprof/goroutine?debug=1"); status != 200 {
+		t.Errorf("profiling is on, and /debug/pprof answers %d", status)
+	}
+	if status, _ := get(t, web.URL+"/metrics"); status != 404 {
+		t.Errorf("a server without a registry answers /metrics with %d", status)
+	}
+}
+
+func TestServerRunStops(t *testing.T) {
+	t.Parallel()
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- new(Server).Run(ctx, l) }()
+	if status, _ := get(t, "http://"+l.Addr().String()+"/healthz"); status != 200 {
+		t.Errorf("a server without checks answers /healthz with %d", status)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := Listen(l.Addr().String()); err != nil {
+		t.Errorf("the port is still taken after the stop: %v", err)
+	}
+}
+
+func TestServerRunFails(t *testing.T) {
+	t.Parallel()
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(Server).Run(t.Context(), l); err == nil {
+		t.Error("serving a closed listener succeeded")
+	}
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	for _, off := range []string{"", "0"} {
+		if l, err := Listen(off); l != nil || err != nil {
+			t.Errorf("Listen(%q) = %v, %v; want it turned off", off, l, err)
+		}
+	}
+	if _, err := Listen("nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("got %v, want an error that names the address", err)
+	}
+}

@@ -1,0 +1,202 @@
+package archtest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Directories that several rules speak of.
+const (
+	dirAPI         = "api"
+	dirApp         = "internal/app"
+	dirCluster     = "internal/cluster"
+	dirFairshare   = "internal/fairshare"
+	dirEngine      = "internal/engine"
+	dirActions     = dirEngine + "/actions"
+	dirSolver      = dirEngine + "/solver"
+	dirPlugins     = dirEngine + "/plugins"
+	dirBuiltin     = dirEngine + "/builtin"
+	dirEngineTest  = dirEngine + "/enginetest"
+	dirDialect     = "internal/dialect"
+	dirKube        = "internal/kube"
+	dirApply       = dirKube + "/apply"
+	dirWrite       = dirKube + "/write"
+	dirFilters     = dirKube + "/filters"
+	dirControllers = "internal/controllers"
+	dirLab         = "internal/lab"
+	dirVM          = "internal/vm"
+)
+
+// eachImport calls visit for every import of a product (non-test) file in the directories that in accepts.
+func (t *Tree) eachImport(in func(dir string) bool, visit func(*File, Import)) {
+	for _, f := range t.Files {
+		if f.Test || !in(f.Dir) {
+			continue
+		}
+		for _, imp := range f.Imports {
+			visit(f, imp)
+		}
+	}
+}
+
+// engineArea names the part of the engine that a directory belongs to: its own children by their roots, everything else of the
+// engine as the core itself.
+func engineArea(dir string) string {
+	for _, area := range []string{dirActions, dirSolver, dirPlugins, dirBuiltin, dirEngineTest} {
+		if under(dir, area) {
+			return area
+		}
+	}
+	if under(dir, dirEngine) {
+		return dirEngine
+	}
+	return ""
+}
+
+// plugin is the name of the plugin that owns a directory below internal/engine/plugins, or empty.
+func plugin(dir string) string {
+	rest, ok := strings.CutPrefix(dir, dirPlugins+"/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// checkEngineLayers is D2.
+func checkEngineLayers(t *Tree) ([]Violation, error) {
+	mayImport := map[string][]string{
+		dirEngine:  {dirEngine},
+		dirSolver:  {dirEngine, dirSolver},
+		dirActions: {dirEngine, dirSolver, dirActions},
+		dirPlugins: {dirEngine, dirSolver, dirPlugins},
+		dirBuiltin: {dirEngine, dirSolver, dirActions, dirPlugins, dirBuiltin},
+	}
+	var out []Violation
+	t.eachImport(func(dir string) bool { return mayImport[engineArea(dir)] != nil }, func(f *File, imp Import) {
+		from, to := engineArea(f.Dir), engineArea(imp.Local)
+		add := func(what string) {
+			out = append(out, Violation{Where: t.Pos(imp.Pos), What: what})
+		}
+		switch {
+		case imp.Local == "":
+		case to == "":
+			// fairshare belongs to the plugins: the one that owns the exclusive point of shares.
+			if imp.Local == dirCluster || under(imp.Local, dirCluster) || (from == dirPlugins && under(imp.Local, dirFairshare)) {
+				return
+			}
+			add(fmt.Sprintf("%s imports %s; this part of the engine may know only the model", f.Dir, imp.Local))
+		case from == dirPlugins && to == dirPlugins && plugin(f.Dir) != plugin(imp.Local):
+			add(fmt.Sprintf("plugin %s imports plugin %s", plugin(f.Dir), plugin(imp.Local)))
+		default:
+			for _, ok := range mayImport[from] {
+				if to == ok {
+					return
+				}
+			}
+			add(fmt.Sprintf("%s imports %s", f.Dir, imp.Local))
+		}
+	})
+	live := []string{"k8s.io/client-go/tools/clientcmd", "sigs.k8s.io/controller-runtime"}
+	t.eachImport(func(dir string) bool { return under(dir, dirFilters) }, func(f *File, imp Import) {
+		if underAny(imp.Path, live) || (under(imp.Local, dirKube) && !under(imp.Local, dirFilters)) {
+			out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("filters import %s: a filter reads the View and nothing live", imp.Path)})
+		}
+	})
+	return out, nil
+}
+
+// checkAPI is D3.
+func checkAPI(t *Tree) ([]Violation, error) {
+	allowed := []string{"k8s.io/apimachinery", "k8s.io/api"}
+	var out []Violation
+	t.eachImport(func(dir string) bool { return under(dir, dirAPI) }, func(f *File, imp Import) {
+		if standard(imp.Path) || under(imp.Local, dirAPI) || underAny(imp.Path, allowed) {
+			return
+		}
+		out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("%s imports %s", f.Dir, imp.Path)})
+	})
+	return out, nil
+}
+
+// standard reports whether an import path is of the standard library: its first element has no dot. (Muster's own module has one.)
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// checkHeavy is D6. Tests count: a test that needs a real server uses the lab.
+func checkHeavy(t *Tree) ([]Violation, error) {
+	kubernetes := []string{dirLab, dirFilters, "cmd/muster-lab"}
+	libvirt := []string{dirVM, "cmd/muster-vm"}
+	var out []Violation
+	for _, f := range t.Files {
+		for _, imp := range f.Imports {
+			if under(imp.Path, "k8s.io/kubernetes") && !underAny(f.Dir, kubernetes) {
+				out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("%s imports %s", f.Dir, imp.Path)})
+			}
+			if imp.Local == "" && strings.Contains(imp.Path, "libvirt") && !underAny(f.Dir, libvirt) {
+				out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("%s imports %s", f.Dir, imp.Path)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// checkControllers is D7.
+func checkControllers(t *Tree) ([]Violation, error) {
+	owner := func(dir string) string {
+		rest, ok := strings.CutPrefix(dir, dirControllers+"/")
+		if !ok {
+			return ""
+		}
+		name, _, _ := strings.Cut(rest, "/")
+		return name
+	}
+	var out []Violation
+	t.eachImport(func(dir string) bool { return owner(dir) != "" }, func(f *File, imp Import) {
+		if to := owner(imp.Local); to != "" && to != owner(f.Dir) {
+			out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("controller %s imports controller %s", owner(f.Dir), to)})
+		}
+	})
+	return out, nil
+}
+
+// checkCgo is D11.
+func checkCgo(t *Tree) ([]Violation, error) {
+	allowed := []string{"cmd/muster-node", "cmd/muster-vm", dirVM}
+	var out []Violation
+	for _, f := range t.Files {
+		for _, imp := range f.Imports {
+			if imp.Path == "C" && !underAny(f.Dir, allowed) {
+				out = append(out, Violation{Where: t.Pos(imp.Pos), What: f.Dir + ` imports "C"`})
+			}
+		}
+	}
+	return out, nil
+}
+
+// checkLayers keeps the picture of the architecture for the packages that D2 to D7 do not bind: each row lists all that a
+// directory may import from this module.
+func checkLayers(t *Tree) ([]Violation, error) {
+	rows := []struct {
+		dir string
+		may []string
+	}{
+		{dirCluster, []string{dirCluster}},
+		{dirFairshare, []string{dirFairshare, dirCluster}},
+		{dirDialect, []string{dirDialect, dirCluster, dirAPI}},
+		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirAPI, dirApp}},
+		{dirApp, []string{dirApp, dirAPI}},
+		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI}},
+	}
+	var out []Violation
+	for _, row := range rows {
+		t.eachImport(func(dir string) bool { return under(dir, row.dir) }, func(f *File, imp Import) {
+			if imp.Local != "" && !underAny(imp.Local, row.may) {
+				out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("%s imports %s, which is not below it", f.Dir, imp.Local)})
+			}
+		})
+	}
+	return out, nil
+}

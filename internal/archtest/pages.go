@@ -1,0 +1,103 @@
+package archtest
+
+import (
+	"errors"
+	"fmt"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// checkDocs looks at README.md and docs/**/*.md: links to files, paths of the tree in backticks or at the start of a line of a code
+// block, and make targets. A line that says "planned" speaks of the future.
+func checkDocs(t *Tree) ([]Violation, error) {
+	const roots = `(?:api|bench|cmd|conformance|deploy|docs|internal|scenarios|web)`
+	var (
+		link   = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)\s]*)?\)`)
+		quoted = regexp.MustCompile("`(" + roots + `/[a-z0-9_./-]*[a-z0-9_/-])` + "`")
+		drawn  = regexp.MustCompile(`^(` + roots + `/[a-z0-9_./-]*)(?:\s|$)`)
+		target = regexp.MustCompile("(?:^|`)make ([a-z][a-z-]*)")
+	)
+	targets, err := makeTargets(filepath.Join(t.Root, "Makefile"))
+	if err != nil {
+		return nil, err
+	}
+	files, err := t.tracked()
+	if err != nil {
+		return nil, err
+	}
+	var out []Violation
+	for _, name := range files {
+		if name != "README.md" && (!under(name, "docs") || path.Ext(name) != ".md") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(t.Root, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted in the working tree
+		}
+		if err != nil {
+			return nil, err
+		}
+		exists := func(rel string) bool {
+			_, err := os.Stat(filepath.Join(t.Root, filepath.FromSlash(rel)))
+			return err == nil
+		}
+		fenced := false
+		for i, line := range strings.Split(string(data), "\n") {
+			add := func(format, what string) {
+				out = append(out, Violation{Where: token.Position{Filename: name, Line: i + 1}, What: fmt.Sprintf(format, what)})
+			}
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+				continue
+			}
+			if strings.Contains(strings.ToLower(line), "planned") {
+				continue
+			}
+			if !fenced {
+				for _, m := range link.FindAllStringSubmatch(line, -1) {
+					if !strings.Contains(m[1], ":") && !exists(path.Join(path.Dir(name), m[1])) {
+						add("links to %s, which does not exist", m[1])
+					}
+				}
+			}
+			for _, m := range quoted.FindAllStringSubmatch(line, -1) {
+				if !exists(m[1]) {
+					add("names %s, which does not exist", m[1])
+				}
+			}
+			if m := drawn.FindStringSubmatch(line); fenced && m != nil && !exists(m[1]) {
+				add("names %s, which does not exist", m[1])
+			}
+			for _, m := range target.FindAllStringSubmatchIndex(line, -1) {
+				// Outside a code block only what is in backticks is a command.
+				if word := line[m[2]:m[3]]; (fenced || line[m[0]] == '`') && !targets[word] {
+					add("names the target make %s, which the Makefile lacks", word)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// makeTargets are the explicit targets of a Makefile; none when there is no Makefile.
+func makeTargets(file string) (map[string]bool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	targets := map[string]bool{}
+	rule := regexp.MustCompile(`^([a-z][a-z -]*):(?:[^=]|$)`)
+	for line := range strings.Lines(string(data)) {
+		if m := rule.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+			for name := range strings.FieldsSeq(m[1]) {
+				targets[name] = true
+			}
+		}
+	}
+	return targets, nil
+}

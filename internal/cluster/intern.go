@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"encoding/json"
+	"sort"
+	"strconv"
+)
+
+// interner keeps one Class per distinct spec for as long as a pod refers to it.
+type interner struct {
+	byKey map[string]*internEntry
+	next  uint64
+	buf   []byte
+}
+
+type internEntry struct {
+	class *Class
+	refs  int
+}
+
+func newInterner() *interner { return &interner{byKey: map[string]*internEntry{}, next: 1} }
+
+// acquire returns the class of spec, adding a reference to it.
+func (in *interner) acquire(spec *ClassSpec) *Class {
+	in.buf = appendSpecKey(in.buf[:0], spec)
+	if e, ok := in.byKey[string(in.buf)]; ok {
+		e.refs++
+		return e.class
+	}
+	key := string(in.buf)
+	c := &Class{ID: in.next, Key: key, ClassSpec: *spec}
+	in.next++
+	in.byKey[key] = &internEntry{class: c, refs: 1}
+	return c
+}
+
+func (in *interner) release(c *Class) {
+	if e, ok := in.byKey[c.Key]; ok && e.class == c {
+		if e.refs--; e.refs == 0 {
+			delete(in.byKey, c.Key)
+		}
+	}
+}
+
+func (in *interner) thaw() *interner {
+	c := newInterner()
+	c.next = in.next
+	for k, e := range in.byKey {
+		c.byKey[k] = &internEntry{class: e.class, refs: e.refs}
+	}
+	return c
+}
+
+// appendSpecKey writes a canonical text of spec. The common parts are written by hand because this runs for every pod
+// that appears; the rare ones go through JSON, which sorts map keys.
+func appendSpecKey(b []byte, s *ClassSpec) []byte {
+	for _, x := range trimZeros(s.Requests) {
+		b = strconv.AppendInt(b, x, 10)
+		b = append(b, ',')
+	}
+	b = append(b, ';')
+	b = appendMap(b, s.NodeSelector)
+	for i := range s.Tolerations {
+		t := &s.Tolerations[i]
+		b = append(b, 't')
+		b = strconv.AppendQuote(b, t.Key)
+		b = strconv.AppendQuote(b, string(t.Operator))
+		b = strconv.AppendQuote(b, t.Value)
+		b = strconv.AppendQuote(b, string(t.Effect))
+	}
+	b = append(b, ';')
+	for _, p := range s.HostPorts {
+		b = strconv.AppendQuote(b, p.IP)
+		b = strconv.AppendQuote(b, p.Protocol)
+		b = strconv.AppendInt(b, int64(p.Port), 10)
+		b = append(b, ',')
+	}
+	b = append(b, ';')
+	b = appendStrings(b, s.Claims)
+	b = appendStrings(b, s.ConfigMaps)
+	b = appendStrings(b, s.RestrictTo)
+	b = append(b, s.Unsupported...)
+	b = append(b, ';')
+	b = append(b, s.Namespace...)
+	b = append(b, ';')
+	b = appendMap(b, s.Labels)
+	if s.NodeAffinity != nil || s.PodAffinity != nil || s.PodAntiAffinity != nil || len(s.Spread) > 0 {
+		j, err := json.Marshal([]any{s.NodeAffinity, s.PodAffinity, s.PodAntiAffinity, s.Spread})
+		if err != nil { // these types marshal by construction
+			panic("cluster: class key: " + err.Error())
+		}
+		b = append(b, j...)
+	}
+	return b
+}
+
+func appendMap(b []byte, m map[string]string) []byte {
+	if len(m) > 0 {
+		keys := make([]string, 0, len(m))
+		for k := range m {
+			keys = append(keys, k)
+		}
+		sort.Strings(keys)
+		for _, k := range keys {
+			b = strconv.AppendQuote(b, k)
+			b = append(b, '=')
+			b = strconv.AppendQuote(b, m[k])
+		}
+	}
+	return append(b, ';')
+}
+
+func appendStrings(b []byte, ss []string) []byte {
+	for _, s := range ss {
+		b = strconv.AppendQuote(b, s)
+	}
+	return append(b, ';')
+}
+
+func trimZeros(r Resources) Resources {
+	for len(r) > 0 && r[len(r)-1] == 0 {
+		r = r[:len(r)-1]
+	}
+	return r
+}

@@ -1,0 +1,44 @@
+package cluster
+
+import v1 "k8s.io/api/core/v1"
+
+// Node is one node as the scheduler sees it. It is immutable in a Snapshot.
+type Node struct {
+	ID     NodeID
+	Name   string
+	UID    string
+	Labels map[string]string // shared with the API object, never written
+	Taints []v1.Taint
+	// Problem says why the node takes no pods at all: "NotReady", "Unschedulable", "MemoryPressure", "DiskPressure",
+	// "PIDPressure", "NetworkUnavailable"; "" when it is fine.
+	Problem string
+	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
+	GPUMemoryMiB int64
+	// Allocatable is what pods may take in all.
+	Allocatable Resources
+	// Used is the sum of the requests of the pods holding room, Releasing the part of Used that is being given back.
+	Used      Resources
+	Releasing Resources
+	// Foreign is the part of Used held by pods of other schedulers, our own utility pods apart.
+	Foreign Resources
+	// Pods are those holding room, in no meaningful order.
+	Pods []PodID
+	// StaticGen changes whenever labels, taints, problem or allocatable change, and is never reused.
+	StaticGen uint64
+
+	epoch uint64
+}
+
+// Idle returns what is free now: Allocatable − Used. Negative dimensions are room that others overcommitted.
+func (n *Node) Idle() Resources {
+	r := n.Allocatable.Clone()
+	r.Sub(n.Used)
+	return r
+}
+
+// Later returns what will be free once everything that is being released has gone: Idle + Releasing.
+func (n *Node) Later() Resources {
+	r := n.Idle()
+	r.Add(n.Releasing)
+	return r
+}

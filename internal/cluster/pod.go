@@ -1,0 +1,138 @@
+package cluster
+
+import "math"
+
+// PodID is a pod's dense index in one Store and its Snapshots; None means no pod.
+type PodID int32
+
+// NodeID is a node's dense index; None means no node.
+type NodeID int32
+
+// GangID is a gang's dense index; None means no gang.
+type GangID int32
+
+// QueueID is a queue's dense index; None means no queue.
+type QueueID int32
+
+// None is the ID of nothing, for every kind of ID.
+const None = -1
+
+// Phase is where a pod stands for the scheduler.
+type Phase uint8
+
+// The phases of a pod. Binding, Bound, Running, Releasing and StuckReleasing hold room on a node.
+const (
+	Pending        Phase = iota // may be placed
+	Gated                       // has scheduling gates: counts for nothing until they are lifted
+	Binding                     // decided: a BindRequest is on its way, or assumed by us
+	Bound                       // has a node, not yet running
+	Running                     //
+	Releasing                   // being deleted: its room comes back
+	StuckReleasing              // being deleted for longer than the threshold: its room is not counted on
+	Succeeded                   //
+	Failed                      //
+	Unknown                     //
+)
+
+var phaseNames = [...]string{"Pending", "Gated", "Binding", "Bound", "Running", "Releasing", "StuckReleasing", "Succeeded", "Failed", "Unknown"}
+
+// String returns the phase's name.
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return "?"
+}
+
+// Holds says whether a pod of this phase takes room on its node.
+func (p Phase) Holds() bool { return p >= Binding && p <= StuckReleasing }
+
+// Active says whether a pod of this phase counts towards its gang's minimum and its queue's allocation: it has room
+// and is not giving it back.
+func (p Phase) Active() bool { return p >= Binding && p <= Running }
+
+// Alive says whether a pod of this phase runs or may still run.
+func (p Phase) Alive() bool { return p <= Running }
+
+// Pod is one pod as the scheduler sees it. It is immutable in a Snapshot.
+type Pod struct {
+	ID        PodID
+	UID       string
+	Namespace string
+	Name      string
+	// Labels is shared with the API object and never written.
+	Labels map[string]string
+	Class  *Class
+	Phase  Phase
+	// Node is where the pod is, or has been decided to go; None while it has none.
+	Node NodeID
+	// NodeName is the name behind Node, kept for a node the Store does not know.
+	NodeName string
+	// Gang is the gang it belongs to, None for a pod of no gang we know. Set is the index of its pod set in the
+	// gang's tree, None when the gang has no set of the name it asks for.
+	Gang GangID
+	Set  int32
+	// Ours says whether one of our scheduler names is on the pod; others only take room.
+	Ours bool
+	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
+	Utility bool
+	Created int64 // Unix nanoseconds
+	// Nominated is the node of status.nominatedNodeName, "" for none.
+	Nominated string
+	// NotBefore is when the pod may be placed again after a failed bind, Unix nanoseconds; 0 for at once.
+	NotBefore int64
+
+	gangKey   Key
+	setName   string
+	deletedAt int64
+	observed  observed
+	assumed   *assumption
+	epoch     uint64
+}
+
+// observed is what the API server last said of where the pod is, before our own assumption is laid over it.
+type observed struct {
+	phase    Phase
+	nodeName string
+}
+
+// Key names an object of one face: the API family it came from, its namespace and name.
+type Key struct {
+	Face      string // "kai", later "volcano", "kubebatch", "upstream"
+	Namespace string
+	Name      string
+}
+
+// String returns "namespace/name", or the name alone for a cluster-scoped object.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+// Less orders keys by namespace, name, face.
+func (k Key) Less(o Key) bool {
+	if k.Namespace != o.Namespace {
+		return k.Namespace < o.Namespace
+	}
+	if k.Name != o.Name {
+		return k.Name < o.Name
+	}
+	return k.Face < o.Face
+}
+
+// FullName returns "namespace/name".
+func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
+
+// SetName returns the name of the pod set the pod asks to be in ("" for the default one).
+func (p *Pod) SetName() string { return p.setName }
+
+// GangKey returns the gang the pod asks to be in; the zero Key for none.
+func (p *Pod) GangKey() Key { return p.gangKey }
+
+// Assumed says whether the pod's phase and node are our own decision, not yet confirmed by the API server.
+func (p *Pod) Assumed() bool { return p.assumed != nil }
+
+// Forever is a time that never comes, in Unix nanoseconds.
+const Forever = int64(math.MaxInt64)

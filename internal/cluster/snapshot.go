@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"iter"
+	"math/bits"
+	"sort"
+)
+
+// Snapshot is the cluster at one moment: immutable, safe for any number of readers, cheap to hold.
+type Snapshot struct {
+	// Now is the moment, in Unix nanoseconds; the only clock the engine has.
+	Now int64
+	// Generation grows with every change of the Store. Equal generations of one Store mean equal content (Now apart).
+	Generation uint64
+	// StaticGen is the largest Node.StaticGen: unchanged, no node changed its labels, taints, problem or allocatable.
+	StaticGen uint64
+	// Dims is the dimension table all vectors of the snapshot are over.
+	Dims Dims
+	// NodeOrder lists all nodes by name. QueueOrder lists all queues by name.
+	NodeOrder  []NodeID
+	QueueOrder []QueueID
+	// Origin identifies the Store: generations of different origins cannot be compared, and caches must not outlive one.
+	Origin *Origin
+
+	nodes    table[Node]
+	pods     table[Pod]
+	gangs    table[Gang]
+	queues   table[Queue]
+	pending  []uint64
+	objects  map[ObjectKind]map[string]any
+	antiTerm int
+}
+
+// Node returns a node by ID, nil for None.
+func (s *Snapshot) Node(id NodeID) *Node { return s.nodes.get(int32(id)) }
+
+// Pod returns a pod by ID, nil for None.
+func (s *Snapshot) Pod(id PodID) *Pod { return s.pods.get(int32(id)) }
+
+// Gang returns a gang by ID, nil for None.
+func (s *Snapshot) Gang(id GangID) *Gang { return s.gangs.get(int32(id)) }
+
+// Queue returns a queue by ID, nil for None.
+func (s *Snapshot) Queue(id QueueID) *Queue { return s.queues.get(int32(id)) }
+
+// MaxNodeID and its kin bound the IDs in use: every ID is below.
+func (s *Snapshot) MaxNodeID() int { return int(s.nodes.n) }
+
+// MaxPodID is the exclusive upper bound of pod IDs.
+func (s *Snapshot) MaxPodID() int { return int(s.pods.n) }
+
+// MaxGangID is the exclusive upper bound of gang IDs.
+func (s *Snapshot) MaxGangID() int { return int(s.gangs.n) }
+
+// MaxQueueID is the exclusive upper bound of queue IDs.
+func (s *Snapshot) MaxQueueID() int { return int(s.queues.n) }
+
+// EachPod, EachGang call f for every object in ID order, which means nothing; sort before it can matter.
+func (s *Snapshot) EachPod(f func(*Pod)) { s.pods.each(f) }
+
+// EachGang calls f for every gang in ID order.
+func (s *Snapshot) EachGang(f func(*Gang)) { s.gangs.each(f) }
+
+// PendingGangs yields the gangs that have at least one pending or gated pod of ours, in ID order.
+func (s *Snapshot) PendingGangs() iter.Seq[*Gang] {
+	return func(yield func(*Gang) bool) {
+		for w, word := range s.pending {
+			for word != 0 {
+				b := bits.TrailingZeros64(word)
+				word &^= 1 << b
+				if !yield(s.Gang(GangID(w<<6 | b))) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// NodeByName finds a node by binary search; nil when there is none.
+func (s *Snapshot) NodeByName(name string) *Node {
+	i := sort.Search(len(s.NodeOrder), func(i int) bool { return s.Node(s.NodeOrder[i]).Name >= name })
+	if i < len(s.NodeOrder) {
+		if n := s.Node(s.NodeOrder[i]); n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// QueueByName finds a queue by binary search; nil when there is none.
+func (s *Snapshot) QueueByName(name string) *Queue {
+	i := sort.Search(len(s.QueueOrder), func(i int) bool { return s.Queue(s.QueueOrder[i]).Name >= name })
+	if i < len(s.QueueOrder) {
+		if q := s.Queue(s.QueueOrder[i]); q.Name == name {
+			return q
+		}
+	}
+	return nil
+}
+
+// GangByKey finds a gang by scanning; nil when there is none. For people's questions, not for hot paths.
+func (s *Snapshot) GangByKey(k Key) *Gang {
+	var found *Gang
+	s.gangs.each(func(g *Gang) {
+		if g.Key == k {
+			found = g
+		}
+	})
+	return found
+}
+
+// Object returns an object carried for filters, nil when there is none.
+func (s *Snapshot) Object(kind ObjectKind, key string) any { return s.objects[kind][key] }
+
+// Objects returns all carried objects of a kind by key. The map is shared: callers only read it.
+func (s *Snapshot) Objects(kind ObjectKind) map[string]any { return s.objects[kind] }
+
+// HasAntiAffinity says whether any pod of the snapshot carries a required anti-affinity term, which makes other pods'
+// feasibility depend on its place.
+func (s *Snapshot) HasAntiAffinity() bool { return s.antiTerm > 0 }
+
+// Origin is the identity of a Store.
+type Origin struct{ _ byte }

@@ -1,0 +1,379 @@
+package cluster
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Store is the single-writer state of the cluster. Create it with NewStore, feed it with Apply, take Snapshots.
+type Store struct {
+	opts  Options
+	epoch uint64 // grows with each Snapshot: objects of an older epoch are shared and must be copied before a write
+	gen   uint64
+	sgen  uint64
+
+	dims   Dims
+	nodes  table[Node]
+	pods   table[Pod]
+	gangs  table[Gang]
+	queues table[Queue]
+
+	nodeIDs  map[string]NodeID
+	podIDs   map[string]PodID // by UID
+	gangIDs  map[Key]GangID
+	queueIDs map[string]QueueID
+
+	byName         []NodeID // nodes by name; replaced, never edited; stale while unsorted
+	queueNames     []QueueID
+	unsorted       bool
+	unsortedQueues bool
+
+	strayPods map[string]map[PodID]struct{} // pods on a node name we do not know
+	lostPods  map[Key]map[PodID]struct{}    // pods of a gang we do not know
+	accounts  map[string]*account           // by queue name, whether or not the queue exists
+	dirty     map[string]struct{}           // accounts changed since the last snapshot
+
+	classes   *interner
+	pending   []uint64
+	releasing map[PodID]struct{}
+	assumed   map[PodID]struct{}
+	objects   map[ObjectKind]map[string]any
+	shared    map[ObjectKind]bool // the kind's map is referred to by a snapshot
+	antiTerm  int
+	postponed map[PodID]struct{}
+	origin    *Origin
+}
+
+// Options are a Store's fixed settings.
+type Options struct {
+	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
+	// in nanoseconds; 0 means never.
+	StuckAfter int64
+}
+
+// account sums what the gangs of one queue name hold and ask for.
+type account struct {
+	allocated, nonPreemptible, requested Resources
+	pods                                 int
+}
+
+// assumption is a decision of ours about a pod that the API server has not confirmed yet.
+type assumption struct {
+	node  string
+	until int64
+}
+
+// NewStore returns an empty store.
+func NewStore(o Options) *Store {
+	return &Store{
+		opts: o, epoch: 1, dims: BaseDims(),
+		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
+		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
+		accounts: map[string]*account{}, dirty: map[string]struct{}{},
+		classes: newInterner(), postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
+		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{},
+	}
+}
+
+// Apply takes events in and reports whether anything changed. It costs what the event touches.
+func (s *Store) Apply(events ...Event) bool {
+	changed := false
+	for _, e := range events {
+		if e.apply(s) {
+			s.gen++
+			changed = true
+		}
+	}
+	return changed
+}
+
+// Generation grows with every change.
+func (s *Store) Generation() uint64 { return s.gen }
+
+// Snapshot returns the cluster as of now (Unix nanoseconds). Assumptions that expired by now are dropped first, and
+// pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
+func (s *Store) Snapshot(now int64) *Snapshot {
+	s.advance(now)
+	s.sortNodes()
+	s.sortQueues()
+	for name := range s.dirty { // order: each account is written to its own queue
+		if id, ok := s.queueIDs[name]; ok {
+			q, a := s.queue(id), s.accounts[name]
+			if a == nil {
+				a = &account{}
+			}
+			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.Clone(), a.nonPreemptible.Clone(), a.requested.Clone()
+		}
+	}
+	clear(s.dirty)
+	snap := &Snapshot{
+		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
+		NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
+		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
+		pending: slices.Clone(s.pending), objects: maps.Clone(s.objects), antiTerm: s.antiTerm,
+	}
+	for k := range s.objects { // order: marks only
+		s.shared[k] = true
+	}
+	s.epoch++
+	return snap
+}
+
+// advance lets time pass: expired assumptions are forgotten, stuck pods marked.
+func (s *Store) advance(now int64) {
+	for id := range s.assumed { // order: each pod on its own
+		if p := s.pods.get(int32(id)); p.assumed.until <= now {
+			s.Forget(p.UID)
+		}
+	}
+	for id := range s.postponed { // order: each pod on its own
+		if p := s.pods.get(int32(id)); p.NotBefore <= now {
+			delete(s.postponed, id)
+			s.gen++
+		}
+	}
+	if s.opts.StuckAfter > 0 {
+		for id := range s.releasing { // order: each pod on its own
+			p := s.pods.get(int32(id))
+			if p.Phase == Releasing && now-p.deletedAt > s.opts.StuckAfter {
+				s.detach(p)
+				p = s.pod(id)
+				p.Phase = StuckReleasing
+				s.attach(p)
+				s.gen++
+			}
+		}
+	}
+}
+
+// Assume records our decision that a pending pod goes to a node, until it is confirmed by an event, forgotten, or
+// expired. It reports whether the pod was there and pending.
+func (s *Store) Assume(uid, node string, until int64) bool {
+	id, ok := s.podIDs[uid]
+	if !ok || s.pods.get(int32(id)).Phase != Pending {
+		return false
+	}
+	s.detach(s.pods.get(int32(id)))
+	p := s.pod(id)
+	p.assumed = &assumption{node: node, until: until}
+	s.assumed[id] = struct{}{}
+	p.Phase, p.NodeName = Binding, node
+	s.attach(p)
+	s.gen++
+	return true
+}
+
+// Forget withdraws an assumption: the pod is what the API server last said. It reports whether there was one.
+func (s *Store) Forget(uid string) bool {
+	id, ok := s.podIDs[uid]
+	if !ok || s.pods.get(int32(id)).assumed == nil {
+		return false
+	}
+	s.detach(s.pods.get(int32(id)))
+	p := s.pod(id)
+	p.assumed = nil
+	delete(s.assumed, id)
+	p.Phase, p.NodeName = p.observed.phase, p.observed.nodeName
+	s.attach(p)
+	s.gen++
+	return true
+}
+
+// Postpone asks that a pod not be placed before until (Unix nanoseconds): its last bind failed, and trying it again at
+// once would starve others. It reports whether the pod is known.
+func (s *Store) Postpone(uid string, until int64) bool {
+	id, ok := s.podIDs[uid]
+	if !ok {
+		return false
+	}
+	s.pod(id).NotBefore = until
+	s.postponed[id] = struct{}{}
+	s.gen++
+	return true
+}
+
+// NextTimer returns when the passing of time alone will next change the state (an assumption's expiry, the end of
+// a postponement, a pod becoming stuck), or Forever.
+func (s *Store) NextTimer() int64 {
+	next := Forever
+	for id := range s.assumed { // order: minimum
+		next = min(next, s.pods.get(int32(id)).assumed.until)
+	}
+	for id := range s.postponed { // order: minimum
+		next = min(next, s.pods.get(int32(id)).NotBefore)
+	}
+	if s.opts.StuckAfter > 0 {
+		for id := range s.releasing { // order: minimum
+			if p := s.pods.get(int32(id)); p.Phase == Releasing {
+				next = min(next, p.deletedAt+s.opts.StuckAfter+1)
+			}
+		}
+	}
+	return next
+}
+
+// Fork returns a Store that starts as the snapshot was and goes its own way: the what-if of explanations and
+// simulators. Assumptions of the original appear in it as observed facts.
+func Fork(snap *Snapshot, o Options) *Store {
+	s := NewStore(o)
+	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
+	snap.EachPod(func(p *Pod) { s.classes.next = max(s.classes.next, p.Class.ID+1) })
+	for _, id := range snap.NodeOrder {
+		n := snap.Node(id)
+		s.Apply(NodeState{Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
+			GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: s.quantities(n.Allocatable)})
+	}
+	for _, id := range snap.QueueOrder {
+		q := snap.Queue(id)
+		s.Apply(QueueState{Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
+			Created: q.Created, Quota: s.quantities(q.Quota), Limit: s.quantities(q.Limit), Weight: s.quantities(q.Weight)})
+	}
+	snap.EachGang(func(g *Gang) { s.Apply(g.State()) })
+	snap.EachPod(func(p *Pod) { s.Apply(p.State(snap.Dims)) })
+	for kind, m := range snap.objects { // order: a set
+		s.objects[kind], s.shared[kind] = m, true
+	}
+	return s
+}
+
+// State returns the event that would make this gang.
+func (g *Gang) State() GangState {
+	return GangState{Key: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Preemptible: g.Preemptible,
+		Created: g.Created, Sets: g.Sets, Invalid: g.Invalid, MarkUnschedulable: g.MarkUnschedulable,
+		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, Generation: g.generation}
+}
+
+// State returns the event that would make this pod, as it stands now.
+func (p *Pod) State(d Dims) PodState {
+	st := PodState{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
+		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
+		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated}
+	for i, x := range p.Class.Requests {
+		if x != 0 {
+			st.Requests = append(st.Requests, Quantity{d.Name(i), x})
+		}
+	}
+	return st
+}
+
+func (s *Store) quantities(r Resources) []Quantity {
+	out := make([]Quantity, 0, len(r))
+	for i, x := range r {
+		out = append(out, Quantity{s.dims.Name(i), x})
+	}
+	return out
+}
+
+// resources turns named quantities into a vector, appending dimensions as needed; missing is the value of those not named.
+func (s *Store) resources(qs []Quantity, missing int64) Resources {
+	for _, q := range qs {
+		s.dims, _ = s.dims.With(q.Name)
+	}
+	n := 0
+	for _, q := range qs {
+		i, _ := s.dims.Index(q.Name)
+		n = max(n, i+1)
+	}
+	r := make(Resources, n)
+	for i := range r {
+		r[i] = missing
+	}
+	for _, q := range qs {
+		i, _ := s.dims.Index(q.Name)
+		r[i] = q.Value
+	}
+	return r
+}
+
+func (s *Store) node(id NodeID) *Node {
+	n := s.nodes.get(int32(id))
+	if n.epoch != s.epoch {
+		c := *n
+		c.epoch = s.epoch
+		c.Used, c.Releasing, c.Foreign, c.Pods = n.Used.Clone(), n.Releasing.Clone(), n.Foreign.Clone(), slices.Clone(n.Pods)
+		n = &c
+		s.nodes.set(s.epoch, int32(id), n)
+	}
+	return n
+}
+
+func (s *Store) pod(id PodID) *Pod {
+	p := s.pods.get(int32(id))
+	if p.epoch != s.epoch {
+		c := *p
+		c.epoch = s.epoch
+		p = &c
+		s.pods.set(s.epoch, int32(id), p)
+	}
+	return p
+}
+
+func (s *Store) gang(id GangID) *Gang {
+	g := s.gangs.get(int32(id))
+	if g.epoch != s.epoch {
+		c := *g
+		c.epoch = s.epoch
+		c.Pods = slices.Clone(g.Pods)
+		g = &c
+		s.gangs.set(s.epoch, int32(id), g)
+	}
+	return g
+}
+
+func (s *Store) queue(id QueueID) *Queue {
+	q := s.queues.get(int32(id))
+	if q.epoch != s.epoch {
+		c := *q
+		c.epoch = s.epoch
+		q = &c
+		s.queues.set(s.epoch, int32(id), q)
+	}
+	return q
+}
+
+// setPending keeps the bitset of gangs with pending pods.
+func (s *Store) setPending(id GangID, on bool) {
+	w := int(id) >> 6
+	for len(s.pending) <= w {
+		s.pending = append(s.pending, 0)
+	}
+	if on {
+		s.pending[w] |= 1 << (id & 63)
+	} else {
+		s.pending[w] &^= 1 << (id & 63)
+	}
+}
+
+func (s *Store) sortNodes() {
+	if !s.unsorted {
+		return
+	}
+	s.unsorted = false
+	ids := make([]NodeID, 0, len(s.nodeIDs))
+	for _, id := range s.nodeIDs { // order: sorted below
+		ids = append(ids, id)
+	}
+	sort.Slice(ids, func(i, j int) bool { return s.nodes.get(int32(ids[i])).Name < s.nodes.get(int32(ids[j])).Name })
+	s.byName = ids
+}
+
+func (s *Store) sortQueues() {
+	if !s.unsortedQueues {
+		return
+	}
+	s.unsortedQueues = false
+	ids := make([]QueueID, 0, len(s.queueIDs))
+	for _, id := range s.queueIDs { // order: sorted below
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b QueueID) int {
+		return strings.Compare(s.queues.get(int32(a)).Name, s.queues.get(int32(b)).Name)
+	})
+	s.queueNames = ids
+}
+
+// same compares API fragments that rarely change.
+func same(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// world draws a stream of events over few names, so that objects meet, part and come back in every order.
+type world struct {
+	nodes, pods, gangs, queues []string
+}
+
+func (w world) event(t *rapid.T) Event {
+	pick := func(names []string, label string) string { return rapid.SampledFrom(names).Draw(t, label) }
+	amounts := func() []Quantity {
+		return []Quantity{{"cpu", rapid.Int64Range(0, 4).Draw(t, "cpu")}, {"gpu", 1000 * rapid.Int64Range(0, 3).Draw(t, "gpu")},
+			{"pods", 1}, {pick([]string{"x/a", "x/b"}, "dim"), rapid.Int64Range(0, 9).Draw(t, "ext")}}
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0:
+		return NodeState{Name: pick(w.nodes, "node"), Problem: pick([]string{"", "NotReady"}, "problem"), Allocatable: amounts()}
+	case 1:
+		return NodeGone{Name: pick(w.nodes, "node")}
+	case 2:
+		return PodGone{UID: pick(w.pods, "pod")}
+	case 3:
+		return GangState{Key: Key{"kai", "ns", pick(w.gangs, "gang")}, Queue: pick(w.queues, "queue"),
+			Preemptible: rapid.Bool().Draw(t, "preemptible"), Sets: FlatTree(int32(rapid.IntRange(0, 3).Draw(t, "min")))}
+	case 4:
+		return GangGone{Key: Key{"kai", "ns", pick(w.gangs, "gang")}}
+	case 5:
+		return QueueState{Name: pick(w.queues, "queue"), Quota: amounts(), Limit: []Quantity{{"gpu", 5}}}
+	case 6:
+		return QueueGone{Name: pick(w.queues, "queue")}
+	default:
+		st := PodState{UID: pick(w.pods, "pod"), Namespace: "ns", Requests: amounts(), Ours: rapid.Bool().Draw(t, "ours"),
+			Phase: Phase(rapid.IntRange(0, int(Unknown)).Draw(t, "phase")), SetName: pick([]string{"", "other"}, "set")}
+		st.Name = st.UID
+		if st.Phase.Holds() || rapid.Bool().Draw(t, "late") {
+			st.NodeName = pick(w.nodes, "node")
+		}
+		if rapid.Bool().Draw(t, "member") {
+			st.Gang = Key{"kai", "ns", pick(w.gangs, "gang")}
+		}
+		if st.Phase == Releasing {
+			st.DeletedAt = rapid.Int64Range(1, 50).Draw(t, "deleted")
+		}
+		return st
+	}
+}
+
+var small = world{
+	nodes: []string{"n1", "n2", "n3"}, pods: []string{"p1", "p2", "p3", "p4", "p5", "p6"},
+	gangs: []string{"g1", "g2"}, queues: []string{"q1", "q2"},
+}
+
+// picture says everything a snapshot means, in names instead of IDs and dimension indices.
+func picture(s *Snapshot) map[string]string {
+	out := map[string]string{}
+	res := func(r Resources) string { return fmt.Sprint(named(s.Dims, r)) }
+	podNames := func(ids []PodID) map[string]bool {
+		m := map[string]bool{}
+		for _, id := range ids {
+			m[s.Pod(id).UID] = true
+		}
+		return m
+	}
+	for _, id := range s.NodeOrder {
+		n := s.Node(id)
+		out["node "+n.Name] = fmt.Sprint(n.Problem, res(n.Allocatable), " used", res(n.Used), " rel", res(n.Releasing), " foreign", res(n.Foreign), podNames(n.Pods))
+	}
+	for _, id := range s.QueueOrder {
+		q := s.Queue(id)
+		out["queue "+q.Name] = fmt.Sprint(res(q.Quota), res(q.Allocated), res(q.AllocatedNonPreemptible), res(q.Requested))
+	}
+	pending := map[GangID]bool{}
+	for g := range s.PendingGangs() {
+		pending[g.ID] = true
+	}
+	s.EachGang(func(g *Gang) {
+		out["gang "+g.Key.String()] = fmt.Sprint(g.Queue, g.Preemptible, g.Sets, g.PendingPods, g.GatedPods, g.ActivePods, podNames(g.Pods), pending[g.ID])
+	})
+	s.EachPod(func(p *Pod) {
+		node, gang := "-", "-"
+		if p.Node != None {
+			node = s.Node(p.Node).Name
+		}
+		if p.Gang != None {
+			gang = s.Gang(p.Gang).Key.String()
+		}
+		out["pod "+p.UID] = fmt.Sprint(p.Phase, node, gang, p.Set, res(p.Class.Requests))
+	})
+	return out
+}
+
+func named(d Dims, r Resources) map[string]int64 {
+	m := map[string]int64{}
+	for i, x := range r {
+		if x != 0 {
+			m[d.Name(i)] = x
+		}
+	}
+	return m
+}
+
+// Whatever the history, the store is what a store rebuilt from the final objects would be, in another order.
+func TestStoreEqualsRebuilt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStore(Options{StuckAfter: 10})
+		last := map[string]Event{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
+			e := small.event(t)
+			s.Apply(e)
+			switch e := e.(type) {
+			case NodeState:
+				last["node "+e.Name] = e
+			case NodeGone:
+				delete(last, "node "+e.Name)
+			case PodState:
+				last["pod "+e.UID] = e
+			case PodGone:
+				delete(last, "pod "+e.UID)
+			case GangState:
+				last["gang "+e.Key.Name] = e
+			case GangGone:
+				delete(last, "gang "+e.Key.Name)
+			case QueueState:
+				last["queue "+e.Name] = e
+			case QueueGone:
+				delete(last, "queue "+e.Name)
+			}
+			if rapid.IntRange(0, 3).Draw(t, "snap") == 0 {
+				s.Snapshot(int64(i))
+			}
+		}
+		fresh := NewStore(Options{StuckAfter: 10})
+		for _, e := range last { // order: random on purpose
+			fresh.Apply(e)
+		}
+		if d := cmp.Diff(picture(fresh.Snapshot(100)), picture(s.Snapshot(100))); d != "" {
+			t.Fatalf("rebuilt store (-) and incremental store (+) differ:\n%s", d)
+		}
+		if d := cmp.Diff(picture(s.Snapshot(100)), picture(Fork(s.Snapshot(100), Options{}).Snapshot(100))); d != "" {
+			t.Fatalf("snapshot (-) and its fork (+) differ:\n%s", d)
+		}
+	})
+}
+
+// A snapshot that somebody holds never changes, whatever happens to the store.
+func TestSnapshotIsImmutable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStore(Options{})
+		for range rapid.IntRange(0, 20).Draw(t, "before") {
+			s.Apply(small.event(t))
+		}
+		held := s.Snapshot(1)
+		want := picture(held)
+		for range rapid.IntRange(1, 20).Draw(t, "after") {
+			s.Apply(small.event(t))
+			if rapid.Bool().Draw(t, "assume") {
+				s.Assume(rapid.SampledFrom(small.pods).Draw(t, "pod"), "n1", 50)
+			}
+		}
+		s.Snapshot(60)
+		if d := cmp.Diff(want, picture(held)); d != "" {
+			t.Fatalf("a held snapshot changed:\n%s", d)
+		}
+	})
+}
+
+// Assume and Forget are inverse; a confirmation keeps what was assumed; expiry is a Forget.
+func TestAssume(t *testing.T) {
+	s := NewStore(Options{})
+	pod := PodState{UID: "p", Namespace: "ns", Name: "p", Ours: true, Requests: []Quantity{{"gpu", 1000}, {"pods", 1}}, Gang: Key{"kai", "ns", "g"}}
+	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 2000}, {"pods", 10}}}, QueueState{Name: "q"},
+		GangState{Key: Key{"kai", "ns", "g"}, Queue: "q"}, pod)
+	before := picture(s.Snapshot(0))
+	if !s.Assume("p", "n", 100) {
+		t.Fatal("a pending pod could not be assumed")
+	}
+	if s.Assume("p", "n", 100) {
+		t.Fatal("a pod was assumed twice")
+	}
+	if got := s.Snapshot(1).NodeByName("n").Idle().At(GPU); got != 1000 {
+		t.Fatalf("idle GPU after assume: %d, want 1000", got)
+	}
+	s.Apply(pod) // an unrelated echo from the API server does not confirm
+	if got := s.NextTimer(); got != 100 {
+		t.Fatalf("next timer %d, want the expiry 100", got)
+	}
+	if d := cmp.Diff(before, picture(s.Snapshot(100))); d != "" {
+		t.Fatalf("expiry did not restore the state:\n%s", d)
+	}
+	s.Assume("p", "n", 200)
+	confirmed := pod
+	confirmed.Phase, confirmed.NodeName = Binding, "n"
+	s.Apply(confirmed)
+	if got := s.NextTimer(); got != Forever {
+		t.Fatalf("a confirmed assumption still has a timer: %d", got)
+	}
+	if s.Forget("p") {
+		t.Fatal("a confirmed assumption was forgotten")
+	}
+}
+
+// A store that receives what it already knows does not move its generation, so the loop can sleep.
+func TestEchoIsNoChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStore(Options{})
+		e := small.event(t)
+		s.Apply(e)
+		if g := s.Generation(); s.Apply(e) || s.Generation() != g {
+			t.Fatalf("the same event twice counted as a change: %#v", e)
+		}
+	})
+}
+
+func BenchmarkSnapshotAfterOnePod(b *testing.B) {
+	s := NewStore(Options{})
+	for i := range 5000 {
+		s.Apply(NodeState{Name: fmt.Sprintf("n%d", i), Allocatable: []Quantity{{"gpu", 8000}, {"pods", 110}}})
+	}
+	s.Apply(QueueState{Name: "q"})
+	pods := make([]PodState, 40000)
+	for i := range pods {
+		name := fmt.Sprintf("p%d", i)
+		s.Apply(GangState{Key: Key{"kai", "ns", name}, Queue: "q"})
+		pods[i] = PodState{UID: name, Namespace: "ns", Name: name, Ours: true, Phase: Running, NodeName: fmt.Sprintf("n%d", i/8),
+			Requests: []Quantity{{"gpu", 1000}, {"pods", 1}}, Gang: Key{"kai", "ns", name}}
+		s.Apply(pods[i])
+	}
+	s.Snapshot(0)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		p := pods[i%len(pods)]
+		p.Phase = Succeeded
+		s.Apply(p)
+		s.Snapshot(int64(i))
+		s.Apply(pods[i%len(pods)])
+	}
+}

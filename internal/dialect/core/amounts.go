@@ -1,0 +1,104 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// The resource names under which device plugins offer whole GPUs. Both count in the model's dimension "gpu".
+const (
+	NvidiaGPU v1.ResourceName = "nvidia.com/gpu"
+	AMDGPU    v1.ResourceName = "amd.com/gpu"
+)
+
+// milliPerGPU is one whole device in the model's unit.
+const milliPerGPU = 1000
+
+// Amounts returns a resource list in the model's units: cpu and gpu in thousandths, everything else in whole units
+// rounded up. Zero and negative amounts are left out, those beyond cluster.MaxQuantity are cut to it. The order is cpu,
+// memory, gpu, pods, then by name.
+func Amounts(list v1.ResourceList) []cluster.Quantity {
+	var t tally
+	t.add(list)
+	return t.quantities()
+}
+
+// tally sums resource lists. The dimensions that nearly every list has are fields; the others are few.
+type tally struct {
+	cpu, memory, gpu, pods int64
+	rest                   []cluster.Quantity
+}
+
+func (t *tally) add(list v1.ResourceList) {
+	for name, q := range list {
+		switch name {
+		case v1.ResourceCPU:
+			t.cpu = cluster.Clamp(t.cpu + thousandths(&q))
+		case v1.ResourceMemory:
+			t.memory = cluster.Clamp(t.memory + whole(&q))
+		case v1.ResourcePods:
+			t.pods = cluster.Clamp(t.pods + whole(&q))
+		case NvidiaGPU:
+			t.gpu = cluster.Clamp(t.gpu + devices(&q))
+		case AMDGPU:
+			t.gpu = cluster.Clamp(t.gpu + devices(&q))
+			t.addRest(string(name), whole(&q))
+		default:
+			if strings.HasPrefix(string(name), v1.ResourceAttachableVolumesPrefix) {
+				continue // a count that upstream's own volume rules keep
+			}
+			t.addRest(string(name), whole(&q))
+		}
+	}
+}
+
+func (t *tally) addRest(name string, x int64) {
+	if x == 0 {
+		return
+	}
+	for i := range t.rest {
+		if t.rest[i].Name == name {
+			t.rest[i].Value = cluster.Clamp(t.rest[i].Value + x)
+			return
+		}
+	}
+	t.rest = append(t.rest, cluster.Quantity{Name: name, Value: x})
+}
+
+func (t *tally) quantities() []cluster.Quantity {
+	out := make([]cluster.Quantity, 0, 4+len(t.rest))
+	for _, q := range [...]cluster.Quantity{{Name: "cpu", Value: t.cpu}, {Name: "memory", Value: t.memory}, {Name: "gpu", Value: t.gpu}, {Name: "pods", Value: t.pods}} {
+		if q.Value != 0 {
+			out = append(out, q)
+		}
+	}
+	slices.SortFunc(t.rest, func(a, b cluster.Quantity) int { return strings.Compare(a.Name, b.Name) })
+	return append(out, t.rest...)
+}
+
+// whole returns q rounded up to a whole number within [0, MaxQuantity]. The comparison comes first because the
+// conversion of a quantity that does not fit an int64 is not defined.
+func whole(q *resource.Quantity) int64 {
+	if q.CmpInt64(cluster.MaxQuantity) >= 0 {
+		return cluster.MaxQuantity
+	}
+	return cluster.Clamp(q.Value())
+}
+
+// thousandths returns q×1000 rounded up, within [0, MaxQuantity].
+func thousandths(q *resource.Quantity) int64 {
+	if q.CmpInt64(cluster.MaxQuantity/1000) >= 0 {
+		return cluster.MaxQuantity
+	}
+	return cluster.Clamp(q.MilliValue())
+}
+
+// devices returns a number of devices in milli-GPU, within [0, MaxQuantity].
+func devices(q *resource.Quantity) int64 {
+	return cluster.Clamp(min(whole(q), cluster.MaxQuantity/milliPerGPU) * milliPerGPU)
+}

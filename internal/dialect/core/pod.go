@@ -1,0 +1,186 @@
+package core
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// rootCertificates is the ConfigMap that the control plane publishes in every namespace and that admission makes
+// every pod with a service account mount. It is never what keeps a pod waiting, so it is no part of a pod's class;
+// otherwise pods of different namespaces would never share one.
+const rootCertificates = "kube-root-ca.crt"
+
+// Pod returns the parts of a pod's event that need no knowledge beyond core/v1. Gang, SetName, Ours, Utility,
+// Spec.Unsupported and Spec.RestrictTo are left for the dialect and the feed. A pod that has ended takes no room and
+// will never be placed, so its Spec, Requests and NodeName are left out.
+func Pod(p *v1.Pod) cluster.PodState {
+	st := cluster.PodState{
+		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Labels: p.Labels,
+		Phase: PodPhase(p), Created: Nanoseconds(&p.CreationTimestamp), DeletedAt: Nanoseconds(p.DeletionTimestamp),
+	}
+	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
+		return st
+	}
+	st.NodeName, st.Nominated = p.Spec.NodeName, p.Status.NominatedNodeName
+	st.Requests, st.Spec = Requests(p), Class(p)
+	return st
+}
+
+// PodPhase returns where p stands, as far as p itself says: a decision that waits in another object is not known here.
+//
+// A pod being deleted is Releasing when it has a node. Without one it is Failed: it holds nothing, and the API server
+// refuses to bind a pod that is being deleted, so it never will, however long its finalizers keep it.
+func PodPhase(p *v1.Pod) cluster.Phase {
+	switch p.Status.Phase {
+	case v1.PodSucceeded:
+		return cluster.Succeeded
+	case v1.PodFailed:
+		return cluster.Failed
+	case v1.PodUnknown:
+		return cluster.Unknown
+	}
+	switch {
+	case p.DeletionTimestamp != nil && p.Spec.NodeName != "":
+		return cluster.Releasing
+	case p.DeletionTimestamp != nil:
+		return cluster.Failed
+	case p.Status.Phase == v1.PodRunning:
+		return cluster.Running
+	case p.Spec.NodeName != "":
+		return cluster.Bound
+	case len(p.Spec.SchedulingGates) > 0:
+		return cluster.Gated
+	}
+	return cluster.Pending
+}
+
+// Class returns what decides where p may run, apart from its requests.
+func Class(p *v1.Pod) cluster.ClassSpec {
+	s := cluster.ClassSpec{
+		NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Spread: p.Spec.TopologySpreadConstraints,
+		HostPorts: hostPorts(p), Claims: claims(p), ConfigMaps: configMaps(p),
+	}
+	if a := p.Spec.Affinity; a != nil {
+		if n := a.NodeAffinity; n != nil && (n.RequiredDuringSchedulingIgnoredDuringExecution != nil || len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0) {
+			s.NodeAffinity = n
+		}
+		if n := a.PodAffinity; n != nil && len(n.RequiredDuringSchedulingIgnoredDuringExecution)+len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+			s.PodAffinity = n
+		}
+		if n := a.PodAntiAffinity; n != nil && len(n.RequiredDuringSchedulingIgnoredDuringExecution)+len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+			s.PodAntiAffinity = n
+		}
+	}
+	social := s.PodAffinity != nil || s.PodAntiAffinity != nil || len(s.Spread) > 0
+	if social { // its own labels decide whether it matches its own terms
+		s.Labels = p.Labels
+	}
+	if social || len(s.Claims) > 0 || len(s.ConfigMaps) > 0 {
+		s.Namespace = p.Namespace
+	}
+	return s
+}
+
+// hostPorts lists the ports p opens on its node: those of containers and sidecars with a non-zero hostPort.
+func hostPorts(p *v1.Pod) []cluster.HostPort {
+	var out []cluster.HostPort
+	add := func(c *v1.Container) {
+		for i := range c.Ports {
+			port := &c.Ports[i]
+			if port.HostPort <= 0 {
+				continue
+			}
+			h := cluster.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort}
+			if h.IP == "" {
+				h.IP = "0.0.0.0"
+			}
+			if h.Protocol == "" {
+				h.Protocol = string(v1.ProtocolTCP)
+			}
+			out = append(out, h)
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return out
+}
+
+// claims lists the PersistentVolumeClaims p mounts, sorted; the claim of an ephemeral volume is called after the pod
+// and the volume.
+func claims(p *v1.Pod) []string {
+	var out []string
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			out = append(out, p.Name+"-"+v.Name)
+		}
+	}
+	return sorted(out)
+}
+
+// configMaps lists the ConfigMaps p's containers cannot start without, sorted.
+func configMaps(p *v1.Pod) []string {
+	var out []string
+	add := func(name string, optional *bool) {
+		if name != "" && name != rootCertificates && (optional == nil || !*optional) {
+			out = append(out, name)
+		}
+	}
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.ConfigMap != nil {
+			add(v.ConfigMap.Name, v.ConfigMap.Optional)
+		}
+		if v.Projected != nil {
+			for j := range v.Projected.Sources {
+				if c := v.Projected.Sources[j].ConfigMap; c != nil {
+					add(c.Name, c.Optional)
+				}
+			}
+		}
+	}
+	for _, cs := range [2][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range cs {
+			for j := range cs[i].Env {
+				if f := cs[i].Env[j].ValueFrom; f != nil && f.ConfigMapKeyRef != nil {
+					add(f.ConfigMapKeyRef.Name, f.ConfigMapKeyRef.Optional)
+				}
+			}
+			for j := range cs[i].EnvFrom {
+				if r := cs[i].EnvFrom[j].ConfigMapRef; r != nil {
+					add(r.Name, r.Optional)
+				}
+			}
+		}
+	}
+	return sorted(out)
+}
+
+func sorted(names []string) []string {
+	if len(names) < 2 {
+		return names
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Nanoseconds returns t in Unix nanoseconds; 0 for no time.
+func Nanoseconds(t *metav1.Time) int64 {
+	if t == nil || t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,83 @@
+package core
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Requests returns what p takes from a node: the sum over its containers and sidecars, or what its init containers need
+// where that is more, plus overhead, plus one pod slot. A pod being resized takes the most of what it asks for, what
+// it was granted and what it has.
+//
+// The rule is the one upstream publishes in component-helpers. A plain pod, which nearly all are, is summed here
+// without the quantity arithmetic of that library; the two are kept equal by a property test.
+func Requests(p *v1.Pod) []cluster.Quantity {
+	var t tally
+	if plain(p) {
+		for i := range p.Spec.Containers {
+			t.add(p.Spec.Containers[i].Resources.Requests)
+		}
+		t.add(p.Spec.Overhead)
+	} else {
+		t.add(resource.PodRequests(p, resource.PodResourcesOptions{
+			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		}))
+	}
+	t.pods = 1
+	return t.quantities()
+}
+
+// plain says whether p's containers alone decide what it takes: no init containers, nothing asked for at the level of
+// the pod, and no resize under way.
+func plain(p *v1.Pod) bool {
+	if len(p.Spec.InitContainers) > 0 || p.Spec.Resources != nil {
+		return false
+	}
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.Resources == nil {
+			continue
+		}
+		c := container(p, s.Name, i)
+		if c == nil || !covers(c.Resources.Requests, s.Resources.Requests) || !covers(c.Resources.Requests, s.AllocatedResources) || resizing(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// container returns p's container called name, looking at index i first, where it nearly always is.
+func container(p *v1.Pod, name string, i int) *v1.Container {
+	if i < len(p.Spec.Containers) && p.Spec.Containers[i].Name == name {
+		return &p.Spec.Containers[i]
+	}
+	for i := range p.Spec.Containers {
+		if p.Spec.Containers[i].Name == name {
+			return &p.Spec.Containers[i]
+		}
+	}
+	return nil
+}
+
+// covers says whether asked has at least as much as got of everything.
+func covers(asked, got v1.ResourceList) bool {
+	for name, q := range got {
+		a, ok := asked[name]
+		if !ok || a.Cmp(q) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// resizing says whether a resize of p waits to be granted, or was refused, in which case what it asks for may not count.
+func resizing(p *v1.Pod) bool {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == v1.PodResizePending {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package kai
+
+import (
+	"time"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+)
+
+// Face is the name of this API family in cluster.Key.
+const Face = "kai"
+
+// GangKey returns the key of the gang that the PodGroup of that namespace and name is.
+func GangKey(namespace, name string) cluster.Key {
+	return cluster.Key{Face: Face, Namespace: namespace, Name: name}
+}
+
+// Gang returns the event that makes the model know pg as it is. pool is the shard's name in scheduling conditions
+// (Partition.Pool).
+func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.GangState {
+	sets, problem := tree(&pg.Spec)
+	g := cluster.GangState{
+		Key: GangKey(pg.Namespace, pg.Name), UID: string(pg.UID), Generation: pg.Generation,
+		Queue: pg.Spec.Queue, Priority: priorities.Of(pg.Spec.PriorityClassName), Created: core.Nanoseconds(&pg.CreationTimestamp),
+		Sets: sets, MarkUnschedulable: pg.Spec.MarkUnschedulable == nil || *pg.Spec.MarkUnschedulable,
+		Backoff:   pg.Spec.SchedulingBackoff != nil && *pg.Spec.SchedulingBackoff != v2alpha2.NoSchedulingBackoff,
+		LastStart: timestamp(pg.Annotations[LastStartAnnotation]),
+	}
+	if problem != "" {
+		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
+	}
+	switch pg.Spec.Preemptibility {
+	case v2alpha2.Preemptible:
+		g.Preemptible = true
+	case v2alpha2.NonPreemptible:
+	default:
+		g.Preemptible = g.Priority < nonPreemptibleFrom
+	}
+	g.GaveUp = g.Backoff && marked(pg.Status.SchedulingConditions, pool)
+	return g
+}
+
+// marked says whether the conditions record a failed attempt in pool. The pool of the objects without a label has
+// two spellings.
+func marked(conditions []v2alpha2.SchedulingCondition, pool string) bool {
+	for i := range conditions {
+		c := &conditions[i]
+		if c.Type == v2alpha2.UnschedulableOnNodePool && c.Status != "False" && (c.NodePool == pool || c.NodePool == "" && pool == DefaultPool) {
+			return true
+		}
+	}
+	return false
+}
+
+// timestamp reads an RFC 3339 time into Unix nanoseconds; 0 for anything else, and for times an int64 cannot hold.
+func timestamp(s string) int64 {
+	if s == "" {
+		return 0
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+		return 0
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,65 @@
+package kai
+
+// Keys of labels and annotations, and their defaults where a flag can change them.
+const (
+	// DefaultNodePoolKey is the label that puts nodes, queues and PodGroups into a shard.
+	DefaultNodePoolKey = "kai.scheduler/node-pool"
+	// DefaultPool is what scheduling conditions call the pool of the objects without a node-pool label.
+	DefaultPool = "default"
+	// DefaultSchedulerName is the spec.schedulerName of the pods that are ours.
+	DefaultSchedulerName = "kai-scheduler"
+	// DefaultReservationApp is the value of AppLabel on pods that hold a device on behalf of pods sharing it.
+	DefaultReservationApp = "kai-resource-reservation"
+	// ScalingApp is the value of AppLabel on pods that exist to make a cluster autoscaler add a node.
+	ScalingApp = "scaling-pod"
+	// AppLabel is the pod label by which reservation and scaling pods are known.
+	AppLabel = "app"
+
+	// PodGroupAnnotation, on a pod, names the PodGroup of the pod's namespace that it belongs to.
+	PodGroupAnnotation = "pod-group-name"
+	// SubGroupLabel, on a pod, names the subgroup it belongs to.
+	SubGroupLabel = "kai.scheduler/subgroup-name"
+	// LastStartAnnotation, on a PodGroup, is when it last got its minimum (RFC 3339).
+	LastStartAnnotation = "kai.scheduler/last-start-timestamp"
+	// FractionAnnotation, on a pod, asks for a share of a GPU.
+	FractionAnnotation = "gpu-fraction"
+	// MemoryAnnotation, on a pod, asks for an amount of GPU memory in MiB.
+	MemoryAnnotation = "gpu-memory"
+	// MIGPrefix starts the names of the resources that are slices of a GPU.
+	MIGPrefix = "nvidia.com/mig-"
+
+	// SelectedNodeLabel, on a BindRequest, repeats spec.selectedNode.
+	SelectedNodeLabel = "selected-node"
+	// BundleLabel, on a BindRequest, is the id shared by all BindRequests that must take effect together or not at all.
+	BundleLabel = "muster.dev/bundle"
+	// BundleSizeLabel, on a BindRequest, is the number of BindRequests of its bundle (decimal).
+	BundleSizeLabel = "muster.dev/bundle-size"
+)
+
+// Partition says which objects a shard is responsible for, by one label.
+type Partition struct {
+	// Key is the label; "" means there are no shards and everything belongs.
+	Key string
+	// Value is what the label must say; "" means that the label must be absent.
+	Value string
+}
+
+// Includes says whether an object with these labels belongs to the shard.
+func (p Partition) Includes(labels map[string]string) bool {
+	if p.Key == "" {
+		return true
+	}
+	v, ok := labels[p.Key]
+	if p.Value == "" {
+		return !ok
+	}
+	return ok && v == p.Value
+}
+
+// Pool is what the scheduling conditions of PodGroups call this shard: its value, or DefaultPool.
+func (p Partition) Pool() string {
+	if p.Value == "" {
+		return DefaultPool
+	}
+	return p.Value
+}

@@ -1,0 +1,20 @@
+// Package engine decides: given a cluster.Snapshot it returns what to bind and what to wait for, and why.
+//
+//	snapshot ──► Run ──► open plugins ──► action₁ ► Plan ─► emit
+//	                                  └─► action₂ ► Plan ─► emit   … ► Result{Trace}
+//
+// It is a pure function: no client, no clock, no logger, no randomness, no global. Time is Snapshot.Now; ties end in
+// names. The same snapshot and profile give the same plans, byte for byte, with cold or warm caches. The live loop, the
+// scenario tests, `muster explain` and the simulators call the same Run.
+//
+// What is decided belongs to actions (the flow) and plugins (the policy). Actions and plugins know the engine; the
+// engine knows neither. A Profile names them; New resolves it once against a Registry, and anything wrong with it is an
+// error there and then.
+//
+// A Session is one run's overlay over the snapshot: ledgers of nodes, queues and gangs. Only a Statement changes it, and
+// every change can be undone exactly: RollbackTo is last-in-first-out, total, and cannot fail. Plugins get a View, which
+// has no way to change anything.
+//
+// Where each invariant is proved: rollback identity, permutation invariance, no overcommit in any prefix and gang
+// atomicity in properties_test.go of package enginetest; behaviour in /scenarios.
+package engine

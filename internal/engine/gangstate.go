@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// GangState is a gang in a session: which pods of each set wait, and how many have room.
+type GangState struct {
+	*cluster.Gang
+	Leaf *QueueLedger // its queue; nil when it has none, and QueueVerdict says why
+
+	QueueVerdict Verdict
+	sets         []setState
+	stray        *cluster.Pod // a pod asking for a set the gang does not have
+	wake         int64        // the earliest end of a postponement, 0 for none
+	postponed    *cluster.Pod
+
+	next     []cluster.PodID // cached answer of nextPods
+	nextReq  cluster.Resources
+	nextOK   bool
+	sequence int // position in the trace
+}
+
+// setState is one set of the gang's tree.
+type setState struct {
+	pods      []cluster.PodID // pending pods of the snapshot, in pod order; leaves only
+	head      int             // pods[:head] were placed or nominated by this run, always in that order
+	active    int32           // pods with room, this run's placements and nominations included
+	nominated int32           // the part of active that waits for a release
+	alive     int32           // pods that run or may run, gated ones apart
+	gated     int32
+	satisfied int32 // inner sets: how many children are satisfied
+}
+
+// Gang returns the session's state of a gang, building it on first use: O(its pods · log).
+func (s *Session) Gang(id cluster.GangID) *GangState {
+	if g := s.gangs[id]; g != nil {
+		return g
+	}
+	gang := s.Snap.Gang(id)
+	g := &GangState{Gang: gang, sets: make([]setState, len(gang.Sets)), sequence: -1}
+	g.Leaf, g.QueueVerdict = s.queues.leafFor(gang)
+	for _, pid := range gang.Pods {
+		p := s.Snap.Pod(pid)
+		if !p.Ours || !p.Phase.Alive() {
+			continue
+		}
+		if p.Set == cluster.None {
+			if g.stray == nil || p.Name < g.stray.Name {
+				g.stray = p
+			}
+			continue
+		}
+		set := &g.sets[p.Set]
+		switch {
+		case p.Phase == cluster.Gated:
+			set.gated++
+		case p.Phase == cluster.Pending:
+			set.alive++
+			if p.NotBefore > s.Snap.Now {
+				if g.wake == 0 || p.NotBefore < g.wake {
+					g.wake, g.postponed = p.NotBefore, p
+				}
+				continue
+			}
+			set.pods = append(set.pods, pid)
+		default:
+			set.alive++
+			set.active++
+		}
+	}
+	for i := range g.sets {
+		if len(g.sets[i].pods) > 1 {
+			s.sortPods(g.sets[i].pods)
+		}
+	}
+	s.recount(g, 0)
+	s.gangs[id] = g
+	return g
+}
+
+// sortPods puts pods into placement order: plugins, then age, then name as text, then UID.
+func (s *Session) sortPods(ids []cluster.PodID) {
+	pods := make([]*cluster.Pod, len(ids))
+	for i, id := range ids {
+		pods[i] = s.Snap.Pod(id)
+	}
+	slices.SortFunc(pods, func(a, b *cluster.Pod) int {
+		for _, o := range s.points.podOrder {
+			if c := o.ComparePods(a, b); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.UID, b.UID))
+	})
+	for i, p := range pods {
+		ids[i] = p.ID
+	}
+}
+
+// recount fills the satisfied counters of the subtree at set i.
+func (s *Session) recount(g *GangState, i int32) {
+	st := &g.sets[i]
+	st.satisfied = 0
+	for _, c := range g.Sets[i].Children {
+		s.recount(g, c)
+		if g.satisfied(c) {
+			st.satisfied++
+		}
+	}
+}
+
+func (g *GangState) satisfied(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active >= g.Sets[i].Min
+	}
+	return g.sets[i].satisfied >= g.Sets[i].Min
+}
+
+// bump moves a leaf's count of active pods and carries changes of satisfaction up the tree: O(depth).
+func (g *GangState) bump(leaf int32, by int32) {
+	before := g.satisfied(leaf)
+	g.sets[leaf].active += by
+	g.nextOK = false
+	for i := leaf; before != g.satisfied(i); {
+		up := g.Sets[i].Parent
+		if up == cluster.None {
+			return
+		}
+		was := g.satisfied(up)
+		if before {
+			g.sets[up].satisfied--
+		} else {
+			g.sets[up].satisfied++
+		}
+		i, before = up, was
+	}
+}
+
+// Satisfied says whether the gang has its minimum.
+func (g *GangState) Satisfied() bool { return g.satisfied(0) }
+
+// SetSatisfied says whether one set has its minimum.
+func (g *GangState) SetSatisfied(i int32) bool { return g.satisfied(i) }
+
+// SetActive returns how many members of a set have room: pods of a leaf, satisfied children of an inner set.
+func (g *GangState) SetActive(i int32) int32 {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active
+	}
+	return g.sets[i].satisfied
+}
+
+// Elastic says where the gang stands against its minimum: -1 some pod set is below, 0 all exactly at it, 1 above.
+func (g *GangState) Elastic() int {
+	above := false
+	for i := range g.Sets {
+		if !g.Sets[i].Leaf {
+			continue
+		}
+		switch c := cmp.Compare(g.sets[i].active, g.Sets[i].Min); {
+		case c < 0:
+			return -1
+		case c > 0:
+			above = true
+		}
+	}
+	if above {
+		return 1
+	}
+	return 0
+}
+
+// ready says whether enough pods exist to reach the minimum of set i, and counts what is missing.
+func (g *GangState) ready(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].alive >= g.Sets[i].Min
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.ready(c) {
+			n++
+		}
+	}
+	return n >= g.Sets[i].Min
+}
+
+// Next returns the pods the gang would have placed now, in order, and the sum of their requests: what is missing to its
+// minimum, or, above it, one more pod. The answer is cached until the gang changes.
+//
+// Of an inner set below its minimum, only as many unsatisfied children are collected as are missing.
+func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
+	if !g.nextOK {
+		g.next = s.collect(g, 0, g.next[:0])
+		g.nextReq = g.nextReq[:0]
+		for _, id := range g.next {
+			g.nextReq.Add(s.Snap.Pod(id).Class.Requests)
+		}
+		g.nextOK = true
+	}
+	return g.next, g.nextReq
+}
+
+func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
+	set, st := &g.Sets[i], &g.sets[i]
+	if set.Leaf {
+		want := max(1, int(set.Min-st.active))
+		waiting := st.pods[st.head:]
+		return append(out, waiting[:min(want, len(waiting))]...)
+	}
+	missing := set.Min - st.satisfied
+	if missing > 0 {
+		for _, c := range s.setOrder(g, i) {
+			if g.satisfied(c) || !g.ready(c) {
+				continue
+			}
+			out = s.collect(g, c, out)
+			if missing--; missing == 0 {
+				break
+			}
+		}
+		return out
+	}
+	for _, c := range s.setOrder(g, i) { // elastic: the first child that has something to add
+		if !g.ready(c) {
+			continue
+		}
+		if more := s.collect(g, c, out); len(more) > len(out) {
+			return more
+		}
+	}
+	return out
+}
+
+// setOrder returns the children of set i in the order they are filled.
+func (s *Session) setOrder(g *GangState, i int32) []int32 {
+	children := g.Sets[i].Children
+	if len(children) < 2 {
+		return children
+	}
+	out := slices.Clone(children)
+	slices.SortFunc(out, func(l, r int32) int {
+		for _, o := range s.points.setOrder {
+			if c := o.CompareSets(g, l, r); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(g.Sets[l].Name, g.Sets[r].Name)
+	})
+	return out
+}

@@ -1,0 +1,33 @@
+// Package kubeflow places the master or launcher of a Kubeflow job before its workers.
+package kubeflow
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "kubeflow"
+
+// RoleLabel is the label of Kubeflow's training operator that says what a pod is in its job.
+const RoleLabel = "training.kubeflow.org/job-role"
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the order needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// ComparePods implements engine.PodOrder.
+func (plugin) ComparePods(l, r *cluster.Pod) int {
+	return engine.First(leads(l), leads(r))
+}
+
+func leads(p *cluster.Pod) bool {
+	role := p.Labels[RoleLabel]
+	return role == "master" || role == "launcher"
+}

@@ -1,0 +1,33 @@
+// Package nodeavailability prefers nodes where the pod fits at once over nodes where it has to wait for a release.
+package nodeavailability
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "nodeavailability"
+
+// points is the score of a node where the pod fits at once (KAI: 1,000).
+const points = 1000 * engine.ScorePoint
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+type instance struct{ view *engine.View }
+
+// Open implements engine.Plugin.
+func (plugin) Open(v *engine.View) engine.Instance { return instance{v} }
+
+// ScoreNode implements engine.NodeScore.
+func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
+	if c.Requests.Fits(i.view.Idle(n.ID)) {
+		return points
+	}
+	return 0
+}

@@ -1,0 +1,37 @@
+// Package nominatednode prefers, above everything else, the node that a pod's status nominates.
+package nominatednode
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "nominatednode"
+
+// points is the bonus of the nominated node (KAI: 10,000,000).
+const points = 10_000_000 * engine.ScorePoint
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+type instance struct{ view *engine.View }
+
+// Open implements engine.Plugin.
+func (plugin) Open(v *engine.View) engine.Instance { return instance{v} }
+
+// Bonus implements engine.PodBonus.
+func (i instance) Bonus(p *cluster.Pod) (cluster.NodeID, int64) {
+	if p.Nominated == "" {
+		return cluster.None, 0
+	}
+	n := i.view.Snapshot().NodeByName(p.Nominated)
+	if n == nil {
+		return cluster.None, 0
+	}
+	return n.ID, points
+}

@@ -1,0 +1,201 @@
+// Package predicates says which nodes a pod may run on: node condition, taints, node selector and affinity, worker
+// labels, host ports; and which pods can run on no node at all: too big, a missing ConfigMap, a feature this version
+// does not schedule. Resources and pod slots are the engine's own business.
+package predicates
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "predicates"
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+type instance struct {
+	view      *engine.View
+	largest   cluster.Resources                       // per dimension, over all nodes
+	selectors map[uint64]selector                     // by class
+	ports     map[cluster.NodeID][][]cluster.HostPort // opened by this run's placements, last one last
+}
+
+// selector is a class's node selection, compiled.
+type selector struct {
+	labels   labels.Selector
+	affinity *nodeaffinity.NodeSelector
+	broken   bool // it cannot be parsed and matches nothing
+}
+
+// Open implements engine.Plugin.
+func (plugin) Open(v *engine.View) engine.Instance {
+	i := &instance{view: v, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}}
+	if v == nil {
+		return i
+	}
+	snap := v.Snapshot()
+	i.largest = make(cluster.Resources, snap.Dims.Len())
+	for _, id := range snap.NodeOrder {
+		for d, x := range snap.Node(id).Allocatable {
+			i.largest[d] = max(i.largest[d], x)
+		}
+	}
+	return i
+}
+
+// CheckPod implements engine.PodGate.
+func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
+	if c.Unsupported != "" {
+		return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonUnsupported, Object: c.Unsupported}
+	}
+	snap := i.view.Snapshot()
+	if known := snap.Objects(cluster.ConfigMaps); known != nil {
+		for _, name := range c.ConfigMaps {
+			if _, ok := known[namespace+"/"+name]; !ok {
+				return engine.Verdict{Code: engine.No, Reason: engine.ReasonConfigMapMissing, Object: namespace + "/" + name}
+			}
+		}
+	}
+	if len(snap.NodeOrder) == 0 {
+		return engine.Verdict{}
+	}
+	for d, x := range c.Requests {
+		if x > i.largest.At(d) {
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
+		}
+	}
+	return engine.Verdict{}
+}
+
+// CheckStatic implements engine.NodeStatic.
+func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict {
+	if n.Problem != "" {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeNotReady, Object: n.Problem}
+	}
+	for t := range n.Taints {
+		taint := &n.Taints[t]
+		if taint.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, taint) {
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: taint.ToString()}
+		}
+	}
+	if len(c.NodeSelector) > 0 || c.NodeAffinity != nil {
+		if !i.selector(c).matches(n) {
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeSelector}
+		}
+	}
+	if len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo) {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonRestrictedNode}
+	}
+	return engine.Verdict{}
+}
+
+func (i *instance) selector(c *cluster.Class) selector {
+	s, ok := i.selectors[c.ID]
+	if ok {
+		return s
+	}
+	s.labels = labels.SelectorFromSet(c.NodeSelector)
+	if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		var err error
+		s.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
+		s.broken = err != nil
+	}
+	i.selectors[c.ID] = s
+	return s
+}
+
+func (s selector) matches(n *cluster.Node) bool {
+	if s.broken || !s.labels.Matches(labels.Set(n.Labels)) {
+		return false
+	}
+	if s.affinity == nil {
+		return true
+	}
+	node := v1.Node{}
+	node.Name, node.Labels = n.Name, n.Labels
+	return s.affinity.Match(&node)
+}
+
+// tolerated says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
+func tolerated(ts []v1.Toleration, taint *v1.Taint) bool {
+	for k := range ts {
+		t := &ts[k]
+		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+			continue
+		}
+		switch t.Operator {
+		case v1.TolerationOpExists:
+			return true
+		case "", v1.TolerationOpEqual:
+			if t.Key != "" && t.Value == taint.Value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasAny(m map[string]string, keys []string) bool {
+	for _, k := range keys {
+		if _, ok := m[k]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Wants implements engine.NodeFilter: only pods that open host ports need a look at who else does.
+func (i *instance) Wants(c *cluster.Class) bool { return len(c.HostPorts) > 0 }
+
+// CheckNode implements engine.NodeFilter.
+func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	snap := i.view.Snapshot()
+	for _, want := range p.Class.HostPorts {
+		taken := engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: want.Protocol + "/" + strconv.Itoa(int(want.Port))}
+		for _, id := range n.Pods {
+			if conflict(want, snap.Pod(id).Class.HostPorts) {
+				return taken
+			}
+		}
+		for _, ports := range i.ports[n.ID] {
+			if conflict(want, ports) {
+				return taken
+			}
+		}
+	}
+	return engine.Verdict{}
+}
+
+func conflict(want cluster.HostPort, open []cluster.HostPort) bool {
+	for _, o := range open {
+		if want.Conflicts(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// Done implements engine.Observer: a placed pod opens its ports.
+func (i *instance) Done(op engine.Op) {
+	if ports := op.Pod.Class.HostPorts; len(ports) > 0 {
+		i.ports[op.Node] = append(i.ports[op.Node], ports)
+	}
+}
+
+// Undone implements engine.Observer.
+func (i *instance) Undone(op engine.Op) {
+	if len(op.Pod.Class.HostPorts) > 0 {
+		i.ports[op.Node] = i.ports[op.Node][:len(i.ports[op.Node])-1]
+	}
+}

@@ -1,0 +1,31 @@
+// Package resourcetype keeps pods that need no GPU off the nodes that have some.
+package resourcetype
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "resourcetype"
+
+// points is the score of a node without GPUs for a pod without GPUs (KAI: 10).
+const points = 10 * engine.ScorePoint
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the score needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// ScoreNode implements engine.NodeScore.
+func (plugin) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
+	if c.CPUOnly() && n.Allocatable.At(cluster.GPU) <= 0 {
+		return points
+	}
+	return 0
+}

@@ -1,0 +1,42 @@
+// Package subgrouporder says which set of a gang is filled next: those below their minimum before satisfied ones;
+// required before optional ones; then the one that has the least of what it needs.
+package subgrouporder
+
+import (
+	"cmp"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "subgrouporder"
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the order needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// CompareSets implements engine.SetOrder. Ratios are compared by cross-multiplication, so that nothing is rounded.
+func (plugin) CompareSets(g *engine.GangState, l, r int32) int {
+	lok, rok := g.SetSatisfied(l), g.SetSatisfied(r)
+	if lok != rok {
+		return engine.First(!lok, !rok)
+	}
+	if !lok {
+		return 0
+	}
+	lmin, rmin := int64(g.Sets[l].Min), int64(g.Sets[r].Min)
+	if (lmin > 0) != (rmin > 0) {
+		return engine.First(lmin > 0, rmin > 0)
+	}
+	la, ra := int64(g.SetActive(l)), int64(g.SetActive(r))
+	if lmin == 0 {
+		return cmp.Compare(la, ra)
+	}
+	return cmp.Compare(la*rmin, ra*lmin)
+}

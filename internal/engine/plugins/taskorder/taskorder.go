@@ -1,0 +1,43 @@
+// Package taskorder places the pods of one pod set by the number their owner labelled them with: labelled before
+// unlabelled, higher first. A label that is not a number counts as none.
+package taskorder
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "taskorder"
+
+// PriorityLabel is the pod label that holds the number.
+const PriorityLabel = "kai.scheduler/task-priority"
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the order needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// ComparePods implements engine.PodOrder.
+func (plugin) ComparePods(l, r *cluster.Pod) int {
+	lp, lok := number(l)
+	rp, rok := number(r)
+	return cmp.Or(engine.First(lok, rok), cmp.Compare(rp, lp))
+}
+
+func number(p *cluster.Pod) (int, bool) {
+	s, ok := p.Labels[PriorityLabel]
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Profile says which actions run and which plugins rule, in order. It is what a scheduler configuration or a
+// SchedulingShard resolves to.
+type Profile struct {
+	Actions []string
+	// Tiers of plugins; combinators see the opinions tier by tier. KAI's configuration is one tier.
+	Tiers [][]PluginUse
+	// Neutralised switches off one extension point ("queue-order") or one plugin at one point ("priority/gang-order").
+	// It exists to prove that each of them matters.
+	Neutralised []string
+}
+
+// PluginUse is one plugin of a profile.
+type PluginUse struct {
+	Name      string
+	Arguments Arguments
+}
+
+// Registry is every action and plugin a profile may name. It is a value: callers extend a copy.
+type Registry struct {
+	Actions map[string]func() Action
+	Plugins map[string]Factory
+	// PlannedActions and PlannedPlugins are names of KAI's that are known and not built yet: a profile may name them, and
+	// gets a warning with the capability that will bring them.
+	PlannedActions map[string]string
+	PlannedPlugins map[string]string
+}
+
+// Clone returns a registry that can be extended without changing r.
+func (r Registry) Clone() Registry {
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins),
+		PlannedActions: maps.Clone(r.PlannedActions), PlannedPlugins: maps.Clone(r.PlannedPlugins)}
+}
+
+// Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
+// decision. An Engine runs one snapshot at a time; what-ifs build their own.
+type Engine struct {
+	profile  Profile
+	actions  []namedAction
+	plugins  []namedPlugin
+	off      map[string]bool
+	statics  staticCache
+	Warnings []string // of New: planned names, unknown arguments
+}
+
+type namedAction struct {
+	name   string
+	action Action
+}
+
+type namedPlugin struct {
+	name   string
+	plugin Plugin
+}
+
+// New resolves a profile. Unknown names, arguments that cannot be read, doubled names and two owners of an exclusive
+// point are errors that name the offender and what is known instead.
+func New(p Profile, r Registry) (*Engine, error) {
+	e := &Engine{profile: p, off: map[string]bool{}}
+	seen := map[string]bool{}
+	for _, name := range p.Actions {
+		if why, planned := r.PlannedActions[name]; planned {
+			e.Warnings = append(e.Warnings, fmt.Sprintf("action %q is planned (%s) and does nothing yet", name, why))
+			continue
+		}
+		f, ok := r.Actions[name]
+		if !ok {
+			return nil, fmt.Errorf("profile: unknown action %q; known: %s", name, strings.Join(sortedNames(r.Actions, r.PlannedActions), ", "))
+		}
+		if seen["action "+name] {
+			return nil, fmt.Errorf("profile: action %q is listed twice", name)
+		}
+		seen["action "+name] = true
+		e.actions = append(e.actions, namedAction{name, f()})
+	}
+	for _, tier := range p.Tiers {
+		for _, use := range tier {
+			if why, planned := r.PlannedPlugins[use.Name]; planned {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q is planned (%s) and does nothing yet", use.Name, why))
+				continue
+			}
+			f, ok := r.Plugins[use.Name]
+			if !ok {
+				return nil, fmt.Errorf("profile: unknown plugin %q; known: %s", use.Name, strings.Join(sortedNames(r.Plugins, r.PlannedPlugins), ", "))
+			}
+			if seen["plugin "+use.Name] {
+				return nil, fmt.Errorf("profile: plugin %q is listed twice", use.Name)
+			}
+			seen["plugin "+use.Name] = true
+			plugin, unknown, err := f(use.Arguments)
+			if err != nil {
+				return nil, fmt.Errorf("profile: plugin %q: %w", use.Name, err)
+			}
+			for _, a := range unknown {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
+			}
+			e.plugins = append(e.plugins, namedPlugin{use.Name, plugin})
+		}
+	}
+	for _, n := range p.Neutralised {
+		e.off[n] = true
+	}
+	return e, e.checkExclusive()
+}
+
+// checkExclusive opens every plugin on nothing to see which points it owns.
+func (e *Engine) checkExclusive() error {
+	owner := ""
+	for _, np := range e.plugins {
+		if _, ok := np.plugin.Open(nil).(QueueShares); ok {
+			if owner != "" {
+				return fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, np.name, PointQueueShares)
+			}
+			owner = np.name
+		}
+	}
+	return nil
+}
+
+// Profile returns what the engine was built from.
+func (e *Engine) Profile() Profile { return e.profile }
+
+func sortedNames[A, B any](a map[string]A, b map[string]B) []string {
+	// order: sorted on the next line
+	names := append(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// points is everything opened for one run, by extension point.
+type points struct {
+	queueOrder []QueueOrder
+	gangOrder  []GangOrder
+	setOrder   []SetOrder
+	podOrder   []PodOrder
+	shares     QueueShares
+	queueGates []named[QueueGate]
+	podGates   []named[PodGate]
+	statics    []named[NodeStatic]
+	filters    []named[NodeFilter]
+	scores     []NodeScore
+	bonuses    []PodBonus
+	observers  []Observer
+	closers    []named[Closer]
+}
+
+type named[T any] struct {
+	name string
+	it   T
+}
+
+func (e *Engine) open(v *View) points {
+	var ps points
+	on := func(plugin string, p Point) bool { return !e.off[string(p)] && !e.off[plugin+"/"+string(p)] }
+	for _, np := range e.plugins {
+		inst := np.plugin.Open(v)
+		if x, ok := inst.(QueueOrder); ok && on(np.name, PointQueueOrder) {
+			ps.queueOrder = append(ps.queueOrder, x)
+		}
+		if x, ok := inst.(GangOrder); ok && on(np.name, PointGangOrder) {
+			ps.gangOrder = append(ps.gangOrder, x)
+		}
+		if x, ok := inst.(SetOrder); ok && on(np.name, PointSetOrder) {
+			ps.setOrder = append(ps.setOrder, x)
+		}
+		if x, ok := inst.(PodOrder); ok && on(np.name, PointPodOrder) {
+			ps.podOrder = append(ps.podOrder, x)
+		}
+		if x, ok := inst.(QueueShares); ok && on(np.name, PointQueueShares) {
+			ps.shares = x
+		}
+		if x, ok := inst.(QueueGate); ok && on(np.name, PointQueueGate) {
+			ps.queueGates = append(ps.queueGates, named[QueueGate]{np.name, x})
+		}
+		if x, ok := inst.(PodGate); ok && on(np.name, PointPodGate) {
+			ps.podGates = append(ps.podGates, named[PodGate]{np.name, x})
+		}
+		if x, ok := inst.(NodeStatic); ok && on(np.name, PointNodeStatic) {
+			ps.statics = append(ps.statics, named[NodeStatic]{np.name, x})
+		}
+		if x, ok := inst.(NodeFilter); ok && on(np.name, PointNodeFilter) {
+			ps.filters = append(ps.filters, named[NodeFilter]{np.name, x})
+		}
+		if x, ok := inst.(NodeScore); ok && on(np.name, PointNodeScore) {
+			ps.scores = append(ps.scores, x)
+		}
+		if x, ok := inst.(PodBonus); ok && on(np.name, PointPodBonus) {
+			ps.bonuses = append(ps.bonuses, x)
+		}
+		if x, ok := inst.(Observer); ok && on(np.name, PointObserver) {
+			ps.observers = append(ps.observers, x)
+		}
+		if x, ok := inst.(Closer); ok && on(np.name, PointClose) {
+			ps.closers = append(ps.closers, named[Closer]{np.name, x})
+		}
+	}
+	return ps
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// QueueLedger is a queue in a session: the object, its place in the tree, and what its subtree holds as placements go
+// on. The vectors have the length of the dimension table and change in place.
+type QueueLedger struct {
+	*cluster.Queue
+	Parent   *QueueLedger // nil at the top
+	Children []*QueueLedger
+	Depth    int
+	// Of the whole subtree, children included.
+	Allocated               cluster.Resources
+	AllocatedNonPreemptible cluster.Resources
+	Requested               cluster.Resources
+}
+
+// queueLedger is the queue forest of a session.
+type queueLedger struct {
+	byID   []*QueueLedger
+	order  []*QueueLedger // parents before children
+	tops   []*QueueLedger
+	broken map[cluster.QueueID]string // why a queue has no place in the forest
+	byName map[string]*QueueLedger
+}
+
+// build hangs the queues into a forest: O(queues × depth). A queue whose parents do not lead to the top is broken, and
+// says which object to mend.
+func (l *queueLedger) build(snap *cluster.Snapshot) {
+	dims := snap.Dims.Len()
+	l.byID = make([]*QueueLedger, snap.MaxQueueID())
+	l.byName = make(map[string]*QueueLedger, len(snap.QueueOrder))
+	l.broken = map[cluster.QueueID]string{}
+	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
+	for _, id := range snap.QueueOrder {
+		q := snap.Queue(id)
+		n := &QueueLedger{Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
+			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims)}
+		l.byID[id], l.byName[q.Name] = n, n
+		all = append(all, n)
+	}
+	for _, n := range all {
+		if n.Queue.Parent != "" {
+			n.Parent = l.byName[n.Queue.Parent]
+		}
+	}
+	for _, n := range all {
+		at, steps := n, 0
+		for at.Parent != nil && steps <= len(all) {
+			at, steps = at.Parent, steps+1
+		}
+		switch {
+		case steps > len(all):
+			l.broken[n.ID] = "its parents form a cycle"
+		case at.Queue.Parent != "":
+			l.broken[n.ID] = "parent queue \"" + at.Queue.Parent + "\" does not exist"
+		default:
+			n.Depth = steps
+		}
+	}
+	for _, n := range all {
+		if l.broken[n.ID] != "" {
+			continue
+		}
+		if n.Parent == nil {
+			l.tops = append(l.tops, n)
+		} else {
+			n.Parent.Children = append(n.Parent.Children, n)
+		}
+	}
+	var walk func(ns []*QueueLedger)
+	walk = func(ns []*QueueLedger) {
+		for _, n := range ns {
+			l.order = append(l.order, n)
+			walk(n.Children)
+		}
+	}
+	walk(l.tops)
+	for i := len(l.order) - 1; i >= 0; i-- {
+		if n := l.order[i]; n.Parent != nil {
+			n.Parent.Allocated.Add(n.Allocated)
+			n.Parent.AllocatedNonPreemptible.Add(n.AllocatedNonPreemptible)
+			n.Parent.Requested.Add(n.Requested)
+		}
+	}
+}
+
+func full(r cluster.Resources, dims int) cluster.Resources {
+	out := make(cluster.Resources, dims)
+	copy(out, r)
+	return out
+}
+
+func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
+	if id < 0 || int(id) >= len(l.byID) {
+		return nil
+	}
+	return l.byID[id]
+}
+
+// charge moves what the queue and everything above it hold by r, up or down.
+func (q *QueueLedger) charge(r cluster.Resources, nonPreemptible bool, up bool) {
+	for n := q; n != nil; n = n.Parent {
+		if up {
+			n.Allocated.Add(r)
+		} else {
+			n.Allocated.Sub(r)
+		}
+		if nonPreemptible {
+			if up {
+				n.AllocatedNonPreemptible.Add(r)
+			} else {
+				n.AllocatedNonPreemptible.Sub(r)
+			}
+		}
+	}
+}
+
+// leafFor finds the leaf queue a gang belongs to, or says why it has none.
+func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Verdict) {
+	q := l.byName[g.Queue]
+	switch {
+	case q == nil:
+		return nil, Verdict{Code: No, Reason: ReasonQueueMissing, Object: g.Queue}
+	case l.broken[q.ID] != "":
+		return nil, Verdict{Code: No, Reason: ReasonQueueBroken, Object: g.Queue, Detail: l.broken[q.ID]}
+	case len(q.Children) > 0:
+		return nil, Verdict{Code: No, Reason: ReasonQueueNotLeaf, Object: g.Queue}
+	}
+	return q, Verdict{}
+}

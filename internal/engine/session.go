@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Session is one run's overlay over a snapshot: what is free, who holds what, which gangs have what. Actions drive it;
+// only Statements change it. It is not safe for concurrent use.
+type Session struct {
+	Snap *cluster.Snapshot
+
+	ctx    context.Context
+	engine *Engine
+	points points
+	view   *View
+	emit   func(Plan)
+
+	dims   int
+	idle   []int64 // by node, dims each: free now, and not promised to a placement of this run
+	later  []int64 // by node, dims each: free once all that is being released has gone, minus promises
+	rank   []int32 // by node ID: position in Snap.NodeOrder
+	queues queueLedger
+	gangs  []*GangState // by gang ID, nil until first touched
+	where  map[cluster.PodID]decision
+
+	touched  []cluster.NodeID // every node whose ledger changed, in order: rankings catch up from here
+	rankings map[uint64]*ranking
+	failed   map[string]*Diagnosis
+	gateMemo map[string]Verdict
+
+	plan    Plan
+	bundles map[cluster.GangID]int
+	trace   traceBuilder
+}
+
+// decision is where a pod of this run went.
+type decision struct {
+	node cluster.NodeID
+	verb Verb
+}
+
+// newSession lays an empty overlay over snap: O(nodes + queues).
+func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit func(Plan)) *Session {
+	s := &Session{Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
+		gangs: make([]*GangState, snap.MaxGangID()), where: map[cluster.PodID]decision{},
+		rankings: map[uint64]*ranking{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{}}
+	s.idle = make([]int64, snap.MaxNodeID()*s.dims)
+	s.later = make([]int64, snap.MaxNodeID()*s.dims)
+	s.rank = make([]int32, snap.MaxNodeID())
+	for i, id := range snap.NodeOrder {
+		n := snap.Node(id)
+		s.rank[id] = int32(i)
+		idle, later := s.Idle(id), s.Later(id)
+		copy(idle, n.Allocatable)
+		for d, x := range n.Used {
+			idle[d] -= x
+		}
+		copy(later, idle)
+		for d, x := range n.Releasing {
+			later[d] += x
+		}
+	}
+	s.queues.build(snap)
+	s.view = &View{s: s}
+	s.trace.init(snap)
+	e.statics.open(snap)
+	s.points = e.open(s.view)
+	return s
+}
+
+// Idle is what is free on a node now, after this run's placements. Callers must not write to it.
+func (s *Session) Idle(n cluster.NodeID) cluster.Resources {
+	return s.idle[int(n)*s.dims : int(n+1)*s.dims : int(n+1)*s.dims]
+}
+
+// Later is what will be free on a node once releases have happened, after this run's placements and nominations.
+// Callers must not write to it.
+func (s *Session) Later(n cluster.NodeID) cluster.Resources {
+	return s.later[int(n)*s.dims : int(n+1)*s.dims : int(n+1)*s.dims]
+}
+
+// Aborted says whether the caller gave up on the run; actions return as soon as they see it.
+func (s *Session) Aborted() bool { return s.ctx.Err() != nil }
+
+// View is the read-only face of a session. Slices it returns are the session's own and must not be written to.
+type View struct{ s *Session }
+
+// Snapshot is what the run decides on.
+func (v *View) Snapshot() *cluster.Snapshot { return v.s.Snap }
+
+// Idle is Session.Idle.
+func (v *View) Idle(n cluster.NodeID) cluster.Resources { return v.s.Idle(n) }
+
+// Later is Session.Later.
+func (v *View) Later(n cluster.NodeID) cluster.Resources { return v.s.Later(n) }
+
+// NodeOf returns where a pod is in the session: the node it holds room on, or was placed or nominated on by this run.
+func (v *View) NodeOf(p *cluster.Pod) cluster.NodeID {
+	if d, ok := v.s.where[p.ID]; ok {
+		return d.node
+	}
+	return p.Node
+}
+
+// Queue returns the live ledger of a queue; nil for None.
+func (v *View) Queue(id cluster.QueueID) *QueueLedger { return v.s.queues.get(id) }
+
+// Queues returns the live ledgers of all sound queues, parents before children, siblings by name.
+func (v *View) Queues() []*QueueLedger { return v.s.queues.order }
