@@ -10,9 +10,11 @@ import (
 // Audit replays plans on the snapshot they were made for and reports the first breach of what every plan promises, in
 // any prefix of it: no node gives more than it has, now for a bind and after releases for a nomination; no queue rises
 // above its limit, nor non-preemptible work above quota, at any level; a pod is decided once; a bundle reaches its gang's
-// minimum unless the gang had it, and starts nothing before the minimum needs no release.
-func Audit(snap *cluster.Snapshot, plans []engine.Plan) error {
+// minimum unless the gang had it, and starts nothing before the minimum needs no release. Queues are checked when limits
+// is true: a profile without a plugin that gates queues promises nothing about them.
+func Audit(snap *cluster.Snapshot, plans []engine.Plan, limits bool) error {
 	a := newAuditor(snap)
+	a.limits = limits
 	for _, p := range plans {
 		for i := range p.Bundles {
 			b := &p.Bundles[i]
@@ -40,6 +42,7 @@ type auditor struct {
 	held, fixed map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
 	now, then   map[cluster.GangID][]int32    // pods with room by set: at once, and after releases
 	decided     map[string]bool
+	limits      bool
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
@@ -125,6 +128,9 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 		a.held[name].Add(r)
 		if !g.Preemptible {
 			a.fixed[name].Add(r)
+		}
+		if !a.limits {
+			return nil
 		}
 		return a.within(a.snap.QueueByName(name), r, g.Preemptible)
 	})

@@ -291,6 +291,9 @@ func (c *compiler) pods(pg *v2alpha2.PodGroup, set string, n int, l layers, sing
 	if err != nil {
 		return nil, err
 	}
+	if n == 0 { // what its pods would ask for is still read, for those a scenario adds later
+		return nil, c.fill(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}, l, place{})
+	}
 	out := make([]Object, 0, n)
 	for i := range n {
 		mine := l
