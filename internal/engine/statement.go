@@ -123,7 +123,7 @@ func (st *Statement) Accept() {
 	if !ok {
 		i = len(s.plan.Bundles)
 		s.bundles[gid] = i
-		s.plan.Bundles = append(s.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID})
+		s.plan.Bundles = append(s.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.hadRoom})
 	}
 	b := &s.plan.Bundles[i]
 	if b.Intents == nil {
