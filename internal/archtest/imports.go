@@ -24,6 +24,7 @@ const (
 	dirFilters     = dirKube + "/filters"
 	dirControllers = "internal/controllers"
 	dirLab         = "internal/lab"
+	dirRoles       = "internal/roles"
 	dirVM          = "internal/vm"
 )
 

@@ -90,7 +90,7 @@ type position struct {
 	standing standing
 	// reason says why, for standStale, standGone and standOver.
 	reason string
-	// until is when the answer may change by itself, for standAbsent and standDone.
+	// until is when the answer changes by itself, for standAbsent.
 	until time.Time
 }
 
@@ -106,8 +106,7 @@ func (m *Member) stand(o Options, now time.Time) position {
 	case pod != nil && pod.Spec.NodeName != "" && pod.Spec.NodeName != node:
 		return position{standing: standOver, reason: fmt.Sprintf("the pod is bound to node %s already, %s was chosen", pod.Spec.NodeName, node)}
 	case m.Bound, pod != nil && pod.Spec.NodeName != "", m.Request.Status.Phase == schedulingv1alpha2.BindRequestSucceeded:
-		// Whether the pod was replaced is asked again when the cache had its time.
-		return position{standing: standDone, until: grace}
+		return position{standing: standDone}
 	case m.Doomed != "":
 		return position{standing: standOver, reason: m.Doomed}
 	case m.Invalid != "":
@@ -176,11 +175,12 @@ func Decide(b *Bundle, o Options, now time.Time) Decision {
 		d.positions[i] = m.stand(o, now)
 		d.Started = d.Started || m.startedFor(b.Key.ID)
 		busy = busy || m.Busy
-		if p := d.positions[i]; p.standing == standDone {
+		if d.positions[i].standing == standDone {
 			d.report(m)
-			if m.Pod != nil && m.Pod.UID != m.PodUID && now.Before(p.until) {
-				d.at(p.until)
-			}
+		}
+		if grace := m.Seen.Add(o.ArrivalGrace); m.Pod != nil && m.podMeant() == nil && now.Before(grace) {
+			// Whether the pod was replaced, or the cache is late, is asked when the cache had its time.
+			d.at(grace)
 		}
 	}
 	if d.Started {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // rig runs the role in a bubble of fake time, against an API server that only knows PodGroups.
@@ -108,7 +109,7 @@ func (r *rig) get(name string) *v2alpha2.PodGroup {
 
 // sleep lets the bubble's clock run.
 func (r *rig) sleep(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
@@ -181,7 +182,7 @@ func TestFillCostsAtMostTwoWritesPerGang(t *testing.T) {
 			objects = append(objects, makeGroup(fmt.Sprintf("g%d", i)))
 		}
 		r := startRig(t, objects...)
-		in := func(i int) func(*corev1.Pod) { return annotated(annotationGang, fmt.Sprintf("g%d", i)) }
+		in := func(i int) func(*corev1.Pod) { return annotated(kai.PodGroupAnnotation, fmt.Sprintf("g%d", i)) }
 		for i := range n { // created within a second, bound one by one over forty
 			r.groups.Add(objects[i])
 			r.pods.Add(makePod(fmt.Sprint(i), in(i)))

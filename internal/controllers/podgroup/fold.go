@@ -3,22 +3,14 @@ package podgroup
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
-)
-
-const (
-	// firstNonPreemptible is the priority from which on a gang that does not say otherwise cannot be preempted.
-	firstNonPreemptible = 100
-
-	// fallbackPriority is a gang's priority when neither its class nor a default class exists.
-	fallbackPriority = 50
 )
 
 // urgency says how long a gang's status may wait to be written.
@@ -40,13 +32,12 @@ type change struct {
 // looked at because of it; a gang is named once, and again only after take, unless it becomes more urgent. The slice
 // is valid until the next call. It is not safe for concurrent use.
 type fold struct {
-	ours     map[string]bool // scheduler names
-	gangs    map[types.NamespacedName]*gang
-	pods     map[types.UID]*member
-	classes  map[string]int32
-	defaults map[string]int32 // the classes that are cluster defaults
-	nodes    map[string]*gpuNode
-	changes  []change
+	ours    map[string]bool // scheduler names
+	gangs   map[types.NamespacedName]*gang
+	pods    map[types.UID]*member
+	classes kai.Priorities
+	nodes   map[string]*gpuNode
+	changes []change
 }
 
 // gang is a PodGroup, pods that name one, or both.
@@ -78,12 +69,10 @@ type gpuNode struct {
 
 func newFold(schedulerNames []string) *fold {
 	f := &fold{
-		ours:     make(map[string]bool, len(schedulerNames)),
-		gangs:    map[types.NamespacedName]*gang{},
-		pods:     map[types.UID]*member{},
-		classes:  map[string]int32{},
-		defaults: map[string]int32{},
-		nodes:    map[string]*gpuNode{},
+		ours:  make(map[string]bool, len(schedulerNames)),
+		gangs: map[types.NamespacedName]*gang{},
+		pods:  map[types.UID]*member{},
+		nodes: map[string]*gpuNode{},
 	}
 	for _, name := range schedulerNames {
 		f.ours[name] = true
@@ -107,7 +96,7 @@ func (f *fold) podGone(uid types.UID) []change {
 }
 
 func (f *fold) count(pod *corev1.Pod) error {
-	name := pod.Annotations[annotationGang]
+	name := pod.Annotations[kai.PodGroupAnnotation]
 	if name == "" || !f.ours[pod.Spec.SchedulerName] {
 		f.forget(pod.UID)
 		return nil
@@ -204,7 +193,7 @@ func (f *fold) groupChanged(pg *v2alpha2.PodGroup) []change {
 	g.exists = true
 	g.observed = pg.Status.ResourcesStatus
 	g.preemptibility, g.class = pg.Spec.Preemptibility, pg.Spec.PriorityClassName
-	g.fixed = f.nonPreemptible(g)
+	g.fixed = !f.classes.Preemptible(g.preemptibility, g.class)
 	if g.queued < soon {
 		f.mark(g, g.due())
 	}
@@ -223,21 +212,18 @@ func (f *fold) groupGone(key types.NamespacedName) {
 // classChanged takes in a PriorityClass that was created or updated.
 func (f *fold) classChanged(class *schedulingv1.PriorityClass) []change {
 	f.changes = f.changes[:0]
-	f.classes[class.Name] = class.Value
-	delete(f.defaults, class.Name)
-	if class.GlobalDefault {
-		f.defaults[class.Name] = class.Value
+	if f.classes.Set(class) {
+		f.reclassify()
 	}
-	f.reclassify()
 	return f.changes
 }
 
 // classGone takes in that a PriorityClass was deleted.
 func (f *fold) classGone(name string) []change {
 	f.changes = f.changes[:0]
-	delete(f.classes, name)
-	delete(f.defaults, name)
-	f.reclassify()
+	if f.classes.Remove(name) {
+		f.reclassify()
+	}
 	return f.changes
 }
 
@@ -247,38 +233,11 @@ func (f *fold) reclassify() {
 		if !g.exists {
 			continue
 		}
-		if fixed := f.nonPreemptible(g); fixed != g.fixed {
+		if fixed := !f.classes.Preemptible(g.preemptibility, g.class); fixed != g.fixed {
 			g.fixed = fixed
 			f.mark(g, g.due())
 		}
 	}
-}
-
-// nonPreemptible says whether a gang cannot be preempted: by its own word, else by its priority.
-func (f *fold) nonPreemptible(g *gang) bool {
-	switch g.preemptibility {
-	case v2alpha2.Preemptible:
-		return false
-	case v2alpha2.NonPreemptible:
-		return true
-	}
-	return f.priority(g.class) >= firstNonPreemptible
-}
-
-// priority is the value of a class, else of the cluster's default class, of several the lowest, as the API server's
-// own admission takes it.
-func (f *fold) priority(class string) int32 {
-	if v, ok := f.classes[class]; ok {
-		return v
-	}
-	if len(f.defaults) == 0 {
-		return fallbackPriority
-	}
-	lowest := int32(math.MaxInt32)
-	for _, v := range f.defaults {
-		lowest = min(lowest, v)
-	}
-	return lowest
 }
 
 // nodeChanged takes in a node that was created or updated; nil labels and !exists that it was deleted. Errors say

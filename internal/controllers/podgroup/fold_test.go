@@ -15,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
 
@@ -123,7 +125,7 @@ func TestGangIsReportedOnceAndByUrgency(t *testing.T) {
 		}, []change{{gangKey, soon}}},
 		{"its deletion then says nothing new", func() []change { f.take(gangKey); return slices.Clone(f.podGone("uid-a")) }, nil},
 		{"a pod that moves to another gang leaves this one", func() []change {
-			return must(t)(f.podChanged(makePod("b", on("n1"), annotated(annotationGang, "other"))))
+			return must(t)(f.podChanged(makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other"))))
 		}, []change{{gangKey, soon}}},
 	}
 	for _, s := range steps {
@@ -217,7 +219,7 @@ func TestPortionByMemoryFollowsTheNode(t *testing.T) {
 	t.Parallel()
 	f := newFold([]string{"kai-scheduler"})
 	f.groupChanged(makeGroup("gang"))
-	pod := makePod("a", containers(container("cpu", "1")), on("n1"), annotated(annotationMemory, "10000"), annotated(annotationReceived, receivedFraction))
+	pod := makePod("a", containers(container("cpu", "1")), on("n1"), annotated(kai.MemoryAnnotation, "10000"), annotated(annotationReceived, receivedFraction))
 	if _, err := f.podChanged(pod); err == nil {
 		t.Error("the node is unknown, which should be said")
 	}
@@ -230,10 +232,10 @@ func TestPortionByMemoryFollowsTheNode(t *testing.T) {
 		exists bool
 		want   string
 	}{
-		{map[string]string{labelNvidiaMemory: "40000"}, true, "250m"},
-		{map[string]string{labelNvidiaMemory: "20000"}, true, "500m"},
-		{map[string]string{labelNvidiaMemory: "x"}, true, "0"},
-		{map[string]string{labelNvidiaMemory: "5000"}, true, "1"},
+		{map[string]string{core.GPUMemoryLabel: "40000"}, true, "250m"},
+		{map[string]string{core.GPUMemoryLabel: "20000"}, true, "500m"},
+		{map[string]string{core.GPUMemoryLabel: "x"}, true, "0"},
+		{map[string]string{core.GPUMemoryLabel: "5000"}, true, "1"},
 		{nil, false, "0"},
 	} {
 		f.nodeChanged("n1", step.labels, step.exists)
@@ -284,9 +286,9 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 			case 0, 1, 2:
 				name := rapid.SampledFrom([]string{"p", "q", "r", "s"}).Draw(t, "pod")
 				p := makePod(name,
-					annotated(annotationGang, rapid.SampledFrom(append(names, "")).Draw(t, "gang")),
-					annotated(annotationFraction, rapid.SampledFrom([]string{"", "", "0.3", "junk"}).Draw(t, "fraction")),
-					annotated(annotationMemory, rapid.SampledFrom([]string{"", "", "777"}).Draw(t, "memory")),
+					annotated(kai.PodGroupAnnotation, rapid.SampledFrom(append(names, "")).Draw(t, "gang")),
+					annotated(kai.FractionAnnotation, rapid.SampledFrom([]string{"", "", "0.3", "junk"}).Draw(t, "fraction")),
+					annotated(kai.MemoryAnnotation, rapid.SampledFrom([]string{"", "", "777"}).Draw(t, "memory")),
 					annotated(annotationReceived, rapid.SampledFrom([]string{"", receivedFraction}).Draw(t, "received")),
 					containers(container("cpu", rapid.SampledFrom([]string{"0", "1", "100m", "1n", "8E"}).Draw(t, "cpu"))),
 					on(rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")),
@@ -326,7 +328,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 				note(f.classChanged(c))
 			case 7:
 				name := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
-				labels := map[string]string{labelNvidiaMemory: rapid.SampledFrom([]string{"1000", "3000", "junk"}).Draw(t, "mib")}
+				labels := map[string]string{core.GPUMemoryLabel: rapid.SampledFrom([]string{"1000", "3000", "junk"}).Draw(t, "mib")}
 				exists := rapid.Bool().Draw(t, "exists")
 				if exists {
 					nodes[name] = labels
@@ -365,7 +367,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		for name := range groups {
 			var requested, allocated tally.Sum
 			for _, p := range pods {
-				if p.Annotations[annotationGang] != name || p.Spec.SchedulerName == "other" {
+				if p.Annotations[kai.PodGroupAnnotation] != name || p.Spec.SchedulerName == "other" {
 					continue
 				}
 				s, _ := shareOf(p, fresh.gpuMemory)

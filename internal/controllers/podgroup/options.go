@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // Options are the settings of the podgroup role. The flags of the process around it (addresses, leader election,
@@ -19,7 +21,7 @@ type Options struct {
 
 // DefaultOptions are KAI's.
 func DefaultOptions() Options {
-	return Options{SchedulerNames: []string{"kai-scheduler"}, MaxConcurrentReconciles: 10}
+	return Options{SchedulerNames: []string{kai.DefaultSchedulerName}, MaxConcurrentReconciles: 10}
 }
 
 // Bind declares the role's flags, by KAI's names, with the values of o as defaults.

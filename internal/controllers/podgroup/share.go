@@ -7,14 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
-// The annotations of a pod that this role reads.
+// Annotations of a pod that this role reads beside those of package kai.
 const (
-	annotationGang     = "pod-group-name"
-	annotationFraction = "gpu-fraction"
-	annotationMemory   = "gpu-memory"
 	annotationDevices  = "gpu-fraction-num-devices"
 	annotationReceived = "received-resource-type"
 )
@@ -43,7 +42,7 @@ func shareOf(pod *corev1.Pod, gpuMemory func(node string) (mib int64, err error)
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning {
 		return share{}, nil
 	}
-	containers := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	containers := core.RequestList(pod)
 	holds := holds(pod)
 	s := share{requested: containers}
 	if holds {
@@ -94,28 +93,28 @@ type sharedGPU struct {
 }
 
 // byMemory says whether what the pod holds depends on the GPUs of its node.
-func byMemory(pod *corev1.Pod) bool { return pod.Annotations[annotationMemory] != "" }
+func byMemory(pod *corev1.Pod) bool { return pod.Annotations[kai.MemoryAnnotation] != "" }
 
 // sharedGPUOf reads the annotations for shared GPUs; nil when there are none.
 func sharedGPUOf(annotations map[string]string) (*sharedGPU, error) {
-	fraction, memory := annotations[annotationFraction], annotations[annotationMemory]
+	fraction, memory := annotations[kai.FractionAnnotation], annotations[kai.MemoryAnnotation]
 	if fraction == "" && memory == "" {
 		return nil, nil
 	}
 	gpu := &sharedGPU{devices: 1}
 	switch {
 	case fraction != "" && memory != "":
-		return nil, fmt.Errorf("annotations %s and %s exclude each other", annotationFraction, annotationMemory)
+		return nil, fmt.Errorf("annotations %s and %s exclude each other", kai.FractionAnnotation, kai.MemoryAnnotation)
 	case fraction != "":
 		q, err := resource.ParseQuantity(fraction)
 		if err != nil || q.Sign() <= 0 || q.CmpInt64(1) >= 0 {
-			return nil, fmt.Errorf("annotation %s=%q: it must be a number above 0 and below 1", annotationFraction, fraction)
+			return nil, fmt.Errorf("annotation %s=%q: it must be a number above 0 and below 1", kai.FractionAnnotation, fraction)
 		}
 		gpu.portion = q
 	default:
 		mib, err := strconv.ParseInt(memory, 10, 64)
 		if err != nil || mib <= 0 {
-			return nil, fmt.Errorf("annotation %s=%q: it must be a whole number of MiB above 0", annotationMemory, memory)
+			return nil, fmt.Errorf("annotation %s=%q: it must be a whole number of MiB above 0", kai.MemoryAnnotation, memory)
 		}
 		gpu.mib = mib
 	}

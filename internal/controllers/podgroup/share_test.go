@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
 
@@ -44,7 +46,7 @@ func makePod(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-" + name),
-			Annotations: map[string]string{annotationGang: "gang"},
+			Annotations: map[string]string{kai.PodGroupAnnotation: "gang"},
 		},
 		Spec:   corev1.PodSpec{SchedulerName: "kai-scheduler", Containers: []corev1.Container{container("cpu", "1", "nvidia.com/gpu", "1")}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
@@ -106,47 +108,47 @@ func TestShareOfAPod(t *testing.T) {
 			requested: list("cpu", "2750m", "memory", "1Gi"),
 		},
 		"fraction": {
-			pod:       makePod("p", containers(container("cpu", "1")), annotated(annotationFraction, "0.5")),
+			pod:       makePod("p", containers(container("cpu", "1")), annotated(kai.FractionAnnotation, "0.5")),
 			requested: list("cpu", "1", "nvidia.com/gpu", "500m"),
 		},
 		"fraction of three devices, all of them held": {
-			pod: makePod("p", containers(container("cpu", "1")), on("n1"), annotated(annotationFraction, "0.5"),
+			pod: makePod("p", containers(container("cpu", "1")), on("n1"), annotated(kai.FractionAnnotation, "0.5"),
 				annotated(annotationDevices, "3"), annotated(annotationReceived, receivedFraction)),
 			requested: list("cpu", "1", "nvidia.com/gpu", "1500m"), allocated: list("cpu", "1", "nvidia.com/gpu", "1500m"),
 		},
 		"fraction not received": {
-			pod:       makePod("p", containers(container("cpu", "1")), on("n1"), annotated(annotationFraction, "0.5")),
+			pod:       makePod("p", containers(container("cpu", "1")), on("n1"), annotated(kai.FractionAnnotation, "0.5")),
 			requested: list("cpu", "1", "nvidia.com/gpu", "500m"), allocated: list("cpu", "1"),
 		},
 		"by memory": {
-			pod: makePod("p", containers(container("cpu", "1")), on("n1"), annotated(annotationMemory, "10000"),
+			pod: makePod("p", containers(container("cpu", "1")), on("n1"), annotated(kai.MemoryAnnotation, "10000"),
 				annotated(annotationDevices, "2"), annotated(annotationReceived, receivedFraction)),
 			requested: list("cpu", "1", "run.ai/gpu.memory", "20000"), allocated: list("cpu", "1", "nvidia.com/gpu", "500m"),
 		},
 		"by memory on a node that says nothing": {
-			pod: makePod("p", containers(container("cpu", "1")), on("n2"), annotated(annotationMemory, "10000"),
+			pod: makePod("p", containers(container("cpu", "1")), on("n2"), annotated(kai.MemoryAnnotation, "10000"),
 				annotated(annotationReceived, receivedFraction)),
 			requested: list("cpu", "1", "run.ai/gpu.memory", "10000"), allocated: list("cpu", "1"),
 			err: "n2",
 		},
 		"NaN": {
-			pod: makePod("p", containers(container("cpu", "1")), annotated(annotationFraction, "NaN")), requested: list("cpu", "1"),
+			pod: makePod("p", containers(container("cpu", "1")), annotated(kai.FractionAnnotation, "NaN")), requested: list("cpu", "1"),
 			err: `annotation gpu-fraction="NaN": it must be a number above 0 and below 1`,
 		},
 		"fraction of one": {
-			pod: makePod("p", containers(container("cpu", "1")), annotated(annotationFraction, "1")), requested: list("cpu", "1"),
+			pod: makePod("p", containers(container("cpu", "1")), annotated(kai.FractionAnnotation, "1")), requested: list("cpu", "1"),
 			err: `annotation gpu-fraction="1": it must be a number above 0 and below 1`,
 		},
 		"negative memory": {
-			pod: makePod("p", containers(container("cpu", "1")), annotated(annotationMemory, "-5")), requested: list("cpu", "1"),
+			pod: makePod("p", containers(container("cpu", "1")), annotated(kai.MemoryAnnotation, "-5")), requested: list("cpu", "1"),
 			err: `annotation gpu-memory="-5": it must be a whole number of MiB above 0`,
 		},
 		"both": {
-			pod: makePod("p", containers(container("cpu", "1")), annotated(annotationFraction, "0.5"), annotated(annotationMemory, "5")), requested: list("cpu", "1"),
+			pod: makePod("p", containers(container("cpu", "1")), annotated(kai.FractionAnnotation, "0.5"), annotated(kai.MemoryAnnotation, "5")), requested: list("cpu", "1"),
 			err: "annotations gpu-fraction and gpu-memory exclude each other",
 		},
 		"absurd devices": {
-			pod: makePod("p", containers(container("cpu", "1")), annotated(annotationFraction, "0.5"), annotated(annotationDevices, "99999999999999999999")), requested: list("cpu", "1"),
+			pod: makePod("p", containers(container("cpu", "1")), annotated(kai.FractionAnnotation, "0.5"), annotated(annotationDevices, "99999999999999999999")), requested: list("cpu", "1"),
 			err: `annotation gpu-fraction-num-devices="99999999999999999999": it must be a whole number from 1 to 65536`,
 		},
 	}
@@ -180,13 +182,13 @@ func TestGPUMemoryOfANode(t *testing.T) {
 		want   int64
 		err    string
 	}{
-		"nvidia":      {labels: map[string]string{labelNvidiaMemory: "81559"}, want: 81559},
+		"nvidia":      {labels: map[string]string{core.GPUMemoryLabel: "81559"}, want: 81559},
 		"amd":         {labels: map[string]string{"beta.amd.com/gpu.vram.64G": "8"}, want: 64000},
 		"two of amd":  {labels: map[string]string{"beta.amd.com/gpu.vram.64G": "8", "beta.amd.com/gpu.vram.32G": "1"}, want: 32000},
-		"both":        {labels: map[string]string{labelNvidiaMemory: "81559", "beta.amd.com/gpu.vram.64G": "8"}, err: "only one kind"},
+		"both":        {labels: map[string]string{core.GPUMemoryLabel: "81559", "beta.amd.com/gpu.vram.64G": "8"}, err: "only one kind"},
 		"none":        {err: "no GPU memory"},
-		"no number":   {labels: map[string]string{labelNvidiaMemory: "80G"}, err: "whole number"},
-		"zero":        {labels: map[string]string{labelNvidiaMemory: "0"}, err: "whole number"},
+		"no number":   {labels: map[string]string{core.GPUMemoryLabel: "80G"}, err: "whole number"},
+		"zero":        {labels: map[string]string{core.GPUMemoryLabel: "0"}, err: "whole number"},
 		"no size":     {labels: map[string]string{"beta.amd.com/gpu.vram.big": ""}, err: "size"},
 		"just prefix": {labels: map[string]string{"beta.amd.com/gpu.vram.": ""}, err: "size"},
 	}

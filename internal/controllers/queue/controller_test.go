@@ -102,7 +102,7 @@ func (r *rig) get(name string) *v2.Queue {
 
 // sleep lets the bubble's clock run.
 func (r *rig) sleep(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 

@@ -80,7 +80,7 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 			if d.reprioritise { // those that changed themselves come again below, which costs little
 				d.reprioritise = false
 				for _, pg := range d.gangs { // order: each gang on its own
-					apply(d.gang(pg))
+					apply(kai.Gang(pg, &d.priorities, d.partition.Pool()))
 				}
 			}
 		case pods:
@@ -90,7 +90,7 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 	}
 	for key := range d.dirty { // order: each pod on its own
 		if p := d.pods[key]; p != nil {
-			apply(d.pod(key, p))
+			apply(d.roles.Pod(p, d.promised(key, p)))
 		}
 	}
 	clear(d.dirty)
@@ -140,7 +140,7 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 			return
 		}
 		d.gangs[key] = pg
-		st := d.gang(pg)
+		st := kai.Gang(pg, &d.priorities, d.partition.Pool())
 		d.problem("PodGroup", key, st.Invalid)
 		apply(st)
 	case requests:
@@ -157,7 +157,7 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 			delete(d.pods, key)
 		} else {
 			d.pods[key] = p
-			apply(d.pod(key, p))
+			apply(d.roles.Pod(p, d.promised(key, p)))
 		}
 		if old == nil || p == nil || p.UID != old.UID {
 			for _, r := range d.byPod[key] {
@@ -167,28 +167,19 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 	}
 }
 
-func (d *desk) gang(pg *v2alpha2.PodGroup) cluster.GangState {
-	return kai.Gang(pg, &d.priorities, d.partition.Pool())
-}
-
-// pod makes a pod's event from the pod and its BindRequests: a live one makes a pending pod Binding on its node. Should
-// several be live, the first by name counts.
-func (d *desk) pod(key types.NamespacedName, p *v1.Pod) cluster.PodState {
-	st := core.Pod(p)
-	d.roles.Complete(&st, p)
-	if st.Phase != cluster.Pending {
-		return st
-	}
+// promised returns the node that a live BindRequest promises to p; "" for none. Should several be live, the first by
+// name counts.
+func (d *desk) promised(key types.NamespacedName, p *v1.Pod) string {
 	var chosen *request
 	for _, r := range d.byPod[key] {
 		if d.live(r) && r.Meant(p) && (chosen == nil || r.Name < chosen.Name) {
 			chosen = r
 		}
 	}
-	if chosen != nil {
-		st.Phase, st.NodeName = cluster.Binding, chosen.Node
+	if chosen == nil {
+		return ""
 	}
-	return st
+	return chosen.Node
 }
 
 // carry passes on an object for filters. Of namespaces and ConfigMaps only what filters read is passed on, so that

@@ -238,10 +238,55 @@ func TestStaleRequests(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	s.say(node("n9")) // the node's event was late
+	s.expect("u1@ Pending", "u2@n1 Binding", "u3@n9 Binding", "u4@ Pending")
 	s.end(node("n1"))
 	s.expect("u1@ Pending", "u2@ Pending", "u3@n9 Binding", "u4@ Pending")
 	if diff := cmp.Diff(map[string]StaleReason{"p1": Failed, "p2": NodeGone, "p4": NodeGone}, reasons()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestServedRequestOutlivesItsNode: what has succeeded is history; it is the garbage collector's with its pod.
+func TestServedRequestOutlivesItsNode(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{})
+	p := pod("p", "u", 1)
+	br := bind(p, "n1", 2)
+	br.Status.Phase = v1alpha2.BindRequestSucceeded
+	p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning
+	s.say(p, br)
+	s.expect("u@n1 Running")
+	if got := s.feed.StaleBindRequests(); len(got) != 0 {
+		t.Errorf("stale: %+v", got)
+	}
+}
+
+// TestTwoRequestsForOnePod: clients other than ours may call a request as they like. One counts, whatever the order.
+func TestTwoRequestsForOnePod(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		s := newStage(t, Options{})
+		p := pod("p", "u", 1)
+		both := [2]*v1alpha2.BindRequest{bind(p, "n1", 2), bind(p, "n2", 2)}
+		both[0].Name, both[1].Name = "a", "b"
+		s.say(node("n1"), node("n2"), p, both[order[0]], both[order[1]])
+		s.expect("u@n1 Binding")
+		s.end(both[0])
+		s.expect("u@n2 Binding")
+	}
+}
+
+// TestInboxTellsOnce: an object that came, went and came again before anyone looked is told once.
+func TestInboxTellsOnce(t *testing.T) {
+	t.Parallel()
+	in, key, n := newInbox(), types.NamespacedName{Name: "n"}, node("n")
+	in.put(nodes, key, n, true)
+	in.remove(nodes, key)
+	in.put(nodes, key, n, true)
+	boxes, told := in.take(), 0
+	boxes[nodes].each(func(types.NamespacedName, client.Object) { told++ })
+	if told != 1 {
+		t.Errorf("told %d times", told)
 	}
 }
 
@@ -330,7 +375,6 @@ func TestChangesThatAreNone(t *testing.T) {
 func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
-	<-drainToken(s.feed) // whatever came before
 	p := pod("p", "u", 1)
 	for i := range 10_000 {
 		p.Annotations["x"] = fmt.Sprint(i)
@@ -358,17 +402,6 @@ func TestCoalescing(t *testing.T) {
 		t.Errorf("%d objects wait, want the end of a pod that is known", got)
 	}
 	s.expect()
-}
-
-// drainToken returns a channel that is ready once the token channel is empty.
-func drainToken(f *Feed) <-chan struct{} {
-	select {
-	case <-f.Changed():
-	default:
-	}
-	done := make(chan struct{})
-	close(done)
-	return done
 }
 
 func TestSyncedAndChanged(t *testing.T) {
@@ -404,14 +437,14 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		first, second := pod(fmt.Sprint("p", i), fmt.Sprint("u", i), 10), pod(fmt.Sprint("p", i), fmt.Sprint("v", i), 20)
 		running := second.DeepCopy()
 		running.Spec.NodeName, running.Status.Phase = "n1", v1.PodRunning
-		old, new := bind(first, "n1", 11), bind(second, "n1", 21)
+		before, after := bind(first, "n1", 11), bind(second, "n1", 21)
 		switch i % 3 {
 		case 0: // replaced, and decided anew
-			histories = append(histories, []step{say(first), end(first), say(second)}, []step{say(old), end(old), say(new)})
+			histories = append(histories, []step{say(first), end(first), say(second)}, []step{say(before), end(before), say(after)})
 		case 1: // decided before
-			histories = append(histories, []step{say(first), end(first), say(second)}, []step{say(old)})
+			histories = append(histories, []step{say(first), end(first), say(second)}, []step{say(before)})
 		case 2: // runs
-			histories = append(histories, []step{say(second), say(running)}, []step{say(new)})
+			histories = append(histories, []step{say(second), say(running)}, []step{say(after)})
 		}
 	}
 	n2 := node("n2")
@@ -422,17 +455,17 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		s := newStage(t, Options{})
-		at := make([]int, len(histories))
+		next := make([]int, len(histories))
 		for left := 0; left >= 0; {
 			left = -1
 			for _, i := range rng.Perm(len(histories)) {
-				if at[i] == len(histories[i]) {
+				if next[i] == len(histories[i]) {
 					continue
 				}
 				left = 0
 				if rng.IntN(2) == 0 {
-					histories[i][at[i]](s)
-					at[i]++
+					histories[i][next[i]](s)
+					next[i]++
 				}
 				if rng.IntN(4) == 0 {
 					s.drain()

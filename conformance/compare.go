@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Mismatch is one expectation that was not met.
+type Mismatch struct {
+	What     string `json:"what"` // "pod x", "gang y", "node z", "binds"
+	Expected string `json:"expected"`
+	Got      string `json:"got"`
+}
+
+// String prints the mismatch in one line.
+func (m Mismatch) String() string {
+	return fmt.Sprintf("%s: expected %s, got %s", m.What, m.Expected, m.Got)
+}
+
+// compare holds the world against what is expected.
+func (w *world) compare() []Mismatch {
+	var out []Mismatch
+	e := &w.c.Expect
+	miss := func(what, expected, got string) { out = append(out, Mismatch{what, expected, got}) }
+	for _, name := range slices.Sorted(maps.Keys(e.Gangs)) {
+		want := e.Gangs[name]
+		g := w.gang(name)
+		if g == nil {
+			miss("gang "+name, want.text(), "no such gang")
+			continue
+		}
+		var total int64
+		for i := range g.Pods {
+			w.checkPod(g.Pods[i].Name, want, miss)
+			total += g.gpus(&g.Pods[i])
+		}
+		w.checkRequest("gang "+name, g, total, want, miss)
+		w.checkMessage(g, want, miss)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Pods)) {
+		want := e.Pods[name]
+		g, p := w.pod(name)
+		if p == nil {
+			miss("pod "+name, want.text(), "no such pod")
+			continue
+		}
+		w.checkPod(name, want, miss)
+		w.checkRequest("pod "+name, g, g.gpus(p), want, miss)
+		w.checkMessage(g, want, miss)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Nodes)) {
+		w.checkNode(name, e.Nodes[name], miss)
+	}
+	for _, b := range []struct {
+		what  string
+		bound *int
+		got   int
+	}{{"binds", e.AtMost.Binds, w.binds}, {"evictions", e.AtMost.Evictions, 0}, {"nominations", e.AtMost.Nominations, w.nominations}} {
+		if b.bound != nil && b.got > *b.bound {
+			miss(b.what, "at most "+strconv.Itoa(*b.bound), strconv.Itoa(b.got))
+		}
+	}
+	return out
+}
+
+type report func(what, expected, got string)
+
+func (o Outcome) text() string {
+	s := o.Status
+	if o.Node != "" {
+		s += " on " + o.Node
+	}
+	return s
+}
+
+func (f fate) text() string {
+	if f.node != "" {
+		return f.status + " on " + f.node
+	}
+	return f.status
+}
+
+func (w *world) checkPod(name string, want Outcome, miss report) {
+	got := w.fates[name]
+	if got.status != want.Status || want.Node != "" && got.node != want.Node {
+		miss("pod "+name, want.text(), got.text())
+		return
+	}
+	if want.GPUsAccepted != nil && float64(got.gpu) != *want.GPUsAccepted*1000 {
+		miss("pod "+name, gpus(int64(*want.GPUsAccepted*1000))+" accepted", gpus(got.gpu))
+	}
+	if len(want.GPUGroups) > 0 && !want.IgnoreGPUGroups && (want.Status == binding || want.Status == nominated || want.Status == running) {
+		miss("pod "+name, "on shared devices "+strings.Join(want.GPUGroups, ","), "no shared device: this version places none")
+	}
+	if len(want.NUMAZones) > 0 {
+		miss("pod "+name, fmt.Sprintf("in NUMA zones %v", want.NUMAZones), "no zone: this version places by node")
+	}
+	if want.StartedLongerAgo != nil {
+		if lasted := (w.now - start + startedAgo) / second; got.status != running || lasted <= *want.StartedLongerAgo {
+			miss("pod "+name, fmt.Sprintf("started more than %d s ago", *want.StartedLongerAgo), fmt.Sprintf("%s, started %d s ago", got.status, lasted))
+		}
+	}
+}
+
+// checkRequest holds our reading of the request against the file's own restatement of it. Shares and slices are stated
+// there in other units.
+func (w *world) checkRequest(what string, g *Gang, milli int64, want Outcome, miss report) {
+	if want.GPUsRequired == nil || milli%1000 != 0 || g.PerPod != nil && (g.PerPod.GPUMemoryMiB > 0 || g.PerPod.GPUDevices > 0) {
+		return
+	}
+	for i := range g.Pods {
+		if p := &g.Pods[i]; len(p.MIG) > 0 || len(p.Claims) > 0 || len(p.Annotations) > 0 || g.gpus(p)%1000 != 0 {
+			return
+		}
+	}
+	if x := int64(*want.GPUsRequired * 1000); x != milli {
+		miss(what, "asks for "+gpus(x), "read as "+gpus(milli))
+	}
+}
+
+// checkMessage compares the rule that an expected message is about: the messages contain KAI's name of it.
+func (w *world) checkMessage(g *Gang, want Outcome, miss report) {
+	if want.ErrorMessage == "" {
+		return
+	}
+	why := "no reason"
+	for i := range w.trace.Gangs {
+		if t := &w.trace.Gangs[i]; t.Gang == g.key() && t.Diagnosis != nil {
+			if r := t.Diagnosis.Verdict.Reason; r == engine.ReasonNonPreemptibleOverQuota || r == engine.ReasonOverLimit {
+				if strings.Contains(want.ErrorMessage, string(r)) {
+					return
+				}
+			}
+			why = t.Diagnosis.String()
+		}
+	}
+	miss("gang "+g.Name, "a reason that says: "+strings.Join(strings.Fields(want.ErrorMessage), " "), why)
+}
+
+// checkNode computes what is left of a node after the last run's decisions.
+func (w *world) checkNode(name string, want NodeOutcome, miss report) {
+	n := w.snap.NodeByName(name)
+	if n == nil {
+		miss("node "+name, "to exist", "no such node")
+		return
+	}
+	idle, giving := n.Idle().At(cluster.GPU), n.Releasing.At(cluster.GPU)
+	for _, f := range w.fates { // order: sums
+		if f.node == name && f.status == binding {
+			idle -= f.gpu
+		} else if f.node == name && f.status == nominated {
+			giving -= f.gpu
+		}
+	}
+	if want.IdleGPUs != nil && idle != int64(*want.IdleGPUs*1000) {
+		miss("node "+name, gpus(int64(*want.IdleGPUs*1000))+" idle", gpus(idle))
+	}
+	if want.ReleasingGPUs != nil && giving != int64(*want.ReleasingGPUs*1000) {
+		miss("node "+name, gpus(int64(*want.ReleasingGPUs*1000))+" being released", gpus(giving))
+	}
+	if len(want.NUMAZonesAvailable) > 0 {
+		miss("node "+name, "NUMA zones "+string(want.NUMAZonesAvailable), "no zones: this version places by node")
+	}
+}
+
+func (w *world) gang(name string) *Gang {
+	for i := range w.c.Given.Gangs {
+		if g := &w.c.Given.Gangs[i]; g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+func (w *world) pod(name string) (*Gang, *Pod) {
+	for i := range w.c.Given.Gangs {
+		g := &w.c.Given.Gangs[i]
+		for k := range g.Pods {
+			if g.Pods[k].Name == name {
+				return g, &g.Pods[k]
+			}
+		}
+	}
+	return nil, nil
+}
+
+func gpus(milli int64) string {
+	return cluster.BaseDims().FormatOne(cluster.GPU, milli) + " GPUs"
+}

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// cases finds the behaviour cases beside the checkout, "" when they are not there.
+func cases(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if d := filepath.Join(dir, "shared", "conformance"); isDir(d) {
+			return d
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Log("shared/conformance does not lie beside this checkout: nothing to compare with")
+	return ""
+}
+
+// TestAllocate runs what the spine must do: action allocate without the features that come later.
+func TestAllocate(t *testing.T) {
+	dir := cases(t)
+	if dir == "" {
+		return
+	}
+	for _, keep := range []bool{false, true} {
+		r, err := Run(dir, Options{Action: "allocate", KeepNominations: keep,
+			Without: []string{"gpusharing", "gpumemory", "mig", "dra", "numa", "topology", "affinity"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := r.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !r.OK() || r.Total != 33 {
+			t.Errorf("keep nominations %v:\n%s", keep, b.String())
+		} else {
+			t.Logf("keep nominations %v: %s", keep, b.String())
+		}
+	}
+}
+
+// TestAllRun plays every case there is: those of later capabilities may differ, but none may fail to run.
+func TestAllRun(t *testing.T) {
+	dir := cases(t)
+	if dir == "" {
+		return
+	}
+	r, err := Run(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Failures {
+		if f.Error != "" {
+			t.Errorf("%s cannot be run: %s", f.ID, f.Error)
+		}
+	}
+	t.Logf("passed %d of %d", r.Passed, r.Total)
+}
+
+const someCase = `{"id":"x/1","title":"t","tags":["allocate"],"actions":["allocate"],"defaultStalenessGraceSeconds":0,
+ "given":{"nodes":[{"name":"n","gpus":2,"cpuMilli":1000,"memoryBytes":1000,"podSlots":10,"gpuMemoryMiB":100}],
+ "queues":[{"name":"q","createdAt":0,"gpu":{"quota":"unlimited","limit":"unlimited","overQuotaWeight":1},
+  "cpu":{"quota":"unlimited","limit":"unlimited","overQuotaWeight":1},"memory":{"quota":"unlimited","limit":"unlimited","overQuotaWeight":1}}],
+ "gangs":[{"name":"g","queue":"q","priority":50,"ageSeconds":1,"perPod":{"gpus":1,"cpuMilli":1,"memoryBytes":1},
+  "tree":{"members":[{"name":"default","minMember":1}]},"pods":[{"name":"g-0","status":"Pending"}]}]},
+ "expect":{"gangs":{"g":{"status":"STATUS","gpusRequired":1}},"atMost":{"binds":1,"evictions":0,"pipelined":0}}}`
+
+func write(t *testing.T, status string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "1.json"), []byte(strings.Replace(someCase, "STATUS", status, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	row := Row{ID: "x/1", Why: "w", Scenario: "s"}
+	for _, tc := range []struct {
+		name, status             string
+		rows                     []Row
+		passed, ledgered, errors int
+		ok                       bool
+	}{
+		{"match", "Binding", nil, 1, 0, 0, true},
+		{"difference", "Pending", nil, 0, 0, 0, false},
+		{"accepted difference", "Pending", []Row{row}, 0, 1, 0, true},
+		{"row without difference", "Binding", []Row{row}, 1, 0, 1, false},
+		{"row without case", "Binding", []Row{{ID: "x/2"}}, 1, 0, 1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := run(write(t, tc.status), Options{}, tc.rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Passed != tc.passed || r.Ledgered != tc.ledgered || len(r.LedgerErrors) != tc.errors || r.OK() != tc.ok {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	r, err := run(write(t, "Pending"), Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := r.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `FAIL x/1
+  given
+    node n  [..] cpu=1000m
+    queue q  gpu quota=unlimited limit=unlimited weight=1
+    A gang g  queue=q priority=50 age=1s  tree=(default≥1)
+        g-0 Pending gpu=1 cpu=1m
+  expected
+    pod g-0  Pending
+  got
+    pod g-0  Binding on n
+  decided
+    default/g: placed 1, nominated 0, ok
+
+passed 0 of 1
+ledgered 0
+`
+	if b.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+// TestLedgerScenarios: what the ledger says about us is pinned by a scenario that exists.
+func TestLedgerScenarios(t *testing.T) {
+	t.Parallel()
+	rows, err := Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if _, err := os.Stat(filepath.Join("..", "scenarios", r.Scenario)); err != nil {
+			t.Errorf("%s: %v", r.ID, err)
+		}
+	}
+}

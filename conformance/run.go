@@ -1,0 +1,115 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Options select cases. The zero value selects all.
+type Options struct {
+	// Tags keeps cases with any of them, Without drops cases with any of them, Action keeps cases with that tag, and Case
+	// keeps the one with that id.
+	Tags, Without []string
+	Action, Case  string
+	// KeepNominations keeps nominations between rounds instead of dropping them as KAI does.
+	KeepNominations bool
+}
+
+func (o Options) selects(c *Case) bool {
+	has := func(tag string) bool { return slices.Contains(c.Tags, tag) }
+	return (o.Case == "" || c.ID == o.Case) && (len(o.Tags) == 0 || slices.ContainsFunc(o.Tags, has)) &&
+		!slices.ContainsFunc(o.Without, has) && (o.Action == "" || has(o.Action))
+}
+
+// Report is what became of the selected cases.
+type Report struct {
+	Total    int       `json:"total"`
+	Passed   int       `json:"passed"`
+	Ledgered int       `json:"ledgered"`
+	Failures []Failure `json:"failures"` // those the ledger does not accept, by id
+	Accepted []Failure `json:"accepted"` // those it does, by id
+	// LedgerErrors are rows without a difference behind them.
+	LedgerErrors []string `json:"ledgerErrors"`
+}
+
+// Failure is one case that went otherwise than expected.
+type Failure struct {
+	ID    string `json:"id"`
+	Given string `json:"given"` // a drawing
+	// Error says that the case could not be run at all, "" otherwise.
+	Error      string     `json:"error,omitempty"`
+	Mismatches []Mismatch `json:"mismatches,omitempty"`
+	// Decided is what the last run decided and why it placed no more, one line each.
+	Decided []string `json:"decided,omitempty"`
+	// Why is the ledger's reason for an accepted difference.
+	Why string `json:"why,omitempty"`
+}
+
+// OK says whether every difference is accounted for.
+func (r *Report) OK() bool { return r.Passed+r.Ledgered == r.Total && len(r.LedgerErrors) == 0 }
+
+// Run plays the selected cases below dir against the ledger built into this package. Selecting nothing is an error.
+func Run(dir string, o Options) (Report, error) {
+	rows, err := Ledger()
+	if err != nil {
+		return Report{}, err
+	}
+	return run(dir, o, rows)
+}
+
+func run(dir string, o Options, rows []Row) (Report, error) {
+	cases, err := Load(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	ledger := map[string]Row{}
+	for _, row := range rows {
+		ledger[row.ID] = row
+	}
+	r := Report{Failures: []Failure{}, Accepted: []Failure{}, LedgerErrors: []string{}}
+	known := map[string]bool{}
+	for i := range cases {
+		c := &cases[i]
+		known[c.ID] = true
+		if !o.selects(c) {
+			continue
+		}
+		r.Total++
+		f := play(c, o)
+		row, ledgered := ledger[c.ID]
+		switch {
+		case f == nil:
+			r.Passed++
+			if ledgered {
+				r.LedgerErrors = append(r.LedgerErrors, c.ID+" matches now; remove its row")
+			}
+		case ledgered && f.Error == "":
+			r.Ledgered++
+			f.Why = row.Why
+			r.Accepted = append(r.Accepted, *f)
+		default:
+			r.Failures = append(r.Failures, *f)
+		}
+	}
+	for _, row := range rows {
+		if !known[row.ID] {
+			r.LedgerErrors = append(r.LedgerErrors, row.ID+" is no case; remove its row")
+		}
+	}
+	if r.Total == 0 {
+		return r, fmt.Errorf("the selection leaves none of the %d behaviour cases", len(cases))
+	}
+	return r, nil
+}
+
+func play(c *Case, o Options) *Failure {
+	w, err := newWorld(c, o.KeepNominations)
+	if err != nil {
+		return &Failure{ID: c.ID, Error: err.Error()}
+	}
+	m := w.play()
+	if m == nil {
+		return nil
+	}
+	return &Failure{ID: c.ID, Given: c.Draw(), Mismatches: m, Decided: w.decided()}
+}

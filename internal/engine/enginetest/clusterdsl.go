@@ -1,0 +1,361 @@
+package enginetest
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+)
+
+// What statements leave out.
+const (
+	defaultSpace      = "default"
+	defaultNodeCPU    = "64"
+	defaultNodeMemory = "512Gi"
+	defaultNodePods   = "110"
+)
+
+// compiler turns statements into objects. Objects are created one second apart, in the order of the file, unless they
+// state an age.
+type compiler struct {
+	now       time.Time
+	last      time.Time // creation of the object made last
+	scheduler string    // spec.schedulerName of pods that are ours
+}
+
+func (c *compiler) objects(s *statement) ([]Object, bool, error) {
+	var make func(*statement) ([]Object, error)
+	switch s.verb {
+	case "node":
+		make = c.node
+	case "nodes":
+		make = c.nodes
+	case "queue":
+		make = c.queue
+	case "gang":
+		make = c.gang
+	case "pod":
+		make = c.pod
+	case "priorityclass":
+		make = c.priorityClass
+	case "configmap":
+		make = c.configMap
+	default:
+		return nil, false, nil
+	}
+	out, err := make(s)
+	if err == nil {
+		err = s.done()
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	return out, true, nil
+}
+
+func (c *compiler) created(s *statement) (metav1.Time, error) {
+	age, stated, err := s.duration("age")
+	if err != nil {
+		return metav1.Time{}, err
+	}
+	if stated {
+		return metav1.NewTime(c.now.Add(-age)), nil
+	}
+	c.last = c.last.Add(time.Second)
+	return metav1.NewTime(c.last), nil
+}
+
+func (c *compiler) node(s *statement) ([]Object, error) {
+	name, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	n := &v1.Node{}
+	n.Name = name
+	n.CreationTimestamp, err = c.created(s)
+	if err != nil {
+		return nil, err
+	}
+	n.Labels = map[string]string{v1.LabelHostname: name}
+	if err := pairs(s, "label", n.Labels); err != nil {
+		return nil, err
+	}
+	for _, t := range s.all("taint") {
+		taint, err := parseTaint(t)
+		if err != nil {
+			return nil, s.errorf("%v", err)
+		}
+		n.Spec.Taints = append(n.Spec.Taints, taint)
+	}
+	n.Spec.Unschedulable = s.flag("cordoned")
+	room, err := amounts(s, map[string]string{"cpu": defaultNodeCPU, "memory": defaultNodeMemory, "pods": defaultNodePods})
+	if err != nil {
+		return nil, err
+	}
+	n.Status.Allocatable, n.Status.Capacity = room, room
+	status := func(problem bool) v1.ConditionStatus {
+		if problem {
+			return v1.ConditionTrue
+		}
+		return v1.ConditionFalse
+	}
+	n.Status.Conditions = []v1.NodeCondition{
+		{Type: v1.NodeReady, Status: status(!s.flag("notready"))},
+		{Type: v1.NodeMemoryPressure, Status: status(s.flag("memory-pressure"))},
+		{Type: v1.NodeDiskPressure, Status: status(s.flag("disk-pressure"))},
+		{Type: v1.NodePIDPressure, Status: status(s.flag("pid-pressure"))},
+		{Type: v1.NodeNetworkUnavailable, Status: status(s.flag("network-unavailable"))},
+	}
+	return []Object{n}, nil
+}
+
+// nodes makes many equal nodes: nodes 4 prefix=n gpu=8.
+func (c *compiler) nodes(s *statement) ([]Object, error) {
+	word, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	count, err := strconv.Atoi(word)
+	if err != nil || count < 1 || count > 10000 {
+		return nil, s.errorf("%q: want how many nodes, 1 to 10000", word)
+	}
+	prefix := s.text("prefix", "n")
+	var out []Object
+	for i := range count {
+		one := *s
+		one.words = append([]string{prefix + strconv.Itoa(i+1)}, s.words[1:]...)
+		made, err := c.node(&one)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made...)
+	}
+	return out, nil
+}
+
+// amounts reads gpu, cpu, memory, pods, and every key with a slash or an "ephemeral" or "hugepages" prefix as resources.
+func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
+	out := v1.ResourceList{}
+	set := func(name v1.ResourceName, text string) error {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return s.errorf("%s=%s: want a quantity", name, text)
+		}
+		if !q.IsZero() {
+			out[name] = q
+		}
+		return nil
+	}
+	for _, k := range []struct {
+		key  string
+		name v1.ResourceName
+	}{{"gpu", "nvidia.com/gpu"}, {"cpu", v1.ResourceCPU}, {"memory", v1.ResourceMemory}, {"pods", v1.ResourcePods}} {
+		if k.key == "pods" && missing["pods"] == "" { // in a gang, pods is a number of pods
+			continue
+		}
+		if text := s.text(k.key, missing[k.key]); text != "" {
+			if err := set(k.name, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, a := range s.attrs {
+		if strings.Contains(a.key, "/") || strings.HasPrefix(a.key, "ephemeral") || strings.HasPrefix(a.key, "hugepages") {
+			s.read[a.key] = true
+			if err := set(v1.ResourceName(a.key), a.value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// pairs reads every key=NAME=VALUE into m.
+func pairs(s *statement, key string, m map[string]string) error {
+	for _, p := range s.all(key) {
+		k, v, _ := strings.Cut(p, "=")
+		if k == "" {
+			return s.errorf("%s=%s: want %s=KEY=VALUE", key, p, key)
+		}
+		m[k] = v
+	}
+	return nil
+}
+
+// parseTaint reads KEY[=VALUE]:EFFECT.
+func parseTaint(text string) (v1.Taint, error) {
+	kv, effect, ok := strings.Cut(text, ":")
+	k, v, _ := strings.Cut(kv, "=")
+	if !ok || k == "" {
+		return v1.Taint{}, fmt.Errorf("taint %q: want KEY=VALUE:EFFECT", text)
+	}
+	return v1.Taint{Key: k, Value: v, Effect: v1.TaintEffect(effect)}, nil
+}
+
+// queue makes a Queue. In queue a/b/c the parents a and b are only referred to.
+func (c *compiler) queue(s *statement) ([]Object, error) {
+	path, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	q := &v2.Queue{}
+	names := strings.Split(path, "/")
+	q.Name = names[len(names)-1]
+	if len(names) > 1 {
+		q.Spec.ParentQueue = names[len(names)-2]
+	}
+	q.Spec.DisplayName = s.text("display", "")
+	q.CreationTimestamp, err = c.created(s)
+	if err != nil {
+		return nil, err
+	}
+	if s.has("priority") {
+		p, err := s.int("priority", 0)
+		if err != nil {
+			return nil, err
+		}
+		q.Spec.Priority = &p
+	}
+	if s.flag("empty") { // no spec.resources at all
+		return []Object{q}, nil
+	}
+	q.Spec.Resources = &v2.QueueResources{}
+	for _, d := range []struct {
+		prefix string
+		into   *v2.QueueResource
+		quota  string
+		unit   func(string) (float64, error)
+	}{
+		{"", &q.Spec.Resources.GPU, "0", plainNumber},
+		{"cpu.", &q.Spec.Resources.CPU, "unlimited", milli},
+		{"memory.", &q.Spec.Resources.Memory, "unlimited", megabytes},
+	} {
+		for _, f := range []struct {
+			key, missing string
+			into         *float64
+			unit         func(string) (float64, error)
+		}{
+			{"quota", d.quota, &d.into.Quota, d.unit}, {"limit", "unlimited", &d.into.Limit, d.unit}, {"weight", "1", &d.into.OverQuotaWeight, plainNumber},
+		} {
+			text := s.text(d.prefix+f.key, f.missing)
+			if text == "unlimited" {
+				*f.into = v2.Unlimited
+			} else if *f.into, err = f.unit(text); err != nil {
+				return nil, s.errorf("%s%s=%s: %v", d.prefix, f.key, text, err)
+			}
+		}
+	}
+	return []Object{q}, c.extended(s, q)
+}
+
+// extended reads NAME.quota, NAME.limit and NAME.weight for resource names with a slash.
+func (c *compiler) extended(s *statement, q *v2.Queue) error {
+	for _, a := range s.attrs {
+		dot := strings.LastIndex(a.key, ".")
+		if dot < 0 || !strings.Contains(a.key, "/") {
+			continue
+		}
+		name, field := a.key[:dot], a.key[dot+1:]
+		if q.Spec.Resources.Extended == nil {
+			q.Spec.Resources.Extended = map[string]v2.QueueResource{}
+		}
+		r, known := q.Spec.Resources.Extended[name]
+		if !known {
+			r.Limit = v2.Unlimited
+		}
+		x := float64(v2.Unlimited)
+		if a.value != "unlimited" {
+			var err error
+			if x, err = plainNumber(a.value); err != nil {
+				return s.errorf("%s=%s: %v", a.key, a.value, err)
+			}
+		}
+		switch field {
+		case "quota":
+			r.Quota = x
+		case "limit":
+			r.Limit = x
+		case "weight":
+			r.OverQuotaWeight = x
+		default:
+			return s.errorf("%s: want quota, limit or weight after the last dot", a.key)
+		}
+		q.Spec.Resources.Extended[name] = r
+		s.read[a.key] = true
+	}
+	return nil
+}
+
+func plainNumber(text string) (float64, error) {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("want a number or unlimited")
+	}
+	return x, nil
+}
+
+func milli(text string) (float64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("want a quantity or unlimited")
+	}
+	return float64(q.MilliValue()), nil
+}
+
+func megabytes(text string) (float64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("want a quantity or unlimited")
+	}
+	return math.Ceil(float64(q.Value()) / 1e6), nil
+}
+
+// priorityClass makes a PriorityClass: priorityclass train 50 [default].
+func (c *compiler) priorityClass(s *statement) ([]Object, error) {
+	if len(s.words) < 2 {
+		return nil, s.errorf("want priorityclass NAME VALUE [default]")
+	}
+	value, err := strconv.ParseInt(s.words[1], 10, 32)
+	if err != nil {
+		return nil, s.errorf("%q: want a whole number of 32 bits", s.words[1])
+	}
+	s.read[s.words[1]] = true
+	p := &schedulingv1.PriorityClass{Value: int32(value), GlobalDefault: s.flag("default")}
+	p.Name = s.words[0]
+	return []Object{p}, nil
+}
+
+// configMap makes a ConfigMap: configmap ns/name.
+func (c *compiler) configMap(s *statement) ([]Object, error) {
+	name, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	m := &v1.ConfigMap{}
+	m.Namespace, m.Name = splitName(name)
+	return []Object{m}, nil
+}
+
+// splitName reads [NAMESPACE/]NAME.
+func splitName(text string) (namespace, name string) {
+	if ns, n, ok := strings.Cut(text, "/"); ok {
+		return ns, n
+	}
+	return defaultSpace, text
+}
+
+// fullName is the inverse of splitName.
+func fullName(namespace, name string) string {
+	if namespace == defaultSpace || namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}

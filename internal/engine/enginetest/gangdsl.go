@@ -1,0 +1,566 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
+)
+
+// otherScheduler is the schedulerName of pods that are not ours.
+const otherScheduler = "default-scheduler"
+
+// gang makes a PodGroup and its pods. Parts below it: "set [PARENT/]NAME …" and "pod [SET/]INDEX …".
+func (c *compiler) gang(s *statement) ([]Object, error) {
+	full, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	pg := &v2alpha2.PodGroup{}
+	pg.Namespace, pg.Name = splitName(full)
+	if pg.CreationTimestamp, err = c.created(s); err != nil {
+		return nil, err
+	}
+	out, err := c.podGroupSpec(s, pg)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.members(s, pg)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, pg)
+	return append(out, pods...), nil
+}
+
+// podGroupSpec fills everything but minimums, and returns the PriorityClass it refers to when that is a number.
+func (c *compiler) podGroupSpec(s *statement, pg *v2alpha2.PodGroup) ([]Object, error) {
+	var out []Object
+	pg.Spec.Queue = s.text("queue", "")
+	if p := s.text("priority", ""); p != "" {
+		if value, err := strconv.ParseInt(p, 10, 32); err == nil {
+			class := &schedulingv1.PriorityClass{Value: int32(value)}
+			class.Name = "priority-" + p
+			out, p = append(out, class), class.Name
+		}
+		pg.Spec.PriorityClassName = p
+	}
+	switch {
+	case s.flag("nonpreemptible"):
+		pg.Spec.Preemptibility = v2alpha2.NonPreemptible
+	case s.flag("preemptible"):
+		pg.Spec.Preemptibility = v2alpha2.Preemptible
+	}
+	if s.flag("backoff") {
+		n := v2alpha2.SingleSchedulingBackoff
+		pg.Spec.SchedulingBackoff = &n
+	}
+	if s.flag("gaveup") {
+		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool, Status: v1.ConditionTrue}}
+	}
+	if s.flag("unmarked") {
+		no := false
+		pg.Spec.MarkUnschedulable = &no
+	}
+	started, stated, err := s.duration("started")
+	if err != nil {
+		return nil, err
+	}
+	if stated {
+		pg.Annotations = map[string]string{kai.LastStartAnnotation: c.now.Add(-started).UTC().Format(time.RFC3339)}
+	}
+	return out, nil
+}
+
+// members fills the minimums and makes the pods.
+func (c *compiler) members(s *statement, pg *v2alpha2.PodGroup) ([]Object, error) {
+	var out []Object
+	var sets, single []*statement
+	for i := range s.parts {
+		p := &s.parts[i]
+		switch p.verb {
+		case "set":
+			sets = append(sets, p)
+		case "pod":
+			single = append(single, p)
+		default:
+			return nil, p.errorf("a gang's parts are set and pod")
+		}
+	}
+	if len(sets) == 0 {
+		n, err := s.int("pods", -1)
+		if err != nil {
+			return nil, err
+		}
+		least, err := s.int("min", max(n, 0))
+		if err != nil {
+			return nil, err
+		}
+		if n < 0 {
+			n = max(1, least)
+			least = max(1, least)
+		}
+		m := int32(least)
+		pg.Spec.MinMember = &m
+		made, err := c.pods(pg, "", n, layers{s}, single)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made...)
+	} else if s.has("min") {
+		n, err := s.int("min", 0)
+		if err != nil {
+			return nil, err
+		}
+		m := int32(n)
+		pg.Spec.MinSubGroup = &m
+	}
+	for _, set := range sets {
+		made, err := c.set(s, set, pg, single)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made...)
+	}
+	for _, p := range append(sets, single...) {
+		if err := p.done(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// set adds one subgroup to pg and makes its pods. A set without pods= and min= of which another is a child is an inner
+// one; there, min= is the number of children that must be complete.
+func (c *compiler) set(gang, s *statement, pg *v2alpha2.PodGroup, single []*statement) ([]Object, error) {
+	path, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	sg := v2alpha2.SubGroup{Name: path}
+	if parent, name, ok := strings.Cut(path, "/"); ok {
+		sg.Name, sg.Parent = name, &parent
+	}
+	inner := false
+	for i := range gang.parts {
+		if w := gang.parts[i].words; gang.parts[i].verb == "set" && len(w) > 0 && strings.HasPrefix(w[0], sg.Name+"/") {
+			inner = true
+		}
+	}
+	var out []Object
+	if inner {
+		if s.has("min") {
+			n, err := s.int("min", 0)
+			if err != nil {
+				return nil, err
+			}
+			m := int32(n)
+			sg.MinSubGroup = &m
+		}
+	} else {
+		n, err := s.int("pods", 1)
+		if err != nil {
+			return nil, err
+		}
+		least, err := s.int("min", n)
+		if err != nil {
+			return nil, err
+		}
+		m := int32(least)
+		sg.MinMember = &m
+		if out, err = c.pods(pg, sg.Name, n, layers{s, gang}, single); err != nil {
+			return nil, err
+		}
+	}
+	pg.Spec.SubGroups = append(pg.Spec.SubGroups, sg)
+	return out, nil
+}
+
+// layers are statements of which the first that has a key or word decides.
+type layers []*statement
+
+func (l layers) text(key, missing string) string {
+	found, value := false, missing
+	for _, s := range l {
+		if vs := s.all(key); len(vs) > 0 && !found {
+			found, value = true, vs[len(vs)-1]
+		}
+	}
+	return value
+}
+
+func (l layers) all(key string) []string {
+	var out []string
+	for _, s := range l {
+		out = append(out, s.all(key)...)
+	}
+	return out
+}
+
+func (l layers) flag(word string) bool {
+	found := false
+	for _, s := range l {
+		found = s.flag(word) || found
+	}
+	return found
+}
+
+// merged is one statement that has everything the layers have.
+func (l layers) merged(key string) *statement {
+	out := &statement{line: l[0].line, verb: l[0].verb, read: map[string]bool{}}
+	for i := len(l) - 1; i >= 0; i-- {
+		out.attrs = append(out.attrs, l[i].attrs...)
+		for _, a := range l[i].attrs {
+			if key == "" || strings.Contains(a.key, key) {
+				l[i].read[a.key] = true
+			}
+		}
+	}
+	return out
+}
+
+// places says where the pods of one set are: "running=n1:3,n2 releasing=n3".
+type place struct {
+	how  string
+	node string
+}
+
+// places reads, in this order, bound, running, releasing, stuck, ended, failed and gated; the pods after those wait.
+func places(l layers, n int) ([]place, error) {
+	var out []place
+	for _, how := range []string{"bound", "running", "releasing", "stuck"} {
+		text := l.text(how, "")
+		if text == "" {
+			continue
+		}
+		for _, part := range strings.Split(text, ",") {
+			node, count, stated := strings.Cut(part, ":")
+			k := n - len(out)
+			if stated {
+				var err error
+				if k, err = strconv.Atoi(count); err != nil {
+					return nil, l[0].errorf("%s=%s: want NODE or NODE:COUNT, by commas", how, text)
+				}
+			}
+			for range k {
+				out = append(out, place{how, node})
+			}
+		}
+	}
+	for _, how := range []string{"ended", "failed", "gated"} {
+		text := l.text(how, "")
+		k := 0
+		if text != "" {
+			var err error
+			if k, err = strconv.Atoi(text); err != nil {
+				return nil, l[0].errorf("%s=%s: want a number of pods", how, text)
+			}
+		}
+		if l.flag(how) {
+			k = n - len(out)
+		}
+		for range k {
+			out = append(out, place{how: how})
+		}
+	}
+	if len(out) > n {
+		return nil, l[0].errorf("says where %d pods are, but has %d", len(out), n)
+	}
+	for len(out) < n {
+		out = append(out, place{how: "pending"})
+	}
+	return out, nil
+}
+
+// pods makes the n pods of one set.
+func (c *compiler) pods(pg *v2alpha2.PodGroup, set string, n int, l layers, single []*statement) ([]Object, error) {
+	if n < 0 || n > 100000 {
+		return nil, l[0].errorf("pods=%d: want 0 to 100000", n)
+	}
+	l.flag("pending")
+	where, err := places(l, n)
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 { // what its pods would ask for is still read, for those a scenario adds later
+		return nil, c.fill(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}, l, place{})
+	}
+	out := make([]Object, 0, n)
+	for i := range n {
+		mine := l
+		for _, s := range single {
+			word, err := s.name()
+			if err != nil {
+				return nil, err
+			}
+			ofSet, index := "", word
+			if cut := strings.LastIndex(word, "/"); cut >= 0 {
+				ofSet, index = word[:cut], word[cut+1:]
+			}
+			if index == strconv.Itoa(i) && ofSet == set {
+				mine = append(layers{s}, mine...)
+			}
+		}
+		p := &v1.Pod{}
+		p.Namespace, p.Name = pg.Namespace, pg.Name
+		if set != "" {
+			p.Name += "-" + set
+		}
+		p.Name += "-" + strconv.Itoa(i)
+		p.CreationTimestamp = pg.CreationTimestamp
+		p.Annotations = map[string]string{kai.PodGroupAnnotation: pg.Name}
+		p.Labels = map[string]string{}
+		if set != "" {
+			p.Labels[kai.SubGroupLabel] = set
+		}
+		if err := c.fill(p, mine, where[i]); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// pod makes one pod: of a gang (gang=), of none, or of another scheduler (foreign).
+func (c *compiler) pod(s *statement) ([]Object, error) {
+	full, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	p := &v1.Pod{}
+	p.Namespace, p.Name = splitName(full)
+	if p.CreationTimestamp, err = c.created(s); err != nil {
+		return nil, err
+	}
+	p.Labels, p.Annotations = map[string]string{}, map[string]string{}
+	if g := s.text("gang", ""); g != "" {
+		p.Annotations[kai.PodGroupAnnotation] = g
+	}
+	if set := s.text("set", ""); set != "" {
+		p.Labels[kai.SubGroupLabel] = set
+	}
+	s.flag("pending")
+	where, err := places(layers{s}, 1)
+	if err != nil {
+		return nil, err
+	}
+	return []Object{p}, c.fill(p, layers{s}, where[0])
+}
+
+// fill gives a pod what it asks for and where it is.
+func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
+	request, err := amounts(l.merged("/"), nil)
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"gpu", "cpu", "memory"} {
+		l.all(key)
+	}
+	p.Spec.Containers = []v1.Container{{Name: "main", Image: "example.com/main", Resources: v1.ResourceRequirements{Requests: request, Limits: whole(request)}}}
+	p.Spec.SchedulerName = c.scheduler
+	if l.flag("foreign") {
+		p.Spec.SchedulerName = otherScheduler
+	}
+	if name := l.text("scheduler", ""); name != "" {
+		p.Spec.SchedulerName = name
+	}
+	m := l.merged("")
+	for _, kv := range []struct {
+		key  string
+		into map[string]string
+	}{{"label", p.Labels}, {"annotation", p.Annotations}} {
+		l.all(kv.key)
+		if err := pairs(m, kv.key, kv.into); err != nil {
+			return err
+		}
+	}
+	if order := l.text("order", ""); order != "" {
+		p.Labels[taskorder.PriorityLabel] = order
+	}
+	if err := wishes(p, l, m); err != nil {
+		return err
+	}
+	p.Status.NominatedNodeName = l.text("nominated", "")
+	c.locate(p, at)
+	return nil
+}
+
+// whole returns the extended resources, which must be limited to what is asked for.
+func whole(request v1.ResourceList) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, q := range request {
+		if strings.Contains(string(name), "/") {
+			out[name] = q
+		}
+	}
+	return out
+}
+
+// locate puts the pod where it is at the start.
+func (c *compiler) locate(p *v1.Pod, at place) {
+	p.Spec.NodeName = at.node
+	p.Status.Phase = v1.PodPending
+	switch at.how {
+	case "running", "releasing", "stuck":
+		p.Status.Phase = v1.PodRunning
+	case "ended":
+		p.Status.Phase = v1.PodSucceeded
+	case "failed":
+		p.Status.Phase = v1.PodFailed
+	case "gated":
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+	}
+	switch at.how {
+	case "releasing":
+		t := metav1.NewTime(c.now.Add(30 * time.Second))
+		p.DeletionTimestamp = &t
+	case "stuck":
+		t := metav1.NewTime(c.now.Add(-time.Hour))
+		p.DeletionTimestamp, p.Finalizers = &t, []string{"example.com/stuck"}
+	}
+}
+
+// wishes fills where the pod may run.
+func wishes(p *v1.Pod, l layers, m *statement) error {
+	l.all("selector")
+	selector := map[string]string{}
+	if err := pairs(m, "selector", selector); err != nil {
+		return err
+	}
+	if len(selector) > 0 {
+		p.Spec.NodeSelector = selector
+	}
+	if nodes := l.text("nodes", ""); nodes != "" {
+		require(p, v1.NodeSelectorRequirement{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: strings.Split(nodes, ",")})
+	}
+	for _, text := range l.all("expression") { // KEY:OPERATOR[:VALUE,VALUE]
+		parts := strings.SplitN(text, ":", 3)
+		if len(parts) < 2 {
+			return l[0].errorf("expression=%s: want KEY:OPERATOR[:VALUES]", text)
+		}
+		r := v1.NodeSelectorRequirement{Key: parts[0], Operator: v1.NodeSelectorOperator(parts[1])}
+		if len(parts) == 3 {
+			r.Values = strings.Split(parts[2], ",")
+		}
+		require(p, r)
+	}
+	for _, text := range l.all("toleration") { // KEY[=VALUE][:EFFECT], or * for all
+		p.Spec.Tolerations = append(p.Spec.Tolerations, parseToleration(text))
+	}
+	for _, text := range l.all("port") { // [IP:]PORT[/PROTOCOL]
+		port, err := parsePort(text)
+		if err != nil {
+			return l[0].errorf("%v", err)
+		}
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, port)
+	}
+	for _, name := range l.all("configmap") {
+		v := v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: name}}}
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v})
+	}
+	for _, name := range l.all("claim") {
+		v := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v})
+	}
+	for _, name := range l.all("resourceclaim") {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: name, ResourceClaimName: &name})
+	}
+	return social(p, l)
+}
+
+// social reads affinity=KEY=VALUE@TOPOLOGYKEY, antiaffinity=… and spread=MAXSKEW@TOPOLOGYKEY (over the pod's own labels).
+func social(p *v1.Pod, l layers) error {
+	term := func(key, text string) ([]v1.PodAffinityTerm, error) {
+		kv, topology, ok := strings.Cut(text, "@")
+		k, v, ok2 := strings.Cut(kv, "=")
+		if !ok || !ok2 {
+			return nil, l[0].errorf("%s=%s: want KEY=VALUE@TOPOLOGYKEY", key, text)
+		}
+		return []v1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}, TopologyKey: topology}}, nil
+	}
+	if text := l.text("affinity", ""); text != "" {
+		t, err := term("affinity", text)
+		if err != nil {
+			return err
+		}
+		affinity(p).PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: t}
+	}
+	if text := l.text("antiaffinity", ""); text != "" {
+		t, err := term("antiaffinity", text)
+		if err != nil {
+			return err
+		}
+		affinity(p).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: t}
+	}
+	if text := l.text("spread", ""); text != "" {
+		skew, topology, ok := strings.Cut(text, "@")
+		n, err := strconv.ParseInt(skew, 10, 32)
+		if !ok || err != nil {
+			return l[0].errorf("spread=%s: want MAXSKEW@TOPOLOGYKEY", text)
+		}
+		own := map[string]string{}
+		for k, v := range p.Labels { // order: a set
+			if !slices.Contains([]string{kai.SubGroupLabel, taskorder.PriorityLabel}, k) {
+				own[k] = v
+			}
+		}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: int32(n), TopologyKey: topology, WhenUnsatisfiable: v1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: own}}}
+	}
+	return nil
+}
+
+func affinity(p *v1.Pod) *v1.Affinity {
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	return p.Spec.Affinity
+}
+
+// require adds an expression to the one term of the pod's required node affinity.
+func require(p *v1.Pod, r v1.NodeSelectorRequirement) {
+	a := affinity(p)
+	if a.NodeAffinity == nil {
+		a.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{}}}}
+	}
+	t := &a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+	t.MatchExpressions = append(t.MatchExpressions, r)
+}
+
+func parseToleration(text string) v1.Toleration {
+	if text == "*" {
+		return v1.Toleration{Operator: v1.TolerationOpExists}
+	}
+	kv, effect, _ := strings.Cut(text, ":")
+	t := v1.Toleration{Key: kv, Operator: v1.TolerationOpExists, Effect: v1.TaintEffect(effect)}
+	if k, v, ok := strings.Cut(kv, "="); ok {
+		t.Key, t.Value, t.Operator = k, v, v1.TolerationOpEqual
+	}
+	return t
+}
+
+func parsePort(text string) (v1.ContainerPort, error) {
+	out := v1.ContainerPort{Protocol: v1.ProtocolTCP}
+	rest, protocol, ok := strings.Cut(text, "/")
+	if ok {
+		out.Protocol = v1.Protocol(protocol)
+	}
+	if cut := strings.LastIndex(rest, ":"); cut >= 0 {
+		out.HostIP, rest = rest[:cut], rest[cut+1:]
+	}
+	n, err := strconv.ParseInt(rest, 10, 32)
+	if err != nil {
+		return out, fmt.Errorf("port=%s: want [IP:]PORT[/PROTOCOL]", text)
+	}
+	out.HostPort, out.ContainerPort = int32(n), int32(n)
+	return out, nil
+}

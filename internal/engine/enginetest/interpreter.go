@@ -1,0 +1,376 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// postponement is how long a rejected bind keeps a pod back unless the command says otherwise.
+const postponement = 30 * time.Second
+
+// interpreter carries out a scenario's statements on a backend.
+type interpreter struct {
+	backend  Backend
+	compile  compiler
+	written  map[string]statement // by "verb name": what made an object, for edit
+	out      strings.Builder
+	commands map[string]func(*statement) error
+}
+
+func newInterpreter(b Backend, o *Options) *interpreter {
+	in := &interpreter{backend: b, written: map[string]statement{},
+		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.names()[0]}}
+	in.commands = map[string]func(*statement) error{
+		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
+		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
+		"advance": in.advance, "bindfail": in.bindfail, "ungate": in.ungate, "move": in.move,
+	}
+	return in
+}
+
+// run carries out statements and returns what they printed.
+func (in *interpreter) run(ss []statement) (string, error) {
+	in.out.Reset()
+	for i := range ss {
+		s := ss[i]
+		s.read = map[string]bool{}
+		if do, ok := in.commands[s.verb]; ok {
+			if err := do(&s); err != nil {
+				return in.out.String(), err
+			}
+			continue
+		}
+		known, err := in.make(&s)
+		if err != nil {
+			return in.out.String(), err
+		}
+		if !known {
+			return in.out.String(), s.errorf("no statement or command has this name")
+		}
+	}
+	return in.out.String(), nil
+}
+
+// make applies the objects of a statement.
+func (in *interpreter) make(s *statement) (bool, error) {
+	in.compile.now = in.backend.Now()
+	for i := range s.parts {
+		s.parts[i].read = map[string]bool{}
+	}
+	objects, known, err := in.compile.objects(s)
+	if err != nil || !known {
+		return known, err
+	}
+	if len(s.words) > 0 {
+		in.written[s.verb+" "+s.words[0]] = *s
+	}
+	return true, in.apply(objects)
+}
+
+func (in *interpreter) apply(objects []Object) error {
+	for _, o := range objects {
+		if err := in.backend.Apply(o); err != nil {
+			return fmt.Errorf("applying %s: %w", key(o), err)
+		}
+	}
+	return nil
+}
+
+// manifests applies raw YAML. Objects that do not say when they were created are as old as the next statement's.
+func (in *interpreter) manifests(text string) error {
+	in.compile.now = in.backend.Now()
+	objects, err := parseManifests(text)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if t := o.GetCreationTimestamp(); t.IsZero() {
+			in.compile.last = in.compile.last.Add(time.Second)
+			o.SetCreationTimestamp(metav1.NewTime(in.compile.last))
+		}
+	}
+	return in.apply(objects)
+}
+
+func (in *interpreter) printf(format string, args ...any) { fmt.Fprintf(&in.out, format, args...) }
+
+func (in *interpreter) cycle(*statement) error {
+	plans, err := in.backend.Cycle()
+	if err != nil {
+		return err
+	}
+	in.out.WriteString(drawPlans(plans))
+	return nil
+}
+
+func (in *interpreter) settle(*statement) error { return in.backend.Settle() }
+
+// edit repeats an object's statement with other values: edit queue team limit=4. A word no-X takes X back.
+func (in *interpreter) edit(s *statement) error {
+	if len(s.words) < 2 {
+		return s.errorf("want edit KIND NAME KEY=VALUE…")
+	}
+	old, ok := in.written[s.words[0]+" "+s.words[1]]
+	if !ok {
+		return s.errorf("no statement made %s %s", s.words[0], s.words[1])
+	}
+	next := old.with(s)
+	in.compile.now = in.backend.Now()
+	for i := range next.parts {
+		next.parts[i].read = map[string]bool{}
+	}
+	objects, _, err := in.compile.objects(&next)
+	if err != nil {
+		return err
+	}
+	in.written[s.words[0]+" "+s.words[1]] = next
+	for _, o := range objects {
+		if p, ok := o.(*v1.Pod); ok && s.words[0] == "gang" { // a gang is edited, its pods go on
+			if pods, err := in.pods(fullName(p.Namespace, p.Name)); err != nil || len(pods) > 0 {
+				continue
+			}
+		}
+		o.SetCreationTimestamp(metav1.Time{}) // keep the age it has
+		if err := in.backend.Apply(o); err != nil {
+			return fmt.Errorf("applying %s: %w", key(o), err)
+		}
+	}
+	return nil
+}
+
+// delete removes objects at once: delete gang|pod|node|queue|priorityclass|configmap NAME. A gang goes with its pods.
+func (in *interpreter) delete(s *statement) error {
+	if len(s.words) != 2 {
+		return s.errorf("want delete KIND NAME")
+	}
+	kind := map[string]string{"gang": "PodGroup", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup"}[s.words[0]]
+	o := newObject(kind)
+	if o == nil {
+		return s.errorf("%q is no kind of object", s.words[0])
+	}
+	o.SetName(s.words[1])
+	if namespaced(o) {
+		ns, name := splitName(s.words[1])
+		o.SetNamespace(ns)
+		o.SetName(name)
+	}
+	if s.words[0] == "gang" {
+		pods, err := in.pods(s.words[1])
+		if err != nil {
+			return err
+		}
+		for _, p := range pods {
+			if err := in.backend.Delete(p); err != nil {
+				return fmt.Errorf("deleting %s: %w", key(p), err)
+			}
+		}
+	}
+	return in.backend.Delete(o)
+}
+
+// pods finds pods by what a scenario calls them: a pod's name, one of a gang as GANG[I] or GANG-SET[I], or a gang's name
+// for all of its pods.
+func (in *interpreter) pods(word string) ([]*v1.Pod, error) {
+	all, err := in.backend.Pods()
+	if err != nil {
+		return nil, err
+	}
+	word = strings.TrimSuffix(strings.ReplaceAll(word, "[", "-"), "]")
+	ns, name := splitName(word)
+	var out []*v1.Pod
+	for _, p := range all {
+		if p.Namespace == ns && p.Name == name {
+			return []*v1.Pod{p}, nil
+		}
+		if p.Namespace == ns && p.Annotations[kai.PodGroupAnnotation] == name {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// eachPod changes every pod that the statement's words name, and applies it.
+func (in *interpreter) eachPod(s *statement, change func(*v1.Pod)) error {
+	words := s.words
+	if len(words) > 1 && (words[0] == "pod" || words[0] == "gang") {
+		words = words[1:]
+	}
+	for _, w := range words {
+		pods, err := in.pods(w)
+		if err != nil {
+			return err
+		}
+		if len(pods) == 0 {
+			return s.errorf("there is no pod or gang %s", w)
+		}
+		for _, p := range pods {
+			change(p)
+			if err := in.backend.Apply(p); err != nil {
+				return fmt.Errorf("applying %s: %w", key(p), err)
+			}
+		}
+	}
+	return nil
+}
+
+// release deletes pods with a grace: their room is being given back until the next settle.
+func (in *interpreter) release(s *statement) error {
+	t := metav1.NewTime(in.backend.Now().Add(30 * time.Second))
+	return in.eachPod(s, func(p *v1.Pod) { p.DeletionTimestamp = &t })
+}
+
+func (in *interpreter) end(s *statement) error {
+	return in.eachPod(s, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+}
+
+func (in *interpreter) ungate(s *statement) error {
+	return in.eachPod(s, func(p *v1.Pod) { p.Spec.SchedulingGates = nil })
+}
+
+// move binds pods to a node behind the scheduler's back: move pod x to=n1.
+func (in *interpreter) move(s *statement) error {
+	node := s.text("to", "")
+	return in.eachPod(s, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = node, v1.PodRunning })
+}
+
+func (in *interpreter) bindfail(s *statement) error {
+	d, stated, err := s.duration("for")
+	if err != nil {
+		return err
+	}
+	if !stated {
+		d = postponement
+	}
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	pods, err := in.pods(name)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		return s.errorf("there is no pod or gang %s", name)
+	}
+	for _, p := range pods {
+		if err := in.backend.RejectBind(p, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *interpreter) advance(s *statement) error {
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(name)
+	if err != nil {
+		return s.errorf("%q: want a duration such as 30s", name)
+	}
+	return in.backend.Advance(d)
+}
+
+// eachNode changes the node that the statement names: cordon [node] n1.
+func (in *interpreter) eachNode(s *statement, change func(*v1.Node)) error {
+	nodes, err := in.backend.Nodes()
+	if err != nil {
+		return err
+	}
+	words := s.words
+	if len(words) > 1 && words[0] == "node" {
+		words = words[1:]
+	}
+	for _, w := range words {
+		i := slices.IndexFunc(nodes, func(n *v1.Node) bool { return n.Name == w })
+		if i < 0 {
+			return s.errorf("there is no node %s", w)
+		}
+		change(nodes[i])
+		if err := in.backend.Apply(nodes[i]); err != nil {
+			return fmt.Errorf("applying %s: %w", key(nodes[i]), err)
+		}
+	}
+	return nil
+}
+
+func (in *interpreter) cordon(s *statement) error {
+	return in.eachNode(s, func(n *v1.Node) { n.Spec.Unschedulable = true })
+}
+
+func (in *interpreter) uncordon(s *statement) error {
+	return in.eachNode(s, func(n *v1.Node) { n.Spec.Unschedulable = false })
+}
+
+func ready(n *v1.Node, status v1.ConditionStatus) {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == v1.NodeReady {
+			n.Status.Conditions[i].Status = status
+		}
+	}
+}
+
+func (in *interpreter) fail(s *statement) error {
+	return in.eachNode(s, func(n *v1.Node) { ready(n, v1.ConditionUnknown) })
+}
+
+func (in *interpreter) restore(s *statement) error {
+	return in.eachNode(s, func(n *v1.Node) { ready(n, v1.ConditionTrue) })
+}
+
+// explain prints why a gang, or the gang of a pod, is not whole: explain gang NAME, explain pod NAME.
+func (in *interpreter) explain(s *statement) error {
+	if len(s.words) != 2 || s.words[0] != "gang" && s.words[0] != "pod" {
+		return s.errorf("want explain gang NAME or explain pod NAME")
+	}
+	name := s.words[1]
+	var pods []*v1.Pod
+	if s.words[0] == "pod" {
+		var err error
+		if pods, err = in.pods(name); err != nil {
+			return err
+		}
+		if len(pods) != 1 {
+			return s.errorf("there is no pod %s", name)
+		}
+		group := pods[0].Annotations[kai.PodGroupAnnotation]
+		if group == "" {
+			in.printf("%s: belongs to no gang\n", name)
+			return nil
+		}
+		name = fullName(pods[0].Namespace, group)
+	}
+	trace, err := in.backend.Trace()
+	if err != nil {
+		return err
+	}
+	said := find(trace, name)
+	if said == nil && s.words[0] == "pod" && core.PodPhase(pods[0]) == cluster.Pending {
+		in.printf("%s: its gang %s does not exist\n", s.words[1], name)
+		return nil
+	}
+	in.out.WriteString(drawReason(name, said))
+	return nil
+}
+
+// find returns what the trace says of a gang; nil for nothing.
+func find(t *engine.Trace, name string) *engine.GangTrace {
+	ns, n := splitName(name)
+	for i := range t.Gangs {
+		if k := t.Gangs[i].Gang; k.Namespace == ns && k.Name == n {
+			return &t.Gangs[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package enginetest
+
+import (
+	"fmt"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// probeName is a plugin that only scenarios have: it counts what statements do, and reports it at the end of the run.
+const probeName = "probe"
+
+// withProbe adds the probe to a registry; a scenario's shard or config section switches it on.
+func withProbe(r engine.Registry) engine.Registry {
+	r.Plugins[probeName] = func(args engine.Arguments) (engine.Plugin, []string, error) { return probe{}, args.Unknown(), nil }
+	return r
+}
+
+type probe struct{}
+
+type probing struct{ done, undone int }
+
+// Open implements engine.Plugin.
+func (probe) Open(*engine.View) engine.Instance { return &probing{} }
+
+// Done implements engine.Observer.
+func (p *probing) Done(engine.Op) { p.done++ }
+
+// Undone implements engine.Observer.
+func (p *probing) Undone(engine.Op) { p.undone++ }
+
+// Close implements engine.Closer.
+func (p *probing) Close() any { return fmt.Sprintf("%d operations, %d undone", p.done, p.undone) }

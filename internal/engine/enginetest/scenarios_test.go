@@ -1,0 +1,53 @@
+package enginetest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers of scenarios with what they are now")
+
+// folder is where the repository keeps its scenarios.
+const folder = "../../../scenarios"
+
+// TestScenarios plays every scenario on the engine. Those that need what the engine alone does not have are played by
+// the packages that do.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	scs, err := Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sc := range scs {
+		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
+			if slices.Contains(sc.Options.Needs, "filters") {
+				t.Log("needs the upstream filters: played by their package")
+				return
+			}
+			b, err := NewEngine(&sc.Options, Mutation{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns, err := sc.Play(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, turn := range turns {
+				if !turn.OK() && !*update {
+					t.Errorf("run:\n%s\nwant (-) and got (+):\n%s", turn.Run, cmp.Diff(turn.Want, turn.Got))
+				}
+			}
+			if *update {
+				if err := os.WriteFile(filepath.Join(folder, sc.Name+".txtar"), sc.Updated(turns), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package enginetest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+func (o *Options) names() []string {
+	if len(o.SchedulerNames) == 0 {
+		return []string{kai.DefaultSchedulerName}
+	}
+	return o.SchedulerNames
+}
+
+// profile resolves the config or shard section.
+func (o *Options) profile() (engine.Profile, error) {
+	if o.Config != "" {
+		return profile.Parse([]byte(o.Config))
+	}
+	s := profile.Shard{Plugins: map[string]profile.Override{}, Actions: map[string]profile.Override{}}
+	for i := range o.Shard {
+		st := &o.Shard[i]
+		name, err := st.name()
+		if err != nil {
+			return engine.Profile{}, err
+		}
+		switch st.verb {
+		case "gpu":
+			s.GPUStrategy = name
+		case "cpu":
+			s.CPUStrategy = name
+		case "k-value":
+			k, err := strconv.ParseFloat(name, 64)
+			if err != nil {
+				return engine.Profile{}, st.errorf("%q: want a number", name)
+			}
+			s.KValue = &k
+		case "plugin":
+			s.Plugins[name], err = override(st)
+		case "action":
+			s.Actions[name], err = override(st)
+		default:
+			err = st.errorf("a shard has gpu, cpu, k-value, plugin and action")
+		}
+		if err == nil {
+			err = st.done()
+		}
+		if err != nil {
+			return engine.Profile{}, err
+		}
+	}
+	return profile.ForShard(s)
+}
+
+// override reads: plugin NAME [on|off] [priority=N] [arg.KEY=VALUE]…
+func override(s *statement) (profile.Override, error) {
+	var o profile.Override
+	on, off := true, false
+	switch {
+	case s.flag("off"):
+		o.Enabled = &off
+	case s.flag("on"):
+		o.Enabled = &on
+	}
+	if s.has("priority") {
+		p, err := s.int("priority", 0)
+		if err != nil {
+			return o, err
+		}
+		o.Priority = &p
+	}
+	for _, a := range s.attrs {
+		if k, ok := strings.CutPrefix(a.key, "arg."); ok {
+			if o.Arguments == nil {
+				o.Arguments = map[string]string{}
+			}
+			o.Arguments[k] = a.value
+			s.read[a.key] = true
+		}
+	}
+	return o, nil
+}
