@@ -18,7 +18,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 TOOL        := $(GO) tool -modfile=go.tools.mod
 
 # Packages that have tests behind the build tag "lab".
-LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*_lab_test.go')))
+LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*lab_test.go')))
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
 

@@ -41,6 +41,23 @@ func TestDefinitionsContainKAIs(t *testing.T) {
 			t.Errorf("%s: %s", name, difference)
 		}
 	}
+	for name, paths := range tightened {
+		for _, path := range paths {
+			if len(rules(at(own[name].schema, path)["x-kubernetes-validations"])) == 0 {
+				t.Errorf("%s: %s is listed as tightened, but has no rule", name, path)
+			}
+		}
+	}
+}
+
+// at follows a path of property names; nil when there is no such property.
+func at(s schema, path string) schema {
+	for _, name := range strings.Split(path, ".")[1:] {
+		properties, _ := s["properties"].(map[string]any)
+		next, _ := properties[name].(map[string]any)
+		s = next
+	}
+	return s
 }
 
 func compareDefinitions(ours, theirs definition) []string {
@@ -178,7 +195,7 @@ func TestComparisonNotices(t *testing.T) {
 			"c": map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string", "pattern": "^a"}},
 		}}
 	}
-	at := func(s schema, names ...string) map[string]any {
+	part := func(s schema, names ...string) map[string]any {
 		node := map[string]any(s)
 		for _, name := range names {
 			node = node[name].(map[string]any)
@@ -190,23 +207,23 @@ func TestComparisonNotices(t *testing.T) {
 		change func(ours schema)
 		want   string
 	}{
-		{"lacks a property", func(s schema) { delete(at(s, "properties"), "b") }, ".: lacks .b"},
-		{"lacks items", func(s schema) { delete(at(s, "properties", "b"), "items") }, ".b: lacks []"},
-		{"lacks values", func(s schema) { delete(at(s, "properties", "c"), "additionalProperties") }, ".c: lacks {}"},
-		{"retypes", func(s schema) { at(s, "properties", "b", "items")["type"] = "string" }, ".b[]: type is string"},
-		{"changes a default", func(s schema) { at(s, "properties", "a")["default"] = "y" }, ".a: default is y"},
-		{"drops a default", func(s schema) { delete(at(s, "properties", "a"), "default") }, ".a: default is <nil>"},
-		{"narrows an enum", func(s schema) { at(s, "properties", "a")["enum"] = []any{"x"} }, ".a: enum is [x]"},
-		{"forbids null", func(s schema) { delete(at(s, "properties", "a"), "nullable") }, ".a: nullable is"},
-		{"raises a minimum", func(s schema) { at(s, "properties", "b", "items")["minimum"] = float64(1) }, ".b[]: minimum is 1"},
-		{"adds a maximum", func(s schema) { at(s, "properties", "b", "items")["maximum"] = float64(9) }, ".b[]: demands maximum 9"},
-		{"changes a pattern", func(s schema) { at(s, "properties", "c", "additionalProperties")["pattern"] = "^b" }, ".c{}: pattern is ^b"},
-		{"drops a list type", func(s schema) { delete(at(s, "properties", "b"), "x-kubernetes-list-type") }, ".b: x-kubernetes-list-type is"},
+		{"lacks a property", func(s schema) { delete(part(s, "properties"), "b") }, ".: lacks .b"},
+		{"lacks items", func(s schema) { delete(part(s, "properties", "b"), "items") }, ".b: lacks []"},
+		{"lacks values", func(s schema) { delete(part(s, "properties", "c"), "additionalProperties") }, ".c: lacks {}"},
+		{"retypes", func(s schema) { part(s, "properties", "b", "items")["type"] = "string" }, ".b[]: type is string"},
+		{"changes a default", func(s schema) { part(s, "properties", "a")["default"] = "y" }, ".a: default is y"},
+		{"drops a default", func(s schema) { delete(part(s, "properties", "a"), "default") }, ".a: default is <nil>"},
+		{"narrows an enum", func(s schema) { part(s, "properties", "a")["enum"] = []any{"x"} }, ".a: enum is [x]"},
+		{"forbids null", func(s schema) { delete(part(s, "properties", "a"), "nullable") }, ".a: nullable is"},
+		{"raises a minimum", func(s schema) { part(s, "properties", "b", "items")["minimum"] = float64(1) }, ".b[]: minimum is 1"},
+		{"adds a maximum", func(s schema) { part(s, "properties", "b", "items")["maximum"] = float64(9) }, ".b[]: demands maximum 9"},
+		{"changes a pattern", func(s schema) { part(s, "properties", "c", "additionalProperties")["pattern"] = "^b" }, ".c{}: pattern is ^b"},
+		{"drops a list type", func(s schema) { delete(part(s, "properties", "b"), "x-kubernetes-list-type") }, ".b: x-kubernetes-list-type is"},
 		{"requires more", func(s schema) { s["required"] = []any{"a", "b"} }, `.: requires "b"`},
 		{"requires less", func(s schema) { delete(s, "required") }, `.: does not require "a"`},
-		{"drops a rule", func(s schema) { delete(at(s, "properties", "b"), "x-kubernetes-validations") }, ".b: lacks the rule size(self) > 0"},
+		{"drops a rule", func(s schema) { delete(part(s, "properties", "b"), "x-kubernetes-validations") }, ".b: lacks the rule size(self) > 0"},
 		{"adds a rule", func(s schema) {
-			at(s, "properties", "a")["x-kubernetes-validations"] = []any{map[string]any{"rule": "self != 'z'"}}
+			part(s, "properties", "a")["x-kubernetes-validations"] = []any{map[string]any{"rule": "self != 'z'"}}
 		}, ".a: has the rule self != 'z'"},
 	}
 	for _, c := range cases {
@@ -219,8 +236,8 @@ func TestComparisonNotices(t *testing.T) {
 	}
 
 	ours := base()
-	at(ours, "properties")["d"] = map[string]any{"type": "string"}
-	at(ours, "properties", "b")["x-kubernetes-validations"] = []any{map[string]any{"rule": "size(self)  >  0", "message": "another"}}
+	part(ours, "properties")["d"] = map[string]any{"type": "string"}
+	part(ours, "properties", "b")["x-kubernetes-validations"] = []any{map[string]any{"rule": "size(self)  >  0", "message": "another"}}
 	if got := compareSchemas("c", "", ours, base()); len(got) != 0 {
 		t.Errorf("an added property or another message is reported: %q", got)
 	}

@@ -34,6 +34,16 @@ func All() []File {
 	return all
 }
 
+// Documents returns what All returns without the names, for installers that want YAML documents.
+func Documents() [][]byte {
+	all := All()
+	documents := make([][]byte, len(all))
+	for i, file := range all {
+		documents[i] = file.YAML
+	}
+	return documents
+}
+
 // YAML returns the CustomResourceDefinition of one resource, for instance scheduling.run.ai and queues. The error says
 // that there is none.
 func YAML(group, plural string) ([]byte, error) {

@@ -2,9 +2,10 @@ package crds_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"testing"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,12 +27,7 @@ type child struct {
 func (s schema) children() []child {
 	var all []child
 	if properties, ok := s["properties"].(map[string]any); ok {
-		names := make([]string, 0, len(properties))
-		for name := range properties {
-			names = append(names, name)
-		}
-		sort.Strings(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(properties)) {
 			all = append(all, child{"." + name, properties[name].(map[string]any)})
 		}
 	}
@@ -42,29 +38,6 @@ func (s schema) children() []child {
 		all = append(all, child{"{}", values})
 	}
 	return all
-}
-
-// scalarElements says that the node is a list or map whose elements have no parts: it is a leaf for people.
-func (s schema) scalarElements() bool {
-	all := s.children()
-	return len(all) == 1 && (all[0].step == "[]" || all[0].step == "{}") && len(all[0].schema.children()) == 0
-}
-
-// leaves calls visit for every property that has no parts, by its path without the leading dot.
-func (s schema) leaves(visit func(path string, leaf schema)) {
-	var walk func(path string, node schema)
-	walk = func(path string, node schema) {
-		if len(node.children()) == 0 || node.scalarElements() {
-			if path != "" {
-				visit(path[1:], node)
-			}
-			return
-		}
-		for _, next := range node.children() {
-			walk(path+next.step, next.schema)
-		}
-	}
-	walk("", s)
 }
 
 // definition is one CRD, typed and as data.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/operator"
 	"github.com/muster-scheduler/muster/internal/lab/server"
 )
 
@@ -24,6 +25,7 @@ type upFlags struct {
 	dir, fleet, crds, kubeconfig, output string
 	nodes, gpus, racks                   int
 	scheduler, durable, detach, leash    bool
+	workloads                            bool
 	apiArgs, managerArgs, schedulerArgs  []string
 }
 
@@ -49,6 +51,7 @@ func upCommand() *cobra.Command {
 	fl.IntVar(&f.gpus, "gpus", 8, "GPUs per node of --nodes")
 	fl.IntVar(&f.racks, "racks", 0, "racks to split the nodes of --nodes into")
 	fl.StringVar(&f.crds, "crds", "", "a `folder` of CustomResourceDefinitions to install")
+	fl.BoolVar(&f.workloads, "workload-crds", false, "install the CRDs of workloads that come with the lab (PyTorchJob)")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
@@ -73,6 +76,9 @@ func up(cmd *cobra.Command, f upFlags) error {
 		if crds, err = lab.ReadCRDs(f.crds); err != nil {
 			return err
 		}
+	}
+	if f.workloads {
+		crds = append(crds, operator.CRDs()...)
 	}
 	if f.leash {
 		go func() {

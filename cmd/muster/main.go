@@ -2,18 +2,23 @@
 package main
 
 import (
-	_ "github.com/go-logr/logr"
-	_ "github.com/google/go-cmp/cmp"
-	_ "github.com/prometheus/client_golang/prometheus/promhttp"
-	_ "github.com/spf13/cobra"
-	_ "golang.org/x/tools/txtar"
-	_ "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	_ "k8s.io/client-go/kubernetes"
-	_ "k8s.io/client-go/tools/leaderelection"
-	_ "pgregory.net/rapid"
-	_ "sigs.k8s.io/controller-runtime/pkg/client"
-	_ "sigs.k8s.io/controller-runtime/pkg/manager"
-	_ "sigs.k8s.io/yaml"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-scheduler/muster/internal/roles"
 )
 
-func main() {}
+// version is set at link time.
+var version = "dev"
+
+func main() {
+	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
+		SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(roles.Command(version))
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "muster:", err)
+		os.Exit(1)
+	}
+}

@@ -107,6 +107,32 @@ func matches(name, path string) bool {
 	return len(steps) == len(pattern)
 }
 
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		row, path string
+		want      bool
+	}{
+		{"spec.a", "spec.a", true},
+		{"spec.a", "spec.a.b", false},
+		{"spec.a.b", "spec.a", false},
+		{"spec.*.b", "spec.a.b", true},
+		{"spec.*.b", "spec.a.c.b", false},
+		{"spec.*", "spec.a", true},
+		{"spec.*", "spec.a.b", false},
+		{"spec.a.**", "spec.a", false},
+		{"spec.a.**", "spec.a.b", true},
+		{"spec.a.**", "spec.a.b[].c", true},
+		{"spec.a[].*", "spec.a[].b", true},
+		{"spec.a[].*", "spec.a.b", false},
+	}
+	for _, c := range cases {
+		if got := matches(c.row, c.path); got != c.want {
+			t.Errorf("matches(%q, %q) = %v", c.row, c.path, got)
+		}
+	}
+}
+
 // leaves lists the properties below spec and status that have no parts. Lists and maps of plain values count as one.
 func leaves(t *testing.T, content []byte) (name string, paths []string) {
 	t.Helper()

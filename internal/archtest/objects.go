@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkDialect is D4. A translation shows in its signature: API objects go in and model types come out, or the reverse. The
-// model itself must not know our CRDs, and a dialect must not reach a client.
+// checkDialect is D4. A translation shows in its signature: API objects go in and model types come out, or the reverse, and no
+// dialect is asked on the way (the feed puts together what dialects tell it). The model itself must not know our CRDs, and a dialect must not reach a client.
 func checkDialect(t *Tree) ([]Violation, error) {
 	out, err := t.reach("D4", []string{dirDialect}, clients())
 	if err != nil {
@@ -29,12 +29,28 @@ func checkDialect(t *Tree) ([]Violation, error) {
 				continue
 			}
 			in, res := f.families(fn.Type.Params), f.families(fn.Type.Results)
-			if in.api && res.model || in.model && res.api {
+			if (in.api && res.model || in.model && res.api) && !f.asksDialect(fn) {
 				out = append(out, Violation{Where: t.Pos(fn.Pos()), What: fmt.Sprintf("func %s translates between API objects and the model outside %s", fn.Name.Name, dirDialect)})
 			}
 		}
 	}
 	return out, nil
+}
+
+// asksDialect reports whether a function calls into a dialect package.
+func (f *File) asksDialect(fn *ast.FuncDecl) bool {
+	asks := false
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
+				if id, ok := sel.X.(*ast.Ident); ok {
+					asks = asks || f.imports(func(imp Import) bool { return imp.Name == id.Name && under(imp.Local, dirDialect) })
+				}
+			}
+		}
+		return !asks
+	})
+	return asks
 }
 
 // families says which kinds of types a parameter or result list names.
@@ -81,7 +97,8 @@ func checkWrites(t *Tree) ([]Violation, error) {
 			f.mentions(metav1, opt, func(pos token.Pos) { add(pos, "writes to the API server (metav1."+opt+")") })
 		}
 		for _, imp := range f.Imports {
-			if under(imp.Local, dirWrite) {
+			// The package that puts processes together builds the kit and hands it on.
+			if under(imp.Local, dirWrite) && !under(f.Dir, dirRoles) {
 				add(imp.Pos, "uses the kit that writes to the API server ("+dirWrite+")")
 			}
 		}

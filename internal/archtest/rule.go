@@ -115,13 +115,13 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "sleep",
-			Says:    "tests do not sleep",
-			Instead: "wait on an event or a channel, use a fake clock or testing/synctest, or poll a condition with a deadline",
+			Says:    "tests do not sleep in real time",
+			Instead: "wait on an event or a channel, use testing/synctest (whose time is fake), or poll a condition with a deadline",
 			Check:   checkSleep,
 		},
 		{
 			ID:      "lab",
-			Says:    "a test that needs a running lab lives in *_lab_test.go behind //go:build lab, so that `make test` stays fast and `make test-lab` finds it",
+			Says:    "a test that needs a running lab lives in lab_test.go or *_lab_test.go behind //go:build lab, so that `make test` stays fast and `make test-lab` finds it",
 			Instead: "rename the file to *_lab_test.go and begin it with //go:build lab, or do without the lab",
 			Check:   checkLabTag,
 		},

@@ -48,25 +48,28 @@ func checkPackageComments(t *Tree) ([]Violation, error) {
 	return out, nil
 }
 
-// checkSleep finds time.Sleep in tests.
+// checkSleep finds time.Sleep in tests. In a bubble of testing/synctest time is fake, and sleeping is how it passes.
 func checkSleep(t *Tree) ([]Violation, error) {
 	var out []Violation
 	for _, f := range t.Files {
-		if f.Test {
+		fake := f.imports(func(imp Import) bool { return imp.Path == "testing/synctest" })
+		if f.Test && !fake {
 			f.mentions("time", "Sleep", func(pos token.Pos) { out = append(out, Violation{Where: t.Pos(pos), What: "uses time.Sleep"}) })
 		}
 	}
 	return out, nil
 }
 
-// checkLabTag ties the file name of lab tests to their build tag, both ways.
+// checkLabTag ties the file name of lab tests to their build tag, both ways, and the use of the lab to both. The lab's own
+// packages may test their parts without starting one.
 func checkLabTag(t *Tree) ([]Violation, error) {
 	var out []Violation
 	for _, f := range t.Files {
 		if !f.Test {
 			continue
 		}
-		named, tagged := strings.HasSuffix(f.Path, "_lab_test.go"), false
+		named := path.Base(f.Path) == "lab_test.go" || strings.HasSuffix(f.Path, "_lab_test.go")
+		tagged := false
 		for _, group := range f.Syntax.Comments {
 			for _, c := range group.List {
 				if c.Pos() < f.Syntax.Package && constraint.IsGoBuild(c.Text) {
@@ -81,6 +84,8 @@ func checkLabTag(t *Tree) ([]Violation, error) {
 			out = append(out, Violation{Where: pos, What: "is named as a lab test but lacks //go:build lab"})
 		case tagged && !named:
 			out = append(out, Violation{Where: pos, What: "has the build tag lab but is not named *_lab_test.go"})
+		case !named && !tagged && !under(f.Dir, dirLab) && f.imports(func(imp Import) bool { return imp.Local == dirLab }):
+			out = append(out, Violation{Where: pos, What: "imports the lab without being a lab test"})
 		}
 	}
 	return out, nil

@@ -174,7 +174,7 @@ func FuzzGPUMemory(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, label string) {
-		if got := gpuMemoryMiB(label); got < 0 || got > cluster.MaxQuantity {
+		if got := GPUMemoryMiB(label); got < 0 || got > cluster.MaxQuantity {
 			t.Fatalf("%q became %d", label, got)
 		}
 	})

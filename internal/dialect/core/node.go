@@ -29,7 +29,7 @@ const (
 func Node(n *v1.Node) cluster.NodeState {
 	return cluster.NodeState{
 		Name: n.Name, UID: string(n.UID), Labels: n.Labels, Taints: n.Spec.Taints,
-		Problem: NodeProblem(n), GPUMemoryMiB: gpuMemoryMiB(n.Labels[GPUMemoryLabel]), Allocatable: Amounts(n.Status.Allocatable),
+		Problem: NodeProblem(n), GPUMemoryMiB: GPUMemoryMiB(n.Labels[GPUMemoryLabel]), Allocatable: Amounts(n.Status.Allocatable),
 	}
 }
 
@@ -71,8 +71,8 @@ func NodeProblem(n *v1.Node) string {
 	return ""
 }
 
-// gpuMemoryMiB reads GPUMemoryLabel; 0 for a label that is absent or no positive number.
-func gpuMemoryMiB(label string) int64 {
+// GPUMemoryMiB reads the value of GPUMemoryLabel; 0 for a label that is absent or no positive number.
+func GPUMemoryMiB(label string) int64 {
 	if label == "" {
 		return 0
 	}

@@ -21,12 +21,18 @@ func Requests(p *v1.Pod) []cluster.Quantity {
 		}
 		t.add(p.Spec.Overhead)
 	} else {
-		t.add(resource.PodRequests(p, resource.PodResourcesOptions{
-			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-		}))
+		t.add(RequestList(p))
 	}
 	t.pods = 1
 	return t.quantities()
+}
+
+// RequestList is Requests in Kubernetes' own units and names, without the pod slot, for statuses that users read. The
+// list is the caller's.
+func RequestList(p *v1.Pod) v1.ResourceList {
+	return resource.PodRequests(p, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
 }
 
 // plain says whether p's containers alone decide what it takes: no init containers, nothing asked for at the level of

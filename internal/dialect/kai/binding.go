@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // Binding is what a BindRequest says.
@@ -19,6 +20,8 @@ type Binding struct {
 	Pod    string
 	PodUID types.UID
 	Node   string
+	// Created is when the request was made, Unix nanoseconds in whole seconds.
+	Created int64
 	// Failed says that the binder has given up: the last attempt failed and none will follow.
 	Failed bool
 	// Succeeded says that the pod was bound.
@@ -34,7 +37,7 @@ type Binding struct {
 func Read(br *v1alpha2.BindRequest) Binding {
 	b := Binding{
 		Namespace: br.Namespace, Name: br.Name, UID: br.UID,
-		Pod: br.Spec.PodName, PodUID: PodUID(br), Node: br.Spec.SelectedNode,
+		Pod: br.Spec.PodName, PodUID: PodUID(br), Node: br.Spec.SelectedNode, Created: core.Nanoseconds(&br.CreationTimestamp),
 		Succeeded: br.Status.Phase == v1alpha2.BindRequestSucceeded,
 		Bundle:    br.Labels[BundleLabel],
 	}

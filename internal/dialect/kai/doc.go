@@ -8,7 +8,7 @@
 //	PodGroup + Priorities ──► Gang()       ──► cluster.GangState
 //	Queue                 ──► Queue()      ──► cluster.QueueState, problem
 //	BindRequest           ──► Read()       ──► Binding
-//	Pod                   ──► Complete()   ──► the parts of cluster.PodState that core.Pod leaves out
+//	Pod (+ Binding)       ──► Roles.Pod()  ──► cluster.PodState
 //	Intent                ──► BindRequest() ──► BindRequest
 //
 // An object that breaks a rule never makes a call fail: a PodGroup becomes a gang that says why it cannot be scheduled

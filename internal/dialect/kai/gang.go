@@ -30,13 +30,7 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
 	}
-	switch pg.Spec.Preemptibility {
-	case v2alpha2.Preemptible:
-		g.Preemptible = true
-	case v2alpha2.NonPreemptible:
-	default:
-		g.Preemptible = g.Priority < nonPreemptibleFrom
-	}
+	g.Preemptible = priorities.Preemptible(pg.Spec.Preemptibility, pg.Spec.PriorityClassName)
 	g.GaveUp = g.Backoff && marked(pg.Status.SchedulingConditions, pool)
 	return g
 }

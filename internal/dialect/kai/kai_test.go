@@ -11,7 +11,6 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/dialecttest"
 )
 
@@ -53,9 +52,7 @@ func TestGolden(t *testing.T) {
 			case "Pod":
 				var p v1.Pod
 				o.Into(t, &p)
-				st := core.Pod(&p)
-				roles.Complete(&st, &p)
-				out.WriteString(dialecttest.Text(t, "pod", st))
+				out.WriteString(dialecttest.Text(t, "pod", roles.Pod(&p, "")))
 			default:
 				t.Fatalf("unknown kind %q", o.Kind)
 			}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
 // Roles are the settings by which pods are told apart.
@@ -18,6 +19,17 @@ type Roles struct {
 	// RestrictGPU and RestrictCPU, when not "", are labels: pods that ask for GPUs go only to nodes that have
 	// RestrictGPU, all other pods only to nodes that have RestrictCPU.
 	RestrictGPU, RestrictCPU string
+}
+
+// Pod returns the event that makes the model know p as it is. promised is the node that a live BindRequest for this very
+// pod (Binding.Meant) chose, "" for none: it makes a pending pod Binding there, and says nothing about any other.
+func (r *Roles) Pod(p *v1.Pod, promised string) cluster.PodState {
+	st := core.Pod(p)
+	r.Complete(&st, p)
+	if st.Phase == cluster.Pending && promised != "" {
+		st.Phase, st.NodeName = cluster.Binding, promised
+	}
+	return st
 }
 
 // Complete adds to st, which core.Pod made of p, what this API family says about the pod: its gang and set, whether it

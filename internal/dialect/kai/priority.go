@@ -1,6 +1,10 @@
 package kai
 
-import schedulingv1 "k8s.io/api/scheduling/v1"
+import (
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+)
 
 // DefaultPriority is the priority of a gang whose class does not exist, in a cluster without a default class.
 const DefaultPriority = 50
@@ -56,4 +60,16 @@ func (p *Priorities) Of(class string) int32 {
 		return lowest
 	}
 	return DefaultPriority
+}
+
+// Preemptible says whether a gang that says so much of itself, and names class, may be evicted in favour of others: by
+// its own word, else by its priority.
+func (p *Priorities) Preemptible(word v2alpha2.Preemptibility, class string) bool {
+	switch word {
+	case v2alpha2.Preemptible:
+		return true
+	case v2alpha2.NonPreemptible:
+		return false
+	}
+	return p.Of(class) < nonPreemptibleFrom
 }

@@ -1,6 +1,7 @@
 package kai
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -110,6 +111,29 @@ func TestPartition(t *testing.T) {
 	} {
 		if got := c.p.Includes(c.labels); got != c.want {
 			t.Errorf("%+v includes %v: %v", c.p, c.labels, got)
+		}
+	}
+}
+
+// TestMarked: which scheduling conditions are a failed attempt on record in our pool.
+func TestMarked(t *testing.T) {
+	t.Parallel()
+	const unschedulable = v2alpha2.UnschedulableOnNodePool
+	for _, c := range []struct {
+		condition v2alpha2.SchedulingCondition
+		pool      string
+		want      bool
+	}{
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "gold", Status: "True"}, "gold", true},
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "gold"}, "gold", true},
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "gold", Status: "False"}, "gold", false},
+		{v2alpha2.SchedulingCondition{Type: "Other", NodePool: "gold", Status: "True"}, "gold", false},
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "default", Status: "True"}, DefaultPool, true},
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "", Status: "True"}, DefaultPool, true},
+		{v2alpha2.SchedulingCondition{Type: unschedulable, NodePool: "", Status: "True"}, "gold", false},
+	} {
+		if got := marked([]v2alpha2.SchedulingCondition{c.condition}, c.pool); got != c.want {
+			t.Errorf("%+v in pool %q: %v", c.condition, c.pool, got)
 		}
 	}
 }
@@ -275,4 +299,35 @@ func BenchmarkGang(b *testing.B) {
 	for b.Loop() {
 		_ = Gang(pg, &p, DefaultPool)
 	}
+}
+
+// FuzzObjects: whatever JSON the API server might store, its translation ends and stays in range.
+func FuzzObjects(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"name":"x"},"spec":{"minMember":-1,"subGroups":[{"name":"a","parent":"a"}],"resources":{"gpu":{"quota":1e300}}}}`))
+	f.Add([]byte(`{"spec":{"minSubGroup":2147483647,"resources":{"extended":{"a/b":{"limit":-1}}},"priority":-99999999999}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var pg v2alpha2.PodGroup
+		if json.Unmarshal(data, &pg) == nil {
+			g := Gang(&pg, &Priorities{}, DefaultPool)
+			if len(g.Sets) == 0 || g.Sets[0].Parent != cluster.None {
+				t.Fatalf("%s: %+v", data, g)
+			}
+		}
+		var q v2.Queue
+		if json.Unmarshal(data, &q) == nil {
+			st, _ := Queue(&q)
+			for _, list := range [3][]cluster.Quantity{st.Quota, st.Limit, st.Weight} {
+				for _, x := range list {
+					if x.Value < cluster.Unlimited || x.Value > cluster.MaxQuantity {
+						t.Fatalf("%s: %+v", data, x)
+					}
+				}
+			}
+		}
+		var p v1.Pod
+		if json.Unmarshal(data, &p) == nil {
+			Membership(&p)
+			Unsupported(&p)
+		}
+	})
 }

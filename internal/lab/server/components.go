@@ -42,7 +42,7 @@ func apiServerArgs(p pki, etcd string) []string {
 		"--max-mutating-requests-inflight=4000",
 		"--default-not-ready-toleration-seconds=5",
 		"--default-unreachable-toleration-seconds=5",
-		"--profiling=false",
+		"--profiling=true",
 	}
 }
 

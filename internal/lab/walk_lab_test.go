@@ -1,3 +1,5 @@
+//go:build lab
+
 package lab_test
 
 import (
@@ -31,17 +33,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
 
 // TestLab walks through everything a lab promises, on one lab and a second one beside it.
 func TestLab(t *testing.T) {
-	crd, err := os.ReadFile("testdata/kubeflow.org_pytorchjobs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := start(t, lab.Options{
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: 4, GPUs: 8, CPU: "16", Racks: 2}}},
-		CRDs:  [][]byte{crd},
+		CRDs:  operator.CRDs(),
 	})
 	t.Run("nodes", func(t *testing.T) { nodes(t, l) })
 	t.Run("a bound pod runs and ends", func(t *testing.T) { runs(t, l) })
@@ -183,14 +182,20 @@ func failedNode(t *testing.T, l *lab.Lab) {
 	}
 	t.Logf("node-2 is lost after %s", time.Since(begun).Round(time.Millisecond))
 	await(t, l, pod, func(p *corev1.Pod) bool { return hasCondition(p, corev1.PodReady, corev1.ConditionFalse) })
-	late := bind(t, l, "late", "node-2", nil)
+	late := newPod("late", nil) // this one may stay on a lost node, and starts when the node is back
+	late.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
+	late, err := l.Client().CoreV1().Pods("default").Create(t.Context(), late, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindTo(t, l, late, "node-2")
 	// Nobody plays the lost node; its eviction deletes the pod, and nothing there carries that out.
 	await(t, l, pod, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if err := l.RestoreNode(t.Context(), "node-2"); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, l, pod)
-	await(t, l, late, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning || p.DeletionTimestamp != nil })
+	await(t, l, late, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	s, err := l.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -347,6 +352,7 @@ func proxy(t *testing.T, l *lab.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.ContentType = "application/json" // so that Where can read bodies; the default is protobuf
 	through := kubernetes.NewForConfigOrDie(cfg)
 	w, err := through.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: "proxied"})
 	if err != nil {
@@ -374,25 +380,36 @@ func proxy(t *testing.T, l *lab.Lab) {
 			t.Errorf("before: b exists: %v, answers: %d, want true and 1", exists("b"), len(answered))
 		}
 	})
-	withBody := m
-	withBody.Where = func(r lab.Request) bool { return strings.Contains(string(r.Body), "c") && r.Method == "POST" }
-	after := p.On(m, 3, lab.AfterForward, func(lab.Request) {
-		<-answered // the third answer arrives while the hook runs
+	third := m
+	third.Where = func(r lab.Request) bool { return strings.Contains(string(r.Body), `"name":"c"`) }
+	after := p.On(third, 1, lab.AfterForward, func(lab.Request) {
+		select { // the third answer arrives while the hook runs
+		case <-answered:
+		case <-time.After(10 * time.Second):
+			t.Error("after: the client has no answer yet")
+		}
 		if !exists("c") {
 			t.Error("after: c does not exist")
 		}
 	})
+	within := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: nothing after 20 s", what)
+		}
+	}
 	create("a")
 	create("b")
-	<-before
-	<-answered
-	<-answered
+	within("the hook before", before)
+	within("the first answer", answered)
+	within("the second answer", answered)
 	create("c")
-	<-after
+	within("the hook after", after)
 	if got := count(); got != 3 {
 		t.Errorf("counted %d creates, want 3", got)
 	}
-	_ = withBody
 	for _, want := range []string{"a", "b", "c"} {
 		e, ok := <-w.ResultChan()
 		if !ok {

@@ -1,0 +1,34 @@
+package ledgers
+
+import (
+	_ "embed"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed flags.yaml
+var flags []byte
+
+// Flag is one row of the flag ledger.
+type Flag struct {
+	// Default is KAI's default; "" when it is empty.
+	Default string `json:"default"`
+	// Exactly one of these is set: what proves that the flag is honoured, why it has no effect, or what will honour it.
+	Honoured string `json:"honoured,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
+	Planned  string `json:"planned,omitempty"`
+}
+
+// Flags returns the flags of one of KAI's programs by name; an error for a program the ledger does not have.
+func Flags(program string) (map[string]Flag, error) {
+	var all map[string]map[string]Flag
+	if err := yaml.UnmarshalStrict(flags, &all); err != nil {
+		return nil, fmt.Errorf("flag ledger: %w", err)
+	}
+	rows, ok := all[program]
+	if !ok {
+		return nil, fmt.Errorf("flag ledger: no program %q", program)
+	}
+	return rows, nil
+}

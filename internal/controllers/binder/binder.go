@@ -1,0 +1,291 @@
+package binder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+const (
+	// largeBundle is the number of tasks at a time from which on decisions about a bundle wait for further news:
+	// each costs as much as the bundle has members, and news come member by member.
+	largeBundle = 16
+
+	// newsWait is that wait.
+	newsWait = 10 * time.Millisecond
+)
+
+// EventFunc tells the user of a pod what happened to it. It must not block; kind is corev1.EventTypeNormal or
+// corev1.EventTypeWarning.
+type EventFunc func(pod *corev1.Pod, kind, reason, message string)
+
+// Deps are what the binder needs from its process.
+type Deps struct {
+	// Cache has the informers. It needs pods with their metadata, spec and status.conditions, BindRequests, nodes,
+	// and, if pods have volumes, claims, volumes and storage classes. Its objects are shared and never changed.
+	Cache cache.Cache
+
+	// Client writes.
+	Client client.Client
+
+	// Reader reads from the API server itself. It is asked only when something went wrong.
+	Reader client.Reader
+
+	// Event tells users. Nil: nobody is told.
+	Event EventFunc
+
+	// Log gets what no condition, event or metric says.
+	Log logr.Logger
+
+	// Registry gets the metrics. Nil: there are none.
+	Registry prometheus.Registerer
+}
+
+// Controller is the binder.
+type Controller struct {
+	deps      Deps
+	options   Options
+	preparers []Preparer
+	wire      *wire
+	metrics   *metrics
+}
+
+// New returns a binder that does nothing before Run. It fails on options that make no sense and on metrics that are
+// registered already.
+func New(deps Deps, o Options) (*Controller, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("binder: %w", err)
+	}
+	m, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("binder: %w", err)
+	}
+	kit, err := write.New(deps.Client, "binder", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("binder: %w", err)
+	}
+	w := &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event}
+	return &Controller{deps: deps, options: o, preparers: []Preparer{volumes{w}}, wire: w, metrics: m}, nil
+}
+
+// Run binds until ctx ends, and returns nil then. It starts with what is in the cluster, so a run continues what an
+// earlier one, of whatever process, left. Only one may be at work in a cluster at a time. It may be called again after
+// it returned.
+func (c *Controller) Run(ctx context.Context) error {
+	r := &run{
+		Controller: c,
+		book:       newBook(c.options, c.preparers),
+		executor:   &executor{writer: c.wire, preparers: c.preparers, now: time.Now},
+		bundles:    workqueue.NewTypedDelayingQueue[BundleKey](),
+		steps:      workqueue.NewTyped[*task](),
+		reports:    workqueue.NewTyped[*task](),
+	}
+	return r.run(ctx)
+}
+
+// run is one Run: a book and the workers around it.
+type run struct {
+	*Controller
+	book     *book
+	executor *executor
+	bundles  workqueue.TypedDelayingInterface[BundleKey]
+	steps    workqueue.TypedInterface[*task] // towards a bind
+	reports  workqueue.TypedInterface[*task] // of what happened, which may trail
+	large    sync.Map                        // BundleKey -> struct{}: those whose news are gathered
+}
+
+func (r *run) run(ctx context.Context) error {
+	defer r.reports.ShutDown()
+	defer r.steps.ShutDown()
+	defer r.bundles.ShutDown()
+	stop, err := r.watch(ctx)
+	defer stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var workers sync.WaitGroup
+	for range 4 * r.options.MaxConcurrentReconciles {
+		workers.Go(func() { r.execute(ctx, r.steps) })
+	}
+	for range r.options.MaxConcurrentReconciles {
+		workers.Go(func() { r.execute(ctx, r.reports) })
+	}
+	workers.Go(r.decide)
+	<-ctx.Done()
+	r.bundles.ShutDown()
+	r.steps.ShutDown()
+	r.reports.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// watch feeds the book from the informers and returns when it has all that they have. stop ends the feeding; it is
+// never nil.
+func (r *run) watch(ctx context.Context) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	var synced []toolscache.InformerSynced
+	seen := func(b *schedulingv1alpha2.BindRequest) { r.requestSeen(ctx, b) }
+	// Nodes and pods first, so that most of what a request needs is there when it comes.
+	for _, k := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&corev1.Node{}, handle(r.nodeSeen, nil, r.nodeGone)},
+		{&corev1.PersistentVolumeClaim{}, handle(r.claimSeen, r.claimSeen, r.claimSeen)},
+		{&corev1.Pod{}, handle(r.podSeen, r.podSeen, r.podGone)},
+		{&schedulingv1alpha2.BindRequest{}, handle(seen, seen, r.requestGone)},
+	} {
+		informer, err := r.deps.Cache.GetInformer(ctx, k.object)
+		if err != nil {
+			return stop, fmt.Errorf("binder: watching %T: %w", k.object, err)
+		}
+		registration, err := informer.AddEventHandler(k.handler)
+		if err != nil {
+			return stop, fmt.Errorf("binder: watching %T: %w", k.object, err)
+		}
+		stops = append(stops, func() {
+			if err := informer.RemoveEventHandler(registration); err != nil {
+				r.deps.Log.Error(err, "Ending a watch", "kind", fmt.Sprintf("%T", k.object))
+			}
+		})
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return stop, errors.New("binder: the cache did not sync")
+	}
+	return stop, nil
+}
+
+// handle makes an informer's handler of functions for one type. Initial objects come as added ones.
+func handle[T client.Object](added, changed, deleted func(T)) toolscache.ResourceEventHandler {
+	call := func(f func(T), object any) {
+		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = last.Obj
+		}
+		if o, ok := object.(T); ok && f != nil {
+			f(o)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { call(added, o) },
+		UpdateFunc: func(_, o any) { call(changed, o) },
+		DeleteFunc: func(o any) { call(deleted, o) },
+	}
+}
+
+func nameOf(o client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (r *run) nodeSeen(n *corev1.Node)                   { r.look(r.book.putNode(n.Name)) }
+func (r *run) nodeGone(n *corev1.Node)                   { r.look(r.book.dropNode(n.Name)) }
+func (r *run) claimSeen(c *corev1.PersistentVolumeClaim) { r.look(r.book.touchClaim(nameOf(c))) }
+func (r *run) podSeen(p *corev1.Pod)                     { r.look(r.book.putPod(p)) }
+func (r *run) podGone(p *corev1.Pod)                     { r.look(r.book.dropPod(nameOf(p), p.UID)) }
+
+func (r *run) requestSeen(ctx context.Context, b *schedulingv1alpha2.BindRequest) {
+	changed, name, unknown := r.book.putRequest(b, time.Now())
+	if unknown {
+		// The request is in the book already, so an event that comes while the pod is looked up is not lost.
+		if pod, err := read(ctx, r.deps.Cache, name, &corev1.Pod{}); err == nil && pod != nil {
+			r.book.putPod(pod)
+		}
+	}
+	r.look(changed)
+}
+
+func (r *run) requestGone(b *schedulingv1alpha2.BindRequest) {
+	r.look(r.book.dropRequest(nameOf(b), b.UID))
+}
+
+// look has bundles decided about again, soon.
+func (r *run) look(keys []BundleKey) {
+	for _, key := range keys {
+		if _, large := r.large.Load(key); large {
+			r.bundles.AddAfter(key, newsWait)
+		} else {
+			r.bundles.Add(key)
+		}
+	}
+}
+
+// decide turns news into tasks until the queue is shut down.
+func (r *run) decide() {
+	for {
+		key, over := r.bundles.Get()
+		if over {
+			return
+		}
+		tasks, wake := r.book.decide(key, time.Now())
+		for i := range tasks {
+			if tasks[i].Verb == Report {
+				r.reports.Add(&tasks[i])
+			} else {
+				r.steps.Add(&tasks[i])
+			}
+		}
+		if len(tasks) >= largeBundle {
+			r.large.Store(key, struct{}{})
+		} else if len(tasks) == 0 && !r.book.has(key) {
+			r.large.Delete(key)
+		}
+		if !wake.IsZero() {
+			r.bundles.AddAfter(key, time.Until(wake))
+		}
+		r.bundles.Done(key)
+	}
+}
+
+// execute carries out tasks until the queue is shut down. What is left in it then is left to the next run.
+func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]) {
+	for {
+		t, over := queue.Get()
+		if over {
+			return
+		}
+		if ctx.Err() == nil {
+			out := r.executor.run(ctx, *t)
+			if ctx.Err() == nil {
+				r.tell(t, out)
+				r.look([]BundleKey{r.book.settle(*t, out, time.Now())})
+			}
+		}
+		queue.Done(t)
+	}
+}
+
+// tell counts an outcome and logs what nobody else is told.
+func (r *run) tell(t *task, out outcome) {
+	r.metrics.count(t, out, time.Now())
+	log := r.deps.Log.V(1)
+	switch {
+	case out.fault != nil:
+		r.deps.Log.Info("An action is repeated later", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "fault", out.fault.Error())
+	case out.failure != nil:
+		r.deps.Log.Info("An attempt failed", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "failure", out.failure.Error())
+	case log.Enabled():
+		log.Info("An action is done", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "done", out.done)
+	}
+}

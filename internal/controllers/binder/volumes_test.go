@@ -1,0 +1,165 @@
+package binder
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+
+	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+)
+
+// TestVolumes is the table of pods with one claim.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	onNode := func(name, node string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				StorageClassName: "local", Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+				}}}},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		}
+	}
+	boundTo := func(c *corev1.PersistentVolumeClaim, name string) {
+		c.Spec.VolumeName = name
+		c.Annotations = map[string]string{volume.AnnBindCompleted: "yes"}
+	}
+	for _, row := range []struct {
+		name     string
+		edit     func(w *world, c *corev1.PersistentVolumeClaim)
+		wait     time.Duration
+		selected string // the claim's selected node before anything is provisioned
+		reserved string // the volume that is reserved for the claim then
+		fails    string // why the request fails; empty: the pod is bound
+	}{
+		{name: "provisioned", selected: "n1"},
+		{name: "bound already", edit: func(w *world, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n1"); boundTo(c, "v") }},
+		{
+			name:  "bound where the node cannot reach",
+			edit:  func(w *world, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n2"); boundTo(c, "v") },
+			fails: "volume v of claim c-p0 cannot be reached from node n1",
+		},
+		{
+			name: "an existing volume",
+			edit: func(w *world, _ *corev1.PersistentVolumeClaim) {
+				w.pvs["v1"], w.pvs["v2"] = onNode("v1", "n1"), onNode("v2", "n2")
+				w.classes["local"].Provisioner = volume.NotSupportedProvisioner
+			},
+			reserved: "v1",
+		},
+		{
+			name: "no existing volume",
+			edit: func(w *world, _ *corev1.PersistentVolumeClaim) {
+				w.pvs["v2"] = onNode("v2", "n2")
+				w.classes["local"].Provisioner = volume.NotSupportedProvisioner
+			},
+			fails: "no volume on node n1 fits claim c-p0",
+		},
+		{
+			name: "being provisioned for another node",
+			edit: func(_ *world, c *corev1.PersistentVolumeClaim) {
+				c.Annotations = map[string]string{volume.AnnSelectedNode: "n2"}
+			},
+			selected: "n2", fails: "claim c-p0 is being provisioned for node n2",
+		},
+		{
+			name: "was being provisioned for a node that is gone",
+			edit: func(_ *world, c *corev1.PersistentVolumeClaim) {
+				c.Annotations = map[string]string{volume.AnnSelectedNode: "n9"}
+			},
+			selected: "n1",
+		},
+		{name: "never provisioned", wait: 3 * time.Minute, selected: "n1", fails: "preparing volumes: not finished in time"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "n1", "n2")
+			w.gang(1, 1)
+			withClaims(w)
+			c := w.claims["c-p0"]
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+			if row.edit != nil {
+				row.edit(w, c)
+			}
+			p := w.start()
+			p.settle()
+			if got := w.claims["c-p0"].Annotations[volume.AnnSelectedNode]; got != row.selected {
+				t.Errorf("selected node %q, want %q", got, row.selected)
+			}
+			reserved := ""
+			for _, v := range w.pvs {
+				if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == c.UID {
+					reserved = v.Name
+				}
+			}
+			if reserved != row.reserved {
+				t.Errorf("reserved volume %q, want %q", reserved, row.reserved)
+			}
+			p.pass(row.wait)
+			if row.wait == 0 && row.fails == "" {
+				w.provision()
+			}
+			p.settle()
+			s := w.requests["p0"]
+			switch {
+			case row.fails == "" && w.pods["p0"].Spec.NodeName != "n1":
+				t.Errorf("the pod is not bound: %+v", s.Status)
+			case row.fails != "" && row.wait == 0 && !strings.Contains(s.Status.Reason, row.fails):
+				t.Errorf("status %+v, want a failure with %q", s.Status, row.fails)
+			case row.fails != "" && w.pods["p0"].Spec.NodeName != "":
+				t.Error("the pod was bound")
+			case row.fails != "" && row.selected == "n1" && w.claims["c-p0"].Annotations[volume.AnnSelectedNode] != "":
+				t.Error("the claim is still held")
+			}
+		})
+	}
+}
+
+// TestUndoVolume: a volume that was reserved for a member of a bundle that is withdrawn is free again, one that a user
+// reserved is not touched.
+func TestUndoVolume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	w.gang(2, 2)
+	withClaims(w)
+	w.classes["local"].Provisioner = volume.NotSupportedProvisioner
+	w.classes["local"].VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+	for _, name := range []string{"v1", "v2"} {
+		w.pvs[name] = &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.PersistentVolumeSpec{StorageClassName: "local"},
+			Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		}
+	}
+	c := w.claims["c-p1"]
+	w.pvs["v2"].Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: ns, Name: c.Name, UID: c.UID}
+	p := w.start()
+	p.settle()
+	if w.pvs["v1"].Spec.ClaimRef == nil {
+		t.Fatal("no volume was reserved")
+	}
+	w.dropNode("n1")
+	p.settle()
+	p.pass(5 * time.Second)
+	if ref := w.pvs["v1"].Spec.ClaimRef; ref != nil {
+		t.Errorf("the volume is still reserved: %v", ref)
+	}
+	if w.pvs["v2"].Spec.ClaimRef == nil {
+		t.Error("the user's own reservation is gone")
+	}
+	if s := w.requests["p0"].Status; s.Phase != schedulingv1alpha2.BindRequestFailed || !strings.Contains(s.Reason, "node n1 is gone") {
+		t.Errorf("status %+v", s)
+	}
+}

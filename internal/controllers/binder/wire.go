@@ -1,0 +1,166 @@
+package binder
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// wire is the writer and the storage of a real cluster.
+type wire struct {
+	cache  client.Reader // informers
+	live   client.Reader // the API server
+	client client.Client // binds and deletes
+	kit    *write.Kit    // patches
+	emit   EventFunc
+}
+
+func (w *wire) readPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	return read(ctx, w.live, name, &corev1.Pod{})
+}
+
+func (w *wire) bind(ctx context.Context, b *corev1.Binding) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
+	return w.client.SubResource("binding").Create(ctx, pod, b)
+}
+
+func (w *wire) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
+	// The UID in the body makes the API server refuse the patch for another pod of the name.
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{c}},
+	})
+	if err != nil {
+		return fmt.Errorf("condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	_, err = w.kit.StrategicStatus(ctx, target, body)
+	return err
+}
+
+func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
+	// A merge patch cannot say which object it is meant for: the status endpoint of a custom resource ignores the
+	// UID in its body. A test operation can.
+	body, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": r.UID},
+		{"op": "add", "path": "/status", "value": s},
+	})
+	if err != nil {
+		return fmt.Errorf("status of BindRequest %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	_, err = w.kit.JSONStatus(ctx, target, body)
+	return err
+}
+
+func (w *wire) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequest) error {
+	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	err := w.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(r.UID)})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (w *wire) event(pod *corev1.Pod, kind, reason, message string) {
+	if w.emit != nil {
+		w.emit(pod, kind, reason, message)
+	}
+}
+
+func (w *wire) claim(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+	return read(ctx, w.cache, name, &corev1.PersistentVolumeClaim{})
+}
+
+func (w *wire) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	if name == "" {
+		return nil, nil
+	}
+	return read(ctx, w.cache, types.NamespacedName{Name: name}, &storagev1.StorageClass{})
+}
+
+func (w *wire) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.PersistentVolume{})
+}
+
+func (w *wire) volumes(ctx context.Context) ([]*corev1.PersistentVolume, error) {
+	var list corev1.PersistentVolumeList
+	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", err)
+	}
+	out := make([]*corev1.PersistentVolume, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
+}
+
+func (w *wire) node(ctx context.Context, name string) (*corev1.Node, error) {
+	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.Node{})
+}
+
+func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
+	value := any(node)
+	if node == "" {
+		value = nil
+	}
+	target := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+	return w.merge(ctx, target, map[string]any{"metadata": map[string]any{
+		"resourceVersion": claim.ResourceVersion,
+		"annotations":     map[string]any{volume.AnnSelectedNode: value},
+	}})
+}
+
+func (w *wire) reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
+	value := any(nil)
+	if mark {
+		value = "yes"
+	}
+	target := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
+	return w.merge(ctx, target, map[string]any{
+		"metadata": map[string]any{
+			"resourceVersion": v.ResourceVersion,
+			"annotations":     map[string]any{volume.AnnBoundByController: value},
+		},
+		"spec": map[string]any{"claimRef": ref},
+	})
+}
+
+// merge sends a patch that demands the version that was read. Nothing is left to patch on an object that is gone.
+func (w *wire) merge(ctx context.Context, target client.Object, patch map[string]any) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("patch of %s: %w", nameOf(target), err)
+	}
+	result, err := w.kit.Merge(ctx, target, body)
+	if err == nil && result == write.Changed {
+		// No API status: what says nothing about the request is tried again.
+		return fmt.Errorf("%T %s changed in the meantime", target, nameOf(target))
+	}
+	return err
+}
+
+// read gets one object, nil if it does not exist. From a cache it comes without a copy.
+func read[T client.Object](ctx context.Context, r client.Reader, name types.NamespacedName, into T) (T, error) {
+	var none T
+	err := r.Get(ctx, name, into, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)})
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("reading %T %s: %w", into, name, err)
+	}
+	return into, nil
+}

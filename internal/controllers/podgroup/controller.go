@@ -1,0 +1,228 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+const (
+	// soonAfter is how long a changed allocation waits to be written. As every event after a write waits at least
+	// as long, it is also the least time between two writes of one status.
+	soonAfter = time.Second
+
+	// relaxedAfter is how long changed requests wait: most gangs are placed, and written anyway, in that time.
+	relaxedAfter = 3 * time.Second
+
+	// retryMax bounds the exponential wait after failed writes, so that a status is never older than 10 s once the
+	// API server answers again.
+	retryMax = 8 * time.Second
+)
+
+// Deps are what the role needs of the process around it.
+type Deps struct {
+	// Cache feeds pods, nodes, PodGroups and PriorityClasses; it is started by the process.
+	Cache cache.Cache
+	// Client writes PodGroup statuses. It must know the PodGroup kind.
+	Client client.Client
+	// Log takes the role's messages.
+	Log logr.Logger
+	// Registry takes the role's metrics; nil for none.
+	Registry prometheus.Registerer
+	// Clock times the writes; nil is the real one.
+	Clock clock.WithTicker
+}
+
+// Controller is the podgroup role.
+type Controller struct {
+	deps    Deps
+	options Options
+	kit     *write.Kit
+
+	mu   sync.Mutex // guards fold: handlers of four informers and the workers share it
+	fold *fold
+}
+
+type (
+	key   = types.NamespacedName
+	queue = workqueue.TypedRateLimitingInterface[key]
+)
+
+// New checks the options and returns the role, not yet running.
+func New(deps Deps, o Options) (*Controller, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if deps.Clock == nil {
+		deps.Clock = clock.RealClock{}
+	}
+	kit, err := write.New(deps.Client, "podgroup", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("podgroup role: %w", err)
+	}
+	return &Controller{deps: deps, options: o, kit: kit, fold: newFold(o.SchedulerNames)}, nil
+}
+
+// Run keeps statuses until ctx ends, which is no error. It must be called once. It writes nothing before every object
+// that existed at its start has been taken in.
+func (c *Controller) Run(ctx context.Context) error {
+	skip := true
+	ctrl, err := controller.NewTypedUnmanaged("podgroup", controller.TypedOptions[key]{
+		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
+		MaxConcurrentReconciles: c.options.MaxConcurrentReconciles,
+		Reconciler:              reconcile.TypedFunc[key](c.reconcile),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[key](soonAfter, retryMax),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[key]) queue {
+			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Name: name, Clock: c.deps.Clock})
+		},
+		Logger: c.deps.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("podgroup role: %w", err)
+	}
+	for _, s := range []source.TypedSource[key]{
+		source.TypedKind(c.deps.Cache, &schedulingv1.PriorityClass{}, c.classes()),
+		source.TypedKind(c.deps.Cache, &corev1.Node{}, c.nodes()),
+		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, c.groups()),
+		source.TypedKind(c.deps.Cache, &corev1.Pod{}, c.pods()),
+	} {
+		if err := ctrl.Watch(s); err != nil {
+			return fmt.Errorf("podgroup role: %w", err)
+		}
+	}
+	if err := ctrl.Start(ctx); err != nil {
+		return fmt.Errorf("podgroup role: %w", err)
+	}
+	return nil
+}
+
+// reconcile writes one gang's status if it has to change.
+func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result, error) {
+	c.mu.Lock()
+	body := c.fold.take(gang)
+	c.mu.Unlock()
+	pg := &v2alpha2.PodGroup{}
+	pg.Namespace, pg.Name = gang.Namespace, gang.Name
+	_, err := c.kit.MergeStatus(ctx, pg, body)
+	return reconcile.Result{}, err
+}
+
+// enqueue is called with the lock held: the changes live in the fold.
+func enqueue(q queue, changes []change) {
+	for _, ch := range changes {
+		if ch.urgency == soon {
+			q.AddAfter(ch.gang, soonAfter)
+		} else {
+			q.AddAfter(ch.gang, relaxedAfter)
+		}
+	}
+}
+
+func (c *Controller) pods() handler.TypedEventHandler[*corev1.Pod, key] {
+	changed := func(q queue, pod *corev1.Pod) {
+		c.mu.Lock()
+		changes, err := c.fold.podChanged(pod)
+		enqueue(q, changes)
+		c.mu.Unlock()
+		if err != nil {
+			c.deps.Log.Info("pod counted in part", "reason", err.Error())
+		}
+	}
+	gone := func(q queue, pod *corev1.Pod) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		enqueue(q, c.fold.podGone(pod.UID))
+	}
+	return handler.TypedFuncs[*corev1.Pod, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) { changed(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
+			if e.ObjectOld.UID != e.ObjectNew.UID { // deleted and made again while the watch was down
+				gone(q, e.ObjectOld)
+			}
+			changed(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) { gone(q, e.Object) },
+	}
+}
+
+func (c *Controller) groups() handler.TypedEventHandler[*v2alpha2.PodGroup, key] {
+	changed := func(q queue, pg *v2alpha2.PodGroup) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		enqueue(q, c.fold.groupChanged(pg))
+	}
+	return handler.TypedFuncs[*v2alpha2.PodGroup, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2alpha2.PodGroup], q queue) { changed(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], q queue) {
+			changed(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], _ queue) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.fold.groupGone(client.ObjectKeyFromObject(e.Object))
+		},
+	}
+}
+
+func (c *Controller) classes() handler.TypedEventHandler[*schedulingv1.PriorityClass, key] {
+	changed := func(q queue, class *schedulingv1.PriorityClass) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		enqueue(q, c.fold.classChanged(class))
+	}
+	return handler.TypedFuncs[*schedulingv1.PriorityClass, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*schedulingv1.PriorityClass], q queue) {
+			changed(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*schedulingv1.PriorityClass], q queue) {
+			changed(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*schedulingv1.PriorityClass], q queue) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			enqueue(q, c.fold.classGone(e.Object.Name))
+		},
+	}
+}
+
+func (c *Controller) nodes() handler.TypedEventHandler[*corev1.Node, key] {
+	changed := func(q queue, node *corev1.Node, exists bool) {
+		c.mu.Lock()
+		labels := node.Labels
+		if !exists {
+			labels = nil
+		}
+		changes, errs := c.fold.nodeChanged(node.Name, labels, exists)
+		enqueue(q, changes)
+		c.mu.Unlock()
+		for _, err := range errs {
+			c.deps.Log.Info("pod counted in part", "reason", err.Error())
+		}
+	}
+	return handler.TypedFuncs[*corev1.Node, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { changed(q, e.Object, true) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			changed(q, e.ObjectNew, true)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { changed(q, e.Object, false) },
+	}
+}

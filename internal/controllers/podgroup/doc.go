@@ -1,0 +1,25 @@
+// Package podgroup keeps PodGroup.status.resourcesStatus true: what the pods of a gang ask for, what they hold, and
+// what of that cannot be preempted.
+//
+//	pods, podgroups, priority classes, nodes ──events──► fold ──gangs whose sums changed──► queue, ≥1 s per gang
+//	                                                      ▲                                      │
+//	                                                      └────────── desired status ◄───────────┘──► merge patch
+//
+// The fold is pure: plain objects in, desired statuses out. It keeps each gang's sums and each pod's share in them, so
+// an event costs what its pod contributes, whatever the gang's size; nothing is ever listed. After a restart the
+// initial events of the watches rebuild it, and nothing is written before all of them arrived.
+//
+// A gang is written at most once a second: one second after its allocation changed, three seconds after only its
+// requests did (a gang that is placed soon after it was created costs one write). A status is therefore at most three
+// seconds old, plus the time of the write. Only what differs from the observed status is written, and only the field
+// resourcesStatus: schedulingConditions belong to the scheduler.
+//
+// A pod counts as the scheduler counts it: containers, init containers, native sidecars, overhead, pod-level resources
+// and resizes. It asks while it is pending or running, and holds from its binding to its end. Shared GPUs count with
+// their portion on every device. Devices that come through ResourceClaims are not counted.
+//
+// What it reads, and an informer's transform must keep: of pods metadata.annotations, spec.schedulerName, nodeName,
+// overhead, resources, and per container and init container name, resources and restartPolicy; status.phase, conditions
+// and the resources in container statuses; of nodes metadata.labels; PodGroups without schedulingConditions and
+// PriorityClasses whole.
+package podgroup

@@ -1,0 +1,365 @@
+package podgroup
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/tally"
+)
+
+// urgency says how long a gang's status may wait to be written.
+type urgency uint8
+
+const (
+	settled urgency = iota // nothing to write
+	relaxed                // only requests changed: more is likely to come
+	soon                   // what the gang holds changed
+)
+
+// change names a gang whose status has to be written.
+type change struct {
+	gang    types.NamespacedName
+	urgency urgency
+}
+
+// fold turns events into the statuses that gangs should have. Each event method returns the gangs that have to be
+// looked at because of it; a gang is named once, and again only after take, unless it becomes more urgent. The slice
+// is valid until the next call. It is not safe for concurrent use.
+type fold struct {
+	ours    map[string]bool // scheduler names
+	gangs   map[types.NamespacedName]*gang
+	pods    map[types.UID]*member
+	classes kai.Priorities
+	nodes   map[string]*gpuNode
+	changes []change
+}
+
+// gang is a PodGroup, pods that name one, or both.
+type gang struct {
+	key                  types.NamespacedName
+	exists               bool // the PodGroup does; pods may be first
+	observed             v2alpha2.PodGroupResourcesStatus
+	preemptibility       v2alpha2.Preemptibility
+	class                string
+	fixed                bool // cannot be preempted
+	members              int
+	requested, allocated tally.Sum
+	queued               urgency
+}
+
+// member is a pod that counts.
+type member struct {
+	gang  *gang
+	share share
+	pod   *corev1.Pod // only of those whose share depends on their node
+}
+
+// gpuNode is a node that states the memory of its GPUs, or one that pods wait for to do so.
+type gpuNode struct {
+	labels map[string]string
+	exists bool
+	pods   map[types.UID]*corev1.Pod // those whose share depends on it
+}
+
+func newFold(schedulerNames []string) *fold {
+	f := &fold{
+		ours:  make(map[string]bool, len(schedulerNames)),
+		gangs: map[types.NamespacedName]*gang{},
+		pods:  map[types.UID]*member{},
+		nodes: map[string]*gpuNode{},
+	}
+	for _, name := range schedulerNames {
+		f.ours[name] = true
+	}
+	return f
+}
+
+// podChanged takes in a pod that was created or updated. The pod is kept, not changed. An error says what part of it
+// could not be counted.
+func (f *fold) podChanged(pod *corev1.Pod) ([]change, error) {
+	f.changes = f.changes[:0]
+	err := f.count(pod)
+	return f.changes, err
+}
+
+// podGone takes in that a pod was deleted.
+func (f *fold) podGone(uid types.UID) []change {
+	f.changes = f.changes[:0]
+	f.forget(uid)
+	return f.changes
+}
+
+func (f *fold) count(pod *corev1.Pod) error {
+	name := pod.Annotations[kai.PodGroupAnnotation]
+	if name == "" || !f.ours[pod.Spec.SchedulerName] {
+		f.forget(pod.UID)
+		return nil
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+	m := f.pods[pod.UID]
+	if m != nil && m.gang.key != key {
+		f.forget(pod.UID)
+		m = nil
+	}
+	now, err := shareOf(pod, f.gpuMemory)
+	if err != nil {
+		err = fmt.Errorf("pod %s/%s: its shared GPU is not counted: %w", pod.Namespace, pod.Name, err)
+	}
+	if m == nil {
+		m = &member{gang: f.gang(key)}
+		m.gang.members++
+		f.pods[pod.UID] = m
+	}
+	f.tie(m, pod)
+	was := m.share
+	m.share = now
+	g := m.gang
+	u := settled
+	if !tally.Equal(was.requested, now.requested) {
+		g.requested.Sub(was.requested)
+		g.requested.Add(now.requested)
+		u = relaxed
+	}
+	if !tally.Equal(was.allocated, now.allocated) {
+		g.allocated.Sub(was.allocated)
+		g.allocated.Add(now.allocated)
+		u = soon
+	}
+	f.mark(g, u)
+	return err
+}
+
+func (f *fold) forget(uid types.UID) {
+	m := f.pods[uid]
+	if m == nil {
+		return
+	}
+	f.untie(m)
+	delete(f.pods, uid)
+	g := m.gang
+	g.members--
+	g.requested.Sub(m.share.requested)
+	g.allocated.Sub(m.share.allocated)
+	switch {
+	case len(m.share.allocated) > 0:
+		f.mark(g, soon)
+	case len(m.share.requested) > 0:
+		f.mark(g, relaxed)
+	}
+	f.prune(g)
+}
+
+// tie lets a pod whose share depends on its node be counted anew when the node changes.
+func (f *fold) tie(m *member, pod *corev1.Pod) {
+	tied := pod.Spec.NodeName != "" && byMemory(pod)
+	if m.pod != nil && (!tied || m.pod.Spec.NodeName != pod.Spec.NodeName) {
+		f.untie(m)
+	}
+	if !tied {
+		return
+	}
+	m.pod = pod
+	n := f.node(pod.Spec.NodeName)
+	if n.pods == nil {
+		n.pods = map[types.UID]*corev1.Pod{}
+	}
+	n.pods[pod.UID] = pod
+}
+
+func (f *fold) untie(m *member) {
+	if m.pod == nil {
+		return
+	}
+	name := m.pod.Spec.NodeName
+	n := f.nodes[name]
+	delete(n.pods, m.pod.UID)
+	m.pod = nil
+	if !n.exists && len(n.pods) == 0 {
+		delete(f.nodes, name)
+	}
+}
+
+// groupChanged takes in a PodGroup that was created or updated, which is also how the fold sees its own writes. The
+// object is kept, not changed.
+func (f *fold) groupChanged(pg *v2alpha2.PodGroup) []change {
+	f.changes = f.changes[:0]
+	g := f.gang(types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
+	g.exists = true
+	g.observed = pg.Status.ResourcesStatus
+	g.preemptibility, g.class = pg.Spec.Preemptibility, pg.Spec.PriorityClassName
+	g.fixed = !f.classes.Preemptible(g.preemptibility, g.class)
+	if g.queued < soon {
+		f.mark(g, g.due())
+	}
+	return f.changes
+}
+
+// groupGone takes in that a PodGroup was deleted.
+func (f *fold) groupGone(key types.NamespacedName) {
+	if g := f.gangs[key]; g != nil {
+		// A new PodGroup of that name starts from nothing, and is written as if nobody had been waiting.
+		g.exists, g.queued, g.observed = false, settled, v2alpha2.PodGroupResourcesStatus{}
+		f.prune(g)
+	}
+}
+
+// classChanged takes in a PriorityClass that was created or updated.
+func (f *fold) classChanged(class *schedulingv1.PriorityClass) []change {
+	f.changes = f.changes[:0]
+	if f.classes.Set(class) {
+		f.reclassify()
+	}
+	return f.changes
+}
+
+// classGone takes in that a PriorityClass was deleted.
+func (f *fold) classGone(name string) []change {
+	f.changes = f.changes[:0]
+	if f.classes.Remove(name) {
+		f.reclassify()
+	}
+	return f.changes
+}
+
+// reclassify looks at every gang, which priority classes change too rarely to make a cost.
+func (f *fold) reclassify() {
+	for _, g := range f.gangs {
+		if !g.exists {
+			continue
+		}
+		if fixed := !f.classes.Preemptible(g.preemptibility, g.class); fixed != g.fixed {
+			g.fixed = fixed
+			f.mark(g, g.due())
+		}
+	}
+}
+
+// nodeChanged takes in a node that was created or updated; nil labels and !exists that it was deleted. Errors say
+// which of its pods cannot be counted in full.
+func (f *fold) nodeChanged(name string, labels map[string]string, exists bool) ([]change, []error) {
+	f.changes = f.changes[:0]
+	n := f.node(name)
+	before, beforeErr := gpuMemoryOf(n.labels)
+	now, nowErr := gpuMemoryOf(labels)
+	n.labels, n.exists = labels, exists
+	var errs []error
+	if before != now || (beforeErr == nil) != (nowErr == nil) {
+		pods := make([]*corev1.Pod, 0, len(n.pods))
+		for _, pod := range n.pods { // the order does not matter: each adds to its own gang, exactly
+			pods = append(pods, pod)
+		}
+		for _, pod := range pods {
+			if err := f.count(pod); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if !exists && len(n.pods) == 0 {
+		delete(f.nodes, name)
+	}
+	return f.changes, errs
+}
+
+func (f *fold) gpuMemory(node string) (int64, error) {
+	n := f.nodes[node]
+	if n == nil || !n.exists {
+		return 0, fmt.Errorf("node %s: it does not exist (yet)", node)
+	}
+	mib, err := gpuMemoryOf(n.labels)
+	if err != nil {
+		return 0, fmt.Errorf("node %s: %w", node, err)
+	}
+	return mib, nil
+}
+
+func (f *fold) node(name string) *gpuNode {
+	n := f.nodes[name]
+	if n == nil {
+		n = &gpuNode{}
+		f.nodes[name] = n
+	}
+	return n
+}
+
+func (f *fold) gang(key types.NamespacedName) *gang {
+	g := f.gangs[key]
+	if g == nil {
+		g = &gang{key: key}
+		f.gangs[key] = g
+	}
+	return g
+}
+
+func (f *fold) prune(g *gang) {
+	if !g.exists && g.members == 0 {
+		delete(f.gangs, g.key)
+	}
+}
+
+// mark reports a gang, unless it is reported already and no more urgent than then.
+func (f *fold) mark(g *gang, u urgency) {
+	if !g.exists || u <= g.queued {
+		return
+	}
+	g.queued = u
+	f.changes = append(f.changes, change{g.key, u})
+}
+
+// due says how urgently the gang's status differs from what it should be.
+func (g *gang) due() urgency {
+	d := g.desired()
+	switch {
+	case !tally.Equal(g.observed.Allocated, d.Allocated),
+		!tally.Equal(g.observed.AllocatedNonPreemptible, d.AllocatedNonPreemptible):
+		return soon
+	case !tally.Equal(g.observed.Requested, d.Requested):
+		return relaxed
+	}
+	return settled
+}
+
+func (g *gang) desired() v2alpha2.PodGroupResourcesStatus {
+	d := v2alpha2.PodGroupResourcesStatus{Allocated: g.allocated.List(), Requested: g.requested.List()}
+	if g.fixed {
+		d.AllocatedNonPreemptible = d.Allocated
+	}
+	return d
+}
+
+// take returns the merge patch that makes a gang's status what it should be, nil when it is that already or the gang
+// has no PodGroup. From now on events report the gang again.
+func (f *fold) take(key types.NamespacedName) []byte {
+	g := f.gangs[key]
+	if g == nil || !g.exists {
+		return nil
+	}
+	g.queued = settled
+	return patch(g.observed, g.desired())
+}
+
+// patch is the merge patch from one resourcesStatus to another, nil when they are equal.
+func patch(observed, desired v2alpha2.PodGroupResourcesStatus) []byte {
+	fields := map[string]any{}
+	put := func(name string, observed, desired corev1.ResourceList) {
+		if d := tally.Diff(observed, desired); d != nil {
+			fields[name] = d
+		}
+	}
+	put("allocated", observed.Allocated, desired.Allocated)
+	put("allocatedNonPreemptible", observed.AllocatedNonPreemptible, desired.AllocatedNonPreemptible)
+	put("requested", observed.Requested, desired.Requested)
+	if len(fields) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"resourcesStatus": fields}})
+	if err != nil {
+		panic(err) // strings, nils and maps of them always have a JSON form
+	}
+	return body
+}

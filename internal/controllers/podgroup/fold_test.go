@@ -1,0 +1,402 @@
+package podgroup
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/tally"
+)
+
+var gangKey = types.NamespacedName{Namespace: "ns", Name: "gang"}
+
+func makeGroup(name string, edits ...func(*v2alpha2.PodGroup)) *v2alpha2.PodGroup {
+	pg := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	for _, edit := range edits {
+		edit(pg)
+	}
+	return pg
+}
+
+func makeClass(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: isDefault}
+}
+
+func classed(name string) func(*v2alpha2.PodGroup) {
+	return func(pg *v2alpha2.PodGroup) { pg.Spec.PriorityClassName = name }
+}
+
+func says(p v2alpha2.Preemptibility) func(*v2alpha2.PodGroup) {
+	return func(pg *v2alpha2.PodGroup) { pg.Spec.Preemptibility = p }
+}
+
+func observed(s v2alpha2.PodGroupResourcesStatus) func(*v2alpha2.PodGroup) {
+	return func(pg *v2alpha2.PodGroup) { pg.Status.ResourcesStatus = s }
+}
+
+// apply does to a status what the API server does with a merge patch of resourcesStatus.
+func apply(t interface{ Fatal(...any) }, s v2alpha2.PodGroupResourcesStatus, body []byte) v2alpha2.PodGroupResourcesStatus {
+	if body == nil {
+		return s
+	}
+	var p struct {
+		Status struct {
+			ResourcesStatus map[string]map[string]*string `json:"resourcesStatus"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatal(err)
+	}
+	s = *s.DeepCopy()
+	for field, list := range map[string]*corev1.ResourceList{
+		"allocated": &s.Allocated, "allocatedNonPreemptible": &s.AllocatedNonPreemptible, "requested": &s.Requested,
+	} {
+		for name, amount := range p.Status.ResourcesStatus[field] {
+			if amount == nil {
+				delete(*list, corev1.ResourceName(name))
+				continue
+			}
+			if *list == nil {
+				*list = corev1.ResourceList{}
+			}
+			maps.Copy(*list, tallyOf(name, *amount))
+		}
+	}
+	return s
+}
+
+func tallyOf(name, amount string) corev1.ResourceList { return list(name, amount) }
+
+func must(t *testing.T) func([]change, error) []change {
+	return func(c []change, err error) []change {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(c)
+	}
+}
+
+func TestGangIsReportedOnceAndByUrgency(t *testing.T) {
+	t.Parallel()
+	f := newFold([]string{"kai-scheduler"})
+	steps := []struct {
+		name string
+		do   func() []change
+		want []change
+	}{
+		{"a pod before its gang waits", func() []change { return must(t)(f.podChanged(makePod("a"))) }, nil},
+		{"the gang arrives and lacks requests", func() []change { return f.groupChanged(makeGroup("gang")) }, []change{{gangKey, relaxed}}},
+		{"another pod asks", func() []change { return must(t)(f.podChanged(makePod("b"))) }, nil},
+		{"a pod is bound: more urgent", func() []change { return must(t)(f.podChanged(makePod("a", on("n1")))) }, []change{{gangKey, soon}}},
+		{"and the other, too", func() []change { return must(t)(f.podChanged(makePod("b", on("n1")))) }, nil},
+		{"a pod of no gang is nobody's", func() []change {
+			return must(t)(f.podChanged(makePod("c", func(p *corev1.Pod) { p.Annotations = nil })))
+		}, nil},
+		{"a pod of another scheduler is not ours", func() []change {
+			return must(t)(f.podChanged(makePod("d", func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" })))
+		}, nil},
+		{"written", func() []change { f.take(gangKey); return nil }, nil},
+		{"running changes no sum", func() []change { return must(t)(f.podChanged(makePod("a", on("n1"), phase(corev1.PodRunning)))) }, nil},
+		{"nor does the same pod again", func() []change { return must(t)(f.podChanged(makePod("a", on("n1"), phase(corev1.PodRunning)))) }, nil},
+		{"our own write comes back", func() []change {
+			return f.groupChanged(makeGroup("gang", observed(v2alpha2.PodGroupResourcesStatus{
+				Requested: list("cpu", "2", "nvidia.com/gpu", "2"), Allocated: list("cpu", "2000m", "nvidia.com/gpu", "2"),
+			})))
+		}, nil},
+		{"somebody else's does", func() []change {
+			return f.groupChanged(makeGroup("gang", observed(v2alpha2.PodGroupResourcesStatus{Requested: list("cpu", "2", "nvidia.com/gpu", "2")})))
+		}, []change{{gangKey, soon}}},
+		{"an end is urgent", func() []change {
+			f.take(gangKey)
+			return must(t)(f.podChanged(makePod("a", on("n1"), phase(corev1.PodSucceeded))))
+		}, []change{{gangKey, soon}}},
+		{"its deletion then says nothing new", func() []change { f.take(gangKey); return slices.Clone(f.podGone("uid-a")) }, nil},
+		{"a pod that moves to another gang leaves this one", func() []change {
+			return must(t)(f.podChanged(makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other"))))
+		}, []change{{gangKey, soon}}},
+	}
+	for _, s := range steps {
+		var want, got []change = s.want, s.do()
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(change{}), cmp.Transformer("none", func(c []change) []change {
+			return append([]change{}, c...)
+		})); d != "" {
+			t.Fatalf("%s: %s", s.name, d)
+		}
+	}
+	if body := f.take(gangKey); body == nil {
+		t.Fatal("nothing to write")
+	}
+	f.groupGone(gangKey)
+	f.podGone("uid-b")
+	if len(f.gangs) != 0 || len(f.pods) != 0 || len(f.nodes) != 0 {
+		t.Errorf("left over: %d gangs, %d pods, %d nodes", len(f.gangs), len(f.pods), len(f.nodes))
+	}
+}
+
+func TestNonPreemptibleFollowsWordClassAndDefault(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		group   *v2alpha2.PodGroup
+		classes []*schedulingv1.PriorityClass
+		want    bool
+	}{
+		"nothing known: 50":            {group: makeGroup("gang")},
+		"class of 100":                 {group: makeGroup("gang", classed("build")), classes: []*schedulingv1.PriorityClass{makeClass("build", 100, false)}, want: true},
+		"class of 99":                  {group: makeGroup("gang", classed("train")), classes: []*schedulingv1.PriorityClass{makeClass("train", 99, false)}},
+		"missing class, default 125":   {group: makeGroup("gang", classed("nope")), classes: []*schedulingv1.PriorityClass{makeClass("inference", 125, true)}, want: true},
+		"the lowest of two defaults":   {group: makeGroup("gang"), classes: []*schedulingv1.PriorityClass{makeClass("a", 125, true), makeClass("b", 1, true)}},
+		"its word beats its class":     {group: makeGroup("gang", classed("build"), says(v2alpha2.Preemptible)), classes: []*schedulingv1.PriorityClass{makeClass("build", 100, false)}},
+		"its word beats no class":      {group: makeGroup("gang", says(v2alpha2.NonPreemptible)), want: true},
+		"an unknown word says nothing": {group: makeGroup("gang", says("whatever"))},
+	}
+	for name, tc := range tests {
+		for _, classesFirst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, classes first %t", name, classesFirst), func(t *testing.T) {
+				t.Parallel()
+				f := newFold([]string{"kai-scheduler"})
+				if !classesFirst {
+					f.groupChanged(tc.group)
+				}
+				for _, c := range tc.classes {
+					f.classChanged(c)
+				}
+				if classesFirst {
+					f.groupChanged(tc.group)
+				}
+				must(t)(f.podChanged(makePod("a", on("n1"))))
+				s := apply(t, v2alpha2.PodGroupResourcesStatus{}, f.take(gangKey))
+				if got := len(s.AllocatedNonPreemptible) > 0; got != tc.want {
+					t.Errorf("non-preemptible %t, want %t", got, tc.want)
+				}
+			})
+		}
+	}
+}
+
+// KAI leaves the old value standing when a gang becomes preemptible, which charges its queue's quota for ever.
+func TestNonPreemptibleIsTakenBack(t *testing.T) {
+	t.Parallel()
+	f := newFold([]string{"kai-scheduler"})
+	f.classChanged(makeClass("build", 100, false))
+	f.groupChanged(makeGroup("gang", classed("build")))
+	must(t)(f.podChanged(makePod("a", on("n1"))))
+	s := apply(t, v2alpha2.PodGroupResourcesStatus{}, f.take(gangKey))
+	if len(s.AllocatedNonPreemptible) == 0 {
+		t.Fatal("the gang should be non-preemptible first")
+	}
+	if got := f.groupChanged(makeGroup("gang", classed("build"), says(v2alpha2.Preemptible), observed(s))); len(got) != 1 {
+		t.Fatalf("changes %v", got)
+	}
+	want := `{"status":{"resourcesStatus":{"allocatedNonPreemptible":{"cpu":null,"nvidia.com/gpu":null}}}}`
+	if d := cmp.Diff(want, string(f.take(gangKey))); d != "" {
+		t.Error(d)
+	}
+	// By the class, when that goes.
+	f.groupChanged(makeGroup("gang", classed("build"), observed(s)))
+	f.take(gangKey)
+	if got := f.classGone("build"); len(got) != 1 {
+		t.Fatalf("changes %v", got)
+	}
+	if d := cmp.Diff(want, string(f.take(gangKey))); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestPortionByMemoryFollowsTheNode(t *testing.T) {
+	t.Parallel()
+	f := newFold([]string{"kai-scheduler"})
+	f.groupChanged(makeGroup("gang"))
+	pod := makePod("a", containers(container("cpu", "1")), on("n1"), annotated(kai.MemoryAnnotation, "10000"), annotated(annotationReceived, receivedFraction))
+	if _, err := f.podChanged(pod); err == nil {
+		t.Error("the node is unknown, which should be said")
+	}
+	held := func() string {
+		q := f.gangs[gangKey].desired().Allocated["nvidia.com/gpu"]
+		return q.String()
+	}
+	for _, step := range []struct {
+		labels map[string]string
+		exists bool
+		want   string
+	}{
+		{map[string]string{core.GPUMemoryLabel: "40000"}, true, "250m"},
+		{map[string]string{core.GPUMemoryLabel: "20000"}, true, "500m"},
+		{map[string]string{core.GPUMemoryLabel: "x"}, true, "0"},
+		{map[string]string{core.GPUMemoryLabel: "5000"}, true, "1"},
+		{nil, false, "0"},
+	} {
+		f.nodeChanged("n1", step.labels, step.exists)
+		if d := cmp.Diff(step.want, held()); d != "" {
+			t.Errorf("%v: %s", step.labels, d)
+		}
+	}
+	f.podGone(pod.UID)
+	if len(f.nodes) != 0 {
+		t.Errorf("nodes left over: %d", len(f.nodes))
+	}
+}
+
+// Whatever happened, in whatever order, the status is what one would get by summing up what is there now; and once it
+// is written, there is nothing more to write.
+func TestFoldedEqualsRecomputed(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFold([]string{"kai-scheduler", "muster"})
+		pods := map[string]*corev1.Pod{}
+		groups := map[string]*v2alpha2.PodGroup{}
+		classes := map[string]*schedulingv1.PriorityClass{}
+		nodes := map[string]map[string]string{}
+		statuses := map[string]v2alpha2.PodGroupResourcesStatus{}
+		pending := map[string]bool{}
+		note := func(changes []change) {
+			for _, c := range changes {
+				pending[c.gang.Name] = true
+			}
+		}
+		write := func(name string) {
+			body := f.take(types.NamespacedName{Namespace: "ns", Name: name})
+			delete(pending, name)
+			if groups[name] == nil {
+				if body != nil {
+					t.Fatalf("a write to %s, which does not exist", name)
+				}
+				return
+			}
+			statuses[name] = apply(t, statuses[name], body)
+			note(f.groupChanged(groups[name].DeepCopy()))
+			groups[name].Status.ResourcesStatus = statuses[name]
+			note(f.groupChanged(groups[name].DeepCopy()))
+		}
+		names := []string{"a", "b", "c"}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 7).Draw(t, "event") {
+			case 0, 1, 2:
+				name := rapid.SampledFrom([]string{"p", "q", "r", "s"}).Draw(t, "pod")
+				p := makePod(name,
+					annotated(kai.PodGroupAnnotation, rapid.SampledFrom(append(names, "")).Draw(t, "gang")),
+					annotated(kai.FractionAnnotation, rapid.SampledFrom([]string{"", "", "0.3", "junk"}).Draw(t, "fraction")),
+					annotated(kai.MemoryAnnotation, rapid.SampledFrom([]string{"", "", "777"}).Draw(t, "memory")),
+					annotated(annotationReceived, rapid.SampledFrom([]string{"", receivedFraction}).Draw(t, "received")),
+					containers(container("cpu", rapid.SampledFrom([]string{"0", "1", "100m", "1n", "8E"}).Draw(t, "cpu"))),
+					on(rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")),
+					phase(rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")),
+					func(p *corev1.Pod) {
+						p.Spec.SchedulerName = rapid.SampledFrom([]string{"kai-scheduler", "muster", "other"}).Draw(t, "scheduler")
+					})
+				pods[name] = p
+				changes, _ := f.podChanged(p)
+				note(changes)
+			case 3:
+				name := rapid.SampledFrom([]string{"p", "q", "r", "s"}).Draw(t, "pod")
+				delete(pods, name)
+				note(f.podGone(types.UID("uid-" + name)))
+			case 4:
+				name := rapid.SampledFrom(names).Draw(t, "group")
+				pg := makeGroup(name, classed(rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "class")),
+					says(rapid.SampledFrom([]v2alpha2.Preemptibility{"", v2alpha2.Preemptible, v2alpha2.NonPreemptible}).Draw(t, "word")),
+					observed(statuses[name]))
+				groups[name] = pg
+				note(f.groupChanged(pg.DeepCopy()))
+			case 5:
+				name := rapid.SampledFrom(names).Draw(t, "group")
+				delete(groups, name)
+				delete(statuses, name)
+				f.groupGone(types.NamespacedName{Namespace: "ns", Name: name})
+				delete(pending, name)
+			case 6:
+				name := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "class")
+				if rapid.Bool().Draw(t, "gone") {
+					delete(classes, name)
+					note(f.classGone(name))
+					break
+				}
+				c := makeClass(name, rapid.SampledFrom([]int32{-5, 99, 100}).Draw(t, "value"), rapid.Bool().Draw(t, "default"))
+				classes[name] = c
+				note(f.classChanged(c))
+			case 7:
+				name := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+				labels := map[string]string{core.GPUMemoryLabel: rapid.SampledFrom([]string{"1000", "3000", "junk"}).Draw(t, "mib")}
+				exists := rapid.Bool().Draw(t, "exists")
+				if exists {
+					nodes[name] = labels
+				} else {
+					delete(nodes, name)
+					labels = nil
+				}
+				changes, _ := f.nodeChanged(name, labels, exists)
+				note(changes)
+			}
+			if len(pending) > 0 && rapid.Bool().Draw(t, "write") {
+				write(slices.Min(slices.Collect(maps.Keys(pending))))
+			}
+		}
+		for range 10 {
+			for _, name := range slices.Sorted(maps.Keys(pending)) {
+				write(name)
+			}
+		}
+		if len(pending) > 0 {
+			t.Fatalf("never settles: %v", pending)
+		}
+
+		// From the objects alone.
+		fresh := newFold([]string{"muster", "kai-scheduler"})
+		for name, labels := range nodes {
+			fresh.nodeChanged(name, labels, true)
+		}
+		for _, c := range classes {
+			fresh.classChanged(c)
+		}
+		for _, pg := range groups {
+			fresh.groupChanged(pg)
+		}
+		sums := map[string]*v2alpha2.PodGroupResourcesStatus{}
+		for name := range groups {
+			var requested, allocated tally.Sum
+			for _, p := range pods {
+				if p.Annotations[kai.PodGroupAnnotation] != name || p.Spec.SchedulerName == "other" {
+					continue
+				}
+				s, _ := shareOf(p, fresh.gpuMemory)
+				requested.Add(s.requested)
+				allocated.Add(s.allocated)
+			}
+			want := &v2alpha2.PodGroupResourcesStatus{Requested: requested.List(), Allocated: allocated.List()}
+			if g := fresh.gangs[types.NamespacedName{Namespace: "ns", Name: name}]; g.fixed {
+				want.AllocatedNonPreemptible = want.Allocated
+			}
+			sums[name] = want
+			if body := patch(statuses[name], *want); body != nil {
+				t.Fatalf("gang %s: written %+v, should be %+v", name, statuses[name], *want)
+			}
+		}
+	})
+}
+
+func BenchmarkPodEvents(b *testing.B) {
+	f := newFold([]string{"kai-scheduler"})
+	pending, bound := makePod("a"), makePod("a", on("n1"))
+	f.groupChanged(makeGroup("gang"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.podChanged(pending); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := f.podChanged(bound); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

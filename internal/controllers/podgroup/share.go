@@ -1,0 +1,160 @@
+package podgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// Annotations of a pod that this role reads beside those of package kai.
+const (
+	annotationDevices  = "gpu-fraction-num-devices"
+	annotationReceived = "received-resource-type"
+)
+
+const (
+	receivedFraction = "Fraction"
+
+	// resourceGPU is where portions of shared GPUs are counted.
+	resourceGPU corev1.ResourceName = "nvidia.com/gpu"
+
+	// resourceGPUMemory is where requests of shared GPUs by memory are counted, in MiB; no node offers it.
+	resourceGPUMemory corev1.ResourceName = "run.ai/gpu.memory"
+
+	// maxDevices bounds gpu-fraction-num-devices. No machine has more, and the product stays small.
+	maxDevices = 1 << 16
+)
+
+// share is what one pod adds to its gang.
+type share struct {
+	requested, allocated corev1.ResourceList
+}
+
+// shareOf says what a pod asks for and what it holds. gpuMemory returns the memory, in MiB, of one GPU of a node. An
+// error says which annotation or node is at fault; the share then counts everything but the shared GPU.
+func shareOf(pod *corev1.Pod, gpuMemory func(node string) (mib int64, err error)) (share, error) {
+	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning {
+		return share{}, nil
+	}
+	containers := core.RequestList(pod)
+	holds := holds(pod)
+	s := share{requested: containers}
+	if holds {
+		s.allocated = containers
+	}
+	gpu, err := sharedGPUOf(pod.Annotations)
+	if err != nil || gpu == nil {
+		return s, err
+	}
+	if !gpu.portion.IsZero() {
+		s.requested = with(containers, resourceGPU, times(gpu.portion, gpu.devices))
+	} else {
+		s.requested = with(containers, resourceGPUMemory, times(*resource.NewQuantity(gpu.mib, resource.DecimalSI), gpu.devices))
+	}
+	if !holds || pod.Annotations[annotationReceived] != receivedFraction {
+		return s, nil
+	}
+	portion := gpu.portion
+	if portion.IsZero() {
+		mib, err := gpuMemory(pod.Spec.NodeName)
+		if err != nil {
+			return s, err
+		}
+		portion = *resource.NewMilliQuantity(milliPortion(gpu.mib, mib), resource.DecimalSI)
+	}
+	s.allocated = with(containers, resourceGPU, times(portion, gpu.devices))
+	return s, nil
+}
+
+// holds says whether the pod's resources are taken: from its binding on, whatever its kubelet has made of it so far.
+func holds(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodRunning || pod.Spec.NodeName != "" {
+		return true
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// sharedGPU is what a pod asks of each of some shared GPUs: a portion of it, or so much of its memory.
+type sharedGPU struct {
+	portion resource.Quantity
+	mib     int64
+	devices int64
+}
+
+// byMemory says whether what the pod holds depends on the GPUs of its node.
+func byMemory(pod *corev1.Pod) bool { return pod.Annotations[kai.MemoryAnnotation] != "" }
+
+// sharedGPUOf reads the annotations for shared GPUs; nil when there are none.
+func sharedGPUOf(annotations map[string]string) (*sharedGPU, error) {
+	fraction, memory := annotations[kai.FractionAnnotation], annotations[kai.MemoryAnnotation]
+	if fraction == "" && memory == "" {
+		return nil, nil
+	}
+	gpu := &sharedGPU{devices: 1}
+	switch {
+	case fraction != "" && memory != "":
+		return nil, fmt.Errorf("annotations %s and %s exclude each other", kai.FractionAnnotation, kai.MemoryAnnotation)
+	case fraction != "":
+		q, err := resource.ParseQuantity(fraction)
+		if err != nil || q.Sign() <= 0 || q.CmpInt64(1) >= 0 {
+			return nil, fmt.Errorf("annotation %s=%q: it must be a number above 0 and below 1", kai.FractionAnnotation, fraction)
+		}
+		gpu.portion = q
+	default:
+		mib, err := strconv.ParseInt(memory, 10, 64)
+		if err != nil || mib <= 0 {
+			return nil, fmt.Errorf("annotation %s=%q: it must be a whole number of MiB above 0", kai.MemoryAnnotation, memory)
+		}
+		gpu.mib = mib
+	}
+	if s, ok := annotations[annotationDevices]; ok {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 || n > maxDevices {
+			return nil, fmt.Errorf("annotation %s=%q: it must be a whole number from 1 to %d", annotationDevices, s, maxDevices)
+		}
+		gpu.devices = n
+	}
+	return gpu, nil
+}
+
+// milliPortion is the part of a GPU, in thousandths, that mib of its memory are, rounded to the nearest, at most 1000.
+func milliPortion(mib, of int64) int64 {
+	if mib >= of {
+		return 1000
+	}
+	return int64(float64(mib)/float64(of)*1000 + 0.5)
+}
+
+func times(q resource.Quantity, n int64) resource.Quantity {
+	q = q.DeepCopy()
+	q.Mul(n)
+	return q
+}
+
+// with is a copy of the list with one more amount.
+func with(list corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) corev1.ResourceList {
+	out := make(corev1.ResourceList, len(list)+1)
+	for n, v := range list {
+		out[n] = v
+	}
+	if was, ok := out[name]; ok {
+		was = was.DeepCopy()
+		was.Add(q)
+		q = was
+	}
+	out[name] = q
+	return out
+}
+
+var errNoGPUMemory = errors.New("it states no GPU memory")

@@ -1,0 +1,124 @@
+package podgrouper
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/dialect/workload"
+)
+
+// maxOwners is the longest chain of owners that is followed.
+const maxOwners = 16
+
+// owners reads the objects that own a pod.
+type owners struct {
+	table *workload.Table
+	// cached answers for kinds that follow says yes to, live for the others. follow may start a watch and report false
+	// until it can be trusted.
+	cached, live client.Reader
+	follow       func(ctx context.Context, gvk schema.GroupVersionKind) bool
+	counts       *counts
+}
+
+// chain returns the owners of the pod, nearest first, and whether all of them are watched. An owner that may not be read
+// ends the chain before it. Errors are *workload.Invalid for a chain that is broken as it stands, else those of the API.
+func (o *owners) chain(ctx context.Context, pod *corev1.Pod) (chain []workload.Object, watched bool, err error) {
+	self := workload.FromPod(pod)
+	watched = true
+	below := &self
+	for refs := pod.OwnerReferences; len(refs) > 0; refs = below.Owners {
+		// The pod itself may have several owners, of which the first counts; further up that would be a guess.
+		if len(chain) > 0 && len(refs) > 1 {
+			return nil, false, broken(below, "must have one owner at most, has %d", len(refs))
+		}
+		ref := refs[0]
+		if ref.UID == pod.UID {
+			return nil, false, broken(below, "must not lead back to the pod that it owns")
+		}
+		for i := range chain {
+			if chain[i].UID == ref.UID {
+				return nil, false, broken(below, "must not lead in a circle, comes back to %s", &chain[i])
+			}
+		}
+		if len(chain) == maxOwners {
+			return nil, false, broken(&self, "must lead to the top owner in at most %d steps", maxOwners)
+		}
+		owner, followed, err := o.get(ctx, below, pod.Namespace, ref)
+		if apierrors.IsForbidden(err) {
+			return chain, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		watched = watched && followed
+		chain = append(chain, owner)
+		below = &chain[len(chain)-1]
+	}
+	return chain, watched, nil
+}
+
+// get reads the metadata of one owner.
+func (o *owners) get(ctx context.Context, of *workload.Object, namespace string, ref metav1.OwnerReference) (workload.Object, bool, error) {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil || ref.Kind == "" {
+		return workload.Object{}, false, broken(of, "must name an API version and kind, names %q and %q", ref.APIVersion, ref.Kind)
+	}
+	gvk := gv.WithKind(ref.Kind)
+	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	followed := o.table.Rule(gvk).Watch && o.follow(ctx, gvk)
+	if followed {
+		var m metav1.PartialObjectMetadata
+		m.SetGroupVersionKind(gvk)
+		err := o.cached.Get(ctx, key, &m, client.UnsafeDisableDeepCopy)
+		if err == nil && m.UID == ref.UID {
+			o.counts.ownerReads.WithLabelValues("watch").Inc()
+			return workload.FromMeta(gvk, &m, nil), true, nil
+		}
+		// The watch may lag behind the pod's; the API server knows.
+	}
+	var m metav1.PartialObjectMetadata
+	m.SetGroupVersionKind(gvk)
+	o.counts.ownerReads.WithLabelValues("request").Inc()
+	if err := o.live.Get(ctx, key, &m); err != nil {
+		if apierrors.IsNotFound(err) {
+			return workload.Object{}, false, broken(of, "must name an object that exists, %s %s does not", ref.Kind, ref.Name)
+		}
+		return workload.Object{}, false, fmt.Errorf("read %s %s, an owner of %s: %w", ref.Kind, key, of, err)
+	}
+	if m.UID != ref.UID {
+		return workload.Object{}, false, broken(of, "must name an object that exists, %s %s has UID %s now, not %s",
+			ref.Kind, ref.Name, m.UID, ref.UID)
+	}
+	return workload.FromMeta(gvk, &m, nil), followed, nil
+}
+
+// fill reads the whole of the objects whose fields the top owner's rule needs, from the API server.
+func (o *owners) fill(ctx context.Context, chain []workload.Object) error {
+	if len(chain) == 0 || !o.table.Rule(chain[len(chain)-1].GVK).NeedsContent() {
+		return nil
+	}
+	top := &chain[len(chain)-1]
+	var u unstructured.Unstructured
+	u.SetGroupVersionKind(top.GVK)
+	o.counts.ownerReads.WithLabelValues("request").Inc()
+	if err := o.live.Get(ctx, types.NamespacedName{Namespace: top.Namespace, Name: top.Name}, &u); err != nil {
+		return fmt.Errorf("read %s: %w", top, err)
+	}
+	if u.GetUID() != top.UID {
+		return broken(top, "the object was replaced by another of its name")
+	}
+	*top = workload.FromMeta(top.GVK, &u, u.Object)
+	return nil
+}
+
+func broken(o *workload.Object, rule string, args ...any) error {
+	return &workload.Invalid{Object: o.String(), Field: "metadata.ownerReferences", Rule: fmt.Sprintf(rule, args...)}
+}

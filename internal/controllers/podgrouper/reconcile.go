@@ -1,0 +1,317 @@
+package podgrouper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// warningReason is the reason of the events about what could not be grouped as written.
+const warningReason = "PodGrouperWarning"
+
+// conflictDelay is the wait after a write met an object that had changed.
+const conflictDelay = 200 * time.Millisecond
+
+// grouper works on one pod at a time. It is safe for concurrent use.
+type grouper struct {
+	options Options
+	table   *workload.Table
+	// cached reads what the process watches: pods, PodGroups, PriorityClasses, Namespaces. What it returns is shared.
+	cached   client.Reader
+	writer   client.Client
+	kit      *write.Kit
+	live     client.Reader
+	owners   *owners
+	memory   *memory
+	defaults *defaults
+	event    func(obj client.Object, eventType, reason, message string)
+	clock    clock.Clock
+	counts   *counts
+}
+
+// reconcile sees to it that a pod's group exists and that the pod names it.
+func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := g.cached.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	again, err := g.group(ctx, pod)
+	if err == nil {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	var invalid *workload.Invalid
+	switch {
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil
+	case errors.Is(err, errChanged):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil
+	case errors.As(err, &invalid):
+		// No retry helps before an object changes; not every change is seen.
+		if !errors.As(err, new(*told)) {
+			g.warn(pod, err.Error())
+		}
+		return reconcile.Result{RequeueAfter: g.options.MaxBackoff}, nil
+	}
+	g.warn(pod, err.Error())
+	return reconcile.Result{}, fmt.Errorf("group pod %s: %w", req.NamespacedName, err)
+}
+
+// told is an error of which another pod of the same owner has an event.
+type told struct{ error }
+
+// Unwrap lets the error be recognised for what it is.
+func (t *told) Unwrap() error { return t.error }
+
+func (g *grouper) warn(pod *corev1.Pod, message string) {
+	g.counts.warnings.Inc()
+	g.event(pod, corev1.EventTypeWarning, warningReason, message)
+}
+
+// group does the work for a pod, and says after what time to look again, if at all.
+func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Duration, err error) {
+	if !g.ours(pod) {
+		return 0, nil
+	}
+	if yes, err := g.namespaceSelected(ctx, pod.Namespace); err != nil || !yes {
+		return 0, err
+	}
+	name, members, again, err := g.groupFor(ctx, pod)
+	if err != nil || name == "" {
+		return again, err
+	}
+	subgroup, err := members.SubGroup(pod)
+	if err != nil {
+		return 0, err
+	}
+	patch := workload.PodPatch(pod, name, subgroup)
+	if patch == nil {
+		return again, nil
+	}
+	return again, g.patch(ctx, metadataOf(corev1.SchemeGroupVersion.WithKind("Pod"), pod), patch)
+}
+
+// ours says whether the pod is to be grouped at all, by what the pod alone shows.
+func (g *grouper) ours(pod *corev1.Pod) bool {
+	return slices.Contains(g.options.SchedulerNames, pod.Spec.SchedulerName) &&
+		pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
+		!workload.Opted(pod.Annotations) && !workload.External(pod) &&
+		labels.SelectorFromValidatedSet(g.options.PodSelector).Matches(labels.Set(pod.Labels))
+}
+
+func (g *grouper) namespaceSelected(ctx context.Context, name string) (bool, error) {
+	if len(g.options.NamespaceSelector) == 0 {
+		return true, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := g.cached.Get(ctx, types.NamespacedName{Name: name}, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return labels.SelectorFromValidatedSet(g.options.NamespaceSelector).Matches(labels.Set(namespace.Labels)), nil
+}
+
+// groupFor makes sure of the pod's group and returns its name, or "" for a pod that is to be left alone.
+func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, workload.Members, time.Duration, error) {
+	if len(pod.OwnerReferences) == 0 {
+		d, err := g.derive(ctx, pod)
+		if err == nil {
+			err = d.failed
+		}
+		if err != nil {
+			return "", workload.Members{}, 0, err
+		}
+		return d.groupOf(pod), d.members, 0, nil
+	}
+	derivedHere := false
+	d, stale, err := g.memory.derive(ctx, pod.OwnerReferences[0].UID, g.clock.Now(), func() (*derivation, error) {
+		derivedHere = true
+		return g.derive(ctx, pod)
+	})
+	if err == nil && d.eachPod && !derivedHere {
+		d, err = g.derive(ctx, pod)
+	}
+	if err == nil && d.failed != nil {
+		if err = d.failed; !derivedHere {
+			err = &told{err}
+		}
+	}
+	if err != nil || d.left {
+		return "", workload.Members{}, 0, err
+	}
+	again := time.Duration(0)
+	if stale {
+		again = conflictDelay
+	}
+	if d.podNamed && !d.eachPod && g.options.PodNamedGroups {
+		old := workload.PodNamedGroup(pod, d.owner)
+		exists, err := g.exists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: old})
+		if err != nil {
+			return "", workload.Members{}, 0, err
+		}
+		if exists {
+			return old, workload.Members{}, again, nil
+		}
+	}
+	return d.groupOf(pod), d.members, again, nil
+}
+
+// derive reads the pod's owners, works out the group, and writes it if it is missing or differs. A workload that cannot be
+// understood is a derivation, too, so that the many pods of one are not a burden.
+func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, error) {
+	d := &derivation{}
+	if len(pod.OwnerReferences) > 0 {
+		d.owner = pod.OwnerReferences[0].UID
+		d.chain = []types.UID{d.owner}
+	}
+	err := g.deriveInto(ctx, d, pod)
+	if errors.As(err, new(*workload.Invalid)) {
+		d.failed, d.expires = err, g.clock.Now().Add(g.options.MaxBackoff)
+		err = nil
+	}
+	return d, err
+}
+
+func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod) error {
+	chain, watched, err := g.owners.chain(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if !watched {
+		d.expires = g.clock.Now().Add(g.options.Refresh)
+	}
+	for i := range chain {
+		if i > 0 {
+			d.chain = append(d.chain, chain[i].UID)
+		}
+		d.left = d.left || workload.Opted(chain[i].Annotations)
+	}
+	if d.left {
+		return nil
+	}
+	if err := g.owners.fill(ctx, chain); err != nil {
+		return err
+	}
+	grouping, err := g.grouping(ctx, pod, chain)
+	if err != nil {
+		return err
+	}
+	for _, w := range grouping.Warnings {
+		g.warn(pod, w)
+	}
+	d.eachPod, d.podNamed, d.members = grouping.EachPod, grouping.PodNamed, grouping.Members
+	d.group = client.ObjectKeyFromObject(grouping.PodGroup)
+	if d.podNamed && g.options.PodNamedGroups {
+		// An old group stands; writing the new one as well would leave it without pods.
+		old, err := g.exists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodNamedGroup(pod, d.owner)})
+		if err != nil || old {
+			d.expires = g.clock.Now() // for this pod only
+			return err
+		}
+	}
+	return g.apply(ctx, grouping.PodGroup)
+}
+
+// grouping asks the dialect, with the settings of this moment.
+func (g *grouper) grouping(ctx context.Context, pod *corev1.Pod, chain []workload.Object) (*workload.Grouping, error) {
+	var failed error
+	kinds, err := g.defaults.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	settings := &workload.Settings{
+		QueueLabel:    g.options.QueueLabel,
+		NodePoolLabel: g.options.NodePoolLabel,
+		Kinds:         kinds,
+		PriorityClassExists: func(name string) bool {
+			class := &schedulingv1.PriorityClass{}
+			err := g.cached.Get(ctx, types.NamespacedName{Name: name}, class, client.UnsafeDisableDeepCopy)
+			if client.IgnoreNotFound(err) != nil && failed == nil {
+				failed = fmt.Errorf("read PriorityClass %s: %w", name, err)
+			}
+			return err == nil
+		},
+	}
+	grouping, err := g.table.Group(pod, chain, settings)
+	if failed != nil {
+		return nil, failed
+	}
+	return grouping, err
+}
+
+func (g *grouper) exists(ctx context.Context, group types.NamespacedName) (bool, error) {
+	err := g.cached.Get(ctx, group, &v2alpha2.PodGroup{}, client.UnsafeDisableDeepCopy)
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// apply creates the PodGroup or patches the one that is there.
+func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
+	key := client.ObjectKeyFromObject(wanted)
+	existing := &v2alpha2.PodGroup{}
+	err := g.cached.Get(ctx, key, existing, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		g.counts.creates.Inc()
+		err = g.writer.Create(ctx, wanted)
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create PodGroup %s: %w", key, err)
+		}
+		// It exists, and the watch has not shown it yet.
+		existing = &v2alpha2.PodGroup{}
+		err = g.live.Get(ctx, key, existing)
+	}
+	if err != nil {
+		return fmt.Errorf("read PodGroup %s: %w", key, err)
+	}
+	patch := workload.UpdatePatch(existing, wanted, g.options.NodePoolLabel)
+	if patch == nil {
+		return nil
+	}
+	return g.patch(ctx, metadataOf(v2alpha2.GroupVersion.WithKind("PodGroup"), existing), patch)
+}
+
+// errChanged says that a write met an object that is not what it was derived from.
+var errChanged = errors.New("the object changed meanwhile")
+
+// patch sends a merge patch; only metadata comes back, which is a fraction of the object. Nothing to group is no error.
+func (g *grouper) patch(ctx context.Context, target *metav1.PartialObjectMetadata, patch []byte) error {
+	result, err := g.kit.Merge(ctx, target, patch)
+	switch {
+	case anotherUID(err):
+		return errChanged
+	case err != nil:
+		return err
+	case result == write.Changed, result == write.Gone && target.Kind != "Pod":
+		return errChanged
+	}
+	return nil
+}
+
+// anotherUID says whether a patch was refused because it names the UID of an object that is not there any more. The API
+// server answers as to an attempt to change the UID.
+func anotherUID(err error) bool {
+	if !apierrors.IsInvalid(err) {
+		return false
+	}
+	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return found && cause.Field == "metadata.uid"
+}

@@ -1,0 +1,152 @@
+package tally
+
+import (
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Sum is a sum of resource lists. The zero value is the empty sum. It is not safe for concurrent use.
+type Sum struct {
+	of map[corev1.ResourceName]resource.Quantity
+}
+
+// Add puts a list into the sum. The list is neither kept nor changed.
+func (s *Sum) Add(list corev1.ResourceList) {
+	for name, q := range list {
+		s.shift(name, q, false)
+	}
+}
+
+// Sub takes a list out of the sum that was put into it earlier. What was never put in leaves a negative amount, which
+// List omits and a later Add makes good.
+func (s *Sum) Sub(list corev1.ResourceList) {
+	for name, q := range list {
+		s.shift(name, q, true)
+	}
+}
+
+// AddSum puts everything that another sum holds into this one.
+func (s *Sum) AddSum(other *Sum) { s.Add(other.of) }
+
+func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
+	if by.IsZero() {
+		return
+	}
+	now, ok := s.of[name]
+	if !ok {
+		if s.of == nil {
+			s.of = make(map[corev1.ResourceName]resource.Quantity, 4)
+		}
+		now = resource.Quantity{Format: format(name)}
+	}
+	// Quantity arithmetic switches to arbitrary precision by itself where 64 bits do not suffice, and works in place
+	// on a number that copies share; now is ours alone, because by was added to it and never stored.
+	if out {
+		now.Sub(by)
+	} else {
+		now.Add(by)
+	}
+	if now.IsZero() {
+		delete(s.of, name) // so that an emptied sum equals one that never held anything
+		return
+	}
+	now.Format = format(name)
+	s.of[name] = now
+}
+
+// Empty says whether the sum holds nothing.
+func (s *Sum) Empty() bool { return len(s.of) == 0 }
+
+// List is what the sum holds as an API object would show it: no zero and no negative amounts, memory-like resources
+// in binary units, nothing above the largest amount the API server stores (2^63-1). Nil when empty.
+func (s *Sum) List() corev1.ResourceList {
+	var list corev1.ResourceList
+	for name, q := range s.of {
+		if q.Sign() < 0 {
+			continue
+		}
+		if list == nil {
+			list = make(corev1.ResourceList, len(s.of))
+		}
+		list[name] = storable(q)
+	}
+	return list
+}
+
+// storable is q as it comes back from the API server. An amount beyond its range would come back smaller, and a
+// controller that compares before it writes would then write for ever.
+func storable(q resource.Quantity) resource.Quantity {
+	if q.CmpInt64(math.MaxInt64) >= 0 {
+		return *resource.NewQuantity(math.MaxInt64, q.Format)
+	}
+	return q.DeepCopy()
+}
+
+// format is the notation in which a resource is shown. It is a property of the resource, because the notation of a
+// sum of quantities written differently would otherwise depend on which came first.
+func format(name corev1.ResourceName) resource.Format {
+	switch {
+	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return resource.BinarySI
+	}
+	return resource.DecimalSI
+}
+
+// Equal says whether two lists name the same resources with the same amounts, however they are written.
+func Equal(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		other, ok := b[name]
+		if !ok || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Diff is the JSON merge patch that turns the list observed into the list desired: a new amount per resource that
+// differs, nil (null on the wire) per resource to be removed. Nil when the lists are equal.
+func Diff(observed, desired corev1.ResourceList) map[string]any {
+	var patch map[string]any
+	set := func(name corev1.ResourceName, value any) {
+		if patch == nil {
+			patch = make(map[string]any, len(desired))
+		}
+		patch[string(name)] = value
+	}
+	for name, q := range desired {
+		if was, ok := observed[name]; !ok || was.Cmp(q) != 0 {
+			set(name, q.String())
+		}
+	}
+	for name := range observed {
+		if _, ok := desired[name]; !ok {
+			set(name, nil)
+		}
+	}
+	return patch
+}
+
+// NotNegative is the list without its negative amounts, which no object of ours holds but a user may write. The list
+// itself is returned when it has none.
+func NotNegative(list corev1.ResourceList) corev1.ResourceList {
+	for _, q := range list {
+		if q.Sign() >= 0 {
+			continue
+		}
+		clean := make(corev1.ResourceList, len(list))
+		for name, q := range list {
+			if q.Sign() >= 0 {
+				clean[name] = q
+			}
+		}
+		return clean
+	}
+	return list
+}

@@ -1,0 +1,64 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+)
+
+// Settings are what an installation decides about grouping.
+type Settings struct {
+	// QueueLabel and NodePoolLabel are label keys; see DefaultSettings for their usual values.
+	QueueLabel, NodePoolLabel string
+	// Kinds are defaults per kind of workload; keys are "Kind.group" or, of lower precedence, "Kind".
+	Kinds map[string]KindDefaults
+	// PriorityClassExists answers whether the cluster has a PriorityClass of that name. Nil: it has every class.
+	PriorityClassExists func(name string) bool
+}
+
+// KindDefaults hold for workloads of a kind that do not say otherwise.
+type KindDefaults struct {
+	// PriorityClass counts only if it exists; empty means the rule's own default.
+	PriorityClass string
+	// Preemptibility is "preemptible" or "non-preemptible"; anything else means that the priority decides.
+	Preemptibility string
+}
+
+// DefaultSettings returns the settings of an installation that changed nothing.
+func DefaultSettings() Settings {
+	return Settings{QueueLabel: keys.QueueLabel, NodePoolLabel: keys.NodePoolLabel}
+}
+
+func (s *Settings) classExists(name string) bool {
+	return s.PriorityClassExists == nil || s.PriorityClassExists(name)
+}
+
+// KindDefaultsKey is the key of the ConfigMap of defaults under which ParseKindDefaults' text stands.
+const KindDefaultsKey = "types"
+
+// ParseKindDefaults reads a JSON array of {typeName, group, priorityName, preemptibility}, as it stands in the ConfigMap
+// of defaults, into Settings.Kinds. Of two entries for a kind the later one counts. An entry without typeName is an error.
+func ParseKindDefaults(text string) (map[string]KindDefaults, error) {
+	var entries []struct {
+		TypeName       string `json:"typeName"`
+		Group          string `json:"group"`
+		PriorityName   string `json:"priorityName"`
+		Preemptibility string `json:"preemptibility"`
+	}
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fmt.Errorf("defaults of kinds: must be a JSON array of {typeName, group, priorityName, preemptibility}: %w", err)
+	}
+	kinds := make(map[string]KindDefaults, len(entries))
+	for i, e := range entries {
+		if e.TypeName == "" {
+			return nil, fmt.Errorf("defaults of kinds: entry %d: typeName must not be empty", i)
+		}
+		key := e.TypeName
+		if e.Group != "" {
+			key += "." + e.Group
+		}
+		kinds[key] = KindDefaults{PriorityClass: e.PriorityName, Preemptibility: e.Preemptibility}
+	}
+	return kinds, nil
+}

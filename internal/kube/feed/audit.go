@@ -1,0 +1,180 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Rebuild fills an empty store from lists, without watching: what an audit compares with, and what a command that needs
+// one look at the cluster works on. It costs a LIST of every kind. Each kind is listed at a moment of its own.
+func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluster.Store) error {
+	in := newInbox()
+	for k := range kinds {
+		if k == csiCapacities && !o.StorageCapacity {
+			continue
+		}
+		list := k.list()
+		if err := reader.List(ctx, list); err != nil {
+			return fmt.Errorf("list %T: %w", k.example(), err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			object, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("list %T: item of type %T", k.example(), item)
+			}
+			in.put(k, client.ObjectKeyFromObject(object), object, true)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	newDesk(o).work(in.take(), store)
+	return nil
+}
+
+// list returns an empty list of the kind.
+func (k kind) list() client.ObjectList {
+	switch k {
+	case nodes:
+		return &v1.NodeList{}
+	case priorityClasses:
+		return &schedulingv1.PriorityClassList{}
+	case queues:
+		return &v2.QueueList{}
+	case gangs:
+		return &v2alpha2.PodGroupList{}
+	case namespaces:
+		return &v1.NamespaceList{}
+	case configMaps:
+		m := &metav1.PartialObjectMetadataList{}
+		m.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("ConfigMapList"))
+		return m
+	case volumes:
+		return &v1.PersistentVolumeList{}
+	case claims:
+		return &v1.PersistentVolumeClaimList{}
+	case storageClasses:
+		return &storagev1.StorageClassList{}
+	case csiNodes:
+		return &storagev1.CSINodeList{}
+	case csiDrivers:
+		return &storagev1.CSIDriverList{}
+	case csiCapacities:
+		return &storagev1.CSIStorageCapacityList{}
+	case requests:
+		return &v1alpha2.BindRequestList{}
+	case pods:
+		return &v1.PodList{}
+	}
+	panic("feed: no such kind")
+}
+
+// Compare says where two snapshots differ in what was observed, one line per object, sorted: "pod a/p (uid): only in the
+// first", or both states. Pods that the scheduler has decided about but nobody confirmed, and the ledgers of their
+// nodes, are left out, and so is what only the passing of time makes of a pod. Snapshots of equal content compare
+// equal whatever Store they come from. It costs a text per object.
+func Compare(first, second *cluster.Snapshot) []string {
+	assumed := map[string]bool{} // pods by UID, and nodes by "node "+name
+	for _, s := range [2]*cluster.Snapshot{first, second} {
+		s.EachPod(func(p *cluster.Pod) {
+			if p.Assumed() {
+				assumed[p.UID], assumed["node "+p.NodeName] = true, true
+			}
+		})
+	}
+	a, b := picture(first, assumed), picture(second, assumed)
+	var out []string
+	for name, x := range a { // order: sorted below
+		switch y, ok := b[name]; {
+		case !ok:
+			out = append(out, name+": only in the first")
+		case x != y:
+			out = append(out, name+": "+x+" in the first, "+y+" in the second")
+		}
+	}
+	for name := range b { // order: sorted below
+		if _, ok := a[name]; !ok {
+			out = append(out, name+": only in the second")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// picture says what a snapshot means in names, because IDs and dimension indices are each Store's own.
+func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
+	out := map[string]string{}
+	for _, id := range s.NodeOrder {
+		n := s.Node(id)
+		state := []any{n.UID, n.Problem, n.GPUMemoryMiB, n.Labels, n.Taints, named(s.Dims, n.Allocatable)}
+		if !assumed["node "+n.Name] {
+			state = append(state, named(s.Dims, n.Used), named(s.Dims, n.Foreign))
+		}
+		out["node "+n.Name] = text(state)
+	}
+	for _, id := range s.QueueOrder {
+		q := s.Queue(id)
+		out["queue "+q.Name] = text([]any{q.UID, q.Display, q.Parent, q.Priority, q.Created, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight)})
+	}
+	s.EachGang(func(g *cluster.Gang) { out["gang "+g.Key.String()] = text(g.State()) })
+	s.EachPod(func(p *cluster.Pod) {
+		if assumed[p.UID] {
+			return
+		}
+		st := p.State(s.Dims)
+		if st.Phase == cluster.StuckReleasing {
+			st.Phase = cluster.Releasing
+		}
+		st.Spec.Requests = nil // said by Requests, in names
+		slices.SortFunc(st.Requests, func(x, y cluster.Quantity) int { return strings.Compare(x.Name, y.Name) })
+		out["pod "+p.FullName()+" ("+p.UID+")"] = text(st)
+	})
+	return out
+}
+
+// named returns the non-zero dimensions of r by name.
+func named(d cluster.Dims, r cluster.Resources) map[string]int64 {
+	out := map[string]int64{}
+	for i, x := range r {
+		if x != 0 {
+			out[d.Name(i)] = x
+		}
+	}
+	return out
+}
+
+// limits returns the dimensions of r that are bounded.
+func limits(d cluster.Dims, r cluster.Resources) map[string]int64 {
+	out := map[string]int64{}
+	for i, x := range r {
+		if x != cluster.Unlimited {
+			out[d.Name(i)] = x
+		}
+	}
+	return out
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil { // the model's states marshal by construction
+		panic("feed: picture: " + err.Error())
+	}
+	return string(b)
+}

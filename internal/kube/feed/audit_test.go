@@ -1,0 +1,110 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// shelf is a client.Reader that lists what lies on it.
+type shelf struct {
+	client.Reader
+	objects []client.Object
+	fail    string // the list type that cannot be read
+}
+
+func (r shelf) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if fmt.Sprintf("%T", list) == r.fail {
+		return errors.New("forbidden")
+	}
+	for _, o := range r.objects {
+		switch l := list.(type) {
+		case *v1.NodeList:
+			if x, ok := o.(*v1.Node); ok {
+				l.Items = append(l.Items, *x)
+			}
+		case *v1.PodList:
+			if x, ok := o.(*v1.Pod); ok {
+				l.Items = append(l.Items, *x)
+			}
+		case *v2.QueueList:
+			if x, ok := o.(*v2.Queue); ok {
+				l.Items = append(l.Items, *x)
+			}
+		case *v2alpha2.PodGroupList:
+			if x, ok := o.(*v2alpha2.PodGroup); ok {
+				l.Items = append(l.Items, *x)
+			}
+		case *v1alpha2.BindRequestList:
+			if x, ok := o.(*v1alpha2.BindRequest); ok {
+				l.Items = append(l.Items, *x)
+			}
+		case *schedulingv1.PriorityClassList:
+			if x, ok := o.(*schedulingv1.PriorityClass); ok {
+				l.Items = append(l.Items, *x)
+			}
+		}
+	}
+	return nil
+}
+
+// TestRebuildIsTheFeed: a look at the cluster gives what watching it gave, and what differs is named.
+func TestRebuildIsTheFeed(t *testing.T) {
+	t.Parallel()
+	p, q, r := pod("p", "u1", 1), pod("q", "u2", 1), pod("r", "u3", 1)
+	r.Spec.NodeName, r.Status.Phase = "n1", v1.PodRunning
+	objects := []client.Object{node("n1"), node("n2"), &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, gang("g", "train"),
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Value: 70}, p, q, r, bind(p, "n2", 2)}
+	s := newStage(t, Options{})
+	for i := range objects {
+		s.say(objects[len(objects)-1-i])
+	}
+	s.drain()
+	fresh := func(objects ...client.Object) *cluster.Snapshot {
+		store := cluster.NewStore(cluster.Options{})
+		if err := Rebuild(t.Context(), shelf{objects: objects}, Options{}, store); err != nil {
+			t.Fatal(err)
+		}
+		return store.Snapshot(0)
+	}
+	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
+		t.Errorf("the feed differs from a fresh look:\n%s", strings.Join(diff, "\n"))
+	}
+	s.store.Assume("u2", "n1", cluster.Forever)
+	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
+		t.Errorf("an assumption counts as a difference:\n%s", strings.Join(diff, "\n"))
+	}
+	// Without n1, r and the request: both are gone, with them p's place and n2's ledger.
+	diff := Compare(s.store.Snapshot(0), fresh(objects[1:7]...))
+	want := []string{"node n1: only in the first", "node n2: [", "pod a/p (u1): {", "pod a/r (u3): only in the first"}
+	for i := range max(len(diff), len(want)) {
+		if i >= len(diff) || i >= len(want) || !strings.HasPrefix(diff[i], want[i]) {
+			t.Fatalf("differences, want those of %q:\n%s", want, strings.Join(diff, "\n"))
+		}
+	}
+	err := Rebuild(t.Context(), shelf{fail: "*v1.PodList"}, Options{}, cluster.NewStore(cluster.Options{}))
+	if err == nil || !strings.Contains(err.Error(), "list *v1.Pod: forbidden") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEveryKindHasItsParts(t *testing.T) {
+	t.Parallel()
+	for k := range kinds {
+		if k.example() == nil || k.list() == nil {
+			t.Errorf("kind %d", k)
+		}
+	}
+}

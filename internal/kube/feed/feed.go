@@ -1,0 +1,92 @@
+package feed
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// Options say whose scheduler this is and what it is responsible for. The zero value is KAI's defaults without shards.
+type Options struct {
+	// SchedulerNames are the values of spec.schedulerName we answer to; nil means kai.DefaultSchedulerName alone.
+	SchedulerNames []string
+	// Partition is the shard: nodes, queues and PodGroups outside it do not exist for us.
+	Partition kai.Partition
+	// ReservationApp is the value of the label app on reservation pods; "" means kai.DefaultReservationApp.
+	ReservationApp string
+	// RestrictNodes keeps pods that ask for GPUs on nodes labelled GPUWorkerLabel, and all others on nodes labelled
+	// CPUWorkerLabel.
+	RestrictNodes                  bool
+	GPUWorkerLabel, CPUWorkerLabel string
+	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
+	StorageCapacity bool
+}
+
+// Feed takes in what a Source delivers until it is drained into a Store. Create it with New.
+type Feed struct {
+	source Source
+	kinds  []kind
+	inbox  *inbox
+	desk   *desk
+	synced atomic.Bool
+}
+
+// New returns a feed that has not started; Run starts it.
+func New(source Source, o Options) *Feed {
+	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o)}
+	for k := range kinds {
+		if k != csiCapacities || o.StorageCapacity {
+			f.kinds = append(f.kinds, k)
+		}
+	}
+	return f
+}
+
+// Run watches until ctx ends, and then returns nil; an error means that it could not start to watch. It is called once.
+func (f *Feed) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	waits := make([]<-chan struct{}, 0, len(f.kinds))
+	for _, k := range f.kinds {
+		synced, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
+		if err != nil {
+			return err
+		}
+		waits = append(waits, synced)
+	}
+	for _, synced := range waits {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	f.synced.Store(true)
+	f.inbox.nudge() // even an empty cluster is news once it is known to be empty
+	<-ctx.Done()
+	return nil
+}
+
+// Synced says whether everything there was at the start has come in. From then on a Drain makes the Store complete.
+func (f *Feed) Synced() bool { return f.synced.Load() }
+
+// Changed delivers a token when there is something to drain, and once when the feed becomes synced. Any number of changes
+// may stand behind one token.
+func (f *Feed) Changed() <-chan struct{} { return f.inbox.changed }
+
+// Waiting is the number of objects that wait to be drained.
+func (f *Feed) Waiting() int { return f.inbox.len() }
+
+// Drain applies everything that has come in to the store and returns how many of its events changed it. It must be
+// called by the goroutine that owns the store, and always with the same store. It costs what has come in.
+func (f *Feed) Drain(store *cluster.Store) int { return f.desk.work(f.inbox.take(), store) }
+
+// StaleBindRequests lists, as of the last Drain, the BindRequests of our shard that no longer stand for anything and stand
+// in the way of a new decision, by namespace and name. Each stays listed until it is gone. Called by Drain's goroutine.
+func (f *Feed) StaleBindRequests() []StaleBindRequest { return f.desk.staleRequests() }
+
+// Problems says, as of the last Drain, which objects were understood only in part, and why: one sentence by
+// "Kind namespace/name". Called by Drain's goroutine.
+func (f *Feed) Problems() map[string]string { return f.desk.problemTexts() }

@@ -1,0 +1,77 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Source hands over the objects of one kind, those there are and how they change. The kind is that of example; objects
+// handed over have its type and are not written to any more.
+type Source interface {
+	// Watch calls h from one goroutine until ctx ends. The channel it returns is closed once h has been told of all
+	// objects there were at first.
+	Watch(ctx context.Context, example client.Object, h toolscache.ResourceEventHandler) (synced <-chan struct{}, err error)
+}
+
+// FromCache makes a Source of the process's shared cache.
+func FromCache(c cache.Informers) Source { return cacheSource{c} }
+
+type cacheSource struct{ informers cache.Informers }
+
+func (s cacheSource) Watch(ctx context.Context, example client.Object, h toolscache.ResourceEventHandler) (<-chan struct{}, error) {
+	informer, err := s.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("informer for %T: %w", example, err)
+	}
+	registration, err := informer.AddEventHandler(h)
+	if err != nil {
+		return nil, fmt.Errorf("handler for %T: %w", example, err)
+	}
+	context.AfterFunc(ctx, func() {
+		_ = informer.RemoveEventHandler(registration) // fails only when the informer has ended, which is as good
+	})
+	return registration.HasSyncedChecker().Done(), nil
+}
+
+// intake is the handler of one kind: it leaves what it is told in the inbox.
+type intake struct {
+	kind  kind
+	inbox *inbox
+}
+
+func (h intake) OnAdd(obj any, _ bool) {
+	if o, ok := obj.(client.Object); ok {
+		h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, true)
+	}
+}
+
+func (h intake) OnUpdate(before, after any) {
+	old, ok1 := before.(client.Object)
+	o, ok2 := after.(client.Object)
+	if !ok1 || !ok2 {
+		return
+	}
+	if rv := o.GetResourceVersion(); rv != "" && rv == old.GetResourceVersion() {
+		return // a resync
+	}
+	if h.kind.existence() && old.GetUID() == o.GetUID() {
+		return
+	}
+	h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, false)
+}
+
+func (h intake) OnDelete(obj any) {
+	switch o := obj.(type) {
+	case client.Object:
+		h.inbox.remove(h.kind, client.ObjectKeyFromObject(o))
+	case toolscache.DeletedFinalStateUnknown:
+		if namespace, name, err := toolscache.SplitMetaNamespaceKey(o.Key); err == nil {
+			h.inbox.remove(h.kind, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+	}
+}

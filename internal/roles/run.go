@@ -1,0 +1,304 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
+	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
+	"github.com/muster-scheduler/muster/internal/controllers/queue"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
+	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/scheduler"
+)
+
+// Scheme returns the kinds that the roles read and write.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
+		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Command is `muster run`: one subcommand per role, and one for all in one process.
+func Command(version string) *cobra.Command {
+	run := &cobra.Command{Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	for _, name := range append(Names(), All) {
+		s := &Settings{}
+		roles := []string{name}
+		if name == All {
+			roles = Names()
+		}
+		c := &cobra.Command{Use: name, Short: about(name), Args: cobra.NoArgs, SilenceUsage: true,
+			RunE: func(c *cobra.Command, _ []string) error {
+				ctx, stop := app.SignalContext(c.Context())
+				defer stop()
+				return Run(ctx, roles, s, version)
+			}}
+		c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return app.FlagError(name, c.Flags(), err) })
+		for _, role := range roles {
+			if err := s.flags(role, c.Flags()); err != nil {
+				panic(err) // the embedded ledger is tested; this is a broken build
+			}
+		}
+		run.AddCommand(c)
+	}
+	return run
+}
+
+func about(role string) string {
+	switch role {
+	case Scheduler:
+		return "Decide: watch the cluster, run the engine, write BindRequests and reasons"
+	case Binder:
+		return "Execute BindRequests: prepare, bind, roll back"
+	case PodGrouper:
+		return "Turn workloads into PodGroups"
+	case PodGroup:
+		return "Keep the status of PodGroups"
+	case Queue:
+		return "Keep the status and metrics of queues"
+	}
+	return "All roles in one process, sharing one cache"
+}
+
+// process is what the roles of one process share.
+type process struct {
+	*Settings
+	log      logr.Logger
+	registry *prometheus.Registry
+	scheme   *runtime.Scheme
+	cache    cache.Cache
+	client   client.Client
+	events   *eventSink
+	server   *app.Server
+	group    app.Group
+	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
+}
+
+// Run runs the named roles until ctx ends or one of them fails.
+func Run(ctx context.Context, names []string, s *Settings, version string) error {
+	log, err := app.Logger(os.Stderr, s.Log)
+	if err != nil {
+		return err
+	}
+	app.InstallLogger(log)
+	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
+		return fmt.Errorf("--scheduler-name: at least one name, and no empty one")
+	}
+	p := &process{Settings: s, log: log, registry: app.Registry()}
+	if s.ShowVersion {
+		log.Info("muster", "version", version, "roles", names)
+	}
+	if err := p.connect(version); err != nil {
+		return err
+	}
+	p.server = &app.Server{Metrics: p.registry}
+	p.server.AddReadiness("cache", func(ctx context.Context) error {
+		probe, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if !p.cache.WaitForCacheSync(probe) {
+			return fmt.Errorf("the cache has not synced yet")
+		}
+		return nil
+	})
+	ctx = logr.NewContext(ctx, log)
+	p.group.Add("cache", p.cache.Start)
+	p.group.Add("events", p.events.run)
+	for _, name := range names {
+		if err := p.add(name); err != nil {
+			return fmt.Errorf("role %s: %w", name, err)
+		}
+	}
+	return p.serve(ctx)
+}
+
+func (p *process) connect(version string) error {
+	p.Client.UserAgent = "muster/" + version
+	config, err := app.RESTConfig(p.Client)
+	if err != nil {
+		return err
+	}
+	p.group.Add("credentials", app.WatchCredentials(config))
+	if p.scheme, err = Scheme(); err != nil {
+		return err
+	}
+	o := cache.Options{Scheme: p.scheme}
+	feed.Trim(&o)
+	if p.cache, err = cache.New(config, o); err != nil {
+		return fmt.Errorf("build the cache: %w", err)
+	}
+	if p.client, err = client.New(config, client.Options{Scheme: p.scheme}); err != nil {
+		return fmt.Errorf("build the client: %w", err)
+	}
+	p.events = newEventSink(p.client, p.scheme)
+	p.elect = func(_ string, lead func(context.Context) error) func(context.Context) error { return lead }
+	if p.LeaderElect {
+		leases, err := kubernetes.NewForConfig(app.Protobuf(config))
+		if err != nil {
+			return fmt.Errorf("build the client of Leases: %w", err)
+		}
+		id, err := app.NewIdentity()
+		if err != nil {
+			return err
+		}
+		e := app.NewElection(leases, id)
+		p.elect = func(lease string, lead func(context.Context) error) func(context.Context) error {
+			return func(ctx context.Context) error { return e.RunLeading(ctx, lease, p.Namespace, lead) }
+		}
+	}
+	return nil
+}
+
+// add prepares a role and puts it into the group.
+func (p *process) add(name string) error {
+	log := p.log.WithName(name)
+	if name == Scheduler {
+		lead, err := p.scheduler()
+		if err != nil {
+			return err
+		}
+		p.group.Add(name, p.elect(app.SchedulerLease(p.SchedulerNames[0], p.Partition), lead))
+		return nil
+	}
+	lease, err := app.LeaseName(name)
+	if err != nil {
+		return err
+	}
+	var c interface{ Run(context.Context) error }
+	switch name {
+	case Binder:
+		o := binder.DefaultOptions()
+		o.MaxConcurrentReconciles = p.Workers
+		o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Duration(p.RateLimiterBase)*time.Second, time.Duration(p.RateLimiterMax)*time.Second
+		record := p.events.recorder("binder")
+		c, err = binder.New(binder.Deps{Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry,
+			Event: func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }}, o)
+	case PodGrouper:
+		o := podgrouper.DefaultOptions()
+		o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = p.SchedulerNames, p.QueueLabel, p.NodePoolKey
+		o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = p.Workers, p.PlainGroups, p.DefaultsName, p.DefaultsSpace
+		if o.PodSelector, err = parseLabels("pod-label-selector", p.PodSelector); err != nil {
+			return err
+		}
+		if o.NamespaceSelector, err = parseLabels("namespace-label-selector", p.NamespaceChooser); err != nil {
+			return err
+		}
+		c, err = podgrouper.New(podgrouper.Deps{Cache: p.cache, Client: p.client, Reader: p.client, Event: p.events.recorder("podgrouper"),
+			Log: log, Registry: p.registry}, o)
+	case PodGroup:
+		o := podgroup.DefaultOptions()
+		o.SchedulerNames, o.MaxConcurrentReconciles = p.SchedulerNames, p.Workers
+		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, o)
+	case Queue:
+		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry},
+			queue.Options{MetricsNamespace: p.MetricsNamespace, LabelToMetricLabel: p.LabelToMetric, LabelToDefaultMetricValue: p.LabelToDefault})
+	default:
+		return fmt.Errorf("unknown role; known: %v", Names())
+	}
+	if err != nil {
+		return err
+	}
+	p.group.Add(name, p.elect(lease, c.Run))
+	return nil
+}
+
+// scheduler builds the loop and everything around it.
+func (p *process) scheduler() (func(context.Context) error, error) {
+	prof := profile.BuiltIn()
+	if p.SchedulerConf != "" {
+		text, err := os.ReadFile(p.SchedulerConf)
+		if err != nil {
+			return nil, fmt.Errorf("--scheduler-conf: %w", err)
+		}
+		if prof, err = profile.Parse(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.SchedulerConf, err)
+		}
+	}
+	e, err := engine.New(prof, builtin.Registry())
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range e.Warnings {
+		p.log.Info("profile: " + w)
+	}
+	part := kai.Partition{Key: p.NodePoolKey, Value: p.Partition}
+	f := feed.New(feed.FromCache(p.cache), feed.Options{SchedulerNames: p.SchedulerNames, Partition: part, ReservationApp: p.ReservationApp,
+		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage})
+	kit, err := write.New(p.client, Scheduler, p.registry)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.registry)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: part})
+	reports := apply.NewReports(kit, p.client, p.cache, apply.ReportOptions{SchedulerName: p.SchedulerNames[0], Pool: part.Pool(), Detailed: p.DetailedReasons})
+	loop := scheduler.New(f, e, binds, reports, metrics, scheduler.Options{Period: p.Period, StuckAfter: p.StuckAfter})
+	return func(ctx context.Context) error {
+		var g app.Group
+		g.Add("feed", f.Run)
+		g.Add("binds", binds.Run)
+		g.Add("reports", reports.Run)
+		g.Add("loop", loop.Run)
+		return g.Run(ctx)
+	}, nil
+}
+
+// serve opens the listeners and runs the group.
+func (p *process) serve(ctx context.Context) error {
+	addresses := []string{p.Listen}
+	if p.ProbeListen != "" && p.ProbeListen != p.Listen {
+		addresses = append(addresses, p.ProbeListen)
+	}
+	for i, address := range addresses {
+		l, err := app.Listen(address)
+		if err != nil {
+			return err
+		}
+		if l != nil {
+			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
+		}
+	}
+	if p.Profiler {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.ProfilerPort))
+		if err != nil {
+			return fmt.Errorf("--profiler-port: %w", err)
+		}
+		profiler := &app.Server{Profiling: true}
+		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
+	}
+	return p.group.Run(ctx)
+}

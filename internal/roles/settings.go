@@ -1,0 +1,200 @@
+package roles
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/docs/ledgers"
+	"github.com/muster-scheduler/muster/internal/app"
+)
+
+// The roles, in the order in which they are started and listed.
+const (
+	Scheduler  = "scheduler"
+	Binder     = "binder"
+	PodGrouper = "podgrouper"
+	PodGroup   = "podgroup"
+	Queue      = "queue"
+	All        = "all"
+)
+
+// Names lists the roles a process can run one of, without All.
+func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue} }
+
+// kaiProgram is the program of KAI whose flags a role takes.
+func kaiProgram(role string) string {
+	switch role {
+	case PodGroup:
+		return "podgroupcontroller"
+	case Queue:
+		return "queuecontroller"
+	}
+	return role
+}
+
+// Settings is everything the flags of the roles say. Roles of one process share what they have in common.
+type Settings struct {
+	Client app.ClientOptions
+	Log    app.LogOptions
+
+	SchedulerNames   []string
+	Namespace        string
+	MetricsNamespace string
+	Listen           string
+	ProbeListen      string
+	LeaderElect      bool
+	Profiler         bool
+	ProfilerPort     int
+
+	SchedulerConf   string
+	Period          time.Duration
+	StuckAfter      time.Duration
+	NodePoolKey     string
+	Partition       string
+	QueueLabel      string
+	ReservationApp  string
+	RestrictNodes   bool
+	CPUWorkerLabel  string
+	GPUWorkerLabel  string
+	CSIStorage      bool
+	FullHierarchy   bool
+	DetailedReasons bool
+	ShowVersion     bool
+
+	Workers          int
+	RateLimiterBase  int
+	RateLimiterMax   int
+	PlainGroups      bool
+	DefaultsName     string
+	DefaultsSpace    string
+	PodSelector      string
+	NamespaceChooser string
+
+	LabelToMetric  string
+	LabelToDefault string
+}
+
+// flags declares the flags of one role on fs. A flag another role has declared already is shared. Flags of KAI's that have
+// no effect here are taken from the ledger, accepted with KAI's default, and hidden from the help.
+func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
+	own := pflag.NewFlagSet(role, pflag.ContinueOnError)
+	if s.Client == (app.ClientOptions{}) {
+		s.Client = app.DefaultClientOptions()
+	}
+	app.BindClientFlags(own, &s.Client)
+	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
+	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
+	own.StringVar(&s.Namespace, "namespace", keys.Namespace, "namespace of the Leases")
+	switch role {
+	case Scheduler:
+		app.BindLogFlags(own, &s.Log)
+		own.StringVar(&s.Listen, "listen-address", ":8080", "address of /metrics, /healthz and /readyz; empty or 0 for none")
+		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
+		own.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
+		own.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
+		own.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
+		own.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
+		own.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
+		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
+		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
+		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
+		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", "kai-resource-reservation", "value of the label app on GPU reservation pods")
+		own.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
+		own.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
+		own.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
+		own.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
+		own.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
+		own.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
+		own.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
+	case Binder:
+		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
+		own.IntVar(&s.RateLimiterBase, "rate-limiter-base-delay", 1, "seconds before the first retry of a failed bind")
+		own.IntVar(&s.RateLimiterMax, "rate-limiter-max-delay", 60, "seconds between retries at most")
+	case PodGrouper:
+		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "pods worked on at a time")
+		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
+		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide gangs")
+		own.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
+		own.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
+		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
+		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
+		own.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
+	case PodGroup:
+		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
+	case Queue:
+		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
+		own.StringVar(&s.LabelToMetric, "queue-label-to-metric-label", "", "labels of queues to add to metrics, label=metric_label,…")
+		own.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
+		own.StringVar(&s.Listen, "metrics-listen-address", ":8080", "address of /metrics; empty or 0 for none")
+	}
+	if role != Scheduler {
+		app.BindZapFlags(own, &s.Log)
+		if role != Queue {
+			own.StringVar(&s.Listen, "metrics-bind-address", ":8080", "address of /metrics; empty or 0 for none")
+			own.StringVar(&s.ProbeListen, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; empty or 0 for none")
+		}
+	}
+	if err := acceptKAI(role, own); err != nil {
+		return err
+	}
+	own.VisitAll(func(f *pflag.Flag) {
+		if fs.Lookup(f.Name) == nil {
+			fs.AddFlag(f)
+		}
+	})
+	return nil
+}
+
+// acceptKAI declares the flags of KAI's program that nothing here reads.
+func acceptKAI(role string, fs *pflag.FlagSet) error {
+	rows, err := ledgers.Flags(kaiProgram(role))
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(rows))
+	for name := range rows { // order: sorted below
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		row := rows[name]
+		if fs.Lookup(name) != nil {
+			continue
+		}
+		usage := "accepted, no effect: " + row.Accepted
+		if row.Planned != "" {
+			usage = "planned (" + row.Planned + "), no effect yet"
+		}
+		if _, err := strconv.ParseBool(row.Default); err == nil && row.Default != "0" && row.Default != "1" {
+			fs.Bool(name, row.Default == "true", usage)
+		} else {
+			fs.String(name, row.Default, usage)
+		}
+		if err := fs.MarkHidden(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseLabels reads "k=v,k=v".
+func parseLabels(flag, text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	out := map[string]string{}
+	for _, part := range strings.Split(text, ",") {
+		k, v, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("--%s: %q is not of the form key=value,key=value", flag, text)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
