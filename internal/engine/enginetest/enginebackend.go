@@ -63,9 +63,11 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Engine{now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
+	b := &Engine{
+		now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
 		problems: map[string]string{}, postponed: map[types.UID]int64{},
-		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU}}
+		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
+	}
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
 		if err != nil {
@@ -405,8 +407,10 @@ func (b *Engine) giveUp() bool {
 			continue
 		}
 		pg = pg.DeepCopy()
-		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
-			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String())}}
+		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{
+			Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
+			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String()),
+		}}
 		changed = b.Apply(pg) == nil || changed
 	}
 	return changed

@@ -398,7 +398,7 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 // whole returns the extended resources, which must be limited to what is asked for.
 func whole(request v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
-	for name, q := range request {
+	for name, q := range request { // order: a map
 		if strings.Contains(string(name), "/") {
 			out[name] = q
 		}
@@ -514,8 +514,10 @@ func social(p *v1.Pod, l layers) error {
 				own[k] = v
 			}
 		}
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: int32(n), TopologyKey: topology, WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: own}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: int32(n), TopologyKey: topology, WhenUnsatisfiable: v1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: own},
+		}}
 	}
 	return nil
 }

@@ -53,10 +53,15 @@ func (h *herd) node(t *rapid.T, name string) {
 	if !slices.Contains(h.nodes, name) {
 		h.nodes = append(h.nodes, name)
 	}
-	n := cluster.NodeState{Name: name, UID: name, Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
-		Allocatable: []cluster.Quantity{{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 2, 4, 8}).Draw(t, "gpus")) * 1000},
-			{Name: "cpu", Value: int64(rapid.IntRange(1, 8).Draw(t, "cpus")) * 1000}, {Name: "memory", Value: 1 << 33},
-			{Name: "pods", Value: int64(rapid.SampledFrom([]int{2, 5, 50}).Draw(t, "slots"))}}}
+	n := cluster.NodeState{
+		Name: name, UID: name, Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
+		Allocatable: []cluster.Quantity{
+			{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 2, 4, 8}).Draw(t, "gpus")) * 1000},
+			{Name: "cpu", Value: int64(rapid.IntRange(1, 8).Draw(t, "cpus")) * 1000},
+			{Name: "memory", Value: 1 << 33},
+			{Name: "pods", Value: int64(rapid.SampledFrom([]int{2, 5, 50}).Draw(t, "slots"))},
+		},
+	}
 	if rapid.IntRange(0, 9).Draw(t, "problem") == 0 {
 		n.Problem = "NotReady"
 	}
@@ -74,10 +79,12 @@ func (h *herd) queues(t *rapid.T) {
 	make := func(name, parent string) {
 		amount := func(label string, options ...int64) int64 { return rapid.SampledFrom(options).Draw(t, label) }
 		u := cluster.Unlimited
-		h.events["2 "+name] = cluster.QueueState{Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
+		h.events["2 "+name] = cluster.QueueState{
+			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
 			Quota:  []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
 			Limit:  []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
-			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}}}
+			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
+		}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "departments") {
 		dept := fmt.Sprintf("d%d", i)
@@ -96,8 +103,10 @@ func (h *herd) queues(t *rapid.T) {
 func (h *herd) gang(t *rapid.T) {
 	h.serial++
 	k := cluster.Key{Face: "kai", Namespace: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "namespace"), Name: fmt.Sprintf("g%d", h.serial)}
-	g := cluster.GangState{Key: k, UID: k.String(), Queue: rapid.SampledFrom(append(h.leaves, "ghost")).Draw(t, "queue"), Created: seconds(t, "gang age"),
-		Priority: int32(rapid.SampledFrom([]int{50, 50, 75, 100}).Draw(t, "priority"))}
+	g := cluster.GangState{
+		Key: k, UID: k.String(), Queue: rapid.SampledFrom(append(h.leaves, "ghost")).Draw(t, "queue"), Created: seconds(t, "gang age"),
+		Priority: int32(rapid.SampledFrom([]int{50, 50, 75, 100}).Draw(t, "priority")),
+	}
 	g.Preemptible = g.Priority < 100
 	sizes := []int{rapid.IntRange(1, 4).Draw(t, "pods")}
 	leaves := []string{""}
@@ -131,8 +140,11 @@ func (h *herd) gang(t *rapid.T) {
 
 // shape is what pods of a gang ask for.
 func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
-	p := cluster.PodState{Namespace: namespace, Ours: true, Requests: []cluster.Quantity{{Name: "pods", Value: 1},
-		{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "gpu")) * 1000}, {Name: "cpu", Value: int64(rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "cpu"))}}}
+	p := cluster.PodState{Namespace: namespace, Ours: true, Requests: []cluster.Quantity{
+		{Name: "pods", Value: 1},
+		{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "gpu")) * 1000},
+		{Name: "cpu", Value: int64(rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "cpu"))},
+	}}
 	switch rapid.IntRange(0, 9).Draw(t, "wish") {
 	case 0:
 		p.Spec.NodeSelector = map[string]string{"zone": "a"}
