@@ -9,6 +9,8 @@ type Op struct {
 	Verb Verb
 	Pod  *cluster.Pod
 	Node cluster.NodeID
+
+	from int // where the pod stood in its set's order
 }
 
 // Statement is a journal of operations on a session. Every operation takes effect at once and can be undone: RollbackTo
@@ -28,20 +30,24 @@ func (s *Session) Begin() *Statement { return &Statement{s: s} }
 // Mark returns the current point.
 func (st *Statement) Mark() Mark { return Mark(len(st.ops)) }
 
-// Place gives the pod room on the node now. The pod must be waiting, first in its set, and fit.
-func (st *Statement) Place(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Bind, p, n}) }
+// Place gives the pod room on the node now. The pod must be waiting, and fit.
+func (st *Statement) Place(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Verb: Bind, Pod: p, Node: n}) }
 
 // Nominate promises the pod room on the node that is still being released.
-func (st *Statement) Nominate(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Nominate, p, n}) }
+func (st *Statement) Nominate(p *cluster.Pod, n cluster.NodeID) {
+	st.do(Op{Verb: Nominate, Pod: p, Node: n})
+}
 
 func (st *Statement) do(op Op) {
 	s, p := st.s, op.Pod
 	g := s.Gang(p.Gang)
 	s.take(op.Node, p.Class.Requests, op.Verb, -1)
 	set := &g.sets[p.Set]
-	if set.pods[set.head] != p.ID {
-		panic("engine: a pod was placed out of its set's order: " + p.FullName())
+	op.from = set.head
+	for set.pods[op.from] != p.ID { // the first, but for gangs that had to be placed largest pod first
+		op.from++
 	}
+	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
 	set.head++
 	if op.Verb == Nominate {
 		set.nominated++
@@ -70,6 +76,7 @@ func (st *Statement) undo(op Op) {
 	g.bump(p.Set, -1)
 	set := &g.sets[p.Set]
 	set.head--
+	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
 	if op.Verb == Nominate {
 		set.nominated--
 	}
