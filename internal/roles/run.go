@@ -255,7 +255,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}
 	part := kai.Partition{Key: p.NodePoolKey, Value: p.Partition}
 	f := feed.New(feed.FromCache(p.cache), feed.Options{SchedulerNames: p.SchedulerNames, Partition: part, ReservationApp: p.ReservationApp,
-		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage})
+		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage, FlatQueues: !p.FullHierarchy})
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
