@@ -241,7 +241,7 @@ func inNamespace(ns string) func(*v1.Pod) { return func(p *v1.Pod) { p.Namespace
 
 func ofGang(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Labels[gangLabel] = name } }
 
-func mounting1(claim string) func(*v1.Pod) {
+func mountingOne(claim string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, mounts([]string{claim})...) }
 }
 
@@ -321,3 +321,5 @@ type fataler interface {
 	Helper()
 	Fatal(...any)
 }
+
+func quantity(s string) resource.Quantity { return resource.MustParse(s) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,11 +90,24 @@ func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant) map[string]bool
 	use(volumerestrictions.New(ctx, nil, u, features()))
 	use(nodevolumelimits.NewCSI(ctx, nil, u, features()))
 	use(volumebinding.New(ctx, &config.VolumeBindingArgs{BindTimeoutSeconds: 600}, u, features()))
+	binding := plugins[len(plugins)-1].(*volumebinding.VolumeBinding)
 	use(volumezone.New(ctx, nil, u, features()))
 	use(podtopologyspread.New(ctx, &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}, u, features()))
 	use(interpodaffinity.New(ctx, &config.InterPodAffinityArgs{}, u, features()))
 	nodes, err := u.snapshot.NodeInfos().List()
 	put(err)
+	// A pod that was decided on and whose claims are not bound yet has its volumes reserved.
+	slices.SortStableFunc(placed, func(a, b *v1.Pod) int {
+		return strings.Compare(a.Spec.NodeName+" "+a.Namespace+"/"+a.Name, b.Spec.NodeName+" "+b.Namespace+"/"+b.Name)
+	})
+	for _, o := range placed {
+		if n, err := u.snapshot.Get(o.Spec.NodeName); err == nil && o.DeletionTimestamp == nil {
+			state := framework.NewCycleState()
+			if _, s := binding.PreFilter(ctx, state, o, nodes); s.IsSuccess() && binding.Filter(ctx, state, o, n).IsSuccess() {
+				put(binding.Reserve(ctx, state, o, o.Spec.NodeName).AsError())
+			}
+		}
+	}
 	out := map[string]bool{}
 	for _, o := range p.pods {
 		if o.Spec.NodeName != "" {
@@ -151,7 +165,8 @@ func draw(t *rapid.T, storage bool) *plant {
 	claims := []string{}
 	if storage {
 		for i := range rapid.IntRange(0, 5).Draw(t, "volumes") {
-			v := aVolume(fmt.Sprintf("v%d", i), pick("volume size", "1Gi", "2Gi", "3Gi"), pick("reach", "", zoneKey, hostKey), pick("reached", "a", "b", "n0", "n1"))
+			// Sizes differ because upstream's choice among equals is random.
+			v := aVolume(fmt.Sprintf("v%d", i), fmt.Sprintf("%dGi", i+1), pick("reach", "", zoneKey, hostKey), pick("reached", "a", "b", "n0", "n1"))
 			v.Spec.StorageClassName = pick("volume class", "wait", "static")
 			if rapid.IntRange(0, 3).Draw(t, "zoned") == 0 {
 				v.Labels = map[string]string{zoneKey: pick("volume zone", "a", "b")}
@@ -227,8 +242,15 @@ func draw(t *rapid.T, storage bool) *plant {
 			o.Spec.NodeSelector = map[string]string{zoneKey: "a"}
 		}
 		if storage && o.Namespace == "ns" && rapid.Bool().Draw(t, "mounts") {
-			for _, c := range slices.Compact(slices.Sorted(slices.Values([]string{rapid.SampledFrom(claims).Draw(t, "claim"), rapid.SampledFrom(claims).Draw(t, "claim")}))) {
-				mounting1(c)(o)
+			first, second := rapid.SampledFrom(claims).Draw(t, "claim"), rapid.SampledFrom(claims).Draw(t, "claim")
+			// Two placed pods do not share a claim: which of them it goes with is open while it is not bound.
+			if o.Spec.NodeName == "" || !slices.ContainsFunc(p.pods, func(other *v1.Pod) bool {
+				return other.Spec.NodeName != "" && len(other.Spec.Volumes) > 0 && other.Spec.Volumes[0].Name == first
+			}) {
+				mountingOne(first)(o)
+			}
+			if second != first && o.Spec.NodeName == "" {
+				mountingOne(second)(o)
 			}
 		}
 		p.add(o)

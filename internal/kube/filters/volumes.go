@@ -29,8 +29,8 @@ type volumes struct {
 	zone         *volumezone.VolumeZone
 	storage      storagelisters.StorageClassLister
 	classes      map[uint64]*mounting
-	spoken       map[string]int // claims that a placed pod has chosen a volume or node for, by "namespace/name"
-	journal      []reservation  // of this run's placements, last one last
+	spoken       map[string]struct{} // claims that a reservation has chosen a volume or node for, by "namespace/name"
+	journal      []reservation       // of this run's placements, last one last
 }
 
 // mounting is a pod, standing for its class, that is asked about.
@@ -42,11 +42,11 @@ type mounting struct {
 	read   int
 }
 
-// reservation is what one placement took.
+// reservation is what one placement took; the zero value is nothing.
 type reservation struct {
-	claims []string       // unbound ones, by "namespace/name"
-	pod    *v1.Pod        // with the claims that nobody had spoken for
-	state  fwk.CycleState // nil when nothing was reserved
+	claims []string // unbound ones that nobody had spoken for, by "namespace/name"
+	pod    *v1.Pod  // the placed pod with these claims alone
+	state  fwk.CycleState
 	node   string
 }
 
@@ -67,7 +67,7 @@ func (i *instance) volumes() *volumes {
 	}
 	h := newHandle(i.world(), i.options)
 	v := &volumes{instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
-		classes: map[uint64]*mounting{}, spoken: map[string]int{}}
+		classes: map[uint64]*mounting{}, spoken: map[string]struct{}{}}
 	p, err := volumerestrictions.New(i.ctx, nil, h, features())
 	v.restrictions = must[*volumerestrictions.VolumeRestrictions](p, err)
 	p, err = nodevolumelimits.NewCSI(i.ctx, nil, h, features())
@@ -120,9 +120,14 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 				return broken
 			}
 		default:
-			switch later, err := volume.IsDelayBindingMode(claim, v.storage); {
+			later, err := volume.IsDelayBindingMode(claim, v.storage)
+			name := volume.GetPersistentVolumeClaimClass(claim)
+			switch {
 			case err != nil:
 				broken.Detail = "cannot be bound: " + err.Error()
+				return broken
+			case name != "" && v.seen.snap.Object(cluster.StorageClasses, name) == nil:
+				broken.Detail = "asks for storage class " + name + ", which does not exist"
 				return broken
 			case !later:
 				broken.Detail = "is not bound to a volume yet"
@@ -187,35 +192,27 @@ func (v *volumes) stale(m *mounting) bool {
 func (v *volumes) reserve(p *pod, n cluster.NodeID) { v.journal = append(v.journal, v.take(p, n)) }
 
 func (v *volumes) take(p *pod, n cluster.NodeID) reservation {
-	var r reservation
-	var fresh []string
+	var names, claims []string
 	for _, name := range p.Class.Claims {
 		key := p.Namespace + "/" + name
 		claim, _ := v.seen.snap.Object(cluster.PersistentVolumeClaims, key).(*v1.PersistentVolumeClaim)
-		if claim == nil || claim.Spec.VolumeName != "" {
-			continue
+		// A claim that an earlier placement has spoken for is left to it: upstream would give it back with the later one.
+		if _, spoken := v.spoken[key]; !spoken && claim != nil && claim.Spec.VolumeName == "" {
+			names, claims = append(names, name), append(claims, key)
 		}
-		// A claim that another pod has spoken for is left to that pod: upstream would give it back with either.
-		if v.spoken[key]++; v.spoken[key] == 1 {
-			fresh = append(fresh, name)
-		}
-		r.claims = append(r.claims, key)
 	}
-	if len(fresh) == 0 {
-		return r
+	if len(names) == 0 {
+		return reservation{}
 	}
 	on := v.seen.byID[n]
-	r.pod, r.node = v.seen.info(p).pod.DeepCopy(), on.node.Name
-	r.pod.Spec.Volumes = mounts(fresh)
-	state := framework.NewCycleState()
-	if _, s := v.binding.PreFilter(v.ctx, state, r.pod, v.seen.nodes); !s.IsSuccess() {
-		return r
+	r := reservation{claims: claims, pod: v.seen.info(p).pod.DeepCopy(), state: framework.NewCycleState(), node: on.node.Name}
+	r.pod.Spec.Volumes = mounts(names)
+	_, s := v.binding.PreFilter(v.ctx, r.state, r.pod, v.seen.nodes)
+	if !s.IsSuccess() || !v.binding.Filter(v.ctx, r.state, r.pod, on).IsSuccess() || !v.binding.Reserve(v.ctx, r.state, r.pod, r.node).IsSuccess() {
+		return reservation{} // placed by somebody who did not ask whether it can be: there is nothing to take
 	}
-	if !v.binding.Filter(v.ctx, state, r.pod, on).IsSuccess() { // the node was decided without asking
-		return r
-	}
-	if v.binding.Reserve(v.ctx, state, r.pod, r.node).IsSuccess() {
-		r.state = state
+	for _, key := range claims {
+		v.spoken[key] = struct{}{}
 	}
 	return r
 }
@@ -224,10 +221,11 @@ func (v *volumes) release() {
 	last := len(v.journal) - 1
 	r := v.journal[last]
 	v.journal = v.journal[:last]
-	if r.state != nil {
-		v.binding.Unreserve(v.ctx, r.state, r.pod, r.node)
+	if r.pod == nil {
+		return
 	}
+	v.binding.Unreserve(v.ctx, r.state, r.pod, r.node)
 	for _, key := range r.claims {
-		v.spoken[key]--
+		delete(v.spoken, key)
 	}
 }
