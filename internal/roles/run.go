@@ -33,6 +33,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -246,7 +247,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 			return nil, fmt.Errorf("%s: %w", p.SchedulerConf, err)
 		}
 	}
-	e, err := engine.New(prof, builtin.Registry())
+	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
 	if err != nil {
 		return nil, err
 	}
