@@ -35,7 +35,7 @@ type ReportOptions struct {
 	Settle time.Duration
 	// Refresh is how often a text whose numbers changed, but not its reason, is written again; 0 means one minute.
 	Refresh time.Duration
-	// Detailed adds what each node said to the texts (--detailed-fit-errors); otherwise the blocking rule alone is told.
+	// Detailed adds to the texts the names of the nodes that said so (--detailed-fit-errors); otherwise they are only counted.
 	Detailed bool
 	// Workers is how many writes are in flight at once; 0 means 8.
 	Workers int
@@ -64,8 +64,9 @@ type report struct {
 	reason  engine.Reason // "" once the gang needs none
 	text    string
 	verdict engine.Verdict
-	since   time.Time // when the reason became what it is
-	pods    []podRef  // pending pods that are told
+	details *v2alpha2.QuotaDetails // of a reason that is a queue's
+	since   time.Time              // when the reason became what it is
+	pods    []podRef               // pending pods that are told
 	mark    bool
 
 	written     engine.Reason
@@ -149,13 +150,17 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 		}
 		text, ok := texts[g.Diagnosis]
 		if !ok {
-			text = g.Diagnosis.Message(r.o.Detailed)
+			text = g.Diagnosis.Message(false)
+			if r.o.Detailed {
+				text = g.Diagnosis.Detailed()
+			}
 			texts[g.Diagnosis] = text
 		}
 		if rep.reason == rep.written && text == rep.writtenText {
 			continue
 		}
 		rep.text = text
+		rep.details = queueDetails(snap.Dims, t.Queues, g.Diagnosis, snap.Gang(g.ID).Preemptible)
 		rep.aim(snap, g.ID)
 		r.enqueue(g.UID, rep)
 	}
@@ -163,7 +168,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 		if seen[uid] || rep.reason == "" {
 			continue
 		}
-		rep.reason, rep.since, rep.pods = "", now, nil
+		rep.reason, rep.since, rep.pods, rep.details = "", now, nil, nil
 		if rep.written == "" && !rep.queued {
 			delete(r.gangs, uid)
 			continue
@@ -306,7 +311,7 @@ func (r *Reports) writeGang(ctx context.Context, uid string, rep *report) error 
 	if string(pg.UID) != uid {
 		return nil
 	}
-	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, rep.verdict, rep.text, rep.reason == "", metav1.NewTime(r.o.Clock.Now()))
+	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, rep.verdict, rep.text, rep.details, rep.reason == "", metav1.NewTime(r.o.Clock.Now()))
 	if !changed {
 		return nil
 	}
@@ -325,8 +330,9 @@ func (r *Reports) writeGang(ctx context.Context, uid string, rep *report) error 
 }
 
 // Conditions returns a gang's scheduling conditions with ours brought up to date: those of other pools first, then ours,
-// with the next transition id; or without ours when the gang is done. It reports whether anything changed.
-func Conditions(have []v2alpha2.SchedulingCondition, pool string, v engine.Verdict, text string, done bool, now metav1.Time) ([]v2alpha2.SchedulingCondition, bool) {
+// with the next transition id; or without ours when the gang is done. details may be nil. It reports whether anything
+// changed.
+func Conditions(have []v2alpha2.SchedulingCondition, pool string, v engine.Verdict, text string, details *v2alpha2.QuotaDetails, done bool, now metav1.Time) ([]v2alpha2.SchedulingCondition, bool) {
 	last := 0
 	out := make([]v2alpha2.SchedulingCondition, 0, len(have)+1)
 	var mine *v2alpha2.SchedulingCondition
@@ -354,8 +360,12 @@ func Conditions(have []v2alpha2.SchedulingCondition, pool string, v engine.Verdi
 	if count > 0 && mine.Status == v1.ConditionTrue && !mine.LastTransitionTime.IsZero() {
 		since = mine.LastTransitionTime
 	}
+	explanation := v2alpha2.UnschedulableExplanation{Reason: reason, Message: text}
+	if details != nil {
+		explanation.Details = &v2alpha2.UnschedulableExplanationDetails{QueueDetails: details}
+	}
 	return append(out, v2alpha2.SchedulingCondition{Type: v2alpha2.UnschedulableOnNodePool, NodePool: pool, Reason: v2alpha2.ReasonUnschedulable,
-		Message: text, Reasons: v2alpha2.UnschedulableExplanations{{Reason: reason, Message: text}},
+		Message: text, Reasons: v2alpha2.UnschedulableExplanations{explanation},
 		TransitionID: strconv.Itoa(last + 1), LastTransitionTime: since, Status: v1.ConditionTrue}), true
 }
 
