@@ -290,6 +290,8 @@ func (p *process) serve(ctx context.Context) error {
 			return err
 		}
 		if l != nil {
+			// With port 0 this is the only place that says which one it became.
+			p.log.Info("serving", "address", l.Addr().String())
 			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
 		}
 	}
