@@ -24,6 +24,7 @@ const (
 	dirFilters     = dirKube + "/filters"
 	dirControllers = "internal/controllers"
 	dirLab         = "internal/lab"
+	dirProfile     = "internal/profile"
 	dirRoles       = "internal/roles"
 	dirVM          = "internal/vm"
 )
@@ -189,7 +190,8 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirDialect, []string{dirDialect, dirCluster, dirAPI}},
 		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirAPI, dirApp}},
 		{dirApp, []string{dirApp, dirAPI}},
-		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI}},
+		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI, dirProfile}},
+		{dirProfile, []string{dirProfile, dirEngine, dirCluster, dirAPI}},
 	}
 	var out []Violation
 	for _, row := range rows {

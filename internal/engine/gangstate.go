@@ -21,7 +21,8 @@ type GangState struct {
 	next     []cluster.PodID // cached answer of nextPods
 	nextReq  cluster.Resources
 	nextOK   bool
-	sequence int // position in the trace
+	hadRoom  bool // had active pods when the run began
+	sequence int  // position in the trace
 }
 
 // setState is one set of the gang's tree.
@@ -55,10 +56,10 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			continue
 		}
 		set := &g.sets[p.Set]
-		switch {
-		case p.Phase == cluster.Gated:
+		switch p.Phase {
+		case cluster.Gated:
 			set.gated++
-		case p.Phase == cluster.Pending:
+		case cluster.Pending:
 			set.alive++
 			if p.NotBefore > s.Snap.Now {
 				if g.wake == 0 || p.NotBefore < g.wake {
@@ -70,6 +71,7 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 		default:
 			set.alive++
 			set.active++
+			g.hadRoom = true
 		}
 	}
 	for i := range g.sets {

@@ -21,6 +21,8 @@ type Bundle struct {
 	UID  string      `json:"uid"`
 	// Intents are in the order they were decided.
 	Intents []Intent `json:"intents"`
+	// Starts says whether the bundle gives the gang its minimum after a time without any pod.
+	Starts bool `json:"starts,omitempty"`
 }
 
 // Verb is what an intent asks for.

@@ -22,7 +22,7 @@ const (
 // Reason is the stable key of a no. Docs, metrics, conditions and tests use the key; people read the text.
 type Reason string
 
-// The reasons, each with the object it is about. Adding one means adding a row to reasonTable and a scenario.
+// The reasons, each with the object it is about. Adding one means a case in Verdict.String and a scenario.
 const (
 	ReasonNone                    Reason = ""
 	ReasonInsufficient            Reason = "InsufficientResources"   // a node has too little of a dimension
@@ -65,6 +65,8 @@ type Verdict struct {
 	Have int64  `json:"have,omitempty"`
 	// Detail is one sentence that the other fields cannot say.
 	Detail string `json:"detail,omitempty"`
+	// Partial says that the search was not exhaustive: a placement may exist that was not found.
+	Partial bool `json:"partial,omitempty"`
 	// WakeAt is when a Wait is over, Unix nanoseconds.
 	WakeAt int64 `json:"wakeAt,omitempty"`
 }
@@ -89,7 +91,14 @@ func (v Verdict) String() string {
 	case ReasonInsufficient:
 		return fmt.Sprintf("insufficient %s", v.Dim)
 	case ReasonGangNoRoom:
-		return fmt.Sprintf("room for %d of the %d pods that must start together", v.Have, v.Need)
+		if v.Need == 1 {
+			return "no node has room for the pod"
+		}
+		text := fmt.Sprintf("room for %d of the %d pods that must start together", v.Have, v.Need)
+		if v.Partial {
+			text += " (searched: partial)"
+		}
+		return text
 	case ReasonNodeNotReady:
 		return "node takes no pods: " + v.Object
 	case ReasonTaint:

@@ -106,7 +106,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err := l.reports.Restore(ctx); err != nil {
 		return err
 	}
-	c := cycle{log: log, problems: map[string]string{}}
+	c := cycle{log: log, problems: map[string]string{}, cleaned: map[types.UID]bool{}}
 	for ctx.Err() == nil {
 		l.feed.Drain(l.store)
 		l.clean(ctx, &c)
@@ -128,6 +128,7 @@ type cycle struct {
 	reportAt   time.Time // when reasons want to be looked at again; zero for not
 	published  time.Time
 	problems   map[string]string
+	cleaned    map[types.UID]bool // BindRequests whose delete has been sent
 }
 
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
@@ -235,12 +236,19 @@ func (l *Loop) postpone(uid string) {
 // clean deletes the BindRequests that stand for nothing any more, and reports problems of objects once.
 func (l *Loop) clean(ctx context.Context, c *cycle) {
 	for _, stale := range l.feed.StaleBindRequests() {
+		if c.cleaned[stale.UID] {
+			continue // the delete is on its way
+		}
+		c.cleaned[stale.UID] = true
 		if stale.Reason == feed.Failed {
 			l.postpone(string(stale.PodUID))
 		}
 		if err := l.binds.Remove(ctx, stale.Namespace, stale.Name, stale.UID); err != nil {
 			c.log.Error(err, "cleaning a BindRequest", "reason", stale.Reason)
 		}
+	}
+	if len(c.cleaned) > 10000 {
+		clear(c.cleaned)
 	}
 	problems := l.feed.Problems()
 	for object, text := range problems { // order: log lines only

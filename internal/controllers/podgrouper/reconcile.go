@@ -296,10 +296,22 @@ var errChanged = errors.New("the object changed meanwhile")
 func (g *grouper) patch(ctx context.Context, target *metav1.PartialObjectMetadata, patch []byte) error {
 	result, err := g.kit.Merge(ctx, target, patch)
 	switch {
+	case anotherUID(err):
+		return errChanged
 	case err != nil:
 		return err
 	case result == write.Changed, result == write.Gone && target.Kind != "Pod":
 		return errChanged
 	}
 	return nil
+}
+
+// anotherUID says whether a patch was refused because it names the UID of an object that is not there any more. The API
+// server answers as to an attempt to change the UID.
+func anotherUID(err error) bool {
+	if !apierrors.IsInvalid(err) {
+		return false
+	}
+	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return found && cause.Field == "metadata.uid"
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -377,7 +378,13 @@ func TestFailures(t *testing.T) {
 		fails  bool
 		events int
 	}{
-		"pod changed hands":     {call: "patch Pod", err: apierrors.NewConflict(resource, "p", fmt.Errorf("uid")), again: conflictDelay},
+		"pod changed hands": {call: "patch Pod", err: apierrors.NewConflict(resource, "p", fmt.Errorf("uid")), again: conflictDelay},
+		"pod was replaced": {
+			call: "patch Pod", again: conflictDelay,
+			err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "uid"), "u-p", "field is immutable"),
+			}),
+		},
 		"pod went away":         {call: "patch Pod", err: apierrors.NewNotFound(resource, "p")},
 		"namespace terminating": {call: "create PodGroup", err: terminating},
 		"server is unwell":      {call: "create PodGroup", err: apierrors.NewInternalError(fmt.Errorf("boom")), fails: true, events: 1},

@@ -18,7 +18,7 @@ type fields map[string]any
 
 // PodPatch is the JSON merge patch that makes the pod a member of the group, and of the subgroup unless that is "". It is
 // nil when the pod says so already. A subgroup label that the pod has from elsewhere is left alone when the group has no
-// subgroups. The patch fails with a conflict on another pod of the same name.
+// subgroups. The API server refuses the patch on another pod of the same name (422, metadata.uid).
 func PodPatch(pod *corev1.Pod, group, subgroup string) []byte {
 	meta := fields{}
 	if pod.Annotations[keys.PodGroupAnnotation] != group {
@@ -40,7 +40,7 @@ func PodPatch(pod *corev1.Pod, group, subgroup string) []byte {
 // there. It changes what the workload decides (minimums, subgroups, priority, preemptibility, delays) and adds labels and
 // annotations. What others decide after creation stays: queue, markUnschedulable, schedulingBackoff, the node pool label,
 // foreign labels and annotations, and the topology constraint where the workload states none. The patch fails with a
-// conflict on another PodGroup of the same name.
+// 422 for metadata.uid on another PodGroup of the same name.
 func UpdatePatch(existing, wanted *v2alpha2.PodGroup, nodePoolLabel string) []byte {
 	meta, spec := fields{}, fields{}
 	if m := missing(existing.Annotations, wanted.Annotations, ""); m != nil {

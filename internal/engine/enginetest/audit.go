@@ -10,9 +10,11 @@ import (
 // Audit replays plans on the snapshot they were made for and reports the first breach of what every plan promises, in
 // any prefix of it: no node gives more than it has, now for a bind and after releases for a nomination; no queue rises
 // above its limit, nor non-preemptible work above quota, at any level; a pod is decided once; a bundle reaches its gang's
-// minimum unless the gang had it, and starts nothing before the minimum needs no release.
-func Audit(snap *cluster.Snapshot, plans []engine.Plan) error {
+// minimum unless the gang had it, and starts nothing before the minimum needs no release. Queues are checked when limits
+// is true: a profile without a plugin that gates queues promises nothing about them.
+func Audit(snap *cluster.Snapshot, plans []engine.Plan, limits bool) error {
 	a := newAuditor(snap)
+	a.limits = limits
 	for _, p := range plans {
 		for i := range p.Bundles {
 			b := &p.Bundles[i]
@@ -40,12 +42,15 @@ type auditor struct {
 	held, fixed map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
 	now, then   map[cluster.GangID][]int32    // pods with room by set: at once, and after releases
 	decided     map[string]bool
+	limits      bool
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
-	a := &auditor{snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
+	a := &auditor{
+		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
-		decided: map[string]bool{}}
+		decided: map[string]bool{},
+	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {
 		a.idle[id], a.later[id] = snap.Node(id).Idle(), snap.Node(id).Later()
@@ -55,28 +60,26 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 	}
 	for _, id := range snap.QueueOrder {
 		q := snap.Queue(id)
-		a.up(q.Name, func(name string) error {
+		for _, name := range a.chain(q.Name) {
 			a.held[name].Add(q.Allocated)
 			a.fixed[name].Add(q.AllocatedNonPreemptible)
-			return nil
-		})
+		}
 	}
 	return a
 }
 
-// up calls f for the queue and everything above it.
-func (a *auditor) up(name string, f func(name string) error) error {
+// chain lists the queue and everything above it, as far as it exists.
+func (a *auditor) chain(name string) []string {
+	var out []string
 	for range len(a.held) + 1 {
 		q := a.snap.QueueByName(name)
 		if q == nil {
-			return nil
+			break
 		}
-		if err := f(name); err != nil {
-			return err
-		}
+		out = append(out, name)
 		name = q.Parent
 	}
-	return nil
+	return out
 }
 
 // counts returns the gang's pods with room by set, as the snapshot has them at first.
@@ -121,13 +124,19 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 	}
 	later.Sub(r)
 	a.later[n.ID] = later
-	return a.up(g.Queue, func(name string) error {
+	for _, name := range a.chain(g.Queue) {
 		a.held[name].Add(r)
 		if !g.Preemptible {
 			a.fixed[name].Add(r)
 		}
-		return a.within(a.snap.QueueByName(name), r, g.Preemptible)
-	})
+		if !a.limits {
+			continue
+		}
+		if err := a.within(a.snap.QueueByName(name), r, g.Preemptible); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within checks the dimensions that a placement of r raised.

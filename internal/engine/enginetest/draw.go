@@ -165,8 +165,10 @@ func (in *interpreter) showQueues(s *statement) error {
 			}
 			return cluster.BaseDims().FormatOne(dim, missing)
 		}
-		rows = append(rows, []string{strings.Repeat("  ", q.Depth) + q.Name, amount(q.Quota, 0), amount(q.Limit, cluster.Unlimited), amount(q.FairShare, 0),
-			amount(q.Allocated, 0), amount(q.Requested, 0)})
+		rows = append(rows, []string{
+			strings.Repeat("  ", q.Depth) + q.Name, amount(q.Quota, 0), amount(q.Limit, cluster.Unlimited), amount(q.FairShare, 0),
+			amount(q.Allocated, 0), amount(q.Requested, 0),
+		})
 	}
 	in.table(rows)
 	return nil

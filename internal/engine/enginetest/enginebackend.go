@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 )
 
 // maxRounds bounds Settle: a scenario that still changes after so many cycles goes in circles.
@@ -62,9 +63,11 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Engine{now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
+	b := &Engine{
+		now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
 		problems: map[string]string{}, postponed: map[types.UID]int64{},
-		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU}}
+		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
+	}
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
 		if err != nil {
@@ -117,6 +120,10 @@ func (b *Engine) Apply(o Object) error {
 	b.objects[k] = o
 	b.feed(b.store, o)
 	if pc, ok := o.(*schedulingv1.PriorityClass); ok {
+		pc = pc.DeepCopy()
+		if b.mutation.Object != nil {
+			b.mutation.Object(pc)
+		}
 		b.priorities.Set(pc)
 		b.feedGangs()
 	}
@@ -265,7 +272,7 @@ func (b *Engine) Cycle() ([]engine.Plan, error) {
 	if b.mutation.active() { // a mutant may break what is checked below
 		return plans, nil
 	}
-	if err := Audit(snap, plans); err != nil {
+	if err := Audit(snap, plans, b.gated()); err != nil {
 		return plans, err
 	}
 	cold, err := engine.New(b.profile, b.registry)
@@ -274,6 +281,16 @@ func (b *Engine) Cycle() ([]engine.Plan, error) {
 	}
 	again, _ := decide(cold, b.rebuilt())
 	return plans, samePlans(plans, again)
+}
+
+// gated says whether the profile has the plugin that keeps queues within their limits.
+func (b *Engine) gated() bool {
+	for _, tier := range b.profile.Tiers {
+		if slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == proportion.Name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // rebuilt returns the snapshot of a store that learns the same objects in the opposite order.
@@ -390,8 +407,10 @@ func (b *Engine) giveUp() bool {
 			continue
 		}
 		pg = pg.DeepCopy()
-		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
-			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String())}}
+		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{
+			Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
+			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String()),
+		}}
 		changed = b.Apply(pg) == nil || changed
 	}
 	return changed

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -26,8 +28,10 @@ type interpreter struct {
 }
 
 func newInterpreter(b Backend, o *Options) *interpreter {
-	in := &interpreter{backend: b, written: map[string]statement{},
-		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.names()[0]}}
+	in := &interpreter{
+		backend: b, written: map[string]statement{},
+		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.names()[0]},
+	}
 	in.commands = map[string]func(*statement) error{
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
@@ -333,9 +337,10 @@ func (in *interpreter) explain(s *statement) error {
 		return s.errorf("want explain gang NAME or explain pod NAME")
 	}
 	name := s.words[1]
+	var pods []*v1.Pod
 	if s.words[0] == "pod" {
-		pods, err := in.pods(name)
-		if err != nil {
+		var err error
+		if pods, err = in.pods(name); err != nil {
 			return err
 		}
 		if len(pods) != 1 {
@@ -352,7 +357,12 @@ func (in *interpreter) explain(s *statement) error {
 	if err != nil {
 		return err
 	}
-	in.out.WriteString(drawReason(name, find(trace, name)))
+	said := find(trace, name)
+	if said == nil && s.words[0] == "pod" && core.PodPhase(pods[0]) == cluster.Pending {
+		in.printf("%s: its gang %s does not exist\n", s.words[1], name)
+		return nil
+	}
+	in.out.WriteString(drawReason(name, said))
 	return nil
 }
 
