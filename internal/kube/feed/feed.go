@@ -20,6 +20,8 @@ type Options struct {
 	// CPUWorkerLabel.
 	RestrictNodes                  bool
 	GPUWorkerLabel, CPUWorkerLabel string
+	// FlatQueues puts all queues side by side, whatever parents they name (--full-hierarchy-fairness=false).
+	FlatQueues bool
 	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
 	StorageCapacity bool
 }
