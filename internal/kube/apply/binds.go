@@ -111,9 +111,22 @@ func (b *Binds) Failures() []Failure {
 	return out
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It first looks for bundles that an earlier process left half written, and withdraws them.
 func (b *Binds) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
 	done := make(chan struct{})
+	orphans, err := b.orphans(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Error(err, "looking for unfinished bundles; the binder will withdraw them")
+	}
+	adopted := make(chan struct{})
+	go func() {
+		defer close(adopted)
+		if err := b.adopt(ctx, orphans); err != nil && ctx.Err() == nil {
+			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
+		}
+	}()
+	defer func() { <-adopted }()
 	for range b.o.Workers {
 		go func() {
 			defer func() { done <- struct{}{} }()
