@@ -174,10 +174,10 @@ func (s *Session) placeAll(st *Statement, pods []cluster.PodID) *Diagnosis {
 			same++
 		}
 		if v := s.checkPod(p); !v.Yes() {
-			return &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(p.Class.Requests)}
+			return &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
 		}
 		if len(s.Snap.NodeOrder) == 0 {
-			return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}}
+			return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
 		}
 		if r := s.ranking(p.Class); r.room < same { // as cheap a no as a yes
 			return s.noRoom(p, i+r.room, len(pods))
@@ -296,7 +296,7 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 // noRoom explains, as the session stands, why no node takes p, after have of need pods had found a place.
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
 	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class: s.Snap.Dims.Format(p.Class.Requests), Nodes: len(s.Snap.NodeOrder)}
+		Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder)}
 	counts := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {
 		counts[s.whyNot(p, s.Snap.Node(id))]++

@@ -149,10 +149,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 		}
 		text, ok := texts[g.Diagnosis]
 		if !ok {
-			text = g.Diagnosis.Verdict.String()
-			if r.o.Detailed || g.Diagnosis.Verdict.Reason == engine.ReasonGangNoRoom {
-				text = g.Diagnosis.String()
-			}
+			text = g.Diagnosis.Message(r.o.Detailed)
 			texts[g.Diagnosis] = text
 		}
 		if rep.reason == rep.written && text == rep.writtenText {
