@@ -87,8 +87,10 @@ func TestRolesAlone(t *testing.T) {
 			t.Logf("all %v, in the midst of binding: ended %v after SIGTERM", args, p.stop(t).Round(time.Millisecond))
 			p.start()
 			t.Logf("started again, the gang was whole after %v", w.must(t, 15*time.Second, w.allRunning(ns, 32)).Round(time.Millisecond))
+			p.awaitReady(t)
 			t.Logf("all %v, idle: ended %v after SIGTERM", args, p.stop(t).Round(time.Millisecond))
 			p.start() // so that what is left of the gang is cleaned up
+			p.awaitReady(t)
 			w.erase(t, ns)
 			p.stop(t)
 		}
