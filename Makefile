@@ -22,7 +22,7 @@ LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-sta
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
 
-.PHONY: help demo test test-lab check archtest lint format build generate bench mutants race vuln clean FORCE
+.PHONY: help demo test test-lab check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no d
 
 bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)
+
+bench-system: build ## Whole cases on a lab of 500 nodes, five runs each (needs the load driver beside the checkout)
+	$(GO) run ./bench -bin bin
 
 mutants: ## Neutralise each point, key and field in turn: some scenario must notice
 	@files=$$(git grep -l --untracked '^func TestMutants' -- '*_test.go' || true); \

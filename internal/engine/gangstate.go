@@ -56,10 +56,10 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			continue
 		}
 		set := &g.sets[p.Set]
-		switch {
-		case p.Phase == cluster.Gated:
+		switch p.Phase {
+		case cluster.Gated:
 			set.gated++
-		case p.Phase == cluster.Pending:
+		case cluster.Pending:
 			set.alive++
 			if p.NotBefore > s.Snap.Now {
 				if g.wake == 0 || p.NotBefore < g.wake {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -84,16 +85,50 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	mark := st.Mark()
 	d := s.placeAll(st, pods)
 	if d != nil {
-		st.RollbackTo(mark)
+		st.rollback(mark)
+		if larger := s.largestFirst(pods); larger != nil && d.Verdict.Reason == ReasonGangNoRoom {
+			if s.placeAll(st, larger) == nil {
+				d = nil
+			} else {
+				st.rollback(mark)
+				d.Verdict.Partial = true
+			}
+		}
+	}
+	if d != nil {
 		if memo {
 			s.failed[key] = d
 		}
 		return d
 	}
 	if g.waitsForRelease() {
-		st.NominateAll()
+		st.NominateAll(mark)
 	}
 	return nil
+}
+
+// largestFirst returns the pods of a mixed gang by size (GPUs, then memory, then CPU), nil when all are of one class. Placing a gang's pods in their own
+// order can fail where largest first succeeds; where both fail, an arrangement that neither finds may still exist, and
+// the verdict says so.
+func (s *Session) largestFirst(pods []cluster.PodID) []cluster.PodID {
+	mixed := false
+	for _, id := range pods {
+		mixed = mixed || s.Snap.Pod(id).Class != s.Snap.Pod(pods[0]).Class
+	}
+	if !mixed {
+		return nil
+	}
+	out := slices.Clone(pods)
+	slices.SortStableFunc(out, func(a, b cluster.PodID) int {
+		l, r := s.Snap.Pod(a).Class, s.Snap.Pod(b).Class
+		for _, d := range [...]int{cluster.GPU, cluster.RAM, cluster.CPU} {
+			if c := cmp.Compare(r.Requests.At(d), l.Requests.At(d)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(l.Key, r.Key)
+	})
+	return out
 }
 
 // shape describes the pods by class and number. It can stand for them when nothing but room decides.

@@ -33,6 +33,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -246,7 +247,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 			return nil, fmt.Errorf("%s: %w", p.SchedulerConf, err)
 		}
 	}
-	e, err := engine.New(prof, builtin.Registry())
+	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}
 	part := kai.Partition{Key: p.NodePoolKey, Value: p.Partition}
 	f := feed.New(feed.FromCache(p.cache), feed.Options{SchedulerNames: p.SchedulerNames, Partition: part, ReservationApp: p.ReservationApp,
-		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage})
+		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage, FlatQueues: !p.FullHierarchy})
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
