@@ -149,7 +149,7 @@ func orNear(name string, among []string) string {
 		if strings.Contains(c, name) {
 			d = 0
 		}
-		if d <= max(1, len(name)/3) {
+		if d <= max(2, len(name)/3) {
 			found = append(found, candidate{c, d})
 		}
 	}

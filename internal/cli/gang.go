@@ -29,6 +29,8 @@ type GangReport struct {
 	Message string        `json:"message,omitempty"`
 	// Next says that a run of the scheduler now would place some of its pods.
 	Next bool `json:"next,omitempty"`
+
+	rule string // Message without what the nodes say
 }
 
 func newGang(d Deps) *cobra.Command {
@@ -94,7 +96,7 @@ func (v *view) gangs() []GangReport {
 		if t := traces[g.Key]; t != nil {
 			r.Next = t.Placed > 0
 			if d := t.Diagnosis; d != nil {
-				r.Reason, r.Message = d.Verdict.Reason, d.Message(false)
+				r.Reason, r.Message, r.rule = d.Verdict.Reason, d.Message(false), d.Verdict.String()
 			}
 		}
 		out = append(out, r)
@@ -110,12 +112,12 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 	if len(gangs) == 0 {
 		return "No gangs.\n"
 	}
-	columns := []column{{title: "NAMESPACE"}, {title: "NAME"}, {title: "QUEUE"}, {title: "PRIORITY", right: true}, {title: "RUN", right: true},
+	columns := []column{{title: "NAMESPACE"}, {title: "NAME"}, {title: "QUEUE"}, {title: "PRIO", right: true}, {title: "RUN", right: true},
 		{title: "PEND", right: true}, {title: "MIN", right: true}, {title: "AGE", right: true}, {title: "REASON", wrap: true}}
 	rows := make([][]string, 0, len(gangs))
 	for i := range gangs {
 		g := &gangs[i]
-		why := g.Message
+		why := g.rule
 		switch {
 		case why != "":
 		case g.Next:

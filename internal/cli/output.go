@@ -49,11 +49,12 @@ func emit(w io.Writer, output string, report any, draw func() string) error {
 type column struct {
 	title string
 	right bool // to the right: numbers
+	keep  bool // never cut: words that mean nothing in part
 	wrap  bool // the last column may go on in further lines below itself
 }
 
-// table draws rows below titles. Where the whole would be wider than lineWidth, the widest columns to the left are cut in
-// the middle of the text.
+// table draws rows below titles. Where the whole would be wider than lineWidth, the widest columns that may be cut lose the
+// middle of their texts.
 func table(columns []column, rows [][]string) string {
 	width := make([]int, len(columns))
 	for i, c := range columns {
@@ -65,12 +66,13 @@ func table(columns []column, rows [][]string) string {
 	last := len(columns) - 1
 	least := width[last]
 	if columns[last].wrap {
-		least = min(least, 36)
+		least = min(least, 30)
+		width[last] = least
 	}
-	for total(width[:last])+least > lineWidth {
+	for total(width)-2 > lineWidth {
 		widest := -1
-		for i := range width[:last] {
-			if !columns[i].right && (widest < 0 || width[i] > width[widest]) {
+		for i, c := range columns {
+			if !c.right && !c.keep && !c.wrap && (widest < 0 || width[i] > width[widest]) {
 				widest = i
 			}
 		}
@@ -90,7 +92,7 @@ func table(columns []column, rows [][]string) string {
 			switch {
 			case i == last && columns[i].wrap:
 				cell, more = breakAt(cell, width[i])
-			case i != last:
+			default:
 				cell = shorten(cell, width[i])
 			}
 			pad := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))

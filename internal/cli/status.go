@@ -127,7 +127,7 @@ func drawStatus(s StatusReport, dim string) string {
 		}
 		rows = append(rows, []string{strings.ToLower(string(g.Phase)), string(g.Reason), strconv.Itoa(g.Gangs), strconv.Itoa(g.Running), strconv.Itoa(g.Waiting), example})
 	}
-	b.WriteString(table([]column{{title: "GANGS"}, {title: "REASON"}, {title: "NUMBER", right: true}, {title: "PODS RUN", right: true}, {title: "PODS WAIT", right: true},
+	b.WriteString(table([]column{{title: "GANGS"}, {title: "REASON", keep: true}, {title: "NUMBER", right: true}, {title: "PODS RUN", right: true}, {title: "PODS WAIT", right: true},
 		{title: "SUCH AS"}}, rows))
 	return b.String()
 }

@@ -31,6 +31,8 @@ type Explanation struct {
 	Turn *Turn `json:"turn,omitempty"`
 	// Startable says that nothing but its turn, or the next run of the scheduler, keeps the gang from starting.
 	Startable bool `json:"startable,omitempty"`
+	// Next is how many of its pods a run of the scheduler now gives room to; Reason and Message are then about the rest.
+	Next int `json:"next,omitempty"`
 	// Changes would let the gang start, all of them together; each part of each is needed. Empty when none are known.
 	Changes []*Change `json:"changes,omitempty"`
 	// Or are other changes that would do just as well, when they are fewer: for work that may not be preempted and is over
@@ -123,6 +125,9 @@ func Gang(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 		now := run(ctx, all, snap, key)
 		e.say(&now)
 		e.turn(&now)
+		if now.placed() {
+			e.Next = now.gang.Placed
+		}
 		w := newWorld(ctx, snap, alone, key)
 		by := w.try(nil)
 		if by.placed() {
@@ -212,10 +217,15 @@ func (e *Explanation) text() string {
 	case e.Pods.Pending+e.Pods.Gated == 0:
 		line("nothing waits: %s", map[Phase]string{Running: "every pod has room", Finished: "its pods have ended", Empty: "no pod of ours belongs to it"}[e.Phase])
 		return b.String()
+	case e.Next > 0:
+		line("why: nothing blocks it; the next run of the scheduler gives room to %s. If it stays like this, see whether the scheduler runs", some(e.Next, "pod", "pods"))
+		if e.Message != "" {
+			line("the rest: %s [%s]", e.Verdict, e.Reason)
+		}
 	case e.Message == "":
-		line("why: nothing blocks it; the next run of the scheduler places it")
+		line("why: nothing blocks it")
 	default:
-		line("why: %s [%s]", e.Message, e.Reason)
+		line("why: %s [%s]", e.Verdict, e.Reason) // the tally below is the rest of Message
 	}
 	if len(e.Tally) > 0 {
 		line("a pod of %s finds, on %s:", e.Class, some(e.Nodes, "node", "nodes"))
@@ -229,7 +239,7 @@ func (e *Explanation) text() string {
 	switch {
 	case e.Reason == engine.ReasonReleasing:
 		line("what would change it: nothing to do; it starts when the pods that are being deleted have gone")
-	case e.Startable && e.Message != "":
+	case e.Startable && e.Message != "" && e.Next == 0:
 		line("what would change it: only its turn. By itself it could start; gangs served before it take what it needs")
 	case e.Startable:
 	case e.Beyond != "":
