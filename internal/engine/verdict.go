@@ -57,6 +57,7 @@ const (
 	ReasonUnknownSubgroup         Reason = "UnknownSubgroup"         // pods name a pod set the gang does not have
 	ReasonGaveUp                  Reason = "BackoffReached"          // schedulingBackoff
 	ReasonPostponed               Reason = "BindFailedRecently"      //
+	ReasonBinding                 Reason = "MembersBinding"          // a gang below its minimum whose other members are on their way
 	ReasonReleasing               Reason = "WaitingForRelease"       // promised room that is still being released
 	ReasonNodesEmpty              Reason = "NoNodes"                 // the cluster (or shard) has no node
 )
@@ -169,6 +170,8 @@ func (v Verdict) String() string {
 		return "not tried again: schedulingBackoff is reached"
 	case ReasonPostponed:
 		return "the last bind of " + v.Object + " failed; waiting before the next try"
+	case ReasonBinding:
+		return fmt.Sprintf("%d pods of the gang are being bound; it goes on when its minimum is", v.Have)
 	case ReasonReleasing:
 		return fmt.Sprintf("%d pods wait for room that is being released", v.Have)
 	case ReasonNodesEmpty:
