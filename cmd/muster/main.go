@@ -15,8 +15,10 @@ import (
 var version = "dev"
 
 func main() {
-	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
-		SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{
+		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
+		SilenceUsage: true, SilenceErrors: true,
+	}
 	root.AddCommand(roles.Command(version), demo.Command())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
