@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cli"
 	"github.com/muster-scheduler/muster/internal/demo"
 	"github.com/muster-scheduler/muster/internal/roles"
 )
@@ -15,11 +16,9 @@ import (
 var version = "dev"
 
 func main() {
-	root := &cobra.Command{
-		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
-		SilenceUsage: true, SilenceErrors: true,
-	}
-	root.AddCommand(roles.Command(version), demo.Command())
+	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
+		SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(roles.Command(version), cli.NewConformance(), demo.Command())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)

@@ -107,6 +107,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		dir:      dir, o: o, gone: cancel,
 	}
 	told := s.tell(ctx)
+	took := time.Since(s.begun)
 	if told == nil && o.Keep {
 		told = s.keep(ctx)
 	}
@@ -117,7 +118,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	cancel(nil)
 	stopped := s.stop()
 	if told == nil && stopped == nil {
-		s.summary()
+		s.summary(took)
 		if temporary {
 			return os.RemoveAll(dir)
 		}

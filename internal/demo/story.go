@@ -322,6 +322,6 @@ func (s *story) table(ctx context.Context) error {
 }
 
 // summary is the last line.
-func (s *story) summary() {
-	fmt.Fprintf(s.out, "\nAll %d sentences held, in %.0f s. The cluster and Muster have stopped.\n", s.sentences, time.Since(s.begun).Seconds())
+func (s *story) summary(took time.Duration) {
+	fmt.Fprintf(s.out, "\nAll %d sentences held, in %.0f s. The cluster and Muster have stopped.\n", s.sentences, took.Seconds())
 }

@@ -47,6 +47,7 @@ type Engine struct {
 	lives      map[string]int    // how often an object of that key was deleted
 	problems   map[string]string // of queues, by name
 	postponed  map[types.UID]int64
+	flat       bool
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -65,7 +66,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	}
 	b := &Engine{
 		now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{},
+		problems: map[string]string{}, postponed: map[types.UID]int64{}, flat: opts.FlatQueues,
 		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
 	}
 	if opts.StuckAfter != "" {
@@ -154,6 +155,9 @@ func (b *Engine) feed(s *cluster.Store, o Object) {
 		s.Apply(st)
 	case *v2.Queue:
 		st, problem := kai.Queue(o)
+		if b.flat {
+			st.Parent = ""
+		}
 		s.Apply(st)
 		delete(b.problems, o.Name)
 		if problem != "" {

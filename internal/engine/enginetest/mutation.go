@@ -102,6 +102,7 @@ func optionMutations() []Mutation {
 		{Name: "option scheduler-names", Options: func(o *Options) { o.SchedulerNames = nil }},
 		{Name: "option restrict-gpu", Options: func(o *Options) { o.RestrictGPU = "" }},
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
+		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option stuck-after", Options: func(o *Options) { o.StuckAfter = "" }},
 	}
 }

@@ -24,6 +24,7 @@ import (
 type desk struct {
 	roles     kai.Roles
 	partition kai.Partition
+	flat      bool // queues have no parents
 
 	priorities kai.Priorities
 	nodes      map[string]struct{} // those of our shard
@@ -49,8 +50,8 @@ type request struct {
 func newDesk(o Options) *desk {
 	d := &desk{
 		roles:     kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp},
-		partition: o.Partition,
-		nodes:     map[string]struct{}{}, gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
+		partition: o.Partition, flat: o.FlatQueues,
+		nodes: map[string]struct{}{}, gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, problems: map[string]string{}, dirty: map[types.NamespacedName]struct{}{},
 	}
@@ -129,6 +130,9 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 			return
 		}
 		st, problem := kai.Queue(q)
+		if d.flat {
+			st.Parent = ""
+		}
 		d.problem("Queue", key, problem)
 		apply(st)
 	case gangs:
