@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,7 +54,8 @@ func ReadCRDs(dir string) ([][]byte, error) {
 }
 
 // InstallCRDs creates or replaces the CustomResourceDefinitions in docs (each one or more YAML documents) and
-// returns when the API server has established them all. A document of another kind is an error.
+// returns when the API server has established them all. Of several with one name the last is installed. A document of
+// another kind is an error.
 func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 	crds, err := parseCRDs(docs)
 	if err != nil || len(crds) == 0 {
@@ -112,6 +114,8 @@ func parseCRDs(docs [][]byte) ([]*unstructured.Unstructured, error) {
 			if o.GetKind() != "CustomResourceDefinition" {
 				return nil, fmt.Errorf("CRD document %d: %s %s is no CustomResourceDefinition", i, o.GetKind(), o.GetName())
 			}
+			// Of two with one name the later is meant; installed side by side they would fight.
+			crds = slices.DeleteFunc(crds, func(c *unstructured.Unstructured) bool { return c.GetName() == o.GetName() })
 			crds = append(crds, o)
 		}
 	}
