@@ -4,14 +4,16 @@ package proof
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The cluster of the matrix has exactly as many GPUs as the gang needs.
@@ -34,6 +36,30 @@ func kinds() []kind {
 		{"bind", lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, false},
 		{"status", lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}, false},
 	}
+}
+
+// point is the moment of a kill: the k-th write of a kind, before or after its response was sent.
+type point struct {
+	kind kind
+	k    int
+	when lab.When
+}
+
+func points() (all []point) {
+	for _, kind := range kinds() {
+		for _, k := range []int{1, gangSize / 2, gangSize - 1} {
+			all = append(all, point{kind, k, lab.BeforeForward}, point{kind, k, lab.AfterForward})
+		}
+	}
+	return all
+}
+
+// row begins the point's row of the table.
+func (p point) row() string {
+	if p.when == lab.BeforeForward {
+		return fmt.Sprintf("%s\t%d\tlost", p.kind.name, p.k)
+	}
+	return fmt.Sprintf("%s\t%d\tsent", p.kind.name, p.k)
 }
 
 // column is an arrangement of processes, and which of them is killed.
@@ -60,14 +86,10 @@ func TestKillMatrix(t *testing.T) {
 	for _, c := range columns() {
 		t.Run(c.victim, func(t *testing.T) {
 			m := newMatrix(t, w, c)
-			for _, kind := range kinds() {
-				for _, k := range []int{1, gangSize / 2, gangSize - 1} {
-					row := fmt.Sprintf("%s\t%d", kind.name, k)
-					if !strings.Contains(" "+strings.Join(c.writes, " ")+" ", " "+kind.name+" ") {
-						results[row+c.victim] = "n/a"
-						continue
-					}
-					results[row+c.victim] = m.cell(t, kind, k)
+			for _, at := range points() {
+				results[at.row()+c.victim] = "n/a"
+				if slices.Contains(c.writes, at.kind.name) {
+					results[at.row()+c.victim] = m.cell(t, at)
 				}
 			}
 		})
@@ -78,21 +100,18 @@ func TestKillMatrix(t *testing.T) {
 	}
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(out, "killed at write\tk")
+	fmt.Fprint(out, "write\tk\tresponse")
 	for _, c := range columns() {
 		fmt.Fprint(out, "\t"+c.victim)
 	}
-	for _, kind := range kinds() {
-		for _, k := range []int{1, gangSize / 2, gangSize - 1} {
-			row := fmt.Sprintf("%s\t%d", kind.name, k)
-			fmt.Fprint(out, "\n"+row)
-			for _, c := range columns() {
-				fmt.Fprint(out, "\t"+results[row+c.victim])
-			}
+	for _, at := range points() {
+		fmt.Fprint(out, "\n"+at.row())
+		for _, c := range columns() {
+			fmt.Fprint(out, "\t"+results[at.row()+c.victim])
 		}
 	}
 	out.Flush()
-	t.Logf("the kill matrix, %d pods on %d GPUs, in %v (clean: bound pods at the kill, time from the restart until 0 or all are bound, until all run):\n%s",
+	t.Logf("the kill matrix, %d pods on %d GPUs, in %v (response lost: the API server had written, the process had not heard; clean: pods bound at the kill, time from the restart until 0 or all are bound, until all run):\n%s",
 		gangSize, 8*matrixNodes, time.Since(began).Round(time.Second), b.String())
 }
 
@@ -130,10 +149,10 @@ func newMatrix(t *testing.T, w *world, c column) *matrix {
 }
 
 // cell plays one cell of the matrix and returns what is printed in it.
-func (m *matrix) cell(t *testing.T, kind kind, k int) string {
+func (m *matrix) cell(t *testing.T, at point) string {
 	t.Helper()
 	w := m.w
-	ns := strings.ToLower(fmt.Sprintf("%s-%s-%d", m.victim.role, kind.name, k))
+	ns := strings.ToLower(strings.ReplaceAll(m.victim.role+"-"+at.row(), "\t", "-"))
 	fail := func(format string, args ...any) string {
 		text := fmt.Sprintf(format, args...)
 		t.Errorf("%s: %s", ns, text)
@@ -141,11 +160,11 @@ func (m *matrix) cell(t *testing.T, kind kind, k int) string {
 	}
 	w.namespace(t, ns)
 	m.proxy.Reset()
-	match := kind.match
+	match := at.kind.match
 	match.Namespace = ns
-	fired := m.proxy.On(match, k, lab.AfterForward, func(lab.Request) { m.victim.kill() })
+	fired := m.proxy.On(match, at.k, at.when, func(lab.Request) { m.victim.kill() })
 	class := ""
-	if kind.volumes {
+	if at.kind.volumes {
 		class = storageClass
 	}
 	w.create(t, gang(ns, "gang", gangSize, class))
@@ -156,13 +175,9 @@ func (m *matrix) cell(t *testing.T, kind kind, k int) string {
 		w.erase(t, ns)
 		return fail("the write did not come within 30 s; %s", what)
 	}
-	var atKill []string
-	_, _ = w.await(0, func() string { atKill = append(atKill, fmt.Sprint(w.bound(ns))); return "" })
+	left := w.boundNow(t, ns)
 	m.victim.start()
-	verdict, problem := m.aftermath(ns, kind)
-	if problem == "" {
-		problem = m.residue(ns)
-	}
+	verdict, problem := m.aftermath(ns, at.kind)
 	w.erase(t, ns)
 	m.victim.awaitReady(t)
 	for _, p := range append(m.others, m.victim) {
@@ -173,7 +188,7 @@ func (m *matrix) cell(t *testing.T, kind kind, k int) string {
 	if problem != "" {
 		return fail("%s", problem)
 	}
-	return fmt.Sprintf("clean (%s, %s)", atKill[0], verdict)
+	return fmt.Sprintf("clean (%d, %s)", left, verdict)
 }
 
 // aftermath watches the gang after the restart and returns how long things took, or what went wrong.
@@ -194,10 +209,13 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 	if what := m.w.early(ns, gangSize, kind.volumes); what != "" {
 		return "", what
 	}
+	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
+		return "", what
+	}
 	return fmt.Sprintf("%.1f s, %.1f s", whole.Seconds(), (whole + done).Seconds()), ""
 }
 
-// residue says what is held where it should not be when all run; "" for nothing.
+// residue says what is held where it should not be, or not reported, when all run; "" for nothing.
 func (m *matrix) residue(ns string) string {
 	nodes := map[string]string{}
 	for _, p := range m.w.pods(ns) {
@@ -206,6 +224,9 @@ func (m *matrix) residue(ns string) string {
 	for _, r := range list(m.w, &v1alpha2.BindRequestList{}, client.InNamespace(ns)).Items {
 		if r.Spec.SelectedNode != nodes[r.Spec.PodName] {
 			return fmt.Sprintf("BindRequest %s still holds room on %s, its pod is on %q", r.Name, r.Spec.SelectedNode, nodes[r.Spec.PodName])
+		}
+		if r.Status.Phase != v1alpha2.BindRequestSucceeded {
+			return fmt.Sprintf("BindRequest %s is %q, its pod is bound", r.Name, r.Status.Phase)
 		}
 	}
 	return m.w.strayClaims(ns, nodes)

@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // binaryEnv names the environment variable that points the tests at a built muster.
@@ -24,6 +27,7 @@ const binaryEnv = "MUSTER_BINARY"
 
 // TestMain builds muster, unless it was given.
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // the watches of the tests themselves
 	os.Exit(func() int {
 		if os.Getenv(binaryEnv) != "" {
 			return m.Run()

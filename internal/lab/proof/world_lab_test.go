@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +53,12 @@ func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 	t.Helper()
 	o.Fleet = lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: nodes, GPUs: 8}}}
 	o.CRDs = crds.Documents()
-	o.Logf = t.Logf
+	o.Logf = func(format string, args ...any) {
+		// etcd warns of every request whose client was killed, and killing clients is what happens here.
+		if line := fmt.Sprintf(format, args...); !strings.Contains(line, `"logger":"etcd-client"`) {
+			t.Log(line)
+		}
+	}
 	l, err := lab.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +100,7 @@ func (w *world) follow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}, &corev1.Event{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
 		i, err := w.cache.GetInformer(ctx, object)
 		if err != nil {
 			t.Fatal(err)
@@ -235,6 +241,21 @@ func (w *world) pods(namespace string) []corev1.Pod {
 // bound counts the pods with a node.
 func (w *world) bound(namespace string) (n int) {
 	for _, p := range w.pods(namespace) {
+		if p.Spec.NodeName != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// boundNow is bound as the API server itself has it.
+func (w *world) boundNow(t testing.TB, namespace string) (n int) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := w.client.List(t.Context(), &pods, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
 		if p.Spec.NodeName != "" {
 			n++
 		}
