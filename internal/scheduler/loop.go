@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -35,6 +37,7 @@ type Binds interface {
 type Reports interface {
 	Restore(ctx context.Context) error
 	Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time
+	Tell(n apply.Notice)
 }
 
 // Options are the loop's settings.
@@ -128,6 +131,7 @@ type cycle struct {
 	reportAt   time.Time // when reasons want to be looked at again; zero for not
 	published  time.Time
 	problems   map[string]string
+	full       map[string]bool    // nodes on which more is used than there is, by name
 	cleaned    map[types.UID]bool // BindRequests whose delete has been sent
 }
 
@@ -145,6 +149,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		})
 		c.ran, c.snap, c.trace = true, snap, res.Trace
 		l.metrics.run(snap, &res, l.o.Clock.Since(now))
+		l.overcommitted(c)
 		c.reportAt = now
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= 200*time.Millisecond {
@@ -233,14 +238,22 @@ func (l *Loop) postpone(uid string) {
 	}
 }
 
-// clean deletes the BindRequests that stand for nothing any more, and reports problems of objects once.
+// clean deletes the BindRequests that stand for nothing any more, and reports what is wrong with objects.
 func (l *Loop) clean(ctx context.Context, c *cycle) {
 	for _, stale := range l.feed.StaleBindRequests() {
 		if c.cleaned[stale.UID] {
 			continue // the delete is on its way
 		}
 		c.cleaned[stale.UID] = true
-		if stale.Reason == feed.Failed {
+		switch {
+		case stale.PodUID == "":
+			// There is no pod whose user could be told.
+			l.reports.Tell(apply.Notice{
+				About:  v1.ObjectReference{APIVersion: v1alpha2.GroupVersion.String(), Kind: "BindRequest", Namespace: stale.Namespace, Name: stale.Name, UID: stale.UID},
+				Reason: "Withdrawn", Text: "BindRequest " + stale.Namespace + "/" + stale.Name + ": metadata.ownerReferences names no pod " + stale.Pod +
+					", so it is not known which pod is meant; the request is deleted",
+			})
+		case stale.Reason == feed.Failed:
 			l.postpone(string(stale.PodUID))
 		}
 		if err := l.binds.Remove(ctx, stale.Namespace, stale.Name, stale.UID); err != nil {
@@ -250,11 +263,5 @@ func (l *Loop) clean(ctx context.Context, c *cycle) {
 	if len(c.cleaned) > 10000 {
 		clear(c.cleaned)
 	}
-	problems := l.feed.Problems()
-	for object, text := range problems { // order: log lines only
-		if c.problems[object] != text {
-			c.log.Info("an object is not as it should be", "object", object, "problem", text)
-		}
-	}
-	c.problems = problems
+	l.problems(c)
 }

@@ -20,6 +20,7 @@ type Metrics struct {
 	considered    prometheus.Counter
 	waiting       *prometheus.GaugeVec
 	failedBundles prometheus.Counter
+	overcommitted prometheus.Gauge
 }
 
 // NewMetrics registers the metrics under a namespace ("kai" by default).
@@ -37,8 +38,9 @@ func NewMetrics(namespace string, r prometheus.Registerer) (*Metrics, error) {
 		considered:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: "muster", Name: "scheduler_gangs_considered_total", Help: "Gangs tried, over all runs."}),
 		waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "muster", Name: "gangs_waiting", Help: "Gangs that wait, by reason, after the last run."}, []string{"reason"}),
 		failedBundles: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "muster", Name: "scheduler_failed_bundles_total", Help: "Bundles that could not be written and were decided anew."}),
+		overcommitted: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "overcommitted_nodes", Help: "Nodes on which more is used than there is, after the last run."}),
 	}
-	for _, c := range []prometheus.Collector{m.latency, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles} {
+	for _, c := range []prometheus.Collector{m.overcommitted, m.latency, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -54,6 +54,7 @@ type Reports struct {
 
 	mu    sync.Mutex
 	gangs map[string]*report // by gang UID
+	news  []Notice           // to be told, oldest first; bounded
 	queue []string           // UIDs with something to write, oldest first
 	wake  chan struct{}
 }
@@ -210,6 +211,39 @@ func (r *Reports) enqueue(uid string, rep *report) {
 	}
 }
 
+// Notice is something that is told once, by an event, of an object that is no gang.
+type Notice struct {
+	// About is the object; its UID may be empty if it is not known.
+	About v1.ObjectReference
+	// Reason is one word in camel case, Text a sentence. The event is a warning.
+	Reason, Text string
+}
+
+// maxNotices bounds the notices that wait to be told; what comes on top is dropped, as events may be.
+const maxNotices = 1000
+
+// Tell has a notice written behind the work. It never blocks.
+func (r *Reports) Tell(n Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.news) < maxNotices {
+		r.news = append(r.news, n)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// told returns the notices that wait, and forgets them.
+func (r *Reports) told() []Notice {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	news := r.news
+	r.news = nil
+	return news
+}
+
 // Run writes until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
 	work := make(chan string)
@@ -229,6 +263,9 @@ func (r *Reports) Run(ctx context.Context) error {
 		}
 	}()
 	for {
+		for _, n := range r.told() {
+			r.event(ctx, &n.About, v1.EventTypeWarning, n.Reason, n.Text)
+		}
 		uid, ok := r.pop()
 		if !ok {
 			select {
@@ -398,7 +435,11 @@ func (r *Reports) event(ctx context.Context, about *v1.ObjectReference, kind, re
 	if len(text) > 1000 {
 		text = text[:1000]
 	}
-	e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, r.o.Clock.Now().UnixNano())},
+	namespace := about.Namespace
+	if namespace == "" { // of objects that are in none
+		namespace = metav1.NamespaceDefault
+	}
+	e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", about.Name, r.o.Clock.Now().UnixNano())},
 		InvolvedObject: *about, Type: kind, Reason: reason, Message: text, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: v1.EventSource{Component: r.o.SchedulerName}, ReportingController: r.o.SchedulerName}
 	if err := r.client.Create(ctx, e); err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
