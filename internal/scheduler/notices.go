@@ -49,8 +49,10 @@ func (l *Loop) overcommitted(c *cycle) {
 		full[n.Name] = true
 		if !c.full[n.Name] {
 			c.log.Info("a node is overcommitted", "node", n.Name, "use", text)
-			l.reports.Tell(apply.Notice{About: v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)},
-				Reason: "Overcommitted", Text: text + "; nothing further is placed here until its pods fit"})
+			l.reports.Tell(apply.Notice{
+				About:  v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)},
+				Reason: "Overcommitted", Text: text + "; nothing further is placed here until its pods fit",
+			})
 		}
 	}
 	c.full = full

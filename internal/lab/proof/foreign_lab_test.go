@@ -130,8 +130,10 @@ func (w *world) pass(name string, size int) (lacking string) {
 			}
 		}
 		for range wanted {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: fmt.Sprintf("%s-%d", name, made), Labels: labels,
-				Annotations: map[string]string{keys.PodGroupAnnotation: name}}, Spec: gang("ours", name, 1, "").Spec.Template.Spec}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ours", Name: fmt.Sprintf("%s-%d", name, made), Labels: labels,
+				Annotations: map[string]string{keys.PodGroupAnnotation: name},
+			}, Spec: gang("ours", name, 1, "").Spec.Template.Spec}
 			if err := w.client.Create(ctx, pod); err != nil {
 				return err.Error()
 			}

@@ -323,8 +323,10 @@ func (w *world) erase(t testing.TB, namespace string) {
 // queue is a queue without limits.
 func queue(name, parent string) *queuev2.Queue {
 	unlimited := queuev2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
-	return &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{ParentQueue: parent,
-		Resources: &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited}}}
+	return &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{
+		ParentQueue: parent,
+		Resources:   &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited},
+	}}
 }
 
 // gang is a Job of so many pods of one GPU each that run together or not at all. With a storage class each pod has a
