@@ -9,6 +9,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cli"
 	"github.com/muster-scheduler/muster/internal/demo"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/roles"
 )
 
@@ -19,6 +22,9 @@ func main() {
 	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(roles.Command(version), cli.NewConformance(), demo.Command())
+	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
+	}})...)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)

@@ -92,7 +92,7 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	for _, gate := range s.points.queueGates {
 		if v := gate.it.CheckQueue(g, request); !v.Yes() {
 			v.Plugin = gate.name
-			return &Diagnosis{Verdict: v}
+			return &Diagnosis{Verdict: v, Request: request.Clone()}
 		}
 	}
 	key, memo := s.shape(pods)
@@ -316,13 +316,21 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
 	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder)}
-	counts := map[Verdict]int{}
+	at := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {
-		counts[s.whyNot(p, s.Snap.Node(id))]++
-	}
-	for v, n := range counts { // order: sorted below
-		if !v.Yes() {
-			d.Tally = append(d.Tally, Count{v, n})
+		n := s.Snap.Node(id)
+		v := s.whyNot(p, n)
+		if v.Yes() {
+			continue
+		}
+		i, ok := at[v]
+		if !ok {
+			i = len(d.Tally)
+			at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		}
+		c := &d.Tally[i]
+		if c.Nodes++; len(c.Named) < maxNamed {
+			c.Named = append(c.Named, n.Name)
 		}
 	}
 	slices.SortFunc(d.Tally, compareCounts)

@@ -35,6 +35,8 @@ type GangTrace struct {
 type Diagnosis struct {
 	// Verdict is the blocking rule with its numbers.
 	Verdict Verdict `json:"verdict"`
+	// Request is what was asked of the queue, for reasons that are a queue's; nil for others.
+	Request cluster.Resources `json:"request,omitempty"`
 	// Class describes the pod that could not be placed, Nodes how many nodes there are, and Tally what each said.
 	Class string `json:"class,omitempty"`
 	// Pods is the class itself, for callers that want to know what its pods ask for; nil when the reason is no pod's.
@@ -53,6 +55,14 @@ func (d *Diagnosis) String() string {
 		s += "; nodes: " + d.Tally.String()
 	}
 	return s
+}
+
+// Detailed is String with the names of the nodes, as far as they are known.
+func (d *Diagnosis) Detailed() string {
+	if d == nil || len(d.Tally) == 0 {
+		return d.String()
+	}
+	return d.Verdict.String() + "; nodes: " + d.Tally.Detailed()
 }
 
 // Message is the one line that people are told, in conditions, events and explanations: the blocking rule, and, when

@@ -187,11 +187,29 @@ type Tally []Count
 type Count struct {
 	Verdict Verdict `json:"verdict"`
 	Nodes   int     `json:"nodes"`
+	// Named are the first of these nodes by name, at most eight.
+	Named []string `json:"named,omitempty"`
 }
+
+// maxNamed is how many nodes a Count names.
+const maxNamed = 8
 
 func compareCounts(a, b Count) int {
 	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
 		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))
+}
+
+// Detailed is String with the names of nodes: "3 insufficient gpu (n1, n2, n3)".
+func (t Tally) Detailed() string {
+	parts := make([]string, 0, len(t))
+	for _, c := range t {
+		names := strings.Join(c.Named, ", ")
+		if c.Nodes > len(c.Named) {
+			names += ", …"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s (%s)", c.Nodes, c.Verdict, names))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // String prints "3 insufficient gpu, 1 node takes no pods: NotReady".

@@ -35,6 +35,9 @@ const (
 	SetSubgroup     Kind = "SetSubgroup"     // Pods, Subgroup
 	EditGang        Kind = "EditGang"        // Detail: the rule that its spec breaks
 	DropFeature     Kind = "DropFeature"     // Detail: what the gang's pods would no longer ask for
+	DropNodeName    Kind = "DropNodeName"    // nothing: the gang's pods would no longer ask for a node by its name
+	DropAffinity    Kind = "DropAffinity"    // nothing: the gang's pods would no longer have a required node affinity, which no node can meet
+	MakePreemptible Kind = "MakePreemptible" // nothing: the gang may be preempted, and so needs no quota
 	Retry           Kind = "Retry"           // nothing: forget the failed attempt that stopped the gang
 	WaitUntil       Kind = "WaitUntil"       // At
 )
@@ -117,11 +120,11 @@ func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Eve
 		ns, name, _ := strings.Cut(c.Object, "/")
 		out = append(out, cluster.ObjectState{Kind: cluster.ConfigMaps, Key: c.Object,
 			Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}})
-	case MoveToQueue, EditGang, Retry:
+	case MoveToQueue, EditGang, Retry, MakePreemptible:
 		if gang != nil {
 			out = append(out, c.editGang(gang))
 		}
-	case LiftGate, SetSubgroup, Tolerate, DropFeature:
+	case LiftGate, SetSubgroup, Tolerate, DropFeature, DropNodeName, DropAffinity:
 		out = c.editPods(snap, gang)
 	case AddPods:
 		for i := range c.Count {
@@ -215,6 +218,8 @@ func (c *Change) editGang(g *cluster.Gang) cluster.Event {
 		st.Invalid, st.Sets = "", c.sets
 	case Retry:
 		st.GaveUp = false
+	case MakePreemptible:
+		st.Preemptible = true
 	}
 	return st
 }
@@ -250,8 +255,29 @@ func (c *Change) editPods(snap *cluster.Snapshot, g *cluster.Gang) []cluster.Eve
 				continue
 			}
 			st.Spec.Unsupported = ""
+		case DropNodeName:
+			st.Spec.NodeAffinity = anyName(st.Spec.NodeAffinity)
+		case DropAffinity:
+			st.Spec.NodeAffinity = nil
 		}
 		out = append(out, st)
+	}
+	return out
+}
+
+// anyName returns an affinity without its demands on the name of the node. A term that demands nothing else lets every node in.
+func anyName(a *v1.NodeAffinity) *v1.NodeAffinity {
+	if a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return a
+	}
+	out := a.DeepCopy()
+	terms := out.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		if len(terms[i].MatchFields) > 0 && len(terms[i].MatchExpressions) == 0 {
+			out.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			return out
+		}
+		terms[i].MatchFields = nil
 	}
 	return out
 }
@@ -357,6 +383,12 @@ func (c *Change) describe(dims cluster.Dims) {
 		c.Text = "correct the gang: " + c.Detail
 	case DropFeature:
 		c.Text = "recreate the gang's pods without " + c.Detail
+	case DropNodeName:
+		c.Text = "recreate the gang's pods without asking for a node by its name"
+	case DropAffinity:
+		c.Text = "recreate the gang's pods without their required node affinity: no labels of a node meet it and the node selector"
+	case MakePreemptible:
+		c.Text = "make the gang preemptible: only work that is not needs quota"
 	case Retry:
 		c.Text = "delete the gang's Unschedulable condition: schedulingBackoff stopped it after a failed attempt"
 	case WaitUntil:

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -30,8 +31,13 @@ type Explanation struct {
 	Turn *Turn `json:"turn,omitempty"`
 	// Startable says that nothing but its turn, or the next run of the scheduler, keeps the gang from starting.
 	Startable bool `json:"startable,omitempty"`
+	// Next is how many of its pods a run of the scheduler now gives room to; Reason and Message are then about the rest.
+	Next int `json:"next,omitempty"`
 	// Changes would let the gang start, all of them together; each part of each is needed. Empty when none are known.
 	Changes []*Change `json:"changes,omitempty"`
+	// Or are other changes that would do just as well, when they are fewer: for work that may not be preempted and is over
+	// quota, that it may be.
+	Or []*Change `json:"or,omitempty"`
 	// Unknown says that the gang is blocked and no change is known that would let it start.
 	Unknown bool `json:"unknown,omitempty"`
 	// Beyond is then the rule that nothing known lifts, when it is not the one above but one behind it.
@@ -119,20 +125,27 @@ func Gang(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 		now := run(ctx, all, snap, key)
 		e.say(&now)
 		e.turn(&now)
+		if now.placed() {
+			e.Next = now.gang.Placed
+		}
 		w := newWorld(ctx, snap, alone, key)
 		by := w.try(nil)
 		if by.placed() {
 			e.Startable = true
 		} else {
-			changes, last, ok := w.search()
+			changes, last, ok := w.search(nil)
 			e.Unknown = !ok
 			e.Changes = changes
 			if d := last.diagnosis(); !ok && d != nil && d.Verdict != by.verdict() {
 				e.Beyond = d.Message(true)
 			}
-			dims := last.snap.Dims
-			for _, c := range changes {
-				c.describe(dims)
+			if ok && slices.ContainsFunc(changes, func(c *Change) bool { return c.Kind == RaiseQuota }) {
+				if or, _, ok := w.search(w.one(Change{Kind: MakePreemptible})); ok && len(or) < len(changes) {
+					e.Or = or
+				}
+			}
+			for _, c := range slices.Concat(e.Changes, e.Or) {
+				c.describe(last.snap.Dims)
 			}
 			if e.Reason == "" || now.placed() { // with others around it would start, alone not: say what it says alone
 				e.say(&by)
@@ -198,16 +211,21 @@ func (e *Explanation) text() string {
 	if queue == "" {
 		queue = "none"
 	}
-	line("gang %s/%s: %s, %d of %d pods needed have room; queue %s, priority %d", e.Namespace, e.Gang, strings.ToLower(string(e.Phase)),
-		e.Pods.Running, e.Pods.Needed, queue, e.Priority)
+	line("gang %s/%s: %s; room for %d of %d pods, %d needed to start; queue %s, priority %d", e.Namespace, e.Gang, strings.ToLower(string(e.Phase)),
+		e.Pods.Running, e.Pods.Running+e.Pods.Pending+e.Pods.Gated, e.Pods.Needed, queue, e.Priority)
 	switch {
 	case e.Pods.Pending+e.Pods.Gated == 0:
 		line("nothing waits: %s", map[Phase]string{Running: "every pod has room", Finished: "its pods have ended", Empty: "no pod of ours belongs to it"}[e.Phase])
 		return b.String()
+	case e.Next > 0:
+		line("why: nothing blocks it; the next run of the scheduler gives room to %s. If it stays like this, see whether the scheduler runs", some(e.Next, "pod", "pods"))
+		if e.Message != "" {
+			line("the rest: %s [%s]", e.Verdict, e.Reason)
+		}
 	case e.Message == "":
-		line("why: nothing blocks it; the next run of the scheduler places it")
+		line("why: nothing blocks it")
 	default:
-		line("why: %s [%s]", e.Message, e.Reason)
+		line("why: %s [%s]", e.Verdict, e.Reason) // the tally below is the rest of Message
 	}
 	if len(e.Tally) > 0 {
 		line("a pod of %s finds, on %s:", e.Class, some(e.Nodes, "node", "nodes"))
@@ -221,7 +239,7 @@ func (e *Explanation) text() string {
 	switch {
 	case e.Reason == engine.ReasonReleasing:
 		line("what would change it: nothing to do; it starts when the pods that are being deleted have gone")
-	case e.Startable && e.Message != "":
+	case e.Startable && e.Message != "" && e.Next == 0:
 		line("what would change it: only its turn. By itself it could start; gangs served before it take what it needs")
 	case e.Startable:
 	case e.Beyond != "":
@@ -234,6 +252,12 @@ func (e *Explanation) text() string {
 		line("what would change it, all of this together:")
 	}
 	for _, c := range e.Changes {
+		line("  - %s", c.Text)
+	}
+	if len(e.Or) > 0 {
+		line("or instead%s:", map[bool]string{true: ", all of this together"}[len(e.Or) > 1])
+	}
+	for _, c := range e.Or {
 		line("  - %s", c.Text)
 	}
 	return b.String()

@@ -82,13 +82,13 @@ func (d *draw) queues() {
 		for _, dim := range []string{"gpu", "cpu", "memory"} {
 			if d.chance(percent) {
 				unit := map[string]int64{"gpu": 1000, "cpu": 1000, "memory": gib}[dim]
-				out = append(out, cluster.Quantity{Name: dim, Value: unit * int64(d.Intn(40))})
+				out = append(out, cluster.Quantity{Name: dim, Value: unit * int64(d.Intn(80))})
 			}
 		}
 		return out
 	}
 	add := func(name, parent string) {
-		d.store.Apply(cluster.QueueState{Name: name, UID: name, Parent: parent, Quota: bound(80), Limit: bound(25)})
+		d.store.Apply(cluster.QueueState{Name: name, UID: name, Parent: parent, Quota: bound(70), Limit: bound(8)})
 	}
 	add("org", "")
 	add("dept", "org")
@@ -166,7 +166,7 @@ func (d *draw) block() {
 		return &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
 			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}}}
 	}
-	switch d.Intn(20) {
+	switch d.Intn(23) {
 	case 0:
 		d.gang.Queue = pickOne(d, "absent", "", "lost")
 	case 1:
@@ -221,9 +221,27 @@ func (d *draw) block() {
 			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{pickOne(d, "n0", "n1", "gone")}}}}}}}
 		all(func(p *cluster.PodState) { p.Spec.NodeAffinity = a })
 	case 17:
-		all(func(p *cluster.PodState) { p.Spec.HostPorts = []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}} })
+		all(func(p *cluster.PodState) {
+			p.Spec.HostPorts = []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
+		})
 	case 18:
 		all(func(p *cluster.PodState) { p.Spec.RestrictTo = []string{"node-role.kubernetes.io/worker"} })
+	case 22: // a contradiction
+		all(func(p *cluster.PodState) {
+			p.Spec.NodeSelector, p.Spec.NodeAffinity = map[string]string{"zone": "a"}, selector(v1.NodeSelectorOpNotIn, "zone", "a")
+		})
+	case 21: // two pods that cannot be on the one node they ask for
+		d.store.Apply(cluster.NodeState{Name: "n0", UID: "n0", Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})})
+		a := &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n0"}}}}}}}
+		all(func(p *cluster.PodState) {
+			p.Spec.NodeAffinity, p.Spec.HostPorts = a, []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
+		})
+	case 20: // a whole pool for somebody else
+		for i := range 6 {
+			d.store.Apply(cluster.NodeState{Name: fmt.Sprintf("n%d", i), UID: "pool", Taints: []v1.Taint{{Key: "pool", Value: "vision", Effect: v1.TaintEffectNoSchedule}},
+				Labels: map[string]string{"zone": "a"}, Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})})
+		}
 	case 19:
 		all(func(p *cluster.PodState) { p.Requests = request(8, 64, 8) })
 	}
@@ -252,24 +270,23 @@ func placeable(t *testing.T, snap *cluster.Snapshot, key cluster.Key, changes []
 	return o.placed()
 }
 
-// For 200 gangs that cannot start: the printed change makes each startable, and no part of it can be left out.
+// For 400 gangs that cannot start: the printed change makes each startable, and no part of it can be left out.
 func TestExplanationIsTrue(t *testing.T) {
 	t.Parallel()
-	const want = 200
+	const want = 400
 	kinds, reasons := map[Kind]int{}, map[engine.Reason]int{}
-	unknown, tries, parts, waiting := 0, 0, 0, 0
+	unknown, parts, waiting := 0, 0, 0
 	for seed := int64(0); waiting < want; seed++ {
 		if seed > 20*want {
 			t.Fatalf("only %d of the first %d clusters have a blocked gang", waiting, seed)
 		}
 		d := newDraw(seed)
-		snap := d.store.Snapshot(now)
 		for _, p := range d.pods { // a few were tried before
-			if d.chance(2) {
+			if d.chance(3) {
 				d.store.Postpone(p.UID, now+int64(1+d.Intn(5))*1e9)
 			}
 		}
-		snap = d.store.Snapshot(now)
+		snap := d.store.Snapshot(now)
 		if placeable(t, snap, d.target, nil) {
 			continue
 		}
@@ -287,20 +304,26 @@ func TestExplanationIsTrue(t *testing.T) {
 			t.Errorf("seed %d: nothing is known to help: %s", seed, e.Text)
 			continue
 		}
-		if len(e.Changes) == 0 || !placeable(t, snap, d.target, e.Changes) {
-			t.Errorf("seed %d: after the changes the gang does not start:\n%s", seed, e.Text)
+		sets := [][]*Change{e.Changes}
+		if len(e.Or) > 0 {
+			sets = append(sets, e.Or)
 		}
-		for i, c := range e.Changes {
-			kinds[c.Kind]++
-			if c.Text == "" {
-				t.Errorf("seed %d: change %s has no text", seed, c.Kind)
+		for _, changes := range sets {
+			if len(changes) == 0 || !placeable(t, snap, d.target, changes) {
+				t.Errorf("seed %d: after the changes the gang does not start:\n%s", seed, e.Text)
 			}
-			for _, part := range c.Parts() {
-				less := slices.Clone(e.Changes)
-				less[i] = part
-				parts++
-				if placeable(t, snap, d.target, less) {
-					t.Errorf("seed %d: the gang starts without a part of %q:\n%s", seed, c.Text, e.Text)
+			for i, c := range changes {
+				kinds[c.Kind]++
+				if c.Text == "" {
+					t.Errorf("seed %d: change %s has no text", seed, c.Kind)
+				}
+				for _, part := range c.Parts() {
+					less := slices.Clone(changes)
+					less[i] = part
+					parts++
+					if placeable(t, snap, d.target, less) {
+						t.Errorf("seed %d: the gang starts without a part of %q:\n%s", seed, c.Text, e.Text)
+					}
 				}
 			}
 		}
@@ -308,9 +331,8 @@ func TestExplanationIsTrue(t *testing.T) {
 			t.Errorf("seed %d: no reason:\n%s", seed, e.Text)
 		}
 	}
-	_ = tries
 	for _, k := range []Kind{AddRoom, Uncordon, RepairNode, RemoveTaint, Tolerate, LabelNode, RaiseLimit, RaiseQuota, CreateQueue, MoveToQueue, FixParent,
-		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, Retry, WaitUntil} {
+		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, DropNodeName, DropAffinity, MakePreemptible, Retry, WaitUntil} {
 		if kinds[k] < 2 {
 			t.Errorf("%s was proposed %d times: too few to prove anything", k, kinds[k])
 		}

@@ -183,9 +183,10 @@ func newCensus(snap *cluster.Snapshot, g *cluster.Gang) *census {
 	for _, id := range g.Pods {
 		p := snap.Pod(id)
 		switch {
-		case !p.Ours || !p.Phase.Alive() || p.Phase == cluster.Gated:
+		case !p.Ours || !p.Phase.Alive():
 		case p.Set == cluster.None:
 			c.stray = append(c.stray, p)
+		case p.Phase == cluster.Gated:
 		default:
 			c.alive[p.Set]++
 		}

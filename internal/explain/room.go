@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -12,19 +11,28 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// makeRoom proposes how the class of pods that found no place gets one: nodes that are there and could be used if something
-// about them changed, when they suffice; and more room when they do not.
+// makeRoom proposes how the class of pods that found no place gets one. In this order: nodes that are there and could be used if
+// something about them changed, when they suffice; more room; and, for pods that ask for what no node can be, that they do not.
 func (w *world) makeRoom(have []*Change, o *outcome) []*Change {
 	class := o.gang.Diagnosis.Pods
 	if class == nil {
 		return nil
 	}
 	for _, c := range w.openings(class, o) {
-		if c = w.fewest(have, c, class, o); c != nil {
+		if c = w.fewest(have, c, o); c != nil {
 			return c
 		}
 	}
-	return w.moreRoom(have, class, o)
+	if c := w.moreRoom(have, class, o); c != nil {
+		return c
+	}
+	if len(namedNodes(class)) > 0 {
+		return w.one(Change{Kind: DropNodeName})
+	}
+	if class.NodeAffinity != nil && class.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return w.one(Change{Kind: DropAffinity})
+	}
+	return nil
 }
 
 // helped says whether the changes get the gang further than o: it starts, or something other than the place for this class
@@ -35,81 +43,92 @@ func (w *world) helped(changes []*Change, o *outcome) bool {
 		return next.placed()
 	}
 	was, is := o.gang.Diagnosis, next.gang.Diagnosis
-	if is.Verdict.Reason != was.Verdict.Reason {
-		return is.Verdict.Reason == engine.ReasonGangNoRoom || was.Verdict.Reason == engine.ReasonGangNoRoom && is.Verdict.Reason != engine.ReasonTooBigForAnyNode
+	if is.Pods == nil || is.Pods.Key == was.Pods.Key { // the same pods still have no place: a place for some of them is some help
+		return is.Verdict.Reason != was.Verdict.Reason && is.Verdict.Reason != engine.ReasonTooBigForAnyNode
 	}
-	return is.Pods != nil && is.Pods.Key != was.Pods.Key && is.Verdict.Have > was.Verdict.Have
+	return is.Verdict.Reason != engine.ReasonGangNoRoom || was.Verdict.Reason != engine.ReasonGangNoRoom || is.Verdict.Have > was.Verdict.Have
 }
 
-// opening is one way to make existing nodes usable: the same step for each of them, best node first.
+// opening is one step that makes nodes usable, and the nodes with room for which nothing else is in the way; best node first.
 type opening struct {
 	nodes  []*cluster.Node
 	change Change
 }
 
-// openings lists, for a class, the ways to make existing nodes with room usable, one step away from use each: uncordon,
-// tolerate or remove a taint, label, bring back. Each comes as the changes for all its nodes.
+// openings lists, for a class, the ways to make existing nodes with room usable, each as changes to all nodes it could be done
+// to: first the nodes that are one step away, by kind of step; then all of those; then all that could be used at all.
 func (w *world) openings(class *cluster.Class, o *outcome) [][]*Change {
-	matches := false // some node passes everything that is about the node itself
-	byStep := map[string]*opening{}
-	var order []string
+	matches := len(class.RestrictTo) == 0 && slices.ContainsFunc(o.snap.NodeOrder, func(id cluster.NodeID) bool {
+		set, absent, ok := wanted(class, o.snap.Node(id).Name, o.snap.Node(id).Labels)
+		return ok && len(set)+len(absent) == 0
+	})
+	var single []*opening
+	var any []*Change
 	for _, id := range o.snap.NodeOrder {
 		n := o.snap.Node(id)
 		steps, ok := obstacles(class, n)
-		if !ok {
+		if !ok || len(steps) == 0 || class.Requests.CountIn(n.Later(), 1) == 0 ||
+			matches && slices.ContainsFunc(steps, func(c Change) bool { return c.Kind == LabelNode }) {
+			continue // when nodes that carry the labels exist, others are meant for something else
+		}
+		any = merge(any, w.onNode(steps, n))
+		if len(steps) > 1 {
 			continue
 		}
-		if !slices.ContainsFunc(steps, func(c Change) bool { return c.Kind == LabelNode }) {
-			matches = true
+		i := slices.IndexFunc(single, func(op *opening) bool { return op.change.like(&steps[0]) })
+		if i < 0 {
+			i = len(single)
+			single = append(single, &opening{change: steps[0]})
 		}
-		if len(steps) != 1 || class.Requests.CountIn(n.Later(), 1) == 0 {
-			continue
-		}
-		key := string(steps[0].Kind) + "\x00" + steps[0].Detail + "\x00" + formatMap(steps[0].Labels, o.snap.Dims) + "\x00" + strings.Join(steps[0].absent, ",")
-		if byStep[key] == nil {
-			byStep[key] = &opening{change: steps[0]}
-			order = append(order, key)
-		}
-		byStep[key].nodes = append(byStep[key].nodes, n)
-	}
-	var all []*opening
-	for _, key := range order {
-		op := byStep[key]
-		if op.change.Kind == LabelNode && matches && len(class.RestrictTo) == 0 {
-			continue // nodes that carry the labels exist: others are meant for something else
-		}
-		slices.SortStableFunc(op.nodes, func(a, b *cluster.Node) int {
-			return cmp.Compare(class.Requests.CountIn(b.Later(), 1<<16), class.Requests.CountIn(a.Later(), 1<<16))
-		})
-		all = append(all, op)
+		single[i].nodes = append(single[i].nodes, n)
 	}
 	rank := []Kind{Uncordon, RemoveTaint, LabelNode, RepairNode}
-	slices.SortStableFunc(all, func(a, b *opening) int {
+	slices.SortStableFunc(single, func(a, b *opening) int {
 		return cmp.Compare(slices.Index(rank, a.change.Kind), slices.Index(rank, b.change.Kind))
 	})
 	var out [][]*Change
 	var together []*Change
-	for _, op := range all {
-		c := op.change
-		if c.Kind == RemoveTaint && len(op.nodes) > 1 { // one edit of the gang instead of many of nodes
-			t := c
+	for _, op := range single {
+		slices.SortStableFunc(op.nodes, func(a, b *cluster.Node) int {
+			return cmp.Compare(class.Requests.CountIn(b.Later(), manyPods), class.Requests.CountIn(a.Later(), manyPods))
+		})
+		var all []*Change
+		for _, n := range op.nodes {
+			all = merge(all, w.onNode([]Change{op.change}, n))
+		}
+		together = merge(together, all)
+		if op.change.Kind == RemoveTaint && len(op.nodes) > 1 { // if one node is not enough, one edit of the gang instead of many of nodes
+			out = append(out, []*Change{w.onNode([]Change{op.change}, op.nodes[0])[0]})
+			t := op.change
 			t.Kind = Tolerate
 			out = append(out, w.one(t))
 		}
-		for _, n := range op.nodes {
-			c.Nodes = append(c.Nodes, n.Name)
-		}
-		out = append(out, w.one(c))
-		together = append(together, w.one(c)...)
+		out = append(out, all)
 	}
-	if len(together) > 1 {
+	if len(single) > 1 {
 		out = append(out, together)
+	}
+	if len(any) > 0 {
+		out = append(out, any)
+	}
+	return out
+}
+
+// manyPods bounds counts of pods that ask for nothing.
+const manyPods = 1 << 16
+
+// onNode makes steps changes to one node.
+func (w *world) onNode(steps []Change, n *cluster.Node) []*Change {
+	var out []*Change
+	for _, c := range steps {
+		c.Nodes = []string{n.Name}
+		out = append(out, w.one(c)...)
 	}
 	return out
 }
 
 // fewest returns as much of the opening as gets the gang further, nil when all of it does not.
-func (w *world) fewest(have, opening []*Change, class *cluster.Class, o *outcome) []*Change {
+func (w *world) fewest(have, opening []*Change, o *outcome) []*Change {
 	if !w.helped(merge(have, opening), o) {
 		return nil
 	}
@@ -208,14 +227,15 @@ func forTerm(term *v1.NodeSelectorTerm, name string, have, fixed map[string]stri
 	set = map[string]string{}
 	for _, e := range term.MatchExpressions {
 		x, there := have[e.Key]
-		if y, over := fixed[e.Key]; over {
-			x, there = y, true
+		y, taken := fixed[e.Key]
+		if z, over := set[e.Key]; over {
+			y, taken = z, true
 		}
-		if y, over := set[e.Key]; over {
+		if taken {
 			x, there = y, true
 		}
 		value, remove, good := forExpression(&e, x, there)
-		if !good {
+		if !good || taken && (remove || value != y) { // it contradicts another demand
 			return nil, nil, false
 		}
 		switch {
@@ -267,11 +287,13 @@ func forExpression(e *v1.NodeSelectorRequirement, x string, there bool) (value s
 
 // moreRoom proposes the fewest places, each for one pod of the class, that get the gang further.
 func (w *world) moreRoom(have []*Change, class *cluster.Class, o *outcome) []*Change {
-	for _, c := range w.places(class, o) {
+	for _, p := range w.places(class, o) {
+		c := p.room
+		with := func() []*Change { return append(slices.Clone(p.first), &c) }
 		most := 1
 		for ; ; most *= 2 {
 			c.Count = most
-			if w.helped(merge(have, []*Change{&c}), o) {
+			if w.helped(merge(have, with()), o) {
 				break
 			}
 			if most > 2*len(o.snap.GangByKey(w.key).Pods)+2 {
@@ -286,21 +308,27 @@ func (w *world) moreRoom(have []*Change, class *cluster.Class, o *outcome) []*Ch
 		for most-none > 1 {
 			mid := (none + most) / 2
 			c.Count = mid
-			if w.helped(merge(have, []*Change{&c}), o) {
+			if w.helped(merge(have, with()), o) {
 				most = mid
 			} else {
 				none = mid
 			}
 		}
 		c.Count = most
-		return []*Change{&c}
+		return with()
 	}
 	return nil
 }
 
-// places lists the kinds of room that could do for the class: a new node with just the labels that are asked for; or the very
-// node that is asked for; or, for pods whose place depends on what runs nearby, a node with the labels of one that exists.
-func (w *world) places(class *cluster.Class, o *outcome) []Change {
+// place is a kind of room, and what has to be done first to the node it is on.
+type place struct {
+	first []*Change
+	room  Change
+}
+
+// places lists the kinds of room that could do for the class: a new node with just the labels that are asked for; for pods whose
+// place depends on what runs nearby, one with the labels of a node that exists; and the very node that is asked for.
+func (w *world) places(class *cluster.Class, o *outcome) []place {
 	c := Change{Kind: AddRoom, gang: w.key, Resources: map[string]string{}, same: class.Key}
 	for d, x := range class.Requests {
 		if x == 0 {
@@ -311,41 +339,53 @@ func (w *world) places(class *cluster.Class, o *outcome) []Change {
 			c.Resources[o.snap.Dims.Name(d)] = o.snap.Dims.FormatOne(d, x)
 		}
 	}
-	var out []Change
 	if class.NodeAffinity != nil && class.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		c.Detail = "matching its node affinity"
 	}
+	var out []place
 	if labels, _, ok := wanted(class, c.placeName(0), nil); ok {
 		plain := c
 		plain.Labels = labels
-		out = append(out, plain)
+		out = append(out, place{room: plain})
 		if class.NeedsFilters() {
-			shapes := map[string]bool{}
-			for _, id := range o.snap.NodeOrder {
-				n := o.snap.Node(id)
-				steps, ok := obstacles(class, n)
-				shape := formatMap(n.Labels, o.snap.Dims)
-				if !ok || len(steps) > 0 || shapes[shape] || len(shapes) > 7 {
-					continue
-				}
-				shapes[shape] = true
-				twin := c
-				twin.Labels, twin.same = n.Labels, c.same+"\x00"+shape
-				out = append(out, twin)
-			}
+			out = append(out, twins(c, class, o.snap)...)
 		}
 	}
 	for _, name := range namedNodes(class) {
-		at := c
-		at.Node, at.same = name, c.same+"\x00"+name
+		p := place{room: c}
+		p.room.Node, p.room.Detail, p.room.same = name, "", c.same+"\x00"+name
 		if n := o.snap.NodeByName(name); n != nil {
-			if steps, ok := obstacles(class, n); !ok || len(steps) > 0 {
+			steps, ok := obstacles(class, n)
+			if !ok {
 				continue
 			}
-		} else if at.Labels, _, _ = wanted(class, name, nil); at.Labels == nil {
+			p.first = w.onNode(steps, n)
+		} else if labels, _, ok := wanted(class, name, nil); ok {
+			p.room.Labels = labels
+		} else {
 			continue
 		}
-		out = append(out, at)
+		out = append(out, p)
+	}
+	return out
+}
+
+// twins are new nodes with the labels of usable ones, one for each of the first few different sets of labels.
+func twins(c Change, class *cluster.Class, snap *cluster.Snapshot) []place {
+	const most = 8
+	var out []place
+	shapes := map[string]bool{}
+	for _, id := range snap.NodeOrder {
+		n := snap.Node(id)
+		steps, ok := obstacles(class, n)
+		shape := formatMap(n.Labels, snap.Dims)
+		if !ok || len(steps) > 0 || shapes[shape] || len(shapes) == most {
+			continue
+		}
+		shapes[shape] = true
+		twin := c
+		twin.Labels, twin.same = n.Labels, c.same+"\x00"+shape
+		out = append(out, place{room: twin})
 	}
 	return out
 }

@@ -9,9 +9,9 @@ import (
 // maxRounds bounds how many rules in a row may turn up, one behind the other.
 const maxRounds = 100
 
-// search finds changes that let the gang start, and takes away what is not needed. ok is false when it knows of none; last is
-// then what still blocks.
-func (w *world) search() (changes []*Change, last outcome, ok bool) {
+// search finds changes that let the gang start, beginning with some, and takes away what is not needed. ok is false when it
+// knows of none; last is then what still blocks.
+func (w *world) search(changes []*Change) (_ []*Change, last outcome, ok bool) {
 	for range maxRounds {
 		o := w.try(changes)
 		if o.placed() {

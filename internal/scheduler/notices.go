@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/kube/apply"
+	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
 // problems tells, once each, what is wrong with objects: in the log, and for queues by an event, too. What is wrong with a
@@ -25,11 +27,11 @@ func (l *Loop) problems(c *cycle) {
 		}
 		c.log.Info("an object is not as it should be", "object", object, "problem", text)
 		if name, ok := strings.CutPrefix(object, "Queue "); ok {
-			about := v1.ObjectReference{APIVersion: queuev2.GroupVersion.String(), Kind: "Queue", Name: name}
+			about := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			if q := c.snap.QueueByName(name); q != nil {
 				about.UID = types.UID(q.UID)
 			}
-			l.reports.Tell(apply.Notice{About: about, Reason: "InvalidQueue", Text: text})
+			l.o.Event(about, v1.EventTypeWarning, "InvalidQueue", text)
 		}
 	}
 	c.problems = now
@@ -49,14 +51,21 @@ func (l *Loop) overcommitted(c *cycle) {
 		full[n.Name] = true
 		if !c.full[n.Name] {
 			c.log.Info("a node is overcommitted", "node", n.Name, "use", text)
-			l.reports.Tell(apply.Notice{
-				About:  v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)},
-				Reason: "Overcommitted", Text: text + "; nothing further is placed here until its pods fit",
-			})
+			l.o.Event(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.UID)}}, v1.EventTypeWarning, "Overcommitted",
+				text+"; nothing further is placed here until its pods fit")
 		}
 	}
 	c.full = full
 	l.metrics.overcommitted.Set(float64(len(full)))
+}
+
+// forged tells of a BindRequest that names no pod as its owner, and is therefore deleted: there is no pod whose user could be
+// told.
+func (l *Loop) forged(stale *feed.StaleBindRequest) {
+	about := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: stale.Namespace, Name: stale.Name, UID: stale.UID}}
+	l.o.Event(about, v1.EventTypeWarning, "Withdrawn", fmt.Sprintf(
+		"BindRequest %s/%s: metadata.ownerReferences names no pod %s, so it is not known which pod is meant; the request is deleted",
+		stale.Namespace, stale.Name, stale.Pod))
 }
 
 // overuse says of what more is used on a node than there is; "" for nothing.

@@ -56,7 +56,7 @@ func (b *Binds) adopt(ctx context.Context, before map[bundleName][]v1alpha2.Bind
 		return nil
 	}
 	select {
-	case <-b.o.Clock.After(orphanSettle):
+	case <-time.After(orphanSettle):
 	case <-ctx.Done():
 		return nil
 	}

@@ -316,6 +316,19 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestFairnessWithoutHierarchy: --full-hierarchy-fairness=false takes the queues' parents away.
+func TestFairnessWithoutHierarchy(t *testing.T) {
+	t.Parallel()
+	for flat, want := range map[bool]string{true: "", false: "department"} {
+		s := newStage(t, Options{FlatQueues: flat})
+		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "department"}}, &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "department"}})
+		s.drain()
+		if got := s.store.Snapshot(0).QueueByName("team").Parent; got != want {
+			t.Errorf("flat %t: the parent is %q, want %q", flat, got, want)
+		}
+	}
+}
+
 func TestPriorityClassesReachGangs(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})

@@ -170,7 +170,7 @@ func shrunk(t *testing.T, w *world) {
 	var said string
 	w.must(t, 10*time.Second, func() string {
 		for _, e := range list(w, &corev1.EventList{}).Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == node && e.Reason == "Overcommitted" {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == node && e.Reason == "Overcommitted" && strings.Contains(e.Message, "8 of 6 gpu") {
 				said = e.Message
 				return ""
 			}
