@@ -92,7 +92,7 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	for _, gate := range s.points.queueGates {
 		if v := gate.it.CheckQueue(g, request); !v.Yes() {
 			v.Plugin = gate.name
-			return &Diagnosis{Verdict: v, Request: request.Clone()}
+			return &Diagnosis{Verdict: v}
 		}
 	}
 	key, memo := s.shape(pods)

@@ -35,8 +35,6 @@ type GangTrace struct {
 type Diagnosis struct {
 	// Verdict is the blocking rule with its numbers.
 	Verdict Verdict `json:"verdict"`
-	// Request is what was asked of the queue, for reasons that are a queue's; nil for others.
-	Request cluster.Resources `json:"request,omitempty"`
 	// Class describes the pod that could not be placed, Nodes how many nodes there are, and Tally what each said.
 	Class string `json:"class,omitempty"`
 	// Pods is the class itself, for callers that want to know what its pods ask for; nil when the reason is no pod's.

@@ -203,11 +203,14 @@ func compareCounts(a, b Count) int {
 func (t Tally) Detailed() string {
 	parts := make([]string, 0, len(t))
 	for _, c := range t {
-		names := strings.Join(c.Named, ", ")
-		if c.Nodes > len(c.Named) {
-			names += ", …"
+		part := fmt.Sprintf("%d %s", c.Nodes, c.Verdict)
+		if names := strings.Join(c.Named, ", "); names != "" {
+			if c.Nodes > len(c.Named) {
+				names += ", …"
+			}
+			part += " (" + names + ")"
 		}
-		parts = append(parts, fmt.Sprintf("%d %s (%s)", c.Nodes, c.Verdict, names))
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
 }
