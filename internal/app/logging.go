@@ -60,6 +60,7 @@ func BindLogFlags(fs *pflag.FlagSet, o *LogOptions) {
 		}
 		return err
 	})
+	fs.Lookup("log-json").DefValue = "false"
 }
 
 // BindZapFlags declares the log flags of KAI's other binaries. --zap-log-level and --zap-encoder are honoured, and --zap-devel=false

@@ -27,6 +27,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 )
 
+// TestMain silences the libraries: their logger is one for the whole process.
+func TestMain(m *testing.M) {
+	app.InstallLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
 // plane is an API server that knows our kinds, keeps Leases, and never answers a list or a watch: roles start, and wait for
 // their caches.
 type plane struct {

@@ -60,7 +60,7 @@ func TestRoleEndpoints(t *testing.T) {
 				args = append(args, fmt.Sprintf("--%s=127.0.0.1:%d", flag, freePort(t)))
 			}
 			_, _, stop := launch(t, role, args...)
-			server.await("watch") // the listeners are open before anything is watched
+			server.await(begins(role)) // the listeners are open before anything is watched
 			for _, arg := range args[1:] {
 				_, address, _ := strings.Cut(arg, "=")
 				for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 500} {
@@ -104,7 +104,7 @@ func TestOneAddressForBoth(t *testing.T) {
 	server := newPlane(t, true)
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	launch(t, Binder, "--kubeconfig="+server.kubeconfig(), "--metrics-bind-address="+address, "--health-probe-bind-address="+address)
-	server.await("watch")
+	server.await(begins(Binder))
 	if status, _ := get(t, "http://"+address+"/healthz"); status != 200 {
 		t.Errorf("status %d", status)
 	}
@@ -117,7 +117,7 @@ func TestProfilerEndpoint(t *testing.T) {
 	url := fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/", port)
 	args := quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), fmt.Sprintf("--profiler-port=%d", port))
 	_, _, stop := launch(t, Scheduler, args...)
-	server.await("watch")
+	server.await(begins(Scheduler))
 	if status, _ := get(t, url); status != 0 {
 		t.Error("profiles are served without --enable-profiler")
 	}
@@ -126,10 +126,18 @@ func TestProfilerEndpoint(t *testing.T) {
 	}
 	server.paths = nil
 	launch(t, Scheduler, append(args, "--enable-profiler")...)
-	server.await("watch")
+	server.await(begins(Scheduler))
 	if status, body := get(t, url); status != 200 || !strings.Contains(body, "goroutine") {
 		t.Errorf("%d %s", status, body)
 	}
+}
+
+// begins is what a role asks for when it begins to work. (An index that it declares before makes it ask for pods.)
+func begins(role string) string {
+	return map[string]string{
+		Scheduler: "v1/nodes", Binder: "v1/nodes", PodGrouper: "v2alpha2/podgroups", PodGroup: "v2alpha2/podgroups",
+		Queue: "v2/queues", All: "/bindrequests",
+	}[role]
 }
 
 // leaseOf is the path of each role's Lease below that of Leases.
@@ -149,7 +157,7 @@ func TestLeaderElection(t *testing.T) {
 			t.Parallel()
 			free := newPlane(t, true)
 			_, _, stop := launch(t, role, quiet(role, "--kubeconfig="+free.kubeconfig())...)
-			free.await("pods")
+			free.await(begins(role))
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
@@ -164,14 +172,16 @@ func TestLeaderElection(t *testing.T) {
 				server.await("namespaces/kai-scheduler/leases/" + leaseOf(r))
 			}
 			server.mu.Lock()
-			for _, path := range server.paths {
-				if !strings.Contains(path, "leases") {
-					t.Errorf("asked for %s without the Lease", path)
+			for _, r := range roleNames(role) {
+				if server.asked(begins(r)) {
+					t.Errorf("%s began to work without its Lease: %q", r, server.paths)
 				}
 			}
 			server.refuse = false
 			server.mu.Unlock()
-			server.await("pods")
+			for _, r := range roleNames(role) {
+				server.await(begins(r))
+			}
 		})
 	}
 }
@@ -245,7 +255,7 @@ func TestVersionFlag(t *testing.T) {
 	server := newPlane(t, true)
 	for arg, want := range map[string]bool{"--version": true, "--version=false": false} {
 		_, log, stop := launch(t, Scheduler, quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), arg)...)
-		server.await("pods")
+		server.await(begins(Scheduler))
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
