@@ -22,7 +22,7 @@ LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-sta
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
 
-.PHONY: help demo test test-lab check archtest lint format build generate bench mutants race vuln clean FORCE
+.PHONY: help demo test test-lab check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,9 +33,9 @@ demo: build ## Build, start a simulated cluster, schedule on it and tell the sto
 test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
 
-test-lab: ## Tests against a real API server with simulated nodes, one package at a time
+test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
-	  $(GO) test -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
@@ -65,6 +65,9 @@ generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no d
 
 bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)
+
+bench-system: build ## Whole cases on a lab of 500 nodes, five runs each (needs the load driver beside the checkout)
+	$(GO) run ./bench -bin bin
 
 mutants: ## Neutralise each point, key and field in turn: some scenario must notice
 	@files=$$(git grep -l --untracked '^func TestMutants' -- '*_test.go' || true); \

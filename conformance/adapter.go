@@ -65,8 +65,10 @@ func (n *Node) event() cluster.NodeState {
 }
 
 func (q *Queue) event() cluster.QueueState {
-	st := cluster.QueueState{Name: q.Name, UID: q.Name, Display: q.Name, Parent: q.Parent, Priority: defaultQueuePriority,
-		Created: start - 24*3600*second + q.CreatedAt*second}
+	st := cluster.QueueState{
+		Name: q.Name, UID: q.Name, Display: q.Name, Parent: q.Parent, Priority: defaultQueuePriority,
+		Created: start - 24*3600*second + q.CreatedAt*second,
+	}
 	if q.Priority != nil {
 		st.Priority = *q.Priority
 	}
@@ -235,7 +237,8 @@ func (g *Gang) request(p *Pod, st *cluster.PodState) {
 func (g *Gang) demands(p *Pod, st *cluster.PodState) {
 	if len(p.OnlyNodes) > 0 {
 		st.Spec.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: nodeTypeLabel, Operator: v1.NodeSelectorOpIn, Values: p.OnlyNodes}}}}}}
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: nodeTypeLabel, Operator: v1.NodeSelectorOpIn, Values: p.OnlyNodes}},
+		}}}}
 	}
 	if p.AffinityLabels == nil {
 		return

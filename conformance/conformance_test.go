@@ -31,8 +31,10 @@ func TestAllocate(t *testing.T) {
 		return
 	}
 	for _, keep := range []bool{false, true} {
-		r, err := Run(dir, Options{Action: "allocate", KeepNominations: keep,
-			Without: []string{"gpusharing", "gpumemory", "mig", "dra", "numa", "topology", "affinity"}})
+		r, err := Run(dir, Options{
+			Action: "allocate", KeepNominations: keep,
+			Without: []string{"gpusharing", "gpumemory", "mig", "dra", "numa", "topology", "affinity"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,8 +38,13 @@ func parseLedger(text []byte) ([]Row, error) {
 	}
 	seen := map[string]bool{}
 	for i, r := range rows {
-		for _, f := range []struct{ name, value string }{{"id", r.ID}, {"why", r.Why}, {"scenario", r.Scenario},
-			{"kai.fairness", r.KAI.Fairness}, {"ours.fairness", r.Ours.Fairness}} {
+		for _, f := range []struct{ name, value string }{
+			{"id", r.ID},
+			{"why", r.Why},
+			{"scenario", r.Scenario},
+			{"kai.fairness", r.KAI.Fairness},
+			{"ours.fairness", r.Ours.Fairness},
+		} {
 			if f.value == "" {
 				return nil, fmt.Errorf("ledger: row %d (%s): %s is missing", i+1, r.ID, f.name)
 			}

@@ -43,8 +43,10 @@ type world struct {
 }
 
 func newWorld(c *Case, keep bool) (*world, error) {
-	w := &world{c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}),
-		pods: map[string]cluster.PodState{}, fates: map[string]fate{}}
+	w := &world{
+		c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}),
+		pods: map[string]cluster.PodState{}, fates: map[string]fate{},
+	}
 	p, err := profile.Parse(c.Given.SchedulerConf)
 	if err != nil {
 		return nil, err

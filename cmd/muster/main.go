@@ -7,6 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cli"
+	"github.com/muster-scheduler/muster/internal/demo"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/roles"
 )
 
@@ -16,7 +21,10 @@ var version = "dev"
 func main() {
 	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(roles.Command(version))
+	root.AddCommand(roles.Command(version), cli.NewConformance(), demo.Command())
+	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
+	}})...)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)

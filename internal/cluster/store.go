@@ -222,21 +222,34 @@ func Fork(snap *Snapshot, o Options) *Store {
 	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
 	snap.EachPod(func(p *Pod) { s.classes.next = max(s.classes.next, p.Class.ID+1) })
 	for _, id := range snap.NodeOrder {
-		n := snap.Node(id)
-		s.Apply(NodeState{Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
-			GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: s.quantities(n.Allocatable)})
+		s.Apply(snap.Node(id).State(snap.Dims))
 	}
 	for _, id := range snap.QueueOrder {
-		q := snap.Queue(id)
-		s.Apply(QueueState{Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
-			Created: q.Created, Quota: s.quantities(q.Quota), Limit: s.quantities(q.Limit), Weight: s.quantities(q.Weight)})
+		s.Apply(snap.Queue(id).State(snap.Dims))
 	}
 	snap.EachGang(func(g *Gang) { s.Apply(g.State()) })
-	snap.EachPod(func(p *Pod) { s.Apply(p.State(snap.Dims)) })
+	snap.EachPod(func(p *Pod) {
+		s.Apply(p.State(snap.Dims))
+		if p.NotBefore > snap.Now {
+			s.Postpone(p.UID, p.NotBefore)
+		}
+	})
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true
 	}
 	return s
+}
+
+// State returns the event that would make this node, without the pods on it.
+func (n *Node) State(d Dims) NodeState {
+	return NodeState{Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
+		GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: d.quantities(n.Allocatable)}
+}
+
+// State returns the event that would make this queue.
+func (q *Queue) State(d Dims) QueueState {
+	return QueueState{Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
+		Created: q.Created, Quota: d.quantities(q.Quota), Limit: d.quantities(q.Limit), Weight: d.quantities(q.Weight)}
 }
 
 // State returns the event that would make this gang.
@@ -259,10 +272,10 @@ func (p *Pod) State(d Dims) PodState {
 	return st
 }
 
-func (s *Store) quantities(r Resources) []Quantity {
+func (d Dims) quantities(r Resources) []Quantity {
 	out := make([]Quantity, 0, len(r))
 	for i, x := range r {
-		out = append(out, Quantity{s.dims.Name(i), x})
+		out = append(out, Quantity{d.Name(i), x})
 	}
 	return out
 }

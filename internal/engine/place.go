@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -43,7 +44,26 @@ func (s *Session) Admit(g *GangState) Verdict {
 	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
 		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
 	}
+	if g.binding > 0 && !g.bound(0) {
+		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
+		// were there to stay would bind a part of the gang.
+		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
+	}
 	return Verdict{}
+}
+
+// bound says whether set i has its minimum without the pods that are still being bound.
+func (g *GangState) bound(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active-g.sets[i].binding >= g.Sets[i].Min
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.bound(c) {
+			n++
+		}
+	}
+	return n >= g.Sets[i].Min
 }
 
 // readyNow is ready with postponed pods left out.
@@ -84,16 +104,50 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	mark := st.Mark()
 	d := s.placeAll(st, pods)
 	if d != nil {
-		st.RollbackTo(mark)
+		st.rollback(mark)
+		if larger := s.largestFirst(pods); larger != nil && d.Verdict.Reason == ReasonGangNoRoom {
+			if s.placeAll(st, larger) == nil {
+				d = nil
+			} else {
+				st.rollback(mark)
+				d.Verdict.Partial = true
+			}
+		}
+	}
+	if d != nil {
 		if memo {
 			s.failed[key] = d
 		}
 		return d
 	}
 	if g.waitsForRelease() {
-		st.NominateAll()
+		st.NominateAll(mark)
 	}
 	return nil
+}
+
+// largestFirst returns the pods of a mixed gang by size (GPUs, then memory, then CPU), nil when all are of one class. Placing a gang's pods in their own
+// order can fail where largest first succeeds; where both fail, an arrangement that neither finds may still exist, and
+// the verdict says so.
+func (s *Session) largestFirst(pods []cluster.PodID) []cluster.PodID {
+	mixed := false
+	for _, id := range pods {
+		mixed = mixed || s.Snap.Pod(id).Class != s.Snap.Pod(pods[0]).Class
+	}
+	if !mixed {
+		return nil
+	}
+	out := slices.Clone(pods)
+	slices.SortStableFunc(out, func(a, b cluster.PodID) int {
+		l, r := s.Snap.Pod(a).Class, s.Snap.Pod(b).Class
+		for _, d := range [...]int{cluster.GPU, cluster.RAM, cluster.CPU} {
+			if c := cmp.Compare(r.Requests.At(d), l.Requests.At(d)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(l.Key, r.Key)
+	})
+	return out
 }
 
 // shape describes the pods by class and number. It can stand for them when nothing but room decides.
@@ -139,10 +193,10 @@ func (s *Session) placeAll(st *Statement, pods []cluster.PodID) *Diagnosis {
 			same++
 		}
 		if v := s.checkPod(p); !v.Yes() {
-			return &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(p.Class.Requests)}
+			return &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
 		}
 		if len(s.Snap.NodeOrder) == 0 {
-			return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}}
+			return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
 		}
 		if r := s.ranking(p.Class); r.room < same { // as cheap a no as a yes
 			return s.noRoom(p, i+r.room, len(pods))
@@ -261,14 +315,22 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 // noRoom explains, as the session stands, why no node takes p, after have of need pods had found a place.
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
 	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class: s.Snap.Dims.Format(p.Class.Requests), Nodes: len(s.Snap.NodeOrder)}
-	counts := map[Verdict]int{}
+		Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder)}
+	at := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {
-		counts[s.whyNot(p, s.Snap.Node(id))]++
-	}
-	for v, n := range counts { // order: sorted below
-		if !v.Yes() {
-			d.Tally = append(d.Tally, Count{v, n})
+		n := s.Snap.Node(id)
+		v := s.whyNot(p, n)
+		if v.Yes() {
+			continue
+		}
+		i, ok := at[v]
+		if !ok {
+			i = len(d.Tally)
+			at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		}
+		c := &d.Tally[i]
+		if c.Nodes++; len(c.Named) < maxNamed {
+			c.Named = append(c.Named, n.Name)
 		}
 	}
 	slices.SortFunc(d.Tally, compareCounts)

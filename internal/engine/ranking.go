@@ -22,7 +22,6 @@ type ranking struct {
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
 	synced int     // how much of Session.touched is included
-	used   bool
 }
 
 // manyPods bounds the count of one node, for pods that ask for nothing.

@@ -9,6 +9,8 @@ type Op struct {
 	Verb Verb
 	Pod  *cluster.Pod
 	Node cluster.NodeID
+
+	from int // where the pod stood in its set's order
 }
 
 // Statement is a journal of operations on a session. Every operation takes effect at once and can be undone: RollbackTo
@@ -28,20 +30,24 @@ func (s *Session) Begin() *Statement { return &Statement{s: s} }
 // Mark returns the current point.
 func (st *Statement) Mark() Mark { return Mark(len(st.ops)) }
 
-// Place gives the pod room on the node now. The pod must be waiting, first in its set, and fit.
-func (st *Statement) Place(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Bind, p, n}) }
+// Place gives the pod room on the node now. The pod must be waiting, and fit.
+func (st *Statement) Place(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Verb: Bind, Pod: p, Node: n}) }
 
 // Nominate promises the pod room on the node that is still being released.
-func (st *Statement) Nominate(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Nominate, p, n}) }
+func (st *Statement) Nominate(p *cluster.Pod, n cluster.NodeID) {
+	st.do(Op{Verb: Nominate, Pod: p, Node: n})
+}
 
 func (st *Statement) do(op Op) {
 	s, p := st.s, op.Pod
 	g := s.Gang(p.Gang)
 	s.take(op.Node, p.Class.Requests, op.Verb, -1)
 	set := &g.sets[p.Set]
-	if set.pods[set.head] != p.ID {
-		panic("engine: a pod was placed out of its set's order: " + p.FullName())
+	op.from = set.head
+	for set.pods[op.from] != p.ID { // the first, but for gangs that had to be placed largest pod first
+		op.from++
 	}
+	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
 	set.head++
 	if op.Verb == Nominate {
 		set.nominated++
@@ -70,6 +76,7 @@ func (st *Statement) undo(op Op) {
 	g.bump(p.Set, -1)
 	set := &g.sets[p.Set]
 	set.head--
+	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
 	if op.Verb == Nominate {
 		set.nominated--
 	}
@@ -88,8 +95,17 @@ func (s *Session) take(n cluster.NodeID, r cluster.Resources, verb Verb, sign in
 	s.touched = append(s.touched, n)
 }
 
-// RollbackTo undoes everything since the mark. It cannot fail.
+// RollbackTo undoes everything since the mark. It cannot fail. Room comes back, so gangs that failed may be tried again.
 func (st *Statement) RollbackTo(m Mark) {
+	if len(st.ops) > int(m) {
+		clear(st.s.failed)
+	}
+	st.rollback(m)
+}
+
+// rollback is RollbackTo for an attempt that leaves the session as the attempt found it: what could not be placed then
+// cannot be placed now.
+func (st *Statement) rollback(m Mark) {
 	for len(st.ops) > int(m) {
 		op := st.ops[len(st.ops)-1]
 		st.ops = st.ops[:len(st.ops)-1]
@@ -100,11 +116,11 @@ func (st *Statement) RollbackTo(m Mark) {
 // Discard undoes the whole statement.
 func (st *Statement) Discard() { st.RollbackTo(0) }
 
-// NominateAll turns every placement of the statement into a nomination on the same node: a gang that cannot have its
+// NominateAll turns every placement since the mark into a nomination on the same node: a gang that cannot have its
 // minimum at once must not hold idle room while it waits for the rest.
-func (st *Statement) NominateAll() {
-	ops := append([]Op(nil), st.ops...)
-	st.RollbackTo(0)
+func (st *Statement) NominateAll(since Mark) {
+	ops := append([]Op(nil), st.ops[since:]...)
+	st.rollback(since)
 	for _, op := range ops {
 		st.Nominate(op.Pod, op.Node)
 	}

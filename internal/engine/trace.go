@@ -7,7 +7,8 @@ import (
 // Trace says why, for every gang that waits and every gang something was decided for. It is the only source of events,
 // conditions and explanations. Gangs that fail alike share one Diagnosis.
 type Trace struct {
-	// Gangs are in no meaningful order; a gang appears once, with its last outcome.
+	// Gangs are in the order of their first outcome: those that could not be tried at all, then the others as they were
+	// taken from the queues. A gang appears once, with its last outcome.
 	Gangs []GangTrace `json:"gangs"`
 	// Facts are what plugins returned at Close, by plugin name.
 	Facts map[string]any `json:"facts,omitempty"`
@@ -36,8 +37,10 @@ type Diagnosis struct {
 	Verdict Verdict `json:"verdict"`
 	// Class describes the pod that could not be placed, Nodes how many nodes there are, and Tally what each said.
 	Class string `json:"class,omitempty"`
-	Nodes int    `json:"nodes,omitempty"`
-	Tally Tally  `json:"tally,omitempty"`
+	// Pods is the class itself, for callers that want to know what its pods ask for; nil when the reason is no pod's.
+	Pods  *cluster.Class `json:"-"`
+	Nodes int            `json:"nodes,omitempty"`
+	Tally Tally          `json:"tally,omitempty"`
 }
 
 // String prints the diagnosis in one line.
@@ -50,6 +53,23 @@ func (d *Diagnosis) String() string {
 		s += "; nodes: " + d.Tally.String()
 	}
 	return s
+}
+
+// Detailed is String with the names of the nodes, as far as they are known.
+func (d *Diagnosis) Detailed() string {
+	if d == nil || len(d.Tally) == 0 {
+		return d.String()
+	}
+	return d.Verdict.String() + "; nodes: " + d.Tally.Detailed()
+}
+
+// Message is the one line that people are told, in conditions, events and explanations: the blocking rule, and, when
+// that is room or all is asked for, what the nodes said.
+func (d *Diagnosis) Message(all bool) string {
+	if d != nil && !all && d.Verdict.Reason != ReasonGangNoRoom {
+		return d.Verdict.String()
+	}
+	return d.String()
 }
 
 // QueueTrace is a queue after the run: what it and everything below it holds and may hold.

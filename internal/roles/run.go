@@ -36,6 +36,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
@@ -317,7 +318,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(prof, builtin.Registry())
+	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +361,8 @@ func (p *process) listen() error {
 			return err
 		}
 		if l != nil {
-			p.log.V(1).Info("listening", "address", l.Addr().String())
+			// With port 0 this is the only place that says which one it became.
+			p.log.Info("serving", "address", l.Addr().String())
 			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,6 +28,11 @@ const (
 
 	// newsWait is that wait.
 	newsWait = 10 * time.Millisecond
+
+	// While binds are being made, reports stand back: the pods run without them, and others wait for their binds. They
+	// go on once no step towards a bind was made for reportQuiet, and at the latest after reportDelay.
+	reportQuiet = 500 * time.Millisecond
+	reportDelay = 30 * time.Second
 )
 
 // EventFunc tells the user of a pod what happened to it. It must not block; kind is corev1.EventTypeNormal or
@@ -105,6 +111,7 @@ type run struct {
 	bundles  workqueue.TypedDelayingInterface[BundleKey]
 	steps    workqueue.TypedInterface[*task] // towards a bind
 	reports  workqueue.TypedInterface[*task] // of what happened, which may trail
+	lastStep atomic.Int64                    // when a step was last begun, Unix nanoseconds
 	large    sync.Map                        // BundleKey -> struct{}: those whose news are gathered
 }
 
@@ -122,10 +129,10 @@ func (r *run) run(ctx context.Context) error {
 	}
 	var workers sync.WaitGroup
 	for range 4 * r.options.MaxConcurrentReconciles {
-		workers.Go(func() { r.execute(ctx, r.steps) })
+		workers.Go(func() { r.execute(ctx, r.steps, r.stepped) })
 	}
 	for range r.options.MaxConcurrentReconciles {
-		workers.Go(func() { r.execute(ctx, r.reports) })
+		workers.Go(func() { r.execute(ctx, r.reports, r.standBack) })
 	}
 	workers.Go(r.decide)
 	<-ctx.Done()
@@ -258,13 +265,37 @@ func (r *run) decide() {
 	}
 }
 
-// execute carries out tasks until the queue is shut down. What is left in it then is left to the next run.
-func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]) {
+// stepped notes that a step towards a bind is under way.
+func (r *run) stepped(context.Context, *task) { r.lastStep.Store(time.Now().UnixNano()) }
+
+// standBack waits until a report is in nobody's way.
+func (r *run) standBack(ctx context.Context, t *task) {
+	for {
+		now := time.Now()
+		quiet := reportQuiet - now.Sub(time.Unix(0, r.lastStep.Load()))
+		wait := min(quiet, reportDelay-now.Sub(t.since))
+		if wait <= 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// execute carries out tasks, each after before, until the queue is shut down. What is left in it then is left to the next
+// run.
+func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task], before func(context.Context, *task)) {
 	for {
 		t, over := queue.Get()
 		if over {
 			return
 		}
+		before(ctx, t)
 		if ctx.Err() == nil {
 			out := r.executor.run(ctx, *t)
 			if ctx.Err() == nil {
@@ -279,7 +310,7 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 // tell counts an outcome and logs what nobody else is told.
 func (r *run) tell(t *task, out outcome) {
 	r.metrics.count(t, out, time.Now())
-	log := r.deps.Log.V(1)
+	log := r.deps.Log.V(4)
 	switch {
 	case out.fault != nil:
 		r.deps.Log.Info("An action is repeated later", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "fault", out.fault.Error())

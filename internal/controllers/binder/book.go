@@ -236,6 +236,7 @@ type task struct {
 	attempts int32       // for Retract: what to record
 	undone   int32       // how often in a row it could not be recorded
 	changes  int         // how many changes of its claims were seen
+	since    time.Time   // when it was decided
 }
 
 // decide returns what is to be done for a bundle now, marked as being under way, and when to ask again (zero: never).
@@ -251,7 +252,7 @@ func (k *book) decide(key BundleKey, now time.Time) (tasks []task, wake time.Tim
 	b.Started = d.Started
 	for _, a := range d.Actions {
 		m := a.Member
-		t := task{Action: a, bundle: key, request: m.Request, pod: m.podMeant(), attempts: m.Attempts, undone: m.RecordTries, changes: m.claimChanges}
+		t := task{Action: a, bundle: key, request: m.Request, pod: m.podMeant(), attempts: m.Attempts, undone: m.RecordTries, changes: m.claimChanges, since: now}
 		m.Busy = m.Busy || a.Verb != Report
 		switch a.Verb {
 		case Report:

@@ -1,39 +1,41 @@
 package kai
 
+import "github.com/muster-scheduler/muster/api/kai/keys"
+
 // Keys of labels and annotations, and their defaults where a flag can change them.
 const (
 	// DefaultNodePoolKey is the label that puts nodes, queues and PodGroups into a shard.
-	DefaultNodePoolKey = "kai.scheduler/node-pool"
+	DefaultNodePoolKey = keys.NodePoolLabel
 	// DefaultPool is what scheduling conditions call the pool of the objects without a node-pool label.
-	DefaultPool = "default"
+	DefaultPool = keys.DefaultNodePool
 	// DefaultSchedulerName is the spec.schedulerName of the pods that are ours.
-	DefaultSchedulerName = "kai-scheduler"
+	DefaultSchedulerName = keys.SchedulerName
 	// DefaultReservationApp is the value of AppLabel on pods that hold a device on behalf of pods sharing it.
-	DefaultReservationApp = "kai-resource-reservation"
+	DefaultReservationApp = keys.ReservationNamespace
 	// ScalingApp is the value of AppLabel on pods that exist to make a cluster autoscaler add a node.
-	ScalingApp = "scaling-pod"
+	ScalingApp = keys.ScalingPodApp
 	// AppLabel is the pod label by which reservation and scaling pods are known.
-	AppLabel = "app"
+	AppLabel = keys.AppLabel
 
 	// PodGroupAnnotation, on a pod, names the PodGroup of the pod's namespace that it belongs to.
-	PodGroupAnnotation = "pod-group-name"
+	PodGroupAnnotation = keys.PodGroupAnnotation
 	// SubGroupLabel, on a pod, names the subgroup it belongs to.
-	SubGroupLabel = "kai.scheduler/subgroup-name"
+	SubGroupLabel = keys.SubGroupLabel
 	// LastStartAnnotation, on a PodGroup, is when it last got its minimum (RFC 3339).
-	LastStartAnnotation = "kai.scheduler/last-start-timestamp"
+	LastStartAnnotation = keys.LastStartAnnotation
 	// FractionAnnotation, on a pod, asks for a share of a GPU.
-	FractionAnnotation = "gpu-fraction"
+	FractionAnnotation = keys.GPUFractionAnnotation
 	// MemoryAnnotation, on a pod, asks for an amount of GPU memory in MiB.
-	MemoryAnnotation = "gpu-memory"
+	MemoryAnnotation = keys.GPUMemoryAnnotation
 	// MIGPrefix starts the names of the resources that are slices of a GPU.
-	MIGPrefix = "nvidia.com/mig-"
+	MIGPrefix = keys.MIGResourcePrefix
 
 	// SelectedNodeLabel, on a BindRequest, repeats spec.selectedNode.
-	SelectedNodeLabel = "selected-node"
+	SelectedNodeLabel = keys.SelectedNodeLabel
 	// BundleLabel, on a BindRequest, is the id shared by all BindRequests that must take effect together or not at all.
-	BundleLabel = "muster.dev/bundle"
+	BundleLabel = keys.BundleLabel
 	// BundleSizeLabel, on a BindRequest, is the number of BindRequests of its bundle (decimal).
-	BundleSizeLabel = "muster.dev/bundle-size"
+	BundleSizeLabel = keys.BundleSizeLabel
 )
 
 // Partition says which objects a shard is responsible for, by one label.

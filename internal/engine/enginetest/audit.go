@@ -46,9 +46,11 @@ type auditor struct {
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
-	a := &auditor{snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
+	a := &auditor{
+		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
-		decided: map[string]bool{}}
+		decided: map[string]bool{},
+	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {
 		a.idle[id], a.later[id] = snap.Node(id).Idle(), snap.Node(id).Later()
@@ -58,28 +60,26 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 	}
 	for _, id := range snap.QueueOrder {
 		q := snap.Queue(id)
-		a.up(q.Name, func(name string) error {
+		for _, name := range a.chain(q.Name) {
 			a.held[name].Add(q.Allocated)
 			a.fixed[name].Add(q.AllocatedNonPreemptible)
-			return nil
-		})
+		}
 	}
 	return a
 }
 
-// up calls f for the queue and everything above it.
-func (a *auditor) up(name string, f func(name string) error) error {
+// chain lists the queue and everything above it, as far as it exists.
+func (a *auditor) chain(name string) []string {
+	var out []string
 	for range len(a.held) + 1 {
 		q := a.snap.QueueByName(name)
 		if q == nil {
-			return nil
+			break
 		}
-		if err := f(name); err != nil {
-			return err
-		}
+		out = append(out, name)
 		name = q.Parent
 	}
-	return nil
+	return out
 }
 
 // counts returns the gang's pods with room by set, as the snapshot has them at first.
@@ -124,16 +124,19 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 	}
 	later.Sub(r)
 	a.later[n.ID] = later
-	return a.up(g.Queue, func(name string) error {
+	for _, name := range a.chain(g.Queue) {
 		a.held[name].Add(r)
 		if !g.Preemptible {
 			a.fixed[name].Add(r)
 		}
 		if !a.limits {
-			return nil
+			continue
 		}
-		return a.within(a.snap.QueueByName(name), r, g.Preemptible)
-	})
+		if err := a.within(a.snap.QueueByName(name), r, g.Preemptible); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within checks the dimensions that a placement of r raised.

@@ -20,8 +20,10 @@ type plant struct {
 func (p plant) store() *cluster.Store {
 	s := cluster.NewStore(cluster.Options{})
 	for i := range p.nodes {
-		s.Apply(cluster.NodeState{Name: fmt.Sprintf("node-%05d", i), UID: fmt.Sprintf("node-%05d", i),
-			Allocatable: []cluster.Quantity{{Name: "cpu", Value: 128000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 8000}, {Name: "pods", Value: 110}}})
+		s.Apply(cluster.NodeState{
+			Name: fmt.Sprintf("node-%05d", i), UID: fmt.Sprintf("node-%05d", i),
+			Allocatable: []cluster.Quantity{{Name: "cpu", Value: 128000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 8000}, {Name: "pods", Value: 110}},
+		})
 	}
 	for d := range 2 {
 		dept := fmt.Sprintf("dept-%d", d)
@@ -33,11 +35,15 @@ func (p plant) store() *cluster.Store {
 	n := 0
 	for i := range p.gangs {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprintf("gang-%06d", i)}
-		s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true,
-			Created: int64(i), Sets: cluster.FlatTree(int32(p.members))})
+		s.Apply(cluster.GangState{
+			Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true,
+			Created: int64(i), Sets: cluster.FlatTree(int32(p.members)),
+		})
 		for m := range p.members {
-			st := cluster.PodState{UID: fmt.Sprintf("%s-%d", key.Name, m), Namespace: "ns", Name: fmt.Sprintf("%s-%d", key.Name, m), Gang: key, Ours: true,
-				Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}}}
+			st := cluster.PodState{
+				UID: fmt.Sprintf("%s-%d", key.Name, m), Namespace: "ns", Name: fmt.Sprintf("%s-%d", key.Name, m), Gang: key, Ours: true,
+				Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
+			}
 			if p.running {
 				st.Phase, st.NodeName = cluster.Running, fmt.Sprintf("node-%05d", n/8)
 			}
@@ -52,8 +58,10 @@ func queue(name, parent string, gpuQuota int64) cluster.QueueState {
 	free := func(gpu int64) []cluster.Quantity {
 		return []cluster.Quantity{{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: gpu}}
 	}
-	return cluster.QueueState{Name: name, UID: name, Parent: parent, Priority: 100, Quota: free(gpuQuota), Limit: free(cluster.Unlimited),
-		Weight: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}, {Name: "gpu", Value: 1000}}}
+	return cluster.QueueState{
+		Name: name, UID: name, Parent: parent, Priority: 100, Quota: free(gpuQuota), Limit: free(cluster.Unlimited),
+		Weight: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}, {Name: "gpu", Value: 1000}},
+	}
 }
 
 func builtIn(tb testing.TB) *engine.Engine {
@@ -66,8 +74,13 @@ func builtIn(tb testing.TB) *engine.Engine {
 
 // BenchmarkAllocate decides a whole cluster of waiting gangs from a warm store: snapshot to plan.
 func BenchmarkAllocate(b *testing.B) {
-	for _, p := range []plant{{nodes: 100, gangs: 500, members: 1}, {nodes: 1000, gangs: 8000, members: 1}, {nodes: 5000, gangs: 40000, members: 1},
-		{nodes: 50, gangs: 100, members: 4}, {nodes: 500, gangs: 1, members: 4000}} {
+	for _, p := range []plant{
+		{nodes: 100, gangs: 500, members: 1},
+		{nodes: 1000, gangs: 8000, members: 1},
+		{nodes: 5000, gangs: 40000, members: 1},
+		{nodes: 50, gangs: 100, members: 4},
+		{nodes: 500, gangs: 1, members: 4000},
+	} {
 		b.Run(fmt.Sprintf("nodes=%d/gangs=%d/members=%d", p.nodes, p.gangs, p.members), func(b *testing.B) {
 			s := p.store()
 			want := p.gangs * p.members

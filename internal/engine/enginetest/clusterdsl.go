@@ -141,7 +141,12 @@ func (c *compiler) nodes(s *statement) ([]Object, error) {
 	return out, nil
 }
 
-// amounts reads gpu, cpu, memory, pods, and every key with a slash or an "ephemeral" or "hugepages" prefix as resources.
+// isResource says whether a key is the name of a resource, other than gpu, cpu, memory and pods.
+func isResource(key string) bool {
+	return strings.Contains(key, "/") || strings.HasPrefix(key, "ephemeral") || strings.HasPrefix(key, "hugepages")
+}
+
+// amounts reads gpu, cpu, memory, pods, and every other resource name.
 func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
 	out := v1.ResourceList{}
 	set := func(name v1.ResourceName, text string) error {
@@ -168,7 +173,7 @@ func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
 		}
 	}
 	for _, a := range s.attrs {
-		if strings.Contains(a.key, "/") || strings.HasPrefix(a.key, "ephemeral") || strings.HasPrefix(a.key, "hugepages") {
+		if isResource(a.key) {
 			s.read[a.key] = true
 			if err := set(v1.ResourceName(a.key), a.value); err != nil {
 				return nil, err

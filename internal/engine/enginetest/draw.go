@@ -165,8 +165,10 @@ func (in *interpreter) showQueues(s *statement) error {
 			}
 			return cluster.BaseDims().FormatOne(dim, missing)
 		}
-		rows = append(rows, []string{strings.Repeat("  ", q.Depth) + q.Name, amount(q.Quota, 0), amount(q.Limit, cluster.Unlimited), amount(q.FairShare, 0),
-			amount(q.Allocated, 0), amount(q.Requested, 0)})
+		rows = append(rows, []string{
+			strings.Repeat("  ", q.Depth) + q.Name, amount(q.Quota, 0), amount(q.Limit, cluster.Unlimited), amount(q.FairShare, 0),
+			amount(q.Allocated, 0), amount(q.Requested, 0),
+		})
 	}
 	in.table(rows)
 	return nil
@@ -254,6 +256,9 @@ func gpusOf(qs []cluster.Quantity) int64 {
 	return 0
 }
 
+// fewNodes is on how many nodes a gang may be for each to be named.
+const fewNodes = 8
+
 // showGangs prints where the pods of every gang, or of one, are.
 func (in *interpreter) showGangs(only string) error {
 	pods, err := in.backend.Pods()
@@ -295,9 +300,23 @@ func (in *interpreter) showGangs(only string) error {
 	}
 	slices.Sort(order)
 	for _, name := range order {
-		parts := make([]string, 0, len(gangs[name]))
+		places := map[string]int{} // by phase: on how many nodes
+		count := map[string]int{}
 		for _, t := range gangs[name] {
-			parts = append(parts, fmt.Sprintf("%d %s", t.n, t.what))
+			phase, _, _ := strings.Cut(t.what, " on ")
+			places[phase]++
+			count[phase] += t.n
+		}
+		var parts []string
+		for _, t := range gangs[name] {
+			phase, _, _ := strings.Cut(t.what, " on ")
+			switch {
+			case places[phase] <= fewNodes:
+				parts = append(parts, fmt.Sprintf("%d %s", t.n, t.what))
+			case count[phase] > 0: // a gang on many nodes: one figure
+				parts = append(parts, fmt.Sprintf("%d %s on %d nodes", count[phase], phase, places[phase]))
+				count[phase] = 0
+			}
 		}
 		in.printf("%s: %s\n", name, strings.Join(parts, ", "))
 	}

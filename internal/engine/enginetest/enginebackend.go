@@ -47,6 +47,7 @@ type Engine struct {
 	lives      map[string]int    // how often an object of that key was deleted
 	problems   map[string]string // of queues, by name
 	postponed  map[types.UID]int64
+	flat       bool
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -59,13 +60,15 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	if m.Options != nil {
 		m.Options(&opts)
 	}
-	p, err := opts.profile()
+	p, err := opts.Profile()
 	if err != nil {
 		return nil, err
 	}
-	b := &Engine{now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{},
-		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU}}
+	b := &Engine{
+		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
+		problems: map[string]string{}, postponed: map[types.UID]int64{}, flat: opts.FlatQueues,
+		roles: kai.Roles{SchedulerNames: opts.Names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
+	}
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
 		if err != nil {
@@ -152,6 +155,9 @@ func (b *Engine) feed(s *cluster.Store, o Object) {
 		s.Apply(st)
 	case *v2.Queue:
 		st, problem := kai.Queue(o)
+		if b.flat {
+			st.Parent = ""
+		}
 		s.Apply(st)
 		delete(b.problems, o.Name)
 		if problem != "" {
@@ -405,8 +411,10 @@ func (b *Engine) giveUp() bool {
 			continue
 		}
 		pg = pg.DeepCopy()
-		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
-			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String())}}
+		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{
+			Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
+			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String()),
+		}}
 		changed = b.Apply(pg) == nil || changed
 	}
 	return changed

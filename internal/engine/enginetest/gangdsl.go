@@ -214,13 +214,14 @@ func (l layers) flag(word string) bool {
 	return found
 }
 
-// merged is one statement that has everything the layers have.
-func (l layers) merged(key string) *statement {
+// merged is one statement that has everything the layers have. Resource names count as read; other keys
+// have to be asked for.
+func (l layers) merged() *statement {
 	out := &statement{line: l[0].line, verb: l[0].verb, read: map[string]bool{}}
 	for i := len(l) - 1; i >= 0; i-- {
 		out.attrs = append(out.attrs, l[i].attrs...)
 		for _, a := range l[i].attrs {
-			if key == "" || strings.Contains(a.key, key) {
+			if isResource(a.key) {
 				l[i].read[a.key] = true
 			}
 		}
@@ -358,7 +359,7 @@ func (c *compiler) pod(s *statement) ([]Object, error) {
 
 // fill gives a pod what it asks for and where it is.
 func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
-	request, err := amounts(l.merged("/"), nil)
+	request, err := amounts(l.merged(), nil)
 	if err != nil {
 		return err
 	}
@@ -373,7 +374,7 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 	if name := l.text("scheduler", ""); name != "" {
 		p.Spec.SchedulerName = name
 	}
-	m := l.merged("")
+	m := l.merged()
 	for _, kv := range []struct {
 		key  string
 		into map[string]string
@@ -397,7 +398,7 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 // whole returns the extended resources, which must be limited to what is asked for.
 func whole(request v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
-	for name, q := range request {
+	for name, q := range request { // order: a map
 		if strings.Contains(string(name), "/") {
 			out[name] = q
 		}
@@ -513,8 +514,10 @@ func social(p *v1.Pod, l layers) error {
 				own[k] = v
 			}
 		}
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: int32(n), TopologyKey: topology, WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: own}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: int32(n), TopologyKey: topology, WhenUnsatisfiable: v1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: own},
+		}}
 	}
 	return nil
 }

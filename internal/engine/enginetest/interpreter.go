@@ -28,8 +28,10 @@ type interpreter struct {
 }
 
 func newInterpreter(b Backend, o *Options) *interpreter {
-	in := &interpreter{backend: b, written: map[string]statement{},
-		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.names()[0]}}
+	in := &interpreter{
+		backend: b, written: map[string]statement{},
+		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.Names()[0]},
+	}
 	in.commands = map[string]func(*statement) error{
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,

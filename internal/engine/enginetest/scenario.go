@@ -49,6 +49,8 @@ type Options struct {
 	SchedulerNames []string
 	// RestrictGPU and RestrictCPU are the worker labels of restricted nodes, "" for none.
 	RestrictGPU, RestrictCPU string
+	// FlatQueues puts all queues side by side.
+	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
 	StuckAfter string
 	// Needs names what a backend must have to play this file: "filters" (the upstream filters), "engine" (a backend that
@@ -116,6 +118,8 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictGPU = value
 		case "restrict-cpu":
 			o.RestrictCPU = value
+		case "flat-queues":
+			o.FlatQueues = true
 		case "stuck-after":
 			o.StuckAfter = value
 		case "needs":

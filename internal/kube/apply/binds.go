@@ -142,10 +142,21 @@ func (b *Binds) Failures() []Failure {
 	return out
 }
 
-// Run works until ctx ends. A bundle that is half written then is left to the binder, which withdraws what stays
+// Run works until ctx ends. It first looks for bundles that an earlier process left half written, and withdraws them. A
+// bundle that is half written when ctx ends is left to the next process, and to the binder, which withdraws what stays
 // incomplete.
 func (b *Binds) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
+	orphans, err := b.orphans(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Error(err, "looking for unfinished bundles; the binder will withdraw them")
+	}
 	var workers sync.WaitGroup
+	workers.Go(func() {
+		if err := b.adopt(ctx, orphans); err != nil && ctx.Err() == nil {
+			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
+		}
+	})
 	for range b.o.Workers {
 		workers.Go(func() {
 			for {

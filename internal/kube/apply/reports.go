@@ -34,7 +34,7 @@ type ReportOptions struct {
 	Settle time.Duration
 	// Refresh is how often a text whose numbers changed, but not its reason, is written again; 0 means one minute.
 	Refresh time.Duration
-	// Detailed adds what each node said to the texts (--detailed-fit-errors); otherwise the blocking rule alone is told.
+	// Detailed adds to the texts the names of the nodes that said so (--detailed-fit-errors); otherwise they are only counted.
 	Detailed bool
 	// Workers is how many gangs are written about at once; 0 means 8.
 	Workers int
@@ -273,9 +273,9 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 func (p *publication) text(d *engine.Diagnosis) string {
 	text, ok := p.texts[d]
 	if !ok {
-		text = d.Verdict.String()
-		if p.reports.o.Detailed || d.Verdict.Reason == engine.ReasonGangNoRoom {
-			text = d.String()
+		text = d.Message(false)
+		if p.reports.o.Detailed {
+			text = d.Detailed()
 		}
 		text = cut(text, maxText)
 		p.texts[d] = text

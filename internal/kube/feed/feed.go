@@ -20,7 +20,8 @@ type Options struct {
 	// CPUWorkerLabel.
 	RestrictNodes                  bool
 	GPUWorkerLabel, CPUWorkerLabel string
-	// FlatQueues puts all queues side by side, whatever parents they name (--full-hierarchy-fairness=false).
+	// FlatQueues puts all queues side by side (--full-hierarchy-fairness=false): parents are not looked at, so that their
+	// quotas, limits and weights do not bind their children.
 	FlatQueues bool
 	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
 	StorageCapacity bool

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -553,6 +554,38 @@ func TestRestrictNodes(t *testing.T) {
 			t.Errorf("%s is restricted to %v, want %s", p.Name, p.Class.RestrictTo, want)
 		}
 	})
+}
+
+// TestStorageCapacity: what CSI drivers say about room is only looked at when it is asked for.
+func TestStorageCapacity(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{false, true} {
+		s := newStage(t, Options{StorageCapacity: asked})
+		if _, watched := s.handlers[fmt.Sprintf("%T", &storagev1.CSIStorageCapacity{})]; watched != asked {
+			t.Errorf("asked %v, watched %v", asked, watched)
+		}
+		if !asked {
+			continue
+		}
+		s.say(&storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c"}, StorageClassName: "fast"})
+		s.drain()
+		if _, ok := s.store.Snapshot(0).Objects(cluster.CSIStorageCapacities)["a/c"]; !ok {
+			t.Error("the capacity is not in the snapshot")
+		}
+	}
+}
+
+// TestFlatQueues: without full hierarchy fairness parents are not looked at.
+func TestFlatQueues(t *testing.T) {
+	t.Parallel()
+	for _, flat := range []bool{false, true} {
+		s := newStage(t, Options{FlatQueues: flat})
+		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "dept"}})
+		s.drain()
+		if got, want := s.store.Snapshot(0).QueueByName("team").Parent, map[bool]string{false: "dept"}[flat]; got != want {
+			t.Errorf("flat %v: parent %q, want %q", flat, got, want)
+		}
+	}
 }
 
 // TestLostDelete: an informer that missed the end of an object hands over a tombstone, perhaps without the object.

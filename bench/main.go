@@ -1,0 +1,236 @@
+// Command bench measures whole cases (cases.yaml) on a lab: `muster run all` as one process, the lab as another, and the
+// load driver in shared/loadgen beside the checkout as a third. It prints the median and the worst of its runs against what
+// each case should reach, and fails when a run did not end in the state it should.
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+//go:embed cases.yaml
+var casesYAML []byte
+
+// benchCase is one row of cases.yaml.
+type benchCase struct {
+	Name     string             `json:"name"`
+	About    string             `json:"about"`
+	Scenario string             `json:"scenario"`
+	Args     []string           `json:"args,omitempty"`
+	Prepared bool               `json:"prepared,omitempty"`
+	Reach    map[string]float64 `json:"reach"`
+}
+
+func main() {
+	only := flag.String("case", "", "only this case")
+	runs := flag.Int("runs", 5, "runs of each case")
+	bin := flag.String("bin", "bin", "folder of muster and muster-lab (make build)")
+	driver := flag.String("loadgen", "../shared/loadgen", "source of the load driver")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, *only, *runs, *bin, *driver); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, only string, runs int, bin, driver string) error {
+	var file struct {
+		Cases []benchCase `json:"cases"`
+	}
+	if err := yaml.UnmarshalStrict(casesYAML, &file); err != nil {
+		return fmt.Errorf("cases.yaml: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "muster-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if _, err := os.Stat(driver); err != nil {
+		return fmt.Errorf("the load driver is not there (%w); these cases need it beside the checkout", err)
+	}
+	loadgen := filepath.Join(dir, "loadgen")
+	build := exec.CommandContext(ctx, "go", "build", "-o", loadgen, ".")
+	build.Dir = driver
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the load driver: %w\n%s", err, out)
+	}
+	found := false
+	for _, c := range file.Cases {
+		if only != "" && c.Name != only {
+			continue
+		}
+		found = true
+		fmt.Printf("%s: %s\n", c.Name, c.About)
+		all := map[string][]float64{}
+		for i := range runs {
+			got, err := once(ctx, &c, filepath.Join(dir, fmt.Sprintf("%s-%d", c.Name, i)), bin, loadgen)
+			if err != nil {
+				return fmt.Errorf("%s, run %d: %w", c.Name, i+1, err)
+			}
+			fmt.Printf("  run %d: all bound after %.1f s, first after %.2f s; muster %.1f CPU-s, %.0f MB; lab %.1f CPU-s\n", i+1,
+				got["all_bound_s"], got["first_bound_s"], got["cpu_s_muster"], got["rss_mb_muster"], got["cpu_s_lab"])
+			for k, v := range got {
+				all[k] = append(all[k], v)
+			}
+		}
+		for _, k := range slices.Sorted(maps.Keys(c.Reach)) {
+			v := all[k]
+			slices.Sort(v)
+			verdict := "reached"
+			if v[len(v)/2] > c.Reach[k] {
+				verdict = "NOT reached"
+			}
+			fmt.Printf("  %-14s median %.1f, worst %.1f, reach %.1f: %s\n", k, v[len(v)/2], v[len(v)-1], c.Reach[k], verdict)
+		}
+	}
+	if !found {
+		return fmt.Errorf("no case %q", only)
+	}
+	return nil
+}
+
+// once runs a case on a fresh lab and returns the numbers of the driver's report.
+func once(ctx context.Context, c *benchCase, dir, bin, loadgen string) (map[string]float64, error) {
+	l, err := lab.Start(ctx, lab.Options{Dir: dir, Binary: filepath.Join(bin, "muster-lab"), CRDs: crdDocuments()})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Stop() //nolint:errcheck // the folder goes anyway
+	muster := func(role string) (*exec.Cmd, error) {
+		cmd := exec.Command(filepath.Join(bin, "muster"), "run", role, "--kubeconfig", l.Kubeconfig(), "--qps", "3000", "--burst", "6000")
+		if role == "all" {
+			cmd.Args = append(cmd.Args, "--listen-address", "0", "--health-probe-bind-address", "0")
+		} else {
+			cmd.Args = append(cmd.Args, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+		}
+		log, err := os.Create(filepath.Join(dir, role+".log"))
+		if err != nil {
+			return nil, err
+		}
+		cmd.Stdout, cmd.Stderr = log, log
+		return cmd, cmd.Start()
+	}
+	if err := priorityClass(ctx, l); err != nil {
+		return nil, err
+	}
+	args := append([]string{"-kubeconfig", l.Kubeconfig(), "-scenario", c.Scenario}, c.Args...)
+	if !c.Prepared {
+		m, err := muster("all")
+		if err != nil {
+			return nil, err
+		}
+		defer end(m)
+		return drive(ctx, loadgen, append(args, pids(l, m)...), nil)
+	}
+	grouper, err := muster("podgrouper")
+	if err != nil {
+		return nil, err
+	}
+	var m *exec.Cmd
+	defer func() {
+		if m != nil {
+			end(m)
+		}
+	}()
+	resume := filepath.Join(dir, "resume")
+	return drive(ctx, loadgen, append(args, append(pids(l, nil), "-resume", resume)...), func() error {
+		if err := grouped(ctx, l); err != nil {
+			return err
+		}
+		end(grouper)
+		var err error
+		if m, err = muster("all"); err != nil {
+			return err
+		}
+		return os.WriteFile(resume, nil, 0o600)
+	})
+}
+
+func pids(l *lab.Lab, m *exec.Cmd) []string {
+	list := "lab=" + strconv.Itoa(l.State().PID)
+	if m != nil {
+		list += ",muster=" + strconv.Itoa(m.Process.Pid)
+	}
+	return []string{"-pids", list}
+}
+
+func end(c *exec.Cmd) {
+	_ = c.Process.Signal(syscall.SIGTERM)
+	_ = c.Wait()
+}
+
+// drive runs the load driver; submitted is called when everything has been submitted and the driver waits.
+func drive(ctx context.Context, loadgen string, args []string, submitted func() error) (map[string]float64, error) {
+	cmd := exec.CommandContext(ctx, loadgen, args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	buf := make([]byte, 4096)
+	for {
+		n, err := out.Read(buf)
+		text.Write(buf[:n])
+		if submitted != nil && strings.Contains(text.String(), "submitted; waiting") {
+			if err := submitted(); err != nil {
+				_ = cmd.Process.Kill()
+				return nil, errors.Join(err, cmd.Wait())
+			}
+			submitted = nil
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("the load driver: %w\n%s%s", err, text.String(), errs.String())
+	}
+	body := text.String()
+	var report map[string]any
+	if err := json.Unmarshal([]byte(body[strings.Index(body, "{"):]), &report); err != nil {
+		return nil, fmt.Errorf("the load driver's report: %w\n%s", err, body)
+	}
+	if report["ok"] != true || report["bound"] != report["pods"] {
+		return nil, fmt.Errorf("not everything was bound: %s", body)
+	}
+	got := map[string]float64{}
+	for k, v := range report {
+		if f, ok := v.(float64); ok {
+			got[k] = f
+		}
+	}
+	return got, nil
+}
+
+// poll is how often what cannot be watched simply is looked at.
+const poll = 200 * time.Millisecond

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/explain"
+)
+
+// GangReport is one gang as it stands. Field names are stable.
+type GangReport struct {
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Queue     string        `json:"queue"`
+	Priority  int32         `json:"priority"`
+	Phase     explain.Phase `json:"phase"`
+	Pods      explain.Pods  `json:"pods"`
+	// AgeSeconds is how long ago the gang was created.
+	AgeSeconds int64 `json:"ageSeconds"`
+	// Reason and Message say why it waits; "" when it does not, or when a run of the scheduler now would place it.
+	Reason  engine.Reason `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	// Next says that a run of the scheduler now would place some of its pods.
+	Next bool `json:"next,omitempty"`
+
+	rule string // Message without what the nodes say
+}
+
+func newGang(d Deps) *cobra.Command {
+	c := &cobra.Command{Use: "gang", Short: "Look at gangs", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	l := &looker{deps: d}
+	var namespace, queue string
+	var all, pending, finished bool
+	list := &cobra.Command{Use: "list", Short: "List gangs: pods running, pending and needed, and why they wait", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v, err := l.look(c.Context())
+			if err != nil {
+				return err
+			}
+			if !all {
+				if namespace, err = l.namespace(namespace); err != nil {
+					return err
+				}
+			}
+			if queue != "" && v.snap.QueueByName(queue) == nil {
+				return fmt.Errorf("queue %q does not exist%s", queue, orNear(queue, v.queueNames()))
+			}
+			gangs := slices.DeleteFunc(v.gangs(), func(g GangReport) bool {
+				done := g.Phase == explain.Finished || g.Phase == explain.Empty
+				return !all && g.Namespace != namespace || queue != "" && g.Queue != queue || done && !finished ||
+					pending && g.Phase != explain.Pending && g.Phase != explain.Partly
+			})
+			return emit(c.OutOrStdout(), l.output, gangs, func() string {
+				if len(gangs) == 0 && !all {
+					return fmt.Sprintf("No gangs in namespace %s; -A lists those of all namespaces.\n", namespace)
+				}
+				return drawGangs(gangs, all)
+			})
+		}}
+	l.flags(list)
+	fs := list.Flags()
+	fs.StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
+	fs.BoolVarP(&all, "all-namespaces", "A", false, "gangs of all namespaces")
+	fs.StringVar(&queue, "queue", "", "only gangs of this queue")
+	fs.BoolVar(&pending, "pending", false, "only gangs with pods that wait")
+	fs.BoolVar(&finished, "finished", false, "also gangs whose pods have ended, or that have none")
+	c.AddCommand(list)
+	return c
+}
+
+func (v *view) queueNames() []string {
+	out := make([]string, 0, len(v.snap.QueueOrder))
+	for _, id := range v.snap.QueueOrder {
+		out = append(out, v.snap.Queue(id).Name)
+	}
+	return out
+}
+
+// gangs reports every gang, by namespace and name.
+func (v *view) gangs() []GangReport {
+	traces := make(map[cluster.Key]*engine.GangTrace, len(v.trace.Gangs))
+	for i := range v.trace.Gangs {
+		traces[v.trace.Gangs[i].Gang] = &v.trace.Gangs[i]
+	}
+	var out []GangReport
+	v.snap.EachGang(func(g *cluster.Gang) {
+		r := GangReport{Namespace: g.Key.Namespace, Name: g.Key.Name, Queue: g.Queue, Priority: g.Priority, AgeSeconds: max(0, v.snap.Now-g.Created) / 1e9}
+		r.Phase, r.Pods = explain.Count(v.snap, g)
+		if t := traces[g.Key]; t != nil {
+			r.Next = t.Placed > 0
+			if d := t.Diagnosis; d != nil {
+				r.Reason, r.Message, r.rule = d.Verdict.Reason, d.Message(false), d.Verdict.String()
+			}
+		}
+		out = append(out, r)
+	})
+	slices.SortFunc(out, func(a, b GangReport) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// drawGangs draws gangs as a table, with a column for the namespace when there may be several.
+func drawGangs(gangs []GangReport, namespaces bool) string {
+	if len(gangs) == 0 {
+		return "No gangs.\n"
+	}
+	columns := []column{{title: "NAMESPACE"}, {title: "NAME"}, {title: "QUEUE"}, {title: "PRIO", right: true}, {title: "RUN", right: true},
+		{title: "PEND", right: true}, {title: "MIN", right: true}, {title: "AGE", right: true}, {title: "REASON", wrap: true}}
+	rows := make([][]string, 0, len(gangs))
+	for i := range gangs {
+		g := &gangs[i]
+		why := g.rule
+		switch {
+		case why != "":
+		case g.Next:
+			why = "starts with the next run"
+		case g.Phase != explain.Running:
+			why = string(g.Phase)
+		}
+		rows = append(rows, []string{g.Namespace, g.Name, g.Queue, strconv.Itoa(int(g.Priority)), strconv.Itoa(g.Pods.Running),
+			strconv.Itoa(g.Pods.Pending + g.Pods.Gated), strconv.Itoa(g.Pods.Needed), age(g.AgeSeconds), why})
+	}
+	if !namespaces {
+		columns = columns[1:]
+		for i := range rows {
+			rows[i] = rows[i][1:]
+		}
+	}
+	return table(columns, rows)
+}
+
+// age prints seconds as people say them: 45s, 12m, 5h, 3d.
+func age(seconds int64) string {
+	d := time.Duration(seconds) * time.Second
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", seconds)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// Deps are what the commands cannot know by themselves.
+type Deps struct {
+	// Registry returns the actions and plugins that the scheduler has; storageCapacity is its --schedule-csi-storage.
+	Registry func(storageCapacity bool) engine.Registry
+	// Version goes into the user agent.
+	Version string
+}
+
+// New returns the commands that look at a cluster: status, queue, gang, explain. They read, and write nothing.
+func New(d Deps) []*cobra.Command {
+	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d)}
+}
+
+// looker makes one look at a cluster, as its flags say.
+type looker struct {
+	deps   Deps
+	client app.ClientOptions
+	output string
+
+	schedulerConf  string
+	schedulerNames []string
+	partition      kai.Partition
+	restrict       bool
+	cpu, gpu       string
+	csi            bool
+}
+
+// flags declares the flags that all looks share. Those of the scheduler have its names and defaults: what the scheduler was
+// started with makes the answer its own.
+func (l *looker) flags(c *cobra.Command) {
+	fs := c.Flags()
+	l.client = app.ClientOptions{QPS: -1, UserAgent: "muster/" + l.deps.Version}
+	fs.StringVar(&l.client.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default")
+	fs.StringVar(&l.client.Context, "context", "", "context of the kubeconfig; empty: its current one")
+	fs.StringVarP(&l.output, "output", "o", "table", "table, json or yaml")
+	fs.StringVar(&l.schedulerConf, "scheduler-conf", "", "the scheduler's configuration file; empty: the built-in one")
+	fs.StringSliceVar(&l.schedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are the scheduler's")
+	fs.StringVar(&l.partition.Key, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
+	fs.StringVar(&l.partition.Value, "partition-label-value", "", "the shard's value of that label; empty for objects without it")
+	fs.BoolVar(&l.restrict, "restrict-node-scheduling", false, "the scheduler places GPU pods only on GPU workers and other pods only on CPU workers")
+	fs.StringVar(&l.cpu, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
+	fs.StringVar(&l.gpu, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
+	fs.BoolVar(&l.csi, "schedule-csi-storage", false, "the scheduler takes the capacity CSI drivers publish into account")
+	for _, name := range []string{"nodepool-label-key", "restrict-node-scheduling", "cpu-worker-node-label-key", "gpu-worker-node-label-key", "schedule-csi-storage"} {
+		fs.Lookup(name).Hidden = true
+	}
+}
+
+// view is a cluster at one moment, and what the scheduler makes of it.
+type view struct {
+	snap  *cluster.Snapshot
+	trace engine.Trace // of a whole run
+	now   engine.Trace // of a run without actions: queues as they stand
+	names []string     // scheduler names
+	build func() (*engine.Engine, error)
+	pod   func(namespace, name string) (*v1.Pod, error) // reads one pod as it is
+}
+
+// look reads the cluster once and runs the engine on it.
+func (l *looker) look(ctx context.Context) (*view, error) {
+	if err := checkOutput(l.output); err != nil {
+		return nil, err
+	}
+	prof := profile.BuiltIn()
+	if l.schedulerConf != "" {
+		text, err := os.ReadFile(l.schedulerConf)
+		if err != nil {
+			return nil, fmt.Errorf("--scheduler-conf: %w", err)
+		}
+		if prof, err = profile.Parse(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.schedulerConf, err)
+		}
+	}
+	config, err := app.RESTConfig(l.client)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, advise(err, config.Host)
+	}
+	o := feed.Options{SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
+		CPUWorkerLabel: l.cpu, StorageCapacity: l.csi}
+	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute)})
+	if err := feed.Rebuild(ctx, c, o, store); err != nil {
+		return nil, advise(err, config.Host)
+	}
+	v, err := newView(ctx, store.Snapshot(time.Now().UnixNano()), prof, l.deps.Registry(l.csi))
+	if err != nil {
+		return nil, err
+	}
+	v.names = l.schedulerNames
+	v.pod = func(namespace, name string) (*v1.Pod, error) {
+		var p v1.Pod
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p); err != nil {
+			return nil, advise(err, config.Host)
+		}
+		return &p, nil
+	}
+	return v, nil
+}
+
+// newView runs the engine on a snapshot.
+func newView(ctx context.Context, snap *cluster.Snapshot, prof engine.Profile, registry engine.Registry) (*view, error) {
+	v := &view{snap: snap, names: []string{keys.SchedulerName}, build: func() (*engine.Engine, error) { return engine.New(prof, registry) }}
+	idle := prof
+	idle.Actions = nil
+	for _, run := range []struct {
+		profile engine.Profile
+		into    *engine.Trace
+	}{{prof, &v.trace}, {idle, &v.now}} {
+		e, err := engine.New(run.profile, registry)
+		if err != nil {
+			return nil, err
+		}
+		*run.into = e.Run(ctx, snap, func(engine.Plan) {}).Trace
+	}
+	return v, nil
+}
+
+// namespace is the one that -n names, or the kubeconfig's.
+func (l *looker) namespace(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = l.client.Kubeconfig
+	ns, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: l.client.Context}).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return ns, nil
+}
+
+// advise says what to do about an error of the API server.
+func advise(err error, host string) error {
+	var nobody *net.OpError
+	switch {
+	case meta.IsNoMatchError(err) || strings.Contains(err.Error(), "no matches for kind") ||
+		apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource"):
+		return fmt.Errorf("%w\n%s does not have Muster's custom resources. Install them first: kubectl apply -f api/crds", err, host)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w\nthis command lists nodes, pods, namespaces, ConfigMaps (names only), priority and storage classes, volumes, queues, "+
+			"podgroups and bindrequests of the whole cluster: ask for a ClusterRole that may", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w\n%s does not accept the credentials of the kubeconfig: log in again", err, host)
+	case errors.As(err, &nobody):
+		return fmt.Errorf("%w\nnothing answers at %s: is this the right cluster (--kubeconfig, --context), and is it up?", err, host)
+	}
+	return err
+}

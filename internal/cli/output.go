@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// lineWidth is how wide a table may become.
+const lineWidth = 100
+
+// checkOutput refuses what -o does not know.
+func checkOutput(o string) error {
+	switch o {
+	case "table", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output is %q; it must be table, json or yaml", o)
+}
+
+// emit prints a report in the form that -o asks for; draw makes the table.
+func emit(w io.Writer, output string, report any, draw func() string) error {
+	var text []byte
+	var err error
+	switch output {
+	case "json":
+		if text, err = json.MarshalIndent(report, "", "  "); err == nil {
+			text = append(text, '\n')
+		}
+	case "yaml":
+		text, err = yaml.Marshal(report)
+	default:
+		text = []byte(draw())
+	}
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// column is one column of a table.
+type column struct {
+	title string
+	right bool // to the right: numbers
+	keep  bool // never cut: words that mean nothing in part
+	wrap  bool // the last column may go on in further lines below itself
+}
+
+// table draws rows below titles. Where the whole would be wider than lineWidth, the widest columns that may be cut lose the
+// ends of their texts: what remains of a gang's name is still enough for explain.
+func table(columns []column, rows [][]string) string {
+	width := make([]int, len(columns))
+	for i, c := range columns {
+		width[i] = len(c.title)
+		for _, r := range rows {
+			width[i] = max(width[i], utf8.RuneCountInString(r[i]))
+		}
+	}
+	last := len(columns) - 1
+	least := width[last]
+	if columns[last].wrap {
+		least = min(least, 30)
+		width[last] = least
+	}
+	for total(width)-2 > lineWidth {
+		widest := -1
+		for i, c := range columns {
+			if !c.right && !c.keep && !c.wrap && (widest < 0 || width[i] > width[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 || width[widest] <= 12 {
+			break
+		}
+		width[widest]--
+	}
+	if columns[last].wrap {
+		width[last] = max(least, lineWidth-total(width[:last]))
+	}
+	var b strings.Builder
+	line := func(cells []string) {
+		var more string
+		var out strings.Builder
+		for i, cell := range cells {
+			switch {
+			case i == last && columns[i].wrap:
+				cell, more = breakAt(cell, width[i])
+			default:
+				cell = shorten(cell, width[i])
+			}
+			pad := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
+			if columns[i].right {
+				cell = pad + cell
+			} else {
+				cell += pad
+			}
+			if i > 0 {
+				out.WriteString("  ")
+			}
+			out.WriteString(cell)
+		}
+		b.WriteString(strings.TrimRight(out.String(), " ") + "\n")
+		for more != "" {
+			var cell string
+			cell, more = breakAt(more, width[last])
+			b.WriteString(strings.Repeat(" ", total(width[:last])) + cell + "\n")
+		}
+	}
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = c.title
+	}
+	line(titles)
+	for _, r := range rows {
+		line(r)
+	}
+	return b.String()
+}
+
+// total is the width of columns and the gaps behind them.
+func total(width []int) int {
+	n := 0
+	for _, w := range width {
+		n += w + 2
+	}
+	return n
+}
+
+// shorten cuts the end of a text that is too wide.
+func shorten(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	return string(r[:width-1]) + "…"
+}
+
+// breakAt splits a text at the last space before width, or at width where there is none.
+func breakAt(s string, width int) (first, rest string) {
+	r := []rune(s)
+	if len(r) <= width {
+		return s, ""
+	}
+	for i := width; i > width/2; i-- {
+		if r[i] == ' ' {
+			return string(r[:i]), string(r[i+1:])
+		}
+	}
+	return string(r[:width]), string(r[width:])
+}

@@ -1,0 +1,445 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Kind is what somebody would do.
+type Kind string
+
+// The kinds of changes, each with the fields of Change it uses.
+const (
+	AddRoom         Kind = "AddRoom"         // Count places for one pod each: Resources, Labels, Detail; on Node when only that one will do
+	Uncordon        Kind = "Uncordon"        // Nodes
+	RepairNode      Kind = "RepairNode"      // Nodes, and Detail: what is wrong with them
+	RemoveTaint     Kind = "RemoveTaint"     // Nodes, Detail: the taint
+	Tolerate        Kind = "Tolerate"        // Detail: the taint that the gang's pods would tolerate
+	LabelNode       Kind = "LabelNode"       // Nodes, Labels
+	RaiseLimit      Kind = "RaiseLimit"      // Queue, Dimension, From, To
+	RaiseQuota      Kind = "RaiseQuota"      // Queue, Dimension, From, To
+	CreateQueue     Kind = "CreateQueue"     // Queue
+	MoveToQueue     Kind = "MoveToQueue"     // From, Queue
+	FixParent       Kind = "FixParent"       // Queue, which would become a top-level queue
+	CreateConfigMap Kind = "CreateConfigMap" // Object: namespace/name
+	LiftGate        Kind = "LiftGate"        // Pods
+	AddPods         Kind = "AddPods"         // Count, Subgroup
+	SetSubgroup     Kind = "SetSubgroup"     // Pods, Subgroup
+	EditGang        Kind = "EditGang"        // Detail: the rule that its spec breaks
+	DropFeature     Kind = "DropFeature"     // Detail: what the gang's pods would no longer ask for
+	DropNodeName    Kind = "DropNodeName"    // nothing: the gang's pods would no longer ask for a node by its name
+	DropAffinity    Kind = "DropAffinity"    // nothing: the gang's pods would no longer have a required node affinity, which no node can meet
+	MakePreemptible Kind = "MakePreemptible" // nothing: the gang may be preempted, and so needs no quota
+	Retry           Kind = "Retry"           // nothing: forget the failed attempt that stopped the gang
+	WaitUntil       Kind = "WaitUntil"       // At
+)
+
+// Change is one thing that somebody can do, or wait for. Which fields are set is said by Kind.
+type Change struct {
+	Kind Kind `json:"kind"`
+	// Text is the change as one sentence for people.
+	Text string `json:"text"`
+
+	Count     int               `json:"count,omitempty"`
+	Nodes     []string          `json:"nodes,omitempty"`
+	Node      string            `json:"node,omitempty"`
+	Pods      []string          `json:"pods,omitempty"`
+	Subgroup  string            `json:"subgroup,omitempty"`
+	Queue     string            `json:"queue,omitempty"`
+	Dimension string            `json:"dimension,omitempty"`
+	From      string            `json:"from,omitempty"`
+	To        string            `json:"to,omitempty"`
+	Object    string            `json:"object,omitempty"`
+	Detail    string            `json:"detail,omitempty"`
+	Resources map[string]string `json:"resources,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	At        *time.Time        `json:"at,omitempty"`
+
+	gang      cluster.Key
+	bound, to int64              // From and To in base units of the dimension
+	requests  []cluster.Quantity // Resources, exactly
+	absent    []string           // AddRoom and LabelNode: label keys that must not be there
+	template  *cluster.PodState  // AddPods: what each new pod is like
+	taint     *v1.Taint          // RemoveTaint and Tolerate
+	sets      []cluster.Set      // EditGang: the tree that is assumed instead
+	same      string             // AddRoom: the class of the pods, so that two changes for one class become one
+}
+
+// Apply makes the change in a store: the what-if of this package. now is the moment of the what-if in Unix nanoseconds; the
+// result is the moment from which the change is felt, which is later only for WaitUntil.
+func (c *Change) Apply(store *cluster.Store, now int64) int64 {
+	later, events := c.events(store.Snapshot(now), now)
+	store.Apply(events...)
+	return later
+}
+
+// events are what the world would report once the change is made in snap.
+func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Event) {
+	var out []cluster.Event
+	gang := snap.GangByKey(c.gang)
+	switch c.Kind {
+	case WaitUntil:
+		return max(now, c.At.UnixNano()), nil
+	case AddRoom:
+		return now, c.roomEvents(snap)
+	case Uncordon, RepairNode, RemoveTaint, LabelNode:
+		for _, name := range c.Nodes {
+			if n := snap.NodeByName(name); n != nil {
+				out = append(out, c.mend(n.State(snap.Dims)))
+			}
+		}
+	case RaiseLimit, RaiseQuota:
+		if q := snap.QueueByName(c.Queue); q != nil {
+			st := q.State(snap.Dims)
+			if c.Kind == RaiseLimit {
+				st.Limit = put(st.Limit, c.Dimension, c.to)
+			} else {
+				st.Quota = put(st.Quota, c.Dimension, c.to)
+			}
+			out = append(out, st)
+		}
+	case CreateQueue:
+		if snap.QueueByName(c.Queue) == nil {
+			out = append(out, cluster.QueueState{Name: c.Queue, UID: "new/" + c.Queue, Created: now})
+		}
+	case FixParent:
+		if q := snap.QueueByName(c.Queue); q != nil {
+			st := q.State(snap.Dims)
+			st.Parent = ""
+			out = append(out, st)
+		}
+	case CreateConfigMap:
+		ns, name, _ := strings.Cut(c.Object, "/")
+		out = append(out, cluster.ObjectState{Kind: cluster.ConfigMaps, Key: c.Object,
+			Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}})
+	case MoveToQueue, EditGang, Retry, MakePreemptible:
+		if gang != nil {
+			out = append(out, c.editGang(gang))
+		}
+	case LiftGate, SetSubgroup, Tolerate, DropFeature, DropNodeName, DropAffinity:
+		out = c.editPods(snap, gang)
+	case AddPods:
+		for i := range c.Count {
+			p := *c.template
+			p.UID = "new/" + c.Subgroup + "/" + strconv.Itoa(i)
+			p.Name = p.Name + "-new-" + strconv.Itoa(i)
+			out = append(out, p)
+		}
+	}
+	return now, out
+}
+
+// mend changes one node.
+func (c *Change) mend(st cluster.NodeState) cluster.Event {
+	switch c.Kind {
+	case Uncordon, RepairNode:
+		st.Problem = ""
+	case RemoveTaint:
+		st.Taints = slices.DeleteFunc(slices.Clone(st.Taints), func(t v1.Taint) bool { return t.MatchTaint(c.taint) && t.Value == c.taint.Value })
+	case LabelNode:
+		st.Labels = relabel(st.Labels, c.Labels, c.absent)
+	}
+	return st
+}
+
+// relabel returns labels with some set and others gone.
+func relabel(have, set map[string]string, absent []string) map[string]string {
+	out := make(map[string]string, len(have)+len(set))
+	for k, v := range have { // order: a map
+		out[k] = v
+	}
+	for k, v := range set { // order: a map
+		out[k] = v
+	}
+	for _, k := range absent {
+		delete(out, k)
+	}
+	return out
+}
+
+// put sets one dimension of named quantities.
+func put(qs []cluster.Quantity, dim string, to int64) []cluster.Quantity {
+	out := slices.Clone(qs)
+	for i := range out {
+		if out[i].Name == dim {
+			out[i].Value = to
+			return out
+		}
+	}
+	return append(out, cluster.Quantity{Name: dim, Value: to})
+}
+
+// roomEvents are the new nodes, each of exactly the size of one pod, or the one node grown.
+func (c *Change) roomEvents(snap *cluster.Snapshot) []cluster.Event {
+	if c.Node != "" {
+		st := cluster.NodeState{Name: c.Node, Labels: c.Labels}
+		if n := snap.NodeByName(c.Node); n != nil {
+			st = n.State(snap.Dims)
+		}
+		for _, q := range c.requests {
+			dim, _ := snap.Dims.Index(q.Name)
+			have := int64(0)
+			for _, a := range st.Allocatable {
+				if a.Name == q.Name {
+					have = a.Value
+				}
+			}
+			if n := snap.NodeByName(c.Node); n != nil { // what others overcommitted has to be made good first
+				have = max(have, have-n.Later().At(dim))
+			}
+			st.Allocatable = put(st.Allocatable, q.Name, have+q.Value*int64(c.Count))
+		}
+		return []cluster.Event{st}
+	}
+	out := make([]cluster.Event, 0, c.Count)
+	for i := range c.Count {
+		out = append(out, cluster.NodeState{Name: c.placeName(i), Labels: c.Labels, Allocatable: c.requests})
+	}
+	return out
+}
+
+// placeName names a place as no node can be named.
+func (c *Change) placeName(i int) string { return "new/" + c.same + "/" + strconv.Itoa(i) }
+
+func (c *Change) editGang(g *cluster.Gang) cluster.Event {
+	st := g.State()
+	switch c.Kind {
+	case MoveToQueue:
+		st.Queue = c.Queue
+	case EditGang:
+		st.Invalid, st.Sets = "", c.sets
+	case Retry:
+		st.GaveUp = false
+	case MakePreemptible:
+		st.Preemptible = true
+	}
+	return st
+}
+
+// editPods changes the waiting pods of the gang that the change is about.
+func (c *Change) editPods(snap *cluster.Snapshot, g *cluster.Gang) []cluster.Event {
+	if g == nil {
+		return nil
+	}
+	var out []cluster.Event
+	for _, id := range g.Pods {
+		p := snap.Pod(id)
+		if p.Phase != cluster.Pending && p.Phase != cluster.Gated {
+			continue
+		}
+		st := p.State(snap.Dims)
+		switch c.Kind {
+		case LiftGate:
+			if !slices.Contains(c.Pods, p.Name) {
+				continue
+			}
+			st.Phase = cluster.Pending
+		case SetSubgroup:
+			if !slices.Contains(c.Pods, p.Name) {
+				continue
+			}
+			st.SetName = c.Subgroup
+		case Tolerate:
+			st.Spec.Tolerations = append(slices.Clone(st.Spec.Tolerations), v1.Toleration{Key: c.taint.Key, Operator: v1.TolerationOpEqual,
+				Value: c.taint.Value, Effect: c.taint.Effect})
+		case DropFeature:
+			if st.Spec.Unsupported != c.Detail {
+				continue
+			}
+			st.Spec.Unsupported = ""
+		case DropNodeName:
+			st.Spec.NodeAffinity = anyName(st.Spec.NodeAffinity)
+		case DropAffinity:
+			st.Spec.NodeAffinity = nil
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// anyName returns an affinity without its demands on the name of the node. A term that demands nothing else lets every node in.
+func anyName(a *v1.NodeAffinity) *v1.NodeAffinity {
+	if a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return a
+	}
+	out := a.DeepCopy()
+	terms := out.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		if len(terms[i].MatchFields) > 0 && len(terms[i].MatchExpressions) == 0 {
+			out.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			return out
+		}
+		terms[i].MatchFields = nil
+	}
+	return out
+}
+
+// Parts returns every change that does one unit less than c: a list without one entry, a number smaller by one. nil in it
+// means that c is one unit, and without it nothing is left.
+func (c *Change) Parts() []*Change {
+	var out []*Change
+	less := func(f func(*Change)) {
+		d := *c
+		f(&d)
+		out = append(out, &d)
+	}
+	switch {
+	case c.Kind == RaiseLimit || c.Kind == RaiseQuota:
+		out = append(out, nil)
+		less(func(d *Change) { d.to-- })
+	case c.Count > 1:
+		less(func(d *Change) { d.Count-- })
+	case len(c.Nodes) > 1:
+		for i := range c.Nodes {
+			less(func(d *Change) { d.Nodes = slices.Delete(slices.Clone(c.Nodes), i, i+1) })
+		}
+	case len(c.Pods) > 1:
+		for i := range c.Pods {
+			less(func(d *Change) { d.Pods = slices.Delete(slices.Clone(c.Pods), i, i+1) })
+		}
+	default:
+		out = append(out, nil)
+	}
+	return out
+}
+
+// describe fills in Text and To.
+func (c *Change) describe(dims cluster.Dims) {
+	amount := func(x int64) string {
+		d, ok := dims.Index(c.Dimension)
+		if !ok {
+			d = dims.Len()
+		}
+		return dims.FormatOne(d, x)
+	}
+	switch c.Kind {
+	case AddRoom:
+		place := fmt.Sprintf("room for %s of %s", some(c.Count, "pod", "pods"), formatMap(c.Resources, dims))
+		if c.Count > 1 {
+			place = fmt.Sprintf("room for %d pods of %s each", c.Count, formatMap(c.Resources, dims))
+		}
+		switch {
+		case c.Node != "":
+			place += " on node " + c.Node
+		case len(c.Labels) > 0:
+			place += " on nodes with " + formatMap(c.Labels, dims)
+		}
+		c.Text = strings.TrimSpace("add or free " + place + " " + c.Detail)
+	case Uncordon:
+		c.Text = "uncordon " + names("node", c.Nodes)
+	case RepairNode:
+		c.Text = fmt.Sprintf("bring back %s (%s)", names("node", c.Nodes), c.Detail)
+	case RemoveTaint:
+		c.Text = fmt.Sprintf("remove taint %s from %s", c.Detail, names("node", c.Nodes))
+	case Tolerate:
+		c.Text = "recreate the gang's pods with a toleration for " + c.Detail
+	case LabelNode:
+		c.Text = "label " + names("node", c.Nodes) + " " + formatMap(c.Labels, dims)
+		if len(c.Labels) == 0 {
+			c.Text = "change " + names("node", c.Nodes)
+		}
+		if len(c.absent) > 0 {
+			c.Text += " and remove label " + strings.Join(c.absent, ", ")
+		}
+	case RaiseLimit:
+		c.To = amount(c.to)
+		c.Text = fmt.Sprintf("raise the %s limit of queue %s from %s to %s", c.Dimension, c.Queue, c.From, c.To)
+	case RaiseQuota:
+		c.To = amount(c.to)
+		c.Text = fmt.Sprintf("raise the %s quota of queue %s from %s to %s", c.Dimension, c.Queue, c.From, c.To)
+	case CreateQueue:
+		c.Text = "create queue " + c.Queue
+	case MoveToQueue:
+		c.Text = "move the gang to queue " + c.Queue
+		if c.From != "" {
+			c.Text = fmt.Sprintf("move the gang from queue %s to queue %s", c.From, c.Queue)
+		}
+	case FixParent:
+		c.Text = fmt.Sprintf("give queue %s a parent that leads to the top, or none (its parent %s is below itself)", c.Queue, c.From)
+	case CreateConfigMap:
+		c.Text = "create ConfigMap " + c.Object
+	case LiftGate:
+		c.Text = "remove the scheduling gates of " + names("pod", c.Pods)
+	case AddPods:
+		c.Text = fmt.Sprintf("create %s", some(c.Count, "more pod", "more pods"))
+		if c.Subgroup != "" {
+			c.Text += " in subgroup " + c.Subgroup
+		}
+	case SetSubgroup:
+		set := c.Subgroup
+		if set == "" {
+			set = cluster.DefaultSet
+		}
+		c.Text = fmt.Sprintf("recreate %s in subgroup %s", names("pod", c.Pods), set)
+	case EditGang:
+		c.Text = "correct the gang: " + c.Detail
+	case DropFeature:
+		c.Text = "recreate the gang's pods without " + c.Detail
+	case DropNodeName:
+		c.Text = "recreate the gang's pods without asking for a node by its name"
+	case DropAffinity:
+		c.Text = "recreate the gang's pods without their required node affinity: no labels of a node meet it and the node selector"
+	case MakePreemptible:
+		c.Text = "make the gang preemptible: only work that is not needs quota"
+	case Retry:
+		c.Text = "delete the gang's Unschedulable condition: schedulingBackoff stopped it after a failed attempt"
+	case WaitUntil:
+		c.Text = "wait until " + c.At.UTC().Format(time.RFC3339) + ", when the failed bind is tried again"
+	}
+}
+
+func some(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// names lists at most four names.
+func names(what string, list []string) string {
+	if len(list) == 1 {
+		return what + " " + list[0]
+	}
+	shown := list
+	more := ""
+	if len(list) > 5 {
+		shown, more = list[:4], fmt.Sprintf(", and %d more", len(list)-4)
+	}
+	return fmt.Sprintf("%d %ss (%s%s)", len(list), what, strings.Join(shown, ", "), more)
+}
+
+// formatMap prints k=v pairs: known dimensions in table order, the rest by name.
+func formatMap(m map[string]string, dims cluster.Dims) string {
+	keys := make([]string, 0, len(m))
+	for k := range m { // order: sorted below
+		keys = append(keys, k)
+	}
+	rank := func(k string) int {
+		if i, ok := dims.Index(k); ok {
+			return i
+		}
+		return dims.Len()
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if c := rank(a) - rank(b); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	parts := make([]string, len(keys))
+	for i, k := range keys {
+		parts[i] = k
+		if m[k] != "" {
+			parts[i] += "=" + m[k]
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,130 @@
+package explain
+
+import (
+	"context"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// world is a copy of the cluster in which the gang is the only one that waits, and in which changes can be tried and
+// taken back. A try costs what the changes touch and one run of the engine with one gang.
+type world struct {
+	ctx    context.Context
+	store  *cluster.Store
+	base   *cluster.Snapshot
+	engine *engine.Engine
+	key    cluster.Key
+	pods   map[string]*cluster.Pod // the gang's own, by UID
+	tries  int
+}
+
+// maxTries bounds one explanation. It is far beyond what the search needs for anything but a gang of thousands of pods that
+// are each held back by something of their own.
+const maxTries = 4000
+
+// outcome is what a run said of the gang.
+type outcome struct {
+	snap  *cluster.Snapshot
+	trace engine.Trace
+	gang  *engine.GangTrace // nil when it waits for nothing
+	plans []engine.Plan
+}
+
+// placed says whether the gang got what it waits for: its minimum, or one more pod when it has that.
+func (o *outcome) placed() bool { return o.gang != nil && o.gang.Placed+o.gang.Nominated > 0 }
+
+// diagnosis is why the gang got nothing; nil when it did.
+func (o *outcome) diagnosis() *engine.Diagnosis {
+	if o.gang == nil || o.placed() {
+		return nil
+	}
+	return o.gang.Diagnosis
+}
+
+// verdict is the rule that blocks the gang; the zero verdict when none does.
+func (o *outcome) verdict() engine.Verdict {
+	if d := o.diagnosis(); d != nil {
+		return d.Verdict
+	}
+	return engine.Verdict{}
+}
+
+// newWorld forks the snapshot and leaves out the waiting pods of everybody else. Options without StuckAfter keep the
+// fork from changing by the passing of time.
+func newWorld(ctx context.Context, snap *cluster.Snapshot, e *engine.Engine, key cluster.Key) *world {
+	w := &world{ctx: ctx, store: cluster.Fork(snap, cluster.Options{}), engine: e, key: key, pods: map[string]*cluster.Pod{}}
+	snap.EachPod(func(p *cluster.Pod) {
+		if p.Phase == cluster.Pending && p.GangKey() != key {
+			w.store.Apply(cluster.PodGone{UID: p.UID})
+		}
+	})
+	w.base = w.store.Snapshot(snap.Now)
+	if g := w.base.GangByKey(key); g != nil {
+		for _, id := range g.Pods {
+			p := w.base.Pod(id)
+			w.pods[p.UID] = p
+		}
+	}
+	return w
+}
+
+// try makes the changes, asks the engine, and takes them back.
+func (w *world) try(changes []*Change) outcome {
+	w.tries++
+	now := w.base.Now
+	var made []cluster.Event
+	for _, c := range changes {
+		later, events := c.events(w.store.Snapshot(w.base.Now), now)
+		w.store.Apply(events...)
+		made = append(made, events...)
+		now = later
+	}
+	o := run(w.ctx, w.engine, w.store.Snapshot(now), w.key)
+	for i := len(made) - 1; i >= 0; i-- {
+		w.store.Apply(w.before(made[i]))
+	}
+	return o
+}
+
+func run(ctx context.Context, e *engine.Engine, snap *cluster.Snapshot, key cluster.Key) outcome {
+	o := outcome{snap: snap}
+	res := e.Run(ctx, snap, func(p engine.Plan) { o.plans = append(o.plans, p) })
+	o.trace = res.Trace
+	for i := range o.trace.Gangs {
+		if o.trace.Gangs[i].Gang == key {
+			o.gang = &o.trace.Gangs[i]
+		}
+	}
+	return o
+}
+
+// before returns the event that makes the object of e what it was.
+func (w *world) before(e cluster.Event) cluster.Event {
+	dims := w.base.Dims
+	switch e := e.(type) {
+	case cluster.NodeState:
+		if n := w.base.NodeByName(e.Name); n != nil {
+			return n.State(dims)
+		}
+		return cluster.NodeGone{Name: e.Name}
+	case cluster.QueueState:
+		if q := w.base.QueueByName(e.Name); q != nil {
+			return q.State(dims)
+		}
+		return cluster.QueueGone{Name: e.Name}
+	case cluster.GangState:
+		return w.base.GangByKey(e.Key).State()
+	case cluster.PodState:
+		if p := w.pods[e.UID]; p != nil {
+			return p.State(dims)
+		}
+		return cluster.PodGone{UID: e.UID}
+	case cluster.ObjectState:
+		if o := w.base.Object(e.Kind, e.Key); o != nil {
+			return cluster.ObjectState{Kind: e.Kind, Key: e.Key, Object: o}
+		}
+		return cluster.ObjectGone{Kind: e.Kind, Key: e.Key}
+	}
+	panic("explain: a change made an event that nobody can take back")
+}

@@ -1,0 +1,151 @@
+package filters
+
+import (
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// affinity asks upstream's InterPodAffinity. What upstream computes for a pod before it looks at nodes is kept, per class
+// or per pod, and follows placements through upstream's own AddPod and RemovePod.
+type affinity struct {
+	*instance
+	upstream   *interpodaffinity.InterPodAffinity
+	namespaces corelisters.NamespaceLister
+	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
+	pods       map[cluster.PodID]*neighbour
+}
+
+// neighbour is a pod, standing for all like it, that is asked about.
+type neighbour struct {
+	info   *podInfo
+	own    bool           // it has terms of its own
+	state  fwk.CycleState // nil when every node is fine
+	failed engine.Verdict // its terms cannot be understood
+	read   int            // how much of the log is in state
+}
+
+func affinityReasons() map[string]engine.Reason {
+	return map[string]engine.Reason{
+		interpodaffinity.ErrReasonAffinityRulesNotMatch:             engine.ReasonPodAffinity,
+		interpodaffinity.ErrReasonAntiAffinityRulesNotMatch:         engine.ReasonPodAntiAffinity,
+		interpodaffinity.ErrReasonExistingAntiAffinityRulesNotMatch: engine.ReasonPodAntiAffinity,
+	}
+}
+
+func (i *instance) affinity() *affinity {
+	if i.social == nil {
+		h := newHandle(i.world(), i.options)
+		p, err := interpodaffinity.New(i.ctx, &config.InterPodAffinityArgs{}, h, features())
+		i.social = &affinity{instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),
+			classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{}}
+	}
+	return i.social
+}
+
+func (a *affinity) check(p *pod, n *node) engine.Verdict {
+	b := a.neighbour(p)
+	a.catchUp(b)
+	if b.state == nil {
+		return b.failed
+	}
+	return verdict(a.upstream.Filter(a.ctx, b.state, &b.info.pod, a.seen.byID[n.ID]), affinityReasons())
+}
+
+func (a *affinity) neighbour(p *pod) *neighbour {
+	c := p.Class
+	own := requiresDistance(c) || c.PodAffinity != nil && len(c.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	var b *neighbour
+	if own {
+		b = a.classes[c.ID]
+	} else {
+		b = a.pods[p.ID]
+	}
+	if b != nil {
+		return b
+	}
+	b = &neighbour{info: a.seen.info(p), own: own}
+	if own {
+		a.classes[c.ID] = b
+	} else {
+		a.pods[p.ID] = b
+	}
+	a.compute(b)
+	return b
+}
+
+// compute asks upstream from scratch: it looks at every pod on every node if the pod has terms of its own, and at those
+// with anti-affinity otherwise; not at all if none of theirs means this pod.
+func (a *affinity) compute(b *neighbour) {
+	b.read, b.state, b.failed = len(a.log), nil, engine.Verdict{}
+	if !b.own && !a.disliked(b.info) {
+		return
+	}
+	state := framework.NewCycleState()
+	_, s := a.upstream.PreFilter(a.ctx, state, &b.info.pod, a.seen.nodes)
+	switch {
+	case s.IsSkip():
+	case s.IsSuccess():
+		b.state = state
+	default:
+		b.failed = verdict(s, affinityReasons())
+	}
+}
+
+// disliked says whether the anti-affinity of any pod on a node means this pod.
+func (a *affinity) disliked(p *podInfo) bool {
+	var of labels.Set
+	known := false
+	for _, s := range a.seen.anti {
+		if s.placed == 0 {
+			continue
+		}
+		if !known {
+			of, known = interpodaffinity.GetNamespaceLabelsSnapshot(logr.Discard(), p.pod.Namespace, a.namespaces), true
+		}
+		for t := range s.anti {
+			if s.anti[t].Matches(&p.pod, of) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// catchUp takes what has been placed and undone since into the state.
+func (a *affinity) catchUp(b *neighbour) {
+	news := a.log[b.read:]
+	if len(news) == 0 || !b.failed.Yes() {
+		return
+	}
+	if b.state == nil { // only a pod with anti-affinity can change that
+		for i := range news {
+			if len(news[i].info.spec.anti) > 0 {
+				a.compute(b)
+				return
+			}
+		}
+		b.read = len(a.log)
+		return
+	}
+	for i := range news {
+		var s *fwk.Status
+		c := &news[i]
+		if c.by > 0 {
+			s = a.upstream.AddPod(a.ctx, b.state, &b.info.pod, c.info, a.seen.byID[c.node])
+		} else {
+			s = a.upstream.RemovePod(a.ctx, b.state, &b.info.pod, c.info, a.seen.byID[c.node])
+		}
+		if !s.IsSuccess() {
+			panic("filters: inter-pod affinity lost its state: " + s.Message())
+		}
+	}
+	b.read = len(a.log)
+}

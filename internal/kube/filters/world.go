@@ -1,0 +1,248 @@
+package filters
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// world is the snapshot and the run's placements in the form upstream reads: nodes with pods on them. Pods of a node
+// are made when somebody asks for them. To open one costs a look at the class of every pod that holds room.
+type world struct {
+	snap  *cluster.Snapshot
+	nodes []fwk.NodeInfo // by name
+	byID  []*nodeInfo    // by node ID
+	specs map[uint64]*spec
+	used  map[string]int // pods that hold room and mount the claim, by "namespace/name"
+	anti  []*spec        // classes with required anti-affinity that have been seen on nodes
+}
+
+// spec is what all pods of a class have in common.
+type spec struct {
+	class          *class
+	pod            v1.PodSpec
+	affinity, anti []fwk.AffinityTerm // required ones; none when they cannot be parsed, as upstream has it
+	placed         int                // pods on nodes, counted for classes with anti-affinity only
+}
+
+// podInfo is a pod as upstream reads it. Upstream's filters call the methods below and no others.
+type podInfo struct {
+	fwk.PodInfo
+	pod  v1.Pod
+	spec *spec
+}
+
+// GetPod implements fwk.PodInfo.
+func (p *podInfo) GetPod() *v1.Pod { return &p.pod }
+
+// GetRequiredAffinityTerms implements fwk.PodInfo.
+func (p *podInfo) GetRequiredAffinityTerms() []fwk.AffinityTerm { return p.spec.affinity }
+
+// GetRequiredAntiAffinityTerms implements fwk.PodInfo.
+func (p *podInfo) GetRequiredAntiAffinityTerms() []fwk.AffinityTerm { return p.spec.anti }
+
+// nodeInfo is a node as upstream reads it. Upstream's filters call the methods below and no others.
+type nodeInfo struct {
+	fwk.NodeInfo
+	world  *world
+	model  *node
+	node   v1.Node
+	placed []fwk.PodInfo // by this run, last one last
+	pods   []fwk.PodInfo // all: those of the snapshot, then placed
+	anti   []fwk.PodInfo // those of pods with required anti-affinity, in the same order
+	hold   int           // how many have required anti-affinity, known before they are made
+	filled bool
+}
+
+func newWorld(snap *cluster.Snapshot) *world {
+	w := &world{snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
+		specs: map[uint64]*spec{}, used: map[string]int{}}
+	slab := make([]nodeInfo, len(snap.NodeOrder))
+	for i, id := range snap.NodeOrder {
+		n, model := &slab[i], snap.Node(id)
+		n.world, n.model = w, model
+		n.node.Name, n.node.Labels, n.node.Spec.Taints = model.Name, model.Labels, model.Taints
+		for _, pid := range model.Pods {
+			w.count(n, snap.Pod(pid), 1)
+		}
+		w.nodes[i], w.byID[id] = n, n
+	}
+	return w
+}
+
+// apply follows one change.
+func (w *world) apply(c *change) {
+	n := w.byID[c.node]
+	w.count(n, c.pod, c.by)
+	if c.by > 0 {
+		c.info = w.info(c.pod)
+		n.placed = append(n.placed, c.info)
+		if n.filled {
+			n.add(c.info)
+		}
+		return
+	}
+	last := len(n.placed) - 1
+	c.info = n.placed[last].(*podInfo)
+	if c.info.pod.UID != types.UID(c.pod.UID) {
+		panic("filters: undone out of order: " + c.pod.FullName())
+	}
+	n.placed = n.placed[:last]
+	if n.filled {
+		n.pods = n.pods[:len(n.pods)-1]
+		if len(c.info.spec.anti) > 0 {
+			n.anti = n.anti[:len(n.anti)-1]
+		}
+	}
+}
+
+// count keeps the sums that are read without making pods.
+func (w *world) count(n *nodeInfo, p *pod, by int) {
+	for _, claim := range p.Class.Claims {
+		w.used[p.Namespace+"/"+claim] += by
+	}
+	if requiresDistance(p.Class) {
+		s := w.spec(p.Class)
+		s.placed += by
+		n.hold += by
+	}
+}
+
+func (w *world) spec(c *class) *spec {
+	s := w.specs[c.ID]
+	if s != nil {
+		return s
+	}
+	s = &spec{class: c, pod: podSpec(c)}
+	// Terms speak of namespaces and nothing else of the pod they are on. Those of a term that cannot be parsed hold
+	// nobody back; the pod itself is turned away when its turn comes.
+	on := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace}}
+	s.affinity, _ = fwk.GetAffinityTerms(on, fwk.GetPodAffinityTerms(s.pod.Affinity))
+	s.anti, _ = fwk.GetAffinityTerms(on, fwk.GetPodAntiAffinityTerms(s.pod.Affinity))
+	w.specs[c.ID] = s
+	if len(s.anti) > 0 {
+		w.anti = append(w.anti, s)
+	}
+	return s
+}
+
+// podSpec returns of a class what the filters read.
+func podSpec(c *class) v1.PodSpec {
+	s := v1.PodSpec{NodeSelector: c.NodeSelector, Tolerations: c.Tolerations, TopologySpreadConstraints: c.Spread}
+	if c.NodeAffinity != nil || c.PodAffinity != nil || c.PodAntiAffinity != nil {
+		s.Affinity = &v1.Affinity{NodeAffinity: c.NodeAffinity, PodAffinity: c.PodAffinity, PodAntiAffinity: c.PodAntiAffinity}
+	}
+	s.Volumes = mounts(c.Claims)
+	return s
+}
+
+func mounts(claims []string) []v1.Volume {
+	out := make([]v1.Volume, len(claims))
+	for i, name := range claims {
+		out[i] = v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+	}
+	return out
+}
+
+// info makes a pod.
+func (w *world) info(p *pod) *podInfo {
+	i := &podInfo{}
+	w.fill(i, p)
+	return i
+}
+
+func (w *world) fill(i *podInfo, p *pod) {
+	i.spec = w.spec(p.Class)
+	i.pod.Namespace, i.pod.Name, i.pod.UID, i.pod.Labels, i.pod.Spec = p.Namespace, p.Name, types.UID(p.UID), p.Labels, i.spec.pod
+	if p.Phase == cluster.Releasing || p.Phase == cluster.StuckReleasing {
+		i.pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, w.snap.Now)} // that it is set is all that is read
+	}
+}
+
+// Node implements fwk.NodeInfo.
+func (n *nodeInfo) Node() *v1.Node { return &n.node }
+
+// GetPods implements fwk.NodeInfo.
+func (n *nodeInfo) GetPods() []fwk.PodInfo {
+	n.fill()
+	return n.pods
+}
+
+// GetPodsWithRequiredAntiAffinity implements fwk.NodeInfo.
+func (n *nodeInfo) GetPodsWithRequiredAntiAffinity() []fwk.PodInfo {
+	if n.hold == 0 {
+		return nil
+	}
+	n.fill()
+	return n.anti
+}
+
+func (n *nodeInfo) fill() {
+	if n.filled {
+		return
+	}
+	n.filled = true
+	slab := make([]podInfo, len(n.model.Pods))
+	n.pods = make([]fwk.PodInfo, 0, len(slab)+len(n.placed)+4)
+	for i, id := range n.model.Pods {
+		n.world.fill(&slab[i], n.world.snap.Pod(id))
+		n.add(&slab[i])
+	}
+	for _, p := range n.placed {
+		n.add(p.(*podInfo))
+	}
+}
+
+func (n *nodeInfo) add(p *podInfo) {
+	n.pods = append(n.pods, p)
+	if len(p.spec.anti) > 0 {
+		n.anti = append(n.anti, p)
+	}
+}
+
+// NodeInfos implements fwk.SharedLister.
+func (w *world) NodeInfos() fwk.NodeInfoLister { return nodeLister{w} }
+
+// StorageInfos implements fwk.SharedLister.
+func (w *world) StorageInfos() fwk.StorageInfoLister { return storageLister{w} }
+
+// PodGroupStates implements fwk.SharedLister: upstream's gangs are not ours.
+func (w *world) PodGroupStates() fwk.PodGroupStateLister { return nil }
+
+type nodeLister struct{ w *world }
+
+// List implements fwk.NodeInfoLister.
+func (l nodeLister) List() ([]fwk.NodeInfo, error) { return l.w.nodes, nil }
+
+// HavePodsWithAffinityList implements fwk.NodeInfoLister. Only scores read it; every node is a right answer.
+func (l nodeLister) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) { return l.w.nodes, nil }
+
+// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
+func (l nodeLister) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
+	var out []fwk.NodeInfo
+	for _, n := range l.w.nodes {
+		if n.(*nodeInfo).hold > 0 {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// Get implements fwk.NodeInfoLister.
+func (l nodeLister) Get(name string) (fwk.NodeInfo, error) {
+	if n := l.w.snap.NodeByName(name); n != nil {
+		return l.w.byID[n.ID], nil
+	}
+	return nil, fmt.Errorf("node %q is not in the snapshot", name)
+}
+
+type storageLister struct{ w *world }
+
+// IsPVCUsedByPods implements fwk.StorageInfoLister.
+func (l storageLister) IsPVCUsedByPods(key string) bool { return l.w.used[key] > 0 }
