@@ -18,10 +18,15 @@ import (
 func newExplain(d Deps) *cobra.Command {
 	c := &cobra.Command{Use: "explain", Short: "Say why a gang or a pod waits, and what would change it", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	about := map[string]string{
+		"gang": "Say why one gang waits: the blocking rule with its numbers, and what would change it. NAME is its PodGroup's, or enough of the\n" +
+			"beginning of it; for a workload that Muster grouped, the workload's own name will do.",
+		"pod": "Say why one pod waits, which is why its gang does; or why it has no gang.",
+	}
 	for _, kind := range []string{"gang", "pod"} {
 		l := &looker{deps: d}
 		var namespace string
-		one := &cobra.Command{Use: kind + " NAME", Short: "Say why one " + kind + " waits: the blocking rule with its numbers, and what would change it",
+		one := &cobra.Command{Use: kind + " NAME", Long: about[kind], Short: "Say why one " + kind + " waits: the blocking rule with its numbers, and what would change it",
 			Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 				v, err := l.look(c.Context())
 				if err != nil {
@@ -48,19 +53,31 @@ func newExplain(d Deps) *cobra.Command {
 	return c
 }
 
-// explainGang explains a gang by its PodGroup's name.
+// explainGang explains a gang by its PodGroup's name, or by the beginning of it that no other gang of the namespace has: tables
+// cut long names, and what stands behind the workload's name is a UID.
 func (v *view) explainGang(ctx context.Context, namespace, name string) (*explain.Explanation, error) {
+	name = strings.TrimSuffix(name, "…")
 	key := kai.GangKey(namespace, name)
 	if v.snap.GangByKey(key) == nil {
-		var here []string
+		var here, meant []string
 		elsewhere := ""
 		v.snap.EachGang(func(g *cluster.Gang) {
 			if g.Key.Namespace == namespace {
 				here = append(here, g.Key.Name)
+				if strings.HasPrefix(g.Key.Name, name) || strings.HasPrefix(g.Key.Name, "pg-"+name+"-") {
+					meant = append(meant, g.Key.Name)
+				}
 			} else if g.Key.Name == name {
 				elsewhere = min(cmp.Or(elsewhere, g.Key.Namespace), g.Key.Namespace)
 			}
 		})
+		if len(meant) == 1 {
+			return explain.Gang(ctx, v.snap, v.build, kai.GangKey(namespace, meant[0]))
+		}
+		if len(meant) > 1 {
+			slices.Sort(meant)
+			return nil, fmt.Errorf("%d gangs in namespace %s could be meant by %s: %s", len(meant), namespace, name, strings.Join(meant[:min(4, len(meant))], ", "))
+		}
 		if elsewhere != "" {
 			return nil, fmt.Errorf("there is no gang %s in namespace %s, but one in namespace %s: add -n %s", name, namespace, elsewhere, elsewhere)
 		}

@@ -54,7 +54,7 @@ type column struct {
 }
 
 // table draws rows below titles. Where the whole would be wider than lineWidth, the widest columns that may be cut lose the
-// middle of their texts.
+// ends of their texts: what remains of a gang's name is still enough for explain.
 func table(columns []column, rows [][]string) string {
 	width := make([]int, len(columns))
 	for i, c := range columns {
@@ -133,14 +133,13 @@ func total(width []int) int {
 	return n
 }
 
-// shorten cuts the middle out of a text that is too wide.
+// shorten cuts the end of a text that is too wide.
 func shorten(s string, width int) string {
 	r := []rune(s)
 	if len(r) <= width {
 		return s
 	}
-	head := (width - 1) / 2
-	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
+	return string(r[:width-1]) + "…"
 }
 
 // breakAt splits a text at the last space before width, or at width where there is none.

@@ -121,7 +121,7 @@ func TestGolden(t *testing.T) {
 		return string(b)
 	}
 	var gangs strings.Builder
-	for _, name := range []string{"bert", "elastic", "train", "wide", "gated", "nowhere-in-particular-but-with-a-very-long-name-indeed-1234567890", "done", "next", "trian"} {
+	for _, name := range []string{"bert", "elastic", "train", "wide", "gated", "nowhere-in-particular-but-with-a-very-long-name-indeed-1234567890", "done", "next", "trian", "nowhe…", "ne", "n"} {
 		fmt.Fprintf(&gangs, "--- %s\n%s", name, text(gang, name))
 	}
 	var pods strings.Builder

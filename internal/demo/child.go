@@ -16,6 +16,20 @@ import (
 // stopGrace is how long a child may take to end by itself before it is killed.
 const stopGrace = 30 * time.Second
 
+// endedError is the end of a child that nobody asked for.
+type endedError struct{ name, how, last string }
+
+// Error implements error.
+func (e *endedError) Error() string {
+	return fmt.Sprintf("%s ended by itself (%s): %s", e.name, e.how, e.last)
+}
+
+// childEnded reports whether that is what ended ctx.
+func childEnded(ctx context.Context) bool {
+	var e *endedError
+	return errors.As(context.Cause(ctx), &e)
+}
+
 // child is a process of the demo. Its standard error goes to a log file.
 type child struct {
 	name  string
@@ -66,7 +80,7 @@ func start(name, logPath string, line func(string), gone func(error), path strin
 			c.err = fmt.Errorf("%s: %w", name, err)
 		}
 		if !asked {
-			gone(fmt.Errorf("%s ended by itself (%s): %s", name, c.cmd.ProcessState, log.last()))
+			gone(&endedError{name: name, how: c.cmd.ProcessState.String(), last: log.last()})
 		}
 		close(c.ended)
 	}()

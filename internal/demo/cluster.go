@@ -280,3 +280,45 @@ func (c *cluster) allocated(ctx context.Context, queue string) (int64, error) {
 	held := q.Status.Allocated[gpuResource]
 	return held.Value(), nil
 }
+
+// phases counts gangs.
+type phases struct{ running, waiting, ended int }
+
+// phases looks at all gangs: one with a running pod runs, one with none that has not ended waits.
+func (c *cluster) phases(ctx context.Context) (phases, error) {
+	var out phases
+	var groups v2alpha2.PodGroupList
+	if err := c.cache.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("list PodGroups: %w", err)
+	}
+	var pods corev1.PodList
+	if err := c.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("list pods: %w", err)
+	}
+	seen := map[types.NamespacedName]phases{} // pods by gang and phase
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Annotations[keys.PodGroupAnnotation]}
+		n := seen[key]
+		switch p.Status.Phase {
+		case corev1.PodRunning:
+			n.running++
+		case corev1.PodSucceeded, corev1.PodFailed:
+			n.ended++
+		default:
+			n.waiting++
+		}
+		seen[key] = n
+	}
+	for i := range groups.Items {
+		switch n := seen[client.ObjectKeyFromObject(&groups.Items[i])]; {
+		case n.running > 0:
+			out.running++
+		case n.ended > 0 && n.waiting == 0:
+			out.ended++
+		default:
+			out.waiting++
+		}
+	}
+	return out, nil
+}

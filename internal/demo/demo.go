@@ -107,17 +107,18 @@ func Run(ctx context.Context, o Options) (err error) {
 		dir:      dir, o: o, gone: cancel,
 	}
 	told := s.tell(ctx)
+	took := time.Since(s.begun)
 	if told == nil && o.Keep {
 		told = s.keep(ctx)
 	}
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) && told != nil {
+	if told != nil && ctx.Err() != nil && !childEnded(ctx) {
 		told = errors.New("interrupted")
 	}
 	// The story's own watches end first: an API server waits for those that are open when it stops.
 	cancel(nil)
 	stopped := s.stop()
 	if told == nil && stopped == nil {
-		s.summary()
+		s.summary(took)
 		if temporary {
 			return os.RemoveAll(dir)
 		}
@@ -200,8 +201,8 @@ func servingAt(line string) (string, bool) {
 func (s *story) keep(ctx context.Context) error {
 	fmt.Fprintf(s.out, "\nThe cluster stays up. Use it with\n\n  export KUBECONFIG=%s\n\nManifests and logs are in %s.\nCtrl-C stops it.\n", s.kubeconfig, s.dir)
 	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
+	if childEnded(ctx) {
+		return context.Cause(ctx)
 	}
 	fmt.Fprintln(s.out, "\nStopping.")
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
 )
 
 // story is one telling.
@@ -303,7 +302,7 @@ func (s *story) table(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "\n  %-14s %7s %12s %6s\n", "QUEUE", "QUOTA", "FAIR SHARE", "USED")
+	fmt.Fprintf(s.out, "  %-14s %7s %12s %6s\n", "GPUS OF QUEUE", "QUOTA", "FAIR SHARE", "USED")
 	for _, q := range []struct {
 		queue, shown string
 		eighths      int
@@ -314,11 +313,15 @@ func (s *story) table(ctx context.Context) error {
 		}
 		fmt.Fprintf(s.out, "  %-14s %7d %12g %6d\n", q.shown, s.GPUs(q.eighths), fair[q.queue], used)
 	}
+	p, err := s.c.phases(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "\n  GANGS: %d running, %d waiting, %d ended\n", p.running, p.waiting, p.ended)
 	return nil
 }
 
-
 // summary is the last line.
-func (s *story) summary() {
-	fmt.Fprintf(s.out, "\nAll %d sentences held, in %.0f s. The cluster and Muster have stopped.\n", s.sentences, time.Since(s.begun).Seconds())
+func (s *story) summary(took time.Duration) {
+	fmt.Fprintf(s.out, "\nAll %d sentences held, in %.0f s. The cluster and Muster have stopped.\n", s.sentences, took.Seconds())
 }

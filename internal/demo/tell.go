@@ -56,7 +56,9 @@ func (n *narrator) quote(text string) {
 }
 
 // row prints a line as it is below a sentence.
-func (n *narrator) row(format string, args ...any) { n.rest("", []string{fmt.Sprintf(format, args...)}) }
+func (n *narrator) row(format string, args ...any) {
+	n.rest("", []string{fmt.Sprintf(format, args...)})
+}
 
 func (n *narrator) rest(prefix string, lines []string) {
 	for _, line := range lines {

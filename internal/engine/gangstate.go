@@ -102,7 +102,7 @@ func (s *Session) sortPods(ids []cluster.PodID) {
 				return c
 			}
 		}
-		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for i, p := range pods {
 		ids[i] = p.ID

@@ -227,10 +227,15 @@ func (e *Explanation) text() string {
 	default:
 		line("why: %s [%s]", e.Verdict, e.Reason) // the tally below is the rest of Message
 	}
-	if len(e.Tally) > 0 {
+	if e.Nodes > 0 {
 		line("a pod of %s finds, on %s:", e.Class, some(e.Nodes, "node", "nodes"))
+		rest := e.Nodes
 		for _, a := range e.Tally {
 			line("%6d  %s", a.Nodes, a.Message)
+			rest -= a.Nodes
+		}
+		if rest > 0 {
+			line("%6d  room for some of the pods", rest)
 		}
 	}
 	if t := e.Turn; t != nil {

@@ -54,7 +54,8 @@ func ReadCRDs(dir string) ([][]byte, error) {
 }
 
 // InstallCRDs creates or replaces the CustomResourceDefinitions in docs (each one or more YAML documents) and
-// returns when the API server has established them all. A document of another kind is an error.
+// returns when the API server has established them all. Of two of one name the later counts. A document of another
+// kind is an error.
 func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 	crds, err := parseCRDs(docs)
 	if err != nil || len(crds) == 0 {
@@ -132,6 +133,7 @@ func awaitDiscovery(ctx context.Context, cfg *rest.Config, crds []*unstructured.
 
 func parseCRDs(docs [][]byte) ([]*unstructured.Unstructured, error) {
 	var crds []*unstructured.Unstructured
+	index := map[string]int{}
 	for i, doc := range docs {
 		r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(doc)))
 		for {
@@ -152,6 +154,11 @@ func parseCRDs(docs [][]byte) ([]*unstructured.Unstructured, error) {
 			if o.GetKind() != "CustomResourceDefinition" {
 				return nil, fmt.Errorf("CRD document %d: %s %s is no CustomResourceDefinition", i, o.GetKind(), o.GetName())
 			}
+			if at, known := index[o.GetName()]; known {
+				crds[at] = o
+				continue
+			}
+			index[o.GetName()] = len(crds)
 			crds = append(crds, o)
 		}
 	}

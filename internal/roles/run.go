@@ -295,8 +295,21 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
-	p.group.Add(name, p.elect(lease, c.Run))
+	p.group.Add(name, p.elect(lease, untilAsked(c.Run)))
 	return nil
+}
+
+// untilAsked makes a role's complaints about being stopped while it still waits for its cache a line of the log: a process
+// that was told to stop, and stopped, has not failed.
+func untilAsked(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := run(ctx)
+		if err != nil && ctx.Err() != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("stopped before it was ready", "error", err.Error())
+			return nil
+		}
+		return err
+	}
 }
 
 // scheduler builds the loop and everything around it.
@@ -325,10 +338,12 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
-	loop := scheduler.New(f, e, binds, reports, metrics, p.loop())
+	lo := p.loop()
+	lo.Event = ro.Event
+	loop := scheduler.New(f, e, binds, reports, metrics, lo)
 	return func(ctx context.Context) error {
 		var g app.Group
-		g.Add("feed", f.Run)
+		g.Add("feed", untilAsked(f.Run))
 		g.Add("binds", binds.Run)
 		g.Add("reports", reports.Run)
 		g.Add("loop", loop.Run)

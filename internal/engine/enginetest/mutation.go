@@ -41,7 +41,7 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 	for _, p := range engine.Points() {
 		out = append(out, Mutation{Name: "point " + string(p), Neutralised: []string{string(p)}})
 	}
-	r = withProbe(r.Clone())
+	r = WithProbe(r.Clone())
 	for _, name := range slices.Sorted(maps.Keys(r.Plugins)) {
 		plugin, _, err := r.Plugins[name](nil)
 		if err != nil {

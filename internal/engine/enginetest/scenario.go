@@ -49,8 +49,6 @@ type Options struct {
 	SchedulerNames []string
 	// RestrictGPU and RestrictCPU are the worker labels of restricted nodes, "" for none.
 	RestrictGPU, RestrictCPU string
-	// StorageCapacity is --schedule-csi-storage; the filters look at it.
-	StorageCapacity bool
 	// FlatQueues puts all queues side by side.
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
@@ -120,8 +118,6 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictGPU = value
 		case "restrict-cpu":
 			o.RestrictCPU = value
-		case "csi-storage":
-			o.StorageCapacity = true
 		case "flat-queues":
 			o.FlatQueues = true
 		case "stuck-after":

@@ -36,8 +36,10 @@ type script struct {
 }
 
 func newScript() *script {
-	return &script{handlers: map[string]toolscache.ResourceEventHandler{}, known: map[string]client.Object{},
-		synced: make(chan struct{}), watching: make(chan struct{}, int(kinds))}
+	return &script{
+		handlers: map[string]toolscache.ResourceEventHandler{}, known: map[string]client.Object{},
+		synced: make(chan struct{}), watching: make(chan struct{}, int(kinds)),
+	}
 }
 
 func (s *script) Watch(_ context.Context, example client.Object, h toolscache.ResourceEventHandler) (<-chan struct{}, error) {
@@ -121,17 +123,27 @@ func (s *stage) expect(want ...string) {
 func at(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
 
 func node(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
-		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
-			Allocatable: v1.ResourceList{"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"), "pods": resource.MustParse("110")}}}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Status: v1.NodeStatus{
+			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+			Allocatable: v1.ResourceList{"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"), "pods": resource.MustParse("110")},
+		},
+	}
 }
 
 func pod(name, uid string, created int64) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(uid), CreationTimestamp: at(created),
-		Annotations: map[string]string{kai.PodGroupAnnotation: "g"}},
-		Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, Containers: []v1.Container{{Name: "main",
-			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")}}}}},
-		Status: v1.PodStatus{Phase: v1.PodPending}}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: name, UID: types.UID(uid), CreationTimestamp: at(created),
+			Annotations: map[string]string{kai.PodGroupAnnotation: "g"},
+		},
+		Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, Containers: []v1.Container{{
+			Name:      "main",
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")}},
+		}}},
+		Status: v1.PodStatus{Phase: v1.PodPending},
+	}
 }
 
 func bind(p *v1.Pod, node string, created int64) *v1alpha2.BindRequest {
@@ -142,8 +154,10 @@ func bind(p *v1.Pod, node string, created int64) *v1alpha2.BindRequest {
 }
 
 func gang(name, class string) *v2alpha2.PodGroup {
-	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v2alpha2.PodGroupSpec{Queue: "q", PriorityClassName: class, MinMember: ptr.To(int32(1))}}
+	return &v2alpha2.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v2alpha2.PodGroupSpec{Queue: "q", PriorityClassName: class, MinMember: ptr.To(int32(1))},
+	}
 }
 
 func TestLifeOfAPod(t *testing.T) {

@@ -54,11 +54,15 @@ func pod() *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namesp
 func TestResultsAreToldFromErrors(t *testing.T) {
 	t.Parallel()
 	failedTest := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "testing value failed"}}
-	badField := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec.x"}}}}}
+	badField := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec.x"}}},
+	}}
 	invalid := func(fields ...string) error {
-		e := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-			Message: "field is immutable", Details: &metav1.StatusDetails{}}}
+		e := &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: "field is immutable", Details: &metav1.StatusDetails{},
+		}}
 		for _, f := range fields {
 			e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{Field: f})
 		}

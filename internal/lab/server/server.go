@@ -168,6 +168,8 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	}
 	c.Progress("kube-apiserver %s answers at %s after %s", state.Version, state.Server, since(state.Started))
 
+	// Before the controller manager: its garbage collector looks for new kinds only every 30 s, and until then leaves
+	// behind what objects of such a kind own.
 	if err := lab.InstallCRDs(ctx, cfg, c.CRDs); err != nil {
 		return err
 	}
