@@ -66,15 +66,9 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		return nil, err
 	}
 	b := &Engine{
-<<<<<<< HEAD
-		now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{}, promised: map[types.UID]string{}, flat: opts.FlatQueues,
-		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
-=======
 		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{}, flat: opts.FlatQueues,
+		problems: map[string]string{}, postponed: map[types.UID]int64{}, promised: map[types.UID]string{}, flat: opts.FlatQueues,
 		roles: kai.Roles{SchedulerNames: opts.Names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
->>>>>>> main
 	}
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
