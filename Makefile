@@ -33,9 +33,9 @@ demo: build ## Build, start a simulated cluster, schedule on it and tell the sto
 test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
 
-test-lab: ## Tests against a real API server with simulated nodes, one package at a time
+test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
-	  $(GO) test -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...

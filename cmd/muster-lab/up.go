@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/lab/operator"
 	"github.com/muster-scheduler/muster/internal/lab/server"
@@ -35,7 +36,7 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start a lab, and keep it up until a signal",
 		Example: `  muster-lab up --nodes 500 --gpus 8
-  muster-lab up --fleet fleet.yaml --crds api/crds --with-kube-scheduler`,
+  muster-lab up --fleet fleet.yaml --crds my-crds --with-kube-scheduler`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.detach {
@@ -50,7 +51,7 @@ func upCommand() *cobra.Command {
 	fl.IntVar(&f.nodes, "nodes", 0, "how many simulated nodes (node-0, node-1, …)")
 	fl.IntVar(&f.gpus, "gpus", 8, "GPUs per node of --nodes")
 	fl.IntVar(&f.racks, "racks", 0, "racks to split the nodes of --nodes into")
-	fl.StringVar(&f.crds, "crds", "", "a `folder` of CustomResourceDefinitions to install")
+	fl.StringVar(&f.crds, "crds", "", "a `folder` of CustomResourceDefinitions to install besides Muster's own")
 	fl.BoolVar(&f.workloads, "workload-crds", false, "install the CRDs of workloads that come with the lab (PyTorchJob)")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
@@ -71,14 +72,16 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return err
 	}
-	var crds [][]byte
+	installed := crds.Documents()
 	if f.crds != "" {
-		if crds, err = lab.ReadCRDs(f.crds); err != nil {
+		more, err := lab.ReadCRDs(f.crds)
+		if err != nil {
 			return err
 		}
+		installed = append(installed, more...)
 	}
 	if f.workloads {
-		crds = append(crds, operator.CRDs()...)
+		installed = append(installed, operator.CRDs()...)
 	}
 	if f.leash {
 		go func() {
@@ -88,7 +91,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	out := cmd.OutOrStdout()
 	c := server.Config{
-		Dir: f.dir, Fleet: fleet, CRDs: crds, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
+		Dir: f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	switch f.output {

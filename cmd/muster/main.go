@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/cli"
+	"github.com/muster-scheduler/muster/internal/demo"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
@@ -20,7 +21,7 @@ var version = "dev"
 func main() {
 	root := &cobra.Command{Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(roles.Command(version), cli.NewConformance())
+	root.AddCommand(roles.Command(version), cli.NewConformance(), demo.Command())
 	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}})...)

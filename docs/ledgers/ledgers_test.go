@@ -23,7 +23,7 @@ const evidenceComplete = false
 
 // capabilities are the words that planned rows may use.
 var capabilities = []string{
-	"admission", "consolidation", "dra", "gpu-sharing", "metrics", "mig", "min-runtime", "node-scale", "numa", "operator",
+	"admission", "consolidation", "disruption", "dra", "gpu-sharing", "metrics", "mig", "min-runtime", "node-scale", "numa", "operator",
 	"podgrouper-kinds", "preemption-delay", "queue-depth", "reclaim", "search-budgets", "simulators", "snapshots",
 	"stale-gangs", "topology", "usage-history",
 }

@@ -60,10 +60,12 @@ func BindLogFlags(fs *pflag.FlagSet, o *LogOptions) {
 		}
 		return err
 	})
+	fs.Lookup("log-json").DefValue = "false"
 }
 
-// BindZapFlags declares the log flags of KAI's other binaries. --zap-log-level and --zap-encoder are honoured; the other three
-// are accepted without effect, since they tune a library that is not used here.
+// BindZapFlags declares the log flags of KAI's other binaries. --zap-log-level and --zap-encoder are honoured, and --zap-devel=false
+// makes JSON the encoder unless --zap-encoder names one. The other two are accepted without effect, since they tune a library that
+// is not used here.
 func BindZapFlags(fs *pflag.FlagSet, o *LogOptions) {
 	fs.Func("zap-log-level", "debug, info, error, panic, or a number: the highest level of messages to log", func(s string) error {
 		switch s {
@@ -80,6 +82,7 @@ func BindZapFlags(fs *pflag.FlagSet, o *LogOptions) {
 		}
 		return nil
 	})
+	named := false // the encoder is, in whatever order the flags come
 	fs.Func("zap-encoder", "json or console", func(s string) error {
 		switch s {
 		case "json":
@@ -89,9 +92,17 @@ func BindZapFlags(fs *pflag.FlagSet, o *LogOptions) {
 		default:
 			return fmt.Errorf("%q is neither json nor console", s)
 		}
+		named = true
 		return nil
 	})
-	fs.Bool("zap-devel", true, "accepted, no effect")
+	fs.BoolFunc("zap-devel", "log for people; false: JSON, unless --zap-encoder says otherwise", func(s string) error {
+		on, err := strconv.ParseBool(s)
+		if err == nil && !named {
+			o.Format = map[bool]string{true: LogText, false: LogJSON}[on]
+		}
+		return err
+	})
+	fs.Lookup("zap-devel").DefValue = "true"
 	fs.String("zap-stacktrace-level", "", "accepted, no effect")
 	fs.String("zap-time-encoding", "", "accepted, no effect")
 }

@@ -22,6 +22,7 @@ type GangState struct {
 	nextReq  cluster.Resources
 	nextOK   bool
 	hadRoom  bool // had active pods when the run began
+	binding  int  // how many of them were not bound yet
 	sequence int  // position in the trace
 }
 
@@ -31,6 +32,7 @@ type setState struct {
 	head      int             // pods[:head] were placed or nominated by this run, always in that order
 	active    int32           // pods with room, this run's placements and nominations included
 	nominated int32           // the part of active that waits for a release
+	binding   int32           // the part of active that was decided by an earlier run and is not bound yet
 	alive     int32           // pods that run or may run, gated ones apart
 	gated     int32
 	satisfied int32 // inner sets: how many children are satisfied
@@ -72,6 +74,10 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			set.alive++
 			set.active++
 			g.hadRoom = true
+			if p.Phase == cluster.Binding {
+				set.binding++
+				g.binding++
+			}
 		}
 	}
 	for i := range g.sets {
@@ -96,7 +102,7 @@ func (s *Session) sortPods(ids []cluster.PodID) {
 				return c
 			}
 		}
-		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for i, p := range pods {
 		ids[i] = p.ID

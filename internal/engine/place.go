@@ -44,7 +44,26 @@ func (s *Session) Admit(g *GangState) Verdict {
 	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
 		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
 	}
+	if g.binding > 0 && !g.bound(0) {
+		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
+		// were there to stay would bind a part of the gang.
+		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
+	}
 	return Verdict{}
+}
+
+// bound says whether set i has its minimum without the pods that are still being bound.
+func (g *GangState) bound(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active-g.sets[i].binding >= g.Sets[i].Min
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.bound(c) {
+			n++
+		}
+	}
+	return n >= g.Sets[i].Min
 }
 
 // readyNow is ready with postponed pods left out.
@@ -297,13 +316,21 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
 	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder)}
-	counts := map[Verdict]int{}
+	at := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {
-		counts[s.whyNot(p, s.Snap.Node(id))]++
-	}
-	for v, n := range counts { // order: sorted below
-		if !v.Yes() {
-			d.Tally = append(d.Tally, Count{v, n})
+		n := s.Snap.Node(id)
+		v := s.whyNot(p, n)
+		if v.Yes() {
+			continue
+		}
+		i, ok := at[v]
+		if !ok {
+			i = len(d.Tally)
+			at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		}
+		c := &d.Tally[i]
+		if c.Nodes++; len(c.Named) < maxNamed {
+			c.Named = append(c.Named, n.Name)
 		}
 	}
 	slices.SortFunc(d.Tally, compareCounts)

@@ -55,6 +55,14 @@ func (d *Diagnosis) String() string {
 	return s
 }
 
+// Detailed is String with the names of the nodes, as far as they are known.
+func (d *Diagnosis) Detailed() string {
+	if d == nil || len(d.Tally) == 0 {
+		return d.String()
+	}
+	return d.Verdict.String() + "; nodes: " + d.Tally.Detailed()
+}
+
 // Message is the one line that people are told, in conditions, events and explanations: the blocking rule, and, when
 // that is room or all is asked for, what the nodes said.
 func (d *Diagnosis) Message(all bool) string {

@@ -57,6 +57,7 @@ const (
 	ReasonUnknownSubgroup         Reason = "UnknownSubgroup"         // pods name a pod set the gang does not have
 	ReasonGaveUp                  Reason = "BackoffReached"          // schedulingBackoff
 	ReasonPostponed               Reason = "BindFailedRecently"      //
+	ReasonBinding                 Reason = "MembersBinding"          // a gang below its minimum whose other members are on their way
 	ReasonReleasing               Reason = "WaitingForRelease"       // promised room that is still being released
 	ReasonNodesEmpty              Reason = "NoNodes"                 // the cluster (or shard) has no node
 )
@@ -169,6 +170,8 @@ func (v Verdict) String() string {
 		return "not tried again: schedulingBackoff is reached"
 	case ReasonPostponed:
 		return "the last bind of " + v.Object + " failed; waiting before the next try"
+	case ReasonBinding:
+		return fmt.Sprintf("%d pods of the gang are being bound; it goes on when its minimum is", v.Have)
 	case ReasonReleasing:
 		return fmt.Sprintf("%d pods wait for room that is being released", v.Have)
 	case ReasonNodesEmpty:
@@ -184,11 +187,32 @@ type Tally []Count
 type Count struct {
 	Verdict Verdict `json:"verdict"`
 	Nodes   int     `json:"nodes"`
+	// Named are the first of these nodes by name, at most eight.
+	Named []string `json:"named,omitempty"`
 }
+
+// maxNamed is how many nodes a Count names.
+const maxNamed = 8
 
 func compareCounts(a, b Count) int {
 	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
 		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))
+}
+
+// Detailed is String with the names of nodes: "3 insufficient gpu (n1, n2, n3)".
+func (t Tally) Detailed() string {
+	parts := make([]string, 0, len(t))
+	for _, c := range t {
+		part := fmt.Sprintf("%d %s", c.Nodes, c.Verdict)
+		if names := strings.Join(c.Named, ", "); names != "" {
+			if c.Nodes > len(c.Named) {
+				names += ", …"
+			}
+			part += " (" + names + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // String prints "3 insufficient gpu, 1 node takes no pods: NotReady".

@@ -197,7 +197,7 @@ func (e *Explanation) turn(o *outcome) {
 func served(r engine.Reason) bool {
 	switch r {
 	case engine.ReasonGangInvalid, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken, engine.ReasonGaveUp,
-		engine.ReasonGated, engine.ReasonUnknownSubgroup, engine.ReasonGangNotReady, engine.ReasonPostponed:
+		engine.ReasonGated, engine.ReasonUnknownSubgroup, engine.ReasonGangNotReady, engine.ReasonPostponed, engine.ReasonBinding:
 		return false
 	}
 	return true

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -53,7 +54,8 @@ func ReadCRDs(dir string) ([][]byte, error) {
 }
 
 // InstallCRDs creates or replaces the CustomResourceDefinitions in docs (each one or more YAML documents) and
-// returns when the API server has established them all. A document of another kind is an error.
+// returns when the API server has established them all. Of two of one name the later counts. A document of another
+// kind is an error.
 func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 	crds, err := parseCRDs(docs)
 	if err != nil || len(crds) == 0 {
@@ -64,7 +66,7 @@ func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 		return fmt.Errorf("install CRDs: %w", err)
 	}
 	api := client.Resource(crdResource)
-	return each(ctx, 4, crds, func(ctx context.Context, crd *unstructured.Unstructured) error {
+	err = each(ctx, 4, crds, func(ctx context.Context, crd *unstructured.Unstructured) error {
 		_, err := api.Create(ctx, crd, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			var old *unstructured.Unstructured
@@ -88,10 +90,50 @@ func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return awaitDiscovery(ctx, cfg, crds)
+}
+
+// awaitDiscovery waits until discovery lists the kinds of the CRDs. A garbage collector that starts before that does not
+// know them, and looks again only every thirty seconds.
+func awaitDiscovery(ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured) error {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("install CRDs: %w", err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		lists, err := client.ServerPreferredResources()
+		if err != nil {
+			return false, nil // a group whose versions are on their way
+		}
+		known := map[string]bool{}
+		for _, list := range lists {
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				continue
+			}
+			for i := range list.APIResources {
+				known[list.APIResources[i].Name+"."+gv.Group] = true
+			}
+		}
+		for _, crd := range crds {
+			if !known[crd.GetName()] {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("install CRDs: discovery does not list them: %w", err)
+	}
+	return nil
 }
 
 func parseCRDs(docs [][]byte) ([]*unstructured.Unstructured, error) {
 	var crds []*unstructured.Unstructured
+	index := map[string]int{}
 	for i, doc := range docs {
 		r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(doc)))
 		for {
@@ -112,6 +154,11 @@ func parseCRDs(docs [][]byte) ([]*unstructured.Unstructured, error) {
 			if o.GetKind() != "CustomResourceDefinition" {
 				return nil, fmt.Errorf("CRD document %d: %s %s is no CustomResourceDefinition", i, o.GetKind(), o.GetName())
 			}
+			if at, known := index[o.GetName()]; known {
+				crds[at] = o
+				continue
+			}
+			index[o.GetName()] = len(crds)
 			crds = append(crds, o)
 		}
 	}

@@ -3,10 +3,13 @@ package roles
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,17 +24,24 @@ type eventSink struct {
 	client  client.Client
 	scheme  *runtime.Scheme
 	queue   chan *corev1.Event
-	dropped atomic.Int64
+	dropped prometheus.Counter
 	serial  atomic.Int64
 }
 
 const (
 	eventQueue   = 8192
 	eventWriters = 4
+	eventText    = 1000 // bytes; the API takes 1024
 )
 
-func newEventSink(c client.Client, scheme *runtime.Scheme) *eventSink {
-	return &eventSink{client: c, scheme: scheme, queue: make(chan *corev1.Event, eventQueue)}
+func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.Registerer) (*eventSink, error) {
+	s := &eventSink{client: c, scheme: scheme, queue: make(chan *corev1.Event, eventQueue), dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "muster_events_dropped_total", Help: "Events that were not written because too many waited.",
+	})}
+	if err := registry.Register(s.dropped); err != nil {
+		return nil, fmt.Errorf("register muster_events_dropped_total: %w", err)
+	}
+	return s, nil
 }
 
 // recorder returns a function that records events in a component's name. It never blocks.
@@ -41,8 +51,8 @@ func (s *eventSink) recorder(component string) func(obj client.Object, kind, rea
 		if err != nil {
 			return
 		}
-		if len(message) > 1000 {
-			message = message[:1000]
+		if len(message) > eventText { // of whole characters
+			message = strings.ToValidUTF8(message[:eventText], "")
 		}
 		now := metav1.Now()
 		namespace := obj.GetNamespace()
@@ -50,27 +60,36 @@ func (s *eventSink) recorder(component string) func(obj client.Object, kind, rea
 			namespace = metav1.NamespaceDefault
 		}
 		e := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%.200s.%x%x", obj.GetName(), time.Now().UnixNano(), s.serial.Add(1))},
-			InvolvedObject: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
-				Name: obj.GetName(), UID: obj.GetUID()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(obj.GetName(), time.Now().UnixNano(), s.serial.Add(1))},
+			InvolvedObject: corev1.ObjectReference{
+				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
+				Name: obj.GetName(), UID: obj.GetUID(),
+			},
 			Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 			Source: corev1.EventSource{Component: component}, ReportingController: component,
 		}
 		select {
 		case s.queue <- e:
 		default:
-			s.dropped.Add(1)
+			s.dropped.Inc()
 		}
 	}
+}
+
+// eventName is a name for an event about the object called name, which may itself be as long as a name can be.
+func eventName(name string, at, serial int64) string {
+	if len(name) > 200 {
+		name = strings.TrimRight(name[:200], "-.")
+	}
+	return fmt.Sprintf("%s.%x%x", name, at, serial)
 }
 
 // run writes until ctx ends.
 func (s *eventSink) run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	done := make(chan struct{})
+	var writers sync.WaitGroup
 	for range eventWriters {
-		go func() {
-			defer func() { done <- struct{}{} }()
+		writers.Go(func() {
 			for {
 				select {
 				case e := <-s.queue:
@@ -81,10 +100,8 @@ func (s *eventSink) run(ctx context.Context) error {
 					return
 				}
 			}
-		}()
+		})
 	}
-	for range eventWriters {
-		<-done
-	}
+	writers.Wait()
 	return nil
 }

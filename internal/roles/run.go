@@ -6,15 +6,19 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,22 +32,22 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
-	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
 // Scheme returns the kinds that the roles read and write.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
-		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
+		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
@@ -53,20 +57,27 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Command is `muster run`: one subcommand per role, and one for all in one process.
 func Command(version string) *cobra.Command {
-	run := &cobra.Command{Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
-		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	run := &cobra.Command{
+		Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
+		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
 	for _, name := range append(Names(), All) {
 		s := &Settings{}
 		roles := []string{name}
 		if name == All {
 			roles = Names()
 		}
-		c := &cobra.Command{Use: name, Short: about(name), Args: cobra.NoArgs, SilenceUsage: true,
+		c := &cobra.Command{
+			Use: name, Short: about(name), Args: cobra.NoArgs, SilenceUsage: true,
 			RunE: func(c *cobra.Command, _ []string) error {
 				ctx, stop := app.SignalContext(c.Context())
 				defer stop()
+				if !c.Flags().Changed("namespace") {
+					s.Namespace = home(os.LookupEnv, serviceAccountNamespace)
+				}
 				return Run(ctx, roles, s, version)
-			}}
+			},
+		}
 		c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return app.FlagError(name, c.Flags(), err) })
 		for _, role := range roles {
 			if err := s.flags(role, c.Flags()); err != nil {
@@ -97,8 +108,11 @@ func about(role string) string {
 // process is what the roles of one process share.
 type process struct {
 	*Settings
+	version  string
+	names    []string
 	log      logr.Logger
 	registry *prometheus.Registry
+	config   *rest.Config
 	scheme   *runtime.Scheme
 	cache    cache.Cache
 	client   client.Client
@@ -108,22 +122,36 @@ type process struct {
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
 
-// Run runs the named roles until ctx ends or one of them fails.
+// Run runs the named roles until ctx ends or one of them fails. It logs to standard error and takes over the logs of the
+// libraries, so that only a main program calls it.
 func Run(ctx context.Context, names []string, s *Settings, version string) error {
 	log, err := app.Logger(os.Stderr, s.Log)
 	if err != nil {
 		return err
 	}
 	app.InstallLogger(log)
-	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
-		return fmt.Errorf("--scheduler-name: at least one name, and no empty one")
-	}
-	p := &process{Settings: s, log: log, registry: app.Registry()}
-	if s.ShowVersion {
-		log.Info("muster", "version", version, "roles", names)
-	}
-	if err := p.connect(version); err != nil {
+	p, err := newProcess(names, s, version, log)
+	if err != nil {
 		return err
+	}
+	return p.run(ctx)
+}
+
+// newProcess puts a process together. Nothing of it runs yet, and nothing has been asked of the API server.
+func newProcess(names []string, s *Settings, version string, log logr.Logger) (*process, error) {
+	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
+		return nil, fmt.Errorf("--scheduler-name: at least one name, and no empty one")
+	}
+	p := &process{Settings: s, version: version, names: names, log: log, registry: app.Registry()}
+	if err := p.connect(); err != nil {
+		return nil, err
+	}
+	memory, ours, err := app.MemoryLimitFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	if ours {
+		p.group.Add("memory", memory.Run)
 	}
 	p.server = &app.Server{Metrics: p.registry}
 	p.server.AddReadiness("cache", func(ctx context.Context) error {
@@ -134,39 +162,54 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 		}
 		return nil
 	})
-	ctx = logr.NewContext(ctx, log)
 	p.group.Add("cache", p.cache.Start)
 	p.group.Add("events", p.events.run)
 	for _, name := range names {
 		if err := p.add(name); err != nil {
-			return fmt.Errorf("role %s: %w", name, err)
+			return nil, fmt.Errorf("role %s: %w", name, err)
 		}
 	}
-	return p.serve(ctx)
+	return p, nil
 }
 
-func (p *process) connect(version string) error {
-	p.Client.UserAgent = "muster/" + version
-	config, err := app.RESTConfig(p.Client)
-	if err != nil {
+// run opens the listeners, looks whether the cluster has what the roles need, and runs them.
+func (p *process) run(ctx context.Context) error {
+	if p.ShowVersion {
+		p.log.Info("muster", "version", p.version, "roles", p.names)
+	}
+	ctx = logr.NewContext(ctx, p.log)
+	if err := p.listen(); err != nil {
 		return err
 	}
-	p.group.Add("credentials", app.WatchCredentials(config))
+	if err := p.findKinds(ctx); err != nil {
+		return err
+	}
+	return p.group.Run(ctx)
+}
+
+func (p *process) connect() (err error) {
+	p.Client.UserAgent = "muster/" + p.version
+	if p.config, err = app.RESTConfig(p.Client); err != nil {
+		return err
+	}
+	p.group.Add("credentials", app.WatchCredentials(p.config))
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
 	o := cache.Options{Scheme: p.scheme}
 	feed.Trim(&o)
-	if p.cache, err = cache.New(config, o); err != nil {
+	if p.cache, err = cache.New(p.config, o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	if p.client, err = client.New(config, client.Options{Scheme: p.scheme}); err != nil {
+	if p.client, err = client.New(p.config, client.Options{Scheme: p.scheme}); err != nil {
 		return fmt.Errorf("build the client: %w", err)
 	}
-	p.events = newEventSink(p.client, p.scheme)
+	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
+		return err
+	}
 	p.elect = func(_ string, lead func(context.Context) error) func(context.Context) error { return lead }
 	if p.LeaderElect {
-		leases, err := kubernetes.NewForConfig(app.Protobuf(config))
+		leases, err := kubernetes.NewForConfig(app.Protobuf(p.config))
 		if err != nil {
 			return fmt.Errorf("build the client of Leases: %w", err)
 		}
@@ -180,6 +223,34 @@ func (p *process) connect(version string) error {
 		}
 	}
 	return nil
+}
+
+// findKinds asks the API server for the custom resources without which no role works. It ends with ctx, without an error.
+func (p *process) findKinds(ctx context.Context) error {
+	found := make(chan error, 1)
+	go func() {
+		var missing []string
+		for _, gvk := range []schema.GroupVersionKind{v2alpha2.GroupVersion.WithKind("PodGroup"), queuev2.GroupVersion.WithKind("Queue"), v1alpha2.GroupVersion.WithKind("BindRequest")} {
+			_, err := p.client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+			if meta.IsNoMatchError(err) {
+				missing = append(missing, gvk.Kind+" ("+gvk.GroupVersion().String()+")")
+			} else if err != nil {
+				found <- fmt.Errorf("ask %s what it serves: %w", p.config.Host, err)
+				return
+			}
+		}
+		if len(missing) > 0 {
+			found <- fmt.Errorf("the cluster at %s does not know %s: install the CustomResourceDefinitions (folder api/crds) first", p.config.Host, strings.Join(missing, ", "))
+			return
+		}
+		found <- nil
+	}()
+	select {
+	case err := <-found:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // add prepares a role and puts it into the group.
@@ -200,52 +271,52 @@ func (p *process) add(name string) error {
 	var c interface{ Run(context.Context) error }
 	switch name {
 	case Binder:
-		o := binder.DefaultOptions()
-		o.MaxConcurrentReconciles = p.Workers
-		o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Duration(p.RateLimiterBase)*time.Second, time.Duration(p.RateLimiterMax)*time.Second
 		record := p.events.recorder("binder")
-		c, err = binder.New(binder.Deps{Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry,
-			Event: func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }}, o)
+		c, err = binder.New(binder.Deps{
+			Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry,
+			Event: func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) },
+		}, p.binder())
 	case PodGrouper:
-		o := podgrouper.DefaultOptions()
-		o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = p.SchedulerNames, p.QueueLabel, p.NodePoolKey
-		o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = p.Workers, p.PlainGroups, p.DefaultsName, p.DefaultsSpace
-		if o.PodSelector, err = parseLabels("pod-label-selector", p.PodSelector); err != nil {
+		var o podgrouper.Options
+		if o, err = p.podgrouper(); err != nil {
 			return err
 		}
-		if o.NamespaceSelector, err = parseLabels("namespace-label-selector", p.NamespaceChooser); err != nil {
-			return err
-		}
-		c, err = podgrouper.New(podgrouper.Deps{Cache: p.cache, Client: p.client, Reader: p.client, Event: p.events.recorder("podgrouper"),
-			Log: log, Registry: p.registry}, o)
+		c, err = podgrouper.New(podgrouper.Deps{
+			Cache: p.cache, Client: p.client, Reader: p.client, Event: p.events.recorder("podgrouper"),
+			Log: log, Registry: p.registry,
+		}, o)
 	case PodGroup:
-		o := podgroup.DefaultOptions()
-		o.SchedulerNames, o.MaxConcurrentReconciles = p.SchedulerNames, p.Workers
-		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, o)
+		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Queue:
-		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry},
-			queue.Options{MetricsNamespace: p.MetricsNamespace, LabelToMetricLabel: p.LabelToMetric, LabelToDefaultMetricValue: p.LabelToDefault})
+		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
 		return fmt.Errorf("unknown role; known: %v", Names())
 	}
 	if err != nil {
 		return err
 	}
-	p.group.Add(name, p.elect(lease, c.Run))
+	p.group.Add(name, p.elect(lease, untilAsked(c.Run)))
 	return nil
+}
+
+// untilAsked makes a role's complaints about being stopped while it still waits for its cache a line of the log: a process
+// that was told to stop, and stopped, has not failed.
+func untilAsked(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := run(ctx)
+		if err != nil && ctx.Err() != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("stopped before it was ready", "error", err.Error())
+			return nil
+		}
+		return err
+	}
 }
 
 // scheduler builds the loop and everything around it.
 func (p *process) scheduler() (func(context.Context) error, error) {
-	prof := profile.BuiltIn()
-	if p.SchedulerConf != "" {
-		text, err := os.ReadFile(p.SchedulerConf)
-		if err != nil {
-			return nil, fmt.Errorf("--scheduler-conf: %w", err)
-		}
-		if prof, err = profile.Parse(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.SchedulerConf, err)
-		}
+	prof, err := p.profile()
+	if err != nil {
+		return nil, err
 	}
 	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
 	if err != nil {
@@ -254,9 +325,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	for _, w := range e.Warnings {
 		p.log.Info("profile: " + w)
 	}
-	part := kai.Partition{Key: p.NodePoolKey, Value: p.Partition}
-	f := feed.New(feed.FromCache(p.cache), feed.Options{SchedulerNames: p.SchedulerNames, Partition: part, ReservationApp: p.ReservationApp,
-		RestrictNodes: p.RestrictNodes, GPUWorkerLabel: p.GPUWorkerLabel, CPUWorkerLabel: p.CPUWorkerLabel, StorageCapacity: p.CSIStorage, FlatQueues: !p.FullHierarchy})
+	f := feed.New(feed.FromCache(p.cache), p.feed())
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
@@ -265,12 +334,16 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: part})
-	reports := apply.NewReports(kit, p.client, p.cache, apply.ReportOptions{SchedulerName: p.SchedulerNames[0], Pool: part.Pool(), Detailed: p.DetailedReasons})
-	loop := scheduler.New(f, e, binds, reports, metrics, scheduler.Options{Period: p.Period, StuckAfter: p.StuckAfter})
+	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound})
+	ro := p.reports()
+	ro.Event = p.events.recorder(p.SchedulerNames[0])
+	reports := apply.NewReports(kit, p.cache, ro)
+	lo := p.loop()
+	lo.Event = ro.Event
+	loop := scheduler.New(f, e, binds, reports, metrics, lo)
 	return func(ctx context.Context) error {
 		var g app.Group
-		g.Add("feed", f.Run)
+		g.Add("feed", untilAsked(f.Run))
 		g.Add("binds", binds.Run)
 		g.Add("reports", reports.Run)
 		g.Add("loop", loop.Run)
@@ -278,10 +351,10 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}, nil
 }
 
-// serve opens the listeners and runs the group.
-func (p *process) serve(ctx context.Context) error {
+// listen opens the process's ports.
+func (p *process) listen() error {
 	addresses := []string{p.Listen}
-	if p.ProbeListen != "" && p.ProbeListen != p.Listen {
+	if p.ProbeListen != p.Listen {
 		addresses = append(addresses, p.ProbeListen)
 	}
 	for i, address := range addresses {
@@ -290,6 +363,8 @@ func (p *process) serve(ctx context.Context) error {
 			return err
 		}
 		if l != nil {
+			// With port 0 this is the only place that says which one it became.
+			p.log.Info("serving", "address", l.Addr().String())
 			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
 		}
 	}
@@ -298,8 +373,9 @@ func (p *process) serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("--profiler-port: %w", err)
 		}
+		p.log.V(1).Info("profiling", "address", l.Addr().String())
 		profiler := &app.Server{Profiling: true}
 		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
-	return p.group.Run(ctx)
+	return nil
 }

@@ -1,10 +1,8 @@
 package roles
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -90,9 +88,10 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	app.BindClientFlags(own, &s.Client)
 	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
 	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
-	own.StringVar(&s.Namespace, "namespace", keys.Namespace, "namespace of the Leases")
+	own.StringVar(&s.Namespace, "namespace", keys.Namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
 	switch role {
 	case Scheduler:
+		s.Log.Verbosity = 3 // KAI's scheduler tells the story of its decisions unless asked not to
 		app.BindLogFlags(own, &s.Log)
 		own.StringVar(&s.Listen, "listen-address", ":8080", "address of /metrics, /healthz and /readyz; empty or 0 for none")
 		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
@@ -181,20 +180,4 @@ func acceptKAI(role string, fs *pflag.FlagSet) error {
 		}
 	}
 	return nil
-}
-
-// parseLabels reads "k=v,k=v".
-func parseLabels(flag, text string) (map[string]string, error) {
-	if text == "" {
-		return nil, nil
-	}
-	out := map[string]string{}
-	for _, part := range strings.Split(text, ",") {
-		k, v, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok || k == "" {
-			return nil, fmt.Errorf("--%s: %q is not of the form key=value,key=value", flag, text)
-		}
-		out[k] = v
-	}
-	return out, nil
 }

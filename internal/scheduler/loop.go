@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -28,7 +30,7 @@ type Binds interface {
 	Submit(ctx context.Context, p engine.Plan)
 	Failed() <-chan struct{}
 	Failures() []apply.Failure
-	Remove(ctx context.Context, namespace, name string, uid types.UID) error
+	Remove(namespace, name string, uid types.UID) bool
 }
 
 // Reports is where reasons go.
@@ -46,13 +48,20 @@ type Options struct {
 	Gap time.Duration
 	// StuckAfter is how long after its grace a pod that refuses to go stops being counted as leaving; 0 means 2 minutes.
 	StuckAfter time.Duration
-	// Clock is the time; nil means the real one.
-	Clock clock.WithTicker
+	// Event records an event about an object that is no gang: a node, a queue, a BindRequest. It must not block. Nil records
+	// none.
+	Event func(about client.Object, kind, reason, message string)
 }
 
 // assumeFor is how long a decision stands without the API server confirming it. Its failure is normally reported long
 // before; this is the net below.
 const assumeFor = 2 * time.Minute
+
+// publishGap is the shortest time between two looks at the reasons of all gangs.
+const publishGap = 200 * time.Millisecond
+
+// cleanAgain is after how long a stale BindRequest that is still there is deleted again.
+const cleanAgain = 10 * time.Second
 
 // Backoff of a pod whose bind failed: it doubles from the first to the last value.
 const (
@@ -84,11 +93,13 @@ func New(f Feed, e *engine.Engine, b Binds, r Reports, m *Metrics, o Options) *L
 	if o.StuckAfter == 0 {
 		o.StuckAfter = 2 * time.Minute
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+	if o.Event == nil {
+		o.Event = func(client.Object, string, string, string) {}
 	}
-	return &Loop{feed: f, engine: e, binds: b, reports: r, metrics: m, o: o,
-		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{}}
+	return &Loop{
+		feed: f, engine: e, binds: b, reports: r, metrics: m, o: o,
+		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{},
+	}
 }
 
 // Run schedules until ctx ends. It first waits for the feed to have the whole cluster.
@@ -98,7 +109,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		select {
 		case <-l.feed.Changed():
 			l.feed.Drain(l.store)
-		case <-l.o.Clock.After(10 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return nil
 		}
@@ -106,14 +117,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err := l.reports.Restore(ctx); err != nil {
 		return err
 	}
-	c := cycle{log: log, problems: map[string]string{}, cleaned: map[types.UID]bool{}}
+	c := cycle{log: log, problems: map[string]string{}, cleaned: map[types.UID]time.Time{}}
 	for ctx.Err() == nil {
 		l.feed.Drain(l.store)
-		l.clean(ctx, &c)
+		l.clean(&c)
 		wait := l.once(ctx, &c)
-		if !l.sleep(ctx, wait) {
-			return nil
-		}
+		l.sleep(ctx, log, wait)
 	}
 	return nil
 }
@@ -128,26 +137,31 @@ type cycle struct {
 	reportAt   time.Time // when reasons want to be looked at again; zero for not
 	published  time.Time
 	problems   map[string]string
-	cleaned    map[types.UID]bool // BindRequests whose delete has been sent
+	full       map[string]bool         // nodes on which more is used than there is, by name
+	cleaned    map[types.UID]time.Time // BindRequests whose delete has been sent, and when
 }
 
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
 func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
-	now := l.o.Clock.Now()
+	now := time.Now()
 	due := c.ran && c.trace.WakeAt <= now.UnixNano() || l.store.NextTimer() <= now.UnixNano()
 	if !c.ran || due || l.store.Generation() != c.generation {
 		snap := l.store.Snapshot(now.UnixNano())
 		c.generation = snap.Generation
+		var handing time.Duration // that writers kept us waiting
 		res := l.engine.Run(ctx, snap, func(p engine.Plan) {
+			began := time.Now()
 			l.assume(&p, now)
-			l.metrics.plan(&p)
+			l.metrics.plan(&p, snap, began)
 			l.binds.Submit(ctx, p)
+			handing += time.Since(began)
 		})
 		c.ran, c.snap, c.trace = true, snap, res.Trace
-		l.metrics.run(snap, &res, l.o.Clock.Since(now))
+		l.metrics.run(snap, &res, time.Since(now)-handing)
+		l.overcommitted(c)
 		c.reportAt = now
 	}
-	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= 200*time.Millisecond {
+	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {
 		c.published = now
 		c.reportAt = l.reports.Publish(c.snap, &c.trace)
 	}
@@ -160,7 +174,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		sooner(time.Duration(t - now.UnixNano()))
 	}
 	if !c.reportAt.IsZero() {
-		sooner(max(c.reportAt.Sub(now), 200*time.Millisecond))
+		sooner(max(c.reportAt.Sub(now), c.published.Add(publishGap).Sub(now)))
 	}
 	return wait
 }
@@ -177,41 +191,39 @@ func (l *Loop) assume(p *engine.Plan, now time.Time) {
 	}
 }
 
-// sleep waits out the gap, then until something happens or wait is over. It is false when ctx ended.
-func (l *Loop) sleep(ctx context.Context, wait time.Duration) bool {
-	gap := l.o.Clock.NewTimer(l.o.Gap)
+// sleep waits out the gap, then until something happens, wait is over or ctx ends.
+func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
+	gap := time.NewTimer(l.o.Gap)
 	defer gap.Stop()
 	for open := true; open; {
 		select {
-		case <-gap.C():
+		case <-gap.C:
 			open = false
 		case <-l.binds.Failed():
-			l.settle()
+			l.settle(log)
+			wait = 0
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
-	timer := l.o.Clock.NewTimer(max(0, wait-l.o.Gap))
+	timer := time.NewTimer(max(0, wait-l.o.Gap))
 	defer timer.Stop()
-	for {
-		select {
-		case <-l.feed.Changed():
-			return true
-		case <-l.binds.Failed():
-			l.settle()
-			return true
-		case <-timer.C():
-			return true
-		case <-ctx.Done():
-			return false
-		}
+	select {
+	case <-l.feed.Changed():
+	case <-l.binds.Failed():
+		l.settle(log)
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
 // settle takes in bundles that could not be written: each is forgotten whole, and its pods wait a little.
-func (l *Loop) settle() {
+func (l *Loop) settle(log logr.Logger) {
 	for _, f := range l.binds.Failures() {
 		l.metrics.failedBundles.Inc()
+		if !errors.Is(f.Err, apply.ErrMoved) {
+			log.Info("a decision could not be written and will be made anew", "gang", f.Bundle.Gang.String(), "bundle", f.Bundle.ID, "error", f.Err.Error())
+		}
 		for i := range f.Bundle.Intents {
 			if in := &f.Bundle.Intents[i]; in.Verb == engine.Bind {
 				l.store.Forget(in.UID)
@@ -225,7 +237,7 @@ func (l *Loop) settle() {
 func (l *Loop) postpone(uid string) {
 	l.failed[uid]++
 	wait := firstBackoff << min(l.failed[uid]-1, 10)
-	if !l.store.Postpone(uid, l.o.Clock.Now().Add(min(wait, lastBackoff)).UnixNano()) {
+	if !l.store.Postpone(uid, time.Now().Add(min(wait, lastBackoff)).UnixNano()) {
 		delete(l.failed, uid)
 	}
 	if len(l.failed) > 10000 { // pods that are long gone; the rest start their backoff over
@@ -233,28 +245,28 @@ func (l *Loop) postpone(uid string) {
 	}
 }
 
-// clean deletes the BindRequests that stand for nothing any more, and reports problems of objects once.
-func (l *Loop) clean(ctx context.Context, c *cycle) {
+// clean asks for the delete of the BindRequests that stand for nothing any more, and reports problems of objects once.
+func (l *Loop) clean(c *cycle) {
+	now := time.Now()
 	for _, stale := range l.feed.StaleBindRequests() {
-		if c.cleaned[stale.UID] {
+		asked, again := c.cleaned[stale.UID]
+		if again && now.Sub(asked) < cleanAgain {
 			continue // the delete is on its way
 		}
-		c.cleaned[stale.UID] = true
-		if stale.Reason == feed.Failed {
+		switch {
+		case again:
+		case stale.PodUID == "":
+			l.forged(&stale)
+		case stale.Reason == feed.Failed:
 			l.postpone(string(stale.PodUID))
 		}
-		if err := l.binds.Remove(ctx, stale.Namespace, stale.Name, stale.UID); err != nil {
-			c.log.Error(err, "cleaning a BindRequest", "reason", stale.Reason)
+		c.cleaned[stale.UID] = now
+		if !l.binds.Remove(stale.Namespace, stale.Name, stale.UID) {
+			c.cleaned[stale.UID] = time.Time{} // too much is queued: the next look asks again
 		}
 	}
 	if len(c.cleaned) > 10000 {
-		clear(c.cleaned)
+		maps.DeleteFunc(c.cleaned, func(_ types.UID, asked time.Time) bool { return now.Sub(asked) >= cleanAgain })
 	}
-	problems := l.feed.Problems()
-	for object, text := range problems { // order: log lines only
-		if c.problems[object] != text {
-			c.log.Info("an object is not as it should be", "object", object, "problem", text)
-		}
-	}
-	c.problems = problems
+	l.problems(c)
 }

@@ -310,7 +310,7 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 // tell counts an outcome and logs what nobody else is told.
 func (r *run) tell(t *task, out outcome) {
 	r.metrics.count(t, out, time.Now())
-	log := r.deps.Log.V(1)
+	log := r.deps.Log.V(4)
 	switch {
 	case out.fault != nil:
 		r.deps.Log.Info("An action is repeated later", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "fault", out.fault.Error())

@@ -183,16 +183,19 @@ func FuzzGPUMemory(f *testing.F) {
 // workerPod is a pod as a Job makes them, as the API server returns it.
 func workerPod() *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "train-0-abcde", Namespace: "research", UID: "0e3b7693-1516-4bfd-bc8f-ab8ed3831fd4",
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "train-0-abcde", Namespace: "research", UID: "0e3b7693-1516-4bfd-bc8f-ab8ed3831fd4",
 			Labels:      map[string]string{"job-name": "train", "batch.kubernetes.io/job-name": "train", "kai.scheduler/queue": "vision"},
-			Annotations: map[string]string{"pod-group-name": "pg-train"}, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))},
+			Annotations: map[string]string{"pod-group-name": "pg-train"}, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
+		},
 		Spec: v1.PodSpec{
 			SchedulerName: "kai-scheduler",
 			Containers: []v1.Container{{Name: "main", Image: "busybox", Resources: v1.ResourceRequirements{
 				Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), NvidiaGPU: resource.MustParse("1")},
 			}}},
 			Volumes: []v1.Volume{{Name: "kube-api-access-x", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-				{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "kube-root-ca.crt"}}}}}}}},
+				{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+			}}}}},
 			Tolerations: []v1.Toleration{
 				{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To(int64(300))},
 				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To(int64(300))},

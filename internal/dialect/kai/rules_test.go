@@ -108,6 +108,8 @@ func TestPartition(t *testing.T) {
 		{Partition{Key: key, Value: "x"}, map[string]string{key: "x"}, true},
 		{Partition{Key: key, Value: "x"}, map[string]string{key: "y"}, false},
 		{Partition{Key: key, Value: "x"}, nil, false},
+		{Partition{Key: "example.com/pool", Value: "x"}, map[string]string{"example.com/pool": "x"}, true},
+		{Partition{Key: "example.com/pool", Value: "x"}, map[string]string{key: "x"}, false},
 	} {
 		if got := c.p.Includes(c.labels); got != c.want {
 			t.Errorf("%+v includes %v: %v", c.p, c.labels, got)

@@ -60,14 +60,14 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	if m.Options != nil {
 		m.Options(&opts)
 	}
-	p, err := opts.profile()
+	p, err := opts.Profile()
 	if err != nil {
 		return nil, err
 	}
 	b := &Engine{
-		now: epoch, profile: p, registry: withProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
+		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
 		problems: map[string]string{}, postponed: map[types.UID]int64{}, flat: opts.FlatQueues,
-		roles: kai.Roles{SchedulerNames: opts.names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
+		roles: kai.Roles{SchedulerNames: opts.Names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
 	}
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)

@@ -30,7 +30,7 @@ type interpreter struct {
 func newInterpreter(b Backend, o *Options) *interpreter {
 	in := &interpreter{
 		backend: b, written: map[string]statement{},
-		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.names()[0]},
+		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.Names()[0]},
 	}
 	in.commands = map[string]func(*statement) error{
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,

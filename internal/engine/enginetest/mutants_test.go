@@ -7,10 +7,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 )
@@ -22,6 +25,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := slices.Clone(scs) // reasons may be pinned by scenarios that other packages play
 	scs = slices.DeleteFunc(scs, func(sc *Scenario) bool { return slices.Contains(sc.Options.Needs, "filters") })
 	ms, err := Mutations(builtin.Registry())
 	if err != nil {
@@ -46,7 +50,7 @@ func TestMutants(t *testing.T) {
 	}
 	for _, key := range reasons(t) {
 		var by []string
-		for _, sc := range scs {
+		for _, sc := range all {
 			if slices.ContainsFunc(sc.archiveWants(), func(w string) bool { return strings.Contains(w, ": "+key) }) {
 				by = append(by, sc.Name)
 			}
@@ -54,6 +58,49 @@ func TestMutants(t *testing.T) {
 		row("reason "+key, by)
 	}
 	t.Logf("noticed by (how many, the first three)\n%s", table.String())
+}
+
+// TestMutantsOfTheLedger proves the evidence of the ledger of properties: a scenario that a row names goes otherwise when the field of
+// that row is taken off.
+func TestMutantsOfTheLedger(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/ledgers/properties.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows map[string]map[string]struct {
+		Honoured string `json:"honoured"`
+	}
+	if err := yaml.Unmarshal(text, &rows); err != nil {
+		t.Fatal(err)
+	}
+	scs, err := Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := Mutations(builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proven := 0
+	for crd, kind := range map[string]string{"queues.scheduling.run.ai": "Queue", "podgroups.scheduling.run.ai": "PodGroup"} {
+		for path, row := range rows[crd] {
+			i := slices.IndexFunc(scs, func(sc *Scenario) bool { return sc.Name == row.Honoured })
+			if i < 0 {
+				continue // a Go test, or a promise
+			}
+			k := slices.IndexFunc(ms, func(m Mutation) bool { return m.Name == "field "+kind+"."+path })
+			switch {
+			case k < 0:
+				t.Errorf("%s %s: no mutation takes this field off", crd, path)
+			case !notices(scs[i], ms[k]):
+				t.Errorf("%s %s: scenario %s does not notice when it is ignored", crd, path, row.Honoured)
+			}
+			proven++
+		}
+	}
+	if proven < 20 {
+		t.Errorf("only %d rows name a scenario", proven)
+	}
 }
 
 // notices says whether the scenario goes otherwise under the mutation.

@@ -41,7 +41,7 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 	for _, p := range engine.Points() {
 		out = append(out, Mutation{Name: "point " + string(p), Neutralised: []string{string(p)}})
 	}
-	r = withProbe(r.Clone())
+	r = WithProbe(r.Clone())
 	for _, name := range slices.Sorted(maps.Keys(r.Plugins)) {
 		plugin, _, err := r.Plugins[name](nil)
 		if err != nil {
@@ -237,11 +237,30 @@ func queueFields() []field {
 			}))
 		}
 	}
+	for _, f := range []struct {
+		name string
+		off  func(*v2.QueueResource)
+	}{
+		{"quota", func(r *v2.QueueResource) { r.Quota = 0 }},
+		{"limit", func(r *v2.QueueResource) { r.Limit = v2.Unlimited }},
+		{"overQuotaWeight", func(r *v2.QueueResource) { r.OverQuotaWeight = 1 }},
+	} {
+		out = append(out, on("Queue.spec.resources.extended{}."+f.name, func(q *v2.Queue) {
+			if q.Spec.Resources == nil {
+				return
+			}
+			for name, r := range q.Spec.Resources.Extended { // order: each by itself
+				f.off(&r)
+				q.Spec.Resources.Extended[name] = r
+			}
+		}))
+	}
 	return out
 }
 
 func gangFields() []field {
 	return []field{
+		on("PodGroup.spec.subGroups[].name", func(g *v2alpha2.PodGroup) { eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.Name = "x" + s.Name }) }),
 		on("PodGroup.metadata.creationTimestamp", func(g *v2alpha2.PodGroup) { g.CreationTimestamp = metav1.Time{} }),
 		on("PodGroup.spec.minMember", func(g *v2alpha2.PodGroup) { g.Spec.MinMember = nil }),
 		on("PodGroup.spec.minSubGroup", func(g *v2alpha2.PodGroup) { g.Spec.MinSubGroup = nil }),

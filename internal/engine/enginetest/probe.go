@@ -9,8 +9,8 @@ import (
 // probeName is a plugin that only scenarios have: it counts what statements do, and reports it at the end of the run.
 const probeName = "probe"
 
-// withProbe adds the probe to a registry; a scenario's shard or config section switches it on.
-func withProbe(r engine.Registry) engine.Registry {
+// WithProbe adds the probe to a registry; a scenario's shard or config section switches it on.
+func WithProbe(r engine.Registry) engine.Registry {
 	r.Plugins[probeName] = func(args engine.Arguments) (engine.Plugin, []string, error) { return probe{}, args.Unknown(), nil }
 	return r
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
-func (o *Options) names() []string {
+// Names are the scheduler names that make a pod ours; the first is the one scenario pods get.
+func (o *Options) Names() []string {
 	if len(o.SchedulerNames) == 0 {
 		return []string{kai.DefaultSchedulerName}
 	}
 	return o.SchedulerNames
 }
 
-// profile resolves the config or shard section.
-func (o *Options) profile() (engine.Profile, error) {
+// Profile resolves the config or shard section.
+func (o *Options) Profile() (engine.Profile, error) {
 	if o.Config != "" {
 		return profile.Parse([]byte(o.Config))
 	}

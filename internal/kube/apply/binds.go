@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
@@ -26,8 +26,9 @@ type BindOptions struct {
 	Workers int
 	// Partition is the shard that decides.
 	Partition kai.Partition
-	// Clock is the time retries wait by; nil means the real one.
-	Clock clock.Clock
+	// Written, if set, is told of each BindRequest that was made, with the time since its plan was submitted. It is
+	// called by many goroutines and must not block.
+	Written func(after time.Duration)
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
@@ -37,9 +38,13 @@ type Failure struct {
 	Err    error
 }
 
+// ErrMoved is why a decision is no longer valid: its pod is not what it was, or has been decided on by somebody else.
+// It is the one failure that is no fault of anything: the event that tells is on its way.
+var ErrMoved = errors.New("the pod changed since it was decided on")
+
 // Binds writes the BindRequests of plans.
 type Binds struct {
-	client   client.Client // writes
+	client   client.Client // writes, and reads that must not be stale
 	pods     client.Reader // the cache: preconditions
 	o        BindOptions
 	work     chan task
@@ -48,54 +53,80 @@ type Binds struct {
 	failed   chan struct{}
 }
 
-// task is one intent of a bundle in flight.
+// task is one intent of a bundle in flight, or one BindRequest to delete.
 type task struct {
 	run    *bundleRun
-	intent *engine.Intent
+	intent int
+	delete *v1alpha2.BindRequest
 }
 
 // bundleRun is a bundle in flight.
 type bundleRun struct {
-	bundle engine.Bundle
-	size   int
-	left   atomic.Int32
-	failed atomic.Pointer[error]
+	bundle    engine.Bundle
+	submitted time.Time
+	size      int
+	left      atomic.Int32
+	failed    atomic.Pointer[error]
+	made      []made // by intent, each written by the one worker that has it, read by the last of them
 }
 
-// attempts bounds how often one BindRequest is tried, about ten seconds in all.
-const attempts = 8
+// made is what is known of one intent's BindRequest.
+type made struct {
+	uid    types.UID // "" for: not made
+	unsure bool      // an answer was lost: it may have been made all the same
+}
+
+// How often one BindRequest is tried, and how long after the first failure; the wait doubles. Six seconds in all.
+const (
+	attempts  = 8
+	firstWait = 50 * time.Millisecond
+)
 
 // NewBinds returns a writer of BindRequests; Run starts it.
 func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Workers <= 0 {
 		o.Workers = 32
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+	if o.Written == nil {
+		o.Written = func(time.Duration) {}
 	}
 	return &Binds{client: c, pods: pods, o: o, work: make(chan task, 4*o.Workers), failed: make(chan struct{}, 1)}
 }
 
-// Submit queues the binds of a plan; it waits while too much is queued, and until ctx ends. Nominations need no write.
+// Submit queues the binds of a plan. While four times as much is queued as can be in flight, it waits: a decision that
+// cannot be written yet would only grow old. It gives up when ctx ends. Nominations need no write.
 func (b *Binds) Submit(ctx context.Context, p engine.Plan) {
-	for _, bundle := range p.Bundles {
-		run := &bundleRun{bundle: bundle}
-		for i := range bundle.Intents {
-			if bundle.Intents[i].Verb == engine.Bind {
+	for i := range p.Bundles {
+		run := &bundleRun{bundle: p.Bundles[i], submitted: time.Now(), made: make([]made, len(p.Bundles[i].Intents))}
+		for j := range run.bundle.Intents {
+			if run.bundle.Intents[j].Verb == engine.Bind {
 				run.size++
 			}
 		}
 		run.left.Store(int32(run.size))
-		for i := range bundle.Intents {
-			if bundle.Intents[i].Verb != engine.Bind {
+		for j := range run.bundle.Intents {
+			if run.bundle.Intents[j].Verb != engine.Bind {
 				continue
 			}
 			select {
-			case b.work <- task{run, &bundle.Intents[i]}:
+			case b.work <- task{run: run, intent: j}:
 			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// Remove queues the delete of a BindRequest that stands for nothing, if it still has that UID by then. It does not wait:
+// false means that too much is queued. A delete that fails is logged, not repeated: who asked sees that it is still there.
+func (b *Binds) Remove(namespace, name string, uid types.UID) bool {
+	br := &v1alpha2.BindRequest{}
+	br.Namespace, br.Name, br.UID = namespace, name, uid
+	select {
+	case b.work <- task{delete: br}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -111,12 +142,23 @@ func (b *Binds) Failures() []Failure {
 	return out
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It first looks for bundles that an earlier process left half written, and withdraws them. A
+// bundle that is half written when ctx ends is left to the next process, and to the binder, which withdraws what stays
+// incomplete.
 func (b *Binds) Run(ctx context.Context) error {
-	done := make(chan struct{})
+	log := logr.FromContextOrDiscard(ctx)
+	orphans, err := b.orphans(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Error(err, "looking for unfinished bundles; the binder will withdraw them")
+	}
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		if err := b.adopt(ctx, orphans); err != nil && ctx.Err() == nil {
+			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
+		}
+	})
 	for range b.o.Workers {
-		go func() {
-			defer func() { done <- struct{}{} }()
+		workers.Go(func() {
 			for {
 				select {
 				case t := <-b.work:
@@ -125,15 +167,19 @@ func (b *Binds) Run(ctx context.Context) error {
 					return
 				}
 			}
-		}()
+		})
 	}
-	for range b.o.Workers {
-		<-done
-	}
+	workers.Wait()
 	return nil
 }
 
 func (b *Binds) do(ctx context.Context, t task) {
+	if t.delete != nil {
+		if err := b.remove(ctx, t.delete); err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "a stale BindRequest stays for now")
+		}
+		return
+	}
 	if t.run.failed.Load() == nil {
 		if err := b.create(ctx, t.run, t.intent); err != nil {
 			t.run.failed.CompareAndSwap(nil, &err)
@@ -143,7 +189,7 @@ func (b *Binds) do(ctx context.Context, t task) {
 		return
 	}
 	failed := t.run.failed.Load()
-	if failed == nil {
+	if failed == nil || ctx.Err() != nil {
 		return
 	}
 	b.withdraw(ctx, t.run)
@@ -157,40 +203,55 @@ func (b *Binds) do(ctx context.Context, t task) {
 }
 
 // create makes the intent's BindRequest exist, or says why it must not.
-func (b *Binds) create(ctx context.Context, run *bundleRun, in *engine.Intent) error {
+func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
+	in, note := &run.bundle.Intents[index], &run.made[index]
 	if err := b.precondition(ctx, in); err != nil {
 		return err
 	}
-	want := kai.Intent{Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU,
-		Bundle: run.bundle.ID, Size: run.size, Partition: b.o.Partition}
-	wait := 50 * time.Millisecond
+	want := kai.Intent{
+		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU,
+		Bundle: run.bundle.ID, Size: run.size, Partition: b.o.Partition,
+	}
+	wait := firstWait
 	for try := 1; ; try++ {
-		err := b.client.Create(ctx, want.BindRequest())
+		br := want.BindRequest()
+		err := b.client.Create(ctx, br)
 		switch {
 		case err == nil:
+			note.uid = br.UID
+			b.o.Written(time.Since(run.submitted))
 			return nil
 		case apierrors.IsAlreadyExists(err):
-			ours, err := b.replace(ctx, &want)
-			if ours || err != nil {
-				return err
+			uid, replaceErr := b.replace(ctx, &want)
+			if replaceErr != nil {
+				return replaceErr
 			}
-		case !transient(err):
+			if uid != "" { // an earlier attempt made it, and its answer was lost
+				note.uid = uid
+				b.o.Written(time.Since(run.submitted))
+				return nil
+			}
+		case transient(err):
+			note.unsure = true
+		default:
 			return fmt.Errorf("create BindRequest %s/%s: %w", in.Namespace, in.Pod, err)
 		}
 		if try == attempts {
 			return fmt.Errorf("create BindRequest %s/%s: gave up after %d attempts: %w", in.Namespace, in.Pod, try, err)
 		}
+		if other := run.failed.Load(); other != nil {
+			return *other // the bundle is lost already
+		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-b.o.Clock.After(wait):
+		case <-timer.C:
 			wait *= 2
 		case <-ctx.Done():
+			timer.Stop()
 			return ctx.Err()
 		}
 	}
 }
-
-// errMoved is why an intent is no longer valid.
-var errMoved = errors.New("the pod changed since it was decided on")
 
 // precondition checks the intent against the live cache: the pod of this UID is there and still has no node.
 func (b *Binds) precondition(ctx context.Context, in *engine.Intent) error {
@@ -198,46 +259,53 @@ func (b *Binds) precondition(ctx context.Context, in *engine.Intent) error {
 	err := b.pods.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, errMoved)
+			return fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
 		}
 		return fmt.Errorf("read pod %s/%s: %w", in.Namespace, in.Pod, err)
 	}
 	switch {
 	case string(p.UID) != in.UID:
-		return fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, errMoved)
+		return fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, ErrMoved)
 	case p.Spec.NodeName != "":
-		return fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, errMoved, p.Spec.NodeName)
+		return fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
 	case p.DeletionTimestamp != nil:
-		return fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, errMoved)
+		return fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, ErrMoved)
 	}
 	return nil
 }
 
-// replace looks at the BindRequest that has our name. It reports true when it is the one we meant to create; it deletes
-// one that stands for nothing (another pod's, or a failed one); a live one for the same pod is an error.
-func (b *Binds) replace(ctx context.Context, want *kai.Intent) (bool, error) {
+// replace looks at the BindRequest that has our name. It returns the UID of the one we meant to create; it deletes one
+// that stands for nothing (another pod's, or a failed one) and returns ""; a live one for the same pod is an error.
+func (b *Binds) replace(ctx context.Context, want *kai.Intent) (types.UID, error) {
 	var br v1alpha2.BindRequest
 	name := types.NamespacedName{Namespace: want.Namespace, Name: want.Pod}
 	if err := b.client.Get(ctx, name, &br); err != nil {
 		if apierrors.IsNotFound(err) || transient(err) {
-			return false, nil
+			return "", nil
 		}
-		return false, fmt.Errorf("read BindRequest %s: %w", name, err)
+		return "", fmt.Errorf("read BindRequest %s: %w", name, err)
 	}
 	have := kai.Read(&br)
-	if have.PodUID == want.PodUID && !have.Failed {
+	switch {
+	case br.DeletionTimestamp != nil:
+		return "", nil // it is going; try again when it is gone
+	case have.PodUID == want.PodUID && !have.Failed:
 		if have.Bundle == want.Bundle && have.Node == want.Node {
-			return true, nil
+			return br.UID, nil
 		}
-		return false, fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, errMoved, have.Node)
+		return "", fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, ErrMoved, have.Node)
 	}
-	return false, b.remove(ctx, &br)
+	if err := b.remove(ctx, &br); err != nil && !transient(err) {
+		return "", err
+	}
+	return "", nil
 }
 
+// remove deletes a BindRequest if it still has its UID. One that is gone, or another by now, is no error.
 func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest) error {
 	uid := br.UID
 	err := b.client.Delete(ctx, br, client.Preconditions{UID: &uid})
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || transient(err) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return fmt.Errorf("delete BindRequest %s/%s: %w", br.Namespace, br.Name, err)
@@ -245,32 +313,24 @@ func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest) error {
 
 // withdraw deletes what exists of a bundle that failed. What this cannot delete, the binder withdraws as incomplete.
 func (b *Binds) withdraw(ctx context.Context, run *bundleRun) {
-	for i := range run.bundle.Intents {
-		in := &run.bundle.Intents[i]
-		if in.Verb != engine.Bind {
-			continue
-		}
-		var br v1alpha2.BindRequest
-		if err := b.client.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &br); err != nil {
-			continue
-		}
-		if br.Labels[kai.BundleLabel] == run.bundle.ID {
-			if err := b.remove(ctx, &br); err != nil {
-				logr.FromContextOrDiscard(ctx).Error(err, "withdrawing a bundle", "bundle", run.bundle.ID)
+	log := logr.FromContextOrDiscard(ctx)
+	for i := range run.made {
+		in, m := &run.bundle.Intents[i], run.made[i]
+		br := &v1alpha2.BindRequest{}
+		br.Namespace, br.Name, br.UID = in.Namespace, in.Pod, m.uid
+		if m.uid == "" {
+			if !m.unsure || b.client.Get(ctx, client.ObjectKeyFromObject(br), br) != nil || br.Labels[kai.BundleLabel] != run.bundle.ID {
+				continue
 			}
+		}
+		if err := b.remove(ctx, br); err != nil {
+			log.Error(err, "withdrawing a bundle is left to the binder", "bundle", run.bundle.ID)
 		}
 	}
 }
 
-// Remove deletes a BindRequest that stands for nothing, if it still has that UID.
-func (b *Binds) Remove(ctx context.Context, namespace, name string, uid types.UID) error {
-	br := &v1alpha2.BindRequest{}
-	br.Namespace, br.Name, br.UID = namespace, name, uid
-	return b.remove(ctx, br)
-}
-
-// transient says whether trying again may help.
+// transient says whether trying again may help: the API server was busy, failed, or was not reached.
 func transient(err error) bool {
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err) || apierrors.ReasonForError(err) == "" && !errors.Is(err, context.Canceled)
+		apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
 }

@@ -3,18 +3,19 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -26,8 +27,6 @@ import (
 
 // ReportOptions tune the writing of reasons.
 type ReportOptions struct {
-	// SchedulerName is who speaks in events.
-	SchedulerName string
 	// Pool is the shard's name in scheduling conditions.
 	Pool string
 	// Settle is how long a reason must have stood before it is written; 0 means one second. It keeps a gang that is placed
@@ -35,49 +34,72 @@ type ReportOptions struct {
 	Settle time.Duration
 	// Refresh is how often a text whose numbers changed, but not its reason, is written again; 0 means one minute.
 	Refresh time.Duration
-	// Detailed adds what each node said to the texts (--detailed-fit-errors); otherwise the blocking rule alone is told.
+	// Detailed adds to the texts the names of the nodes that said so (--detailed-fit-errors); otherwise they are only counted.
 	Detailed bool
-	// Workers is how many writes are in flight at once; 0 means 8.
+	// Workers is how many gangs are written about at once; 0 means 8.
 	Workers int
-	// Clock is the time; nil means the real one.
-	Clock clock.Clock
+	// Event records an event about an object. It must not block. Nil records none.
+	Event func(about client.Object, kind, reason, message string)
 }
 
 // Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the writing
 // happens in Run. It remembers what it wrote, so that nothing is written twice; after a restart it reads the objects
-// before it writes.
+// before it writes. It remembers only gangs that wait, or whose reason has not been taken back yet.
 type Reports struct {
 	kit    *write.Kit
-	client client.Client
 	reader client.Reader
 	o      ReportOptions
+	queue  workqueue.TypedRateLimitingInterface[string] // of gang UIDs
 
 	mu    sync.Mutex
 	gangs map[string]*report // by gang UID
-	queue []string           // UIDs with something to write, oldest first
-	wake  chan struct{}
 }
+
+// said is what must change for a reason to be another one; all else is numbers.
+type said struct {
+	reason engine.Reason
+	object string
+}
+
+// restored stands for a condition that an earlier process wrote.
+const restored engine.Reason = "restored"
 
 // report is what is known of one gang's reason.
 type report struct {
 	key     cluster.Key
-	reason  engine.Reason // "" once the gang needs none
-	text    string
-	verdict engine.Verdict
-	since   time.Time // when the reason became what it is
-	pods    []podRef  // pending pods that are told
-	mark    bool
+	says    said      // now; zero once the gang needs no reason
+	since   time.Time // when it began to say so
+	gang    *cluster.Gang
+	touched time.Time // when the gang's pods first changed after the last look at them; zero for not
 
-	written     engine.Reason
-	writtenText string
-	writtenAt   time.Time
-	queued      bool
+	out *message // to be written; nil for nothing
+
+	written        said // what the objects show; zero for nothing
+	writtenVerdict engine.Verdict
+	writtenText    string
+	writtenAt      time.Time
+	told           map[string]struct{} // UIDs of the pods that show it
+}
+
+// message is what is to be written about a gang. It is not changed once it is in a report.
+type message struct {
+	says    said // zero: take everything back
+	verdict engine.Verdict
+	why     *v2alpha2.UnschedulableExplanation // for the gang's condition; nil for none
+	text    string
+	news    bool     // the reason is another one than before: worth an event
+	rest    bool     // only pods that came later; the gang itself shows the text already
+	running bool     // the gang has room for some of its pods, this is about the others
+	pods    []podRef // pending pods that are told
 }
 
 type podRef struct{ name, uid string }
 
-// NewReports returns a writer of reasons; Run starts it.
-func NewReports(kit *write.Kit, c client.Client, reader client.Reader, o ReportOptions) *Reports {
+// retryMost is the longest wait between attempts to write about a gang.
+const retryMost = time.Minute
+
+// NewReports returns a writer of reasons; Run starts it, once.
+func NewReports(kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
 	if o.Settle == 0 {
 		o.Settle = time.Second
 	}
@@ -87,14 +109,14 @@ func NewReports(kit *write.Kit, c client.Client, reader client.Reader, o ReportO
 	if o.Workers == 0 {
 		o.Workers = 8
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+	if o.Event == nil {
+		o.Event = func(client.Object, string, string, string) {}
 	}
-	return &Reports{kit: kit, client: c, reader: reader, o: o, gangs: map[string]*report{}, wake: make(chan struct{}, 1)}
+	return &Reports{
+		kit: kit, reader: reader, o: o, gangs: map[string]*report{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.Settle, retryMost)),
+	}
 }
-
-// restored marks a condition that an earlier process wrote: it goes when the gang is not in the next trace.
-const restored engine.Reason = "restored"
 
 // Restore looks for conditions that an earlier process of ours wrote, so that those of gangs that have been placed since
 // are taken back. Call it once, when the cache has synced.
@@ -108,8 +130,8 @@ func (r *Reports) Restore(ctx context.Context) error {
 	for i := range list.Items {
 		pg := &list.Items[i]
 		for j := range pg.Status.SchedulingConditions {
-			if c := &pg.Status.SchedulingConditions[j]; c.Type == v2alpha2.UnschedulableOnNodePool && c.NodePool == r.o.Pool {
-				r.gangs[string(pg.UID)] = &report{key: kai.GangKey(pg.Namespace, pg.Name), reason: restored, written: restored}
+			if ours(&pg.Status.SchedulingConditions[j], r.o.Pool) {
+				r.gangs[string(pg.UID)] = &report{key: kai.GangKey(pg.Namespace, pg.Name), says: said{reason: restored}, written: said{reason: restored}}
 			}
 		}
 	}
@@ -119,289 +141,303 @@ func (r *Reports) Restore(ctx context.Context) error {
 // Publish takes in the trace of a run over snap. It costs the gangs of the trace, and writes nothing itself. It returns
 // when it should be called again for reasons to settle, or the zero time.
 func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
-	now := r.o.Clock.Now()
+	p := publication{reports: r, snap: snap, trace: t, now: time.Now(), texts: map[*engine.Diagnosis]string{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	texts := map[*engine.Diagnosis]string{}
-	seen := make(map[string]bool, len(t.Gangs))
+	seen := make(map[string]struct{}, len(t.Gangs))
 	var next time.Time
 	for i := range t.Gangs {
 		g := &t.Gangs[i]
 		if g.Diagnosis == nil {
 			continue
 		}
-		seen[g.UID] = true
-		rep := r.gangs[g.UID]
-		if rep == nil {
-			rep = &report{key: g.Gang, since: now}
-			r.gangs[g.UID] = rep
+		seen[g.UID] = struct{}{}
+		if at := p.gang(g); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
-		if v := g.Diagnosis.Verdict; rep.reason != v.Reason || rep.verdict.Object != v.Object {
-			rep.reason, rep.since = v.Reason, now
-		}
-		rep.verdict = g.Diagnosis.Verdict
-		due := rep.due(r.o)
-		if due.After(now) {
-			if next.IsZero() || due.Before(next) {
-				next = due
-			}
-			continue
-		}
-		text, ok := texts[g.Diagnosis]
-		if !ok {
-			text = g.Diagnosis.Message(r.o.Detailed)
-			texts[g.Diagnosis] = text
-		}
-		if rep.reason == rep.written && text == rep.writtenText {
-			continue
-		}
-		rep.text = text
-		rep.aim(snap, g.ID)
-		r.enqueue(g.UID, rep)
+	}
+	if t.Truncated {
+		return next // who is not in the trace may still wait
 	}
 	for uid, rep := range r.gangs { // order: each gang on its own
-		if seen[uid] || rep.reason == "" {
+		if _, ok := seen[uid]; ok || rep.says == (said{}) {
 			continue
 		}
-		rep.reason, rep.since, rep.pods = "", now, nil
-		if rep.written == "" && !rep.queued {
+		if rep.written == (said{}) && rep.out == nil {
 			delete(r.gangs, uid)
 			continue
 		}
-		r.enqueue(uid, rep)
+		rep.says, rep.since, rep.gang, rep.touched, rep.out = said{}, p.now, nil, time.Time{}, &message{}
+		r.queue.Add(uid)
 	}
 	return next
 }
 
-// due is when the report may be written next.
-func (rep *report) due(o ReportOptions) time.Time {
-	if rep.reason == rep.written {
-		return rep.writtenAt.Add(o.Refresh)
-	}
-	return rep.since.Add(o.Settle)
+// publication is one call of Publish.
+type publication struct {
+	reports *Reports
+	snap    *cluster.Snapshot
+	trace   *engine.Trace
+	now     time.Time
+	texts   map[*engine.Diagnosis]string
 }
 
-// aim notes which pods are to be told.
-func (rep *report) aim(snap *cluster.Snapshot, id cluster.GangID) {
-	rep.pods = rep.pods[:0]
-	g := snap.Gang(id)
-	rep.mark = g.MarkUnschedulable
-	for _, pid := range g.Pods {
-		if p := snap.Pod(pid); p.Phase == cluster.Pending && p.Ours {
-			rep.pods = append(rep.pods, podRef{p.Name, p.UID})
+// gang brings the report of a gang that waits up to date, and stages what is due. It returns when to look again.
+func (p *publication) gang(g *engine.GangTrace) time.Time {
+	r, v := p.reports, g.Diagnosis.Verdict
+	if v.Reason == engine.ReasonGaveUp {
+		return time.Time{} // what it gave up over stands
+	}
+	rep := r.gangs[g.UID]
+	if rep == nil {
+		rep = &report{key: g.Gang}
+		r.gangs[g.UID] = rep
+	}
+	if says := (said{v.Reason, v.Object}); rep.says != says {
+		if rep.says == (said{}) {
+			rep.out = nil // no need to take back what waits to be taken back
+		}
+		rep.says, rep.since = says, p.now
+	}
+	if gang := p.snap.Gang(g.ID); rep.gang != gang {
+		rep.gang = gang
+		if rep.touched.IsZero() {
+			rep.touched = p.now
 		}
 	}
-	slices.SortFunc(rep.pods, func(a, b podRef) int {
-		if a.name < b.name {
-			return -1
+	if rep.out != nil && rep.out.says == rep.says {
+		return time.Time{} // on its way
+	}
+	settled, refresh := rep.since.Add(r.o.Settle), rep.writtenAt.Add(r.o.Refresh)
+	switch {
+	case rep.says != rep.written:
+		if settled.After(p.now) {
+			return settled
 		}
-		return 1
-	})
+		p.stage(g, rep, p.text(g.Diagnosis), false)
+		return time.Time{}
+	case !refresh.After(p.now):
+		if text := p.text(g.Diagnosis); text != rep.writtenText {
+			p.stage(g, rep, text, false)
+			return time.Time{}
+		}
+	}
+	var next time.Time
+	if v != rep.writtenVerdict && refresh.After(p.now) {
+		next = refresh
+	}
+	if !rep.touched.IsZero() {
+		switch at := rep.touched.Add(r.o.Settle); {
+		case !at.After(p.now):
+			p.stage(g, rep, rep.writtenText, true)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	return next
 }
 
-func (r *Reports) enqueue(uid string, rep *report) {
-	if !rep.queued {
-		rep.queued = true
-		r.queue = append(r.queue, uid)
+// stage queues what is now to be said of a gang: all of it, or the text in force to pods that do not show it yet.
+func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest bool) {
+	gang, v := rep.gang, g.Diagnosis.Verdict
+	rep.touched = time.Time{}
+	m := &message{says: rep.says, verdict: v, text: text, rest: rest, news: rep.says != rep.written, running: gang.ActivePods > 0}
+	if !m.running && (!gang.Backoff || attempted(v.Reason)) {
+		m.why = explain(p.snap, gang, v, text, p.trace.Queues)
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
+	waiting := map[string]struct{}{}
+	if gang.MarkUnschedulable {
+		for _, id := range gang.Pods {
+			pod := p.snap.Pod(id)
+			if pod.Phase != cluster.Pending || !pod.Ours {
+				continue
+			}
+			waiting[pod.UID] = struct{}{}
+			if _, told := rep.told[pod.UID]; !told || !rest {
+				m.pods = append(m.pods, podRef{pod.Name, pod.UID})
+			}
+		}
+		slices.SortFunc(m.pods, func(a, b podRef) int { return strings.Compare(a.name, b.name) })
 	}
+	if rest {
+		maps.DeleteFunc(rep.told, func(uid string, _ struct{}) bool { _, ok := waiting[uid]; return !ok })
+		if len(m.pods) == 0 {
+			return
+		}
+	}
+	rep.out = m
+	p.reports.queue.Add(g.UID)
+}
+
+// text is a diagnosis in words; gangs that fail alike share one.
+func (p *publication) text(d *engine.Diagnosis) string {
+	text, ok := p.texts[d]
+	if !ok {
+		text = d.Message(false)
+		if p.reports.o.Detailed {
+			text = d.Detailed()
+		}
+		text = cut(text, maxText)
+		p.texts[d] = text
+	}
+	return text
 }
 
 // Run writes until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
-	work := make(chan string)
-	done := make(chan struct{})
+	var workers sync.WaitGroup
 	for range r.o.Workers {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for uid := range work {
-				r.write(ctx, uid)
+		workers.Go(func() {
+			for {
+				uid, stopped := r.queue.Get()
+				if stopped {
+					return
+				}
+				if ctx.Err() == nil {
+					r.serve(ctx, uid)
+				}
+				r.queue.Done(uid)
 			}
-		}()
+		})
 	}
-	defer func() {
-		close(work)
-		for range r.o.Workers {
-			<-done
-		}
-	}()
-	for {
-		uid, ok := r.pop()
-		if !ok {
-			select {
-			case <-r.wake:
-				continue
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		select {
-		case work <- uid:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
+	return nil
 }
 
-func (r *Reports) pop() (string, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) == 0 {
-		return "", false
-	}
-	uid := r.queue[0]
-	r.queue = r.queue[1:]
-	return uid, true
-}
-
-// write brings one gang's condition, and its pods', up to date.
-func (r *Reports) write(ctx context.Context, uid string) {
+// serve writes what is to be said of one gang; it is never at work on one gang twice at once.
+func (r *Reports) serve(ctx context.Context, uid string) {
 	r.mu.Lock()
 	rep := r.gangs[uid]
-	if rep == nil {
+	if rep == nil || rep.out == nil {
 		r.mu.Unlock()
+		r.queue.Forget(uid)
 		return
 	}
-	rep.queued = false
-	now := *rep
-	now.pods = slices.Clone(rep.pods)
+	m, key := rep.out, rep.key
 	r.mu.Unlock()
 
-	log := logr.FromContextOrDiscard(ctx)
-	if err := r.writeGang(ctx, uid, &now); err != nil {
-		log.Error(err, "writing why a gang waits", "gang", now.key.String())
-		r.mu.Lock()
-		if rep := r.gangs[uid]; rep != nil { // try again when the next trace comes, after another settling time
-			rep.since = r.o.Clock.Now()
+	if err := r.write(ctx, key, uid, m); err != nil {
+		if ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "writing why a gang waits, to be repeated", "gang", key.String())
+			r.queue.AddRateLimited(uid)
 		}
-		r.mu.Unlock()
 		return
 	}
-	for _, p := range now.pods {
-		if now.mark {
-			if err := r.writePod(ctx, &now, p); err != nil {
-				log.Error(err, "writing why a pod waits", "pod", now.key.Namespace+"/"+p.name)
-			}
-		}
-	}
+	r.queue.Forget(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rep := r.gangs[uid]; rep != nil {
-		rep.written, rep.writtenText, rep.writtenAt = now.reason, now.text, r.o.Clock.Now()
-		if rep.reason == "" && now.reason == "" {
-			delete(r.gangs, uid)
-		}
+	if !m.rest {
+		rep.written, rep.writtenVerdict, rep.writtenText, rep.writtenAt, rep.told = m.says, m.verdict, m.text, time.Now(), nil
+	}
+	if rep.told == nil && len(m.pods) > 0 {
+		rep.told = make(map[string]struct{}, len(m.pods))
+	}
+	for _, p := range m.pods {
+		rep.told[p.uid] = struct{}{}
+	}
+	if rep.out == m {
+		rep.out = nil
+	}
+	if rep.says == (said{}) && rep.out == nil {
+		delete(r.gangs, uid)
 	}
 }
 
-func (r *Reports) writeGang(ctx context.Context, uid string, rep *report) error {
+// write brings the gang's condition, and its pods', up to date.
+func (r *Reports) write(ctx context.Context, key cluster.Key, uid string, m *message) error {
+	var errs []error
+	if !m.rest {
+		if err := r.writeGang(ctx, key, uid, m); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, p := range m.pods {
+		if err := r.writePod(ctx, key.Namespace, p, m); err != nil {
+			errs = append(errs, err)
+		}
+		if len(errs) > 3 {
+			break // the rest would hardly fare better
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errChanged is the failure of a write that another one overtook: read again, try again.
+var errChanged = errors.New("it changed meanwhile")
+
+func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m *message) error {
 	var pg v2alpha2.PodGroup
-	name := types.NamespacedName{Namespace: rep.key.Namespace, Name: rep.key.Name}
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	if err := r.reader.Get(ctx, name, &pg); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if string(pg.UID) != uid {
 		return nil
 	}
-	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, rep.verdict, rep.text, rep.reason == "", metav1.NewTime(r.o.Clock.Now()))
-	if !changed {
-		return nil
+	reason := "Unschedulable" // KAI's names of events
+	if m.verdict.Reason == engine.ReasonGangNotReady {
+		reason = "NotReady"
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[string]any{"schedulingConditions": conditions}})
-	if err != nil {
-		return fmt.Errorf("encode the conditions of %s: %w", name, err)
+	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, m.why, metav1.Now())
+	if changed {
+		meta := map[string]any{"uid": uid}
+		if len(conditions) > 1 || len(conditions) == 1 && m.why == nil {
+			meta["resourceVersion"] = pg.ResourceVersion // the list is replaced whole, and others write to it
+		}
+		body, err := json.Marshal(map[string]any{"metadata": meta, "status": map[string]any{"schedulingConditions": conditions}})
+		if err != nil {
+			return fmt.Errorf("encode the conditions of PodGroup %s: %w", name, err)
+		}
+		switch result, err := r.kit.MergeStatus(ctx, &pg, body); {
+		case err != nil:
+			return err
+		case result == write.Changed:
+			return fmt.Errorf("conditions of PodGroup %s: %w", name, errChanged)
+		case result != write.Written:
+			return nil
+		}
 	}
-	if _, err := r.kit.MergeStatus(ctx, &pg, body); err != nil {
-		return err
-	}
-	if rep.reason != "" {
-		r.event(ctx, &v1.ObjectReference{APIVersion: v2alpha2.GroupVersion.String(), Kind: "PodGroup", Namespace: pg.Namespace, Name: pg.Name, UID: pg.UID},
-			v1.EventTypeNormal, string(rep.reason), rep.text)
+	if m.news && !m.running && m.says != (said{}) && (changed || m.why == nil) {
+		r.o.Event(&pg, v1.EventTypeNormal, reason, m.text)
 	}
 	return nil
 }
 
-// Conditions returns a gang's scheduling conditions with ours brought up to date: those of other pools first, then ours,
-// with the next transition id; or without ours when the gang is done. It reports whether anything changed.
-func Conditions(have []v2alpha2.SchedulingCondition, pool string, v engine.Verdict, text string, done bool, now metav1.Time) ([]v2alpha2.SchedulingCondition, bool) {
-	last := 0
-	out := make([]v2alpha2.SchedulingCondition, 0, len(have)+1)
-	var mine *v2alpha2.SchedulingCondition
-	count := 0
-	for i := range have {
-		c := &have[i]
-		if n, err := strconv.Atoi(c.TransitionID); err == nil {
-			last = max(last, n)
-		}
-		if c.Type == v2alpha2.UnschedulableOnNodePool && c.NodePool == pool {
-			mine = c
-			count++
-			continue
-		}
-		out = append(out, *c)
-	}
-	if done {
-		return out, count > 0
-	}
-	reason := publicReason(v.Reason)
-	if count == 1 && mine.Status == v1.ConditionTrue && mine.Message == text && len(mine.Reasons) == 1 && mine.Reasons[0].Reason == reason {
-		return have, false
-	}
-	since := now
-	if count > 0 && mine.Status == v1.ConditionTrue && !mine.LastTransitionTime.IsZero() {
-		since = mine.LastTransitionTime
-	}
-	return append(out, v2alpha2.SchedulingCondition{Type: v2alpha2.UnschedulableOnNodePool, NodePool: pool, Reason: v2alpha2.ReasonUnschedulable,
-		Message: text, Reasons: v2alpha2.UnschedulableExplanations{{Reason: reason, Message: text}},
-		TransitionID: strconv.Itoa(last + 1), LastTransitionTime: since, Status: v1.ConditionTrue}), true
-}
-
-// publicReason is the reason's name in KAI's API, where it has one, and ours elsewhere.
-func publicReason(r engine.Reason) v2alpha2.UnschedulableReason {
-	return v2alpha2.UnschedulableReason(r)
-}
-
-func (r *Reports) writePod(ctx context.Context, rep *report, ref podRef) error {
+func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m *message) error {
 	var p v1.Pod
-	if err := r.reader.Get(ctx, types.NamespacedName{Namespace: rep.key.Namespace, Name: ref.name}, &p); err != nil {
+	if err := r.reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.name}, &p); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if string(p.UID) != ref.uid || p.Spec.NodeName != "" {
 		return nil
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && c.Message == rep.text {
+	for i := range p.Status.Conditions {
+		c := &p.Status.Conditions[i]
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && c.Message == m.text {
 			return nil
 		}
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ref.uid}, "status": map[string]any{"conditions": []map[string]any{{"type": v1.PodScheduled,
-		"status": v1.ConditionFalse, "reason": v1.PodReasonUnschedulable, "message": rep.text, "lastTransitionTime": metav1.NewTime(r.o.Clock.Now())}}}})
+	since := metav1.Now()
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && !c.LastTransitionTime.IsZero() {
+			since = c.LastTransitionTime
+		}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ref.uid}, "status": map[string]any{"conditions": []map[string]any{{
+		"type":   v1.PodScheduled,
+		"status": v1.ConditionFalse, "reason": v1.PodReasonUnschedulable, "message": m.text, "lastTransitionTime": since,
+	}}}})
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	res, err := r.kit.StrategicStatus(ctx, &p, body)
+	result, err := r.kit.StrategicStatus(ctx, &p, body)
 	if err != nil {
 		return err
 	}
-	if res == write.Written {
-		r.event(ctx, &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}, v1.EventTypeWarning, "Unschedulable", rep.text)
+	if result == write.Written && (m.news || m.rest) { // otherwise it is gone, or another pod of its name, or knows already
+		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
 	}
 	return nil
-}
-
-// event writes an event about an object. One that cannot be written is logged and lost: the condition says the same.
-func (r *Reports) event(ctx context.Context, about *v1.ObjectReference, kind, reason, text string) {
-	now := metav1.NewTime(r.o.Clock.Now())
-	if len(text) > 1000 {
-		text = text[:1000]
-	}
-	e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, r.o.Clock.Now().UnixNano())},
-		InvolvedObject: *about, Type: kind, Reason: reason, Message: text, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source: v1.EventSource{Component: r.o.SchedulerName}, ReportingController: r.o.SchedulerName}
-	if err := r.client.Create(ctx, e); err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).V(1).Info("an event was lost", "object", about.Namespace+"/"+about.Name, "error", err.Error())
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +36,10 @@ type script struct {
 }
 
 func newScript() *script {
-	return &script{handlers: map[string]toolscache.ResourceEventHandler{}, known: map[string]client.Object{},
-		synced: make(chan struct{}), watching: make(chan struct{}, int(kinds))}
+	return &script{
+		handlers: map[string]toolscache.ResourceEventHandler{}, known: map[string]client.Object{},
+		synced: make(chan struct{}), watching: make(chan struct{}, int(kinds)),
+	}
 }
 
 func (s *script) Watch(_ context.Context, example client.Object, h toolscache.ResourceEventHandler) (<-chan struct{}, error) {
@@ -120,17 +123,27 @@ func (s *stage) expect(want ...string) {
 func at(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
 
 func node(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
-		Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
-			Allocatable: v1.ResourceList{"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"), "pods": resource.MustParse("110")}}}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Status: v1.NodeStatus{
+			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+			Allocatable: v1.ResourceList{"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"), "pods": resource.MustParse("110")},
+		},
+	}
 }
 
 func pod(name, uid string, created int64) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(uid), CreationTimestamp: at(created),
-		Annotations: map[string]string{kai.PodGroupAnnotation: "g"}},
-		Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, Containers: []v1.Container{{Name: "main",
-			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")}}}}},
-		Status: v1.PodStatus{Phase: v1.PodPending}}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: name, UID: types.UID(uid), CreationTimestamp: at(created),
+			Annotations: map[string]string{kai.PodGroupAnnotation: "g"},
+		},
+		Spec: v1.PodSpec{SchedulerName: kai.DefaultSchedulerName, Containers: []v1.Container{{
+			Name:      "main",
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")}},
+		}}},
+		Status: v1.PodStatus{Phase: v1.PodPending},
+	}
 }
 
 func bind(p *v1.Pod, node string, created int64) *v1alpha2.BindRequest {
@@ -141,8 +154,10 @@ func bind(p *v1.Pod, node string, created int64) *v1alpha2.BindRequest {
 }
 
 func gang(name, class string) *v2alpha2.PodGroup {
-	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v2alpha2.PodGroupSpec{Queue: "q", PriorityClassName: class, MinMember: ptr.To(int32(1))}}
+	return &v2alpha2.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v2alpha2.PodGroupSpec{Queue: "q", PriorityClassName: class, MinMember: ptr.To(int32(1))},
+	}
 }
 
 func TestLifeOfAPod(t *testing.T) {
@@ -313,6 +328,19 @@ func TestPartition(t *testing.T) {
 	s.expect("u@n2 Binding")
 	if snap = s.store.Snapshot(0); snap.NodeByName("n1") != nil || snap.NodeByName("n2") == nil {
 		t.Error("the nodes did not change shards")
+	}
+}
+
+// TestFairnessWithoutHierarchy: --full-hierarchy-fairness=false takes the queues' parents away.
+func TestFairnessWithoutHierarchy(t *testing.T) {
+	t.Parallel()
+	for flat, want := range map[bool]string{true: "", false: "department"} {
+		s := newStage(t, Options{FlatQueues: flat})
+		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "department"}}, &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "department"}})
+		s.drain()
+		if got := s.store.Snapshot(0).QueueByName("team").Parent; got != want {
+			t.Errorf("flat %t: the parent is %q, want %q", flat, got, want)
+		}
 	}
 }
 
@@ -526,6 +554,38 @@ func TestRestrictNodes(t *testing.T) {
 			t.Errorf("%s is restricted to %v, want %s", p.Name, p.Class.RestrictTo, want)
 		}
 	})
+}
+
+// TestStorageCapacity: what CSI drivers say about room is only looked at when it is asked for.
+func TestStorageCapacity(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{false, true} {
+		s := newStage(t, Options{StorageCapacity: asked})
+		if _, watched := s.handlers[fmt.Sprintf("%T", &storagev1.CSIStorageCapacity{})]; watched != asked {
+			t.Errorf("asked %v, watched %v", asked, watched)
+		}
+		if !asked {
+			continue
+		}
+		s.say(&storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c"}, StorageClassName: "fast"})
+		s.drain()
+		if _, ok := s.store.Snapshot(0).Objects(cluster.CSIStorageCapacities)["a/c"]; !ok {
+			t.Error("the capacity is not in the snapshot")
+		}
+	}
+}
+
+// TestFlatQueues: without full hierarchy fairness parents are not looked at.
+func TestFlatQueues(t *testing.T) {
+	t.Parallel()
+	for _, flat := range []bool{false, true} {
+		s := newStage(t, Options{FlatQueues: flat})
+		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "dept"}})
+		s.drain()
+		if got, want := s.store.Snapshot(0).QueueByName("team").Parent, map[bool]string{false: "dept"}[flat]; got != want {
+			t.Errorf("flat %v: parent %q, want %q", flat, got, want)
+		}
+	}
 }
 
 // TestLostDelete: an informer that missed the end of an object hands over a tombstone, perhaps without the object.

@@ -238,6 +238,9 @@ func draw(t *rapid.T, storage bool) *plant {
 				}
 			})(o)
 		}
+		if rapid.IntRange(0, 2).Draw(t, "tolerates") == 0 {
+			o.Spec.Tolerations = []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists}}
+		}
 		if rapid.IntRange(0, 3).Draw(t, "selects") == 0 {
 			o.Spec.NodeSelector = map[string]string{zoneKey: "a"}
 		}

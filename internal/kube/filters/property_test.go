@@ -21,8 +21,11 @@ func TestRollbackIsExact(t *testing.T) {
 			if rapid.Bool().Draw(t, "cold") { // nothing was asked before the first placement
 				walk(t, s, i, 2)
 			}
-			before := verdicts(s, i)
+			before, first := verdicts(s, i), rehearse(s, i)
 			walk(t, s, i, 12)
+			if d := cmp.Diff(first, rehearse(s, i)); d != "" {
+				t.Fatalf("the same placements, again (-first +second):\n%s", d)
+			}
 			if d := cmp.Diff(before, verdicts(s, i)); d != "" {
 				t.Fatalf("after everything is undone (-before +after):\n%s", d)
 			}
@@ -32,6 +35,25 @@ func TestRollbackIsExact(t *testing.T) {
 			}
 		})
 	})
+}
+
+// rehearse places every pod on the first node that takes it, undoes all, and returns what was said at the height of it.
+func rehearse(s *engine.Session, i *instance) map[string]engine.Verdict {
+	st := s.Begin()
+	s.Snap.EachPod(func(p *pod) {
+		if p.Phase != cluster.Pending {
+			return
+		}
+		for _, id := range s.Snap.NodeOrder {
+			if judge(i, p, s.Snap.Node(id)).Yes() {
+				st.Place(p, id)
+				return
+			}
+		}
+	})
+	out := verdicts(s, i)
+	st.Discard()
+	return out
 }
 
 // walk does and undoes steps operations in one statement, and in the end undoes all.

@@ -58,8 +58,12 @@ func TestVerdicts(t *testing.T) {
 			pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1))},
 		"spread where possible": {given: []metav1.Object{aPod("q", "x", "a1")},
 			pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1, func(c *v1.TopologySpreadConstraint) { c.WhenUnsatisfiable = v1.ScheduleAnyway }))},
-		"spread over a label no node has": {pod: aPod("p", "x", "", spreadOver("rack", "x", 1)), want: all(engine.ReasonTopologySpread)},
-		"no claim":                        {pod: aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimMissing), about: "ns/c"},
+		"spread heeds a taint that is tolerated": {given: tainted(), pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1, heedTaints), func(p *v1.Pod) {
+			p.Spec.Tolerations = []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists}}
+		}), want: all(engine.ReasonTopologySpread)},
+		"spread leaves out a taint that is not": {given: tainted(), pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1, heedTaints))},
+		"spread over a label no node has":       {pod: aPod("p", "x", "", spreadOver("rack", "x", 1)), want: all(engine.ReasonTopologySpread)},
+		"no claim":                              {pod: aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimMissing), about: "ns/c"},
 		"a claim that waits": {given: []metav1.Object{aStorageClass("now", "disk.example.com", false), aClaim("c", "1Gi", ofClass("now"))},
 			pod: aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "is not bound to a volume yet"},
 		"a claim of no class": {given: []metav1.Object{aClaim("c", "1Gi", ofClass("gone"))}, pod: aPod("p", "x", "", mountingOne("c")),
@@ -115,6 +119,18 @@ func TestVerdicts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// tainted is a third zone behind a taint, empty, and one pod in each of the others.
+func tainted() []metav1.Object {
+	n := aNode("c1", "c")
+	n.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
+	return []metav1.Object{n, aPod("q", "x", "a1"), aPod("r", "x", "b1")}
+}
+
+func heedTaints(c *v1.TopologySpreadConstraint) {
+	honor := v1.NodeInclusionPolicyHonor
+	c.NodeTaintsPolicy = &honor
 }
 
 func csiNode(name string, most int32) *storagev1.CSINode {

@@ -127,7 +127,7 @@ func judge(err error, kind types.PatchType) (Result, error) {
 		return Gone, nil
 	case apierrors.IsConflict(err):
 		return Changed, nil
-	case kind == types.JSONPatchType && apierrors.IsInvalid(err) && testFailed(err):
+	case kind == types.JSONPatchType && apierrors.IsInvalid(err) && testFailed(err), apierrors.IsInvalid(err) && otherUID(err):
 		return Changed, nil
 	}
 	return failed, err
@@ -138,4 +138,19 @@ func judge(err error, kind types.PatchType) (Result, error) {
 func testFailed(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	return ok && (status.Status().Details == nil || len(status.Status().Details.Causes) == 0)
+}
+
+// otherUID tells a patch that names the UID of an earlier object: the API server takes it for a change of the field
+// metadata.uid, which is immutable, and refuses that field alone.
+func otherUID(err error) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field != "metadata.uid" {
+			return false
+		}
+	}
+	return true
 }

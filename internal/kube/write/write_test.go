@@ -54,8 +54,20 @@ func pod() *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namesp
 func TestResultsAreToldFromErrors(t *testing.T) {
 	t.Parallel()
 	failedTest := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "testing value failed"}}
-	badField := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec.x"}}}}}
+	badField := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec.x"}}},
+	}}
+	invalid := func(fields ...string) error {
+		e := &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: "field is immutable", Details: &metav1.StatusDetails{},
+		}}
+		for _, f := range fields {
+			e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{Field: f})
+		}
+		return e
+	}
 	tests := map[string]struct {
 		kind   types.PatchType
 		body   string
@@ -69,6 +81,10 @@ func TestResultsAreToldFromErrors(t *testing.T) {
 		"conflict":              {types.MergePatchType, `{}`, apierrors.NewConflict(pods, "p", errors.New("uid")), Changed, ""},
 		"test operation failed": {types.JSONPatchType, `[]`, failedTest, Changed, ""},
 		"schema broken by JSON": {types.JSONPatchType, `[]`, badField, failed, "patch Pod ns/p: "},
+		"another object by now": {types.MergePatchType, `{}`, invalid("metadata.uid"), Changed, ""},
+		"another pod by now":    {types.StrategicMergePatchType, `{}`, invalid("metadata.uid"), Changed, ""},
+		"UID and a bad field":   {types.MergePatchType, `{}`, invalid("metadata.uid", "spec.x"), failed, "patch Pod ns/p: "},
+		"422 without a field":   {types.MergePatchType, `{}`, invalid(), failed, "patch Pod ns/p: "},
 		"422 to another kind":   {types.MergePatchType, `{}`, failedTest, failed, "patch Pod ns/p: testing value failed"},
 		"no connection":         {types.StrategicMergePatchType, `{}`, errors.New("no route"), failed, "patch Pod ns/p: no route"},
 	}

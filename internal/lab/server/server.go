@@ -168,6 +168,14 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	}
 	c.Progress("kube-apiserver %s answers at %s after %s", state.Version, state.Server, since(state.Started))
 
+	// Before the controller manager: its garbage collector looks for new kinds only every 30 s, and until then leaves
+	// behind what objects of such a kind own.
+	if err := lab.InstallCRDs(ctx, cfg, c.CRDs); err != nil {
+		return err
+	}
+	if len(c.CRDs) > 0 {
+		c.Progress("CRDs are established after %s", since(state.Started))
+	}
 	g.run("kube-controller-manager", func(ctx context.Context) error {
 		return runControllerManager(ctx, append(controllerManagerArgs(p, kubeconfig), c.ControllerManagerArgs...))
 	})
@@ -184,12 +192,6 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	}
 	if err := lab.WriteState(dir, *state); err != nil {
 		return err
-	}
-	if err := lab.InstallCRDs(ctx, cfg, c.CRDs); err != nil {
-		return err
-	}
-	if len(c.CRDs) > 0 {
-		c.Progress("CRDs are established after %s", since(state.Started))
 	}
 	// Pods of a namespace are refused until the controller manager has made its ServiceAccount.
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -1,0 +1,18 @@
+// Package proof holds the proofs of the whole system: real muster processes on a lab, and what must hold whatever
+// happens to them. It has no product code; its tests carry the build tag lab and run with `make test-lab`.
+//
+// What each proves (the promises are those of docs/architecture.md):
+//
+//   - TestKillMatrix: gangs are whole across a crash (S1, S2, L3). A process dies by SIGKILL when the response to its
+//     k-th write of a kind goes by: BindRequest, preparation of a volume, binding, status. Started again, nothing or
+//     all of the gang is bound within ten seconds, and soon all of it; no member is bound before all were decided and
+//     prepared; and as the gang needs every GPU there is, nothing can be held anywhere else.
+//   - TestForeignScheduler: no overcommitment by us (S3) while a stock kube-scheduler fills the same nodes, and gangs
+//     stay whole beside it.
+//   - TestBadInput: objects that make no sense are refused, or told what is wrong with them; no process ends, and a
+//     gang that comes after all of them starts at once (L4).
+//   - TestRolesAlone: the roles work as five processes under their Leases, a standby takes over from a leader that
+//     was killed, and a process that is asked to stop does so in time.
+//
+// The tests run the binary that the environment variable MUSTER_BINARY names, or build it.
+package proof

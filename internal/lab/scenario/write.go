@@ -1,0 +1,207 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+)
+
+// empty returns an object of o's kind.
+func empty(o enginetest.Object) enginetest.Object {
+	e, _ := reflect.New(reflect.TypeOf(o).Elem()).Interface().(enginetest.Object) // o's own type
+	return e
+}
+
+func (b *Backend) exists(o enginetest.Object) (bool, error) {
+	err := b.client.Get(b.ctx, client.ObjectKeyFromObject(o), empty(o))
+	if err == nil || apierrors.IsNotFound(err) {
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("read %s: %w", o.GetName(), err)
+}
+
+// put makes o, or makes the one there is equal to it, status included.
+func (b *Backend) put(o enginetest.Object) error {
+	if o.GetUID() == "" {
+		made, err := b.create(o)
+		if err == nil {
+			if n, ok := made.(*v1.Node); ok {
+				return b.nodeKnown(n.Name)
+			}
+			return b.status(o, made)
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	if n, ok := o.(*v1.Node); ok {
+		return b.node(n)
+	}
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		have := empty(o)
+		if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(o), have); err != nil {
+			return err
+		}
+		next, ok := o.DeepCopyObject().(enginetest.Object)
+		if !ok {
+			return fmt.Errorf("copy of a %T", o)
+		}
+		next.SetUID(have.GetUID())
+		next.SetResourceVersion(have.GetResourceVersion())
+		next.SetCreationTimestamp(have.GetCreationTimestamp())
+		if err := b.client.Update(b.ctx, next); err != nil {
+			return err
+		}
+		return b.status(o, next)
+	})
+	if _, class := o.(*schedulingv1.PriorityClass); class && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
+		if err := b.Delete(o); err != nil { // a class never changes its value: another of its name takes its place
+			return err
+		}
+		_, err = b.create(o)
+		return err
+	}
+	return err
+}
+
+// status gives have, as the API server returned it, the status of want.
+func (b *Backend) status(want, have enginetest.Object) error {
+	switch want := want.(type) {
+	case *v2alpha2.PodGroup:
+		g, ok := have.(*v2alpha2.PodGroup)
+		if !ok || equality.Semantic.DeepEqual(g.Status, want.Status) {
+			return nil
+		}
+		g.Status = want.Status
+	case *v1.PersistentVolume:
+		v, ok := have.(*v1.PersistentVolume)
+		if !ok || want.Status.Phase == "" {
+			return nil
+		}
+		v.Status = want.Status
+	case *v1.PersistentVolumeClaim:
+		c, ok := have.(*v1.PersistentVolumeClaim)
+		if !ok || want.Status.Phase == "" {
+			return nil
+		}
+		c.Status = want.Status
+	default:
+		return nil
+	}
+	return b.client.Status().Update(b.ctx, have)
+}
+
+// ours says whether a taint is the scenario's; the others are the node controller's.
+func ours(t v1.Taint) bool { return !strings.HasPrefix(t.Key, "node.kubernetes.io/") }
+
+// node changes a node that exists, and returns when the node controller has followed.
+func (b *Backend) node(want *v1.Node) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var n v1.Node
+		if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(want), &n); err != nil {
+			return err
+		}
+		status := want.Status
+		n.Labels, n.Spec.Unschedulable = maps.Clone(want.Labels), want.Spec.Unschedulable
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ours)
+		for _, t := range want.Spec.Taints {
+			if ours(t) {
+				n.Spec.Taints = append(n.Spec.Taints, t)
+			}
+		}
+		if err := b.client.Update(b.ctx, &n); err != nil {
+			return err
+		}
+		n.Status.Allocatable, n.Status.Capacity, n.Status.Conditions = status.Allocatable, status.Capacity, status.Conditions
+		return b.client.Status().Update(b.ctx, &n)
+	})
+	if err != nil {
+		return err
+	}
+	return b.nodeKnown(want.Name)
+}
+
+// nodeKnown waits until the taints of a node say what its conditions do.
+func (b *Backend) nodeKnown(name string) error {
+	return await(b.ctx, "taints of node "+name, func(ctx context.Context) (bool, error) {
+		var n v1.Node
+		if err := b.client.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
+			return false, err
+		}
+		want := map[string]bool{}
+		if n.Spec.Unschedulable {
+			want[v1.TaintNodeUnschedulable] = true
+		}
+		for _, c := range n.Status.Conditions {
+			switch {
+			case c.Type == v1.NodeReady && c.Status == v1.ConditionFalse:
+				want[v1.TaintNodeNotReady] = true
+			case c.Type == v1.NodeReady && c.Status == v1.ConditionUnknown:
+				want[v1.TaintNodeUnreachable] = true
+			case c.Type == v1.NodeReady || c.Status != v1.ConditionTrue:
+			case c.Type == v1.NodeMemoryPressure:
+				want[v1.TaintNodeMemoryPressure] = true
+			case c.Type == v1.NodeDiskPressure:
+				want[v1.TaintNodeDiskPressure] = true
+			case c.Type == v1.NodePIDPressure:
+				want[v1.TaintNodePIDPressure] = true
+			case c.Type == v1.NodeNetworkUnavailable:
+				want[v1.TaintNodeNetworkUnavailable] = true
+			}
+		}
+		have := map[string]bool{}
+		for _, t := range n.Spec.Taints {
+			if !ours(t) {
+				have[t.Key] = true
+			}
+		}
+		return maps.Equal(want, have), nil
+	})
+}
+
+// change writes what a command changed of a pod that exists.
+func (b *Backend) change(want *v1.Pod) error {
+	var p v1.Pod
+	if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(want), &p); err != nil {
+		return err
+	}
+	if len(p.Spec.SchedulingGates) > len(want.Spec.SchedulingGates) {
+		p.Spec.SchedulingGates = want.Spec.SchedulingGates
+		if err := b.client.Update(b.ctx, &p); err != nil {
+			return err
+		}
+	}
+	if p.Spec.NodeName == "" && want.Spec.NodeName != "" {
+		bind := &v1.Binding{Target: v1.ObjectReference{Kind: "Node", Name: want.Spec.NodeName}}
+		bind.Name, bind.Namespace = p.Name, p.Namespace
+		if err := b.client.SubResource("binding").Create(b.ctx, &p, bind); err != nil {
+			return fmt.Errorf("bind pod %s: %w", p.Name, err)
+		}
+		if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(want), &p); err != nil {
+			return err
+		}
+	}
+	if p.Status.Phase != want.Status.Phase {
+		p.Status.Phase = want.Status.Phase
+		if err := b.client.Status().Update(b.ctx, &p); err != nil {
+			return err
+		}
+	}
+	if want.DeletionTimestamp != nil && p.DeletionTimestamp == nil {
+		return b.release(&p, releaseGrace)
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+package roles
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/muster-scheduler/muster/docs/ledgers"
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// same says whether two spellings of a default mean the same: 2m and 2m0s, x and [x].
+func same(a, b string) bool {
+	x, err1 := time.ParseDuration(a)
+	y, err2 := time.ParseDuration(b)
+	return a == b || err1 == nil && err2 == nil && x == y || strings.Trim(a, "[]") == strings.Trim(b, "[]")
+}
+
+// TestKAIsFlags: each role takes every flag of KAI's program, with KAI's default, and all roles together take all of them.
+func TestKAIsFlags(t *testing.T) {
+	t.Parallel()
+	run := Command("v")
+	for _, role := range Names() {
+		rows, err := ledgers.Flags(kaiProgram(role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{role, All} {
+			c, _, err := run.Find([]string{name})
+			if err != nil || c.Name() != name {
+				t.Fatalf("no command %s: %v", name, err)
+			}
+			for flag, row := range rows {
+				f := c.Flags().Lookup(flag)
+				if f == nil {
+					t.Errorf("%s does not take --%s", name, flag)
+					continue
+				}
+				if !same(f.DefValue, row.Default) {
+					t.Errorf("%s --%s: default %q, KAI's is %q", name, flag, f.DefValue, row.Default)
+				}
+				if row.Honoured != "" && f.Hidden {
+					t.Errorf("%s --%s: the ledger says that it is honoured, but nothing reads it", name, flag)
+				}
+			}
+		}
+	}
+}
+
+// TestFlagsAreParsed: by cobra, as a user gives them.
+func TestFlagsAreParsed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"binder", "--qp=1"}, "binder has no flag --qp; did you mean --qps?"},
+		{[]string{"all", "--unheard-of"}, "all has no flag --unheard-of"},
+		{[]string{"queue", "--schedule-period=1s"}, "queue has no flag --schedule-period"},
+		{[]string{"binder", "extra"}, `unknown command "extra"`},
+		{[]string{"scheduler", "--scheduler-name="}, "--scheduler-name: at least one name"},
+		{[]string{"scheduler", "--scheduler-conf=/nowhere/at-all", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role scheduler: --scheduler-conf: open /nowhere/at-all"},
+		{[]string{"podgrouper", "--pod-label-selector=x", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, `role podgrouper: --pod-label-selector: "x" is not of the form`},
+		{[]string{"binder", "--max-concurrent-reconciles=0", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role binder: binder: max-concurrent-reconciles is 0"},
+		{[]string{"janitor"}, `unknown command "janitor"`},
+	} {
+		root := &cobra.Command{Use: "muster", SilenceErrors: true, SilenceUsage: true}
+		run := Command("v")
+		for _, c := range run.Commands() {
+			role := c.Name()
+			c.RunE = func(c *cobra.Command, _ []string) error { // as the command does, but without taking over the process's logs
+				s, err := tryParse(role, tc.args[1:]...)
+				if err != nil {
+					return err
+				}
+				_, err = newProcess(roleNames(role), s, "v", logr.Discard())
+				return err
+			}
+		}
+		root.AddCommand(run)
+		root.SetArgs(append([]string{"run"}, tc.args...))
+		root.SetOut(new(bytes.Buffer))
+		root.SetErr(new(bytes.Buffer))
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: got %v, want %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+// TestSharedFlags: one process, one value: whichever role's flag says it.
+func TestSharedFlags(t *testing.T) {
+	t.Parallel()
+	s := parse(t, All, "--metrics-bind-address=:9", "--scheduler-name=a,b", "--scheduler-name=c", "--max-concurrent-reconciles=3", "--qps=7", "--zap-log-level=4", "--nodepool-label-key=pool")
+	po, err := s.podgrouper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a", "b", "c"}
+	if s.Listen != ":9" || s.ProbeListen != ":8081" || s.Client.QPS != 7 || s.Client.Burst != 300 || s.Log.Verbosity != 4 {
+		t.Errorf("%+v", s)
+	}
+	for role, got := range map[string][]string{Scheduler: s.feed().SchedulerNames, PodGrouper: po.SchedulerNames, PodGroup: s.podgroup().SchedulerNames} {
+		if d := cmp.Diff(names, got); d != "" {
+			t.Errorf("%s: %s", role, d)
+		}
+	}
+	if po.NodePoolLabel != "pool" || s.feed().Partition.Key != "pool" {
+		t.Error("the node pool's key does not reach both roles")
+	}
+}
+
+// TestEveryFlagReachesItsRole: a value other than the default changes what the role is given.
+func TestEveryFlagReachesItsRole(t *testing.T) {
+	t.Parallel()
+	given := func(role string, args ...string) any {
+		s := parse(t, role, args...)
+		switch role {
+		case Scheduler:
+			return []any{s.feed(), s.loop(), s.reports()}
+		case Binder:
+			return s.binder()
+		case PodGrouper:
+			o, err := s.podgrouper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		case PodGroup:
+			return s.podgroup()
+		}
+		return s.queue()
+	}
+	for role, args := range map[string][]string{
+		Scheduler: {
+			"--scheduler-name=x", "--schedule-period=2s", "--stuck-in-releasing-threshold=1m", "--nodepool-label-key=x", "--partition-label-value=x",
+			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
+			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors",
+		},
+		Binder: {"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9"},
+		PodGrouper: {
+			"--scheduler-name=x", "--max-concurrent-reconciles=3", "--queue-label-key=x", "--nodepool-label-key=x", "--search-legacy-pg=false",
+			"--default-priorities-configmap-name=x", "--default-priorities-configmap-namespace=x", "--pod-label-selector=a=b", "--namespace-label-selector=a=b",
+		},
+		PodGroup: {"--scheduler-name=x", "--max-concurrent-reconciles=3"},
+		Queue:    {"--metrics-namespace=x", "--queue-label-to-metric-label=a=b", "--queue-label-to-default-metric-value=a=b"},
+	} {
+		usual := given(role)
+		for _, arg := range args {
+			if reflect.DeepEqual(usual, given(role, arg)) {
+				t.Errorf("%s %s changes nothing", role, arg)
+			}
+		}
+	}
+}
+
+// TestBinderConcurrency, and those below: the flags of the controllers, each with the value it takes there.
+func TestBinderConcurrency(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]int{"10": 10, "3": 3} {
+		if got := parse(t, Binder, "--max-concurrent-reconciles="+arg).binder().MaxConcurrentReconciles; got != want {
+			t.Errorf("%s: %d", arg, got)
+		}
+	}
+}
+
+// TestBinderRetryDelays: seconds on the command line.
+func TestBinderRetryDelays(t *testing.T) {
+	t.Parallel()
+	o := parse(t, Binder, "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=90").binder()
+	if o.RateLimiterBaseDelay != 2*time.Second || o.RateLimiterMaxDelay != 90*time.Second {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestPodGrouperConcurrency: the number of pods worked on at a time.
+func TestPodGrouperConcurrency(t *testing.T) {
+	t.Parallel()
+	if o, err := parse(t, PodGrouper, "--max-concurrent-reconciles=3").podgrouper(); err != nil || o.Workers != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestPodGroupConcurrency: the number of statuses written at a time.
+func TestPodGroupConcurrency(t *testing.T) {
+	t.Parallel()
+	if o := parse(t, PodGroup, "--max-concurrent-reconciles=3").podgroup(); o.MaxConcurrentReconciles != 3 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestPodGrouperSelectors: "k=v,k=v".
+func TestPodGrouperSelectors(t *testing.T) {
+	t.Parallel()
+	o, err := parse(t, PodGrouper, "--pod-label-selector=a=b, c=d", "--namespace-label-selector=e=").podgrouper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]map[string]string{{"a": "b", "c": "d"}, {"e": ""}}, []map[string]string{o.PodSelector, o.NamespaceSelector}); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestClientLimits: --qps and --burst bound every client of every role.
+func TestClientLimits(t *testing.T) {
+	t.Parallel()
+	file := newPlane(t, true).kubeconfig()
+	for _, role := range everyRole() {
+		for _, want := range []struct {
+			args  []string
+			qps   float32
+			burst int
+		}{{nil, 50, 300}, {[]string{"--qps=7.5", "--burst=9"}, 7.5, 9}} {
+			p, err := newProcess(roleNames(role), parse(t, role, append(want.args, "--kubeconfig="+file)...), "v", logr.Discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.config.QPS != want.qps || p.config.Burst != want.burst {
+				t.Errorf("%s %q: %v requests a second, %d at once", role, want.args, p.config.QPS, p.config.Burst)
+			}
+		}
+	}
+}
+
+// TestKubeconfigFlag: the server is the one of the file.
+func TestKubeconfigFlag(t *testing.T) {
+	t.Parallel()
+	for _, role := range everyRole() {
+		server := newPlane(t, true)
+		p, err := newProcess(roleNames(role), parse(t, role, "--kubeconfig="+server.kubeconfig()), "v1", logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.config.Host != server.URL || p.config.UserAgent != "muster/v1" {
+			t.Errorf("%s talks to %s as %s", role, p.config.Host, p.config.UserAgent)
+		}
+		if _, err := newProcess(roleNames(role), parse(t, role, "--kubeconfig=/nowhere/at-all"), "v", logr.Discard()); err == nil {
+			t.Errorf("%s took a file that is not there", role)
+		}
+	}
+}
+
+// logged is what a role's logger makes of a line of each level.
+func logged(t *testing.T, role string, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	log, err := app.Logger(&out, parse(t, role, args...).Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range 6 {
+		log.V(v).Info("line", "v", v)
+	}
+	return out.String()
+}
+
+// TestLogVerbosity: --v is the highest level that is written.
+func TestLogVerbosity(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{Scheduler, All} {
+		for arg, want := range map[string]int{"--v=0": 1, "--v=3": 4, "--v=5": 6, "--version": 4} {
+			if got := strings.Count(logged(t, role, arg), "\n"); got != want {
+				t.Errorf("%s %s: %d lines, want %d", role, arg, got, want)
+			}
+		}
+	}
+}
+
+// TestLogJSON: --log-json makes every line an object.
+func TestLogJSON(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]bool{"--log-json": true, "--log-json=false": false} {
+		if got := strings.HasPrefix(logged(t, Scheduler, arg), "{"); got != want {
+			t.Errorf("%s: JSON %t", arg, got)
+		}
+	}
+}
+
+// TestConfigFile: --scheduler-conf names a file in KAI's format.
+func TestConfigFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for text, want := range map[string]string{
+		`{actions: "allocate", tiers: [{plugins: [{name: predicates}, {name: priority}]}]}`: "",
+		`{actions: "allocate, dance"}`: "dance",
+		`{actoins: "allocate"}`:        "actoins",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := parse(t, Scheduler, "--scheduler-conf="+file, "--kubeconfig="+newPlane(t, true).kubeconfig())
+		_, err := newProcess([]string{Scheduler}, s, "v", logr.Discard())
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if want == "" {
+			if p, err := s.profile(); err != nil || !slices.Equal(p.Actions, []string{"allocate"}) || len(p.Tiers[0]) != 2 {
+				t.Errorf("%+v, %v", p, err)
+			}
+		}
+	}
+}
+
+func TestHome(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "namespace")
+	if err := os.WriteFile(file, []byte("pods-own\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := func(string) (string, bool) { return "told", true }
+	unset := func(string) (string, bool) { return "", false }
+	for i, tc := range []struct {
+		lookup     func(string) (string, bool)
+		file, want string
+	}{{set, file, "told"}, {unset, file, "pods-own"}, {unset, "/nowhere/at-all", "kai-scheduler"}} {
+		if got := home(tc.lookup, tc.file); got != tc.want {
+			t.Errorf("%d: %s, want %s", i, got, tc.want)
+		}
+	}
+}
+
+// TestShardPool: the shard's value is its name in scheduling conditions.
+func TestShardPool(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"": kai.DefaultPool, "gold": "gold"} {
+		if got := parse(t, Scheduler, "--partition-label-value="+value).reports().Pool; got != want {
+			t.Errorf("%q: pool %s", value, got)
+		}
+	}
+}
+
+// TestSettingsAreRead: no field of Settings is there for nothing.
+func TestSettingsAreRead(t *testing.T) {
+	t.Parallel()
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	s := &Settings{}
+	for _, role := range Names() {
+		if err := s.flags(role, fs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var text strings.Builder
+	for _, file := range []string{"options.go", "run.go"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
+	}
+	settings := reflect.TypeOf(*s)
+	for i := range settings.NumField() {
+		name := settings.Field(i).Name
+		if !strings.Contains(text.String(), "s."+name) && !strings.Contains(text.String(), "p."+name) {
+			t.Errorf("nothing reads Settings.%s", name)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// get asks a process's own server.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// freePort is one that nobody listens on at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestRoleEndpoints: each role serves metrics, and health where KAI's has a flag for it, where its flags say. A process
+// whose cache is not complete is alive and not ready.
+func TestRoleEndpoints(t *testing.T) {
+	t.Parallel()
+	for role, flags := range map[string][]string{
+		Scheduler: {"listen-address"}, Queue: {"metrics-listen-address"},
+		Binder: {"metrics-bind-address", "health-probe-bind-address"}, PodGrouper: {"metrics-bind-address", "health-probe-bind-address"},
+		PodGroup: {"metrics-bind-address", "health-probe-bind-address"}, All: {"listen-address", "health-probe-bind-address"},
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			server := newPlane(t, true)
+			args := []string{"--kubeconfig=" + server.kubeconfig()}
+			for _, flag := range flags {
+				args = append(args, fmt.Sprintf("--%s=127.0.0.1:%d", flag, freePort(t)))
+			}
+			_, _, stop := launch(t, role, args...)
+			server.await(begins(role)) // the listeners are open before anything is watched
+			for _, arg := range args[1:] {
+				_, address, _ := strings.Cut(arg, "=")
+				for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 500} {
+					if status, body := get(t, "http://"+address+path); status != want {
+						t.Errorf("%s%s: %d %s", arg, path, status, body)
+					}
+				}
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			_, address, _ := strings.Cut(args[1], "=")
+			if status, _ := get(t, "http://"+address+"/healthz"); status != 0 {
+				t.Error("it still listens after its end")
+			}
+		})
+	}
+}
+
+// TestPortTaken: a port that is taken stops the start, and the error names it.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := parse(t, Binder, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--metrics-bind-address="+l.Addr().String())
+	p, err := newProcess([]string{Binder}, s, "v", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOneAddressForBoth: metrics and health may share a port.
+func TestOneAddressForBoth(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	launch(t, Binder, "--kubeconfig="+server.kubeconfig(), "--metrics-bind-address="+address, "--health-probe-bind-address="+address)
+	server.await(begins(Binder))
+	if status, _ := get(t, "http://"+address+"/healthz"); status != 200 {
+		t.Errorf("status %d", status)
+	}
+}
+
+func TestProfilerEndpoint(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	port := freePort(t)
+	url := fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/", port)
+	args := quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), fmt.Sprintf("--profiler-port=%d", port))
+	_, _, stop := launch(t, Scheduler, args...)
+	server.await(begins(Scheduler))
+	if status, _ := get(t, url); status != 0 {
+		t.Error("profiles are served without --enable-profiler")
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	server.paths = nil
+	launch(t, Scheduler, append(args, "--enable-profiler")...)
+	server.await(begins(Scheduler))
+	if status, body := get(t, url); status != 200 || !strings.Contains(body, "goroutine") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// begins is what a role asks for when it begins to work. (An index that it declares before makes it ask for pods.)
+func begins(role string) string {
+	return map[string]string{
+		Scheduler: "v1/nodes", Binder: "v1/nodes", PodGrouper: "v2alpha2/podgroups", PodGroup: "v2alpha2/podgroups",
+		Queue: "v2/queues", All: "/bindrequests",
+	}[role]
+}
+
+// leaseOf is the path of each role's Lease below that of Leases.
+func leaseOf(role string) string {
+	return map[string]string{
+		Scheduler: "kai-scheduler", Binder: "2ad35f9c.kai.scheduler", PodGrouper: "54dff599.kai.scheduler",
+		PodGroup: "o1x22tjj.kai.scheduler", Queue: "ov3xj497.kai.scheduler",
+	}[role]
+}
+
+// TestLeaderElection: with --leader-elect a role does nothing before it holds its Lease, which has KAI's name; without, it
+// asks for none.
+func TestLeaderElection(t *testing.T) {
+	t.Parallel()
+	for _, role := range everyRole() {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			free := newPlane(t, true)
+			_, _, stop := launch(t, role, quiet(role, "--kubeconfig="+free.kubeconfig())...)
+			free.await(begins(role))
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if free.asked("lease") {
+				t.Error("asked for a Lease without --leader-elect")
+			}
+
+			server := newPlane(t, true)
+			server.refuse = true
+			launch(t, role, quiet(role, "--kubeconfig="+server.kubeconfig(), "--leader-elect")...)
+			for _, r := range roleNames(role) {
+				server.await("namespaces/kai-scheduler/leases/" + leaseOf(r))
+			}
+			server.mu.Lock()
+			for _, r := range roleNames(role) {
+				if server.asked(begins(r)) {
+					t.Errorf("%s began to work without its Lease: %q", r, server.paths)
+				}
+			}
+			server.refuse = false
+			server.mu.Unlock()
+			for _, r := range roleNames(role) {
+				server.await(begins(r))
+			}
+		})
+	}
+}
+
+// TestLeaseNamespace: --namespace, else $NAMESPACE, else the pod's own, else KAI's.
+func TestLeaseNamespace(t *testing.T) {
+	t.Parallel()
+	for _, role := range everyRole() {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			server := newPlane(t, true)
+			server.refuse = true
+			launch(t, role, quiet(role, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--namespace=elsewhere")...)
+			for _, r := range roleNames(role) {
+				server.await("namespaces/elsewhere/leases/" + leaseOf(r))
+			}
+		})
+	}
+}
+
+// TestLeaseOfAShard: each shard has a Lease of its own.
+func TestLeaseOfAShard(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	server.refuse = true
+	launch(t, Scheduler, quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--scheduler-name=muster,kai-scheduler", "--partition-label-value=gold")...)
+	server.await("namespaces/kai-scheduler/leases/muster-gold")
+}
+
+// TestMissingKinds: a cluster without the CRDs stops every role at once, with words that say what to do.
+func TestMissingKinds(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, false)
+	for _, role := range everyRole() {
+		s := parse(t, role, quiet(role, "--kubeconfig="+server.kubeconfig())...)
+		p, err := newProcess(roleNames(role), s, "v", logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.run(t.Context())
+		if err == nil {
+			t.Errorf("%s ran without the CRDs", role)
+			continue
+		}
+		for _, want := range []string{server.URL, "PodGroup", "Queue", "BindRequest", "install the CustomResourceDefinitions"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v lacks %q", role, err, want)
+			}
+		}
+	}
+}
+
+// TestAPIServerGone: the error names the server.
+func TestAPIServerGone(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	s := parse(t, Queue, quiet(Queue, "--kubeconfig="+server.kubeconfig())...)
+	p, err := newProcess([]string{Queue}, s, "v", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if err := p.run(t.Context()); err == nil || !strings.Contains(err.Error(), server.URL) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestVersionFlag: --version, KAI's default, says the version in the log and goes on.
+func TestVersionFlag(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	for arg, want := range map[string]bool{"--version": true, "--version=false": false} {
+		_, log, stop := launch(t, Scheduler, quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), arg)...)
+		server.await(begins(Scheduler))
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(log.String(), "v1.2.3"); got != want {
+			t.Errorf("%s: version in the log: %t", arg, got)
+		}
+		server.paths = nil
+	}
+}
+
+// TestEndsWithItsContext: a process that is told to stop before anything answered ends.
+func TestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	s := parse(t, All, quiet(Scheduler, quiet(Binder, "--kubeconfig="+server.kubeconfig())...)...)
+	p, err := newProcess(Names(), s, "v", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if err := p.run(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,426 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
+	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// The tests run in bubbles of fake time. Everything around the loop is played; the store and the engine are real.
+
+// world plays the feed, the writer of binds and the writer of reasons.
+type world struct {
+	t       *testing.T
+	start   time.Time
+	loop    *Loop
+	metrics *Metrics
+
+	synced   atomic.Bool
+	changed  chan struct{}
+	events   []cluster.Event // to be drained
+	stale    []feed.StaleBindRequest
+	drains   int
+	problems map[string]string
+
+	plans    []string // "seconds pods" of each plan
+	slow     chan struct{}
+	failed   chan struct{}
+	failures []apply.Failure
+	removed  []string
+	full     bool
+
+	restored  int
+	published []string // "seconds gang reason" of each call
+	settle    time.Duration
+}
+
+func (w *world) seconds() string { return fmt.Sprintf("%.2f", time.Since(w.start).Seconds()) }
+
+func (w *world) Synced() bool             { return w.synced.Load() }
+func (w *world) Changed() <-chan struct{} { return w.changed }
+func (w *world) Drain(s *cluster.Store) int {
+	w.drains++
+	n := 0
+	for _, e := range w.events {
+		if s.Apply(e) {
+			n++
+		}
+	}
+	w.events = nil
+	return n
+}
+func (w *world) StaleBindRequests() []feed.StaleBindRequest { return w.stale }
+func (w *world) Problems() map[string]string                { return w.problems }
+
+func (w *world) Submit(ctx context.Context, p engine.Plan) {
+	pods := ""
+	for _, b := range p.Bundles {
+		for _, in := range b.Intents {
+			pods += " " + in.Pod
+		}
+	}
+	w.plans = append(w.plans, w.seconds()+pods)
+	for _, b := range p.Bundles {
+		if w.failures != nil {
+			w.failures = append(w.failures, apply.Failure{Bundle: b, Err: errors.New("refused")})
+		}
+	}
+	if w.slow != nil {
+		select {
+		case <-w.slow:
+		case <-ctx.Done():
+		}
+	}
+	if len(w.failures) > 0 {
+		select {
+		case w.failed <- struct{}{}:
+		default:
+		}
+	}
+}
+func (w *world) Failed() <-chan struct{} { return w.failed }
+func (w *world) Failures() []apply.Failure {
+	out := w.failures
+	w.failures = []apply.Failure{}
+	return out
+}
+
+func (w *world) Remove(_, name string, _ types.UID) bool {
+	if w.full {
+		return false
+	}
+	w.removed = append(w.removed, w.seconds()+" "+name)
+	return true
+}
+
+func (w *world) Restore(context.Context) error { w.restored++; return nil }
+func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
+	line := w.seconds()
+	for _, g := range t.Gangs {
+		if g.Diagnosis != nil {
+			line += " " + g.Gang.Name + ":" + string(g.Diagnosis.Verdict.Reason)
+		}
+	}
+	w.published = append(w.published, line)
+	if w.settle > 0 {
+		return time.Now().Add(w.settle)
+	}
+	return time.Time{}
+}
+
+// begin starts a loop over a node of two GPUs; change prepares the world.
+func begin(t *testing.T, o Options, change func(*world)) *world {
+	t.Helper()
+	e, err := engine.New(profile.BuiltIn(), builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMetrics("kai", prometheus.NewPedanticRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1)}
+	w.synced.Store(true)
+	w.events = []cluster.Event{
+		cluster.QueueState{Name: "q", UID: "q", Quota: []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}},
+		cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}}},
+	}
+	if change != nil {
+		change(w)
+	}
+	w.loop = New(w, e, w, w, m, o)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.loop.Run(ctx) }()
+	t.Cleanup(func() {
+		asked := time.Now()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(asked); took > time.Second {
+			t.Errorf("it took %v to end", took)
+		}
+	})
+	return w
+}
+
+// happens lets the events come in.
+func (w *world) happens(events ...cluster.Event) {
+	w.events = append(w.events, events...)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (w *world) expect(what string, got *[]string, want ...string) {
+	w.t.Helper()
+	if d := cmp.Diff(want, *got); d != "" {
+		w.t.Errorf("%s: %s", what, d)
+	}
+	*got = nil
+}
+
+// gang is a gang of one pod per name, all of which must start together.
+func gang(name string, pods ...string) []cluster.Event {
+	key := kai.GangKey("a", name)
+	out := []cluster.Event{cluster.GangState{
+		Key: key, UID: "g-" + name, Queue: "q", Preemptible: true, MarkUnschedulable: true,
+		Sets: []cluster.Set{{Name: cluster.DefaultSet, Leaf: true, Min: int32(len(pods)), Parent: cluster.None}},
+	}}
+	for _, p := range pods {
+		out = append(out, pod(p, key, cluster.Pending, ""))
+	}
+	return out
+}
+
+func pod(name string, key cluster.Key, phase cluster.Phase, node string) cluster.PodState {
+	return cluster.PodState{
+		UID: "u-" + name, Namespace: "a", Name: name, Gang: key, Phase: phase, NodeName: node, Ours: true,
+		Requests: []cluster.Quantity{{Name: "cpu", Value: 100}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
+	}
+}
+
+func (w *world) runs() int {
+	return int(counter(w.metrics.runs))
+}
+
+func TestWaitsForTheFeed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.synced.Store(false); w.happens(gang("g", "p")...) })
+		w.pass(5 * time.Second)
+		w.expect("before the feed has everything", &w.plans)
+		if w.restored != 0 {
+			t.Error("reasons were restored from a cache that is not complete")
+		}
+		w.synced.Store(true)
+		w.pass(50 * time.Millisecond)
+		w.expect("with everything", &w.plans, "5.01 p")
+		if w.restored != 1 {
+			t.Errorf("restored %d times", w.restored)
+		}
+	})
+}
+
+func TestRunsOnChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, nil)
+		w.pass(500 * time.Millisecond)
+		idle := w.runs()
+		w.happens(gang("g", "p", "q")...)
+		w.pass(time.Millisecond)
+		w.expect("decided at once", &w.plans, "0.50 p q")
+		w.pass(time.Minute)
+		if n := w.runs() - idle; n > 2 {
+			t.Errorf("%d runs for one change", n)
+		}
+		idle = w.runs()
+		for range 100 {
+			w.happens() // a change that is none
+			w.pass(30 * time.Millisecond)
+		}
+		if n := w.runs() - idle; n > 0 {
+			t.Errorf("%d runs without a change", n)
+		}
+		w.expect("nothing new", &w.plans)
+	})
+}
+
+// TestSchedulePeriod: --schedule-period is the longest time between two looks.
+func TestSchedulePeriod(t *testing.T) {
+	t.Parallel()
+	for _, period := range []time.Duration{time.Second, 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, Options{Period: period}, nil)
+			w.pass(time.Minute + time.Second/2)
+			first := w.drains
+			w.pass(10 * period)
+			if n := w.drains - first; n != 10 {
+				t.Errorf("period %v: %d looks in ten periods", period, n)
+			}
+		})
+	}
+}
+
+// TestBurstIsOneRun: changes that come one after the other are decided on together.
+func TestBurstIsOneRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, nil)
+		w.pass(time.Second)
+		before := w.runs()
+		for i := range 1000 {
+			w.happens(cluster.NodeState{Name: fmt.Sprintf("m%d", i), UID: "m"})
+			w.pass(time.Millisecond)
+		}
+		if n := w.runs() - before; n > 55 {
+			t.Errorf("%d runs in a second of changes", n)
+		}
+	})
+}
+
+// TestAssumedPodsAreNotDecidedTwice: however long the writes take, and whatever changes meanwhile.
+func TestAssumedPodsAreNotDecidedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.slow = make(chan struct{}); w.happens(gang("g", "p")...) })
+		w.pass(30 * time.Second)
+		w.happens(gang("h", "q", "r")...)
+		close(w.slow)
+		w.pass(30 * time.Second)
+		w.expect("the second gang has no room while the first is on its way", &w.plans, "0.00 p")
+		w.happens(gang("i", "s")...)
+		w.pass(time.Second)
+		w.expect("the room left", &w.plans, "60.00 s")
+		w.happens(pod("p", kai.GangKey("a", "g"), cluster.Running, "n1"))
+		w.pass(58 * time.Second)
+		w.expect("confirmed", &w.plans)
+	})
+}
+
+// TestLostDecisionIsMadeAnew: a decision that nobody confirms or fails is forgotten after two minutes.
+func TestLostDecisionIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{Period: time.Hour}, func(w *world) { w.happens(gang("g", "p")...) })
+		w.pass(3 * time.Minute)
+		w.expect("twice, two minutes apart", &w.plans, "0.00 p", "120.00 p")
+	})
+}
+
+// TestFailedBundleIsForgottenAndWaits: whole, longer each time, up to a minute.
+func TestFailedBundleIsForgottenAndWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{Period: time.Hour, Gap: time.Nanosecond}, func(w *world) {
+			w.failures = []apply.Failure{}
+			w.happens(gang("g", "p", "q")...)
+		})
+		w.pass(3*time.Minute + 30*time.Second)
+		w.expect("doubling", &w.plans, "0.00 p q", "1.00 p q", "3.00 p q", "7.00 p q", "15.00 p q", "31.00 p q", "63.00 p q", "123.00 p q", "183.00 p q")
+		if n := counter(w.metrics.failedBundles); n != 9 {
+			t.Errorf("%v failures counted", n)
+		}
+	})
+}
+
+// TestFailureLeavesOthersAlone: while the failed gang waits, another one takes the room.
+func TestFailureLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
+		w.pass(100 * time.Millisecond)
+		w.failures = nil
+		w.happens(gang("h", "r", "s")...)
+		w.pass(10 * time.Second)
+		w.expect("the other one", &w.plans, "0.00 p q", "0.10 r s")
+	})
+}
+
+func TestStaleRequestsAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) {
+			w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "p", UID: "1", PodUID: "u-p", Reason: feed.Failed}}
+			w.happens(gang("g", "p")...)
+		})
+		w.pass(900 * time.Millisecond)
+		w.expect("the pod of a failed request waits a second", &w.plans)
+		w.pass(8 * time.Second)
+		w.expect("and then not", &w.plans, "1.00 p")
+		w.expect("once while the delete is on its way", &w.removed, "0.00 p")
+		w.pass(3 * time.Second)
+		w.stale = nil
+		w.expect("again when it is still there", &w.removed, "10.00 p")
+		w.pass(time.Minute)
+		w.expect("no more", &w.removed)
+
+		w.full = true
+		w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "x", UID: "2", Reason: feed.NodeGone}}
+		w.pass(2 * time.Second)
+		w.full = false
+		w.pass(2 * time.Second)
+		if len(w.removed) != 1 {
+			t.Errorf("a delete for which there was no room was asked for %d times afterwards", len(w.removed))
+		}
+	})
+}
+
+// TestReasonsAreToldAtOnce: the first run of a gang has its reason, whatever the reason; and reasons are looked at again
+// when they ask for it, and not more than five times a second.
+func TestReasonsAreToldAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{Period: time.Hour}, nil)
+		w.pass(time.Second)
+		w.published = nil
+		notReady := gang("unready", "a1", "a2")[:2]
+		lost := gang("lost", "b1")
+		state := lost[0].(cluster.GangState)
+		state.Queue = "nowhere"
+		lost[0] = state
+		w.happens(append(append(notReady, lost...), gang("big", "c1", "c2", "c3")...)...)
+		w.pass(time.Millisecond)
+		if len(w.published) != 1 {
+			t.Fatalf("published %v", w.published)
+		}
+		for _, want := range []string{"unready:GangNotReady", "lost:QueueDoesNotExist", "big:GangNoRoom"} {
+			if !containsWord(w.published[0], want) {
+				t.Errorf("%q lacks %s", w.published[0], want)
+			}
+		}
+		w.published = nil
+		w.pass(time.Minute)
+		w.expect("nobody asked", &w.published)
+		w.settle = 3 * time.Second
+		w.happens(cluster.NodeState{Name: "n2", UID: "n2"})
+		w.pass(7 * time.Second)
+		if len(w.published) != 3 {
+			t.Errorf("asked for every three seconds: %v", w.published)
+		}
+		w.published = nil
+		w.settle = 0
+		for i := range 100 {
+			w.happens(cluster.NodeState{Name: fmt.Sprintf("m%d", i), UID: "m"})
+			w.pass(20 * time.Millisecond)
+		}
+		if n := len(w.published); n > 11 || n < 9 {
+			t.Errorf("published %d times in two seconds of changes", n)
+		}
+	})
+}
+
+// TestEndsWhileWritersAreSlow: begin's cleanup measures it.
+func TestEndsWhileWritersAreSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.slow = make(chan struct{}); w.happens(gang("g", "p")...) })
+		w.pass(time.Second)
+		w.expect("submitted", &w.plans, "0.00 p")
+	})
+}
