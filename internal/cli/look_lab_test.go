@@ -49,9 +49,13 @@ func TestLab(t *testing.T) {
 	}
 	least := int32(2)
 	pod := func(name, scheduler string, annotations map[string]string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
-			Spec: v1.PodSpec{SchedulerName: scheduler, Containers: []v1.Container{{Name: "c", Image: "i",
-				Resources: v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}}}}}
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
+			Spec: v1.PodSpec{SchedulerName: scheduler, Containers: []v1.Container{{
+				Name: "c", Image: "i",
+				Resources: v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}},
+			}}},
+		}
 	}
 	for _, o := range []client.Object{
 		&queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}},
@@ -102,8 +106,10 @@ func TestLab(t *testing.T) {
 
 func start(t *testing.T, definitions [][]byte) *lab.Lab {
 	t.Helper()
-	l, err := lab.Start(t.Context(), lab.Options{CRDs: definitions, Logf: t.Logf,
-		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "n", Count: 1, GPUs: 8, CPU: "16"}}}})
+	l, err := lab.Start(t.Context(), lab.Options{
+		CRDs: definitions, Logf: t.Logf,
+		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "n", Count: 1, GPUs: 8, CPU: "16"}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
