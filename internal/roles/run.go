@@ -338,7 +338,9 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
-	loop := scheduler.New(f, e, binds, reports, metrics, p.loop())
+	lo := p.loop()
+	lo.Event = ro.Event
+	loop := scheduler.New(f, e, binds, reports, metrics, lo)
 	return func(ctx context.Context) error {
 		var g app.Group
 		g.Add("feed", untilAsked(f.Run))

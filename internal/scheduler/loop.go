@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -47,6 +48,9 @@ type Options struct {
 	Gap time.Duration
 	// StuckAfter is how long after its grace a pod that refuses to go stops being counted as leaving; 0 means 2 minutes.
 	StuckAfter time.Duration
+	// Event records an event about an object that is no gang: a node, a queue, a BindRequest. It must not block. Nil records
+	// none.
+	Event func(about client.Object, kind, reason, message string)
 }
 
 // assumeFor is how long a decision stands without the API server confirming it. Its failure is normally reported long
@@ -89,6 +93,9 @@ func New(f Feed, e *engine.Engine, b Binds, r Reports, m *Metrics, o Options) *L
 	if o.StuckAfter == 0 {
 		o.StuckAfter = 2 * time.Minute
 	}
+	if o.Event == nil {
+		o.Event = func(client.Object, string, string, string) {}
+	}
 	return &Loop{
 		feed: f, engine: e, binds: b, reports: r, metrics: m, o: o,
 		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{},
@@ -130,6 +137,7 @@ type cycle struct {
 	reportAt   time.Time // when reasons want to be looked at again; zero for not
 	published  time.Time
 	problems   map[string]string
+	full       map[string]bool         // nodes on which more is used than there is, by name
 	cleaned    map[types.UID]time.Time // BindRequests whose delete has been sent, and when
 }
 
@@ -150,6 +158,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		})
 		c.ran, c.snap, c.trace = true, snap, res.Trace
 		l.metrics.run(snap, &res, time.Since(now)-handing)
+		l.overcommitted(c)
 		c.reportAt = now
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {
@@ -244,7 +253,11 @@ func (l *Loop) clean(c *cycle) {
 		if again && now.Sub(asked) < cleanAgain {
 			continue // the delete is on its way
 		}
-		if !again && stale.Reason == feed.Failed {
+		switch {
+		case again:
+		case stale.PodUID == "":
+			l.forged(&stale)
+		case stale.Reason == feed.Failed:
 			l.postpone(string(stale.PodUID))
 		}
 		c.cleaned[stale.UID] = now
@@ -255,11 +268,5 @@ func (l *Loop) clean(c *cycle) {
 	if len(c.cleaned) > 10000 {
 		maps.DeleteFunc(c.cleaned, func(_ types.UID, asked time.Time) bool { return now.Sub(asked) >= cleanAgain })
 	}
-	problems := l.feed.Problems()
-	for object, text := range problems { // order: log lines only
-		if c.problems[object] != text {
-			c.log.Info("an object is not as it should be", "object", object, "problem", text)
-		}
-	}
-	c.problems = problems
+	l.problems(c)
 }

@@ -22,6 +22,7 @@ type Metrics struct {
 	considered    prometheus.Counter
 	waiting       *prometheus.GaugeVec
 	failedBundles prometheus.Counter
+	overcommitted prometheus.Gauge
 
 	shares  map[string]string // queues with a fair share shown, and their display names; of the loop's goroutine
 	reasons map[engine.Reason]bool
@@ -54,9 +55,10 @@ func NewMetrics(namespace string, r prometheus.Registerer) (*Metrics, error) {
 		considered:    prometheus.NewCounter(own("scheduler_gangs_considered_total", "Gangs tried, over all runs.")),
 		failedBundles: prometheus.NewCounter(own("scheduler_failed_bundles_total", "Bundles that could not be written and were decided anew.")),
 		waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "muster", Name: "gangs_waiting", Help: "Gangs that wait, by reason, after the last run."}, []string{"reason"}),
+		overcommitted: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "overcommitted_nodes", Help: "Nodes on which more is used than there is, after the last run."}),
 		shares:        map[string]string{}, reasons: map[engine.Reason]bool{},
 	}
-	for _, c := range []prometheus.Collector{m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles} {
+	for _, c := range []prometheus.Collector{m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.overcommitted} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

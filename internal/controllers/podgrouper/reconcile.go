@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -93,6 +94,9 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	if yes, err := g.namespaceSelected(ctx, pod.Namespace); err != nil || !yes {
 		return 0, err
 	}
+	if workload.External(pod) {
+		return g.external(ctx, pod)
+	}
 	name, members, again, err := g.groupFor(ctx, pod)
 	if err != nil || name == "" {
 		return again, err
@@ -108,12 +112,33 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	return again, g.patch(ctx, metadataOf(corev1.SchemeGroupVersion.WithKind("Pod"), pod), patch)
 }
 
+// externalGrace is how long after a pod that names its PodGroup itself the PodGroup may come.
+const externalGrace = 3 * time.Second
+
+// external tells the user of a pod that names its PodGroup itself when there is none of that name where the pod is.
+func (g *grouper) external(ctx context.Context, pod *corev1.Pod) (again time.Duration, err error) {
+	if pod.Spec.NodeName != "" {
+		return 0, nil
+	}
+	name := pod.Annotations[keys.PodGroupAnnotation]
+	err = g.cached.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, &v2alpha2.PodGroup{}, client.UnsafeDisableDeepCopy)
+	if err == nil || !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	if wait := pod.CreationTimestamp.Add(externalGrace).Sub(g.clock.Now()); wait > 0 {
+		return wait, nil
+	}
+	g.warn(pod, fmt.Sprintf("annotation %s: there is no PodGroup %q in namespace %s, where the pod is; it waits for one",
+		keys.PodGroupAnnotation, name, pod.Namespace))
+	return g.options.MaxBackoff, nil
+}
+
 // ours says whether the pod is to be grouped at all, by what the pod alone shows.
 func (g *grouper) ours(pod *corev1.Pod) bool {
 	return slices.Contains(g.options.SchedulerNames, pod.Spec.SchedulerName) &&
 		pod.DeletionTimestamp == nil &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
-		!workload.Opted(pod.Annotations) && !workload.External(pod) &&
+		!workload.Opted(pod.Annotations) &&
 		labels.SelectorFromValidatedSet(g.options.PodSelector).Matches(labels.Set(pod.Labels))
 }
 

@@ -95,8 +95,14 @@ func TestLeftAlone(t *testing.T) {
 		change func(*Options)
 	}{
 		"another scheduler": {pod: func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }},
-		"external group":    {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{keys.PodGroupAnnotation: "mine"} }},
-		"skipped pod":       {pod: func(p *corev1.Pod) { p.Annotations = skip }},
+		"external group": {
+			owner: &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "mine"}},
+			pod:   func(p *corev1.Pod) { p.Annotations = map[string]string{keys.PodGroupAnnotation: "mine"} },
+		},
+		"external group that is missing, pod bound": {pod: func(p *corev1.Pod) {
+			p.Annotations, p.Spec.NodeName = map[string]string{keys.PodGroupAnnotation: "mine"}, "n"
+		}},
+		"skipped pod": {pod: func(p *corev1.Pod) { p.Annotations = skip }},
 		"skipped owner": {
 			owner: job("train", skip), pod: func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*ref("batch/v1", "Job", "train")} },
 		},
@@ -129,6 +135,24 @@ func TestLeftAlone(t *testing.T) {
 				t.Errorf("events: %v", w.events)
 			}
 		})
+	}
+}
+
+// TestMissingExternalGroup: a pod that names a PodGroup that its namespace does not have is told so, after the grace in which
+// the PodGroup may still come, and left alone.
+func TestMissingExternalGroup(t *testing.T) {
+	t.Parallel()
+	p := podOf("p", nil)
+	p.Annotations = map[string]string{keys.PodGroupAnnotation: "mine"}
+	elsewhere := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "mine"}}
+	w := newWorld(t, nil, p, elsewhere)
+	w.mustReconcile("p")
+	if writes := w.take(); len(writes) != 0 {
+		t.Errorf("writes: %v", writes)
+	}
+	want := `[Warning PodGrouperWarning p: annotation pod-group-name: there is no PodGroup "mine" in namespace team, where the pod is; it waits for one]`
+	if have := fmt.Sprint(w.events); have != want {
+		t.Errorf("events:\n%s\nwant:\n%s", have, want)
 	}
 }
 

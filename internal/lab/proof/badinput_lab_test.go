@@ -204,10 +204,18 @@ func badInputs() []badInput {
 		{"both minimums", podGroup("minMember: 1, minSubGroup: 1, queue: team", ""), nil, []string{"both minMember and minSubGroup"}, 0},
 		{"queues in a circle", badQueue("circle-a", "parentQueue: circle-b, "+free) + "\n---\n" + badQueue("circle-b", "parentQueue: circle-a, "+free) + "\n---\n" +
 			badJob("kai.scheduler/queue: circle-a", ""), []string{"circle-a"}, []string{"its own ancestor: circle-a", "PodGroup"}, 0},
-		{"queue that is its own parent", badQueue("narcissus", "parentQueue: narcissus, "+free) + "\n---\n" + badJob("kai.scheduler/queue: narcissus", ""),
-			[]string{"narcissus"}, []string{"its own ancestor", "PodGroup"}, 0},
-		{"queue whose parent is missing", badQueue("orphan", "parentQueue: nobody, "+free) + "\n---\n" + badJob("kai.scheduler/queue: orphan", ""),
-			[]string{"orphan"}, []string{`there is no queue "nobody"`, "PodGroup"}, 0},
+		{
+			"queue that is its own parent", badQueue("narcissus", "parentQueue: narcissus, "+free) + "\n---\n" + badJob("kai.scheduler/queue: narcissus", ""),
+			[]string{"narcissus"},
+			[]string{"its own ancestor", "PodGroup"},
+			0,
+		},
+		{
+			"queue whose parent is missing", badQueue("orphan", "parentQueue: nobody, "+free) + "\n---\n" + badJob("kai.scheduler/queue: orphan", ""),
+			[]string{"orphan"},
+			[]string{`there is no queue "nobody"`, "PodGroup"},
+			0,
+		},
 		{"missing queue", badJob("kai.scheduler/queue: nowhere", ""), nil, []string{"PodGroup", "nowhere"}, 0},
 		{"no queue label, no default queue", badJob("", ""), nil, []string{"PodGroup", "default-queue"}, 0},
 		{"a department as queue", badJob("kai.scheduler/queue: root", ""), nil, []string{"PodGroup", "root"}, 0},
@@ -238,9 +246,17 @@ func badInputs() []badInput {
 		{"affinity for no number", badPod("odd", ", labels: {"+team+"}",
 			", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: rank, operator: Gt, values: [high]}]}]}}}", ""), nil, []string{"PodGroup"}, 0},
 		{"pod with the longest name", badPod(long, ", labels: {"+team+"}", "", ""), nil, nil, 1},
-		{"BindRequest for nobody", "apiVersion: scheduling.run.ai/v1alpha2\nkind: BindRequest\nmetadata: {name: forged}\nspec: {podName: nobody, selectedNode: n-0, receivedResourceType: Regular}",
-			nil, []string{"ownerReferences"}, 0},
-		{"BindRequest of an odd size", "apiVersion: scheduling.run.ai/v1alpha2\nkind: BindRequest\nmetadata: {name: odd, labels: {muster.dev/bundle: b, muster.dev/bundle-size: many}}\nspec: {podName: nobody, selectedNode: n-0, receivedResourceType: Regular}",
-			nil, []string{"muster.dev/bundle-size"}, 0},
+		{
+			"BindRequest for nobody", "apiVersion: scheduling.run.ai/v1alpha2\nkind: BindRequest\nmetadata: {name: forged}\nspec: {podName: nobody, selectedNode: n-0, receivedResourceType: Regular}",
+			nil,
+			[]string{"ownerReferences"},
+			0,
+		},
+		{
+			"BindRequest of an odd size", "apiVersion: scheduling.run.ai/v1alpha2\nkind: BindRequest\nmetadata: {name: odd, labels: {muster.dev/bundle: b, muster.dev/bundle-size: many}}\nspec: {podName: nobody, selectedNode: n-0, receivedResourceType: Regular}",
+			nil,
+			[]string{"ownerReferences"},
+			0,
+		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +24,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -43,54 +44,116 @@ func TestForeignScheduler(t *testing.T) {
 	}
 }
 
-// bothFill runs ten gangs of eight and three hundred foreign pods through 64 GPUs.
+// bothFill runs gangs, four at a time, on 64 GPUs through which a crowd of foreign pods runs meanwhile.
 func bothFill(t *testing.T, w *world) {
-	const gangs, size, foreign = 10, 8, 300
+	const streams, rounds, size, crowd = 4, 15, 8, 40
 	book := newLedger(t, w)
 	w.namespace(t, "foreign")
 	w.namespace(t, "ours")
-	theirs := gang("foreign", "filler", foreign, "")
-	theirs.Annotations, theirs.Labels, theirs.Spec.Template.Labels = nil, nil, nil
-	theirs.Spec.Parallelism = ptr.To[int32](60)
-	theirs.Spec.Template.Spec.SchedulerName = corev1.DefaultSchedulerName
-	theirs.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: "1s"}
-	w.create(t, theirs)
-	for i := range gangs {
-		g := gang("ours", fmt.Sprintf("gang-%d", i), size, "")
-		g.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: "1500ms"}
-		w.create(t, g)
+	w.create(t, foreigners("foreign", crowd))
+	began := time.Now()
+	results := make(chan string, streams)
+	for i := range streams {
+		go func() {
+			for round := range rounds {
+				if what := w.pass(fmt.Sprintf("gang-%d-%d", i, round), size); what != "" {
+					results <- what
+					return
+				}
+			}
+			results <- ""
+		}()
 	}
-	took := w.must(t, 2*time.Minute, func() string { return unfinished(w, t) })
+	for range streams {
+		if what := <-results; what != "" {
+			t.Errorf("a gang did not become whole: %s", what)
+		}
+	}
+	took := time.Since(began)
 	r := book.audit()
 	rejected, err := w.lab.Rejected(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d gangs of %d and %d foreign pods through 64 GPUs in %v: %s; kubelets turned away %v",
-		gangs, size, foreign, took.Round(100*time.Millisecond), r, rejected)
+	told := 0
+	for _, e := range list(w, &corev1.EventList{}).Items {
+		if e.InvolvedObject.Kind == "Node" && e.Reason == "Overcommitted" {
+			told++
+		}
+	}
+	t.Logf("%d gangs of %d, four at a time, beside %d foreign pods that come and go, on 64 GPUs: all were whole within %v; %s; kubelets turned away %v; %d events told of overcommitted nodes",
+		streams*rounds, size, crowd, took.Round(100*time.Millisecond), r, rejected, told)
 	if len(r.faults) > 0 {
 		t.Errorf("binds of ours where there was no room, and no foreign bind came between:\n%s", strings.Join(r.faults, "\n"))
 	}
-	if r.ours < gangs*size || r.foreign < foreign {
+	if r.ours < streams*rounds*size || r.foreign < 100 {
 		t.Errorf("only %d and %d binds were seen", r.ours, r.foreign)
+	}
+	if err := w.client.Delete(t.Context(), foreigners("foreign", crowd), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
 	}
 	w.erase(t, "foreign")
 	w.erase(t, "ours")
 }
 
-// unfinished says which Job is not done yet; "" for none.
-func unfinished(w *world, t *testing.T) string {
-	var jobs batchv1.JobList
-	if err := w.cache.List(t.Context(), &jobs); err != nil {
+// foreigners are so many pods of the stock scheduler, of one GPU and one second each, of which each is followed by another.
+func foreigners(namespace string, n int32) *appsv1.ReplicaSet {
+	labels := map[string]string{"app": "foreign"}
+	spec := gang(namespace, "", 1, "").Spec.Template.Spec
+	spec.SchedulerName, spec.RestartPolicy = corev1.DefaultSchedulerName, corev1.RestartPolicyAlways
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "crowd"}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{lab.AnnotationRunFor: "1s"}}, Spec: spec},
+	}}
+}
+
+// pass makes a gang in namespace ours, waits until it is whole, and deletes it. A pod that is turned away by its kubelet is
+// replaced, as its workload's controller would; here it is replaced at once. It returns what is lacking after a minute.
+func (w *world) pass(name string, size int) (lacking string) {
+	ctx := context.Background()
+	labels := map[string]string{keys.QueueLabel: "team", "gang": name}
+	group := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: name}, Spec: v2alpha2.PodGroupSpec{Queue: "team", MinMember: ptr.To(int32(size))}}
+	if err := w.client.Create(ctx, group); err != nil {
 		return err.Error()
 	}
-	var open []string
-	for _, j := range jobs.Items {
-		if j.Status.Succeeded < *j.Spec.Completions {
-			open = append(open, fmt.Sprintf("%s %d/%d, active %d, failed %d", j.Name, j.Status.Succeeded, *j.Spec.Completions, j.Status.Active, j.Status.Failed))
+	made := 0
+	replaced := map[types.UID]bool{}
+	_, lacking = w.await(time.Minute, func() string {
+		running, wanted := 0, max(0, size-made)
+		for _, p := range list(w, &corev1.PodList{}, client.InNamespace("ours"), client.MatchingLabels{"gang": name}).Items {
+			switch {
+			case p.Status.Phase == corev1.PodRunning:
+				running++
+			case p.Status.Phase == corev1.PodFailed && !replaced[p.UID]:
+				replaced[p.UID] = true
+				wanted++
+			}
 		}
+		for range wanted {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ours", Name: fmt.Sprintf("%s-%d", name, made), Labels: labels,
+				Annotations: map[string]string{keys.PodGroupAnnotation: name},
+			}, Spec: gang("ours", name, 1, "").Spec.Template.Spec}
+			if err := w.client.Create(ctx, pod); err != nil {
+				return err.Error()
+			}
+			made++
+		}
+		if running < size {
+			return fmt.Sprintf("%d of %d pods of %s run", running, size, name)
+		}
+		return ""
+	})
+	if lacking != "" {
+		return lacking
 	}
-	return strings.Join(open, "; ")
+	if err := w.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("ours"), client.MatchingLabels{"gang": name}); err != nil {
+		return err.Error()
+	}
+	if err := w.client.Delete(ctx, group); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // shrunk takes GPUs away from a full node, as when devices fail: nothing tells the scheduler's pods to go, there is just
@@ -107,7 +170,7 @@ func shrunk(t *testing.T, w *world) {
 	var said string
 	w.must(t, 10*time.Second, func() string {
 		for _, e := range list(w, &corev1.EventList{}).Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == node && e.Reason == "Overcommitted" {
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == node && e.Reason == "Overcommitted" && strings.Contains(e.Message, "8 of 6 gpu") {
 				said = e.Message
 				return ""
 			}
@@ -126,7 +189,7 @@ func shrunk(t *testing.T, w *world) {
 	if err := w.client.Delete(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	w.must(t, 10*time.Second, func() string {
+	w.must(t, 30*time.Second, func() string { // a Job waits 10 s before it replaces a pod that it lost
 		for _, p := range w.pods("full") {
 			for _, c := range p.Status.Conditions {
 				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && p.Spec.NodeName == "" {

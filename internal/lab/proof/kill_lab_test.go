@@ -177,7 +177,11 @@ func (m *matrix) cell(t *testing.T, at point) string {
 	}
 	left := w.boundNow(t, ns)
 	m.victim.start()
+	since := time.Now()
 	verdict, problem := m.aftermath(ns, at.kind)
+	if took := time.Since(since); took > 4*time.Second && problem == "" {
+		t.Logf("%s took %v; the end of what %s said:\n%s", ns, took, m.victim.role, m.victim.tail(25))
+	}
 	w.erase(t, ns)
 	m.victim.awaitReady(t)
 	for _, p := range append(m.others, m.victim) {

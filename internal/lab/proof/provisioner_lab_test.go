@@ -26,8 +26,10 @@ const (
 // provision makes the storage class and plays its provisioner until the test ends.
 func (w *world) provision(t *testing.T) {
 	t.Helper()
-	w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: storageClass}, Provisioner: provisioner,
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer), ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimRetain)})
+	w.create(t, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: storageClass}, Provisioner: provisioner,
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer), ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimRetain),
+	})
 	claims := make(chan *corev1.PersistentVolumeClaim, 1024)
 	take := func(o any) {
 		if c := o.(*corev1.PersistentVolumeClaim); c.Annotations[volume.AnnSelectedNode] != "" && c.Spec.VolumeName == "" {
@@ -69,8 +71,10 @@ func volumeFor(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/scratch/" + string(c.UID)}},
 			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
-					Values: []string{c.Annotations[volume.AnnSelectedNode]}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+					Values: []string{c.Annotations[volume.AnnSelectedNode]},
+				}},
 			}}}},
 		},
 	}

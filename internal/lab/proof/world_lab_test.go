@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -43,10 +44,13 @@ type world struct {
 
 // story is what was seen happen in a namespace, by the API server's revisions: one counter for all kinds of objects.
 type story struct {
-	firstBind uint64            // when the first pod had a node; 0 for never
-	requests  map[string]uint64 // when the first BindRequest of that name was created
-	claims    map[string]uint64 // when the claim was bound
+	firstBind uint64             // when the first pod had a node; 0 for never
+	requests  map[types.UID]span // the life of each BindRequest
+	claims    map[string]uint64  // when the claim was bound
 }
+
+// span is from when to when an object existed; an end of 0 is not known.
+type span struct{ from, to uint64 }
 
 // newWorld starts a lab with so many nodes of 8 GPUs and the queues, and follows it.
 func newWorld(t *testing.T, nodes int, o lab.Options) *world {
@@ -106,9 +110,9 @@ func (w *world) follow(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { w.seen(o.(client.Object)) },
-			UpdateFunc: func(_, o any) { w.seen(o.(client.Object)) },
-			DeleteFunc: func(any) { w.seen(nil) },
+			AddFunc:    func(o any) { w.seen(o, false) },
+			UpdateFunc: func(_, o any) { w.seen(o, false) },
+			DeleteFunc: func(o any) { w.seen(o, true) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -120,28 +124,34 @@ func (w *world) follow(t *testing.T) {
 }
 
 // seen takes an event.
-func (w *world) seen(object client.Object) {
+func (w *world) seen(object any, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.changed)
 	w.changed = make(chan struct{})
-	if object == nil {
+	o, ok := object.(client.Object)
+	if !ok { // a deletion that the watch missed
 		return
 	}
-	s := w.stories[object.GetNamespace()]
-	revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	s := w.stories[o.GetNamespace()]
+	revision, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if s == nil || err != nil {
 		return
 	}
-	switch o := object.(type) {
+	switch o := o.(type) {
 	case *corev1.Pod:
 		if o.Spec.NodeName != "" && (s.firstBind == 0 || revision < s.firstBind) {
 			s.firstBind = revision
 		}
 	case *v1alpha2.BindRequest:
-		if _, known := s.requests[o.Name]; !known {
-			s.requests[o.Name] = revision
+		life, known := s.requests[o.UID]
+		if !known {
+			life.from = revision
 		}
+		if deleted {
+			life.to = revision
+		}
+		s.requests[o.UID] = life
 	case *corev1.PersistentVolumeClaim:
 		if _, known := s.claims[o.Name]; !known && o.Status.Phase == corev1.ClaimBound {
 			s.claims[o.Name] = revision
@@ -149,31 +159,35 @@ func (w *world) seen(object client.Object) {
 	}
 }
 
-// tell begins the story of a namespace; heard is what it is so far.
+// tell begins the story of a namespace.
 func (w *world) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[string]uint64{}, claims: map[string]uint64{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}}
 }
 
-// early says which decisions and claims came after the first bind of a gang of that size, or never; "" for none.
+// early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or
+// claims that were bound; "" for nothing.
 func (w *world) early(namespace string, size int, volumes bool) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.stories[namespace]
-	before := func(at map[string]uint64) (n int) {
-		for _, revision := range at { // order: a count
-			if revision < s.firstBind {
-				n++
-			}
+	decided, prepared := 0, 0
+	for _, life := range s.requests { // order: a count
+		if life.from < s.firstBind && (life.to == 0 || life.to > s.firstBind) {
+			decided++
 		}
-		return n
 	}
-	if n := before(s.requests); n < size {
-		return fmt.Sprintf("a pod was bound when %d of %d members were decided", n, size)
+	for _, revision := range s.claims { // order: a count
+		if revision < s.firstBind {
+			prepared++
+		}
 	}
-	if n := before(s.claims); volumes && n < size {
-		return fmt.Sprintf("a pod was bound when %d of %d members were prepared", n, size)
+	switch {
+	case decided < size:
+		return fmt.Sprintf("a pod was bound when %d of %d members were decided", decided, size)
+	case volumes && prepared < size:
+		return fmt.Sprintf("a pod was bound when %d of %d members were prepared", prepared, size)
 	}
 	return ""
 }
@@ -289,6 +303,10 @@ func (w *world) erase(t testing.TB, namespace string) {
 	if err := w.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
+	// Now rather than when the garbage collector comes by.
+	if err := w.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
 	w.must(t, time.Minute, func() string {
 		pods := len(w.pods(namespace))
 		requests := len(list(w, &v1alpha2.BindRequestList{}, client.InNamespace(namespace)).Items)
@@ -305,8 +323,10 @@ func (w *world) erase(t testing.TB, namespace string) {
 // queue is a queue without limits.
 func queue(name, parent string) *queuev2.Queue {
 	unlimited := queuev2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
-	return &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{ParentQueue: parent,
-		Resources: &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited}}}
+	return &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: queuev2.QueueSpec{
+		ParentQueue: parent,
+		Resources:   &queuev2.QueueResources{GPU: unlimited, CPU: unlimited, Memory: unlimited},
+	}}
 }
 
 // gang is a Job of so many pods of one GPU each that run together or not at all. With a storage class each pod has a
