@@ -395,11 +395,11 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 	return nil
 }
 
-// whole returns the extended resources, which must be limited to what is asked for.
+// whole returns the extended resources and huge pages, which must be limited to what is asked for.
 func whole(request v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range request { // order: a map
-		if strings.Contains(string(name), "/") {
+		if strings.Contains(string(name), "/") || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
 			out[name] = q
 		}
 	}
