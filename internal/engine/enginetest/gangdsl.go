@@ -399,7 +399,7 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 func whole(request v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range request { // order: a map
-		if strings.Contains(string(name), "/") || strings.HasPrefix(string(name), "hugepages") {
+		if strings.Contains(string(name), "/") || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
 			out[name] = q
 		}
 	}

@@ -25,6 +25,7 @@ import (
 type Backend struct {
 	*Cluster
 	ctx      context.Context // of the scenario: the interface it implements has none
+	begun    time.Time       // in whole seconds
 	options  enginetest.Options
 	profile  engine.Profile
 	feed     feed.Options
@@ -41,7 +42,7 @@ type lastPod struct {
 
 // New returns a backend for one scenario; the cluster should be clean. ctx ends everything it does.
 func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, error) {
-	b := &Backend{Cluster: c, ctx: ctx, options: *o, lastMade: map[string]time.Time{}, lastPods: map[types.NamespacedName]lastPod{}}
+	b := &Backend{Cluster: c, ctx: ctx, begun: time.Now().Truncate(time.Second), options: *o, lastMade: map[string]time.Time{}, lastPods: map[types.NamespacedName]lastPod{}}
 	var err error
 	if b.profile, err = o.Profile(); err != nil {
 		return nil, err
@@ -143,8 +144,8 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// Now implements enginetest.Backend.
-func (b *Backend) Now() time.Time { return time.Now() }
+// Now implements enginetest.Backend: when the scenario began, so that equal ages are equal.
+func (b *Backend) Now() time.Time { return b.begun }
 
 // Advance implements enginetest.Backend; a cluster's time cannot be set.
 func (b *Backend) Advance(time.Duration) error {

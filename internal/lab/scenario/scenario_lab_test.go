@@ -40,8 +40,8 @@ func TestScenarios(t *testing.T) {
 		if slices.Contains(sc.Options.Needs, "engine") {
 			continue
 		}
-		played++
 		t.Run(sc.Name, func(t *testing.T) {
+			played++
 			begun := time.Now()
 			if err := c.Clean(t.Context()); err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +80,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 		SchedulerNames: b.options.Names(), Namespace: keys.Namespace, MetricsNamespace: keys.MetricsNamespace, Listen: address,
 		Period: time.Second, StuckAfter: 2 * time.Minute, NodePoolKey: keys.NodePoolLabel, QueueLabel: keys.QueueLabel,
 		RestrictNodes: b.feed.RestrictNodes, GPUWorkerLabel: b.feed.GPUWorkerLabel, CPUWorkerLabel: b.feed.CPUWorkerLabel,
-		FullHierarchy: true, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
+		FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
 	}
 	if b.store.StuckAfter != 0 {
 		s.StuckAfter = time.Duration(b.store.StuckAfter)
@@ -102,7 +103,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 }
 
 // attend plays the kubelets until the cluster has settled.
-func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error) error {
+func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	events := make(chan watch.Event)
@@ -122,6 +123,9 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 			}
 		}()
 	}
+	var players errgroup.Group
+	players.SetLimit(writers)
+	defer func() { err = errors.Join(err, players.Wait()) }()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	left := "the scheduler has not run"
@@ -132,13 +136,10 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 				return fmt.Errorf("watch: %v", e.Object)
 			}
 			if p, ok := e.Object.(*v1.Pod); ok && e.Type != watch.Deleted {
-				if err := b.play(ctx, p); err != nil {
-					return err
-				}
+				players.Go(func() error { return b.play(ctx, p) })
 			}
 			timer.Reset(quiet)
 		case <-timer.C:
-			var err error
 			if left, err = b.left(ctx, metrics); err != nil || left == "" {
 				return err
 			}
