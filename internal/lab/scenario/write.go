@@ -172,6 +172,18 @@ func (b *Backend) nodeKnown(name string) error {
 	})
 }
 
+// claimed waits until a claim that names its volume has it.
+func (b *Backend) claimed(c *v1.PersistentVolumeClaim) error {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	return await(b.ctx, "claim "+c.Name, func(ctx context.Context) (bool, error) {
+		var have v1.PersistentVolumeClaim
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(c), &have)
+		return have.Status.Phase == v1.ClaimBound || have.Status.Phase == v1.ClaimLost, err
+	})
+}
+
 // change writes what a command changed of a pod that exists.
 func (b *Backend) change(want *v1.Pod) error {
 	var p v1.Pod
