@@ -61,6 +61,7 @@ func (b *Backend) flush() error {
 	})
 	var queues, gangs []enginetest.Object
 	var pods []*v1.Pod
+	var claims []*v1.PersistentVolumeClaim
 	g, _ := errgroup.WithContext(b.ctx)
 	g.SetLimit(writers)
 	for _, o := range objects {
@@ -74,12 +75,22 @@ func (b *Backend) flush() error {
 			gangs = append(gangs, o)
 		case *v1.Pod:
 			pods = append(pods, o)
+		case *v1.PersistentVolumeClaim: // after the volumes they name
+			claims = append(claims, o)
 		default:
 			g.Go(func() error { return b.put(o) })
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	for _, c := range claims {
+		if err := b.put(c); err != nil {
+			return err
+		}
+		if err := b.claimed(c); err != nil {
+			return err
+		}
 	}
 	if err := b.ordered("queue", queues); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 		SchedulerNames: b.options.Names(), Namespace: keys.Namespace, MetricsNamespace: keys.MetricsNamespace, Listen: address,
 		Period: time.Second, StuckAfter: 2 * time.Minute, NodePoolKey: keys.NodePoolLabel, QueueLabel: keys.QueueLabel,
 		RestrictNodes: b.feed.RestrictNodes, GPUWorkerLabel: b.feed.GPUWorkerLabel, CPUWorkerLabel: b.feed.CPUWorkerLabel,
-		FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
+		CSIStorage: b.feed.StorageCapacity, FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
 	}
 	if b.store.StuckAfter != 0 {
 		s.StuckAfter = time.Duration(b.store.StuckAfter)
@@ -99,7 +99,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 	if err := os.WriteFile(s.SchedulerConf, []byte(b.options.Config), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write the configuration: %w", err)
 	}
-	return s, func() { os.RemoveAll(dir) }, nil
+	return s, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // attend plays the kubelets until the cluster has settled.
@@ -155,8 +155,9 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 // play does with a pod what its kubelet would.
 func (b *Backend) play(ctx context.Context, p *v1.Pod) error {
 	switch {
-	case p.DeletionTimestamp != nil:
+	case p.DeletionTimestamp != nil && len(p.Finalizers) == 0:
 		return b.remove(ctx, p)
+	case p.DeletionTimestamp != nil: // something holds it, and a kubelet lets it
 	case p.Spec.NodeName != "" && p.Status.Phase == v1.PodPending:
 		// A patch without resourceVersion: the binder may write conditions at the same time.
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`))

@@ -77,31 +77,16 @@ func (b *Backend) put(o enginetest.Object) error {
 	return err
 }
 
-// status gives have, as the API server returned it, the status of want.
+// status gives have, as the API server returned it, the status of want. That of volumes and claims is left to the
+// controllers that keep it.
 func (b *Backend) status(want, have enginetest.Object) error {
-	switch want := want.(type) {
-	case *v2alpha2.PodGroup:
-		g, ok := have.(*v2alpha2.PodGroup)
-		if !ok || equality.Semantic.DeepEqual(g.Status, want.Status) {
-			return nil
-		}
-		g.Status = want.Status
-	case *v1.PersistentVolume:
-		v, ok := have.(*v1.PersistentVolume)
-		if !ok || want.Status.Phase == "" {
-			return nil
-		}
-		v.Status = want.Status
-	case *v1.PersistentVolumeClaim:
-		c, ok := have.(*v1.PersistentVolumeClaim)
-		if !ok || want.Status.Phase == "" {
-			return nil
-		}
-		c.Status = want.Status
-	default:
+	w, isGang := want.(*v2alpha2.PodGroup)
+	g, ok := have.(*v2alpha2.PodGroup)
+	if !isGang || !ok || equality.Semantic.DeepEqual(g.Status, w.Status) {
 		return nil
 	}
-	return b.client.Status().Update(b.ctx, have)
+	g.Status = w.Status
+	return b.client.Status().Update(b.ctx, g)
 }
 
 // ours says whether a taint is the scenario's; the others are the node controller's.
@@ -169,6 +154,18 @@ func (b *Backend) nodeKnown(name string) error {
 			}
 		}
 		return maps.Equal(want, have), nil
+	})
+}
+
+// claimed waits until a claim that names its volume has it.
+func (b *Backend) claimed(c *v1.PersistentVolumeClaim) error {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	return await(b.ctx, "claim "+c.Name, func(ctx context.Context) (bool, error) {
+		var have v1.PersistentVolumeClaim
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(c), &have)
+		return have.Status.Phase == v1.ClaimBound || have.Status.Phase == v1.ClaimLost, err
 	})
 }
 
