@@ -48,6 +48,7 @@ type Engine struct {
 	plugins  []namedPlugin
 	off      map[string]bool
 	statics  staticCache
+	slabs    slabs
 	Warnings []string // of New: planned names, unknown arguments
 }
 

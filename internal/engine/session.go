@@ -44,11 +44,12 @@ type decision struct {
 // newSession lays an empty overlay over snap: O(nodes + queues).
 func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit func(Plan)) *Session {
 	s := &Session{Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
-		gangs: make([]*GangState, snap.MaxGangID()), where: map[cluster.PodID]decision{},
+		where: map[cluster.PodID]decision{},
 		rankings: map[uint64]*ranking{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{}}
-	s.idle = make([]int64, snap.MaxNodeID()*s.dims)
-	s.later = make([]int64, snap.MaxNodeID()*s.dims)
-	s.rank = make([]int32, snap.MaxNodeID())
+	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
+	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
+	s.later = cleared(&e.slabs.later, snap.MaxNodeID()*s.dims)
+	s.rank = cleared(&e.slabs.rank, snap.MaxNodeID())
 	for i, id := range snap.NodeOrder {
 		n := snap.Node(id)
 		s.rank[id] = int32(i)
@@ -109,3 +110,21 @@ func (v *View) Queue(id cluster.QueueID) *QueueLedger { return v.s.queues.get(id
 
 // Queues returns the live ledgers of all sound queues, parents before children, siblings by name.
 func (v *View) Queues() []*QueueLedger { return v.s.queues.order }
+
+// slabs are the large arrays of a session, kept from run to run: a cluster that changes a little decides a hundred times
+// a second, and they would be most of its garbage.
+type slabs struct {
+	gangs       []*GangState
+	idle, later []int64
+	rank        []int32
+}
+
+// cleared returns n zeros in the buffer, which grows as needed.
+func cleared[T any](buffer *[]T, n int) []T {
+	if cap(*buffer) < n {
+		*buffer = make([]T, n, n+n/4)
+	}
+	*buffer = (*buffer)[:n]
+	clear(*buffer)
+	return *buffer
+}
