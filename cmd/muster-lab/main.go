@@ -16,7 +16,7 @@ import (
 // is tested against it needs; GOGC and GOMEMLIMIT overrule this.
 const (
 	gcPercent   = 400
-	memoryLimit = 4 << 30
+	memoryLimit = 6 << 30
 )
 
 func main() {

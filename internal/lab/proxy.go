@@ -106,6 +106,11 @@ func (l *Lab) NewProxy() (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
+	self, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	if err != nil {
+		return nil, fmt.Errorf("start a proxy: %w", err)
+	}
+	admin.Certificates = []tls.Certificate{self}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start a proxy: %w", err)

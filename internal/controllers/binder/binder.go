@@ -32,7 +32,7 @@ const (
 	// While binds are being made, reports stand back: the pods run without them, and others wait for their binds. They
 	// go on once no step towards a bind was made for reportQuiet, and at the latest after reportDelay.
 	reportQuiet = 500 * time.Millisecond
-	reportDelay = 30 * time.Second
+	reportDelay = time.Minute
 )
 
 // EventFunc tells the user of a pod what happened to it. It must not block; kind is corev1.EventTypeNormal or

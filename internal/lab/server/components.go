@@ -33,6 +33,7 @@ func apiServerArgs(p pki, etcd string) []string {
 		"--tls-cert-file=" + p.path("apiserver.crt"),
 		"--tls-private-key-file=" + p.path("apiserver.key"),
 		"--authorization-mode=RBAC",
+		"--token-auth-file=" + p.path("tokens.csv"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + p.path("serviceaccount.key"),
 		"--service-account-signing-key-file=" + p.path("serviceaccount.key"),
