@@ -57,7 +57,7 @@ func start(name, logPath string, line func(string), gone func(error), path strin
 	// The pipes are files, so that Wait does not close the output before its reader has read it.
 	out, outW, err := os.Pipe()
 	if err != nil {
-		log.Close()
+		_ = log.Close()
 		return nil, nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	c.cmd.Stdout = outW
@@ -67,12 +67,12 @@ func start(name, logPath string, line func(string), gone func(error), path strin
 	outW.Close()
 	if err != nil {
 		out.Close()
-		log.Close()
+		_ = log.Close()
 		return nil, nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		err := c.cmd.Wait()
-		log.Close()
+		_ = log.Close() // it is for people; what it lacks is no failure of the child
 		c.mu.Lock()
 		asked := c.stopping
 		c.mu.Unlock()

@@ -219,10 +219,10 @@ func (c *cluster) gang(ctx context.Context, name string) (gang, error) {
 			g.leaving++
 		}
 		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		switch {
-		case p.Status.Phase == corev1.PodSucceeded:
+		switch p.Status.Phase {
+		case corev1.PodSucceeded:
 			g.done++
-		case p.Status.Phase == corev1.PodRunning:
+		case corev1.PodRunning:
 			g.running++
 		}
 		if p.Spec.NodeName != "" {

@@ -56,7 +56,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c, err := net.Dial("tcp", server.Host); err == nil {
-		c.Close()
+		_ = c.Close()
 		t.Errorf("the API server still accepts connections at %s", server.Host)
 	}
 }

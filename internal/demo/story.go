@@ -160,10 +160,6 @@ func (s *story) fitsNot(ctx context.Context) error {
 	if _, err := s.awaitReason(ctx, "giant", n); err != nil {
 		return err
 	}
-	g, err := s.c.gang(ctx, "giant")
-	if err != nil {
-		return err
-	}
 	why, err := s.muster(ctx, "explain", "gang", "giant")
 	if err != nil {
 		return err
@@ -178,7 +174,8 @@ func (s *story) fitsNot(ctx context.Context) error {
 		return err
 	}
 	s.say("Job sweep of team language passed it: a gang of 4 started and ended meanwhile.")
-	if g, err = s.c.gang(ctx, "giant"); err != nil {
+	g, err := s.c.gang(ctx, "giant")
+	if err != nil {
 		return err
 	}
 	if !g.pending(n) {
