@@ -16,8 +16,10 @@ import (
 )
 
 func newExplain(d Deps) *cobra.Command {
-	c := &cobra.Command{Use: "explain", Short: "Say why a gang or a pod waits, and what would change it", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{
+		Use: "explain", Short: "Say why a gang or a pod waits, and what would change it", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
 	about := map[string]string{
 		"gang": "Say why one gang waits: the blocking rule with its numbers, and what would change it. NAME is its PodGroup's, or enough of the\n" +
 			"beginning of it; for a workload that Muster grouped, the workload's own name will do.",
@@ -26,7 +28,8 @@ func newExplain(d Deps) *cobra.Command {
 	for _, kind := range []string{"gang", "pod"} {
 		l := &looker{deps: d}
 		var namespace string
-		one := &cobra.Command{Use: kind + " NAME", Long: about[kind], Short: "Say why one " + kind + " waits: the blocking rule with its numbers, and what would change it",
+		one := &cobra.Command{
+			Use: kind + " NAME", Long: about[kind], Short: "Say why one " + kind + " waits: the blocking rule with its numbers, and what would change it",
 			Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 				v, err := l.look(c.Context())
 				if err != nil {
@@ -45,7 +48,8 @@ func newExplain(d Deps) *cobra.Command {
 					return err
 				}
 				return emit(c.OutOrStdout(), l.output, e, func() string { return e.Text })
-			}}
+			},
+		}
 		l.flags(one)
 		one.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
 		c.AddCommand(one)

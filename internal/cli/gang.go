@@ -38,7 +38,8 @@ func newGang(d Deps) *cobra.Command {
 	l := &looker{deps: d}
 	var namespace, queue string
 	var all, pending, finished bool
-	list := &cobra.Command{Use: "list", Short: "List gangs: pods running, pending and needed, and why they wait", Args: cobra.NoArgs,
+	list := &cobra.Command{
+		Use: "list", Short: "List gangs: pods running, pending and needed, and why they wait", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
 			if err != nil {
@@ -63,7 +64,8 @@ func newGang(d Deps) *cobra.Command {
 				}
 				return drawGangs(gangs, all)
 			})
-		}}
+		},
+	}
 	l.flags(list)
 	fs := list.Flags()
 	fs.StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
@@ -112,8 +114,17 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 	if len(gangs) == 0 {
 		return "No gangs.\n"
 	}
-	columns := []column{{title: "NAMESPACE"}, {title: "NAME"}, {title: "QUEUE"}, {title: "PRIO", right: true}, {title: "RUN", right: true},
-		{title: "PEND", right: true}, {title: "MIN", right: true}, {title: "AGE", right: true}, {title: "REASON", wrap: true}}
+	columns := []column{
+		{title: "NAMESPACE"},
+		{title: "NAME"},
+		{title: "QUEUE"},
+		{title: "PRIO", right: true},
+		{title: "RUN", right: true},
+		{title: "PEND", right: true},
+		{title: "MIN", right: true},
+		{title: "AGE", right: true},
+		{title: "REASON", wrap: true},
+	}
 	rows := make([][]string, 0, len(gangs))
 	for i := range gangs {
 		g := &gangs[i]
@@ -125,8 +136,10 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 		case g.Phase != explain.Running:
 			why = string(g.Phase)
 		}
-		rows = append(rows, []string{g.Namespace, g.Name, g.Queue, strconv.Itoa(int(g.Priority)), strconv.Itoa(g.Pods.Running),
-			strconv.Itoa(g.Pods.Pending + g.Pods.Gated), strconv.Itoa(g.Pods.Needed), age(g.AgeSeconds), why})
+		rows = append(rows, []string{
+			g.Namespace, g.Name, g.Queue, strconv.Itoa(int(g.Priority)), strconv.Itoa(g.Pods.Running),
+			strconv.Itoa(g.Pods.Pending + g.Pods.Gated), strconv.Itoa(g.Pods.Needed), age(g.AgeSeconds), why,
+		})
 	}
 	if !namespaces {
 		columns = columns[1:]

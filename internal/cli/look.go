@@ -117,8 +117,10 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, advise(err, config.Host)
 	}
-	o := feed.Options{SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
-		CPUWorkerLabel: l.cpu, StorageCapacity: l.csi}
+	o := feed.Options{
+		SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
+		CPUWorkerLabel: l.cpu, StorageCapacity: l.csi,
+	}
 	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute)})
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {
 		return nil, advise(err, config.Host)

@@ -35,7 +35,8 @@ func newQueue(d Deps) *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Look at queues", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	l := &looker{deps: d}
 	var dim string
-	list := &cobra.Command{Use: "list", Short: "List the queue tree with quota, limit, fair share and use", Args: cobra.NoArgs,
+	list := &cobra.Command{
+		Use: "list", Short: "List the queue tree with quota, limit, fair share and use", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
 			if err != nil {
@@ -47,7 +48,8 @@ func newQueue(d Deps) *cobra.Command {
 			}
 			queues := v.queues()
 			return emit(c.OutOrStdout(), l.output, queues, func() string { return drawQueues(queues, dims) })
-		}}
+		},
+	}
 	l.flags(list)
 	list.Flags().StringVar(&dim, "resource", "", "resource to show in the table: gpu, cpu, memory, or another one's name; empty: gpu, or cpu where there are none")
 	c.AddCommand(list)
@@ -94,9 +96,11 @@ func (v *view) queues() []QueueReport {
 	out := make([]QueueReport, 0, len(v.snap.QueueOrder))
 	for i := range v.now.Queues {
 		q := &v.now.Queues[i]
-		out = append(out, QueueReport{Name: q.Name, Parent: q.Parent, Depth: q.Depth, Priority: v.snap.QueueByName(q.Name).Priority,
+		out = append(out, QueueReport{
+			Name: q.Name, Parent: q.Parent, Depth: q.Depth, Priority: v.snap.QueueByName(q.Name).Priority,
 			Quota: v.amounts(q.Quota, 0), Limit: v.amounts(q.Limit, cluster.Unlimited), FairShare: v.amounts(q.FairShare, 0), Used: v.amounts(q.Allocated, 0),
-			NonPreemptible: v.amounts(q.NonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name]})
+			NonPreemptible: v.amounts(q.NonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name],
+		})
 	}
 	for _, id := range v.snap.QueueOrder {
 		q := v.snap.Queue(id)
@@ -111,9 +115,11 @@ func (v *view) queues() []QueueReport {
 			}
 			at = next
 		}
-		out = append(out, QueueReport{Name: q.Name, Parent: q.Parent, Priority: q.Priority, Problem: problem, Quota: v.amounts(q.Quota, 0),
+		out = append(out, QueueReport{
+			Name: q.Name, Parent: q.Parent, Priority: q.Priority, Problem: problem, Quota: v.amounts(q.Quota, 0),
 			Limit: v.amounts(q.Limit, cluster.Unlimited), FairShare: map[string]string{}, Used: v.amounts(q.Allocated, 0),
-			NonPreemptible: v.amounts(q.AllocatedNonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name]})
+			NonPreemptible: v.amounts(q.AllocatedNonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name],
+		})
 	}
 	return out
 }
@@ -123,8 +129,16 @@ func drawQueues(queues []QueueReport, dim string) string {
 	if len(queues) == 0 {
 		return "There are no queues: kubectl apply some (kind Queue, scheduling.run.ai/v2), or every gang waits for its own.\n"
 	}
-	columns := []column{{title: "QUEUE (" + dim + ")"}, {title: "QUOTA", right: true}, {title: "LIMIT", right: true}, {title: "FAIR SHARE", right: true},
-		{title: "USED", right: true}, {title: "REQUESTED", right: true}, {title: "WAITING", right: true}, {title: "", wrap: true}}
+	columns := []column{
+		{title: "QUEUE (" + dim + ")"},
+		{title: "QUOTA", right: true},
+		{title: "LIMIT", right: true},
+		{title: "FAIR SHARE", right: true},
+		{title: "USED", right: true},
+		{title: "REQUESTED", right: true},
+		{title: "WAITING", right: true},
+		{title: "", wrap: true},
+	}
 	rows := make([][]string, 0, len(queues))
 	or := func(m map[string]string, none string) string {
 		if x, ok := m[dim]; ok && x != "unlimited" {
@@ -143,8 +157,10 @@ func drawQueues(queues []QueueReport, dim string) string {
 		if q.Waiting > 0 {
 			waiting = fmt.Sprint(q.Waiting)
 		}
-		rows = append(rows, []string{strings.Repeat("  ", q.Depth) + q.Name, or(q.Quota, "0"), or(q.Limit, "-"), fair, or(q.Used, "0"),
-			or(q.Requested, "0"), waiting, q.Problem})
+		rows = append(rows, []string{
+			strings.Repeat("  ", q.Depth) + q.Name, or(q.Quota, "0"), or(q.Limit, "-"), fair, or(q.Used, "0"),
+			or(q.Requested, "0"), waiting, q.Problem,
+		})
 	}
 	return table(columns, rows)
 }

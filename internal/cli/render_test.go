@@ -47,11 +47,15 @@ func fixed(t *testing.T) *view {
 		cluster.QueueState{Name: "orphan", Parent: "gone", Quota: gpus(1)},
 	)
 	gang := func(name, queue string, pods, running int, gpu int64, edit func(*cluster.GangState, *cluster.PodState)) {
-		g := cluster.GangState{Key: cluster.Key{Face: "kai", Namespace: "team", Name: name}, UID: name, Queue: queue, Priority: 50, Preemptible: true,
-			Created: now - 3600e9, Sets: cluster.FlatTree(int32(pods))}
+		g := cluster.GangState{
+			Key: cluster.Key{Face: "kai", Namespace: "team", Name: name}, UID: name, Queue: queue, Priority: 50, Preemptible: true,
+			Created: now - 3600e9, Sets: cluster.FlatTree(int32(pods)),
+		}
 		for i := range pods {
-			p := cluster.PodState{UID: fmt.Sprintf("%s-%d", name, i), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, i), Ours: true, Gang: g.Key,
-				Requests: []cluster.Quantity{{Name: "cpu", Value: 8000}, {Name: "memory", Value: 32 << 30}, {Name: "gpu", Value: gpu * 1000}, {Name: "pods", Value: 1}}}
+			p := cluster.PodState{
+				UID: fmt.Sprintf("%s-%d", name, i), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, i), Ours: true, Gang: g.Key,
+				Requests: []cluster.Quantity{{Name: "cpu", Value: 8000}, {Name: "memory", Value: 32 << 30}, {Name: "gpu", Value: gpu * 1000}, {Name: "pods", Value: 1}},
+			}
 			if i < running {
 				p.Phase, p.NodeName = cluster.Running, fmt.Sprintf("n%d", i%2+1)
 			}

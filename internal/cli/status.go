@@ -49,7 +49,8 @@ type PhaseReport struct {
 
 func newStatus(d Deps) *cobra.Command {
 	l := &looker{deps: d}
-	c := &cobra.Command{Use: "status", Short: "Show nodes, GPUs, queues, and gangs by phase and reason", Args: cobra.NoArgs,
+	c := &cobra.Command{
+		Use: "status", Short: "Show nodes, GPUs, queues, and gangs by phase and reason", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
 			if err != nil {
@@ -61,7 +62,8 @@ func newStatus(d Deps) *cobra.Command {
 			}
 			s := v.status()
 			return emit(c.OutOrStdout(), l.output, s, func() string { return drawStatus(s, dim) })
-		}}
+		},
+	}
 	l.flags(c)
 	return c
 }
@@ -127,7 +129,13 @@ func drawStatus(s StatusReport, dim string) string {
 		}
 		rows = append(rows, []string{strings.ToLower(string(g.Phase)), string(g.Reason), strconv.Itoa(g.Gangs), strconv.Itoa(g.Running), strconv.Itoa(g.Waiting), example})
 	}
-	b.WriteString(table([]column{{title: "GANGS"}, {title: "REASON", keep: true}, {title: "NUMBER", right: true}, {title: "PODS RUN", right: true}, {title: "PODS WAIT", right: true},
-		{title: "SUCH AS"}}, rows))
+	b.WriteString(table([]column{
+		{title: "GANGS"},
+		{title: "REASON", keep: true},
+		{title: "NUMBER", right: true},
+		{title: "PODS RUN", right: true},
+		{title: "PODS WAIT", right: true},
+		{title: "SUCH AS"},
+	}, rows))
 	return b.String()
 }

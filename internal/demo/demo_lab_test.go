@@ -37,7 +37,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := told.text.String()
-	for _, want := range []string{"resnet of team search", "room for ", "uses  304", "uses  144", "bert runs whole", "3 running", "All 13 sentences held"} {
+	for _, want := range []string{"resnet of team search", "room for ", "uses  304", "uses  144", "bert runs whole", "what would change it", "512 of 512 used", "All 13 sentences held"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the story does not say %q", want)
 		}

@@ -1,9 +1,12 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -154,12 +157,20 @@ func (s *story) fitsNot(ctx context.Context) error {
 	if err := s.apply(ctx, "giant"); err != nil {
 		return err
 	}
-	reason, err := s.awaitReason(ctx, "giant", n)
+	if _, err := s.awaitReason(ctx, "giant", n); err != nil {
+		return err
+	}
+	g, err := s.c.gang(ctx, "giant")
 	if err != nil {
 		return err
 	}
-	s.say("Job giant of team ads: all %d pods wait, and none is bound. Why:", n)
-	s.quote(reason)
+	why, err := s.muster(ctx, "explain", "gang", g.group)
+	if err != nil {
+		return err
+	}
+	s.say("Job giant of team ads: all %d pods wait, and none is bound.", n)
+	s.row("$ muster explain gang %s", g.group)
+	s.quote(why)
 	if err := s.apply(ctx, "sweep"); err != nil {
 		return err
 	}
@@ -167,8 +178,7 @@ func (s *story) fitsNot(ctx context.Context) error {
 		return err
 	}
 	s.say("Job sweep of team language passed it: a gang of 4 started and ended meanwhile.")
-	g, err := s.c.gang(ctx, "giant")
-	if err != nil {
+	if g, err = s.c.gang(ctx, "giant"); err != nil {
 		return err
 	}
 	if !g.pending(n) {
@@ -296,29 +306,31 @@ func (s *story) succeeds(ctx context.Context) error {
 	return nil
 }
 
-// table prints how the cluster stands.
+// table prints how the cluster stands, as Muster's own command line says it.
 func (s *story) table(ctx context.Context) error {
-	fair, err := s.fairShares(ctx)
+	text, err := s.muster(ctx, "status")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "  %-14s %7s %12s %6s\n", "GPUS OF QUEUE", "QUOTA", "FAIR SHARE", "USED")
-	for _, q := range []struct {
-		queue, shown string
-		eighths      int
-	}{{"research", "research", 2}, {"vision", "  vision", 1}, {"language", "  language", 1}, {"product", "product", 2}, {"search", "  search", 1}, {"ads", "  ads", 1}} {
-		used, err := s.c.allocated(ctx, q.queue)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "  %-14s %7d %12g %6d\n", q.shown, s.GPUs(q.eighths), fair[q.queue], used)
+	fmt.Fprintf(s.out, "  $ muster status\n")
+	for line := range strings.Lines(text) {
+		fmt.Fprint(s.out, strings.TrimRight("  "+line, " \n"), "\n")
 	}
-	p, err := s.c.phases(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(s.out, "\n  GANGS: %d running, %d waiting, %d ended\n", p.running, p.waiting, p.ended)
 	return nil
+}
+
+// muster runs a command of Muster's and returns what it prints.
+func (s *story) muster(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.o.MusterBinary, append(args, "--kubeconfig="+s.kubeconfig)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("muster %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(said.Bytes()))
+	}
+	return string(out), nil
 }
 
 // summary is the last line.

@@ -118,8 +118,10 @@ func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Eve
 		}
 	case CreateConfigMap:
 		ns, name, _ := strings.Cut(c.Object, "/")
-		out = append(out, cluster.ObjectState{Kind: cluster.ConfigMaps, Key: c.Object,
-			Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}})
+		out = append(out, cluster.ObjectState{
+			Kind: cluster.ConfigMaps, Key: c.Object,
+			Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}},
+		})
 	case MoveToQueue, EditGang, Retry, MakePreemptible:
 		if gang != nil {
 			out = append(out, c.editGang(gang))
@@ -248,8 +250,10 @@ func (c *Change) editPods(snap *cluster.Snapshot, g *cluster.Gang) []cluster.Eve
 			}
 			st.SetName = c.Subgroup
 		case Tolerate:
-			st.Spec.Tolerations = append(slices.Clone(st.Spec.Tolerations), v1.Toleration{Key: c.taint.Key, Operator: v1.TolerationOpEqual,
-				Value: c.taint.Value, Effect: c.taint.Effect})
+			st.Spec.Tolerations = append(slices.Clone(st.Spec.Tolerations), v1.Toleration{
+				Key: c.taint.Key, Operator: v1.TolerationOpEqual,
+				Value: c.taint.Value, Effect: c.taint.Effect,
+			})
 		case DropFeature:
 			if st.Spec.Unsupported != c.Detail {
 				continue

@@ -55,14 +55,16 @@ a pod of cpu=1 memory=1Gi gpu=8 finds, on 1 node:
 turn: 2 of 2; of those ahead, 1 gets room
 what would change it: only its turn. By itself it could start; gangs served before it take what it
   needs
-`},
+`,
+		},
 		"release": {
 			append(gang("gone", 1, 8, leaving), gang("ours", 1, 8, nil)...),
 			`gang team/ours: pending; room for 0 of 1 pods, 1 needed to start; queue q, priority 0
 why: 1 pods wait for room that is being released [WaitingForRelease]
 turn: 1 of 1; of those ahead, 0 get room
 what would change it: nothing to do; it starts when the pods that are being deleted have gone
-`},
+`,
+		},
 		"room": {
 			append(gang("held", 3, 2, running), gang("ours", 3, 2, nil)...),
 			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 0
@@ -72,7 +74,8 @@ a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
 turn: 1 of 1; of those ahead, 0 get room
 what would change it:
   - add or free room for 2 pods of cpu=1 memory=1Gi gpu=2 each
-`},
+`,
+		},
 		"quota": {
 			gang("ours", 2, 8, func(g *cluster.GangState, _ *cluster.PodState) { g.Preemptible = false }),
 			`gang team/ours: pending; room for 0 of 2 pods, 2 needed to start; queue q, priority 0
@@ -86,7 +89,8 @@ what would change it, all of this together:
 or instead, all of this together:
   - make the gang preemptible: only work that is not needs quota
   - add or free room for 1 pod of cpu=1 memory=1Gi gpu=8
-`},
+`,
+		},
 		"several": {
 			gang("ours", 3, 1, func(g *cluster.GangState, p *cluster.PodState) {
 				g.Queue, g.Sets = "typo", cluster.FlatTree(5)
@@ -100,12 +104,14 @@ what would change it, all of this together:
   - remove the scheduling gates of 3 pods (ours-a, ours-b, ours-c)
   - create 2 more pods
   - label node n1 disk=fast
-`},
+`,
+		},
 		"running": {
 			gang("ours", 2, 1, running),
 			`gang team/ours: running; room for 2 of 2 pods, 2 needed to start; queue q, priority 0
 nothing waits: every pod has room
-`},
+`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

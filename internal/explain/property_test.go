@@ -63,9 +63,15 @@ func newDraw(seed int64) *draw {
 
 func (d *draw) nodes() {
 	for i := range d.Intn(8) {
-		n := cluster.NodeState{Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": pickOne(d, "a", "b")},
-			Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "memory", Value: 256 * gib}, {Name: "gpu", Value: int64(pickOne(d, 0, 4, 8)) * 1000},
-				{Name: "pods", Value: int64(pickOne(d, 4, 20, 110))}}}
+		n := cluster.NodeState{
+			Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": pickOne(d, "a", "b")},
+			Allocatable: []cluster.Quantity{
+				{Name: "cpu", Value: 64000},
+				{Name: "memory", Value: 256 * gib},
+				{Name: "gpu", Value: int64(pickOne(d, 0, 4, 8)) * 1000},
+				{Name: "pods", Value: int64(pickOne(d, 4, 20, 110))},
+			},
+		}
 		if d.chance(20) {
 			n.Taints = append(n.Taints, v1.Taint{Key: "team", Value: pickOne(d, "x", "y"), Effect: v1.TaintEffectNoSchedule})
 		}
@@ -108,8 +114,10 @@ func (d *draw) others() {
 		key := cluster.Key{Face: "kai", Namespace: "team", Name: name}
 		d.store.Apply(cluster.GangState{Key: key, UID: name, Queue: pickOne(d, "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: d.chance(50), Created: int64(i)})
 		for k := range 1 + d.Intn(4) {
-			p := cluster.PodState{UID: fmt.Sprintf("%s-%d", name, k), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, k), Ours: true, Gang: key,
-				Requests: request(1+d.Intn(8), 1+d.Intn(16), d.Intn(5))}
+			p := cluster.PodState{
+				UID: fmt.Sprintf("%s-%d", name, k), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, k), Ours: true, Gang: key,
+				Requests: request(1+d.Intn(8), 1+d.Intn(16), d.Intn(5)),
+			}
 			if d.chance(15) {
 				p.Spec.HostPorts = []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
 			}
@@ -164,7 +172,8 @@ func (d *draw) block() {
 	}
 	selector := func(op v1.NodeSelectorOperator, key string, values ...string) *v1.NodeAffinity {
 		return &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}}}
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}},
+		}}}}
 	}
 	switch d.Intn(23) {
 	case 0:
@@ -218,7 +227,8 @@ func (d *draw) block() {
 		all(func(p *cluster.PodState) { p.Spec.NodeAffinity = a })
 	case 16:
 		a := &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{pickOne(d, "n0", "n1", "gone")}}}}}}}
+			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{pickOne(d, "n0", "n1", "gone")}}},
+		}}}}
 		all(func(p *cluster.PodState) { p.Spec.NodeAffinity = a })
 	case 17:
 		all(func(p *cluster.PodState) {
@@ -233,14 +243,17 @@ func (d *draw) block() {
 	case 21: // two pods that cannot be on the one node they ask for
 		d.store.Apply(cluster.NodeState{Name: "n0", UID: "n0", Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})})
 		a := &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n0"}}}}}}}
+			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n0"}}},
+		}}}}
 		all(func(p *cluster.PodState) {
 			p.Spec.NodeAffinity, p.Spec.HostPorts = a, []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
 		})
 	case 20: // a whole pool for somebody else
 		for i := range 6 {
-			d.store.Apply(cluster.NodeState{Name: fmt.Sprintf("n%d", i), UID: "pool", Taints: []v1.Taint{{Key: "pool", Value: "vision", Effect: v1.TaintEffectNoSchedule}},
-				Labels: map[string]string{"zone": "a"}, Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})})
+			d.store.Apply(cluster.NodeState{
+				Name: fmt.Sprintf("n%d", i), UID: "pool", Taints: []v1.Taint{{Key: "pool", Value: "vision", Effect: v1.TaintEffectNoSchedule}},
+				Labels: map[string]string{"zone": "a"}, Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110}),
+			})
 		}
 	case 19:
 		all(func(p *cluster.PodState) { p.Requests = request(8, 64, 8) })
@@ -331,8 +344,10 @@ func TestExplanationIsTrue(t *testing.T) {
 			t.Errorf("seed %d: no reason:\n%s", seed, e.Text)
 		}
 	}
-	for _, k := range []Kind{AddRoom, Uncordon, RepairNode, RemoveTaint, Tolerate, LabelNode, RaiseLimit, RaiseQuota, CreateQueue, MoveToQueue, FixParent,
-		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, DropNodeName, DropAffinity, MakePreemptible, Retry, WaitUntil} {
+	for _, k := range []Kind{
+		AddRoom, Uncordon, RepairNode, RemoveTaint, Tolerate, LabelNode, RaiseLimit, RaiseQuota, CreateQueue, MoveToQueue, FixParent,
+		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, DropNodeName, DropAffinity, MakePreemptible, Retry, WaitUntil,
+	} {
 		if kinds[k] < 2 {
 			t.Errorf("%s was proposed %d times: too few to prove anything", k, kinds[k])
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,16 +32,17 @@ type world struct {
 	loop    *Loop
 	metrics *Metrics
 
-	synced   atomic.Bool
-	changed  chan struct{}
-	events   []cluster.Event // to be drained
-	stale    []feed.StaleBindRequest
-	drains   int
-	problems map[string]string
+	synced  atomic.Bool
+	changed chan struct{}
+	failed  chan struct{}
+	slow    chan struct{} // set before the start
+
+	mu     sync.Mutex
+	events []cluster.Event // to be drained
+	stale  []feed.StaleBindRequest
+	drains int
 
 	plans    []string // "seconds pods" of each plan
-	slow     chan struct{}
-	failed   chan struct{}
 	failures []apply.Failure
 	removed  []string
 	full     bool
@@ -55,6 +57,8 @@ func (w *world) seconds() string { return fmt.Sprintf("%.2f", time.Since(w.start
 func (w *world) Synced() bool             { return w.synced.Load() }
 func (w *world) Changed() <-chan struct{} { return w.changed }
 func (w *world) Drain(s *cluster.Store) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.drains++
 	n := 0
 	for _, e := range w.events {
@@ -65,8 +69,13 @@ func (w *world) Drain(s *cluster.Store) int {
 	w.events = nil
 	return n
 }
-func (w *world) StaleBindRequests() []feed.StaleBindRequest { return w.stale }
-func (w *world) Problems() map[string]string                { return w.problems }
+
+func (w *world) StaleBindRequests() []feed.StaleBindRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stale
+}
+func (w *world) Problems() map[string]string { return nil }
 
 func (w *world) Submit(ctx context.Context, p engine.Plan) {
 	pods := ""
@@ -75,19 +84,22 @@ func (w *world) Submit(ctx context.Context, p engine.Plan) {
 			pods += " " + in.Pod
 		}
 	}
+	w.mu.Lock()
 	w.plans = append(w.plans, w.seconds()+pods)
 	for _, b := range p.Bundles {
 		if w.failures != nil {
 			w.failures = append(w.failures, apply.Failure{Bundle: b, Err: errors.New("refused")})
 		}
 	}
+	failing := len(w.failures) > 0
+	w.mu.Unlock()
 	if w.slow != nil {
 		select {
 		case <-w.slow:
 		case <-ctx.Done():
 		}
 	}
-	if len(w.failures) > 0 {
+	if failing {
 		select {
 		case w.failed <- struct{}{}:
 		default:
@@ -96,12 +108,16 @@ func (w *world) Submit(ctx context.Context, p engine.Plan) {
 }
 func (w *world) Failed() <-chan struct{} { return w.failed }
 func (w *world) Failures() []apply.Failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := w.failures
 	w.failures = []apply.Failure{}
 	return out
 }
 
 func (w *world) Remove(_, name string, _ types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.full {
 		return false
 	}
@@ -109,8 +125,14 @@ func (w *world) Remove(_, name string, _ types.UID) bool {
 	return true
 }
 
-func (w *world) Restore(context.Context) error { w.restored++; return nil }
+func (w *world) Restore(context.Context) error {
+	w.set(func() { w.restored++ })
+	return nil
+}
+
 func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	line := w.seconds()
 	for _, g := range t.Gangs {
 		if g.Diagnosis != nil {
@@ -161,9 +183,16 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	return w
 }
 
+// set changes, or reads, the world while the loop is at work.
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
 // happens lets the events come in.
 func (w *world) happens(events ...cluster.Event) {
-	w.events = append(w.events, events...)
+	w.set(func() { w.events = append(w.events, events...) })
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -178,6 +207,8 @@ func (w *world) pass(d time.Duration) {
 
 func (w *world) expect(what string, got *[]string, want ...string) {
 	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if d := cmp.Diff(want, *got); d != "" {
 		w.t.Errorf("%s: %s", what, d)
 	}
@@ -204,6 +235,17 @@ func pod(name string, key cluster.Key, phase cluster.Phase, node string) cluster
 	}
 }
 
+func (w *world) count(n *int) (out int) {
+	w.set(func() { out = *n })
+	return out
+}
+
+// reports returns what was published since the last call.
+func (w *world) reports() (out []string) {
+	w.set(func() { out, w.published = w.published, nil })
+	return out
+}
+
 func (w *world) runs() int {
 	return int(counter(w.metrics.runs))
 }
@@ -214,14 +256,14 @@ func TestWaitsForTheFeed(t *testing.T) {
 		w := begin(t, Options{}, func(w *world) { w.synced.Store(false); w.happens(gang("g", "p")...) })
 		w.pass(5 * time.Second)
 		w.expect("before the feed has everything", &w.plans)
-		if w.restored != 0 {
+		if w.count(&w.restored) != 0 {
 			t.Error("reasons were restored from a cache that is not complete")
 		}
 		w.synced.Store(true)
 		w.pass(50 * time.Millisecond)
 		w.expect("with everything", &w.plans, "5.01 p")
-		if w.restored != 1 {
-			t.Errorf("restored %d times", w.restored)
+		if n := w.count(&w.restored); n != 1 {
+			t.Errorf("restored %d times", n)
 		}
 	})
 }
@@ -258,9 +300,9 @@ func TestSchedulePeriod(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := begin(t, Options{Period: period}, nil)
 			w.pass(time.Minute + time.Second/2)
-			first := w.drains
+			first := w.count(&w.drains)
 			w.pass(10 * period)
-			if n := w.drains - first; n != 10 {
+			if n := w.count(&w.drains) - first; n != 10 {
 				t.Errorf("period %v: %d looks in ten periods", period, n)
 			}
 		})
@@ -335,7 +377,7 @@ func TestFailureLeavesOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, Options{}, func(w *world) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
 		w.pass(100 * time.Millisecond)
-		w.failures = nil
+		w.set(func() { w.failures = nil })
 		w.happens(gang("h", "r", "s")...)
 		w.pass(10 * time.Second)
 		w.expect("the other one", &w.plans, "0.00 p q", "0.10 r s")
@@ -355,19 +397,23 @@ func TestStaleRequestsAreRemoved(t *testing.T) {
 		w.expect("and then not", &w.plans, "1.00 p")
 		w.expect("once while the delete is on its way", &w.removed, "0.00 p")
 		w.pass(3 * time.Second)
-		w.stale = nil
+		w.set(func() { w.stale = nil })
 		w.expect("again when it is still there", &w.removed, "10.00 p")
 		w.pass(time.Minute)
 		w.expect("no more", &w.removed)
 
-		w.full = true
-		w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "x", UID: "2", Reason: feed.NodeGone}}
+		w.set(func() {
+			w.full = true
+			w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "x", UID: "2", Reason: feed.NodeGone}}
+		})
 		w.pass(2 * time.Second)
-		w.full = false
+		w.set(func() { w.full = false })
 		w.pass(2 * time.Second)
-		if len(w.removed) != 1 {
-			t.Errorf("a delete for which there was no room was asked for %d times afterwards", len(w.removed))
-		}
+		w.set(func() {
+			if len(w.removed) != 1 {
+				t.Errorf("a delete for which there was no room was asked for %d times afterwards", len(w.removed))
+			}
+		})
 	})
 }
 
@@ -378,7 +424,7 @@ func TestReasonsAreToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, Options{Period: time.Hour}, nil)
 		w.pass(time.Second)
-		w.published = nil
+		w.reports()
 		notReady := gang("unready", "a1", "a2")[:2]
 		lost := gang("lost", "b1")
 		state := lost[0].(cluster.GangState)
@@ -386,30 +432,29 @@ func TestReasonsAreToldAtOnce(t *testing.T) {
 		lost[0] = state
 		w.happens(append(append(notReady, lost...), gang("big", "c1", "c2", "c3")...)...)
 		w.pass(time.Millisecond)
-		if len(w.published) != 1 {
-			t.Fatalf("published %v", w.published)
+		first := w.reports()
+		if len(first) != 1 {
+			t.Fatalf("published %v", first)
 		}
 		for _, want := range []string{"unready:GangNotReady", "lost:QueueDoesNotExist", "big:GangNoRoom"} {
-			if !containsWord(w.published[0], want) {
-				t.Errorf("%q lacks %s", w.published[0], want)
+			if !containsWord(first[0], want) {
+				t.Errorf("%q lacks %s", first[0], want)
 			}
 		}
-		w.published = nil
 		w.pass(time.Minute)
 		w.expect("nobody asked", &w.published)
-		w.settle = 3 * time.Second
+		w.set(func() { w.settle = 3 * time.Second })
 		w.happens(cluster.NodeState{Name: "n2", UID: "n2"})
 		w.pass(7 * time.Second)
-		if len(w.published) != 3 {
-			t.Errorf("asked for every three seconds: %v", w.published)
+		if got := w.reports(); len(got) != 3 {
+			t.Errorf("asked for every three seconds: %v", got)
 		}
-		w.published = nil
-		w.settle = 0
+		w.set(func() { w.settle = 0 })
 		for i := range 100 {
 			w.happens(cluster.NodeState{Name: fmt.Sprintf("m%d", i), UID: "m"})
 			w.pass(20 * time.Millisecond)
 		}
-		if n := len(w.published); n > 11 || n < 9 {
+		if n := len(w.reports()); n > 11 || n < 9 {
 			t.Errorf("published %d times in two seconds of changes", n)
 		}
 	})

@@ -168,6 +168,30 @@ func TestFurtherSchedulers(t *testing.T) {
 	}
 }
 
+// TestLabelKeys: queue and node pool are read from the labels that the options name, and not from others.
+func TestLabelKeys(t *testing.T) {
+	t.Parallel()
+	p := podOf("p", nil)
+	p.Labels = map[string]string{"team/queue": "own", "team/pool": "gold", keys.QueueLabel: "usual", keys.NodePoolLabel: "silver"}
+	for name, c := range map[string]struct {
+		change            func(*Options)
+		queue, key, value string
+	}{
+		"KAI's":  {nil, "usual", keys.NodePoolLabel, "silver"},
+		"queue":  {func(o *Options) { o.QueueLabel = "team/queue" }, "own", keys.NodePoolLabel, "silver"},
+		"shards": {func(o *Options) { o.NodePoolLabel = "team/pool" }, "usual", "team/pool", "gold"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.change, p.DeepCopy())
+			w.mustReconcile("p")
+			if pg := w.podGroup("pg-p-u-p"); pg.Spec.Queue != c.queue || pg.Labels[c.key] != c.value {
+				t.Errorf("queue %q, labels %v", pg.Spec.Queue, pg.Labels)
+			}
+		})
+	}
+}
+
 // TestBrokenOwners: each broken chain is told to the user in one event that names object and rule, and costs no write.
 func TestBrokenOwners(t *testing.T) {
 	t.Parallel()

@@ -47,6 +47,7 @@ type Engine struct {
 	lives      map[string]int    // how often an object of that key was deleted
 	problems   map[string]string // of queues, by name
 	postponed  map[types.UID]int64
+	promised   map[types.UID]string // nodes to which pods are on their way
 	flat       bool
 }
 
@@ -66,7 +67,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	}
 	b := &Engine{
 		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{}, flat: opts.FlatQueues,
+		problems: map[string]string{}, postponed: map[types.UID]int64{}, promised: map[types.UID]string{}, flat: opts.FlatQueues,
 		roles: kai.Roles{SchedulerNames: opts.Names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
 	}
 	if opts.StuckAfter != "" {
@@ -150,9 +151,7 @@ func (b *Engine) feed(s *cluster.Store, o Object) {
 	case *v1.Node:
 		s.Apply(core.Node(o))
 	case *v1.Pod:
-		st := core.Pod(o)
-		b.roles.Complete(&st, o)
-		s.Apply(st)
+		s.Apply(b.roles.Pod(o, b.promised[o.UID]))
 	case *v2.Queue:
 		st, problem := kai.Queue(o)
 		if b.flat {
@@ -387,6 +386,10 @@ func (b *Engine) age() bool {
 		case !ok:
 		case p.DeletionTimestamp != nil && len(p.Finalizers) == 0:
 			changed = b.Delete(p) == nil || changed
+		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised[p.UID] != "":
+			p = p.DeepCopy()
+			p.Spec.NodeName = b.promised[p.UID]
+			changed = b.Apply(p) == nil || changed
 		case p.Spec.NodeName != "" && p.Status.Phase == v1.PodPending && p.DeletionTimestamp == nil:
 			p = p.DeepCopy()
 			p.Status.Phase = v1.PodRunning
@@ -427,6 +430,13 @@ func (b *Engine) Now() time.Time { return b.now }
 func (b *Engine) Advance(d time.Duration) error {
 	b.now = b.now.Add(d)
 	return nil
+}
+
+// Promise lets the pod be on its way to the node, as a BindRequest that is not served yet does; settle serves it.
+// node "" takes the promise back.
+func (b *Engine) Promise(p *v1.Pod, node string) {
+	b.promised[p.UID] = node
+	b.feed(b.store, p)
 }
 
 // RejectBind implements Backend.

@@ -36,6 +36,7 @@ func newInterpreter(b Backend, o *Options) *interpreter {
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
 		"advance": in.advance, "bindfail": in.bindfail, "ungate": in.ungate, "move": in.move,
+		"promise": in.promise,
 	}
 	return in
 }
@@ -243,6 +244,28 @@ func (in *interpreter) ungate(s *statement) error {
 func (in *interpreter) move(s *statement) error {
 	node := s.text("to", "")
 	return in.eachPod(s, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = node, v1.PodRunning })
+}
+
+// promise lets a decision about pods be on its way, its bind not done yet: promise pod x to=n1.
+func (in *interpreter) promise(s *statement) error {
+	b, ok := in.backend.(interface{ Promise(p *v1.Pod, node string) })
+	if !ok {
+		return s.errorf("this backend keeps its own promises")
+	}
+	node := s.text("to", "")
+	for _, w := range s.words {
+		pods, err := in.pods(w)
+		if err != nil {
+			return err
+		}
+		if len(pods) == 0 {
+			return s.errorf("there is no pod or gang %s", w)
+		}
+		for _, p := range pods {
+			b.Promise(p, node)
+		}
+	}
+	return nil
 }
 
 func (in *interpreter) bindfail(s *statement) error {

@@ -28,15 +28,20 @@ func (b *Binds) orphans(ctx context.Context) (map[bundleName][]v1alpha2.BindRequ
 	if err := b.client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list BindRequests: %w", err)
 	}
+	return incomplete(list.Items, b.o.Partition), nil
+}
+
+// incomplete returns the requests of each bundle of the shard of which fewer exist than the bundle has, unless one of them
+// succeeded: then the bundle was complete once, and its other requests went with their pods.
+func incomplete(all []v1alpha2.BindRequest, shard kai.Partition) map[bundleName][]v1alpha2.BindRequest {
 	found, done := map[bundleName][]v1alpha2.BindRequest{}, map[bundleName]bool{}
-	for i := range list.Items {
-		br := &list.Items[i]
-		said := kai.Read(br)
-		if said.Bundle == "" || said.Size == 0 || !b.o.Partition.Includes(br.Labels) {
+	for i := range all {
+		said := kai.Read(&all[i])
+		if said.Bundle == "" || said.Size == 0 || !shard.Includes(all[i].Labels) {
 			continue
 		}
-		name := bundleName{br.Namespace, said.Bundle}
-		found[name] = append(found[name], *br)
+		name := bundleName{all[i].Namespace, said.Bundle}
+		found[name] = append(found[name], all[i])
 		done[name] = done[name] || said.Succeeded || len(found[name]) >= said.Size
 	}
 	for name := range done { // order: each bundle on its own
@@ -44,7 +49,7 @@ func (b *Binds) orphans(ctx context.Context) (map[bundleName][]v1alpha2.BindRequ
 			delete(found, name)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // adopt withdraws the bundles that an earlier process left half written, so that their gangs are decided anew at once
