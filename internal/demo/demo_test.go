@@ -33,6 +33,14 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestUnbroken(t *testing.T) {
+	t.Parallel()
+	got := unbroken("gang a: room for 0 of\n  8 pods\nwhy: none\n     8 insufficient gpu\nwhat:\n  - this\n")
+	if diff := cmp.Diff("gang a: room for 0 of 8 pods\nwhy: none\n     8 insufficient gpu\nwhat:\n  - this\n", got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestManifests renders all manifests on the smallest and on the default cluster.
 func TestManifests(t *testing.T) {
 	t.Parallel()

@@ -164,13 +164,13 @@ func (s *story) fitsNot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why, err := s.muster(ctx, "explain", "gang", g.group)
+	why, err := s.muster(ctx, "explain", "gang", "giant")
 	if err != nil {
 		return err
 	}
 	s.say("Job giant of team ads: all %d pods wait, and none is bound.", n)
-	s.row("$ muster explain gang %s", g.group)
-	s.quote(why)
+	s.row("$ muster explain gang giant")
+	s.quote(unbroken(why))
 	if err := s.apply(ctx, "sweep"); err != nil {
 		return err
 	}

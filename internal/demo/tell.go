@@ -89,6 +89,24 @@ func wrap(text string, room int) []string {
 	return lines
 }
 
+// unbroken joins what the command line has broken into lines of its own width: it indents what continues a line by two.
+func unbroken(text string) string {
+	var out strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		rest, continues := strings.CutPrefix(line, "  ")
+		continues = continues && rest != "" && rest[0] != ' ' && rest[0] != '-'
+		switch {
+		case continues:
+			out.WriteString(" " + rest)
+		case i > 0:
+			out.WriteString("\n" + line)
+		default:
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
 func truncate(text string, room int) string {
 	if utf8.RuneCountInString(text) <= room {
 		return text

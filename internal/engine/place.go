@@ -44,12 +44,22 @@ func (s *Session) Admit(g *GangState) Verdict {
 	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
 		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
 	}
-	if g.binding > 0 && !g.bound(0) {
+	if g.binding > 0 && !g.bound(0) && !g.anyPodWill() {
 		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
 		// were there to stay would bind a part of the gang.
 		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
 	}
 	return Verdict{}
+}
+
+// anyPodWill says whether any one of its pods makes the gang whole, so that there is no part of it. Such a gang grows while
+// its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
+func (g *GangState) anyPodWill() bool {
+	only := &g.Sets[0]
+	for len(only.Children) == 1 {
+		only = &g.Sets[only.Children[0]]
+	}
+	return only.Leaf && only.Min <= 1
 }
 
 // bound says whether set i has its minimum without the pods that are still being bound.
