@@ -242,28 +242,36 @@ func Fork(snap *Snapshot, o Options) *Store {
 
 // State returns the event that would make this node, without the pods on it.
 func (n *Node) State(d Dims) NodeState {
-	return NodeState{Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
-		GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: d.quantities(n.Allocatable)}
+	return NodeState{
+		Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
+		GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: d.quantities(n.Allocatable),
+	}
 }
 
 // State returns the event that would make this queue.
 func (q *Queue) State(d Dims) QueueState {
-	return QueueState{Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
-		Created: q.Created, Quota: d.quantities(q.Quota), Limit: d.quantities(q.Limit), Weight: d.quantities(q.Weight)}
+	return QueueState{
+		Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
+		Created: q.Created, Quota: d.quantities(q.Quota), Limit: d.quantities(q.Limit), Weight: d.quantities(q.Weight),
+	}
 }
 
 // State returns the event that would make this gang.
 func (g *Gang) State() GangState {
-	return GangState{Key: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Preemptible: g.Preemptible,
+	return GangState{
+		Key: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Preemptible: g.Preemptible,
 		Created: g.Created, Sets: g.Sets, Invalid: g.Invalid, MarkUnschedulable: g.MarkUnschedulable,
-		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, Generation: g.generation}
+		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, Generation: g.generation,
+	}
 }
 
 // State returns the event that would make this pod, as it stands now.
 func (p *Pod) State(d Dims) PodState {
-	st := PodState{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
+	st := PodState{
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated}
+		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated,
+	}
 	for i, x := range p.Class.Requests {
 		if x != 0 {
 			st.Requests = append(st.Requests, Quantity{d.Name(i), x})

@@ -16,8 +16,12 @@ type world struct {
 func (w world) event(t *rapid.T) Event {
 	pick := func(names []string, label string) string { return rapid.SampledFrom(names).Draw(t, label) }
 	amounts := func() []Quantity {
-		return []Quantity{{"cpu", rapid.Int64Range(0, 4).Draw(t, "cpu")}, {"gpu", 1000 * rapid.Int64Range(0, 3).Draw(t, "gpu")},
-			{"pods", 1}, {pick([]string{"x/a", "x/b"}, "dim"), rapid.Int64Range(0, 9).Draw(t, "ext")}}
+		return []Quantity{
+			{"cpu", rapid.Int64Range(0, 4).Draw(t, "cpu")},
+			{"gpu", 1000 * rapid.Int64Range(0, 3).Draw(t, "gpu")},
+			{"pods", 1},
+			{pick([]string{"x/a", "x/b"}, "dim"), rapid.Int64Range(0, 9).Draw(t, "ext")},
+		}
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:
@@ -27,8 +31,10 @@ func (w world) event(t *rapid.T) Event {
 	case 2:
 		return PodGone{UID: pick(w.pods, "pod")}
 	case 3:
-		return GangState{Key: Key{"kai", "ns", pick(w.gangs, "gang")}, Queue: pick(w.queues, "queue"),
-			Preemptible: rapid.Bool().Draw(t, "preemptible"), Sets: FlatTree(int32(rapid.IntRange(0, 3).Draw(t, "min")))}
+		return GangState{
+			Key: Key{"kai", "ns", pick(w.gangs, "gang")}, Queue: pick(w.queues, "queue"),
+			Preemptible: rapid.Bool().Draw(t, "preemptible"), Sets: FlatTree(int32(rapid.IntRange(0, 3).Draw(t, "min"))),
+		}
 	case 4:
 		return GangGone{Key: Key{"kai", "ns", pick(w.gangs, "gang")}}
 	case 5:
@@ -36,8 +42,10 @@ func (w world) event(t *rapid.T) Event {
 	case 6:
 		return QueueGone{Name: pick(w.queues, "queue")}
 	default:
-		st := PodState{UID: pick(w.pods, "pod"), Namespace: "ns", Requests: amounts(), Ours: rapid.Bool().Draw(t, "ours"),
-			Phase: Phase(rapid.IntRange(0, int(Unknown)).Draw(t, "phase")), SetName: pick([]string{"", "other"}, "set")}
+		st := PodState{
+			UID: pick(w.pods, "pod"), Namespace: "ns", Requests: amounts(), Ours: rapid.Bool().Draw(t, "ours"),
+			Phase: Phase(rapid.IntRange(0, int(Unknown)).Draw(t, "phase")), SetName: pick([]string{"", "other"}, "set"),
+		}
 		st.Name = st.UID
 		if st.Phase.Holds() || rapid.Bool().Draw(t, "late") {
 			st.NodeName = pick(w.nodes, "node")
@@ -228,8 +236,10 @@ func BenchmarkSnapshotAfterOnePod(b *testing.B) {
 	for i := range pods {
 		name := fmt.Sprintf("p%d", i)
 		s.Apply(GangState{Key: Key{"kai", "ns", name}, Queue: "q"})
-		pods[i] = PodState{UID: name, Namespace: "ns", Name: name, Ours: true, Phase: Running, NodeName: fmt.Sprintf("n%d", i/8),
-			Requests: []Quantity{{"gpu", 1000}, {"pods", 1}}, Gang: Key{"kai", "ns", name}}
+		pods[i] = PodState{
+			UID: name, Namespace: "ns", Name: name, Ours: true, Phase: Running, NodeName: fmt.Sprintf("n%d", i/8),
+			Requests: []Quantity{{"gpu", 1000}, {"pods", 1}}, Gang: Key{"kai", "ns", name},
+		}
 		s.Apply(pods[i])
 	}
 	s.Snapshot(0)

@@ -129,16 +129,19 @@ func (h *kidHeap) Swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
 	h.list[i].pos, h.list[j].pos = i, j
 }
+
 func (h *kidHeap) Push(x any) {
 	n := x.(*queueNode)
 	n.pos = len(h.list)
 	h.list = append(h.list, n)
 }
+
 func (h *kidHeap) Pop() any {
 	n := h.list[len(h.list)-1]
 	h.list = h.list[:len(h.list)-1]
 	return n
 }
+
 func (h *kidHeap) Less(i, j int) bool {
 	l, r := h.list[i], h.list[j]
 	_, lNext := h.s.Next(l.best())

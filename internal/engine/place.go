@@ -324,8 +324,10 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 
 // noRoom explains, as the session stands, why no node takes p, after have of need pods had found a place.
 func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
-	d := &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder)}
+	d := &Diagnosis{
+		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
+		Class:   s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder),
+	}
 	at := map[Verdict]int{}
 	for _, id := range s.Snap.NodeOrder {
 		n := s.Snap.Node(id)

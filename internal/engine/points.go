@@ -53,8 +53,10 @@ const (
 
 // Points lists every extension point.
 func Points() []Point {
-	return []Point{PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointQueueGate, PointPodGate,
-		PointNodeStatic, PointNodeFilter, PointNodeScore, PointPodBonus, PointObserver, PointClose}
+	return []Point{
+		PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointQueueGate, PointPodGate,
+		PointNodeStatic, PointNodeFilter, PointNodeScore, PointPodBonus, PointObserver, PointClose,
+	}
 }
 
 // QueueOrder orders two sibling queues: negative when l is served before r. next is what the best waiting gang below

@@ -36,8 +36,10 @@ type Registry struct {
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins),
-		PlannedActions: maps.Clone(r.PlannedActions), PlannedPlugins: maps.Clone(r.PlannedPlugins)}
+	return Registry{
+		Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins),
+		PlannedActions: maps.Clone(r.PlannedActions), PlannedPlugins: maps.Clone(r.PlannedPlugins),
+	}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a

@@ -36,8 +36,10 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
 	for _, id := range snap.QueueOrder {
 		q := snap.Queue(id)
-		n := &QueueLedger{Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
-			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims)}
+		n := &QueueLedger{
+			Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
+			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims),
+		}
 		l.byID[id], l.byName[q.Name] = n, n
 		all = append(all, n)
 	}

@@ -113,8 +113,10 @@ func (s *Session) finish() Trace {
 		t.Facts[c.name] = c.it.Close()
 	}
 	for _, q := range s.queues.order {
-		qt := QueueTrace{Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
-			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested}
+		qt := QueueTrace{
+			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
+			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested,
+		}
 		if q.Parent != nil {
 			qt.Parent = q.Parent.Name
 		}

@@ -43,9 +43,11 @@ type decision struct {
 
 // newSession lays an empty overlay over snap: O(nodes + queues).
 func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit func(Plan)) *Session {
-	s := &Session{Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
+	s := &Session{
+		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
 		where:    map[cluster.PodID]decision{},
-		rankings: map[uint64]*ranking{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{}}
+		rankings: map[uint64]*ranking{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{},
+	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
 	s.later = cleared(&e.slabs.later, snap.MaxNodeID()*s.dims)

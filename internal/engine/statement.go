@@ -146,8 +146,10 @@ func (st *Statement) Accept() {
 		b.Intents = make([]Intent, 0, len(st.ops))
 	}
 	for _, op := range st.ops {
-		b.Intents = append(b.Intents, Intent{Verb: op.Verb, Namespace: op.Pod.Namespace, Pod: op.Pod.Name, UID: op.Pod.UID,
-			Node: s.Snap.Node(op.Node).Name, GPU: op.Pod.Class.Requests.At(cluster.GPU)})
+		b.Intents = append(b.Intents, Intent{
+			Verb: op.Verb, Namespace: op.Pod.Namespace, Pod: op.Pod.Name, UID: op.Pod.UID,
+			Node: s.Snap.Node(op.Node).Name, GPU: op.Pod.Class.Requests.At(cluster.GPU),
+		})
 	}
 	s.trace.placed(g, st.ops)
 	st.ops = nil

@@ -473,9 +473,19 @@ func TestFixed(t *testing.T) {
 		in   float64
 		want int64
 	}{
-		{0, 0}, {1, fairshare.One}, {2.5, 2_500_000}, {1.0 / 3, 333_333}, {1e-12, 1}, {-1, 0}, {math.NaN(), 0},
-		{math.Inf(1), fairshare.MaxWeight}, {math.Inf(-1), 0}, {1e300, fairshare.MaxWeight}, {math.MaxFloat64, fairshare.MaxWeight},
-		{math.Copysign(0, -1), 0}, {math.SmallestNonzeroFloat64, 1},
+		{0, 0},
+		{1, fairshare.One},
+		{2.5, 2_500_000},
+		{1.0 / 3, 333_333},
+		{1e-12, 1},
+		{-1, 0},
+		{math.NaN(), 0},
+		{math.Inf(1), fairshare.MaxWeight},
+		{math.Inf(-1), 0},
+		{1e300, fairshare.MaxWeight},
+		{math.MaxFloat64, fairshare.MaxWeight},
+		{math.Copysign(0, -1), 0},
+		{math.SmallestNonzeroFloat64, 1},
 	} {
 		if got := fairshare.Fixed(test.in); got != test.want {
 			t.Errorf("Fixed(%v) = %d, want %d", test.in, got, test.want)

@@ -135,12 +135,14 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"age",
-			side{queue: team("z", 1, nil)}, side{queue: team("a", 2, nil)},
+			side{queue: team("z", 1, nil)},
+			side{queue: team("a", 2, nil)},
 			fairshare.RuleAge,
 		},
 		{
 			"UID",
-			side{queue: team("a", 1, nil)}, side{queue: team("b", 1, nil)},
+			side{queue: team("a", 1, nil)},
+			side{queue: team("b", 1, nil)},
 			fairshare.RuleUID,
 		},
 	} {

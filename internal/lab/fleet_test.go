@@ -32,8 +32,10 @@ func TestFleet(t *testing.T) {
 			}
 			return q.String()
 		}
-		got = append(got, row{n.Name, n.Labels[lab.LabelZone], n.Labels[lab.LabelBlock], n.Labels[lab.LabelRack],
-			quantity(lab.GPUResource), quantity("cpu"), quantity("rdma/hca")})
+		got = append(got, row{
+			n.Name, n.Labels[lab.LabelZone], n.Labels[lab.LabelBlock], n.Labels[lab.LabelRack],
+			quantity(lab.GPUResource), quantity("cpu"), quantity("rdma/hca"),
+		})
 	}
 	want := []row{
 		{"g-10", "a-zone-0", "a-block-0", "a-rack-0", "8", "96", "8"},

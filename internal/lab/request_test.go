@@ -21,8 +21,10 @@ func TestParseRequest(t *testing.T) {
 		{"PUT", "/api/v1/namespaces/a/finalize", Request{Version: "v1", Resource: "namespaces", Name: "a", Subresource: "finalize"}},
 		{"GET", "/api/v1/namespaces/a", Request{Version: "v1", Resource: "namespaces", Name: "a"}},
 		{"POST", "/api/v1/namespaces/a/pods/p/binding", Request{Version: "v1", Resource: "pods", Namespace: "a", Name: "p", Subresource: "binding"}},
-		{"PATCH", "/apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests/b/status",
-			Request{Group: "scheduling.run.ai", Version: "v1alpha2", Resource: "bindrequests", Namespace: "a", Name: "b", Subresource: "status"}},
+		{
+			"PATCH", "/apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests/b/status",
+			Request{Group: "scheduling.run.ai", Version: "v1alpha2", Resource: "bindrequests", Namespace: "a", Name: "b", Subresource: "status"},
+		},
 		{"GET", "/apis/scheduling.run.ai/v2/queues/q", Request{Group: "scheduling.run.ai", Version: "v2", Resource: "queues", Name: "q"}},
 	} {
 		c.want.Method = c.method

@@ -363,7 +363,8 @@ func proxy(t *testing.T, l *lab.Lab) {
 	answered := make(chan struct{}, 8) // one for each create that has returned
 	create := func(name string) {
 		_, err := through.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"proxied": ""}}}, metav1.CreateOptions{})
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"proxied": ""}},
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Error(err)
 		}

@@ -48,9 +48,11 @@ type pluginUse struct {
 // BuiltIn returns KAI's built-in profile: what runs without any configuration, and what its behaviour cases assume.
 func BuiltIn() engine.Profile {
 	var uses []engine.PluginUse
-	for _, name := range []string{"predicates", "proportion", "priority", "elastic", "kubeflow", "ray", "nodeavailability", "gpusharingorder",
+	for _, name := range []string{
+		"predicates", "proportion", "priority", "elastic", "kubeflow", "ray", "nodeavailability", "gpusharingorder",
 		"gpupack", "resourcetype", "subgrouporder", "taskorder", "nominatednode", "dynamicresources", "nodeplacement", "minruntime", "topology",
-		"snapshot", "sg-nodelocalgreedy", "sg-multinodegang"} {
+		"snapshot", "sg-nodelocalgreedy", "sg-multinodegang",
+	} {
 		uses = append(uses, engine.PluginUse{Name: name})
 	}
 	return engine.Profile{Actions: defaultActions(), Tiers: [][]engine.PluginUse{uses}}
@@ -138,12 +140,27 @@ func ForShard(s Shard) (engine.Profile, error) {
 		}
 	}
 	plugins := []entry{
-		{"predicates", 1900, true, nil}, {"proportion", 1800, true, nil}, {"priority", 1700, true, nil}, {"nodeavailability", 1600, true, nil},
-		{"resourcetype", 1500, true, nil}, {"podaffinity", 1400, true, nil}, {"elastic", 1300, true, nil}, {"kubeflow", 1200, true, nil},
-		{"ray", 1100, true, nil}, {"subgrouporder", 1000, true, nil}, {"taskorder", 900, true, nil}, {"nominatednode", 800, true, nil},
-		{"dynamicresources", 700, true, nil}, {"minruntime", 600, true, nil}, {"topology", 500, true, nil}, {"snapshot", 400, true, nil},
-		{"sg-nodelocalgreedy", 360, true, nil}, {"sg-multinodegang", 350, true, nil}, {"gpupack", 300, gpu == "binpack", nil},
-		{"gpuspread", 300, gpu == "spread", nil}, {"nodeplacement", 200, true, map[string]string{"gpu": gpu, "cpu": cpu}},
+		{"predicates", 1900, true, nil},
+		{"proportion", 1800, true, nil},
+		{"priority", 1700, true, nil},
+		{"nodeavailability", 1600, true, nil},
+		{"resourcetype", 1500, true, nil},
+		{"podaffinity", 1400, true, nil},
+		{"elastic", 1300, true, nil},
+		{"kubeflow", 1200, true, nil},
+		{"ray", 1100, true, nil},
+		{"subgrouporder", 1000, true, nil},
+		{"taskorder", 900, true, nil},
+		{"nominatednode", 800, true, nil},
+		{"dynamicresources", 700, true, nil},
+		{"minruntime", 600, true, nil},
+		{"topology", 500, true, nil},
+		{"snapshot", 400, true, nil},
+		{"sg-nodelocalgreedy", 360, true, nil},
+		{"sg-multinodegang", 350, true, nil},
+		{"gpupack", 300, gpu == "binpack", nil},
+		{"gpuspread", 300, gpu == "spread", nil},
+		{"nodeplacement", 200, true, map[string]string{"gpu": gpu, "cpu": cpu}},
 		{"gpusharingorder", 100, gpu == "binpack", nil},
 	}
 	for i := range plugins {
@@ -161,8 +178,13 @@ func ForShard(s Shard) (engine.Profile, error) {
 		}
 	}
 	packed := gpu == "binpack" && cpu == "binpack"
-	actions := []entry{{"allocate", 500, true, nil}, {"consolidation", 400, packed, nil}, {"reclaim", 300, true, nil},
-		{"preempt", 200, true, nil}, {"stalegangeviction", 100, true, nil}}
+	actions := []entry{
+		{"allocate", 500, true, nil},
+		{"consolidation", 400, packed, nil},
+		{"reclaim", 300, true, nil},
+		{"preempt", 200, true, nil},
+		{"stalegangeviction", 100, true, nil},
+	}
 	var p engine.Profile
 	var uses []engine.PluginUse
 	for _, e := range resolve(plugins, s.Plugins) {

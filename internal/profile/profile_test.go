@@ -111,9 +111,11 @@ func TestConfigFileErrors(t *testing.T) {
 func TestShardDefaults(t *testing.T) {
 	t.Parallel()
 	p := resolved(t, Shard{})
-	want := []string{"predicates", "proportion", "priority", "nodeavailability", "resourcetype", "podaffinity", "elastic", "kubeflow", "ray",
+	want := []string{
+		"predicates", "proportion", "priority", "nodeavailability", "resourcetype", "podaffinity", "elastic", "kubeflow", "ray",
 		"subgrouporder", "taskorder", "nominatednode", "dynamicresources", "minruntime", "topology", "snapshot", "sg-nodelocalgreedy", "sg-multinodegang",
-		"gpupack", "nodeplacement", "gpusharingorder"}
+		"gpupack", "nodeplacement", "gpusharingorder",
+	}
 	if diff := cmp.Diff(want, names(p)); diff != "" {
 		t.Errorf("plugins (-want +got):\n%s", diff)
 	}
@@ -130,8 +132,11 @@ func TestShardStrategies(t *testing.T) {
 		gpu, cpu                       string
 		consolidation, packing, spread bool
 	}{
-		{"", "", true, true, false}, {"binpack", "binpack", true, true, false}, {"spread", "", false, false, true},
-		{"", "spread", false, true, false}, {"spread", "spread", false, false, true},
+		{"", "", true, true, false},
+		{"binpack", "binpack", true, true, false},
+		{"spread", "", false, false, true},
+		{"", "spread", false, true, false},
+		{"spread", "spread", false, false, true},
 	} {
 		p := resolved(t, Shard{GPUStrategy: c.gpu, CPUStrategy: c.cpu})
 		_, pack := arguments(p, "gpupack")

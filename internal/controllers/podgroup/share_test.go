@@ -57,11 +57,14 @@ func makePod(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func on(node string) func(*corev1.Pod)           { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+
 func phase(ph corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = ph } }
+
 func annotated(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[key] = value }
 }
+
 func containers(cs ...corev1.Container) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers = cs }
 }

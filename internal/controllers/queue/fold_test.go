@@ -70,7 +70,8 @@ type cluster struct {
 func newCluster(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}) *cluster {
+},
+) *cluster {
 	return &cluster{t: t, fold: newFold(), queues: map[string]*v2.Queue{}, dirty: map[string]bool{}}
 }
 

@@ -46,7 +46,8 @@ func TestQueueNumbers(t *testing.T) {
 		{math.SmallestNonzeroFloat64, 0, 0, false},
 	} {
 		q := &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: v2.QueueSpec{Resources: &v2.QueueResources{
-			GPU: v2.QueueResource{Quota: c.in, Limit: c.in, OverQuotaWeight: c.in}}}}
+			GPU: v2.QueueResource{Quota: c.in, Limit: c.in, OverQuotaWeight: c.in},
+		}}}
 		st, problem := Queue(q)
 		if st.Quota[2].Value != c.quota || st.Limit[2].Value != c.quota || st.Weight[2].Value != c.weight {
 			t.Errorf("%v: quota %v limit %v weight %v", c.in, st.Quota[2], st.Limit[2], st.Weight[2])
@@ -226,11 +227,15 @@ func TestIntentRoundTrip(t *testing.T) {
 	br := in.BindRequest()
 	want := &v1alpha2.BindRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.run.ai/v1alpha2", Kind: "BindRequest"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p-0",
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: "p-0",
 			Labels:          map[string]string{"selected-node": "n1", "muster.dev/bundle": "7", "muster.dev/bundle-size": "64", "kai.scheduler/node-pool": "gold"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p-0", UID: "u-1"}}},
-		Spec: v1alpha2.BindRequestSpec{PodName: "p-0", SelectedNode: "n1", ReceivedResourceType: "Regular",
-			ReceivedGPU: &v1alpha2.ReceivedGPU{Count: 2, Portion: "1.00"}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p-0", UID: "u-1"}},
+		},
+		Spec: v1alpha2.BindRequestSpec{
+			PodName: "p-0", SelectedNode: "n1", ReceivedResourceType: "Regular",
+			ReceivedGPU: &v1alpha2.ReceivedGPU{Count: 2, Portion: "1.00"},
+		},
 	}
 	if diff := cmp.Diff(want, br); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -285,8 +290,10 @@ func FuzzRead(f *testing.F) {
 	f.Add("p", "Failed", "64", int32(1), int32(0))
 	f.Add("", "", "-1", int32(-1), int32(9))
 	f.Fuzz(func(t *testing.T, pod, phase, size string, backoff, failed int32) {
-		br := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{BundleSizeLabel: size}},
-			Spec: v1alpha2.BindRequestSpec{PodName: pod, BackoffLimit: &backoff}}
+		br := &v1alpha2.BindRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{BundleSizeLabel: size}},
+			Spec:       v1alpha2.BindRequestSpec{PodName: pod, BackoffLimit: &backoff},
+		}
 		br.Status.Phase, br.Status.FailedAttempts = v1alpha2.BindRequestPhase(phase), failed
 		if b := Read(br); b.Size < 0 || b.Pod == "" || b.Failed && b.Succeeded {
 			t.Fatalf("%+v", b)

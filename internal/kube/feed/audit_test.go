@@ -65,8 +65,10 @@ func TestRebuildIsTheFeed(t *testing.T) {
 	t.Parallel()
 	p, q, r := pod("p", "u1", 1), pod("q", "u2", 1), pod("r", "u3", 1)
 	r.Spec.NodeName, r.Status.Phase = "n1", v1.PodRunning
-	objects := []client.Object{node("n1"), node("n2"), &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, gang("g", "train"),
-		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Value: 70}, p, q, r, bind(p, "n2", 2)}
+	objects := []client.Object{
+		node("n1"), node("n2"), &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, gang("g", "train"),
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "train"}, Value: 70}, p, q, r, bind(p, "n2", 2),
+	}
 	s := newStage(t, Options{})
 	for i := range objects {
 		s.say(objects[len(objects)-1-i])

@@ -36,8 +36,10 @@ func TestLab(t *testing.T) {
 	for _, file := range crds.All() {
 		definitions = append(definitions, file.YAML)
 	}
-	l, err := lab.Start(ctx, lab.Options{CRDs: definitions, Logf: t.Logf,
-		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "n", Count: 2, GPUs: 8, CPU: "16"}}}})
+	l, err := lab.Start(ctx, lab.Options{
+		CRDs: definitions, Logf: t.Logf,
+		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "n", Count: 2, GPUs: 8, CPU: "16"}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,18 @@ import (
 // fullPod has something in every field that is trimmed and in many that must stay.
 func fullPod() *v1.Pod {
 	container := func(name string) v1.Container {
-		return v1.Container{Name: name, Image: "i", Command: []string{"c"}, Args: []string{"a"},
-			Env: []v1.EnvVar{{Name: "A", Value: "a"},
+		return v1.Container{
+			Name: name, Image: "i", Command: []string{"c"}, Args: []string{"a"},
+			Env: []v1.EnvVar{
+				{Name: "A", Value: "a"},
 				{Name: "B", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: v1.LocalObjectReference{Name: "env"}, Key: "k"}}},
-				{Name: "C", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "k"}}}},
+				{Name: "C", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "k"}}},
+			},
 			EnvFrom:      []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "from"}}}},
 			Ports:        []v1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: "TCP"}},
 			Resources:    v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1")}},
-			VolumeMounts: []v1.VolumeMount{{Name: "v"}}, LivenessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{}, SecurityContext: &v1.SecurityContext{}}
+			VolumeMounts: []v1.VolumeMount{{Name: "v"}}, LivenessProbe: &v1.Probe{}, Lifecycle: &v1.Lifecycle{}, SecurityContext: &v1.SecurityContext{},
+		}
 	}
 	p := pod("p", "u", 1)
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
@@ -37,8 +41,10 @@ func fullPod() *v1.Pod {
 	p.Spec.PriorityClassName, p.Spec.SecurityContext = "train", &v1.PodSecurityContext{}
 	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: "True"}}
 	p.Status.PodIPs = []v1.PodIP{{IP: "1.1.1.1"}}
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", Ready: true, Image: "i", ContainerID: "x", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
-		Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("2")}}}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{
+		Name: "main", Ready: true, Image: "i", ContainerID: "x", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}},
+		Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("2")}},
+	}}
 	return p
 }
 

@@ -44,8 +44,10 @@ func (i *instance) affinity() *affinity {
 	if i.social == nil {
 		h := newHandle(i.world(), i.options)
 		p, err := interpodaffinity.New(i.ctx, &config.InterPodAffinityArgs{}, h, features())
-		i.social = &affinity{instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),
-			classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{}}
+		i.social = &affinity{
+			instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),
+			classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{},
+		}
 	}
 	return i.social
 }

@@ -125,8 +125,10 @@ func (i *instance) world() *world {
 
 // features are the gates of Kubernetes 1.36 that are on for every cluster.
 func features() schedulerfeature.Features {
-	return schedulerfeature.Features{EnableNodeInclusionPolicyInPodTopologySpread: true, EnableMatchLabelKeysInPodTopologySpread: true,
-		EnableVolumeAttributesClass: true}
+	return schedulerfeature.Features{
+		EnableNodeInclusionPolicyInPodTopologySpread: true, EnableMatchLabelKeysInPodTopologySpread: true,
+		EnableVolumeAttributesClass: true,
+	}
 }
 
 // must takes the plugin out of what an upstream constructor returned. Constructors fail on bad arguments, and ours are

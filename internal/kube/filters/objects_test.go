@@ -228,8 +228,10 @@ func apart(t v1.PodAffinityTerm) func(*v1.Pod) {
 
 func spreadOver(key, app string, skew int32, with ...func(*v1.TopologySpreadConstraint)) func(*v1.Pod) {
 	return func(p *v1.Pod) {
-		c := v1.TopologySpreadConstraint{TopologyKey: key, MaxSkew: skew, WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+		c := v1.TopologySpreadConstraint{
+			TopologyKey: key, MaxSkew: skew, WhenUnsatisfiable: v1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		}
 		for _, f := range with {
 			f(&c)
 		}
@@ -287,7 +289,8 @@ func aVolume(name, size, key, value string, with ...func(*v1.PersistentVolume)) 
 	p.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: name}
 	if key != "" {
 		p.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}},
+		}}}}
 	}
 	p.Status.Phase = v1.VolumeAvailable
 	for _, f := range with {

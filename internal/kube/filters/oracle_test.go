@@ -159,7 +159,8 @@ func draw(t *rapid.T, storage bool) *plant {
 		if storage && rapid.Bool().Draw(t, "csi node") {
 			most := rapid.Int32Range(0, 3).Draw(t, "attach limit")
 			p.add(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
-				Name: "disk.example.com", NodeID: node.Name, Allocatable: &storagev1.VolumeNodeResources{Count: &most}}}}})
+				Name: "disk.example.com", NodeID: node.Name, Allocatable: &storagev1.VolumeNodeResources{Count: &most},
+			}}}})
 		}
 	}
 	claims := []string{}

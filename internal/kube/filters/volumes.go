@@ -66,8 +66,10 @@ func (i *instance) volumes() *volumes {
 		return i.disks
 	}
 	h := newHandle(i.world(), i.options)
-	v := &volumes{instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
-		classes: map[uint64]*mounting{}, spoken: map[string]struct{}{}}
+	v := &volumes{
+		instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
+		classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},
+	}
 	p, err := volumerestrictions.New(i.ctx, nil, h, features())
 	v.restrictions = must[*volumerestrictions.VolumeRestrictions](p, err)
 	p, err = nodevolumelimits.NewCSI(i.ctx, nil, h, features())

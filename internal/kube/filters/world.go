@@ -61,8 +61,10 @@ type nodeInfo struct {
 }
 
 func newWorld(snap *cluster.Snapshot) *world {
-	w := &world{snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
-		specs: map[uint64]*spec{}, used: map[string]int{}}
+	w := &world{
+		snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
+		specs: map[uint64]*spec{}, used: map[string]int{},
+	}
 	slab := make([]nodeInfo, len(snap.NodeOrder))
 	for i, id := range snap.NodeOrder {
 		n, model := &slab[i], snap.Node(id)

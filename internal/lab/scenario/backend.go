@@ -47,8 +47,10 @@ func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, err
 	if b.profile, err = o.Profile(); err != nil {
 		return nil, err
 	}
-	b.feed = feed.Options{SchedulerNames: o.Names(), RestrictNodes: o.RestrictGPU != "" || o.RestrictCPU != "",
-		GPUWorkerLabel: o.RestrictGPU, CPUWorkerLabel: o.RestrictCPU, FlatQueues: o.FlatQueues}
+	b.feed = feed.Options{
+		SchedulerNames: o.Names(), RestrictNodes: o.RestrictGPU != "" || o.RestrictCPU != "",
+		GPUWorkerLabel: o.RestrictGPU, CPUWorkerLabel: o.RestrictCPU, FlatQueues: o.FlatQueues,
+	}
 	b.feed.StorageCapacity = slices.Contains(o.Needs, "filters") // as where the filters' own tests play them
 	if o.StuckAfter != "" {
 		d, err := time.ParseDuration(o.StuckAfter)

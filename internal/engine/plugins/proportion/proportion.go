@@ -66,16 +66,20 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 		if q.Parent != nil {
 			parent = index[q.Parent.ID]
 		}
-		in.Queues[k] = fairshare.Queue{Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
-			Quota: quota(q, shared), Limit: q.Limit, Request: q.Requested, Weight: q.Weight}
+		in.Queues[k] = fairshare.Queue{
+			Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
+			Quota: quota(q, shared), Limit: q.Limit, Request: q.Requested, Weight: q.Weight,
+		}
 	}
 	shares := p.divider.Divide(&in)
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: 3}
 	i.states = make([]*fairshare.State, snap.MaxQueueID())
 	i.chains = make([][]*fairshare.State, snap.MaxQueueID())
 	for k, q := range queues {
-		st := &fairshare.State{Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
-			Fair: slices.Clone(shares.Of(k)), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible}
+		st := &fairshare.State{
+			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
+			Fair: slices.Clone(shares.Of(k)), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
+		}
 		i.states[q.ID] = st
 		i.chains[q.ID] = append(i.chains[q.ID], st)
 		if q.Parent != nil {
@@ -161,6 +165,8 @@ func (i *instance) verdict(reason engine.Reason, leaf *engine.QueueLedger, e fai
 	for range e.Level {
 		q = q.Parent
 	}
-	return engine.Verdict{Code: engine.No, Reason: reason, Object: q.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
-		Need: e.Asked, Have: e.Have()}
+	return engine.Verdict{
+		Code: engine.No, Reason: reason, Object: q.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
+		Need: e.Asked, Have: e.Have(),
+	}
 }
