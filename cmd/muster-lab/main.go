@@ -15,7 +15,7 @@ import (
 // The API server makes garbage by the gigabyte and keeps little. A lab trades memory for the processor time that what
 // is tested against it needs; GOGC and GOMEMLIMIT overrule this.
 const (
-	gcPercent   = 400
+	gcPercent   = 600
 	memoryLimit = 6 << 30
 )
 

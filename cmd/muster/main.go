@@ -19,9 +19,9 @@ import (
 // version is set at link time.
 var version = "dev"
 
-// gcPercent trades a little processor time for a third less memory: most of what the roles hold are caches that live on.
+// gcPercent trades a little processor time for a tenth less memory: most of what the roles hold are caches that live on.
 // GOGC overrules it.
-const gcPercent = 60
+const gcPercent = 80
 
 func main() {
 	if os.Getenv("GOGC") == "" {

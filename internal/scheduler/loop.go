@@ -44,7 +44,7 @@ type Options struct {
 	// Period is the longest time between two looks; 0 means one second.
 	Period time.Duration
 	// Gap is the shortest time between the end of one run and the start of the next, so that a burst of events is decided
-	// on together; 0 means 20 ms.
+	// on together; 0 means 50 ms.
 	Gap time.Duration
 	// StuckAfter is how long after its grace a pod that refuses to go stops being counted as leaving; 0 means 2 minutes.
 	StuckAfter time.Duration
@@ -88,7 +88,7 @@ func New(f Feed, e *engine.Engine, b Binds, r Reports, m *Metrics, o Options) *L
 		o.Period = time.Second
 	}
 	if o.Gap == 0 {
-		o.Gap = 20 * time.Millisecond
+		o.Gap = 50 * time.Millisecond
 	}
 	if o.StuckAfter == 0 {
 		o.StuckAfter = 2 * time.Minute
