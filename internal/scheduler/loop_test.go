@@ -375,12 +375,12 @@ func TestFailedBundleIsForgottenAndWaits(t *testing.T) {
 func TestFailureLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
+		w := begin(t, Options{Gap: time.Nanosecond}, func(w *world) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
 		w.pass(100 * time.Millisecond)
 		w.set(func() { w.failures = nil })
 		w.happens(gang("h", "r", "s")...)
 		w.pass(10 * time.Second)
-		w.expect("the other one", &w.plans, "0.00 p q", "0.15 r s")
+		w.expect("the other one", &w.plans, "0.00 p q", "0.10 r s")
 	})
 }
 
