@@ -29,7 +29,6 @@ type ClassSpec struct {
 	// Unsupported names a feature the pod asks for that this scheduler cannot honour yet ("" for none). Such a pod is
 	// never placed: placing it as something it is not would overcommit or isolate nothing.
 	Unsupported string
-	// NodeName is set for pods that ask for one node by name through required affinity on metadata.name; unused otherwise.
 	// RestrictTo holds label keys of which a node must carry at least one (restricted nodes), by the shard's setting.
 	RestrictTo []string
 }

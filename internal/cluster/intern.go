@@ -42,15 +42,6 @@ func (in *interner) release(c *Class) {
 	}
 }
 
-func (in *interner) thaw() *interner {
-	c := newInterner()
-	c.next = in.next
-	for k, e := range in.byKey {
-		c.byKey[k] = &internEntry{class: e.class, refs: e.refs}
-	}
-	return c
-}
-
 // appendSpecKey writes a canonical text of spec. The common parts are written by hand because this runs for every pod
 // that appears; the rare ones go through JSON, which sorts map keys.
 func appendSpecKey(b []byte, s *ClassSpec) []byte {

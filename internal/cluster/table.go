@@ -59,17 +59,6 @@ func (t *table[T]) freeze() table[T] {
 	return table[T]{pages: append(make([]*page[T], 0, len(t.pages)), t.pages...), n: t.n}
 }
 
-// thaw returns an independent owner's table from a frozen one.
-func (t *table[T]) thaw() table[T] {
-	c := t.freeze()
-	for id := c.n - 1; id >= 0; id-- {
-		if c.get(id) == nil {
-			c.free = append(c.free, id)
-		}
-	}
-	return c
-}
-
 // each calls f for every entry in ID order.
 func (t *table[T]) each(f func(*T)) {
 	for _, p := range t.pages {
