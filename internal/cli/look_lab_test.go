@@ -4,14 +4,19 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,8 +34,21 @@ import (
 // TestLab runs every command against a real API server: first without our kinds, then with a gang that waits.
 func TestLab(t *testing.T) {
 	bare := start(t, nil)
-	if _, err := call(t, bare, "status"); err == nil || !strings.Contains(err.Error(), "kubectl apply -f api/crds") {
-		t.Errorf("without the CRDs: %v", err)
+	kinds, err := dynamic.NewForConfig(bare.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	queues := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if err := kinds.Resource(queues).Delete(t.Context(), "queues.scheduling.run.ai", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var said error
+	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		_, said = call(t, bare, "status") // the API server takes a moment to stop serving the kind
+		return said != nil && strings.Contains(said.Error(), "kubectl apply -f api/crds"), nil
+	})
+	if said == nil || !strings.Contains(said.Error(), "kubectl apply -f api/crds") {
+		t.Errorf("without the CRDs: %v", said)
 	}
 	var definitions [][]byte
 	for _, file := range crds.All() {
