@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +27,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
 
 // onLab starts a lab with the role running in it.
@@ -44,11 +44,7 @@ func startOnLab(t *testing.T) *onLab {
 	for _, f := range crds.All() {
 		docs = append(docs, f.YAML)
 	}
-	pytorch, err := os.ReadFile("../../lab/testdata/kubeflow.org_pytorchjobs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := lab.Start(t.Context(), lab.Options{CRDs: append(docs, pytorch)})
+	l, err := lab.Start(t.Context(), lab.Options{CRDs: append(docs, operator.CRDs()...)})
 	if err != nil {
 		t.Fatal(err)
 	}
