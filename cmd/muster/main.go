@@ -19,8 +19,8 @@ import (
 // version is set at link time.
 var version = "dev"
 
-// gcPercent trades a little processor time for a tenth less memory: most of what the roles hold are caches that live on.
-// GOGC overrules it.
+// gcPercent trades a little processor time for memory: most of what the roles hold are caches that live on. Filling 500
+// nodes with 4,000 one-GPU Jobs peaked at 234 MB with it and 248 MB with the default of 100. GOGC overrules it.
 const gcPercent = 80
 
 func main() {
