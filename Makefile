@@ -22,7 +22,7 @@ LAB_PKGS     = $(sort $(dir $(shell git ls-files --cached --others --exclude-sta
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
 
-.PHONY: help demo test test-lab check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
+.PHONY: help node demo test test-lab test-soak test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ test: ## Every test that needs no running lab
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+
+test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
+	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
+
+test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
+	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
+	$(GO) test -count=1 -run 'EvictionsEnd|Disruption|Upheaval' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=3000
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
@@ -59,6 +66,12 @@ bin/muster: FORCE
 
 bin/muster-lab: FORCE
 	$(GO) build -o $@ -ldflags "$(LAB_LDFLAGS)" ./cmd/muster-lab
+
+node: bin/muster-node ## What runs on nodes into bin/ (needs a C compiler: it loads the GPU driver's library when asked)
+
+bin/muster-node: FORCE
+	@command -v "$${CC:-gcc}" >/dev/null || { echo "bin/muster-node needs a C compiler ($${CC:-gcc}), because it is built with cgo; without one: go build ./cmd/muster-node, which can only simulate a GPU"; exit 1; }
+	CGO_ENABLED=1 $(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-node
 
 generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no diff when all is up to date
 	$(GO) generate ./...

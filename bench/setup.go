@@ -2,14 +2,21 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -23,6 +30,65 @@ func priorityClass(ctx context.Context, l *lab.Lab) error {
 	}
 	return nil
 }
+
+// layOut labels the nodes as the case's layout says, makes the Topology of these labels, and has the Jobs of the load prefer
+// a level of it, by the annotations of KAI.
+func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
+	nodes, err := l.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	topology := &v1alpha1.Topology{ObjectMeta: metav1.ObjectMeta{Name: "layout"}}
+	for i := range c.Layout {
+		topology.Spec.Levels = append(topology.Spec.Levels, v1alpha1.TopologyLevel{NodeLabel: level(i + 1)})
+	}
+	for i := range nodes.Items {
+		labels := map[string]string{}
+		share := len(nodes.Items)
+		for k, n := range c.Layout { // the value counts domains from the first node on, over the whole cluster
+			if share /= n; share == 0 {
+				return fmt.Errorf("layout %v: there are only %d nodes", c.Layout, len(nodes.Items))
+			}
+			labels[level(k+1)] = strconv.Itoa(i / share)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		if _, err := l.Client().CoreV1().Nodes().Patch(ctx, nodes.Items[i].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("label node %s: %w", nodes.Items[i].Name, err)
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	kai, err := client.New(l.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	if err := kai.Create(ctx, topology); err != nil {
+		return fmt.Errorf("create the Topology: %w", err)
+	}
+	jobs, err := l.Client().BatchV1().Jobs("load").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		keys.TopologyAnnotation: topology.Name, keys.TopologyPreferredAnnotation: level(c.Prefer),
+	}}})
+	if err != nil {
+		return err
+	}
+	for i := range jobs.Items {
+		if _, err := l.Client().BatchV1().Jobs("load").Patch(ctx, jobs.Items[i].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("annotate Job %s: %w", jobs.Items[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func level(i int) string { return "bench.muster/level-" + strconv.Itoa(i) }
 
 // grouped waits until every pod of the load has been told its gang.
 func grouped(ctx context.Context, l *lab.Lab) error {

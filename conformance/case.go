@@ -9,6 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 )
 
 // Case is one situation and what is expected of it. Field names are those of the files.
@@ -34,12 +38,12 @@ type Rounds struct {
 
 // Given is the cluster at the start.
 type Given struct {
-	Nodes         []Node          `json:"nodes"`
-	Queues        []Queue         `json:"queues"`
-	Gangs         []Gang          `json:"gangs"`
-	Topologies    json.RawMessage `json:"topologies"`
-	DRA           json.RawMessage `json:"dra"`
-	SchedulerConf json.RawMessage `json:"schedulerConf"`
+	Nodes         []Node              `json:"nodes"`
+	Queues        []Queue             `json:"queues"`
+	Gangs         []Gang              `json:"gangs"`
+	Topologies    []v1alpha1.Topology `json:"topologies"`
+	DRA           DRA                 `json:"dra"`
+	SchedulerConf json.RawMessage     `json:"schedulerConf"`
 }
 
 // Node is a node: whole GPUs, milli-CPU, bytes, pod slots.
@@ -53,7 +57,49 @@ type Node struct {
 	Labels       map[string]string `json:"labels"`
 	MIGStrategy  string            `json:"migStrategy"`
 	MIGInstances map[string]int64  `json:"migInstances"`
-	NUMA         json.RawMessage   `json:"numa"`
+	NUMA         *NUMA             `json:"numa"`
+}
+
+// NUMA is how a node's kubelet places pods in its NUMA zones.
+type NUMA struct {
+	Policy string `json:"policy"`
+	Scope  string `json:"scope"`
+	Zones  []Zone `json:"zones"`
+}
+
+// Zone is a NUMA zone: resources by name, CPU in milli-CPU.
+type Zone struct {
+	ID          string           `json:"id"`
+	Allocatable map[string]int64 `json:"allocatable"`
+	Available   map[string]int64 `json:"available"`
+}
+
+// DRA is what there is of devices that pods claim.
+type DRA struct {
+	DeviceClasses []string `json:"deviceClasses"`
+	Slices        []Slice  `json:"slices"`
+	Claims        []Claim  `json:"claims"`
+}
+
+// Slice is a pool of equal devices, called 0, 1, and so on, of one node.
+type Slice struct {
+	Name         string          `json:"name"`
+	Node         string          `json:"node"`
+	Driver       string          `json:"driver"`
+	Class        string          `json:"class"`
+	Devices      int             `json:"devices"`
+	AllNodes     bool            `json:"allNodes"`
+	NodeSelector json.RawMessage `json:"nodeSelector"`
+}
+
+// Claim asks for Count devices of a class in one request. Status is as in the API.
+type Claim struct {
+	Name      string                          `json:"name"`
+	Namespace string                          `json:"namespace"`
+	Class     string                          `json:"class"`
+	Count     int64                           `json:"count"`
+	Labels    map[string]string               `json:"labels"`
+	Status    *resourcev1.ResourceClaimStatus `json:"status"`
 }
 
 // Queue is a queue. GPUs are whole, CPU in milli-CPU, memory in megabytes.
@@ -110,11 +156,18 @@ type Gang struct {
 
 // Tree is a gang's tree of sets, from its root: a member with members of its own is a set, one without a pod set.
 type Tree struct {
-	Name        string          `json:"name"`
-	MinSubGroup *int32          `json:"minSubGroup"`
-	MinMember   *int32          `json:"minMember"`
-	Topology    json.RawMessage `json:"topologyConstraint"`
-	Members     []Tree          `json:"members"`
+	Name        string   `json:"name"`
+	MinSubGroup *int32   `json:"minSubGroup"`
+	MinMember   *int32   `json:"minMember"`
+	Topology    Together `json:"topologyConstraint"`
+	Members     []Tree   `json:"members"`
+}
+
+// Together names a topology and the levels of it of which a set must, or should, stay in one domain.
+type Together struct {
+	Topology  string `json:"topology"`
+	Required  string `json:"required"`
+	Preferred string `json:"preferred"`
 }
 
 // Request is what one pod asks for. GPUs that are not integral are a share of one device.
@@ -170,9 +223,10 @@ type Outcome struct {
 
 // NodeOutcome is what must be left of a node.
 type NodeOutcome struct {
-	IdleGPUs           *float64        `json:"idleGpus"`
-	ReleasingGPUs      *float64        `json:"releasingGpus"`
-	NUMAZonesAvailable json.RawMessage `json:"numaZonesAvailable"`
+	IdleGPUs      *float64 `json:"idleGpus"`
+	ReleasingGPUs *float64 `json:"releasingGpus"`
+	// NUMAZonesAvailable are quantities by resource, by index in the node's list of zones.
+	NUMAZonesAvailable map[string]map[string]string `json:"numaZonesAvailable"`
 }
 
 // Bounds are the most there may be of each decision over the whole run; nil does not bound.

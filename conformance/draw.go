@@ -3,7 +3,10 @@ package conformance
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/muster-scheduler/muster/internal/engine"
 )
 
 // Draw pictures the case's cluster: nodes with a letter per GPU held, queues, and gangs with the letters.
@@ -95,14 +98,29 @@ func (t *Tree) text() string {
 
 func letter(i int) string { return string(rune('A' + i%26)) }
 
-// decided lists what the last run did for each gang that waits or got something.
+// decided lists whom the run evicted, and what the last cycle did for each gang that waits or got something.
 func (w *world) decided() []string {
-	var out []string
+	out := slices.Clone(w.told)
 	for i := range w.trace.Gangs {
 		t := &w.trace.Gangs[i]
 		out = append(out, fmt.Sprintf("%s: placed %d, nominated %d, %s", t.Gang, t.Placed, t.Nominated, t.Diagnosis))
+		for _, a := range t.Tried {
+			out = append(out, "  "+a.String())
+		}
 	}
 	return out
+}
+
+// told describes an eviction in one line.
+func told(round int, b *engine.Bundle, in *engine.Intent) string {
+	line := fmt.Sprintf("round %d: %s evicted from %s", round, in.Pod, in.Node)
+	if in.To != "" {
+		line += ", moved to " + in.To
+	}
+	if b.Cause != nil {
+		line += fmt.Sprintf(", %s for %s", b.Cause.Right, b.Gang)
+	}
+	return line
 }
 
 // Print writes the report for people; its last lines are the counts.

@@ -2,15 +2,16 @@ package conformance
 
 import (
 	"fmt"
+	"path"
 	"slices"
 )
 
 // Options select cases. The zero value selects all.
 type Options struct {
-	// Tags keeps cases with any of them, Without drops cases with any of them, Action keeps cases with that tag, and Case
-	// keeps the one with that id.
-	Tags, Without []string
-	Action, Case  string
+	// Tags keeps cases with any of them, Without drops cases with any of them, Actions keeps cases whose tag names one of
+	// them, and Case keeps the one with that id.
+	Tags, Without, Actions []string
+	Case                   string
 	// KeepNominations keeps nominations between rounds instead of dropping them as KAI does.
 	KeepNominations bool
 }
@@ -18,7 +19,7 @@ type Options struct {
 func (o Options) selects(c *Case) bool {
 	has := func(tag string) bool { return slices.Contains(c.Tags, tag) }
 	return (o.Case == "" || c.ID == o.Case) && (len(o.Tags) == 0 || slices.ContainsFunc(o.Tags, has)) &&
-		!slices.ContainsFunc(o.Without, has) && (o.Action == "" || has(o.Action))
+		!slices.ContainsFunc(o.Without, has) && (len(o.Actions) == 0 || slices.ContainsFunc(o.Actions, has))
 }
 
 // Report is what became of the selected cases.
@@ -28,8 +29,17 @@ type Report struct {
 	Ledgered int       `json:"ledgered"`
 	Failures []Failure `json:"failures"` // those the ledger does not accept, by id
 	Accepted []Failure `json:"accepted"` // those it does, by id
+	// Tags counts the selected cases of each tag; a case has several.
+	Tags map[string]Count `json:"tags"`
 	// LedgerErrors are rows without a difference behind them.
 	LedgerErrors []string `json:"ledgerErrors"`
+}
+
+// Count is how many cases there are, and how many of them pass or are in the ledger.
+type Count struct {
+	Total    int `json:"total"`
+	Passed   int `json:"passed"`
+	Ledgered int `json:"ledgered"`
 }
 
 // Failure is one case that went otherwise than expected.
@@ -66,17 +76,27 @@ func run(dir string, o Options, rows []Row) (Report, error) {
 	for _, row := range rows {
 		ledger[row.ID] = row
 	}
-	r := Report{Failures: []Failure{}, Accepted: []Failure{}, LedgerErrors: []string{}}
-	known := map[string]bool{}
+	r := Report{Failures: []Failure{}, Accepted: []Failure{}, LedgerErrors: []string{}, Tags: map[string]Count{}}
+	known, folders := map[string]bool{}, map[string]bool{}
 	for i := range cases {
 		c := &cases[i]
-		known[c.ID] = true
+		known[c.ID], folders[path.Dir(c.ID)] = true, true
 		if !o.selects(c) {
 			continue
 		}
 		r.Total++
 		f := play(c, o)
 		row, ledgered := ledger[c.ID]
+		for _, tag := range c.Tags {
+			n := r.Tags[tag]
+			n.Total++
+			if f == nil {
+				n.Passed++
+			} else if ledgered && f.Error == "" {
+				n.Ledgered++
+			}
+			r.Tags[tag] = n
+		}
 		switch {
 		case f == nil:
 			r.Passed++
@@ -92,7 +112,7 @@ func run(dir string, o Options, rows []Row) (Report, error) {
 		}
 	}
 	for _, row := range rows {
-		if !known[row.ID] {
+		if !known[row.ID] && folders[path.Dir(row.ID)] { // a row of a folder that was not read says nothing
 			r.LedgerErrors = append(r.LedgerErrors, row.ID+" is no case; remove its row")
 		}
 	}

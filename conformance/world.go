@@ -2,12 +2,22 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -18,63 +28,98 @@ const (
 	pending   = "Pending"
 	running   = "Running"
 	releasing = "Releasing"
+	stuck     = "StuckInReleasing"
 )
 
 // fate is where a pod stands.
 type fate struct {
 	status string
 	node   string
-	gpu    int64 // milli-GPU received by this run's decision
+	gpu    int64    // milli-GPU received by this run's decision
+	groups []string // the shared devices it is on, or was chosen for
+	zones  []cluster.ZoneShare
 }
+
+// pace is what a round takes besides its delay, so that what happens first is earlier.
+const pace = second / 1000
 
 // world is a case while it runs.
 type world struct {
 	c      *Case
 	engine *engine.Engine
 	store  *cluster.Store
+	tell   *enginetest.Translator // of objects to the store
 	now    int64
 	keep   bool // nominations survive between rounds
-	pods   map[string]cluster.PodState
+	pods   map[string]*v1.Pod
 	fates  map[string]fate
+	claims map[string][]cluster.ClaimAllocation // devices that this run chose, by pod
+	made   map[string]*resourcev1.ResourceClaim // the claims as they are, by "namespace/name"
 
-	snap               *cluster.Snapshot // of the last run
-	trace              engine.Trace
-	binds, nominations int
+	gangs  map[cluster.Key]*v2alpha2.PodGroup
+	leaves map[string]leave // pods that were evicted, by UID
+
+	snap  *cluster.Snapshot // of the last run
+	trace engine.Trace
+	// How often each was decided. A moved pod counts as evicted and as nominated, as KAI counts.
+	binds, evictions, nominations int
+	round                         int
+	told                          []string // evictions, a line each
 }
+
+// leave is a pod's way from the node and the shared devices it was evicted from to where it has room, "" for nowhere.
+type leave struct {
+	from, to string
+	groups   []string
+}
+
+// statuses are those that a pod may have at the start.
+var statuses = map[string]bool{pending: true, nominated: true, running: true, releasing: true, stuck: true, "Failed": true, "Succeeded": true}
 
 func newWorld(c *Case, keep bool) (*world, error) {
 	w := &world{
-		c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}),
-		pods: map[string]cluster.PodState{}, fates: map[string]fate{},
+		c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}), tell: enginetest.NewTranslator([]string{keys.SchedulerName}),
+		claims: map[string][]cluster.ClaimAllocation{}, made: map[string]*resourcev1.ResourceClaim{},
+		pods: map[string]*v1.Pod{}, fates: map[string]fate{}, gangs: map[cluster.Key]*v2alpha2.PodGroup{}, leaves: map[string]leave{},
 	}
 	p, err := profile.Parse(c.Given.SchedulerConf)
 	if err != nil {
 		return nil, err
 	}
 	p.Actions = c.Actions
+	p.Settings = engine.Settings{ConsolidationVictims: -1, MovedAreFree: true, StaleGrace: c.DefaultStalenessGraceSeconds * second}
 	for i := range c.Given.Nodes {
-		if len(c.Given.Nodes[i].NUMA) > 0 && len(p.Tiers) > 0 {
+		if c.Given.Nodes[i].NUMA != nil && len(p.Tiers) > 0 {
 			p.Tiers[0] = append(p.Tiers[0], engine.PluginUse{Name: "numa"})
 			break
 		}
 	}
-	if w.engine, err = engine.New(p, builtin.Registry()); err != nil {
+	if w.engine, err = engine.New(p, filters.Register(builtin.Registry(), filters.Options{})); err != nil {
 		return nil, err
 	}
-	w.store.Apply(c.events()...)
+	for _, o := range c.objects() {
+		if claim, ok := o.(*resourcev1.ResourceClaim); ok {
+			w.made[claim.Namespace+"/"+claim.Name] = claim
+		}
+		w.tell.Feed(w.store, o)
+	}
+	groups := c.devices()
 	for i := range c.Given.Gangs {
 		g := &c.Given.Gangs[i]
+		w.know(g.object())
 		for k := range g.Pods {
-			st, err := g.pod(&g.Pods[k])
-			if err != nil {
-				return nil, err
+			p := &g.Pods[k]
+			if _, twice := w.pods[p.Name]; twice {
+				return nil, fmt.Errorf("two pods are called %s", p.Name)
 			}
-			if _, twice := w.pods[st.UID]; twice {
-				return nil, fmt.Errorf("two pods are called %s", st.UID)
+			if !statuses[p.Status] {
+				return nil, fmt.Errorf("pod %s: status %q is unknown", p.Name, p.Status)
 			}
-			w.pods[st.UID] = st
-			w.fates[st.UID] = fate{status: g.Pods[k].Status, node: st.NodeName}
-			w.store.Apply(st)
+			w.fates[p.Name] = fate{status: p.Status, node: p.Node, groups: groups[p.Name]}
+			if pod := g.pod(p, groups[p.Name]); pod.Spec.NodeName != "" {
+				w.fates[p.Name] = fate{status: p.Status, node: p.Node, groups: groups[p.Name], zones: kai.Zones(pod, nil)}
+			}
+			w.put(g.pod(p, groups[p.Name]))
 		}
 	}
 	return w, nil
@@ -82,55 +127,132 @@ func newWorld(c *Case, keep bool) (*world, error) {
 
 // cycle runs the actions once and notes what was decided.
 func (w *world) cycle() {
+	w.round++
 	w.snap = w.store.Snapshot(w.now)
 	r := w.engine.Run(context.Background(), w.snap, func(p engine.Plan) {
-		for _, b := range p.Bundles {
-			for _, in := range b.Intents {
-				f := fate{status: binding, node: in.Node, gpu: in.GPU}
-				if in.Verb == engine.Nominate {
-					f.status = nominated
-					w.nominations++
-				} else {
-					w.binds++
-				}
-				w.fates[in.UID] = f
+		p.Assume(w.store, w.now)
+		for i := range p.Bundles {
+			b := &p.Bundles[i]
+			for j := range b.Intents {
+				w.decide(b, &b.Intents[j])
+			}
+			if b.Starts {
+				w.note(b.Gang, keys.LastStartAnnotation)
 			}
 		}
 	})
 	w.trace = r.Trace
+	r.Remember(w.store)
 }
 
-// settle turns decisions into facts between two rounds: bound pods run, nominated ones wait again, released ones are
+// decide notes one decision.
+func (w *world) decide(b *engine.Bundle, in *engine.Intent) {
+	switch in.Verb {
+	case engine.Bind:
+		w.binds++
+		w.claims[in.UID] = in.Claims
+		w.fates[in.UID] = fate{status: binding, node: in.Node, gpu: in.GPU, groups: in.Groups, zones: in.Zones}
+	case engine.Nominate:
+		w.nominations++
+		w.fates[in.UID] = fate{status: nominated, node: in.Node, gpu: in.GPU, groups: in.Groups, zones: in.Zones}
+	case engine.Evict:
+		w.evictions++
+		w.told = append(w.told, told(w.round, b, in))
+		w.leaves[in.UID] = leave{in.Node, in.To, w.fates[in.UID].groups}
+		w.fates[in.UID] = fate{status: releasing, node: in.Node, gpu: in.GPU, groups: w.fates[in.UID].groups, zones: w.fates[in.UID].zones}
+		w.note(in.Gang, keys.LastEvictionAnnotation)
+		if in.To != "" {
+			w.nominations++
+			w.fates[in.UID] = fate{status: nominated, node: in.To, gpu: in.GPU, groups: in.ToGroups, zones: in.Zones}
+		}
+	}
+}
+
+func (w *world) know(g *v2alpha2.PodGroup) {
+	w.gangs[cluster.Key{Face: "kai", Namespace: g.Namespace, Name: g.Name}] = g
+	w.tell.Feed(w.store, g)
+}
+
+// note writes the present time on a gang.
+func (w *world) note(gang cluster.Key, annotation string) {
+	if g, ok := w.gangs[gang]; ok {
+		g = g.DeepCopy()
+		g.Annotations[annotation] = stamp(w.now)
+		w.know(g)
+	}
+}
+
+func (w *world) put(p *v1.Pod) {
+	w.pods[string(p.UID)] = p
+	w.tell.Feed(w.store, p)
+}
+
+// settle turns decisions into facts between two rounds: bound pods run, nominated ones wait again, evicted ones are
 // back without a node, and time goes by.
 func (w *world) settle() {
-	w.now += int64(w.c.Rounds.DelaySeconds * float64(second))
+	w.now += pace + int64(w.c.Rounds.DelaySeconds*float64(second))
 	for i := range w.c.Given.Gangs {
 		g := &w.c.Given.Gangs[i]
 		for k := range g.Pods {
 			uid := g.Pods[k].Name
-			f, st := w.fates[uid], w.pods[uid]
-			switch f.status {
-			case binding:
-				st.Phase, st.NodeName, st.Nominated = cluster.Running, f.node, ""
-				w.fates[uid] = fate{status: running, node: f.node, gpu: f.gpu}
-			case nominated:
-				if w.keep {
-					st.Nominated = f.node
-				}
-				w.fates[uid] = fate{status: pending}
-			case releasing:
-				if g.DeletedDuringTest {
+			f, p := w.fates[uid], w.pods[uid].DeepCopy()
+			gone, evicted := w.leaves[uid]
+			switch {
+			case f.status == binding:
+				p.Status.Phase, p.Spec.NodeName, p.Status.NominatedNodeName = v1.PodRunning, f.node, ""
+				enginetest.SetGroups(p, f.groups)
+				w.fates[uid] = fate{status: running, node: f.node, gpu: f.gpu, groups: f.groups}
+			case (evicted || f.status == releasing) && g.DeletedDuringTest:
+				if !evicted {
 					continue
 				}
-				st.Phase, st.NodeName, st.DeletedAt = cluster.Pending, "", 0
+				now := moment(w.now)
+				p.DeletionTimestamp = &now
+				w.fates[uid] = fate{status: releasing, node: gone.from, gpu: f.gpu, groups: gone.groups}
+			case f.status == nominated, f.status == releasing:
+				p.Status.Phase, p.Spec.NodeName, p.DeletionTimestamp, p.Status.NominatedNodeName = v1.PodPending, "", nil, ""
+				enginetest.SetGroups(p, nil)
+				if w.keep && f.status == nominated {
+					p.Status.NominatedNodeName = f.node
+				}
 				w.fates[uid] = fate{status: pending}
 			default:
 				continue
 			}
-			w.pods[uid] = st
-			w.store.Apply(st)
+			delete(w.leaves, uid)
+			w.put(p)
 		}
 	}
+	w.settleClaims()
+	if !w.keep {
+		for _, h := range w.store.Snapshot(w.now).Holds {
+			w.store.Release(h.ID())
+		}
+	}
+}
+
+// settleClaims writes into claims what pods that were bound got, and strikes off those that are not on a node any more.
+func (w *world) settleClaims() {
+	gone := func(uid types.UID) bool { p := w.pods[string(uid)]; return p != nil && p.Spec.NodeName == "" }
+	for _, key := range slices.Sorted(maps.Keys(w.made)) {
+		c, changed := enginetest.Release(w.made[key], gone)
+		for _, uid := range slices.Sorted(maps.Keys(w.claims)) {
+			p := w.pods[uid]
+			for i := range w.claims[uid] {
+				if a := &w.claims[uid][i]; a.Object == key && p.Spec.NodeName != "" {
+					c, changed = enginetest.Reserve(c, p, a.Allocation), true
+				}
+			}
+			if k := slices.IndexFunc(p.Spec.ResourceClaims, func(r v1.PodResourceClaim) bool { return p.Namespace+"/"+*r.ResourceClaimName == key }); k >= 0 && p.Spec.NodeName != "" {
+				c, changed = enginetest.Reserve(c, p, nil), true
+			}
+		}
+		if changed {
+			w.made[key] = c
+			w.tell.Feed(w.store, c)
+		}
+	}
+	clear(w.claims)
 }
 
 // play runs the case and returns how it differs from what is expected; nil for not at all.
@@ -155,5 +277,3 @@ func (w *world) play() []Mismatch {
 	}
 	return nil
 }
-
-func decode(text json.RawMessage, into any) error { return json.Unmarshal(text, into) }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tightened lists the places where we demand more than KAI, by CRD and path. At each we refuse only what no Go client
+// tightened lists the places where we demand more than KAI, by CRD and path. At each, but where noted, we refuse only what no Go client
 // can decode: with KAI's CRDs such an object is stored, and from then on every list of its kind fails.
 var tightened = map[string][]string{
 	"podgroups.scheduling.run.ai": {".spec.preemptionDelay", ".spec.stalenessGracePeriod"},
@@ -17,6 +17,7 @@ var tightened = map[string][]string{
 	"configs.kai.scheduler": {
 		".spec.numaPlacementExporter.driftResyncInterval", ".spec.numaPlacementExporter.pollInterval",
 	},
+	"topologies.kai.scheduler": {".spec.levels"}, // what KAI leaves to its webhook
 	"schedulingshards.kai.scheduler": {
 		".spec.goMemLimit",
 		".spec.scenarioSearchBudgets.maxActionSearchDuration", ".spec.scenarioSearchBudgets.maxGeneratorSearchDuration",

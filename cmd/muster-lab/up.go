@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ type upFlags struct {
 	scheduler, durable, detach, leash    bool
 	workloads                            bool
 	apiArgs, managerArgs, schedulerArgs  []string
+	programs                             []string
 }
 
 func upCommand() *cobra.Command {
@@ -60,6 +62,7 @@ func upCommand() *cobra.Command {
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
+	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH ARG…`, separated by spaces; may be repeated")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, or json: one line with the lab's state once it is ready")
 	fl.BoolVar(&f.leash, "leash", false, "end when standard input ends, so that no lab outlives its user")
 	return cmd
@@ -72,7 +75,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return err
 	}
-	installed := crds.Documents()
+	installed := append(crds.Documents(), lab.NodeCRDs()...)
 	if f.crds != "" {
 		more, err := lab.ReadCRDs(f.crds)
 		if err != nil {
@@ -90,8 +93,13 @@ func up(cmd *cobra.Command, f upFlags) error {
 		}()
 	}
 	out := cmd.OutOrStdout()
+	programs, err := programsOf(f.programs)
+	if err != nil {
+		return err
+	}
 	c := server.Config{
-		Dir: f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
+		Programs: programs,
+		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	switch f.output {
@@ -110,6 +118,22 @@ func up(cmd *cobra.Command, f upFlags) error {
 		return fmt.Errorf("--output: %q is neither text nor json", f.output)
 	}
 	return server.Run(ctx, c)
+}
+
+func programsOf(flags []string) (map[string][]string, error) {
+	out := map[string][]string{}
+	for _, text := range flags {
+		image, command, ok := strings.Cut(text, "=")
+		argv := strings.Fields(command)
+		if !ok || image == "" || len(argv) == 0 {
+			return nil, fmt.Errorf("--program: %q is not of the form IMAGE=PATH ARG…", text)
+		}
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			return nil, fmt.Errorf("--program: %w", err)
+		}
+		out[image] = argv
+	}
+	return out, nil
 }
 
 func fleetOf(f upFlags) (lab.Fleet, error) {

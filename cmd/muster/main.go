@@ -31,7 +31,7 @@ func main() {
 		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(roles.Command(version), cli.NewConformance(), demo.Command())
+	root.AddCommand(roles.Command(version), cli.NewConformance(), cli.NewSim(), demo.Command())
 	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}})...)

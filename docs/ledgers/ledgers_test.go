@@ -23,9 +23,9 @@ const evidenceComplete = true
 
 // capabilities are the words that planned rows may use.
 var capabilities = []string{
-	"admission", "consolidation", "disruption", "dra", "gpu-sharing", "metrics", "mig", "min-runtime", "node-scale", "numa", "operator",
+	"admission", "consolidation", "disruption", "dra", "gpu-sharing", "metrics", "mig", "node-scale", "numa", "operator",
 	"podgrouper-kinds", "preemption-delay", "queue-depth", "reclaim", "search-budgets", "simulators", "snapshots",
-	"stale-gangs", "topology", "usage-history",
+	"stale-gangs", "topology",
 }
 
 // row is one entry of a ledger. Exactly one of Honoured, Accepted and Planned is set.

@@ -26,6 +26,7 @@ const (
 	dirLab         = "internal/lab"
 	dirProfile     = "internal/profile"
 	dirRoles       = "internal/roles"
+	dirUsage       = "internal/usage"
 	dirVM          = "internal/vm"
 )
 
@@ -191,7 +192,8 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirKube, []string{dirKube, dirDialect, dirEngine, dirFairshare, dirCluster, dirAPI, dirApp}},
 		{dirApp, []string{dirApp, dirAPI}},
 		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI, dirProfile}},
-		{dirProfile, []string{dirProfile, dirEngine, dirCluster, dirAPI}},
+		{dirUsage, []string{dirUsage, dirCluster}},
+		{dirProfile, []string{dirProfile, dirEngine, dirUsage, dirCluster, dirAPI}},
 	}
 	var out []Violation
 	for _, row := range rows {

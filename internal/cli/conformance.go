@@ -46,7 +46,7 @@ func NewConformance() *cobra.Command {
 	f := c.Flags()
 	f.StringSliceVar(&o.Tags, "tags", nil, "only cases with any of these tags")
 	f.StringSliceVar(&o.Without, "without", nil, "only cases with none of these tags")
-	f.StringVar(&o.Action, "action", "", "only cases with this tag, which names the single action they run")
+	f.StringSliceVar(&o.Actions, "action", nil, "only cases that run one of these actions alone; cycle and rounds name those that run several")
 	f.StringVar(&o.Case, "case", "", "only the case with this id")
 	f.BoolVar(&o.KeepNominations, "keep-nominations", false, "keep nominations between rounds instead of dropping them")
 	f.StringVarP(&output, "output", "o", "text", "text or json")

@@ -98,7 +98,7 @@ func (v *view) gangs() []GangReport {
 		if t := traces[g.Key]; t != nil {
 			r.Next = t.Placed > 0
 			if d := t.Diagnosis; d != nil {
-				r.Reason, r.Message, r.rule = d.Verdict.Reason, d.Message(false), d.Verdict.String()
+				r.Reason, r.Message, r.rule = d.Verdict.Reason, t.Message(), d.Verdict.String()+t.Hindrance()
 			}
 		}
 		out = append(out, r)

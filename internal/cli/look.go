@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -26,6 +28,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
@@ -38,9 +41,9 @@ type Deps struct {
 	Version string
 }
 
-// New returns the commands that look at a cluster: status, queue, gang, explain. They read, and write nothing.
+// New returns the commands that look at a cluster: status, queue, gang, explain, decisions. They read, and write nothing.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d)}
+	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newDecisions(d)}
 }
 
 // looker makes one look at a cluster, as its flags say.
@@ -53,7 +56,7 @@ type looker struct {
 	schedulerNames []string
 	partition      kai.Partition
 	restrict       bool
-	cpu, gpu       string
+	cpu, gpu, mig  string
 	csi            bool
 }
 
@@ -72,8 +75,9 @@ func (l *looker) flags(c *cobra.Command) {
 	fs.BoolVar(&l.restrict, "restrict-node-scheduling", false, "the scheduler places GPU pods only on GPU workers and other pods only on CPU workers")
 	fs.StringVar(&l.cpu, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
 	fs.StringVar(&l.gpu, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
+	fs.StringVar(&l.mig, "mig-worker-node-label-key", keys.MIGWorkerNodeLabel, "label that says whether the GPUs of a node are cut into MIG slices")
 	fs.BoolVar(&l.csi, "schedule-csi-storage", false, "the scheduler takes the capacity CSI drivers publish into account")
-	for _, name := range []string{"nodepool-label-key", "restrict-node-scheduling", "cpu-worker-node-label-key", "gpu-worker-node-label-key", "schedule-csi-storage"} {
+	for _, name := range []string{"nodepool-label-key", "restrict-node-scheduling", "cpu-worker-node-label-key", "gpu-worker-node-label-key", "mig-worker-node-label-key", "schedule-csi-storage"} {
 		fs.Lookup(name).Hidden = true
 	}
 }
@@ -108,7 +112,7 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
@@ -119,7 +123,7 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 	}
 	o := feed.Options{
 		SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
-		CPUWorkerLabel: l.cpu, StorageCapacity: l.csi,
+		CPUWorkerLabel: l.cpu, MIGWorkerLabel: l.mig, StorageCapacity: l.csi, Zones: prof.Uses(numa.Name),
 	}
 	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute)})
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {

@@ -18,6 +18,7 @@ import (
 type StatusReport struct {
 	Nodes  NodeReport    `json:"nodes"`
 	GPUs   Capacity      `json:"gpus"`
+	Free   FreeReport    `json:"free"`
 	Queues []QueueReport `json:"queues"`
 	Gangs  []PhaseReport `json:"gangs"`
 }
@@ -29,10 +30,20 @@ type NodeReport struct {
 	Problems map[string]int `json:"problems,omitempty"`
 }
 
-// Capacity is an amount of whole devices with up to three decimals. Allocatable counts the nodes that take pods.
+// Capacity is an amount of whole devices with up to three decimals; slices of GPUs count as in queues. Allocatable counts the
+// nodes that take pods.
 type Capacity struct {
 	Used        string `json:"used"`
 	Allocatable string `json:"allocatable"`
+}
+
+// FreeReport is what is free of the GPUs of nodes that take pods, parts of shared ones included, and how much of that the next
+// pod could not use, on average over the kinds of work in the cluster. Amounts are GPUs with up to three decimals.
+type FreeReport struct {
+	GPUs     string `json:"gpus"`
+	Unusable string `json:"unusable"`
+	// Percent is the unusable part of what is free, rounded; 0 when nothing is free.
+	Percent int `json:"percent"`
 }
 
 // PhaseReport counts the gangs of one phase and reason, and their pods.
@@ -74,10 +85,10 @@ func (v *view) status() StatusReport {
 	for _, id := range v.snap.NodeOrder {
 		n := v.snap.Node(id)
 		s.Nodes.Total++
-		used += n.Used.At(cluster.GPU)
+		used += n.Used.At(cluster.GPU) + v.snap.Dims.SlicedGPUs(n.Used)
 		if n.Problem == "" {
 			s.Nodes.Ready++
-			allocatable += n.Allocatable.At(cluster.GPU)
+			allocatable += n.Allocatable.At(cluster.GPU) + v.snap.Dims.SlicedGPUs(n.Allocatable)
 			continue
 		}
 		if s.Nodes.Problems == nil {
@@ -86,6 +97,11 @@ func (v *view) status() StatusReport {
 		s.Nodes.Problems[n.Problem]++
 	}
 	s.GPUs = Capacity{Used: v.snap.Dims.FormatOne(cluster.GPU, used), Allocatable: v.snap.Dims.FormatOne(cluster.GPU, allocatable)}
+	f := v.now.Fragmentation
+	s.Free = FreeReport{GPUs: v.snap.Dims.FormatOne(cluster.GPU, f.Free), Unusable: v.snap.Dims.FormatOne(cluster.GPU, f.Unusable)}
+	if f.Free > 0 {
+		s.Free.Percent = int((f.Unusable*100 + f.Free/2) / f.Free)
+	}
 	for _, g := range v.gangs() {
 		i := slices.IndexFunc(s.Gangs, func(p PhaseReport) bool { return p.Phase == g.Phase && p.Reason == g.Reason })
 		if i < 0 {
@@ -114,7 +130,7 @@ func drawStatus(s StatusReport, dim string) string {
 	if len(problems) > 0 {
 		fmt.Fprintf(&b, " (%s)", strings.Join(problems, ", "))
 	}
-	fmt.Fprintf(&b, "\nGPUs   %s of %s used\n\n", s.GPUs.Used, s.GPUs.Allocatable)
+	fmt.Fprintf(&b, "\nGPUs   %s of %s used; %s free, of which %s (%d%%) do not suit the work there is\n\n", s.GPUs.Used, s.GPUs.Allocatable, s.Free.GPUs, s.Free.Unusable, s.Free.Percent)
 	b.WriteString(drawQueues(s.Queues, dim))
 	b.WriteString("\n")
 	if len(s.Gangs) == 0 {

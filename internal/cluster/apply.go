@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 func (e NodeState) apply(s *Store) bool {
@@ -10,7 +11,8 @@ func (e NodeState) apply(s *Store) bool {
 	id, known := s.nodeIDs[e.Name]
 	if known {
 		n := s.nodes.get(int32(id))
-		if n.UID == e.UID && n.Problem == e.Problem && n.GPUMemoryMiB == e.GPUMemoryMiB && n.Allocatable.Equal(alloc) &&
+		if n.UID == e.UID && n.Problem == e.Problem && n.GPUMemoryMiB == e.GPUMemoryMiB && n.Slicing == e.Slicing && n.Allocatable.Equal(alloc) &&
+			n.ClaimGPUs == e.ClaimGPUs && slices.Equal(n.ByClaim, e.ByClaim) &&
 			maps.Equal(n.Labels, e.Labels) && same(n.Taints, e.Taints) {
 			return false
 		}
@@ -21,15 +23,30 @@ func (e NodeState) apply(s *Store) bool {
 		s.unsorted = true
 	}
 	n := s.node(id)
+	before := n.Labels
 	s.sgen++
+	s.news = s.now
+	s.unsized = true
+	resized := n.GPUMemoryMiB != e.GPUMemoryMiB && len(n.Devices) > 0
+	on := slices.Clone(n.Pods)
+	if resized { // what they share of a device is another amount now, and what their queues are charged for it
+		for _, pid := range on {
+			s.detach(s.pod(pid))
+		}
+	}
 	n.UID, n.Labels, n.Taints, n.Problem, n.GPUMemoryMiB = e.UID, e.Labels, e.Taints, e.Problem, e.GPUMemoryMiB
-	n.Allocatable, n.StaticGen = alloc, s.sgen
+	n.Allocatable, n.Slicing, n.StaticGen = alloc, e.Slicing, s.sgen
+	s.relabel(n, before, n.Labels)
+	n.ClaimGPUs, n.ByClaim = e.ClaimGPUs, e.ByClaim
+	if resized {
+		for _, pid := range on {
+			s.attach(s.pod(pid))
+		}
+	}
 	if !known {
-		stray := s.strayPods[e.Name]
-		delete(s.strayPods, e.Name)
-		for pid := range stray { // order: sums and a set
-			s.pod(pid).Node = id
-			s.hold(s.pods.get(int32(pid)))
+		for pid := range maps.Clone(s.strayPods[e.Name]) { // order: sums and sets
+			s.detach(s.pod(pid))
+			s.attach(s.pod(pid))
 		}
 	}
 	return true
@@ -40,52 +57,79 @@ func (e NodeGone) apply(s *Store) bool {
 	if !ok {
 		return false
 	}
-	for _, pid := range slices.Clone(s.nodes.get(int32(id)).Pods) {
-		p := s.pod(pid)
-		p.Node = None
-		s.stray(p)
+	on := slices.Clone(s.nodes.get(int32(id)).Pods)
+	for _, pid := range on {
+		s.detach(s.pod(pid))
 	}
 	delete(s.nodeIDs, e.Name)
+	s.relabel(s.nodes.get(int32(id)), s.nodes.get(int32(id)).Labels, nil)
 	s.nodes.release(s.epoch, int32(id))
+	for _, pid := range on {
+		s.attach(s.pod(pid))
+	}
 	s.sgen++
-	s.unsorted = true
+	s.news = s.now
+	s.unsorted, s.unsized = true, true
 	return true
 }
 
 func (e PodState) apply(s *Store) bool {
-	e.Spec.Requests = s.resources(e.Requests, 0)
+	e.Spec.Requests, e.Spec.Charge = s.resources(e.Requests, 0), nil
+	if e.Charge != nil {
+		e.Spec.Charge = s.resources(e.Charge, 0)
+	}
 	class := s.classes.acquire(&e.Spec)
 	id, known := s.podIDs[e.UID]
 	if known {
 		p := s.pods.get(int32(id))
 		if p.Class == class && p.observed == (observed{e.Phase, e.NodeName}) && p.gangKey == e.Gang && p.setName == e.SetName &&
 			p.Ours == e.Ours && p.Utility == e.Utility && p.deletedAt == e.DeletedAt && p.Nominated == e.Nominated &&
-			p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && maps.Equal(p.Labels, e.Labels) {
+			p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
+			p.sameClaims(&e) {
 			s.classes.release(class)
 			return false
 		}
 		s.detach(p)
+		if p.Phase.Active() && !e.Phase.Active() && p.evicting == 0 {
+			s.lost(p)
+		}
 		s.classes.release(p.Class)
-		s.countAnti(p.Class, -1)
+		s.countClass(p.Class, -1)
 	} else {
 		id = PodID(s.pods.alloc(s.epoch))
 		s.pods.set(s.epoch, int32(id), &Pod{ID: id, UID: e.UID, Node: None, Gang: None, Set: None, epoch: s.epoch})
 		s.podIDs[e.UID] = id
 	}
-	s.countAnti(class, 1)
+	s.countClass(class, 1)
 	p := s.pod(id)
-	p.Namespace, p.Name, p.Labels, p.Class = e.Namespace, e.Name, e.Labels, class
+	held := p.Phase.Holds() && known
+	if p.gangKey != e.Gang { // what it holds was the other gang's; it is no orphan of this one
+		p.orphan = ""
+	}
+	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
 	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
 	p.Created, p.deletedAt, p.Nominated = e.Created, e.DeletedAt, e.Nominated
 	p.observed = observed{e.Phase, e.NodeName}
-	p.Phase, p.NodeName = e.Phase, e.NodeName
+	p.DeviceClaims, p.Allocations, p.allocations = e.DeviceClaims, e.Allocations, e.Allocations
+	p.Phase, p.NodeName, p.said, p.zonesSaid = e.Phase, e.NodeName, e.Groups, e.Zones
 	if p.assumed != nil {
 		if e.Phase == Pending && e.NodeName == "" { // not confirmed yet: our decision still stands
-			p.Phase, p.NodeName = Binding, p.assumed.node
+			p.Phase, p.NodeName, p.Allocations = Binding, p.assumed.node, p.assumed.claims
 		} else {
 			p.assumed = nil
 			delete(s.assumed, id)
 		}
+	}
+	switch {
+	case p.evicting == 0:
+	case p.Phase.Active(): // the eviction has not shown yet
+		p.Phase = Releasing
+	default:
+		p.evicting = 0
+		delete(s.evicting, id)
+	}
+	if p.Phase.Holds() && !held {
+		p.Held = s.now
 	}
 	s.attach(p)
 	return true
@@ -98,9 +142,13 @@ func (e PodGone) apply(s *Store) bool {
 	}
 	p := s.pods.get(int32(id))
 	s.detach(p)
+	if p.Phase.Active() {
+		s.lost(p)
+	}
 	s.classes.release(p.Class)
-	s.countAnti(p.Class, -1)
+	s.countClass(p.Class, -1)
 	delete(s.assumed, id)
+	delete(s.evicting, id)
 	delete(s.postponed, id)
 	delete(s.podIDs, e.UID)
 	s.pods.release(s.epoch, int32(id))
@@ -115,9 +163,16 @@ func (e GangState) apply(s *Store) bool {
 	var members []PodID
 	if known {
 		g := s.gangs.get(int32(id))
+		if g.UID == e.UID { // what we know before the object says so
+			e.LastStart, e.LastEviction = max(e.LastStart, g.started), max(e.LastEviction, g.evicted)
+			if g.stale.Set {
+				e.StaleSince = g.stale.Value
+			}
+		}
 		if g.UID == e.UID && g.Queue == e.Queue && g.Priority == e.Priority && g.Preemptible == e.Preemptible && g.Created == e.Created &&
 			g.Invalid == e.Invalid && g.MarkUnschedulable == e.MarkUnschedulable && g.Backoff == e.Backoff && g.GaveUp == e.GaveUp &&
-			g.LastStart == e.LastStart && g.generation == e.Generation && slices.EqualFunc(g.Sets, e.Sets, equalSet) {
+			g.LastStart == e.LastStart && g.LastEviction == e.LastEviction && g.StaleSince == e.StaleSince &&
+			g.PreemptionDelay == e.PreemptionDelay && g.StaleGrace == e.StaleGrace && g.generation == e.Generation && slices.EqualFunc(g.Sets, e.Sets, equalSet) {
 			return false
 		}
 		members = slices.Clone(g.Pods)
@@ -136,15 +191,25 @@ func (e GangState) apply(s *Store) bool {
 		}
 	}
 	g := s.gang(id)
+	if !known || g.UID != e.UID || g.generation != e.Generation || g.Queue != e.Queue || g.Priority != e.Priority || g.Preemptible != e.Preemptible {
+		s.news = s.now
+	}
+	if known && g.UID != e.UID {
+		g.Displaced, g.Since, g.Displacements, g.started, g.evicted, g.stale = 0, 0, nil, 0, 0, Maybe{}
+	}
 	g.UID, g.Queue, g.Priority, g.Preemptible, g.Created = e.UID, e.Queue, e.Priority, e.Preemptible, e.Created
 	g.Sets, g.Invalid, g.MarkUnschedulable, g.Backoff, g.GaveUp = e.Sets, e.Invalid, e.MarkUnschedulable, e.Backoff, e.GaveUp
 	g.LastStart, g.generation = e.LastStart, e.Generation
+	g.LastEviction, g.StaleSince, g.PreemptionDelay, g.StaleGrace = e.LastEviction, e.StaleSince, e.PreemptionDelay, e.StaleGrace
 	g.leaves = make(map[string]int32, len(e.Sets))
 	for i := range e.Sets {
 		if e.Sets[i].Leaf {
 			g.leaves[e.Sets[i].Name] = int32(i)
 		}
 	}
+	g.least = int32(g.MinPods())
+	g.near = shape(e.Sets)
+	s.setPartial(g)
 	for _, pid := range members {
 		s.attach(s.pod(pid))
 	}
@@ -152,7 +217,7 @@ func (e GangState) apply(s *Store) bool {
 }
 
 func equalSet(a, b Set) bool {
-	return a.Name == b.Name && a.Parent == b.Parent && a.Leaf == b.Leaf && a.Min == b.Min && slices.Equal(a.Children, b.Children)
+	return a.Name == b.Name && a.Parent == b.Parent && a.Leaf == b.Leaf && a.Min == b.Min && a.Near == b.Near && slices.Equal(a.Children, b.Children)
 }
 
 // FlatTree is the tree of a gang without sub-sets: one pod set called DefaultSet that needs min pods.
@@ -169,12 +234,16 @@ func (e GangGone) apply(s *Store) bool {
 		return false
 	}
 	members := slices.Clone(s.gangs.get(int32(id)).Pods)
+	queue := s.gangs.get(int32(id)).Queue
 	for _, pid := range members {
 		s.detach(s.pods.get(int32(pid)))
+		s.pod(pid).orphan = queue
 	}
 	delete(s.gangIDs, e.Key)
+	s.news = s.now
 	s.gangs.release(s.epoch, int32(id))
 	s.setPending(id, false)
+	s.partial = setBit(s.partial, id, false)
 	for _, pid := range members {
 		s.attach(s.pod(pid))
 	}
@@ -187,7 +256,8 @@ func (e QueueState) apply(s *Store) bool {
 	if known {
 		q := s.queues.get(int32(id))
 		if q.UID == e.UID && q.Display == e.Display && q.Parent == e.Parent && q.Priority == e.Priority && q.Created == e.Created &&
-			q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) {
+			q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) && q.PreemptMinRuntime == e.PreemptMinRuntime &&
+			q.ReclaimMinRuntime == e.ReclaimMinRuntime && q.BudgetsBlock == e.BudgetsBlock {
 			return false
 		}
 	} else {
@@ -199,8 +269,31 @@ func (e QueueState) apply(s *Store) bool {
 	q := s.queue(id)
 	q.UID, q.Display, q.Parent, q.Priority, q.Created = e.UID, e.Display, e.Parent, e.Priority, e.Created
 	q.Quota, q.Limit, q.Weight = quota, limit, weight
+	q.PreemptMinRuntime, q.ReclaimMinRuntime, q.BudgetsBlock = e.PreemptMinRuntime, e.ReclaimMinRuntime, e.BudgetsBlock
+	if !known {
+		q.Usage = s.usage[e.Name].Clone()
+	}
 	s.dirty[e.Name] = struct{}{}
+	s.news = s.now
 	return true
+}
+
+func (e UsageState) apply(s *Store) bool {
+	next := make(map[string]Resources, len(e.Queues))
+	for name, qs := range e.Queues { // order: each queue on its own
+		next[name] = s.resources(slices.SortedFunc(slices.Values(qs), func(a, b Quantity) int { return strings.Compare(a.Name, b.Name) }), 0)
+	}
+	changed := false
+	for name, id := range s.queueIDs { // order: each queue on its own
+		old, have := s.usage[name]
+		now, will := next[name]
+		if have != will || !old.Equal(now) {
+			s.queue(id).Usage = now.Clone()
+			changed = true
+		}
+	}
+	s.usage = next
+	return changed
 }
 
 func (e QueueGone) apply(s *Store) bool {
@@ -209,6 +302,7 @@ func (e QueueGone) apply(s *Store) bool {
 		return false
 	}
 	delete(s.queueIDs, e.Name)
+	s.news = s.now
 	s.queues.release(s.epoch, int32(id))
 	s.unsortedQueues = true
 	return true
@@ -240,16 +334,31 @@ func (s *Store) writableObjects(kind ObjectKind) map[string]any {
 	return s.objects[kind]
 }
 
-func (s *Store) countAnti(c *Class, by int) {
+// countClass counts a pod in what snapshots say of all pods.
+func (s *Store) countClass(c *Class, by int) {
+	s.demands.count(s.dims, c, by)
+	if c.LegacySlices {
+		s.legacySlices += by
+	}
 	if c.PodAntiAffinity != nil && len(c.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		s.antiTerm += by
+	}
+	if c.PrefersPods() {
+		s.preferring += by
 	}
 }
 
 // attach adds everything the pod stands for to its node, gang and account. The pod must be writable and detached.
 func (s *Store) attach(p *Pod) {
-	p.Node = None
+	p.Node, p.Groups, p.Zones = None, nil, p.zonesSaid
+	if p.assumed != nil {
+		p.Zones = p.assumed.zones
+	}
 	if p.Phase.Holds() && p.NodeName != "" {
+		p.Groups = p.groupsHeld(p.said)
+		if p.assumed != nil {
+			p.Groups = p.groupsHeld(p.assumed.groups)
+		}
 		if id, ok := s.nodeIDs[p.NodeName]; ok {
 			p.Node = id
 			s.hold(p)
@@ -257,6 +366,7 @@ func (s *Store) attach(p *Pod) {
 			s.stray(p)
 		}
 	}
+	p.Charge = p.Class.ChargeOn(s.nodes.get(int32(p.Node)))
 	if p.Phase == Releasing || p.Phase == StuckReleasing {
 		s.releasing[p.ID] = struct{}{}
 	}
@@ -272,8 +382,10 @@ func (s *Store) attach(p *Pod) {
 			s.lostPods[p.gangKey] = lost
 		}
 		lost[p.ID] = struct{}{}
+		s.countOrphan(p, 1)
 		return
 	}
+	p.orphan = ""
 	g := s.gang(id)
 	p.Gang, p.Set = id, g.LeafByName(p.setName)
 	g.Pods = append(g.Pods, p.ID)
@@ -285,6 +397,7 @@ func (s *Store) detach(p *Pod) {
 	if p.Phase.Holds() && p.NodeName != "" {
 		if p.Node != None {
 			n := s.node(p.Node)
+			n.share(p, -1)
 			n.Used.Sub(p.Class.Requests)
 			if p.Phase == Releasing {
 				n.Releasing.Sub(p.Class.Requests)
@@ -306,6 +419,7 @@ func (s *Store) detach(p *Pod) {
 		g.Pods = without(g.Pods, p.ID)
 		s.count(g, p, -1)
 	} else if m := s.lostPods[p.gangKey]; m != nil {
+		s.countOrphan(p, -1)
 		delete(m, p.ID)
 		if len(m) == 0 {
 			delete(s.lostPods, p.gangKey)
@@ -319,6 +433,7 @@ func (s *Store) hold(p *Pod) {
 	if p.Phase == Releasing {
 		n.Releasing.Add(p.Class.Requests)
 	}
+	n.share(p, 1)
 	if !p.Ours && !p.Utility {
 		n.Foreign.Add(p.Class.Requests)
 	}
@@ -334,6 +449,25 @@ func (s *Store) stray(p *Pod) {
 	m[p.ID] = struct{}{}
 }
 
+// countOrphan moves the account of the queue that a pod's gang was in by the pod: a workload that is deleted may lose its
+// gang before its pods, which hold their room until they go. Nobody may take others' room because a queue looks empty.
+func (s *Store) countOrphan(p *Pod, by int) {
+	if p.orphan == "" || !p.Ours || !p.Phase.Active() {
+		return
+	}
+	acc := s.accounts[p.orphan]
+	if acc == nil {
+		acc = &account{}
+		s.accounts[p.orphan] = acc
+	}
+	acc.move(&acc.requested, p, by)
+	acc.move(&acc.allocated, p, by)
+	if acc.pods += by; acc.pods == 0 {
+		delete(s.accounts, p.orphan)
+	}
+	s.dirty[p.orphan] = struct{}{}
+}
+
 // count moves the gang's counters and its queue's account by one pod. Pods of other schedulers are nobody's usage.
 func (s *Store) count(g *Gang, p *Pod, by int32) {
 	if !p.Ours {
@@ -344,13 +478,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		acc = &account{}
 		s.accounts[g.Queue] = acc
 	}
-	move := func(r *Resources) {
-		if by > 0 {
-			r.Add(p.Class.Requests)
-		} else {
-			r.Sub(p.Class.Requests)
-		}
-	}
+	move := func(r *Resources) { acc.move(r, p, int(by)) }
 	acc.pods += int(by)
 	switch {
 	case p.Phase == Pending:
@@ -365,12 +493,21 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		if !g.Preemptible {
 			move(&acc.nonPreemptible)
 		}
+	case p.returning: // or shares would dip with each eviction, and what dips long enough would be news
+		move(&acc.requested)
 	}
 	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0)
+	s.setPartial(g)
 	if acc.pods == 0 {
 		delete(s.accounts, g.Queue)
 	}
 	s.dirty[g.Queue] = struct{}{}
+}
+
+// setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be
+// incomplete however many pods it has.
+func (s *Store) setPartial(g *Gang) {
+	s.partial = setBit(s.partial, g.ID, g.StaleSince != 0 || g.ActivePods > 0 && (g.ActivePods < g.least || len(g.Sets) > 2))
 }
 
 func without(ids []PodID, id PodID) []PodID {

@@ -7,8 +7,13 @@ import (
 // ClassSpec is everything about a pod that decides where it may run. Two pods with equal specs are interchangeable
 // for scheduling. It is immutable once interned; slices and pointers may be shared with API objects.
 type ClassSpec struct {
-	// Requests is what the pod takes from a node, Slots included.
+	// Requests is what the pod takes of a node's sums, Slots included. Devices that it shares or claims are not in it.
 	Requests Resources
+	// Charge is what the pod's queue is charged for it, without GPU memory, which depends on the node (ChargeOn). In an
+	// interned class it is never nil; in a spec, nil means the same as Requests.
+	Charge Resources
+	// Share is what it takes of GPUs that it has not to itself.
+	Share Share
 	// NodeSelector and NodeAffinity are the pod's own; nil when it has none.
 	NodeSelector map[string]string
 	NodeAffinity *v1.NodeAffinity
@@ -24,11 +29,19 @@ type ClassSpec struct {
 	Labels    map[string]string
 	// Claims are the PersistentVolumeClaims the pod mounts, by name in its namespace.
 	Claims []string
+	// Devices are the pod's resource claims, in the order of its spec; the extended resources that are allocated as devices
+	// come last, as one.
+	Devices []DeviceNeed
 	// ConfigMaps are the non-optional ConfigMaps the pod cannot start without, by name in its namespace.
 	ConfigMaps []string
 	// Unsupported names a feature the pod asks for that this scheduler cannot honour yet ("" for none). Such a pod is
 	// never placed: placing it as something it is not would overcommit or isolate nothing.
 	Unsupported string
+	// Align is what its node may have to take from few NUMA zones, by container; nil when nothing is, or nobody asks.
+	Align []Need
+	// LegacySlices says that the pod asks for slices of GPUs by annotation, as Run:ai once had it. Somebody else cuts them,
+	// so nothing else that is sliced may be placed beside it.
+	LegacySlices bool
 	// RestrictTo holds label keys of which a node must carry at least one (restricted nodes), by the shard's setting.
 	RestrictTo []string
 }
@@ -53,13 +66,23 @@ type Class struct {
 	// Key is the canonical text of the spec: equal keys, equal specs. It orders classes independently of ID.
 	Key string
 	ClassSpec
+
+	demand *Demand // its kind, of the Store alone
 }
 
-// NeedsFilters says whether pods of the class use a feature that only the upstream filters understand, which makes
-// their feasibility depend on where other pods are.
+// NeedsFilters says whether pods of the class use a feature that makes their feasibility depend on where other pods are,
+// and not on room alone: what only the upstream filters understand, and claims that pods share.
 func (c *Class) NeedsFilters() bool {
-	return c.PodAffinity != nil || c.PodAntiAffinity != nil || len(c.Spread) > 0 || len(c.Claims) > 0
+	return c.PodAffinity != nil || c.PodAntiAffinity != nil || len(c.Spread) > 0 || len(c.Claims) > 0 || !perPod(c.Devices)
 }
 
-// CPUOnly says whether pods of the class ask for no GPU.
-func (c *Class) CPUOnly() bool { return c.Requests.At(GPU) == 0 }
+// PrefersPods says whether pods of the class have terms that bear on the scores of nodes: preferred pod affinity or
+// anti-affinity, or required pod affinity, which draws others near.
+func (c *Class) PrefersPods() bool {
+	a, b := c.PodAffinity, c.PodAntiAffinity
+	return a != nil && len(a.PreferredDuringSchedulingIgnoredDuringExecution)+len(a.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		b != nil && len(b.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+}
+
+// CPUOnly says whether pods of the class ask for no GPU, nor for a part of one.
+func (c *Class) CPUOnly() bool { return c.Charge.At(GPU) == 0 && c.Share.None() }

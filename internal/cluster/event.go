@@ -20,7 +20,10 @@ type NodeState struct {
 	Taints       []v1.Taint
 	Problem      string // see Node.Problem
 	GPUMemoryMiB int64
+	Slicing      Slicing
 	Allocatable  []Quantity
+	ClaimGPUs    int64    // see Node.ClaimGPUs
+	ByClaim      []string // see Node.ByClaim
 }
 
 // NodeGone removes a node. Pods on it keep their node name and take room nowhere.
@@ -31,8 +34,15 @@ type PodState struct {
 	UID, Namespace, Name string
 	Labels               map[string]string
 	Requests             []Quantity
-	// Spec is the pod's class; its Requests field is ignored (Requests above is used).
+	// Charge is what its queue is charged for it; nil for the same as Requests.
+	Charge []Quantity
+	// Spec is the pod's class; its fields Requests and Charge are ignored (those above are used).
 	Spec ClassSpec
+	// Groups are the shared devices that it holds, or that a live BindRequest gives it; of a reservation pod, the one that
+	// it is for.
+	Groups []string
+	// Zones is what it has of the NUMA zones of its node, by what its node has observed, or else by what was predicted.
+	Zones []ZoneShare
 	// Phase as observed, Releasing for any pod being deleted (the Store turns it into StuckReleasing by DeletedAt).
 	Phase    Phase
 	NodeName string // spec.nodeName, or the node of a live BindRequest
@@ -44,6 +54,11 @@ type PodState struct {
 	// DeletedAt is when its grace ends or ended (deletionTimestamp), Unix nanoseconds; 0 when it is not being deleted.
 	DeletedAt int64
 	Nominated string
+	// Recreated says that a controller makes a new pod when this one is deleted.
+	Recreated bool
+	// DeviceClaims says which objects stand for Spec.Devices, one for each; Allocations is what a live BindRequest gives them.
+	DeviceClaims []DeviceClaim
+	Allocations  []ClaimAllocation
 }
 
 // PodGone removes a pod.
@@ -64,6 +79,10 @@ type GangState struct {
 	Backoff           bool
 	GaveUp            bool
 	LastStart         int64
+	LastEviction      int64
+	StaleSince        int64
+	PreemptionDelay   int64
+	StaleGrace        Maybe
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -78,7 +97,14 @@ type QueueState struct {
 	Priority                   int32
 	Created                    int64
 	Quota, Limit, Weight       []Quantity
+	PreemptMinRuntime          Maybe
+	ReclaimMinRuntime          Maybe
+	BudgetsBlock               bool
 }
+
+// UsageState is what queues used of the cluster lately: queue name, dimension, millionths of the cluster. It replaces
+// everything known before; nil means that there is no history.
+type UsageState struct{ Queues map[string][]Quantity }
 
 // QueueGone removes a queue. Its gangs stay and wait for it.
 type QueueGone struct{ Name string }
@@ -97,6 +123,8 @@ const (
 	Namespaces             ObjectKind = "Namespace"
 	ConfigMaps             ObjectKind = "ConfigMap"
 	PriorityClasses        ObjectKind = "PriorityClass"
+	PodDisruptionBudgets   ObjectKind = "PodDisruptionBudget"
+	NodeResourceTopologies ObjectKind = "NodeResourceTopology" // as *NodeZones
 )
 
 // ObjectState sets an object carried for filters. Object is an API object that nobody writes to any more.

@@ -1,5 +1,11 @@
 package cluster
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // DefaultSet is the name of the only pod set of a gang that declares none.
 const DefaultSet = "default"
 
@@ -17,6 +23,8 @@ type Set struct {
 	Leaf bool
 	// Min is, for a leaf, how many pods it needs; for an inner set, how many of its children must be satisfied.
 	Min int32
+	// Near is what the pods of the set, and of all sets below it, must or should have in common.
+	Near Constraint
 }
 
 // Gang is our model of a PodGroup: a tree of pod sets with minimums. It is immutable in a Snapshot.
@@ -39,8 +47,16 @@ type Gang struct {
 	Backoff           bool
 	// GaveUp is set by the dialect when Backoff applies and a failed attempt has been recorded on the object.
 	GaveUp bool
-	// LastStart is when the gang last got its minimum, Unix nanoseconds; 0 for never.
-	LastStart int64
+	// LastStart is when the gang last got its minimum, Unix nanoseconds; 0 for never. LastEviction is when pods of it were
+	// last evicted, StaleSince since when it has had pods and too few of them; both as its object says.
+	LastStart    int64
+	LastEviction int64
+	StaleSince   int64
+	// PreemptionDelay is how long the gang waits, from its creation or last eviction on, before others may be disturbed for
+	// it, in nanoseconds. StaleGrace is how long it may stay below its minimum once it has run, in nanoseconds: negative for
+	// ever; unset for the scheduler's default.
+	PreemptionDelay int64
+	StaleGrace      Maybe
 	// Pods are the gang's pods, in no meaningful order.
 	Pods []PodID
 	// Counts of the gang's own pods, kept by the Store.
@@ -48,9 +64,36 @@ type Gang struct {
 	GatedPods   int32
 	ActivePods  int32
 
+	// Displaced is when pods of it were last evicted by us, Since when it last lost room by anything else, Unix
+	// nanoseconds; 0 for never in this Store's memory. Displacements are the latest evictions, oldest first, at most
+	// MaxDisplacements.
+	Displaced     int64
+	Since         int64
+	Displacements []Displacement
+
+	least      int32 // MinPods, computed once
 	leaves     map[string]int32
+	near       string // see Shape
 	generation int64
+	started    int64 // by us, whether or not its object says so yet
+	evicted    int64
+	stale      Maybe
 	epoch      uint64
+}
+
+// Displacement is an eviction of pods of a gang by us: when, and for whom.
+type Displacement struct {
+	At int64 // Unix nanoseconds
+	By Key
+}
+
+// MaxDisplacements is how many of a gang's evictions are remembered.
+const MaxDisplacements = 8
+
+// Maybe is a number that may not be stated.
+type Maybe struct {
+	Set   bool
+	Value int64
 }
 
 // LeafByName returns the index of the leaf called name, or None. "" and DefaultSet name the single default leaf.
@@ -62,6 +105,26 @@ func (g *Gang) LeafByName(name string) int32 {
 		return i
 	}
 	return None
+}
+
+// Shape describes the tree with its constraints; "" for a gang without constraints. Gangs of one shape whose sets have
+// pods of the same kinds in the same number can be placed alike.
+func (g *Gang) Shape() string { return g.near }
+
+func shape(sets []Set) string {
+	if !slices.ContainsFunc(sets, func(s Set) bool { return s.Near != Constraint{} }) {
+		return ""
+	}
+	var b strings.Builder
+	for i := range sets {
+		s := &sets[i]
+		fmt.Fprintf(&b, "%d %d", s.Parent, s.Min)
+		if c := s.Near; c != (Constraint{}) {
+			fmt.Fprintf(&b, " %q %q %q", c.Topology, c.Required, c.Preferred)
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
 }
 
 // MinPods returns the smallest number of pods that satisfies the tree.

@@ -29,6 +29,9 @@ func (in *interner) acquire(spec *ClassSpec) *Class {
 	}
 	key := string(in.buf)
 	c := &Class{ID: in.next, Key: key, ClassSpec: *spec}
+	if c.Charge == nil {
+		c.Charge = c.Requests
+	}
 	in.next++
 	in.byKey[key] = &internEntry{class: c, refs: 1}
 	return c
@@ -50,6 +53,19 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 		b = append(b, ',')
 	}
 	b = append(b, ';')
+	if s.Charge != nil && !s.Charge.Equal(s.Requests) {
+		for _, x := range trimZeros(s.Charge) {
+			b = strconv.AppendInt(b, x, 10)
+			b = append(b, ',')
+		}
+		b = append(b, 'c')
+	}
+	if !s.Share.None() {
+		for _, x := range [...]int64{int64(s.Share.Devices), s.Share.Portion, s.Share.MemoryMiB} {
+			b = strconv.AppendInt(b, x, 10)
+			b = append(b, '/')
+		}
+	}
 	b = appendMap(b, s.NodeSelector)
 	for i := range s.Tolerations {
 		t := &s.Tolerations[i]
@@ -70,7 +86,22 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 	b = appendStrings(b, s.Claims)
 	b = appendStrings(b, s.ConfigMaps)
 	b = appendStrings(b, s.RestrictTo)
+	b = appendNeeds(b, s.Align)
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		b = append(b, 'd')
+		b = strconv.AppendQuote(b, d.Shared)
+		b = strconv.AppendQuote(b, d.Spec)
+		b = strconv.AppendQuote(b, d.Missing)
+		b = strconv.AppendQuote(b, d.Queue)
+		b = strconv.AppendInt(b, d.GPUs, 10)
+		b = strconv.AppendBool(b, d.Extended)
+		b = appendStrings(b, d.Resources)
+	}
 	b = append(b, s.Unsupported...)
+	if s.LegacySlices {
+		b = append(b, "|legacy slices"...)
+	}
 	b = append(b, ';')
 	b = append(b, s.Namespace...)
 	b = append(b, ';')

@@ -14,6 +14,15 @@ type Node struct {
 	Problem string
 	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
 	GPUMemoryMiB int64
+	// Slicing is how its GPUs are cut into slices.
+	Slicing Slicing
+	// Devices are the GPUs that pods share, by group.
+	Devices []SharedDevice
+	// ClaimGPUs is how many GPUs pods get by resource claim, in milli-GPU, over those in Allocatable.
+	ClaimGPUs int64
+	// ByClaim names the extended resources that are given as devices here, by the structured allocator; of these, Allocatable
+	// is an upper bound.
+	ByClaim []string
 	// Allocatable is what pods may take in all.
 	Allocatable Resources
 	// Used is the sum of the requests of the pods holding room, Releasing the part of Used that is being given back.

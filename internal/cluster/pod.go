@@ -77,17 +77,40 @@ type Pod struct {
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
 	Utility bool
 	Created int64 // Unix nanoseconds
+	// Recreated says that a controller makes a new pod when this one is deleted.
+	Recreated bool
+	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before, Unix nanoseconds;
+	// 0 for pods that had it from the beginning.
+	Held int64
+	// DeviceClaims says which objects stand for Class.Devices, one for each.
+	DeviceClaims []DeviceClaim
+	// Allocations are the devices that a decision on its way gives the pod's claims: ours, or that of its BindRequest.
+	Allocations []ClaimAllocation
+	// Charge is what its queue is charged for it where it is; of one that waits, Class.Charge.
+	Charge Resources
+	// Groups are the shared devices it holds, by the names of their groups, sorted; those of a reservation pod, the one it
+	// is for. Empty for other pods, and for those that hold nothing.
+	Groups []string
+	// Zones is what it has of the NUMA zones of its node, nil when that is not on record.
+	Zones []ZoneShare
 	// Nominated is the node of status.nominatedNodeName, "" for none.
 	Nominated string
 	// NotBefore is when the pod may be placed again after a failed bind, Unix nanoseconds; 0 for at once.
 	NotBefore int64
 
+	said      []string    // the groups that the API server says
+	zonesSaid []ZoneShare // what the API server says of its NUMA zones
 	gangKey   Key
 	setName   string
 	deletedAt int64
 	observed  observed
-	assumed   *assumption
-	epoch     uint64
+	// allocations are what the API server last said of Allocations
+	allocations []ClaimAllocation
+	assumed     *assumption
+	orphan      string // the queue of its gang, when the gang went before it
+	evicting    int64  // until when our eviction is assumed, 0 for none
+	returning   bool   // evicted by us, and made anew: what it asks for is still asked for
+	epoch       uint64
 }
 
 // observed is what the API server last said of where the pod is, before our own assumption is laid over it.
@@ -133,6 +156,9 @@ func (p *Pod) GangKey() Key { return p.gangKey }
 
 // Assumed says whether the pod's phase and node are our own decision, not yet confirmed by the API server.
 func (p *Pod) Assumed() bool { return p.assumed != nil }
+
+// Evicting says whether the pod is leaving by our own decision, which the API server does not show yet.
+func (p *Pod) Evicting() bool { return p.evicting != 0 }
 
 // Forever is a time that never comes, in Unix nanoseconds.
 const Forever = int64(math.MaxInt64)

@@ -20,6 +20,17 @@ type Queue struct {
 	AllocatedNonPreemptible Resources
 	Requested               Resources
 
+	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
+	// nanoseconds; unset for what the queues above say.
+	PreemptMinRuntime Maybe
+	ReclaimMinRuntime Maybe
+	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
+	BudgetsBlock bool
+	// Usage is the part of the cluster that the queue used lately, per dimension in millionths; nil without history.
+	Usage Resources
+	// ShareMoved is when its fair share last moved to stay, Unix nanoseconds; 0 for never in this Store's memory.
+	ShareMoved int64
+
 	epoch uint64
 }
 

@@ -25,8 +25,9 @@ const MaxQuantity = int64(1) << 50
 // Dims is the append-only table of resource dimensions. A Dims value is immutable; With returns a longer table. An
 // index, once given, never changes its meaning within one Store.
 type Dims struct {
-	names []string
-	index map[string]int
+	names  []string
+	index  map[string]int
+	slices []Slice
 }
 
 // BaseDims returns the table with the four dimensions every cluster has.
@@ -59,8 +60,11 @@ func (d Dims) With(name string) (Dims, int) {
 	if i, ok := d.index[name]; ok {
 		return d, i
 	}
-	n := Dims{names: append(d.names[:len(d.names):len(d.names)], name), index: maps.Clone(d.index)}
+	n := Dims{names: append(d.names[:len(d.names):len(d.names)], name), index: maps.Clone(d.index), slices: d.slices}
 	n.index[name] = len(d.names)
+	if gpus := SliceGPUs(name); gpus > 0 {
+		n.slices = append(d.slices[:len(d.slices):len(d.slices)], Slice{Dim: len(d.names), GPUs: gpus})
+	}
 	return n, len(d.names)
 }
 

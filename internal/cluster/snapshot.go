@@ -19,16 +19,31 @@ type Snapshot struct {
 	// NodeOrder lists all nodes by name. QueueOrder lists all queues by name.
 	NodeOrder  []NodeID
 	QueueOrder []QueueID
+	// News is when the cluster last changed by other than our own decisions, Unix nanoseconds, by the time of the snapshot
+	// before: a node, a queue or a gang came, went or was edited, or a pod ended. 0 for not since the Store began.
+	News int64
+	// LeastDeviceUnits is Node.DeviceUnits of the node whose GPUs have the least memory; 0 while no node says.
+	LeastDeviceUnits int64
+	// Holds are the promises of room that stand, by ID.
+	Holds []Hold
 	// Origin identifies the Store: generations of different origins cannot be compared, and caches must not outlive one.
 	Origin *Origin
 
-	nodes    table[Node]
-	pods     table[Pod]
-	gangs    table[Gang]
-	queues   table[Queue]
-	pending  []uint64
-	objects  map[ObjectKind]map[string]any
-	antiTerm int
+	nodes      table[Node]
+	pods       table[Pod]
+	gangs      table[Gang]
+	queues     table[Queue]
+	pending    []uint64
+	partial    []uint64
+	rests      map[string]Rest
+	objects    map[ObjectKind]map[string]any
+	antiTerm   int
+	preferring int
+
+	legacySlices int
+	demands      []Demand
+	frozen       map[Frozen]int64
+	topologies   map[string]*Topology
 }
 
 // Node returns a node by ID, nil for None.
@@ -55,7 +70,7 @@ func (s *Snapshot) MaxGangID() int { return int(s.gangs.n) }
 // MaxQueueID is the exclusive upper bound of queue IDs.
 func (s *Snapshot) MaxQueueID() int { return int(s.queues.n) }
 
-// EachPod, EachGang call f for every object in ID order, which means nothing; sort before it can matter.
+// EachPod calls f for every pod in ID order, which means nothing; sort before it can matter.
 func (s *Snapshot) EachPod(f func(*Pod)) { s.pods.each(f) }
 
 // EachGang calls f for every gang in ID order.
@@ -64,13 +79,24 @@ func (s *Snapshot) EachGang(f func(*Gang)) { s.gangs.each(f) }
 // PendingGangs yields the gangs that have at least one pending or gated pod of ours, in ID order.
 func (s *Snapshot) PendingGangs() iter.Seq[*Gang] {
 	return func(yield func(*Gang) bool) {
-		for w, word := range s.pending {
-			for word != 0 {
-				b := bits.TrailingZeros64(word)
-				word &^= 1 << b
-				if !yield(s.Gang(GangID(w<<6 | b))) {
-					return
-				}
+		each(s.pending, func(id GangID) bool { return yield(s.Gang(id)) })
+	}
+}
+
+// PartialGangs yields, in ID order, the gangs that have active pods and may have fewer than their minimum, and those whose
+// object says that they are stale.
+func (s *Snapshot) PartialGangs() iter.Seq[*Gang] {
+	return func(yield func(*Gang) bool) { each(s.partial, func(id GangID) bool { return yield(s.Gang(id)) }) }
+}
+
+// each calls f for the members of a bitset, in order, until it says no.
+func each(set []uint64, f func(GangID) bool) {
+	for w, word := range set {
+		for word != 0 {
+			b := bits.TrailingZeros64(word)
+			word &^= 1 << b
+			if !f(GangID(w<<6 | b)) {
+				return
 			}
 		}
 	}
@@ -109,6 +135,12 @@ func (s *Snapshot) GangByKey(k Key) *Gang {
 	return found
 }
 
+// Rest returns the answer to a question that rests.
+func (s *Snapshot) Rest(question string) (Rest, bool) {
+	r, ok := s.rests[question]
+	return r, ok && r.Until > s.Now
+}
+
 // Object returns an object carried for filters, nil when there is none.
 func (s *Snapshot) Object(kind ObjectKind, key string) any { return s.objects[kind][key] }
 
@@ -118,6 +150,13 @@ func (s *Snapshot) Objects(kind ObjectKind) map[string]any { return s.objects[ki
 // HasAntiAffinity says whether any pod of the snapshot carries a required anti-affinity term, which makes other pods'
 // feasibility depend on its place.
 func (s *Snapshot) HasAntiAffinity() bool { return s.antiTerm > 0 }
+
+// HasPodPreferences says whether any pod of the snapshot has terms that bear on scores; see Class.PrefersPods.
+func (s *Snapshot) HasPodPreferences() bool { return s.preferring > 0 }
+
+// HasLegacySlices says whether any pod of the snapshot has slices of GPUs by annotation, which nobody else on its node may
+// then ask for by name.
+func (s *Snapshot) HasLegacySlices() bool { return s.legacySlices > 0 }
 
 // Origin is the identity of a Store.
 type Origin struct{ _ byte }

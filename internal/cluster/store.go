@@ -26,6 +26,8 @@ type Store struct {
 	gangIDs  map[Key]GangID
 	queueIDs map[string]QueueID
 
+	unsized        bool     // leastUnits is to be found anew
+	leastUnits     int64    // see Snapshot.LeastDeviceUnits
 	byName         []NodeID // nodes by name; replaced, never edited; stale while unsorted
 	queueNames     []QueueID
 	unsorted       bool
@@ -36,15 +38,33 @@ type Store struct {
 	accounts  map[string]*account           // by queue name, whether or not the queue exists
 	dirty     map[string]struct{}           // accounts changed since the last snapshot
 
-	classes   *interner
-	pending   []uint64
-	releasing map[PodID]struct{}
-	assumed   map[PodID]struct{}
-	objects   map[ObjectKind]map[string]any
-	shared    map[ObjectKind]bool // the kind's map is referred to by a snapshot
-	antiTerm  int
-	postponed map[PodID]struct{}
-	origin    *Origin
+	classes    *interner
+	demands    demands
+	pending    []uint64
+	partial    []uint64
+	releasing  map[PodID]struct{}
+	assumed    map[PodID]struct{}
+	objects    map[ObjectKind]map[string]any
+	shared     map[ObjectKind]bool // the kind's map is referred to by a snapshot
+	antiTerm   int
+	preferring int
+	// legacySlices is how many pods have slices by annotation.
+	legacySlices int
+	postponed    map[PodID]struct{}
+	evicting     map[PodID]struct{} // evictions of ours that have not shown yet
+	rests        map[string]Rest    // by question
+	holds        map[string]Hold    // by Hold.ID
+	shares       map[string]noted   // fair shares by queue name
+	disturbed    bool               // a pod has been evicted by us, ever
+	frozen       map[Frozen]int64   // until when
+	usage        map[string]Resources
+
+	topologies       map[string]*Topology
+	topologiesShared bool // a snapshot refers to the map
+
+	now    int64 // of the last snapshot
+	news   int64 // see Snapshot.News
+	origin *Origin
 }
 
 // Options are a Store's fixed settings.
@@ -57,13 +77,29 @@ type Options struct {
 // account sums what the gangs of one queue name hold and ask for.
 type account struct {
 	allocated, nonPreemptible, requested Resources
+	memory                               int64 // MiB of GPU memory in requested that is of no known node
 	pods                                 int
+}
+
+// move adds what the pod is charged to a sum of the account, or takes it away.
+func (a *account) move(sum *Resources, p *Pod, by int) {
+	if by > 0 {
+		sum.Add(p.Charge)
+	} else {
+		sum.Sub(p.Charge)
+	}
+	if sh := p.Class.Share; sum == &a.requested && p.Node == None && sh.Portion == 0 {
+		a.memory += int64(by) * int64(sh.Devices) * min(sh.MemoryMiB, MaxQuantity/1000)
+	}
 }
 
 // assumption is a decision of ours about a pod that the API server has not confirmed yet.
 type assumption struct {
-	node  string
-	until int64
+	node   string
+	groups []string
+	zones  []ZoneShare
+	until  int64
+	claims []ClaimAllocation
 }
 
 // NewStore returns an empty store.
@@ -73,8 +109,9 @@ func NewStore(o Options) *Store {
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
 		accounts: map[string]*account{}, dirty: map[string]struct{}{},
-		classes: newInterner(), postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
-		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{},
+		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, rests: map[string]Rest{}, shares: map[string]noted{},
+		classes: newInterner(), demands: demands{kinds: map[string]*Demand{}}, postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
+		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{}, topologies: map[string]*Topology{},
 	}
 }
 
@@ -99,6 +136,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 	s.advance(now)
 	s.sortNodes()
 	s.sortQueues()
+	s.sizeDevices()
 	for name := range s.dirty { // order: each account is written to its own queue
 		if id, ok := s.queueIDs[name]; ok {
 			q, a := s.queue(id), s.accounts[name]
@@ -106,15 +144,20 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 				a = &account{}
 			}
 			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.Clone(), a.nonPreemptible.Clone(), a.requested.Clone()
+			if a.memory > 0 && s.leastUnits > 0 {
+				q.Requested.Set(GPU, q.Requested.At(GPU)+Clamp(a.memory/s.leastUnits*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
+			}
 		}
 	}
 	clear(s.dirty)
 	snap := &Snapshot{
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
-		NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
+		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
-		pending: slices.Clone(s.pending), objects: maps.Clone(s.objects), antiTerm: s.antiTerm,
+		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
+		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
 	}
+	s.topologiesShared = true
 	for k := range s.objects { // order: marks only
 		s.shared[k] = true
 	}
@@ -124,11 +167,25 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 
 // advance lets time pass: expired assumptions are forgotten, stuck pods marked.
 func (s *Store) advance(now int64) {
+	s.now = now
 	for id := range s.assumed { // order: each pod on its own
 		if p := s.pods.get(int32(id)); p.assumed.until <= now {
 			s.Forget(p.UID)
 		}
 	}
+	for id := range s.evicting { // order: each pod on its own
+		if p := s.pods.get(int32(id)); p.evicting <= now {
+			s.Spare(p.UID)
+		}
+	}
+	s.pruneHolds(now)
+	for q, r := range s.rests { // order: each on its own
+		if r.Until <= now {
+			delete(s.rests, q)
+			s.gen++
+		}
+	}
+	s.pruneFrozen(now)
 	for id := range s.postponed { // order: each pod on its own
 		if p := s.pods.get(int32(id)); p.NotBefore <= now {
 			delete(s.postponed, id)
@@ -138,7 +195,7 @@ func (s *Store) advance(now int64) {
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: each pod on its own
 			p := s.pods.get(int32(id))
-			if p.Phase == Releasing && now-p.deletedAt > s.opts.StuckAfter {
+			if p.Phase == Releasing && p.deletedAt != 0 && now-p.deletedAt > s.opts.StuckAfter {
 				s.detach(p)
 				p = s.pod(id)
 				p.Phase = StuckReleasing
@@ -149,18 +206,41 @@ func (s *Store) advance(now int64) {
 	}
 }
 
-// Assume records our decision that a pending pod goes to a node, until it is confirmed by an event, forgotten, or
-// expired. It reports whether the pod was there and pending.
-func (s *Store) Assume(uid, node string, until int64) bool {
+// sizeDevices finds the least GPU memory of any node after nodes have changed, and what queues ask for with it.
+func (s *Store) sizeDevices() {
+	if !s.unsized {
+		return
+	}
+	s.unsized = false
+	least := int64(0)
+	for _, id := range s.byName {
+		if n := s.nodes.get(int32(id)); n.GPUMemoryMiB >= 100 && (least == 0 || n.DeviceUnits() < least) {
+			least = n.DeviceUnits()
+		}
+	}
+	if least == s.leastUnits {
+		return
+	}
+	s.leastUnits = least
+	for name, a := range s.accounts { // order: a set
+		if a.memory > 0 {
+			s.dirty[name] = struct{}{}
+		}
+	}
+}
+
+// Assume records our decision that a pending pod goes to a node, and to the shared devices of these groups there, until
+// it is confirmed by an event, forgotten, or expired. It reports whether the pod was there and pending.
+func (s *Store) Assume(uid, node string, groups []string, until int64) bool {
 	id, ok := s.podIDs[uid]
 	if !ok || s.pods.get(int32(id)).Phase != Pending {
 		return false
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.assumed = &assumption{node: node, until: until}
+	p.assumed = &assumption{node: node, groups: groups, until: until}
 	s.assumed[id] = struct{}{}
-	p.Phase, p.NodeName = Binding, node
+	p.Phase, p.NodeName, p.Held = Binding, node, s.now
 	s.attach(p)
 	s.gen++
 	return true
@@ -176,7 +256,7 @@ func (s *Store) Forget(uid string) bool {
 	p := s.pod(id)
 	p.assumed = nil
 	delete(s.assumed, id)
-	p.Phase, p.NodeName = p.observed.phase, p.observed.nodeName
+	p.Phase, p.NodeName, p.Allocations = p.observed.phase, p.observed.nodeName, p.allocations
 	s.attach(p)
 	s.gen++
 	return true
@@ -198,16 +278,28 @@ func (s *Store) Postpone(uid string, until int64) bool {
 // NextTimer returns when the passing of time alone will next change the state (an assumption's expiry, the end of
 // a postponement, a pod becoming stuck), or Forever.
 func (s *Store) NextTimer() int64 {
-	next := Forever
+	next := s.nextNote()
 	for id := range s.assumed { // order: minimum
 		next = min(next, s.pods.get(int32(id)).assumed.until)
+	}
+	for id := range s.evicting { // order: minimum
+		next = min(next, s.pods.get(int32(id)).evicting)
+	}
+	for _, h := range s.holds { // order: minimum
+		next = min(next, h.Until)
+	}
+	for _, r := range s.rests { // order: minimum
+		next = min(next, r.Until)
+	}
+	for _, until := range s.frozen { // order: minimum
+		next = min(next, until)
 	}
 	for id := range s.postponed { // order: minimum
 		next = min(next, s.pods.get(int32(id)).NotBefore)
 	}
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: minimum
-			if p := s.pods.get(int32(id)); p.Phase == Releasing {
+			if p := s.pods.get(int32(id)); p.Phase == Releasing && p.deletedAt != 0 {
 				next = min(next, p.deletedAt+s.opts.StuckAfter+1)
 			}
 		}
@@ -234,9 +326,13 @@ func Fork(snap *Snapshot, o Options) *Store {
 			s.Postpone(p.UID, p.NotBefore)
 		}
 	})
+	for _, t := range snap.topologies { // order: each on its own
+		s.Apply(t.State())
+	}
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true
 	}
+	s.Restore(snap.Memory())
 	return s
 }
 
@@ -244,7 +340,8 @@ func Fork(snap *Snapshot, o Options) *Store {
 func (n *Node) State(d Dims) NodeState {
 	return NodeState{
 		Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
-		GPUMemoryMiB: n.GPUMemoryMiB, Allocatable: d.quantities(n.Allocatable),
+		GPUMemoryMiB: n.GPUMemoryMiB, Slicing: n.Slicing, Allocatable: d.quantities(n.Allocatable),
+		ClaimGPUs: n.ClaimGPUs, ByClaim: n.ByClaim,
 	}
 }
 
@@ -253,6 +350,7 @@ func (q *Queue) State(d Dims) QueueState {
 	return QueueState{
 		Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
 		Created: q.Created, Quota: d.quantities(q.Quota), Limit: d.quantities(q.Limit), Weight: d.quantities(q.Weight),
+		PreemptMinRuntime: q.PreemptMinRuntime, ReclaimMinRuntime: q.ReclaimMinRuntime, BudgetsBlock: q.BudgetsBlock,
 	}
 }
 
@@ -261,7 +359,8 @@ func (g *Gang) State() GangState {
 	return GangState{
 		Key: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Preemptible: g.Preemptible,
 		Created: g.Created, Sets: g.Sets, Invalid: g.Invalid, MarkUnschedulable: g.MarkUnschedulable,
-		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, Generation: g.generation,
+		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, LastEviction: g.LastEviction, StaleSince: g.StaleSince,
+		PreemptionDelay: g.PreemptionDelay, StaleGrace: g.StaleGrace, Generation: g.generation,
 	}
 }
 
@@ -270,14 +369,25 @@ func (p *Pod) State(d Dims) PodState {
 	st := PodState{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated,
+		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
+		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
 	}
-	for i, x := range p.Class.Requests {
-		if x != 0 {
-			st.Requests = append(st.Requests, Quantity{d.Name(i), x})
-		}
+	st.Requests = d.some(p.Class.Requests)
+	if !p.Class.Charge.Equal(p.Class.Requests) {
+		st.Charge = d.some(p.Class.Charge)
 	}
 	return st
+}
+
+// some is quantities without zeros, never nil.
+func (d Dims) some(r Resources) []Quantity {
+	out := []Quantity{}
+	for i, x := range r {
+		if x != 0 {
+			out = append(out, Quantity{d.Name(i), x})
+		}
+	}
+	return out
 }
 
 func (d Dims) quantities(r Resources) []Quantity {
@@ -315,6 +425,7 @@ func (s *Store) node(id NodeID) *Node {
 		c := *n
 		c.epoch = s.epoch
 		c.Used, c.Releasing, c.Foreign, c.Pods = n.Used.Clone(), n.Releasing.Clone(), n.Foreign.Clone(), slices.Clone(n.Pods)
+		c.Devices = slices.Clone(n.Devices)
 		n = &c
 		s.nodes.set(s.epoch, int32(id), n)
 	}
@@ -357,15 +468,21 @@ func (s *Store) queue(id QueueID) *Queue {
 
 // setPending keeps the bitset of gangs with pending pods.
 func (s *Store) setPending(id GangID, on bool) {
+	s.pending = setBit(s.pending, id, on)
+}
+
+// setBit puts an ID into a bitset or takes it out.
+func setBit(set []uint64, id GangID, on bool) []uint64 {
 	w := int(id) >> 6
-	for len(s.pending) <= w {
-		s.pending = append(s.pending, 0)
+	for len(set) <= w {
+		set = append(set, 0)
 	}
 	if on {
-		s.pending[w] |= 1 << (id & 63)
+		set[w] |= 1 << (id & 63)
 	} else {
-		s.pending[w] &^= 1 << (id & 63)
+		set[w] &^= 1 << (id & 63)
 	}
+	return set
 }
 
 func (s *Store) sortNodes() {

@@ -25,7 +25,10 @@ func (w world) event(t *rapid.T) Event {
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:
-		return NodeState{Name: pick(w.nodes, "node"), Problem: pick([]string{"", "NotReady"}, "problem"), Allocatable: amounts()}
+		return NodeState{
+			Name: pick(w.nodes, "node"), Problem: pick([]string{"", "NotReady"}, "problem"), Allocatable: amounts(),
+			GPUMemoryMiB: 40 * rapid.Int64Range(0, 20).Draw(t, "memory"),
+		}
 	case 1:
 		return NodeGone{Name: pick(w.nodes, "node")}
 	case 2:
@@ -53,6 +56,20 @@ func (w world) event(t *rapid.T) Event {
 		if rapid.Bool().Draw(t, "member") {
 			st.Gang = Key{"kai", "ns", pick(w.gangs, "gang")}
 		}
+		switch rapid.IntRange(0, 3).Draw(t, "share") {
+		case 0:
+			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), Portion: 100_000 * rapid.Int64Range(1, 9).Draw(t, "portion")}
+		case 1:
+			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), MemoryMiB: rapid.Int64Range(1, 500).Draw(t, "share of memory")}
+		case 2:
+			st.Utility = !st.Ours
+		}
+		if st.Utility || !st.Spec.Share.None() {
+			st.Charge = amounts()
+			for range rapid.IntRange(0, 2).Draw(t, "groups") {
+				st.Groups = append(st.Groups, pick([]string{"a", "b"}, "group"))
+			}
+		}
 		if st.Phase == Releasing {
 			st.DeletedAt = rapid.Int64Range(1, 50).Draw(t, "deleted")
 		}
@@ -78,7 +95,7 @@ func picture(s *Snapshot) map[string]string {
 	}
 	for _, id := range s.NodeOrder {
 		n := s.Node(id)
-		out["node "+n.Name] = fmt.Sprint(n.Problem, res(n.Allocatable), " used", res(n.Used), " rel", res(n.Releasing), " foreign", res(n.Foreign), podNames(n.Pods))
+		out["node "+n.Name] = fmt.Sprint(n.Problem, res(n.Allocatable), " used", res(n.Used), " rel", res(n.Releasing), " foreign", res(n.Foreign), podNames(n.Pods), n.Devices)
 	}
 	for _, id := range s.QueueOrder {
 		q := s.Queue(id)
@@ -99,7 +116,7 @@ func picture(s *Snapshot) map[string]string {
 		if p.Gang != None {
 			gang = s.Gang(p.Gang).Key.String()
 		}
-		out["pod "+p.UID] = fmt.Sprint(p.Phase, node, gang, p.Set, res(p.Class.Requests))
+		out["pod "+p.UID] = fmt.Sprint(p.Phase, node, gang, p.Set, res(p.Class.Requests), res(p.Charge), p.Groups)
 	})
 	return out
 }
@@ -114,11 +131,20 @@ func named(d Dims, r Resources) map[string]int64 {
 	return m
 }
 
-// Whatever the history, the store is what a store rebuilt from the final objects would be, in another order.
+// Whatever the history, the store is what a store rebuilt from the final objects would be, in another order, once that
+// one is told what no object says any more: whose the pods are whose gang went before them.
 func TestStoreEqualsRebuilt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewStore(Options{StuckAfter: 10})
 		last := map[string]Event{}
+		orphans := map[string]string{}
+		members := func(gang Key, do func(uid string)) {
+			for _, e := range last { // order: each pod on its own
+				if p, ok := e.(PodState); ok && p.Gang == gang {
+					do(p.UID)
+				}
+			}
+		}
 		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
 			e := small.event(t)
 			s.Apply(e)
@@ -128,12 +154,20 @@ func TestStoreEqualsRebuilt(t *testing.T) {
 			case NodeGone:
 				delete(last, "node "+e.Name)
 			case PodState:
+				if old, ok := last["pod "+e.UID].(PodState); ok && old.Gang != e.Gang {
+					delete(orphans, e.UID)
+				}
 				last["pod "+e.UID] = e
 			case PodGone:
 				delete(last, "pod "+e.UID)
+				delete(orphans, e.UID)
 			case GangState:
 				last["gang "+e.Key.Name] = e
+				members(e.Key, func(uid string) { delete(orphans, uid) })
 			case GangGone:
+				if g, ok := last["gang "+e.Key.Name].(GangState); ok {
+					members(e.Key, func(uid string) { orphans[uid] = g.Queue })
+				}
 				delete(last, "gang "+e.Key.Name)
 			case QueueState:
 				last["queue "+e.Name] = e
@@ -148,6 +182,7 @@ func TestStoreEqualsRebuilt(t *testing.T) {
 		for _, e := range last { // order: random on purpose
 			fresh.Apply(e)
 		}
+		fresh.Restore(Memory{Orphans: orphans})
 		if d := cmp.Diff(picture(fresh.Snapshot(100)), picture(s.Snapshot(100))); d != "" {
 			t.Fatalf("rebuilt store (-) and incremental store (+) differ:\n%s", d)
 		}
@@ -169,7 +204,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "after") {
 			s.Apply(small.event(t))
 			if rapid.Bool().Draw(t, "assume") {
-				s.Assume(rapid.SampledFrom(small.pods).Draw(t, "pod"), "n1", 50)
+				s.Assume(rapid.SampledFrom(small.pods).Draw(t, "pod"), "n1", nil, 50)
 			}
 		}
 		s.Snapshot(60)
@@ -186,10 +221,10 @@ func TestAssume(t *testing.T) {
 	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 2000}, {"pods", 10}}}, QueueState{Name: "q"},
 		GangState{Key: Key{"kai", "ns", "g"}, Queue: "q"}, pod)
 	before := picture(s.Snapshot(0))
-	if !s.Assume("p", "n", 100) {
+	if !s.Assume("p", "n", nil, 100) {
 		t.Fatal("a pending pod could not be assumed")
 	}
-	if s.Assume("p", "n", 100) {
+	if s.Assume("p", "n", nil, 100) {
 		t.Fatal("a pod was assumed twice")
 	}
 	if got := s.Snapshot(1).NodeByName("n").Idle().At(GPU); got != 1000 {
@@ -202,7 +237,7 @@ func TestAssume(t *testing.T) {
 	if d := cmp.Diff(before, picture(s.Snapshot(100))); d != "" {
 		t.Fatalf("expiry did not restore the state:\n%s", d)
 	}
-	s.Assume("p", "n", 200)
+	s.Assume("p", "n", nil, 200)
 	confirmed := pod
 	confirmed.Phase, confirmed.NodeName = Binding, "n"
 	s.Apply(confirmed)

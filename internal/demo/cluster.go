@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
 const (
@@ -66,7 +68,7 @@ func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.cache.Start(ctx) }()
-	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}} {
+	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}, &corev1.Event{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}} {
 		i, err := c.cache.GetInformer(ctx, kind)
 		if err != nil {
 			return nil, fmt.Errorf("watch %T: %w", kind, err)
@@ -167,6 +169,7 @@ type gang struct {
 	pods, bound, running, done, leaving int
 	gpus                                int64    // of those bound and not done
 	nodes                               []string // where they are, sorted, each once
+	ran                                 []string // UIDs of those that run and stay, sorted
 	spread                              time.Duration
 }
 
@@ -224,6 +227,9 @@ func (c *cluster) gang(ctx context.Context, name string) (gang, error) {
 			g.done++
 		case corev1.PodRunning:
 			g.running++
+			if p.DeletionTimestamp == nil {
+				g.ran = append(g.ran, string(p.UID))
+			}
 		}
 		if p.Spec.NodeName != "" {
 			g.bound++
@@ -244,6 +250,7 @@ func (c *cluster) gang(ctx context.Context, name string) (gang, error) {
 		g.group = ""
 	}
 	g.spread = last.Sub(first)
+	slices.Sort(g.ran)
 	slices.Sort(g.nodes)
 	g.nodes = slices.Compact(g.nodes)
 	return g, nil
@@ -279,4 +286,26 @@ func (c *cluster) allocated(ctx context.Context, queue string) (int64, error) {
 	}
 	held := q.Status.Allocated[gpuResource]
 	return held.Value(), nil
+}
+
+// decisions are the records that events about a PodGroup carry.
+func (c *cluster) decisions(ctx context.Context, group string) ([]scheduler.Record, error) {
+	var events corev1.EventList
+	if err := c.cache.List(ctx, &events, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	var out []scheduler.Record
+	for i := range events.Items {
+		e := &events.Items[i]
+		text := e.Annotations[keys.DecisionAnnotation]
+		if e.InvolvedObject.Name != group || text == "" {
+			continue
+		}
+		var r scheduler.Record
+		if err := json.Unmarshal([]byte(text), &r); err != nil || r.Cause == nil {
+			return nil, fmt.Errorf("event %s has a record that cannot be read (%w): %s", e.Name, err, text)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }

@@ -17,8 +17,8 @@ func Command() *cobra.Command {
 	var keep, noWait bool
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Start a simulated cluster, run Muster on it and tell a story of gangs and fair shares",
-		Long: "Start a simulated cluster with muster-lab, run Muster on it and tell a story of gangs and fair shares.\n" +
+		Short: "Start a simulated cluster, run Muster on it and tell a story of gangs, fair shares and who gives way",
+		Long: "Start a simulated cluster with muster-lab, run Muster on it and tell a story of gangs, fair shares and who gives way.\n" +
 			"Every sentence of it is checked on the cluster before it is printed; the exit status is 1 if one does not hold.\n" +
 			"At a terminal the cluster stays up afterwards until Ctrl-C.",
 		Example: "  muster demo\n  muster demo --nodes 16 --gpus 4 --no-wait",

@@ -36,6 +36,13 @@ func (s sizes) TooMany() int { return s.Nodes + 1 }
 // Rest is how many nodes are left beside one such PyTorchJob.
 func (s sizes) Rest() int { return s.Nodes - s.eighth() }
 
+// Share is how many nodes are the fair share of team vision, in whole nodes, when all but one eighth is divided 3:1 beyond
+// quotas of an eighth each: 1 + 3/4 of 5 eighths.
+func (s sizes) Share() int { return 19 * s.eighth() / 4 }
+
+// Eighths is how many GPUs n eighths of a node have.
+func (s sizes) Eighths(n int) int { return n * s.PerNode / 8 }
+
 // render fills in the manifest of a name, writes it into dir, where its reader finds it, and returns its objects.
 func render(name, dir string, s sizes) ([]*unstructured.Unstructured, error) {
 	t, err := template.ParseFS(manifests, "manifests/"+name+".yaml")

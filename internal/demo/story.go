@@ -27,17 +27,23 @@ type story struct {
 
 // tell tells all of it, up to the first sentence that does not come true.
 func (s *story) tell(ctx context.Context) error {
-	for _, part := range []struct {
+	parts := []struct {
 		title string
 		tell  func(context.Context) error
 	}{
 		{fmt.Sprintf("A cluster of %d nodes with %s each", s.Nodes, count(s.PerNode, "GPU")), s.cluster},
 		{"1  A gang starts whole", s.fits},
 		{"2  A gang that finds no room stays whole, and says why", s.fitsNot},
-		{"3  Two teams divide what is left by weight", s.divides},
-		{"4  The next gang takes the room of a deleted one", s.succeeds},
+		{"3  The next gang takes the room of a deleted one", s.succeeds},
+		{"4  A starved team takes back its share", s.takesBack},
+		{"5  A more important gang takes the room of another one of its team", s.preempts},
+		{"6  Scattered room comes together", s.consolidates},
 		{"At the end", s.table},
-	} {
+	}
+	if s.PerNode%8 != 0 {
+		parts = slices.Delete(parts, len(parts)-2, len(parts)-1) // it is about eighths of a node
+	}
+	for _, part := range parts {
 		s.chapter(part.title)
 		if err := part.tell(ctx); err != nil {
 			s.failed("%v", err)
@@ -188,118 +194,6 @@ func (s *story) fitsNot(ctx context.Context) error {
 		return err
 	}
 	s.say("giant waited as a whole to its end; it is withdrawn.")
-	return nil
-}
-
-// divides is chapter 3.
-func (s *story) divides(ctx context.Context) error {
-	n := s.Rest()
-	if err := s.apply(ctx, "nightly"); err != nil {
-		return err
-	}
-	if _, err := s.await(ctx, "nightly", "fills the cluster", func(g gang) bool { return g.whole(n) }); err != nil {
-		return err
-	}
-	s.say("Job nightly of team language borrows all that is idle: %d GPUs, %d of them over quota.", n*s.PerNode, n*s.PerNode-s.GPUs(1))
-	teams := []struct{ queue, job string }{{"vision", "pretrain"}, {"language", "finetune"}}
-	for _, t := range teams {
-		if err := s.apply(ctx, t.job); err != nil {
-			return err
-		}
-	}
-	for _, t := range teams {
-		if _, err := s.awaitReason(ctx, t.job, n); err != nil {
-			return err
-		}
-	}
-	s.say("Jobs pretrain (vision) and finetune (language) queue up for %d GPUs each.", n*s.PerNode)
-	if err := s.c.remove(ctx, "batch/v1", "Job", "nightly"); err != nil {
-		return err
-	}
-	// The cluster is full again when what the two run adds up to what nightly held; the queue controller's statuses
-	// follow within a second.
-	held := map[string]int64{}
-	s.doing("the teams divide the cluster")
-	err := s.c.await(ctx, s.o.Patience, func() (bool, string, error) {
-		var running int64
-		agree := true
-		for _, t := range teams {
-			g, err := s.c.gang(ctx, t.job)
-			if err != nil {
-				return false, "", err
-			}
-			if held[t.queue], err = s.c.allocated(ctx, t.queue); err != nil {
-				return false, "", err
-			}
-			running += int64(g.running * s.PerNode)
-			agree = agree && held[t.queue] == g.gpus
-		}
-		return agree && running == int64(n*s.PerNode), fmt.Sprintf("%d GPUs in use, queues say %v", running, held), nil
-	})
-	if err != nil {
-		return fmt.Errorf("the two teams fill the room that nightly leaves: %w", err)
-	}
-	fair, err := s.fairShares(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range teams {
-		// A share need not be a whole number of these pods; being one pod off is as close as one can get.
-		if off := float64(held[t.queue]) - fair[t.queue]; off >= float64(s.PerNode) || off <= -float64(s.PerNode) {
-			return fmt.Errorf("%s uses %d GPUs, and its fair share is %g", t.queue, held[t.queue], fair[t.queue])
-		}
-	}
-	s.say("nightly ends. Beyond quotas of %d and %d, they divide the room 3:1 by weight:", s.GPUs(1), s.GPUs(1))
-	for _, t := range teams {
-		s.row("%-9s fair share %5g GPUs, uses %4d", t.queue, fair[t.queue], held[t.queue])
-	}
-	return nil
-}
-
-// succeeds is chapter 4.
-func (s *story) succeeds(ctx context.Context) error {
-	// What the two teams still wait for would be after the same room.
-	for _, job := range []string{"pretrain", "finetune"} {
-		g, err := s.c.gang(ctx, job)
-		if err != nil {
-			return err
-		}
-		if err := s.c.setParallelism(ctx, job, g.running); err != nil {
-			return err
-		}
-		if _, err := s.await(ctx, job, "its queued pods go", func(now gang) bool { return now.whole(g.running) }); err != nil {
-			return err
-		}
-	}
-	n := s.eighth()
-	if err := s.apply(ctx, "bert"); err != nil {
-		return err
-	}
-	reason, err := s.awaitReason(ctx, "bert", n)
-	if err != nil {
-		return err
-	}
-	s.say("The cluster is full. PyTorchJob bert of team search, as large as resnet, waits:")
-	s.quote(reason)
-	resnet, err := s.c.gang(ctx, "resnet")
-	if err != nil {
-		return err
-	}
-	if !resnet.whole(n) {
-		return fmt.Errorf("resnet no longer runs as a whole: %s", resnet)
-	}
-	if err := s.c.remove(ctx, "kubeflow.org/v1", "PyTorchJob", "resnet"); err != nil {
-		return err
-	}
-	deleted := time.Now()
-	bert, err := s.await(ctx, "bert", fmt.Sprintf("%d pods run", n), func(g gang) bool { return g.whole(n) })
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(bert.nodes, resnet.nodes) {
-		return fmt.Errorf("bert runs on %v, but resnet was on %v", bert.nodes, resnet.nodes)
-	}
-	s.say("resnet is deleted, and %.1f s later bert runs whole on the same %s.", time.Since(deleted).Seconds(), count(n, "node"))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -26,16 +27,42 @@ type queueNode struct {
 	gangs  gangHeap
 }
 
-// NewGangQueue returns a queue over the given gangs; each must have a Leaf. O(gangs).
+// NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
+// than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
 	q := &GangQueue{s: s, root: &queueNode{}, leafs: map[cluster.QueueID]*queueNode{}}
+	var leafs []*queueNode
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
-		leaf.gangs.s = s
+		if leaf.gangs.s == nil {
+			leaf.gangs.s = s
+			leafs = append(leafs, leaf)
+		}
 		leaf.gangs.list = append(leaf.gangs.list, g)
+	}
+	if depth := s.engine.profile.Settings.QueueDepth[s.plan.Action]; depth > 0 {
+		for _, leaf := range leafs {
+			if list := leaf.gangs.list; len(list) > depth {
+				slices.SortFunc(list, s.CompareGangs)
+				for _, g := range list[depth:] {
+					s.beyond(g, depth)
+				}
+				leaf.gangs.list = list[:depth]
+			}
+		}
 	}
 	q.init(q.root)
 	return q
+}
+
+// beyond notes that an action does not get to a gang in this cycle.
+func (s *Session) beyond(g *GangState, depth int) {
+	v := Verdict{Code: No, Reason: ReasonQueueDepth, Object: g.Leaf.Name, Have: int64(depth)}
+	if s.trace.entry(g).Diagnosis == nil {
+		s.Diagnose(g, &Diagnosis{Verdict: v})
+		return
+	}
+	s.Note(g, Attempt{Action: s.plan.Action, Verdict: v})
 }
 
 // node returns the queue's node, hanging it and its ancestors into the tree.
@@ -91,6 +118,17 @@ func (q *GangQueue) settle() {
 	if n := q.dirty; n != nil {
 		q.dirty = nil
 		q.fix(n)
+	}
+}
+
+// Changed tells the queue that the shares of a leaf changed by other than the last gang it handed out.
+func (q *GangQueue) Changed(leaf *QueueLedger) {
+	q.settle()
+	for l := leaf; l != nil; l = l.Parent {
+		if n := q.leafs[l.ID]; n != nil {
+			q.fix(n)
+			return
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type GangState struct {
 	hadRoom  bool // had active pods when the run began
 	binding  int  // how many of them were not bound yet
 	sequence int  // position in the trace
+	victim   bool // held lists of the sets are built
 }
 
 // setState is one set of the gang's tree.
@@ -35,7 +36,9 @@ type setState struct {
 	binding   int32           // the part of active that was decided by an earlier run and is not bound yet
 	alive     int32           // pods that run or may run, gated ones apart
 	gated     int32
-	satisfied int32 // inner sets: how many children are satisfied
+	held      []cluster.PodID // active pods of the snapshot on known nodes, in pod order; built on demand, see buildHeld
+	live      int             // held[live:] were evicted by this run, the last one first
+	satisfied int32           // inner sets: how many children are satisfied
 }
 
 // Gang returns the session's state of a gang, building it on first use: O(its pods · log).
@@ -196,7 +199,7 @@ func (g *GangState) ready(i int32) bool {
 	return n >= g.Sets[i].Min
 }
 
-// Next returns the pods the gang would have placed now, in order, and the sum of their requests: what is missing to its
+// Next returns the pods the gang would have placed now, in order, and what its queue would be charged: what is missing to its
 // minimum, or, above it, one more pod. The answer is cached until the gang changes.
 //
 // Of an inner set below its minimum, only as many unsatisfied children are collected as are missing.
@@ -205,7 +208,7 @@ func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 		g.next = s.collect(g, 0, g.next[:0])
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
-			g.nextReq.Add(s.Snap.Pod(id).Class.Requests)
+			g.nextReq.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		g.nextOK = true
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -96,38 +95,55 @@ func (g *GangState) readyNow(i int32) bool {
 // failure the statement is as it was, and the diagnosis says why.
 //
 // It costs O(log nodes) per pod, and for a gang that fails one look at every node; a gang of the same shape as one that
-// failed since room last came back costs nothing.
+// failed since room last came back costs nothing. A gang whose pods differ, or about which filters have a say, is tried in
+// other orders, and then in every way up to arrangeLooks looks at nodes; a No beyond that says that it is partial.
+//
+// Of a gang that can do without some of its sets, other sets are tried when those that come first have no place.
 func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	pods, request := s.Next(g)
-	for _, gate := range s.points.queueGates {
-		if v := gate.it.CheckQueue(g, request); !v.Yes() {
-			v.Plugin = gate.name
-			return &Diagnosis{Verdict: v}
-		}
+	if !s.choice(g) {
+		return s.tryPods(st, g, pods, request)
 	}
-	key, memo := s.shape(pods)
+	pods, request = slices.Clone(pods), request.Clone()
+	d := s.tryPods(st, g, pods, request)
+	if d != nil && d.Verdict.Code != Wait {
+		d = s.others(st, g, request, d)
+	}
+	return d
+}
+
+// tryPods places the pods of a gang, which ask for request.
+func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
+	start := st.Mark()
+	held := s.openHolds(st, g, pods)
+	if v := s.CheckGates(g, request); !v.Yes() {
+		st.rollback(start)
+		return &Diagnosis{Verdict: v}
+	}
+	key, memo := s.shape(g, pods)
+	memo = memo && !held && !s.promise
 	if memo {
 		if d := s.failed[key]; d != nil {
 			return d
 		}
 	}
 	mark := st.Mark()
-	d := s.placeAll(st, pods)
+	d := s.placeGang(st, g, pods)
 	if d != nil {
 		st.rollback(mark)
-		if larger := s.largestFirst(pods); larger != nil && d.Verdict.Reason == ReasonGangNoRoom {
-			if s.placeAll(st, larger) == nil {
-				d = nil
-			} else {
-				st.rollback(mark)
-				d.Verdict.Partial = true
-			}
+		switch {
+		case d.final || !d.Verdict.Reason.Room():
+		case s.Constrained(g):
+			d = s.rearrangedCohorts(st, g, pods, d)
+		case !s.single(pods):
+			d = s.rearranged(st, pods, d)
 		}
 	}
 	if d != nil {
 		if memo {
 			s.failed[key] = d
 		}
+		st.rollback(start)
 		return d
 	}
 	if g.waitsForRelease() {
@@ -136,44 +152,171 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	return nil
 }
 
-// largestFirst returns the pods of a mixed gang by size (GPUs, then memory, then CPU), nil when all are of one class. Placing a gang's pods in their own
-// order can fail where largest first succeeds; where both fail, an arrangement that neither finds may still exist, and
-// the verdict says so.
-func (s *Session) largestFirst(pods []cluster.PodID) []cluster.PodID {
-	mixed := false
-	for _, id := range pods {
-		mixed = mixed || s.Snap.Pod(id).Class != s.Snap.Pod(pods[0]).Class
-	}
-	if !mixed {
-		return nil
-	}
-	out := slices.Clone(pods)
-	slices.SortStableFunc(out, func(a, b cluster.PodID) int {
-		l, r := s.Snap.Pod(a).Class, s.Snap.Pod(b).Class
-		for _, d := range [...]int{cluster.GPU, cluster.RAM, cluster.CPU} {
-			if c := cmp.Compare(r.Requests.At(d), l.Requests.At(d)); c != 0 {
-				return c
-			}
+// CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands.
+func (s *Session) CheckGates(g *GangState, request cluster.Resources) Verdict {
+	for _, gate := range s.points.queueGates {
+		if v := gate.it.CheckQueue(g, request); !v.Yes() {
+			v.Plugin = gate.name
+			return v
 		}
-		return cmp.Compare(l.Key, r.Key)
-	})
-	return out
+	}
+	return Verdict{}
 }
 
-// shape describes the pods by class and number. It can stand for them when nothing but room decides.
-func (s *Session) shape(pods []cluster.PodID) (string, bool) {
+// Promise is TryGang for a gang that waits for what the statement releases: all its pods are nominated, none is placed.
+func (s *Session) Promise(st *Statement, g *GangState) *Diagnosis {
+	s.promise = true
+	d := s.TryGang(st, g)
+	s.promise = false
+	return d
+}
+
+// PromisePod nominates one waiting pod on its best node, and says whether there was one. Gates are the caller's.
+func (s *Session) PromisePod(st *Statement, p *cluster.Pod) bool {
+	s.promise = true
+	ok := s.placePod(st, p, s.everywhere())
+	s.promise = false
+	return ok
+}
+
+// PromiseOn nominates one waiting pod on a node, if it may run there and fits.
+func (s *Session) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
+	if !s.Allows(p.Class, n) || !s.FitsLater(p.Class, n) || !s.filtersAllow(p, n) {
+		return false
+	}
+	st.Nominate(p, n)
+	return true
+}
+
+// Allows says whether pods of the class may run on the node as far as the two alone decide.
+func (s *Session) Allows(c *cluster.Class, n cluster.NodeID) bool { return s.staticMask(c).has(n) }
+
+// CheckPods says whether each of the pods could run anywhere at all.
+func (s *Session) CheckPods(pods []cluster.PodID) Verdict {
+	var last *cluster.Class
+	for _, id := range pods {
+		p := s.Snap.Pod(id)
+		if p.Class == last {
+			continue
+		}
+		last = p.Class
+		if v := s.checkPod(p); !v.Yes() {
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// TotalLater sums what the nodes that take pods have, once all releases have happened.
+func (s *Session) TotalLater() cluster.Resources {
+	total := make(cluster.Resources, s.dims)
+	for _, id := range s.Snap.NodeOrder {
+		if s.Snap.Node(id).Problem == "" {
+			for d, x := range s.Later(id) {
+				total[d] += max(0, x)
+			}
+			total[cluster.GPU] += s.partsLater(id)
+		}
+	}
+	return total
+}
+
+// FairShare is what a queue is entitled to now; nil when nobody says.
+func (s *Session) FairShare(q cluster.QueueID) cluster.Resources {
+	if s.points.shares == nil {
+		return nil
+	}
+	return s.points.shares.FairShare(q).Clone()
+}
+
+// Filtered says whether filters have a say about any of the pods, so that more room need not mean a better chance.
+func (s *Session) Filtered(pods []cluster.PodID) bool {
+	var last *cluster.Class
+	for _, id := range pods {
+		if c := s.Snap.Pod(id).Class; c != last {
+			if last = c; s.wanted(c) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wanted says whether some filter has a say about pods of the class.
+func (s *Session) wanted(c *cluster.Class) bool {
+	for _, f := range s.points.filters {
+		if f.it.Wants(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// Exact says whether it does not matter on which of the nodes that take them these pods are: they are alike, and no filter
+// has a say.
+func (s *Session) Exact(pods []cluster.PodID) bool {
+	c := s.Snap.Pod(pods[0]).Class
+	return !s.mixed(pods) && !s.wanted(c) && c.Share.None() // devices and reservations' slots can be dealt out badly
+}
+
+// Room says whether the nodes, as the session stands, have places enough for each kind of pod among these pods of g, filters
+// apart, each kind for itself, and each set that must be together for itself. Without it, nothing can be placed; exact says
+// that with it everything can.
+func (s *Session) Room(g *GangState, pods []cluster.PodID) (enough, exact bool) {
+	if s.Constrained(g) {
+		return s.quietly(g, pods) == nil, false
+	}
+	exact = s.Exact(pods)
+	for i := 0; i < len(pods); {
+		c := s.Snap.Pod(pods[i]).Class
+		n := 1
+		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c {
+			n++
+		}
+		if s.ranking(c).room < n {
+			return false, exact
+		}
+		i += n
+	}
+	return true, exact
+}
+
+// mixed says whether the pods are not all of one class.
+func (s *Session) mixed(pods []cluster.PodID) bool {
+	for _, id := range pods {
+		if s.Snap.Pod(id).Class != s.Snap.Pod(pods[0]).Class {
+			return true
+		}
+	}
+	return false
+}
+
+// shape describes the pods by class and number, and what keeps them together. It can stand for them when nothing but room
+// decides.
+func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 	if s.Snap.HasAntiAffinity() {
 		return "", false
 	}
 	var key []byte
+	constrained := s.Constrained(g)
+	if constrained {
+		if s.Rooted(g) { // it goes where its members are
+			return "", false
+		}
+		key = append(key, g.Shape()...)
+	}
 	for i := 0; i < len(pods); {
 		c := s.Snap.Pod(pods[i]).Class
 		if c.NeedsFilters() {
 			return "", false
 		}
 		n := 1
-		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c {
+		set := s.Snap.Pod(pods[i]).Set
+		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c && (!constrained || s.Snap.Pod(pods[i+n]).Set == set) {
 			n++
+		}
+		if constrained {
+			key = append(strconv.AppendInt(key, int64(set), 36), ':')
 		}
 		key = strconv.AppendUint(key, c.ID, 36)
 		key = append(key, '*')
@@ -195,30 +338,40 @@ func (g *GangState) waitsForRelease() bool {
 	return false
 }
 
-func (s *Session) placeAll(st *Statement, pods []cluster.PodID) *Diagnosis {
+// placeAll places the pods, in their order, within a region.
+func (s *Session) placeAll(st *Statement, pods []cluster.PodID, in Region) *Diagnosis {
 	for i := 0; i < len(pods); {
-		p := s.Snap.Pod(pods[i])
-		same := 1
-		for i+same < len(pods) && s.Snap.Pod(pods[i+same]).Class == p.Class {
-			same++
-		}
-		if v := s.checkPod(p); !v.Yes() {
-			return &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
-		}
-		if len(s.Snap.NodeOrder) == 0 {
-			return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class}
-		}
-		if r := s.ranking(p.Class); r.room < same { // as cheap a no as a yes
-			return s.noRoom(p, i+r.room, len(pods))
+		same, d := s.run(pods, i, in)
+		if d != nil {
+			return d
 		}
 		for k := range same {
-			if q := s.Snap.Pod(pods[i+k]); !s.placePod(st, q) {
-				return s.noRoom(q, i+k, len(pods))
+			if q := s.Snap.Pod(pods[i+k]); !s.placePod(st, q, in) {
+				return s.noRoom(q, i+k, len(pods), in)
 			}
 		}
 		i += same
 	}
 	return nil
+}
+
+// run returns how many pods from the i-th on are alike, or why they cannot all be placed in the region.
+func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) {
+	p := s.Snap.Pod(pods[i])
+	same := 1
+	for i+same < len(pods) && s.Snap.Pod(pods[i+same]).Class == p.Class {
+		same++
+	}
+	if v := s.checkPod(p); !v.Yes() {
+		return 0, &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class}
+	}
+	if len(s.Snap.NodeOrder) == 0 {
+		return 0, &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class}
+	}
+	if room := s.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
+		return 0, s.noRoom(p, i+room, len(pods), in)
+	}
+	return same, nil
 }
 
 // checkPod asks the pod gates, once per class and namespace.
@@ -241,9 +394,13 @@ func (s *Session) checkPod(p *cluster.Pod) Verdict {
 	return v
 }
 
-// placePod puts one pod on the best node that takes it: at once if it fits there now, else by nomination.
-func (s *Session) placePod(st *Statement, p *cluster.Pod) bool {
-	r := s.ranking(p.Class)
+// placePod puts one pod on the best node of a region that takes it: at once if it fits there now, else by nomination.
+func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
+	if s.moving && in.has(p.Node) && s.mayStay(p) {
+		st.Spare(p)
+		return true
+	}
+	r := s.rankingFor(p, in.v)
 	var filters []named[NodeFilter]
 	for _, f := range s.points.filters {
 		if f.it.Wants(p.Class) {
@@ -254,11 +411,11 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod) bool {
 	var kept []int64
 	chosen := int32(-1)
 	for chosen < 0 {
-		i, ok := s.favourite(r, p)
+		i, ok := s.favourite(r, p, in)
 		if !ok {
 			break
 		}
-		if s.checkNode(filters, p, s.Snap.Node(s.Snap.NodeOrder[i])).Yes() {
+		if s.checkNode(filters, p, s.Snap.Node(in.v.nodes[i])).Yes() {
 			chosen = i
 			break
 		}
@@ -270,10 +427,22 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod) bool {
 	if chosen < 0 {
 		return false
 	}
-	n := s.Snap.NodeOrder[chosen]
-	if p.Class.Requests.Fits(s.Idle(n)) {
+	return s.put(st, p, in.v.nodes[chosen])
+}
+
+// put gives a pod room on a node that takes it, and says whether it may.
+func (s *Session) put(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
+	switch {
+	case s.moving && n == p.Node && s.mayStay(p):
+		st.Spare(p)
+	case s.moving:
+		if !p.Recreated {
+			return false
+		}
+		st.Move(p, n)
+	case !s.promise && s.FitsIdle(p.Class, n) && s.readyNow(p, n):
 		st.Place(p, n)
-	} else {
+	default:
 		st.Nominate(p, n)
 	}
 	return true
@@ -281,9 +450,10 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod) bool {
 
 // favourite returns the best leaf for this very pod: the tournament's winner, or one of the few nodes the pod has a
 // bonus on.
-func (s *Session) favourite(r *ranking, p *cluster.Pod) (int32, bool) {
-	best, ok := r.best()
-	if !ok || len(s.points.bonuses) == 0 {
+func (s *Session) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool) {
+	best, ok := r.best(in)
+	kept := s.holdFor(p)
+	if !ok || len(s.points.bonuses) == 0 && kept < 0 {
 		return best, ok
 	}
 	type extra struct {
@@ -293,23 +463,50 @@ func (s *Session) favourite(r *ranking, p *cluster.Pod) (int32, bool) {
 	var extras []extra
 	for _, b := range s.points.bonuses {
 		n, x := b.Bonus(p)
-		if n == cluster.None || s.Snap.Node(n) == nil {
+		if n == cluster.None || s.Snap.Node(n) == nil || !in.has(n) {
 			continue
 		}
-		i := s.rank[n]
+		i := in.v.at[n]
 		if k := slices.IndexFunc(extras, func(e extra) bool { return e.leaf == i }); k >= 0 {
 			extras[k].score += x
 		} else if r.score[i] != unfit {
 			extras = append(extras, extra{i, r.score[i] + x})
 		}
 	}
+	if kept >= 0 && in.has(s.holds[kept].node) {
+		// Where its room is held: before all others once the room is there; until then, before others that are not free either.
+		n, x := s.holds[kept].node, heldBonus
+		if !s.FitsIdle(p.Class, n) {
+			x = waitingBonus
+		}
+		if i := in.v.at[n]; r.score[i] != unfit {
+			extras = append(extras, extra{i, r.score[i] + x})
+		}
+	}
 	top := r.score[best]
 	for _, e := range extras {
-		if e.score > top || e.score == top && e.leaf < best {
+		if e.score > top || e.score == top && in.v.rank[e.leaf] < in.v.rank[best] {
 			best, top = e.leaf, e.score
 		}
 	}
 	return best, true
+}
+
+// The bonus of a node whose room is held for the pod: above every other score, and, while the room is being released,
+// below that of room that is there.
+const (
+	heldBonus    = 10_000_000 * ScorePoint
+	waitingBonus = 500 * ScorePoint
+)
+
+// readyNow says whether nothing of what the filters counted on is still being released.
+func (s *Session) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
+	for _, r := range s.points.ready {
+		if r.Wants(p.Class) && !r.CheckReady(p, s.Snap.Node(n)).Yes() {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *cluster.Node) Verdict {
@@ -322,14 +519,17 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 	return Verdict{}
 }
 
-// noRoom explains, as the session stands, why no node takes p, after have of need pods had found a place.
-func (s *Session) noRoom(p *cluster.Pod, have, need int) *Diagnosis {
+// noRoom explains, as the session stands, why no node of a region takes p, after have of need pods had found a place.
+func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
+	if s.promise || s.moving { // a what-if: nobody asks for the reasons
+		return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
+	}
 	d := &Diagnosis{
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class:   s.Snap.Dims.Format(p.Class.Requests), Pods: p.Class, Nodes: len(s.Snap.NodeOrder),
+		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
 	at := map[Verdict]int{}
-	for _, id := range s.Snap.NodeOrder {
+	for _, id := range in.v.nodes[in.lo:in.hi] {
 		n := s.Snap.Node(id)
 		v := s.whyNot(p, n)
 		if v.Yes() {
@@ -356,6 +556,9 @@ func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
 	}
 	if dim, short := p.Class.Requests.Short(s.Later(n.ID)); short {
 		return Verdict{Code: No, Reason: ReasonInsufficient, Dim: s.Snap.Dims.Name(dim)}
+	}
+	if !s.FitsLater(p.Class, n.ID) {
+		return Verdict{Code: No, Reason: ReasonNoSharedDevice}
 	}
 	for _, f := range s.points.filters {
 		if f.it.Wants(p.Class) {

@@ -16,13 +16,16 @@ type Plan struct {
 // Bundle is all-or-nothing: either all its intents take effect or none does.
 type Bundle struct {
 	// ID is unique over snapshots and restarts.
-	ID   string      `json:"id"`
+	ID string `json:"id"`
+	// Gang is whom the bundle is for: who is placed, or, without a beneficiary, who is evicted.
 	Gang cluster.Key `json:"gang"`
 	UID  string      `json:"uid"`
-	// Intents are in the order they were decided.
+	// Intents are in the order they were decided; evictions come before what they make room for.
 	Intents []Intent `json:"intents"`
 	// Starts says whether the bundle gives the gang its minimum after a time without any pod.
 	Starts bool `json:"starts,omitempty"`
+	// Cause is the record of the decision when the bundle evicts, nil when it does not.
+	Cause *Cause `json:"cause,omitempty"`
 }
 
 // Verb is what an intent asks for.
@@ -32,17 +35,96 @@ type Verb string
 const (
 	Bind     Verb = "bind"     // run the pod on the node
 	Nominate Verb = "nominate" // keep the room that is being released on the node for the pod
+	Evict    Verb = "evict"    // take the pod from the node; with To, its successor has room there
 )
 
-// Intent is one decision about one pod. Its precondition is that the pod still has this UID and no node.
+// Intent is one decision about one pod. Its precondition is that the pod still has this UID, and, to bind or nominate, no
+// node, to evict, this node.
 type Intent struct {
 	Verb      Verb   `json:"verb"`
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
 	Node      string `json:"node"`
-	// GPU is what the pod takes, in milli-GPU.
+	// To is the node that keeps room for the successor of an evicted pod; "" when it has none.
+	To string `json:"to,omitempty"`
+	// Gang and Set are the evicted pod's.
+	Gang cluster.Key `json:"victim,omitzero"`
+	Set  string      `json:"set,omitempty"`
+	// Core says that the evicted pod's gang is left without its minimum: it goes whole, or not at all.
+	Core bool `json:"core,omitempty"`
+	// Budget names a PodDisruptionBudget that this eviction violates, "" for none.
+	Budget string `json:"budget,omitempty"`
+	// GPU is what the pod's queue is charged, in milli-GPU.
 	GPU int64 `json:"gpu,omitempty"`
+	// Claims are the devices that the pod's resource claims get with this placement; those that had theirs are not among them.
+	Claims []cluster.ClaimAllocation `json:"claims,omitempty"`
+	// Groups are the shared devices it takes, or gives, by the names of their groups. ToGroups are those that were found for
+	// its successor.
+	Groups   []string `json:"groups,omitempty"`
+	ToGroups []string `json:"toGroups,omitempty"`
+	// Zones are what the pod is expected to take from which NUMA zones of its node, or of To; nil when nobody says.
+	Zones []cluster.ZoneShare `json:"zones,omitempty"`
+	// Requests is what the pod takes of its node's sums, Share what it takes of devices, Charge what its queue is charged.
+	Requests cluster.Resources `json:"-"`
+	Share    cluster.Share     `json:"-"`
+	Charge   cluster.Resources `json:"-"`
+	// Kept is the ID of the hold that this intent makes good, "" for none.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Right is by what right pods are evicted.
+type Right string
+
+// The rights. What each may take is the table in docs/concepts/disruption.md.
+const (
+	Consolidation Right = "consolidation" // to move pods elsewhere, so that scattered room comes together
+	Reclaim       Right = "reclaim"       // to take back, from a queue above its share, what is one's own
+	Preempt       Right = "preempt"       // to make way for higher priority in the same queue
+	Repair        Right = "repair"        // to release what a fault left of a gang
+)
+
+// Cause is the record of a decision that evicts: who had to go, for whom, by which rule, and what became of the shares.
+type Cause struct {
+	Right Right `json:"right"`
+	// Queue is the beneficiary's.
+	Queue   string   `json:"queue"`
+	Victims []Victim `json:"victims"`
+	// Shares are the queues concerned, before and after.
+	Shares []ShareChange `json:"shares,omitempty"`
+	// Evicted, Moved and Placed are milli-GPUs: of pods that lose their room, of pods that have room elsewhere, and of the
+	// beneficiary.
+	Evicted int64 `json:"evictedMilliGPU"`
+	Moved   int64 `json:"movedMilliGPU"`
+	Placed  int64 `json:"placedMilliGPU"`
+	// Partial says that the search was cut short: a gentler choice may exist.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Victim is what one gang gives.
+type Victim struct {
+	Gang     cluster.Key `json:"gang"`
+	UID      string      `json:"uid"`
+	Queue    string      `json:"queue"`
+	Priority int32       `json:"priority"`
+	Pods     int         `json:"pods"`
+	Moved    int         `json:"moved"` // the part of Pods that has room elsewhere
+	GPU      int64       `json:"milliGPU"`
+	// Promised is how many of its waiting pods lose room that was promised to them; nobody is evicted for that.
+	Promised int `json:"promised,omitempty"`
+	// Seconds is the GPU time since the gang's start that is lost, in milli-GPU seconds.
+	Seconds int64 `json:"milliGPUSeconds"`
+	// Rule is what made it legal, in words that complete "because".
+	Rule string `json:"rule"`
+}
+
+// ShareChange is a queue before and after a decision.
+type ShareChange struct {
+	Queue     string            `json:"queue"`
+	Quota     cluster.Resources `json:"quota"`
+	FairShare cluster.Resources `json:"fairShare"`
+	Before    cluster.Resources `json:"before"`
+	After     cluster.Resources `json:"after"`
 }
 
 // bundleID names a bundle by its content and the moment it was decided.
@@ -57,13 +139,24 @@ func bundleID(now int64, gangUID string, intents []Intent) string {
 }
 
 // Binds returns how many pods the plan binds.
-func (p *Plan) Binds() int {
+func (p *Plan) Binds() int { return p.count(Bind) }
+
+// Evictions returns how many pods the plan evicts, moved ones included.
+func (p *Plan) Evictions() int { return p.count(Evict) }
+
+func (p *Plan) count(v Verb) int {
 	n := 0
 	for i := range p.Bundles {
-		for j := range p.Bundles[i].Intents {
-			if p.Bundles[i].Intents[j].Verb == Bind {
-				n++
-			}
+		n += p.Bundles[i].count(v)
+	}
+	return n
+}
+
+func (b *Bundle) count(v Verb) int {
+	n := 0
+	for i := range b.Intents {
+		if b.Intents[i].Verb == v {
+			n++
 		}
 	}
 	return n

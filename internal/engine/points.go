@@ -27,35 +27,59 @@ type Point string
 //	set-order      SetOrder     first opinion that is not 0, then name
 //	pod-order      PodOrder     first opinion that is not 0, then age, then name as text
 //	queue-shares   QueueShares  exclusive: two owners are a start-up error
+//	reclaim-gate   ReclaimGate  all must agree; the first no is the verdict; nobody asked means no
+//	giver-filter   GiverFilter  all must agree; the first no is the verdict
+//	victim-filter  VictimFilter all must agree; the first no is the verdict
+//	unit-check     UnitCheck    all must agree; the first no is the verdict
+//	victim-order   VictimOrder  first opinion that is not 0, then the reverse of queue-order's fallback
+//	victim-tier    VictimTier   largest
 //	queue-gate     QueueGate    all must agree; the first no is the verdict
 //	pod-gate       PodGate      all must agree; the first no is the verdict
+//	node-sets      NodeSets     first that narrows a set
 //	node-static    NodeStatic   all must agree; cached per class and node
 //	node-filter    NodeFilter   all must agree; asked for each placement
+//	node-ready     NodeReady    all must agree; a no turns a placement into a nomination
 //	node-score     NodeScore    sum
 //	pod-bonus      PodBonus     sum
+//	company-score  CompanyScore exclusive: two owners are a start-up error
+//	device-order   DeviceOrder  sum; larger first, then devices in use, then the group
 //	observer       Observer     told in order, undone in reverse order
+//	               Promises     told in order
+//	detail         Detailer     all asked, in order
 //	close          Closer       all called, in order
 const (
-	PointQueueOrder  Point = "queue-order"
-	PointGangOrder   Point = "gang-order"
-	PointSetOrder    Point = "set-order"
-	PointPodOrder    Point = "pod-order"
-	PointQueueShares Point = "queue-shares"
-	PointQueueGate   Point = "queue-gate"
-	PointPodGate     Point = "pod-gate"
-	PointNodeStatic  Point = "node-static"
-	PointNodeFilter  Point = "node-filter"
-	PointNodeScore   Point = "node-score"
-	PointPodBonus    Point = "pod-bonus"
-	PointObserver    Point = "observer"
-	PointClose       Point = "close"
+	PointQueueOrder   Point = "queue-order"
+	PointGangOrder    Point = "gang-order"
+	PointSetOrder     Point = "set-order"
+	PointPodOrder     Point = "pod-order"
+	PointQueueShares  Point = "queue-shares"
+	PointReclaimGate  Point = "reclaim-gate"
+	PointGiverFilter  Point = "giver-filter"
+	PointVictimFilter Point = "victim-filter"
+	PointUnitCheck    Point = "unit-check"
+	PointVictimOrder  Point = "victim-order"
+	PointVictimTier   Point = "victim-tier"
+	PointQueueGate    Point = "queue-gate"
+	PointPodGate      Point = "pod-gate"
+	PointNodeSets     Point = "node-sets"
+	PointNodeStatic   Point = "node-static"
+	PointNodeFilter   Point = "node-filter"
+	PointNodeReady    Point = "node-ready"
+	PointNodeScore    Point = "node-score"
+	PointPodBonus     Point = "pod-bonus"
+	PointCompanyScore Point = "company-score"
+	PointDeviceOrder  Point = "device-order"
+	PointObserver     Point = "observer"
+	PointDetail       Point = "detail"
+	PointClose        Point = "close"
 )
 
 // Points lists every extension point.
 func Points() []Point {
 	return []Point{
-		PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointQueueGate, PointPodGate,
-		PointNodeStatic, PointNodeFilter, PointNodeScore, PointPodBonus, PointObserver, PointClose,
+		PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointReclaimGate, PointGiverFilter, PointVictimFilter,
+		PointUnitCheck, PointVictimOrder, PointVictimTier, PointQueueGate, PointPodGate, PointNodeSets,
+		PointNodeStatic, PointNodeFilter, PointNodeReady, PointNodeScore, PointPodBonus, PointCompanyScore, PointDeviceOrder, PointObserver, PointDetail, PointClose,
 	}
 }
 
@@ -86,6 +110,43 @@ type QueueShares interface {
 	FairShare(q cluster.QueueID) cluster.Resources
 }
 
+// ReclaimGate says whether the queue of g may take request more from other queues at all. It is asked before victims are
+// looked at, with the session as it stands.
+type ReclaimGate interface {
+	CheckReclaim(g *GangState, request cluster.Resources) Verdict
+}
+
+// GiverFilter says whether anything may be taken from the gangs of a leaf queue for g by this right, with request what g
+// asks for. The answer holds for the search for g.
+type GiverFilter interface {
+	CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
+}
+
+// VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
+// holds for the search for g; what depends on how much has been taken already is UnitCheck's.
+type VictimFilter interface {
+	CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict
+}
+
+// UnitCheck says whether one more unit may be taken for g, which asks for request. The session stands as after the units
+// taken so far, u not among them. Taking more must never make a unit legal that was not: a unit refused once stays
+// refused while others are added. rule says what makes it legal, for the record; "" for no opinion.
+type UnitCheck interface {
+	CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (rule string, v Verdict)
+}
+
+// VictimOrder orders two sibling queues to take from: negative when l gives before r. lUnit and rUnit are what each would
+// give next; what was taken already is gone from the session's ledgers.
+type VictimOrder interface {
+	CompareGivers(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int
+}
+
+// VictimTier says how reluctantly a unit is taken: all units of a lower tier come before those of a higher one. 0 is no
+// reluctance, 1 that it breaks a promise made to its owner, named by the second result.
+type VictimTier interface {
+	Tier(u *Unit) (tier int, broken string)
+}
+
 // QueueGate says whether the queue of g, and the queues above it, may take request more.
 type QueueGate interface {
 	CheckQueue(g *GangState, request cluster.Resources) Verdict
@@ -109,6 +170,47 @@ type NodeFilter interface {
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
 }
 
+// NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that
+// is being released has gone. It is asked for the classes that its Wants, as of NodeFilter, names.
+type NodeReady interface {
+	Wants(c *cluster.Class) bool
+	CheckReady(p *cluster.Pod, n *cluster.Node) Verdict
+}
+
+// Kind is how many pods of one class are to be placed.
+type Kind struct {
+	Class *cluster.Class
+	Count int
+}
+
+// NodeSets narrows where the pods of a set of a gang, and of all sets below it, may go together. It returns the candidates
+// within q.Within, best first; the engine takes the first of them in which everything below the set finds a place. A set
+// below is asked within the candidate its parent was given. The first result is nil when the set may go anywhere within;
+// without any candidate the verdict says why, and must not be a yes.
+//
+// Candidates are judged by counting, see [View.Places]: a candidate that cannot hold each kind for itself must be left out,
+// and one that might hold them must not.
+type NodeSets interface {
+	NodeSets(q *SetQuery) ([]NodeSet, Verdict)
+}
+
+// SetQuery asks where a set may go.
+type SetQuery struct {
+	Gang   *GangState
+	Set    int32  // index of Gang.Sets
+	Pods   []Kind // what is to be placed below it
+	Within Region
+}
+
+// NodeSet is a domain that a set may go to. Domain None stands for all of where it was asked for, whether or not it
+// belongs to the topology. Gather is the level of whose domains its pods should use as few as possible; None for no such
+// wish.
+type NodeSet struct {
+	Topology *cluster.Topology
+	Domain   cluster.DomainID
+	Gather   int
+}
+
 // NodeScore says how well a pod of class c sits on node n, in Points of a score: larger is better. It may look at the
 // session's ledger of n only (and at what it computed at Open), because scores of untouched nodes are kept.
 type NodeScore interface {
@@ -120,11 +222,42 @@ type PodBonus interface {
 	Bonus(p *cluster.Pod) (node cluster.NodeID, score int64)
 }
 
+// CompanyScore says how well a pod sits on a node because of the pods that are near it, in Points of a score: larger is
+// better, and it counts with what NodeScore says. Unlike that, it changes at nodes where nothing has happened.
+type CompanyScore interface {
+	// Kind says whose company a pod is: pods of one class and kind have the same scores. 0 for a pod that has none.
+	Kind(p *cluster.Pod) int
+	// Company returns the scores of a kind as the session stands, by node ID, and all nodes at which they have changed
+	// since the kind was first named, in order. Both belong to the plugin.
+	Company(kind int) (scores []int64, changed []cluster.NodeID)
+}
+
+// DeviceOrder says how well a pod of class c that shares devices sits on one of the devices of n: larger is better. used is
+// what is held of the device, 0 for one that nobody is on yet, of capacity in all.
+type DeviceOrder interface {
+	ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity int64) int64
+}
+
 // Observer follows what statements do, to keep a ledger of its own. Undone is called for the same operation in exactly
 // reverse order.
+//
+// An operation lets a pod come (Op.Gives is 1) or go (-1).
 type Observer interface {
 	Done(op Op)
 	Undone(op Op)
+}
+
+// Promises follows the promises of room that bind others (View.EachHold): each is opened when it is the turn of whom it was
+// made to, and shut again when that comes to nothing.
+type Promises interface {
+	Turned(h *cluster.Hold, open bool)
+}
+
+// Detailer writes into the intent what the plugin chose for a pod besides the node. It is called once for each operation
+// that binds, nominates or moves a pod, when its statement is settled; the session stands as after the statement. The
+// intent of a pod that is moved is the one that evicts it.
+type Detailer interface {
+	Detail(op Op, in *Intent)
 }
 
 // Closer is called after the last action. The facts it returns go into the Trace under the plugin's name.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +14,40 @@ type Profile struct {
 	Actions []string
 	// Tiers of plugins; combinators see the opinions tier by tier. KAI's configuration is one tier.
 	Tiers [][]PluginUse
+	// Settings are the numbers that rule actions.
+	Settings Settings
 	// Neutralised switches off one extension point ("queue-order") or one plugin at one point ("priority/gang-order").
 	// It exists to prove that each of them matters.
 	Neutralised []string
+}
+
+// Uses says whether a plugin is in the profile.
+func (p *Profile) Uses(plugin string) bool {
+	for _, tier := range p.Tiers {
+		if slices.ContainsFunc(tier, func(u PluginUse) bool { return u.Name == plugin }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Settings are the numbers that rule actions. The zero value is not KAI's defaults; DefaultSettings is.
+type Settings struct {
+	// QueueDepth is, per action, how many gangs of a queue it looks at in one cycle, in order; 0 or absent means all.
+	QueueDepth map[string]int
+	// ConsolidationVictims is how many gangs one consolidation may move; 0 switches consolidation off, a negative number
+	// means no bound.
+	ConsolidationVictims int
+	// MovedAreFree says that reclaim need not count victims that have room elsewhere against shares.
+	MovedAreFree bool
+	// StaleGrace is how long a gang may stay below its minimum once it has run, in nanoseconds, unless it says itself;
+	// negative for ever.
+	StaleGrace int64
+}
+
+// DefaultSettings are KAI's: any depth, 16 gangs, moved ones are free, a minute.
+func DefaultSettings() Settings {
+	return Settings{ConsolidationVictims: 16, MovedAreFree: true, StaleGrace: 60_000_000_000}
 }
 
 // PluginUse is one plugin of a profile.
@@ -45,13 +77,17 @@ func (r Registry) Clone() Registry {
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
 // decision. An Engine runs one snapshot at a time; what-ifs build their own.
 type Engine struct {
-	profile  Profile
-	actions  []namedAction
-	plugins  []namedPlugin
-	off      map[string]bool
-	statics  staticCache
-	slabs    slabs
-	Warnings []string // of New: planned names, unknown arguments
+	profile Profile
+	actions []namedAction
+	plugins []namedPlugin
+	off     map[string]bool
+	statics staticCache
+	slabs   slabs
+
+	fragments fragments
+	Warnings  []string // of New: planned names, unknown arguments
+	// Around, if set, is called before each action, and what it returns after it: for whoever has a clock.
+	Around func(action string) (done func())
 }
 
 type namedAction struct {
@@ -116,13 +152,23 @@ func New(p Profile, r Registry) (*Engine, error) {
 
 // checkExclusive opens every plugin on nothing to see which points it owns.
 func (e *Engine) checkExclusive() error {
-	owner := ""
+	owners := map[Point]string{}
 	for _, np := range e.plugins {
-		if _, ok := np.plugin.Open(nil).(QueueShares); ok {
-			if owner != "" {
-				return fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, np.name, PointQueueShares)
+		inst := np.plugin.Open(nil)
+		own := func(p Point, has bool) error {
+			if !has {
+				return nil
 			}
-			owner = np.name
+			if owner := owners[p]; owner != "" {
+				return fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, np.name, p)
+			}
+			owners[p] = np.name
+			return nil
+		}
+		_, shares := inst.(QueueShares)
+		_, company := inst.(CompanyScore)
+		if err := cmp.Or(own(PointQueueShares, shares), own(PointCompanyScore, company)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -145,14 +191,27 @@ type points struct {
 	setOrder   []SetOrder
 	podOrder   []PodOrder
 	shares     QueueShares
+	reclaim    []named[ReclaimGate]
+	leaves     []named[GiverFilter]
+	victims    []named[VictimFilter]
+	units      []named[UnitCheck]
+	givers     []VictimOrder
+	tiers      []VictimTier
 	queueGates []named[QueueGate]
 	podGates   []named[PodGate]
+	nodeSets   []named[NodeSets]
 	statics    []named[NodeStatic]
 	filters    []named[NodeFilter]
+	ready      []NodeReady
+	promises   []Promises
+	details    []Detailer
 	scores     []NodeScore
 	bonuses    []PodBonus
-	observers  []Observer
-	closers    []named[Closer]
+	company    CompanyScore
+
+	deviceOrder []DeviceOrder
+	observers   []Observer
+	closers     []named[Closer]
 }
 
 type named[T any] struct {
@@ -180,11 +239,32 @@ func (e *Engine) open(v *View) points {
 		if x, ok := inst.(QueueShares); ok && on(np.name, PointQueueShares) {
 			ps.shares = x
 		}
+		if x, ok := inst.(ReclaimGate); ok && on(np.name, PointReclaimGate) {
+			ps.reclaim = append(ps.reclaim, named[ReclaimGate]{np.name, x})
+		}
+		if x, ok := inst.(GiverFilter); ok && on(np.name, PointGiverFilter) {
+			ps.leaves = append(ps.leaves, named[GiverFilter]{np.name, x})
+		}
+		if x, ok := inst.(VictimFilter); ok && on(np.name, PointVictimFilter) {
+			ps.victims = append(ps.victims, named[VictimFilter]{np.name, x})
+		}
+		if x, ok := inst.(UnitCheck); ok && on(np.name, PointUnitCheck) {
+			ps.units = append(ps.units, named[UnitCheck]{np.name, x})
+		}
+		if x, ok := inst.(VictimOrder); ok && on(np.name, PointVictimOrder) {
+			ps.givers = append(ps.givers, x)
+		}
+		if x, ok := inst.(VictimTier); ok && on(np.name, PointVictimTier) {
+			ps.tiers = append(ps.tiers, x)
+		}
 		if x, ok := inst.(QueueGate); ok && on(np.name, PointQueueGate) {
 			ps.queueGates = append(ps.queueGates, named[QueueGate]{np.name, x})
 		}
 		if x, ok := inst.(PodGate); ok && on(np.name, PointPodGate) {
 			ps.podGates = append(ps.podGates, named[PodGate]{np.name, x})
+		}
+		if x, ok := inst.(NodeSets); ok && on(np.name, PointNodeSets) {
+			ps.nodeSets = append(ps.nodeSets, named[NodeSets]{np.name, x})
 		}
 		if x, ok := inst.(NodeStatic); ok && on(np.name, PointNodeStatic) {
 			ps.statics = append(ps.statics, named[NodeStatic]{np.name, x})
@@ -192,11 +272,26 @@ func (e *Engine) open(v *View) points {
 		if x, ok := inst.(NodeFilter); ok && on(np.name, PointNodeFilter) {
 			ps.filters = append(ps.filters, named[NodeFilter]{np.name, x})
 		}
+		if x, ok := inst.(NodeReady); ok && on(np.name, PointNodeReady) {
+			ps.ready = append(ps.ready, x)
+		}
+		if x, ok := inst.(Promises); ok && on(np.name, PointObserver) {
+			ps.promises = append(ps.promises, x)
+		}
+		if x, ok := inst.(Detailer); ok && on(np.name, PointDetail) {
+			ps.details = append(ps.details, x)
+		}
 		if x, ok := inst.(NodeScore); ok && on(np.name, PointNodeScore) {
 			ps.scores = append(ps.scores, x)
 		}
+		if x, ok := inst.(DeviceOrder); ok && on(np.name, PointDeviceOrder) {
+			ps.deviceOrder = append(ps.deviceOrder, x)
+		}
 		if x, ok := inst.(PodBonus); ok && on(np.name, PointPodBonus) {
 			ps.bonuses = append(ps.bonuses, x)
+		}
+		if x, ok := inst.(CompanyScore); ok && on(np.name, PointCompanyScore) {
+			ps.company = x
 		}
 		if x, ok := inst.(Observer); ok && on(np.name, PointObserver) {
 			ps.observers = append(ps.observers, x)

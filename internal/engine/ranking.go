@@ -9,54 +9,98 @@ import (
 // unfit is the score of a node that cannot take one more pod of the class.
 const unfit = math.MinInt64
 
-// ranking keeps, for one class, the best node at the root of a tournament over all nodes, and how many pods of the class
-// would fit in all. A change of one node costs the height of the tree; a gang of ten thousand equal pods is placed by
-// ten thousand such changes and not by ten thousand scans.
+// ranking keeps, for one class, the best node at the root of a tournament over the nodes of a view, and how many pods of
+// the class would fit, in all and in each domain. A change of one node costs the height of the tree; a gang of ten thousand
+// equal pods is placed by ten thousand such changes and not by ten thousand scans. A domain's nodes are neighbours, so the
+// best of a domain, too, costs no more than the height.
 //
-// Leaves are in node-name order and a draw goes to the left, so that equal scores end in the smaller name.
+// A draw goes to the smaller name.
 type ranking struct {
 	class  *cluster.Class
+	kind   int // whose company its pods are, 0 for nobody's
+	v      *view
 	width  int     // leaves, a power of two
 	score  []int64 // per leaf
 	count  []int32 // per leaf: how many pods of the class fit into what will be free
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
+	places []int   // by domain, sum of count; nil for a view without a topology
 	synced int     // how much of Session.touched is included
+	heard  int     // how much of what has changed in company is included
+}
+
+// rankingKey names a ranking.
+type rankingKey struct {
+	class uint64
+	view  int32
+	kind  int
 }
 
 // manyPods bounds the count of one node, for pods that ask for nothing.
 const manyPods = 1 << 16
 
-// ranking returns the class's tournament, built or brought up to date.
-func (s *Session) ranking(c *cluster.Class) *ranking {
-	r := s.rankings[c.ID]
+// ranking returns the class's tournament over all nodes, built or brought up to date, with nobody's company counted.
+func (s *Session) ranking(c *cluster.Class) *ranking { return s.rankingIn(c, s.all()) }
+
+// rankingIn is ranking over the nodes of a view.
+func (s *Session) rankingIn(c *cluster.Class, v *view) *ranking { return s.rankingOf(c, v, 0) }
+
+// rankingFor is rankingIn for pods like p, with the company of p counted.
+func (s *Session) rankingFor(p *cluster.Pod, v *view) *ranking {
+	if s.points.company == nil {
+		return s.rankingOf(p.Class, v, 0)
+	}
+	return s.rankingOf(p.Class, v, s.points.company.Kind(p))
+}
+
+func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
+	key := rankingKey{c.ID, v.id, kind}
+	var changed []cluster.NodeID
+	if kind != 0 {
+		_, changed = s.points.company.Company(kind)
+	}
+	r := s.rankings[key]
 	if r == nil {
-		r = s.buildRanking(c)
-		s.rankings[c.ID] = r
+		r = s.buildRanking(c, v, kind)
+		s.rankings[key] = r
 		return r
 	}
-	if len(s.touched)-r.synced > 4*r.width { // cheaper to start over than to replay
-		*r = *s.buildRanking(c)
+	if len(s.touched)-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
+		*r = *s.buildRanking(c, v, kind)
 		return r
 	}
 	for ; r.synced < len(s.touched); r.synced++ {
 		n := s.touched[r.synced]
-		s.refresh(r, n, s.rank[n])
+		if i := v.at[n]; i >= 0 {
+			s.refresh(r, n, i)
+		}
+	}
+	for ; r.heard < len(changed); r.heard++ {
+		if i := v.at[changed[r.heard]]; i >= 0 {
+			s.refresh(r, changed[r.heard], i)
+		}
 	}
 	return r
 }
 
-func (s *Session) buildRanking(c *cluster.Class) *ranking {
+func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	width := 1
-	for width < len(s.Snap.NodeOrder) {
+	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, width: width, score: make([]int64, width), count: make([]int32, width), winner: make([]int32, 2*width), synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, score: make([]int64, width), count: make([]int32, width), winner: make([]int32, 2*width), synced: len(s.touched)}
+	if kind != 0 {
+		_, changed := s.points.company.Company(kind)
+		r.heard = len(changed)
+	}
+	if v.topology != nil {
+		r.places = make([]int, v.topology.MaxDomainID())
+	}
 	mask := s.staticMask(c)
 	for i := range width {
 		r.score[i] = unfit
-		if i < len(s.Snap.NodeOrder) {
-			if id := s.Snap.NodeOrder[i]; mask.has(id) {
+		if i < len(v.nodes) {
+			if id := v.nodes[i]; mask.has(id) {
 				s.rate(r, id, int32(i))
 			}
 		}
@@ -68,9 +112,9 @@ func (s *Session) buildRanking(c *cluster.Class) *ranking {
 	return r
 }
 
-// play returns the leaf with the larger score; draws go to l, which has the smaller name.
+// play returns the leaf with the larger score; of equal ones that with the smaller name.
 func (r *ranking) play(l, m int32) int32 {
-	if r.score[m] > r.score[l] {
+	if r.score[m] > r.score[l] || r.score[m] == r.score[l] && r.score[m] != unfit && r.v.rank[m] < r.v.rank[l] {
 		return m
 	}
 	return l
@@ -78,14 +122,26 @@ func (r *ranking) play(l, m int32) int32 {
 
 // rate computes leaf i from the session's ledgers.
 func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
-	r.room -= int(r.count[i])
-	r.count[i] = int32(r.class.Requests.CountIn(s.Later(n), manyPods))
-	r.room += int(r.count[i])
+	before := r.count[i]
+	r.count[i] = int32(s.countLater(r.class, n))
+	if by := int(r.count[i] - before); by != 0 {
+		r.room += by
+		if r.places != nil {
+			t := r.v.topology
+			for d := r.v.of[i]; d != cluster.None; d = t.Domain(d).Parent {
+				r.places[d] += by
+			}
+		}
+	}
 	if r.count[i] == 0 {
 		r.score[i] = unfit
 		return
 	}
 	r.score[i] = s.scoreNode(r.class, s.Snap.Node(n))
+	if r.kind != 0 {
+		scores, _ := s.points.company.Company(r.kind)
+		r.score[i] += scores[n]
+	}
 }
 
 func (s *Session) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
@@ -111,10 +167,35 @@ func (r *ranking) replay(i int32) {
 	}
 }
 
-// best returns the leaf that wins, and false when no node fits.
-func (r *ranking) best() (int32, bool) {
-	i := r.winner[1]
-	return i, r.score[i] != unfit
+// best returns the leaf that wins among those of a region, and false when no node of it fits.
+func (r *ranking) best(in Region) (int32, bool) {
+	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
+		i := r.winner[1]
+		return i, r.score[i] != unfit
+	}
+	if in.lo >= in.hi {
+		return 0, false
+	}
+	best := in.lo
+	for l, h := in.lo+int32(r.width), in.hi+int32(r.width); l < h; l, h = l/2, h/2 {
+		if l&1 == 1 {
+			best = r.play(best, r.winner[l])
+			l++
+		}
+		if h&1 == 1 {
+			h--
+			best = r.play(best, r.winner[h])
+		}
+	}
+	return best, r.score[best] != unfit
+}
+
+// in returns how many pods of the class fit into a region, each for itself.
+func (r *ranking) in(in Region) int {
+	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
+		return r.room
+	}
+	return r.places[in.domain]
 }
 
 // setAside takes a leaf out of the tournament and returns its score for restore.

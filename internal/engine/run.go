@@ -10,6 +10,10 @@ import (
 type Result struct {
 	Trace Trace
 	Stats Stats
+	// Void are the IDs of holds that are worth nothing any more; see Remember.
+	Void []string
+	// Rests are answers that cost much, by question, to be remembered.
+	Rests map[string]cluster.Rest
 }
 
 // Stats counts what a run did; it contains no times.
@@ -17,6 +21,9 @@ type Stats struct {
 	Considered int // gangs tried
 	Placed     int // pods placed
 	Nominated  int // pods nominated
+	Evicted    int // pods evicted, moved ones included
+	Moved      int // the part of Evicted that has room elsewhere
+	Steps      int // what-ifs of victim searches
 }
 
 // Run decides on a snapshot. It emits one plan per action that decided something, as soon as the action is done. ctx only
@@ -30,16 +37,22 @@ func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan
 		}
 		s.plan = Plan{Action: a.name}
 		s.bundles = map[cluster.GangID]int{}
+		done := func() {}
+		if e.Around != nil {
+			done = e.Around(a.name)
+		}
 		a.action.Run(s)
+		done()
 		for i := range s.plan.Bundles {
 			b := &s.plan.Bundles[i]
 			b.ID = bundleID(snap.Now, b.UID, b.Intents)
 		}
 		if len(s.plan.Bundles) > 0 {
+			s.promises()
 			emit(s.plan)
 		}
 	}
-	return Result{Trace: s.finish(), Stats: s.trace.stats}
+	return Result{Trace: s.finish(), Stats: s.trace.stats, Void: s.stillVoid(), Rests: s.trace.rests}
 }
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been
@@ -57,6 +70,45 @@ func (s *Session) Pending() []*GangState {
 	return out
 }
 
+// Waiting returns the gangs for which others might be disturbed: they are ready, something of theirs has no room yet, no
+// room is promised to them, and their preemption delay is over. Those that still wait for that are noted.
+func (s *Session) Waiting() []*GangState {
+	var out []*GangState
+	for gang := range s.Snap.PendingGangs() {
+		g := s.Gang(gang.ID)
+		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) {
+			continue
+		}
+		if end := max(g.Created, g.LastEviction) + g.PreemptionDelay; g.PreemptionDelay > 0 && end > s.Snap.Now {
+			s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
+			continue
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// nominated says whether this run nominated pods of the gang: they wait for room, and the rest waits with them.
+func (s *Session) nominated(g *GangState) bool {
+	for i := range g.sets {
+		if g.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Settings are the profile's.
+func (s *Session) Settings() Settings { return s.engine.profile.Settings }
+
+// Action is the name of the running action.
+func (s *Session) Action() string { return s.plan.Action }
+
+// EachGang calls f for every gang, in ID order.
+func (s *Session) EachGang(f func(*GangState)) {
+	s.Snap.EachGang(func(g *cluster.Gang) { f(s.Gang(g.ID)) })
+}
+
 // Diagnose records why a gang has not got what it asks for. The last diagnosis of a run stands; placing the rest of the
 // gang removes it.
 func (s *Session) Diagnose(g *GangState, d *Diagnosis) { s.trace.diagnose(g, d) }
@@ -67,6 +119,8 @@ type traceBuilder struct {
 	stats     Stats
 	wakeAt    int64
 	truncated bool
+	stale     []StaleGang
+	rests     map[string]cluster.Rest
 }
 
 func (t *traceBuilder) init(*cluster.Snapshot) { t.wakeAt = cluster.Forever }
@@ -86,14 +140,24 @@ func (t *traceBuilder) diagnose(g *GangState, d *Diagnosis) {
 	}
 }
 
-func (t *traceBuilder) placed(g *GangState, ops []Op) {
+// settled notes a bundle: of the operations, the last on each pod stands, and those on others' pods are its victims'.
+func (t *traceBuilder) settled(g *GangState, b *Bundle, ops []Op) {
+	for i := range b.Intents {
+		if b.Intents[i].Verb == Evict {
+			t.stats.Evicted++
+			if b.Intents[i].To != "" {
+				t.stats.Moved++
+			}
+		}
+	}
 	e := t.entry(g)
 	e.Diagnosis = nil
 	for _, op := range ops {
-		if op.Verb == Bind {
+		switch op.Verb {
+		case Bind:
 			e.Placed++
 			t.stats.Placed++
-		} else {
+		case Nominate:
 			e.Nominated++
 			t.stats.Nominated++
 		}
@@ -105,7 +169,7 @@ func (t *traceBuilder) placed(g *GangState, ops []Op) {
 
 // finish closes the plugins and returns the trace.
 func (s *Session) finish() Trace {
-	t := Trace{Gangs: s.trace.gangs, WakeAt: s.trace.wakeAt, Truncated: s.trace.truncated}
+	t := Trace{Gangs: s.trace.gangs, WakeAt: s.trace.wakeAt, Truncated: s.trace.truncated, Stale: s.trace.stale, Fragmentation: s.engine.Fragmentation(s.Snap)}
 	for _, c := range s.points.closers {
 		if t.Facts == nil {
 			t.Facts = map[string]any{}
@@ -126,6 +190,37 @@ func (s *Session) finish() Trace {
 		t.Queues = append(t.Queues, qt)
 	}
 	return t
+}
+
+// Note records what came of a disruptive action's attempt for a gang that waits.
+func (s *Session) Note(g *GangState, a Attempt) {
+	e := s.trace.entry(g)
+	e.Tried = append(e.Tried, a)
+	if a.Verdict.Code == Wait {
+		s.trace.wakeAt = min(s.trace.wakeAt, a.Verdict.WakeAt)
+	}
+}
+
+// Stale records since when the gang has had too few pods; 0 says that it has recovered.
+func (s *Session) Stale(g *GangState, since int64) {
+	s.trace.stale = append(s.trace.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
+}
+
+// WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
+func (s *Session) WakeAt(at int64) { s.trace.wakeAt = min(s.trace.wakeAt, at) }
+
+// Step counts one what-if.
+func (s *Session) Step() { s.trace.stats.Steps++ }
+
+// Steps returns how many what-ifs there were in this run.
+func (s *Session) Steps() int { return s.trace.stats.Steps }
+
+// Rest asks that the answer to a question be remembered until a time, Unix nanoseconds.
+func (s *Session) Rest(question string, until int64, answer any) {
+	if s.trace.rests == nil {
+		s.trace.rests = map[string]cluster.Rest{}
+	}
+	s.trace.rests[question] = cluster.Rest{Until: until, Why: answer}
 }
 
 // Considered counts one gang tried.

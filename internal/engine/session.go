@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"iter"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -18,15 +19,30 @@ type Session struct {
 	emit   func(Plan)
 
 	dims   int
-	idle   []int64 // by node, dims each: free now, and not promised to a placement of this run
-	later  []int64 // by node, dims each: free once all that is being released has gone, minus promises
-	rank   []int32 // by node ID: position in Snap.NodeOrder
+	idle   []int64    // by node, dims each: free now, and not promised to a placement of this run
+	later  []int64    // by node, dims each: free once all that is being released has gone, minus promises
+	shared [][]device // by node; nil until first looked at
+	rank   []int32    // by node ID: position in Snap.NodeOrder
 	queues queueLedger
 	gangs  []*GangState // by gang ID, nil until first touched
 	where  map[cluster.PodID]decision
 
+	holds    []heldRoom
+	holders  map[cluster.GangID][]int // indices of holds
+	heldOn   map[cluster.NodeID][]int // indices of holds
+	keeps    map[cluster.PodID]int    // which hold a pod that is tried goes for
+	broken   map[cluster.PodID]string // promises to owners that evictions break
+	takers   map[cluster.Key]bool     // gangs for which others were displaced; filled with aged
+	aged     []int64                  // when gangs were displaced, sorted; nil until asked for
+	void     []string                 // IDs of holds that are worth nothing
+	promised map[string]struct{}      // IDs of holds that this run promises anew
+	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
+	promise  bool                     // what-ifs of the solver: nobody is placed before all is released
+
 	touched  []cluster.NodeID // every node whose ledger changed, in order: rankings catch up from here
-	rankings map[uint64]*ranking
+	rankings map[rankingKey]*ranking
+	views    []*view // the first is all nodes by name
+	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
 	gateMemo map[string]Verdict
 
@@ -45,12 +61,14 @@ type decision struct {
 func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit func(Plan)) *Session {
 	s := &Session{
 		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
-		where:    map[cluster.PodID]decision{},
-		rankings: map[uint64]*ranking{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{},
+		where: map[cluster.PodID]decision{}, promised: map[string]struct{}{}, broken: map[cluster.PodID]string{}, takers: map[cluster.Key]bool{},
+		holders: map[cluster.GangID][]int{}, keeps: map[cluster.PodID]int{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{},
 	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
 	s.later = cleared(&e.slabs.later, snap.MaxNodeID()*s.dims)
+	s.shared = cleared(&e.slabs.shared, snap.MaxNodeID())
 	s.rank = cleared(&e.slabs.rank, snap.MaxNodeID())
 	for i, id := range snap.NodeOrder {
 		n := snap.Node(id)
@@ -66,6 +84,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 		}
 	}
 	s.queues.build(snap)
+	s.layHolds()
 	s.view = &View{s: s}
 	s.trace.init(snap)
 	e.statics.open(snap)
@@ -84,6 +103,12 @@ func (s *Session) Later(n cluster.NodeID) cluster.Resources {
 	return s.later[int(n)*s.dims : int(n+1)*s.dims : int(n+1)*s.dims]
 }
 
+// LeafOf returns the leaf queue a gang belongs to, nil when it has none.
+func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger {
+	leaf, _ := s.queues.leafFor(g)
+	return leaf
+}
+
 // Aborted says whether the caller gave up on the run; actions return as soon as they see it.
 func (s *Session) Aborted() bool { return s.ctx.Err() != nil }
 
@@ -99,12 +124,48 @@ func (v *View) Idle(n cluster.NodeID) cluster.Resources { return v.s.Idle(n) }
 // Later is Session.Later.
 func (v *View) Later(n cluster.NodeID) cluster.Resources { return v.s.Later(n) }
 
-// NodeOf returns where a pod is in the session: the node it holds room on, or was placed or nominated on by this run.
+// FitsIdle is Session.FitsIdle.
+func (v *View) FitsIdle(c *cluster.Class, n cluster.NodeID) bool { return v.s.FitsIdle(c, n) }
+
+// FitsLater is Session.FitsLater.
+func (v *View) FitsLater(c *cluster.Class, n cluster.NodeID) bool { return v.s.FitsLater(c, n) }
+
+// EachDevice calls f for the shared devices of a node as they stand: what is held of each now, and will be once releases
+// have happened, in units of the node's devices.
+func (v *View) EachDevice(n cluster.NodeID, f func(group string, now, later int64)) {
+	for _, d := range v.s.devices(n) {
+		f(d.group, d.now, d.later)
+	}
+}
+
+// NodeOf returns where a pod is in the session: the node it holds room on, or was placed, nominated or moved to by this
+// run; None once it has been evicted.
 func (v *View) NodeOf(p *cluster.Pod) cluster.NodeID {
 	if d, ok := v.s.where[p.ID]; ok {
+		if d.verb == Evict {
+			return cluster.None
+		}
 		return d.node
 	}
 	return p.Node
+}
+
+// EachHold calls f for every promise of room that counts: open ones are free for whom they are promised to, just now.
+func (v *View) EachHold(f func(h *cluster.Hold, open bool)) {
+	for i := range v.s.holds {
+		f(&v.s.holds[i].Hold, v.s.holds[i].open)
+	}
+}
+
+// Held yields the promises of room on a node that stand: nobody has been given their room in this run.
+func (v *View) Held(n cluster.NodeID) iter.Seq[*cluster.Hold] {
+	return func(yield func(*cluster.Hold) bool) {
+		for _, k := range v.s.heldOn[n] {
+			if h := &v.s.holds[k]; !h.open && !yield(&h.Hold) {
+				return
+			}
+		}
+	}
 }
 
 // Queue returns the live ledger of a queue; nil for None.
@@ -118,6 +179,7 @@ func (v *View) Queues() []*QueueLedger { return v.s.queues.order }
 type slabs struct {
 	gangs       []*GangState
 	idle, later []int64
+	shared      [][]device
 	rank        []int32
 }
 

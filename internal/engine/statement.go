@@ -1,16 +1,42 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // Op is one operation of a statement.
 type Op struct {
+	// Verb is Bind, Nominate, Evict, or one of the verbs below, which exist in statements only.
 	Verb Verb
 	Pod  *cluster.Pod
 	Node cluster.NodeID
+	// Groups are the shared devices there that it takes, or gives.
+	Groups []string
 
-	from int // where the pod stood in its set's order
+	from int      // where the pod stood in its set's order
+	hold int      // index of the hold that is opened
+	prev decision // what the pod was decided to before; its verb is "" for nothing
+}
+
+// The verbs of statements that no plan has.
+const (
+	Spare Verb = "spare" // an eviction of the same statement is taken back, and the pod stays where it is
+	Move  Verb = "move"  // an evicted pod's successor gets room on another node
+	open  Verb = "open"  // the room of a hold becomes free: for whom it is held, or for who has a better right
+	shut  Verb = "shut"  // an opened hold is as before
+)
+
+// Gives says what the operation does to its node's room, for observers: +1 a pod comes, -1 a pod goes, 0 neither.
+func (op Op) Gives() int {
+	switch op.Verb {
+	case Evict:
+		return -1
+	case open, shut:
+		return 0
+	}
+	return 1
 }
 
 // Statement is a journal of operations on a session. Every operation takes effect at once and can be undone: RollbackTo
@@ -38,25 +64,72 @@ func (st *Statement) Nominate(p *cluster.Pod, n cluster.NodeID) {
 	st.do(Op{Verb: Nominate, Pod: p, Node: n})
 }
 
+// Evict takes an active pod of the snapshot from its node; the room counts as being released.
+func (st *Statement) Evict(p *cluster.Pod) { st.do(Op{Verb: Evict, Pod: p, Node: p.Node}) }
+
+// Spare takes back the eviction of a pod that has not been moved. Its room must still be there.
+func (st *Statement) Spare(p *cluster.Pod) { st.do(Op{Verb: Spare, Pod: p, Node: p.Node}) }
+
+// Move gives the successor of an evicted pod room on a node.
+func (st *Statement) Move(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Verb: Move, Pod: p, Node: n}) }
+
 func (st *Statement) do(op Op) {
 	s, p := st.s, op.Pod
-	g := s.Gang(p.Gang)
-	s.take(op.Node, p.Class.Requests, op.Verb, -1)
-	set := &g.sets[p.Set]
-	op.from = set.head
-	for set.pods[op.from] != p.ID { // the first, but for gangs that had to be placed largest pod first
-		op.from++
+	if op.Verb == open || op.Verb == shut {
+		s.turn(&s.holds[op.hold], op.Verb == open)
+		st.ops = append(st.ops, op)
+		return
 	}
-	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
-	set.head++
-	if op.Verb == Nominate {
+	g := s.Gang(p.Gang)
+	set := &g.sets[p.Set]
+	op.prev = s.where[p.ID]
+	switch {
+	case op.Verb == Evict || op.Verb == Spare:
+		op.Groups = p.Groups
+	case op.Groups == nil:
+		op.Groups = s.pick(p, op.Node, op.Verb == Bind)
+	}
+	s.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(-1), op.later(-1))
+	switch op.Verb {
+	case Bind, Nominate:
+		op.from = set.head
+		for set.pods[op.from] != p.ID { // the first, but for gangs that had to be placed largest pod first
+			op.from++
+		}
+		set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
+		set.head++
+	case Evict:
+		s.buildHeld(g)
+		set.live--
+		op.from = set.live
+		for set.held[op.from] != p.ID { // the last, but for sets of which a chosen pod goes
+			op.from--
+		}
+		set.held[set.live], set.held[op.from] = set.held[op.from], set.held[set.live]
+	case Spare:
+		op.from = set.live
+		for set.held[op.from] != p.ID {
+			op.from++
+		}
+		set.held[set.live], set.held[op.from] = set.held[op.from], set.held[set.live]
+		set.live++
+	}
+	if op.Verb == Nominate || op.Verb == Move {
 		set.nominated++
 	}
-	g.bump(p.Set, 1)
-	if g.Leaf != nil {
-		g.Leaf.charge(p.Class.Requests, !g.Preemptible, true)
+	gives := int32(op.Gives())
+	if op.Verb != Bind && op.Verb != Nominate {
+		set.alive += gives
 	}
-	s.where[p.ID] = decision{op.Node, op.Verb}
+	g.bump(p.Set, gives)
+	if g.Leaf != nil {
+		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives > 0)
+	}
+	if op.Verb == Spare {
+		delete(s.where, p.ID)
+	} else {
+		s.where[p.ID] = decision{op.Node, op.Verb}
+	}
 	for _, o := range s.points.observers {
 		o.Done(op)
 	}
@@ -65,32 +138,78 @@ func (st *Statement) do(op Op) {
 
 func (st *Statement) undo(op Op) {
 	s, p := st.s, op.Pod
+	if op.Verb == open || op.Verb == shut {
+		s.turn(&s.holds[op.hold], op.Verb == shut)
+		return
+	}
 	for i := len(s.points.observers) - 1; i >= 0; i-- {
 		s.points.observers[i].Undone(op)
 	}
 	g := s.Gang(p.Gang)
-	delete(s.where, p.ID)
-	if g.Leaf != nil {
-		g.Leaf.charge(p.Class.Requests, !g.Preemptible, false)
-	}
-	g.bump(p.Set, -1)
 	set := &g.sets[p.Set]
-	set.head--
-	set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
-	if op.Verb == Nominate {
+	if op.prev.verb == "" {
+		delete(s.where, p.ID)
+	} else {
+		s.where[p.ID] = op.prev
+	}
+	gives := int32(op.Gives())
+	if op.Verb != Bind && op.Verb != Nominate {
+		set.alive -= gives
+	}
+	if g.Leaf != nil {
+		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives < 0)
+	}
+	g.bump(p.Set, -gives)
+	if op.Verb == Nominate || op.Verb == Move {
 		set.nominated--
 	}
-	s.take(op.Node, p.Class.Requests, op.Verb, 1)
+	switch op.Verb {
+	case Bind, Nominate:
+		set.head--
+		set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
+	case Evict:
+		set.held[set.live], set.held[op.from] = set.held[op.from], set.held[set.live]
+		set.live++
+	case Spare:
+		set.live--
+		set.held[set.live], set.held[op.from] = set.held[op.from], set.held[set.live]
+	}
+	s.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(1), op.later(1))
 }
 
-// take moves a node's ledgers: a placement uses what is idle, a nomination only what will be.
-func (s *Session) take(n cluster.NodeID, r cluster.Resources, verb Verb, sign int64) {
-	idle, later := s.Idle(n), s.Later(n)
+// idle and later say which way an operation moves its node's ledgers, or its undoing does: a placement uses what is idle, a
+// nomination only what will be.
+func (op *Op) idle(sign int64) int64 {
+	if op.Verb == Bind {
+		return sign
+	}
+	return 0
+}
+
+func (op *Op) later(sign int64) int64 {
+	if op.Verb == Evict {
+		return -sign
+	}
+	return sign
+}
+
+// chargeOf is what the operation means to the pod's queue.
+func (s *Session) chargeOf(op Op) cluster.Resources {
+	return op.Pod.Class.ChargeOn(s.Snap.Node(op.Node))
+}
+
+// addIdle and addLater move a node's sums.
+func (s *Session) addIdle(n cluster.NodeID, r cluster.Resources, sign int64) {
+	idle := s.Idle(n)
+	for d, x := range r {
+		idle[d] += sign * x
+	}
+}
+
+func (s *Session) addLater(n cluster.NodeID, r cluster.Resources, sign int64) {
+	later := s.Later(n)
 	for d, x := range r {
 		later[d] += sign * x
-		if verb == Bind {
-			idle[d] += sign * x
-		}
 	}
 	s.touched = append(s.touched, n)
 }
@@ -116,13 +235,51 @@ func (st *Statement) rollback(m Mark) {
 // Discard undoes the whole statement.
 func (st *Statement) Discard() { st.RollbackTo(0) }
 
+// Abandon undoes a whole what-if: everything is as it was before, so what had failed before fails still.
+func (st *Statement) Abandon() { st.rollback(0) }
+
+// Back undoes what a what-if did since the mark: everything is as it was then, so what had failed then fails still.
+func (st *Statement) Back(m Mark) { st.rollback(m) }
+
+// Cut undoes what happened since the mark and returns it for Redo.
+func (st *Statement) Cut(m Mark) []Op {
+	ops := slices.Clone(st.ops[m:])
+	st.rollback(m)
+	return ops
+}
+
+// Redo does again what Cut undid; the session must be as it was then.
+func (st *Statement) Redo(ops []Op) {
+	for _, op := range ops {
+		st.do(op)
+	}
+}
+
+// Suspend undoes the statement, calls f, which must leave the session as it finds it, and does everything again.
+func (st *Statement) Suspend(f func()) {
+	ops := st.Cut(0)
+	f()
+	st.Redo(ops)
+}
+
+// Broken notes that the pod's eviction breaks a promise made to its owner, named by broken; "" for none.
+func (st *Statement) Broken(p *cluster.Pod, broken string) {
+	if broken != "" {
+		st.s.broken[p.ID] = broken
+	}
+}
+
 // NominateAll turns every placement since the mark into a nomination on the same node: a gang that cannot have its
 // minimum at once must not hold idle room while it waits for the rest.
 func (st *Statement) NominateAll(since Mark) {
 	ops := append([]Op(nil), st.ops[since:]...)
 	st.rollback(since)
 	for _, op := range ops {
-		st.Nominate(op.Pod, op.Node)
+		if op.Verb == open || op.Verb == shut {
+			st.do(op)
+		} else {
+			st.do(Op{Verb: Nominate, Pod: op.Pod, Node: op.Node, Groups: op.Groups})
+		}
 	}
 }
 
@@ -130,27 +287,91 @@ func (st *Statement) NominateAll(since Mark) {
 // the same gang already.
 func (st *Statement) Accept() {
 	s := st.s
-	if len(st.ops) == 0 {
+	i := 0
+	for i < len(st.ops) && st.ops[i].Verb == open {
+		i++
+	}
+	if i == len(st.ops) {
 		return
 	}
-	gid := st.ops[0].Pod.Gang
-	g := s.Gang(gid)
-	i, ok := s.bundles[gid]
+	g := s.Gang(st.ops[i].Pod.Gang)
+	at, ok := s.bundles[g.ID]
 	if !ok {
-		i = len(s.plan.Bundles)
-		s.bundles[gid] = i
-		s.plan.Bundles = append(s.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.hadRoom})
+		at = s.newBundle(g)
+		s.bundles[g.ID] = at
 	}
-	b := &s.plan.Bundles[i]
+	st.settle(g, at)
+}
+
+// AcceptFor turns the statement into a bundle of its own: evictions, and what they make room for. g is the beneficiary;
+// for a repair, the gang that is released. The evictions that were taken back leave no trace.
+func (st *Statement) AcceptFor(g *GangState, cause *Cause) {
+	at := st.s.newBundle(g)
+	st.s.plan.Bundles[at].Cause = cause
+	st.s.plan.Bundles[at].Starts = false
+	st.settle(g, at)
+}
+
+func (s *Session) newBundle(g *GangState) int {
+	s.plan.Bundles = append(s.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.hadRoom})
+	return len(s.plan.Bundles) - 1
+}
+
+// settle appends what is left of the statement's operations to a bundle.
+func (st *Statement) settle(g *GangState, at int) {
+	s := st.s
+	b := &s.plan.Bundles[at]
 	if b.Intents == nil {
 		b.Intents = make([]Intent, 0, len(st.ops))
 	}
+	evicted := map[cluster.PodID]int{} // index of the intent
 	for _, op := range st.ops {
-		b.Intents = append(b.Intents, Intent{
-			Verb: op.Verb, Namespace: op.Pod.Namespace, Pod: op.Pod.Name, UID: op.Pod.UID,
-			Node: s.Snap.Node(op.Node).Name, GPU: op.Pod.Class.Requests.At(cluster.GPU),
-		})
+		if op.Verb == open || op.Verb == shut {
+			if h := &s.holds[op.hold]; op.Verb == open && h.open && h.Gang != g.Key { // taken by right
+				s.void = append(s.void, h.ID())
+				clear(s.failed)
+			}
+			continue
+		}
+		_, again := evicted[op.Pod.ID]
+		if v := s.where[op.Pod.ID].verb; op.Verb == Evict && !again && (v == Evict || v == Move) {
+			evicted[op.Pod.ID] = len(b.Intents)
+			b.Intents = append(b.Intents, s.intent(op, Intent{
+				Gang: s.Gang(op.Pod.Gang).Key, Set: op.Pod.SetName(), Core: !s.Gang(op.Pod.Gang).Satisfied(), Budget: s.broken[op.Pod.ID],
+			}))
+			clear(s.failed)
+		}
 	}
-	s.trace.placed(g, st.ops)
+	for _, op := range st.ops {
+		switch op.Verb {
+		case Bind, Nominate: // nobody else's: in a statement that evicts, these are the beneficiary's
+			in := Intent{}
+			if k := s.holdFor(op.Pod); k >= 0 {
+				in.Kept = s.holds[k].ID()
+			}
+			b.Intents = append(b.Intents, s.intent(op, in))
+			s.detail(op, &b.Intents[len(b.Intents)-1])
+		case Move:
+			in := &b.Intents[evicted[op.Pod.ID]]
+			in.To, in.ToGroups = s.Snap.Node(op.Node).Name, op.Groups
+			s.detail(op, in)
+		}
+	}
+	s.trace.settled(g, b, st.ops)
 	st.ops = nil
+}
+
+// detail lets the plugins add what they chose.
+func (s *Session) detail(op Op, in *Intent) {
+	for _, d := range s.points.details {
+		d.Detail(op, in)
+	}
+}
+
+func (s *Session) intent(op Op, in Intent) Intent {
+	in.Verb, in.Namespace, in.Pod, in.UID = op.Verb, op.Pod.Namespace, op.Pod.Name, op.Pod.UID
+	in.Node, in.Groups, in.Share = s.Snap.Node(op.Node).Name, op.Groups, op.Pod.Class.Share
+	in.Requests, in.Charge = op.Pod.Class.Requests, s.chargeOf(op)
+	in.GPU = in.Charge.At(cluster.GPU)
+	return in
 }

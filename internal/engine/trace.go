@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
@@ -14,10 +17,22 @@ type Trace struct {
 	Facts map[string]any `json:"facts,omitempty"`
 	// Queues is every queue as the run left it, by name order.
 	Queues []QueueTrace `json:"queues"`
+	// Stale are the gangs that have pods and too few of them, by key, and those that recovered.
+	Stale []StaleGang `json:"stale,omitempty"`
+	// Fragmentation is how much of the GPUs that were free, before the run decided, cannot be used as things are.
+	Fragmentation Fragmentation `json:"fragmentation"`
 	// WakeAt is when a waiting verdict is worth another run, Unix nanoseconds; cluster.Forever for never.
 	WakeAt int64 `json:"wakeAt"`
 	// Truncated says that the run was aborted before it had considered everything.
 	Truncated bool `json:"truncated,omitempty"`
+}
+
+// StaleGang says since when a gang has had fewer pods than its minimum.
+type StaleGang struct {
+	Gang cluster.Key `json:"gang"`
+	UID  string      `json:"uid"`
+	// Since is in Unix nanoseconds; 0 says that the gang is whole again and its object still says otherwise.
+	Since int64 `json:"since,omitempty"`
 }
 
 // GangTrace is the outcome for one gang.
@@ -29,6 +44,37 @@ type GangTrace struct {
 	Nominated int            `json:"nominated,omitempty"`
 	// Diagnosis is nil when every pending pod was placed.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	// Tried is why the actions that disturb others did not help either, in their order.
+	Tried []Attempt `json:"tried,omitempty"`
+}
+
+// Attempt is what one disruptive action had to say to a gang.
+type Attempt struct {
+	Action  string  `json:"action"`
+	Verdict Verdict `json:"verdict"`
+	// Barred counts the gangs that could not be touched, by the rule that protects them, most frequent first.
+	Barred []Barrier `json:"barred,omitempty"`
+}
+
+// Barrier is a rule that protects gangs.
+type Barrier struct {
+	Verdict Verdict `json:"verdict"`
+	Gangs   int     `json:"gangs"`
+	// Named are the first of them, at most eight.
+	Named []string `json:"named,omitempty"`
+}
+
+// String prints "reclaim: no right to the room of 3 gangs: non-preemptible (ns/a, ns/b, ns/c)".
+func (a Attempt) String() string {
+	s := a.Action + ": " + a.Verdict.String()
+	for _, b := range a.Barred {
+		s += fmt.Sprintf("; %d not touched: %s (%s", b.Gangs, b.Verdict, strings.Join(b.Named, ", "))
+		if b.Gangs > len(b.Named) {
+			s += ", …"
+		}
+		s += ")"
+	}
+	return s
 }
 
 // Diagnosis is why a gang could not be placed.
@@ -41,6 +87,8 @@ type Diagnosis struct {
 	Pods  *cluster.Class `json:"-"`
 	Nodes int            `json:"nodes,omitempty"`
 	Tally Tally          `json:"tally,omitempty"`
+
+	final bool // no other arrangement can help
 }
 
 // String prints the diagnosis in one line.
@@ -66,10 +114,46 @@ func (d *Diagnosis) Detailed() string {
 // Message is the one line that people are told, in conditions, events and explanations: the blocking rule, and, when
 // that is room or all is asked for, what the nodes said.
 func (d *Diagnosis) Message(all bool) string {
-	if d != nil && !all && d.Verdict.Reason != ReasonGangNoRoom {
+	if d != nil && !all && !d.Verdict.Reason.Room() {
 		return d.Verdict.String()
 	}
 	return d.String()
+}
+
+// Message is the one line that people are told of a gang that waits: its diagnosis, and, when that is room, what keeps
+// others from making way for it, if that says more.
+func (g *GangTrace) Message() string { return g.Diagnosis.Message(false) + g.Hindrance() }
+
+// Hindrance is "; " and why others do not make way for a gang that has no room, "" when there is no more to say than that
+// there is none. Of several reasons it is the one that somebody could do something about: to wait, before a share, before a
+// protection. It holds no number that changes with every pod that comes and goes elsewhere.
+func (g *GangTrace) Hindrance() string {
+	if g.Diagnosis == nil || !g.Diagnosis.Verdict.Reason.Room() {
+		return ""
+	}
+	best, text := 0, ""
+	for i := range g.Tried {
+		a := &g.Tried[i]
+		if weight, why := a.telling(); weight > best {
+			best, text = weight, "; "+a.Action+": "+why
+		}
+	}
+	return text
+}
+
+// telling says how much an attempt tells beyond "no room", 0 for nothing, and what.
+func (a *Attempt) telling() (int, string) {
+	switch v := a.Verdict; {
+	case v.Code == Wait:
+		return 3, v.String()
+	case v.Reason == ReasonOverFairShare, v.Reason == ReasonNotPreemptible, v.Reason == ReasonOthersFirst, v.Reason == ReasonBudget:
+		return 2, v.String()
+	case v.Reason == ReasonVictimsTooFew && !v.Partial:
+		return 1, "all that may be displaced would not make room enough"
+	case v.Reason == ReasonNoVictims && len(a.Barred) == 1:
+		return 1, "there is nobody it may displace: " + a.Barred[0].Verdict.String()
+	}
+	return 0, ""
 }
 
 // QueueTrace is a queue after the run: what it and everything below it holds and may hold.

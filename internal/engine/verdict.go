@@ -26,12 +26,20 @@ type Reason string
 const (
 	ReasonNone                    Reason = ""
 	ReasonInsufficient            Reason = "InsufficientResources"   // a node has too little of a dimension
+	ReasonNoSharedDevice          Reason = "NoSharedDevice"          // no device of the node has so much left to share
+	ReasonNoDeviceMemory          Reason = "GPUMemoryUnknown"        // GPU memory is asked for, and the node's is not known
 	ReasonGangNoRoom              Reason = "GangNoRoom"              // fewer places than the gang's minimum needs
+	ReasonTopologyNoRoom          Reason = "TopologyNoRoom"          // room enough, but not in one domain
+	ReasonTopologyMissing         Reason = "TopologyDoesNotExist"    //
+	ReasonTopologyLevel           Reason = "TopologyLevelUnknown"    // the topology has no such level, or none is named
 	ReasonNodeNotReady            Reason = "NodeNotReady"            // the node takes no pods (condition or cordon)
 	ReasonTaint                   Reason = "UntoleratedTaint"        //
 	ReasonNodeSelector            Reason = "NodeSelector"            // node selector or required node affinity
 	ReasonHostPort                Reason = "HostPortTaken"           //
+	ReasonZones                   Reason = "NUMAZones"               // the node's NUMA zones cannot serve the pod as its policy demands
 	ReasonRestrictedNode          Reason = "RestrictedNode"          // nodes without a worker label take none of ours
+	ReasonSlicing                 Reason = "GPUSlicing"              // the node's GPUs are not cut as the pod needs; Object is how they are
+	ReasonLegacySlices            Reason = "LegacySlices"            // slices by name beside slices by annotation, or the other way round
 	ReasonTooBigForAnyNode        Reason = "TooBigForAnyNode"        // no node, even empty, is large enough
 	ReasonConfigMapMissing        Reason = "ConfigMapMissing"        //
 	ReasonUnsupported             Reason = "UnsupportedFeature"      //
@@ -46,6 +54,14 @@ const (
 	ReasonVolumeNoSpace           Reason = "VolumeNoSpace"           // published storage capacity
 	ReasonVolumeInUse             Reason = "VolumeInUse"             // ReadWriteOncePod, and another pod has it
 	ReasonVolumeLimit             Reason = "VolumeLimit"             // the CSI driver attaches no more to the node
+	ReasonClaimMissing            Reason = "ResourceClaimMissing"    // or its template
+	ReasonClaimBroken             Reason = "ResourceClaimBroken"     // the allocator cannot work with it; Detail says why
+	ReasonClaimElsewhere          Reason = "ResourceClaimElsewhere"  // its devices cannot be reached from the node
+	ReasonClaimFull               Reason = "ResourceClaimFull"       // as many pods use it as may
+	ReasonClaimQueue              Reason = "ResourceClaimQueue"      // a shared claim of GPUs that is not labelled with the queue
+	ReasonDeviceClassMissing      Reason = "DeviceClassMissing"      //
+	ReasonDevicesNone             Reason = "NoDevices"               // no driver publishes devices for the node
+	ReasonDevicesTaken            Reason = "InsufficientDevices"     // the devices that are free do not satisfy the claims
 	ReasonOverLimit               Reason = "OverLimit"               // queue limit
 	ReasonNonPreemptibleOverQuota Reason = "NonPreemptibleOverQuota" // queue quota, non-preemptible work
 	ReasonQueueMissing            Reason = "QueueDoesNotExist"       //
@@ -60,7 +76,31 @@ const (
 	ReasonBinding                 Reason = "MembersBinding"          // a gang below its minimum whose other members are on their way
 	ReasonReleasing               Reason = "WaitingForRelease"       // promised room that is still being released
 	ReasonNodesEmpty              Reason = "NoNodes"                 // the cluster (or shard) has no node
+	ReasonQueueDepth              Reason = "BeyondQueueDepth"        // more gangs of the queue are before it than an action looks at
+	ReasonPreemptionDelay         Reason = "PreemptionDelay"         // waits for room to come free by itself first
+	ReasonNotPreemptible          Reason = "NotPreemptible"          // the gang must not be disturbed, or must not disturb
+	ReasonOverFairShare           Reason = "OverFairShare"           // the queue would hold more than its fair share
+	ReasonVictimWithinShare       Reason = "WithinShare"             // the queue holds no more than its own
+	ReasonSaturation              Reason = "ShareBalance"            // the taker's queue would be better off than the giver's
+	ReasonMinRuntime              Reason = "MinRuntime"              // not long enough since its start
+	ReasonHigherPriority          Reason = "PriorityNotLower"        // not of lower priority
+	ReasonNotRecreated            Reason = "NobodyRecreates"         // a pod that nobody makes anew cannot be moved
+	ReasonReturned                Reason = "DisplacedBefore"         // evicted before while the same gang waited
+	ReasonEvictionRate            Reason = "EvictedTooOften"         // evicted too often lately
+	ReasonFrozen                  Reason = "Frozen"                  // evicted for the same gang again and again, and left alone for a while
+	ReasonBudget                  Reason = "DisruptionBudget"        // a PodDisruptionBudget that the queue lets block
+	ReasonOtherQueue              Reason = "OtherQueue"              // preemption stays inside a queue
+	ReasonBeingBound              Reason = "BeingBound"              // pods of it are on their way to their nodes
+	ReasonJustPlaced              Reason = "JustPlaced"              // got room in this very cycle
+	ReasonNoVictims               Reason = "NoVictims"               // nobody may be disturbed
+	ReasonVictimsTooFew           Reason = "VictimsDoNotSuffice"     // all who may be disturbed would not make room enough
+	ReasonNothingToMove           Reason = "NoRearrangement"         // no arrangement of what runs makes the room
+	ReasonOthersFirst             Reason = "OthersFirst"             // somebody with a right to the room waits
+	ReasonSwitchedOff             Reason = "SwitchedOff"             // by configuration
 )
+
+// Room says whether the reason is a want of room, which may come back or be made.
+func (r Reason) Room() bool { return r == ReasonGangNoRoom || r == ReasonTopologyNoRoom }
 
 // Verdict is a typed answer. The zero Verdict is yes.
 type Verdict struct {
@@ -101,6 +141,10 @@ func (v Verdict) String() string {
 	switch v.Reason {
 	case ReasonInsufficient:
 		return fmt.Sprintf("insufficient %s", v.Dim)
+	case ReasonNoSharedDevice:
+		return "no GPU has so much left to share"
+	case ReasonNoDeviceMemory:
+		return "the node does not say how much memory its GPUs have"
 	case ReasonGangNoRoom:
 		if v.Need == 1 {
 			return "no node has room for the pod"
@@ -110,6 +154,19 @@ func (v Verdict) String() string {
 			text += " (searched: partial)"
 		}
 		return text
+	case ReasonTopologyNoRoom:
+		text := fmt.Sprintf("no %s has room for the %d pods that must be together", v.Object, v.Need)
+		if v.Detail != "" {
+			text += fmt.Sprintf("; %s has room for %d", v.Detail, v.Have)
+		}
+		if v.Partial {
+			text += " (searched: partial)"
+		}
+		return text
+	case ReasonTopologyMissing:
+		return fmt.Sprintf("topology %q does not exist; create it, or correct the topology constraint", v.Object)
+	case ReasonTopologyLevel:
+		return fmt.Sprintf("the topology constraint is wrong: topology %q %s", v.Object, v.Detail)
 	case ReasonNodeNotReady:
 		return "node takes no pods: " + v.Object
 	case ReasonTaint:
@@ -118,8 +175,24 @@ func (v Verdict) String() string {
 		return "node selector or required affinity does not match"
 	case ReasonHostPort:
 		return "host port " + v.Object + " is taken"
+	case ReasonZones:
+		text := "the node's NUMA zones have too little left for the pod under policy " + v.Object
+		if v.Detail != "" {
+			text = "the node's NUMA zones cannot take the pod under policy " + v.Object + ", " + v.Detail
+		}
+		if v.Partial {
+			text += " (searched: partial)"
+		}
+		return text
 	case ReasonRestrictedNode:
 		return "node has no worker label (restricted scheduling)"
+	case ReasonSlicing:
+		if v.Object == cluster.Unsliced.String() {
+			return "the GPUs of the node are not cut into slices"
+		}
+		return "the GPUs of the node are cut into slices (strategy " + v.Object + "), which serve others"
+	case ReasonLegacySlices:
+		return "slices of GPUs by name and by annotation do not go together; the node has pod " + v.Object
 	case ReasonTooBigForAnyNode:
 		return fmt.Sprintf("a pod asks for %s %s; the largest node has %s", amount(v.Need), v.Dim, amount(v.Have))
 	case ReasonConfigMapMissing:
@@ -148,6 +221,25 @@ func (v Verdict) String() string {
 		return "a ReadWriteOncePod volume is in use by another pod"
 	case ReasonVolumeLimit:
 		return "the node can attach no more volumes"
+	case ReasonClaimMissing:
+		return strings.TrimSpace("ResourceClaim " + v.Object + " does not exist yet " + v.Detail)
+	case ReasonClaimBroken:
+		return "ResourceClaim " + v.Object + ": " + v.Detail
+	case ReasonClaimElsewhere:
+		return strings.TrimSpace("the devices of claim "+v.Object) + " cannot be reached from the node"
+	case ReasonClaimFull:
+		return fmt.Sprintf("ResourceClaim %s is used by %d pods, which is the most", v.Object, v.Have)
+	case ReasonClaimQueue:
+		return fmt.Sprintf("ResourceClaim %s is shared and has GPUs: its queue label must name queue %s", v.Object, v.Detail)
+	case ReasonDeviceClassMissing:
+		return "DeviceClass " + v.Object + " does not exist"
+	case ReasonDevicesNone:
+		return "no driver publishes devices there"
+	case ReasonDevicesTaken:
+		if v.Partial {
+			return "no free devices that satisfy its claims were found (searched: partial)"
+		}
+		return strings.TrimSpace("insufficient free devices for its claims " + v.Detail)
 	case ReasonOverLimit:
 		return fmt.Sprintf("queue %s: asks for %s %s, %s left under its limit", v.Object, amount(v.Need), v.Dim, amount(v.Have))
 	case ReasonNonPreemptibleOverQuota:
@@ -169,13 +261,67 @@ func (v Verdict) String() string {
 	case ReasonGaveUp:
 		return "not tried again: schedulingBackoff is reached"
 	case ReasonPostponed:
-		return "the last bind of " + v.Object + " failed; waiting before the next try"
+		return "the last attempt to place " + v.Object + " failed; waiting before the next try"
 	case ReasonBinding:
 		return fmt.Sprintf("%d pods of the gang are being bound; it goes on when its minimum is", v.Have)
 	case ReasonReleasing:
-		return fmt.Sprintf("%d pods wait for room that is being released", v.Have)
+		text := fmt.Sprintf("%d pods wait for room that is being released", v.Have)
+		if v.Detail != "" {
+			text += ", " + v.Detail
+		}
+		return text
 	case ReasonNodesEmpty:
 		return "there are no nodes"
+	case ReasonQueueDepth:
+		return fmt.Sprintf("%d gangs of queue %s are before it, and no more are looked at in a cycle", v.Have, v.Object)
+	case ReasonPreemptionDelay:
+		return "its preemption delay is not over"
+	case ReasonNotPreemptible:
+		return "non-preemptible"
+	case ReasonOverFairShare:
+		return fmt.Sprintf("queue %s would hold %s %s, above its fair share of %s", v.Object, amount(v.Need), v.Dim, amount(v.Have))
+	case ReasonVictimWithinShare:
+		return fmt.Sprintf("queue %s holds no more than its own", v.Object)
+	case ReasonSaturation:
+		return fmt.Sprintf("queue %s would be worse off than the queue that takes", v.Object)
+	case ReasonMinRuntime:
+		return "protected by its minimum runtime"
+	case ReasonHigherPriority:
+		return "its priority is not lower"
+	case ReasonNotRecreated:
+		return "nobody would recreate its pods"
+	case ReasonReturned:
+		return "it was evicted before while the same gang waited"
+	case ReasonEvictionRate:
+		return fmt.Sprintf("evicted %d times in the last hour", v.Have)
+	case ReasonFrozen:
+		return "evicted for the same gang again and again; left alone for a while"
+	case ReasonBudget:
+		return "PodDisruptionBudget " + v.Object + " allows no more disruptions"
+	case ReasonOtherQueue:
+		return "in another queue"
+	case ReasonBeingBound:
+		return "its pods are being bound"
+	case ReasonJustPlaced:
+		return "got room in this cycle"
+	case ReasonNoVictims:
+		return "there is nobody it may displace"
+	case ReasonVictimsTooFew:
+		text := fmt.Sprintf("all that may be displaced (%d gangs) would not make room enough", v.Have)
+		if v.Partial {
+			text = "no set of gangs that may be displaced was found that makes room enough (searched: partial)"
+		}
+		return text
+	case ReasonNothingToMove:
+		text := "no rearrangement of what runs makes room for it"
+		if v.Partial {
+			text += " (searched: partial)"
+		}
+		return text
+	case ReasonOthersFirst:
+		return v.Object + " waits for the same room and has the right to it"
+	case ReasonSwitchedOff:
+		return "switched off"
 	}
 	return strings.TrimSpace(string(v.Reason) + " " + v.Detail)
 }

@@ -33,13 +33,14 @@ const (
 	LiftGate        Kind = "LiftGate"        // Pods
 	AddPods         Kind = "AddPods"         // Count, Subgroup
 	SetSubgroup     Kind = "SetSubgroup"     // Pods, Subgroup
-	EditGang        Kind = "EditGang"        // Detail: the rule that its spec breaks
+	EditGang        Kind = "EditGang"        // Detail: the rule that its spec breaks, or what it could ask for instead
 	DropFeature     Kind = "DropFeature"     // Detail: what the gang's pods would no longer ask for
 	DropNodeName    Kind = "DropNodeName"    // nothing: the gang's pods would no longer ask for a node by its name
 	DropAffinity    Kind = "DropAffinity"    // nothing: the gang's pods would no longer have a required node affinity, which no node can meet
+	RaisePriority   Kind = "RaisePriority"   // From, To: the gang's
 	MakePreemptible Kind = "MakePreemptible" // nothing: the gang may be preempted, and so needs no quota
 	Retry           Kind = "Retry"           // nothing: forget the failed attempt that stopped the gang
-	WaitUntil       Kind = "WaitUntil"       // At
+	WaitUntil       Kind = "WaitUntil"       // At, Detail: what happens then
 )
 
 // Change is one thing that somebody can do, or wait for. Which fields are set is said by Kind.
@@ -122,7 +123,7 @@ func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Eve
 			Kind: cluster.ConfigMaps, Key: c.Object,
 			Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}},
 		})
-	case MoveToQueue, EditGang, Retry, MakePreemptible:
+	case MoveToQueue, EditGang, Retry, MakePreemptible, RaisePriority:
 		if gang != nil {
 			out = append(out, c.editGang(gang))
 		}
@@ -201,9 +202,13 @@ func (c *Change) roomEvents(snap *cluster.Snapshot) []cluster.Event {
 		}
 		return []cluster.Event{st}
 	}
+	slicing := cluster.Unsliced
+	if slices.ContainsFunc(c.requests, func(q cluster.Quantity) bool { return cluster.SliceGPUs(q.Name) > 0 }) {
+		slicing = cluster.SlicedAnyhow
+	}
 	out := make([]cluster.Event, 0, c.Count)
 	for i := range c.Count {
-		out = append(out, cluster.NodeState{Name: c.placeName(i), Labels: c.Labels, Allocatable: c.requests})
+		out = append(out, cluster.NodeState{Name: c.placeName(i), Labels: c.Labels, Slicing: slicing, Allocatable: c.requests})
 	}
 	return out
 }
@@ -222,6 +227,8 @@ func (c *Change) editGang(g *cluster.Gang) cluster.Event {
 		st.GaveUp = false
 	case MakePreemptible:
 		st.Preemptible = true
+	case RaisePriority:
+		st.Priority = int32(c.to)
 	}
 	return st
 }
@@ -296,7 +303,7 @@ func (c *Change) Parts() []*Change {
 		out = append(out, &d)
 	}
 	switch {
-	case c.Kind == RaiseLimit || c.Kind == RaiseQuota:
+	case c.Kind == RaiseLimit || c.Kind == RaiseQuota || c.Kind == RaisePriority:
 		out = append(out, nil)
 		less(func(d *Change) { d.to-- })
 	case c.Count > 1:
@@ -395,8 +402,11 @@ func (c *Change) describe(dims cluster.Dims) {
 		c.Text = "make the gang preemptible: only work that is not needs quota"
 	case Retry:
 		c.Text = "delete the gang's Unschedulable condition: schedulingBackoff stopped it after a failed attempt"
+	case RaisePriority:
+		c.From, c.To = strconv.FormatInt(c.bound, 10), strconv.FormatInt(c.to, 10)
+		c.Text = fmt.Sprintf("raise the gang's priority from %s to %s, so that others of its queue make way", c.From, c.To)
 	case WaitUntil:
-		c.Text = "wait until " + c.At.UTC().Format(time.RFC3339) + ", when the failed bind is tried again"
+		c.Text = "wait until " + c.At.UTC().Format(time.RFC3339) + ", " + c.Detail
 	}
 }
 

@@ -27,6 +27,10 @@ type Explanation struct {
 	Class   string          `json:"class,omitempty"`
 	Nodes   int             `json:"nodes,omitempty"`
 	Tally   []Answer        `json:"tally,omitempty"`
+	// Tried is why making others give way did not help either, action by action.
+	Tried []Attempt `json:"tried,omitempty"`
+	// Displaces is what the next run of the scheduler takes from others for the gang, nil for nothing.
+	Displaces *Displaced `json:"displaces,omitempty"`
 	// Turn is the gang's place in the order of service, when it got as far as being served.
 	Turn *Turn `json:"turn,omitempty"`
 	// Startable says that nothing but its turn, or the next run of the scheduler, keeps the gang from starting.
@@ -35,8 +39,8 @@ type Explanation struct {
 	Next int `json:"next,omitempty"`
 	// Changes would let the gang start, all of them together; each part of each is needed. Empty when none are known.
 	Changes []*Change `json:"changes,omitempty"`
-	// Or are other changes that would do just as well, when they are fewer: for work that may not be preempted and is over
-	// quota, that it may be.
+	// Or are other changes that would do just as well: for work that may not be preempted and is over quota, that it may be;
+	// or what makes others give way, by time, priority or quota.
 	Or []*Change `json:"or,omitempty"`
 	// Unknown says that the gang is blocked and no change is known that would let it start.
 	Unknown bool `json:"unknown,omitempty"`
@@ -127,6 +131,9 @@ func Gang(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 		e.turn(&now)
 		if now.placed() {
 			e.Next = now.gang.Placed
+			e.Displaces = displaced(&now, key)
+		} else {
+			e.Tried = tried(&now)
 		}
 		w := newWorld(ctx, snap, alone, key)
 		by := w.try(nil)
@@ -144,8 +151,14 @@ func Gang(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 					e.Or = or
 				}
 			}
+			if len(e.Or) == 0 && by.gang != nil {
+				e.Or = w.instead(&by)
+			}
+			if !ok && len(e.Or) > 0 {
+				e.Changes, e.Or, e.Unknown, e.Beyond = e.Or, nil, false, ""
+			}
 			for _, c := range slices.Concat(e.Changes, e.Or) {
-				c.describe(last.snap.Dims)
+				c.describe(by.snap.Dims)
 			}
 			if e.Reason == "" || now.placed() { // with others around it would start, alone not: say what it says alone
 				e.say(&by)
@@ -166,7 +179,7 @@ func (e *Explanation) say(o *outcome) {
 	}
 	d := o.gang.Diagnosis
 	v := d.Verdict
-	e.Reason, e.Message, e.Verdict, e.Class, e.Nodes = v.Reason, d.Message(false), &v, d.Class, d.Nodes
+	e.Reason, e.Message, e.Verdict, e.Class, e.Nodes = v.Reason, o.gang.Message(), &v, d.Class, d.Nodes
 	e.Tally = e.Tally[:0]
 	for _, c := range d.Tally {
 		e.Tally = append(e.Tally, Answer{Nodes: c.Nodes, Reason: c.Verdict.Reason, Message: c.Verdict.String()})
@@ -238,10 +251,22 @@ func (e *Explanation) text() string {
 			line("%6d  room for some of the pods", rest)
 		}
 	}
+	if len(e.Tried) > 0 && !e.Startable {
+		line("others do not make way for it:")
+		for i := range e.Tried {
+			t := &e.Tried[i]
+			line("        %s: %s [%s]", t.Action, t.Message, t.Reason)
+			for _, b := range t.Barred {
+				line("%6d  not touched: %s", b.Gangs, b.Message)
+			}
+		}
+	}
 	if t := e.Turn; t != nil {
 		line("turn: %d of %d; of those ahead, %s room", t.Position, t.Of, some(t.Ahead, "gets", "get"))
 	}
 	switch {
+	case e.Displaces != nil:
+		line("what would change it: nothing to do; the next run of the scheduler makes others give way: %s. It starts when they have gone", e.Displaces)
 	case e.Reason == engine.ReasonReleasing:
 		line("what would change it: nothing to do; it starts when the pods that are being deleted have gone")
 	case e.Startable && e.Message != "" && e.Next == 0:

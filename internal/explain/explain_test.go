@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,13 +40,56 @@ func gang(name string, pods, gpu int, edit func(*cluster.GangState, *cluster.Pod
 func TestText(t *testing.T) {
 	t.Parallel()
 	running := func(_ *cluster.GangState, p *cluster.PodState) { p.Phase, p.NodeName = cluster.Running, "n1" }
+	ranked := func(priority int32) func(*cluster.GangState, *cluster.PodState) {
+		return func(g *cluster.GangState, p *cluster.PodState) {
+			running(g, p)
+			g.Priority = priority
+		}
+	}
+	unbound := func(name string, gpus int64) cluster.Event {
+		return cluster.QueueState{Name: name, Quota: []cluster.Quantity{
+			{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: gpus * 1000},
+		}}
+	}
 	leaving := func(_ *cluster.GangState, p *cluster.PodState) {
 		p.Phase, p.NodeName, p.DeletedAt = cluster.Releasing, "n1", now
+	}
+	racked := func(rack string) cluster.Event {
+		return cluster.NodeState{Name: "n" + rack, Labels: map[string]string{"rack": rack}, Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})}
+	}
+	inRack := func(g *cluster.GangState, _ *cluster.PodState) {
+		g.Sets[0].Near = cluster.Constraint{Topology: "dc", Required: "rack"}
 	}
 	for name, c := range map[string]struct {
 		events []cluster.Event
 		want   string
 	}{
+		"no topology": {
+			gang("ours", 1, 8, inRack),
+			`gang team/ours: pending; room for 0 of 1 pods, 1 needed to start; queue q, priority 0
+why: topology "dc" does not exist; create it, or correct the topology constraint
+  [TopologyDoesNotExist]
+a pod of cpu=1 memory=1Gi gpu=8 finds, on 1 node:
+     1  room for some of the pods
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - correct the gang: topology "dc" does not exist; create it, or correct the topology constraint
+`,
+		},
+		"no rack": {
+			append(gang("ours", 2, 8, inRack), cluster.TopologyState{Name: "dc", Levels: []cluster.Level{{Label: "rack"}}}, racked("1"), racked("2"), unbound("q", 16)),
+			`gang team/ours: pending; room for 0 of 2 pods, 2 needed to start; queue q, priority 0
+why: no rack of topology dc has room for the 2 pods that must be together; 1 has room for 1
+  [TopologyNoRoom]
+a pod of cpu=1 memory=1Gi gpu=8 finds, on 2 nodes:
+     2  room for some of the pods
+others do not make way for it:
+        consolidation: no rearrangement of what runs makes room for it [NoRearrangement]
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - correct the gang: let it prefer one rack of topology dc instead of requiring it
+`,
+		},
 		"turn": {
 			append(gang("a", 1, 8, nil), gang("ours", 1, 8, nil)...),
 			`gang team/ours: pending; room for 0 of 1 pods, 1 needed to start; queue q, priority 0
@@ -71,15 +115,39 @@ what would change it: nothing to do; it starts when the pods that are being dele
 why: room for 1 of the 3 pods that must start together [GangNoRoom]
 a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
      1  room for some of the pods
+others do not make way for it:
+        consolidation: insufficient gpu [InsufficientResources]
+        reclaim: queue q would hold 6 cpu, above its fair share of 0 [OverFairShare]
+        preempt: there is nobody it may displace [NoVictims]
+     1  not touched: its priority is not lower
 turn: 1 of 1; of those ahead, 0 get room
 what would change it:
   - add or free room for 2 pods of cpu=1 memory=1Gi gpu=2 each
+or instead:
+  - raise the gang's priority from 0 to 1, so that others of its queue make way
+`,
+		},
+		"slices": {
+			append(gang("ours", 1, 0, func(_ *cluster.GangState, p *cluster.PodState) {
+				p.Requests = append(p.Requests, cluster.Quantity{Name: "nvidia.com/mig-1g.10gb", Value: 2})
+				p.Charge = append(slices.Clone(p.Requests), cluster.Quantity{Name: "gpu", Value: 2000})
+			}), unbound("q", 8), cluster.NodeState{
+				Name: "n2", Slicing: cluster.SlicedMixed, Allocatable: append(request(64, 256, 0), cluster.Quantity{Name: "pods", Value: 110}, cluster.Quantity{Name: "nvidia.com/mig-1g.10gb", Value: 1}),
+			}),
+			`gang team/ours: pending; room for 0 of 1 pods, 1 needed to start; queue q, priority 0
+why: a pod asks for 2 nvidia.com/mig-1g.10gb; the largest node has 1 [TooBigForAnyNode]
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - add or free room for 1 pod of cpu=1 memory=1Gi nvidia.com/mig-1g.10gb=2
 `,
 		},
 		"quota": {
 			gang("ours", 2, 8, func(g *cluster.GangState, _ *cluster.PodState) { g.Preemptible = false }),
 			`gang team/ours: pending; room for 0 of 2 pods, 2 needed to start; queue q, priority 0
 why: queue q: non-preemptible work asks for 2 cpu, 0 left under its quota [NonPreemptibleOverQuota]
+others do not make way for it:
+        consolidation: non-preemptible [NotPreemptible]
+        reclaim: queue q would hold 2 cpu, above its fair share of 0 [OverFairShare]
 turn: 1 of 1; of those ahead, 0 get room
 what would change it, all of this together:
   - raise the cpu quota of queue q from 0 to 2
@@ -104,6 +172,91 @@ what would change it, all of this together:
   - remove the scheduling gates of 3 pods (ours-a, ours-b, ours-c)
   - create 2 more pods
   - label node n1 disk=fast
+`,
+		},
+		"priority": {
+			append(gang("held", 3, 2, ranked(5)), gang("ours", 3, 2, nil)...),
+			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 0
+why: room for 1 of the 3 pods that must start together [GangNoRoom]
+a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
+     1  room for some of the pods
+others do not make way for it:
+        consolidation: insufficient gpu [InsufficientResources]
+        reclaim: queue q would hold 6 cpu, above its fair share of 0 [OverFairShare]
+        preempt: there is nobody it may displace [NoVictims]
+     1  not touched: its priority is not lower
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - add or free room for 2 pods of cpu=1 memory=1Gi gpu=2 each
+or instead:
+  - raise the gang's priority from 0 to 6, so that others of its queue make way
+`,
+		},
+		"protected": {
+			append(append(gang("held", 3, 2, func(g *cluster.GangState, p *cluster.PodState) {
+				running(g, p)
+				g.LastStart = now - 10e9
+			}), cluster.QueueState{Name: "q", PreemptMinRuntime: cluster.Maybe{Set: true, Value: 60e9}}),
+				gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) { g.Priority = 1 })...),
+			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
+why: room for 1 of the 3 pods that must start together [GangNoRoom]
+a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
+     1  room for some of the pods
+others do not make way for it:
+        consolidation: insufficient gpu [InsufficientResources]
+        reclaim: queue q would hold 6 cpu, above its fair share of 0 [OverFairShare]
+        preempt: there is nobody it may displace [NoVictims]
+     1  not touched: protected by its minimum runtime
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - add or free room for 2 pods of cpu=1 memory=1Gi gpu=2 each
+or instead:
+  - wait until 2023-11-14T22:14:10Z, when others may make way for it
+`,
+		},
+		"delayed": {
+			append(gang("held", 3, 2, running), gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) {
+				g.Priority, g.Created, g.PreemptionDelay = 1, now-10e9, 60e9
+			})...),
+			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
+why: room for 1 of the 3 pods that must start together [GangNoRoom]
+a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
+     1  room for some of the pods
+others do not make way for it:
+        consolidation, reclaim, preempt: its preemption delay is not over [PreemptionDelay]
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - add or free room for 2 pods of cpu=1 memory=1Gi gpu=2 each
+or instead:
+  - wait until 2023-11-14T22:14:10Z, when others may make way for it
+`,
+		},
+		"quota of another": {
+			append(append(gang("held", 4, 2, func(g *cluster.GangState, p *cluster.PodState) {
+				running(g, p)
+				g.Queue = "p"
+			}), unbound("p", 2), unbound("q", 0)), gang("ours", 3, 2, nil)...),
+			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 0
+why: room for 0 of the 3 pods that must start together [GangNoRoom]
+a pod of cpu=1 memory=1Gi gpu=2 finds, on 1 node:
+     1  insufficient gpu
+others do not make way for it:
+        consolidation: insufficient gpu [InsufficientResources]
+        reclaim: queue q would hold 6 gpu, above its fair share of 0 [OverFairShare]
+turn: 1 of 1; of those ahead, 0 get room
+what would change it:
+  - add or free room for 3 pods of cpu=1 memory=1Gi gpu=2 each
+or instead:
+  - raise the gpu quota of queue q from 0 to 6
+`,
+		},
+		"others give way": {
+			append(gang("held", 3, 2, running), gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) { g.Priority = 1 })...),
+			`gang team/ours: pending; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
+why: 3 pods wait for room that is being released [WaitingForRelease]
+turn: 1 of 1; of those ahead, 0 get room
+what would change it: nothing to do; the next run of the scheduler makes others give way: preempt
+  takes the room of 3 pods, of 1 gang. It starts when they have gone
 `,
 		},
 		"running": {

@@ -51,8 +51,15 @@ func newDraw(seed int64) *draw {
 	d.queues()
 	d.others()
 	d.makeTarget()
-	for range 1 + d.Intn(3) {
-		d.block()
+	if d.chance(25) {
+		d.fill()
+	} else {
+		for range 1 + d.Intn(3) {
+			d.block()
+		}
+	}
+	if d.chance(30) {
+		d.gang.PreemptionDelay, d.gang.Created = int64(1+d.Intn(100))*1e9, now-1e9
 	}
 	d.store.Apply(d.gang)
 	for _, p := range d.pods {
@@ -153,6 +160,28 @@ func (d *draw) makeTarget() {
 			p := cluster.PodState{UID: fmt.Sprintf("t-%s%d", name, k), Namespace: "team", Name: fmt.Sprintf("t-%s%d", name, k), Ours: true, Gang: d.target, SetName: name, Requests: req}
 			d.pods = append(d.pods, p)
 		}
+	}
+}
+
+// fill puts work that may be preempted everywhere: of a higher priority than the target's, or of a lower one that is
+// protected for a while.
+func (d *draw) fill() {
+	protected := d.chance(50)
+	leaf := cluster.QueueState{Name: "leaf", UID: "leaf", Parent: "dept", Quota: []cluster.Quantity{{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: cluster.Unlimited}}}
+	if protected {
+		leaf.PreemptMinRuntime = cluster.Maybe{Set: true, Value: 60e9}
+	}
+	d.store.Apply(leaf)
+	for i := range 8 {
+		key := cluster.Key{Face: "kai", Namespace: "team", Name: fmt.Sprintf("full%d", i)}
+		priority := int32(1 + d.Intn(3))
+		if protected {
+			priority = 0
+		}
+		d.store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "leaf", Priority: priority, Preemptible: true, Sets: cluster.FlatTree(1), LastStart: now - int64(d.Intn(50))*1e9})
+		d.store.Apply(cluster.PodState{
+			UID: key.Name, Namespace: "team", Name: key.Name, Ours: true, Gang: key, Phase: cluster.Running, NodeName: fmt.Sprintf("n%d", i), Requests: request(64, 250, 0),
+		})
 	}
 }
 
@@ -347,6 +376,7 @@ func TestExplanationIsTrue(t *testing.T) {
 	for _, k := range []Kind{
 		AddRoom, Uncordon, RepairNode, RemoveTaint, Tolerate, LabelNode, RaiseLimit, RaiseQuota, CreateQueue, MoveToQueue, FixParent,
 		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, DropNodeName, DropAffinity, MakePreemptible, Retry, WaitUntil,
+		RaisePriority,
 	} {
 		if kinds[k] < 2 {
 			t.Errorf("%s was proposed %d times: too few to prove anything", k, kinds[k])

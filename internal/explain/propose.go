@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -45,13 +46,23 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 		return w.fill(o.snap, gang)
 	case engine.ReasonPostponed:
 		at := time.Unix(0, v.WakeAt).UTC()
-		return w.one(Change{Kind: WaitUntil, At: &at})
+		return w.one(Change{Kind: WaitUntil, At: &at, Detail: "when the failed bind is tried again"})
 	case engine.ReasonOverLimit, engine.ReasonNonPreemptibleOverQuota:
 		return w.raise(o, v)
 	case engine.ReasonConfigMapMissing:
 		return w.one(Change{Kind: CreateConfigMap, Object: v.Object})
 	case engine.ReasonUnsupported:
 		return w.one(Change{Kind: DropFeature, Detail: v.Object})
+	case engine.ReasonTopologyMissing, engine.ReasonTopologyLevel:
+		return w.one(Change{Kind: EditGang, Detail: v.String(), sets: relaxed(gang, func(c *cluster.Constraint) {
+			if c.Topology == v.Object {
+				*c = cluster.Constraint{}
+			}
+		})})
+	case engine.ReasonTopologyNoRoom:
+		return w.one(Change{Kind: EditGang, Detail: "let it prefer one " + v.Object + " instead of requiring it", sets: relaxed(gang, func(c *cluster.Constraint) {
+			c.Preferred, c.Required = cmp.Or(c.Preferred, c.Required), ""
+		})})
 	case engine.ReasonGangNoRoom, engine.ReasonTooBigForAnyNode, engine.ReasonNodesEmpty:
 		return w.makeRoom(have, o)
 	}
@@ -61,6 +72,17 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 func (w *world) one(c Change) []*Change {
 	c.gang = w.key
 	return []*Change{&c}
+}
+
+// relaxed is the gang's tree with other constraints.
+func relaxed(g *cluster.Gang, change func(*cluster.Constraint)) []cluster.Set {
+	sets := slices.Clone(g.Sets)
+	for i := range sets {
+		if sets[i].Near != (cluster.Constraint{}) {
+			change(&sets[i].Near)
+		}
+	}
+	return sets
 }
 
 // assumedTree is a sound tree in place of one that cannot be read: the pods that exist, all of them needed.

@@ -1,11 +1,12 @@
 // Package fairshare divides a cluster over a tree of queues.
 //
-// It answers three questions, each a pure function of plain numbers:
+// It answers four questions, each a pure function of plain numbers:
 //
 //   - [Divider.Divide]: how much of every resource is each queue entitled to right now (its fair share)?
 //   - [Order.Key] and [Compare]: of two sibling queues, which one is served next (and, reversed, which one gives first)?
 //   - [OverLimit] and [OverQuota]: would this request lift some queue on the way to the root above its limit, or
 //     non-preemptible work above quota?
+//   - [Reclaim]: may this be taken from that queue for a request of this one, and by which right?
 //
 // It knows no pod, no node, no API object and no clock, and it reports nothing: a plugin of the engine, the simulators
 // and the command line call it with the same numbers and get the same answer. It never fails. Bad numbers are read by
@@ -76,6 +77,22 @@
 // created in the same instant KAI prefers whichever is on the right, here the smaller UID wins; and where one queue has
 // the smaller allocatable share in one dimension and the other in another, KAI goes on to age, which lets three queues
 // beat each other in a circle, while here the last dimension in which they differ decides (the scarce ones come last).
+//
+// # Taking back
+//
+// A queue whose request fits its fair share may take back what others hold ([Reclaim.OverFairShare]). Between two queues
+// the matter is settled at the level where their ways from the top part. There a unit may be taken by either of two
+// rights: the queue that gives is above its allocatable share, or the one that takes stays within its quota while the
+// other is above its own. The test comes before the taking, so the last unit may leave a queue below its share; without
+// that, indivisible gangs would protect a queue that is one GPU over. The other side of this is the saturation rule,
+// which keeps two queues from taking the same thing from each other in turn: a queue that ends up above its own fair
+// share must stay below the other in proportion. Reclaim.Multiplier widens that gap.
+//
+// KAI Scheduler judges a set of victims when it is complete. Here each unit is judged when it is added
+// ([Reclaim.CheckUnit]), and the two agree on a set all of whose prefixes are legal; where no victim is below the
+// reclaimer's own queue at a level, every legal set is one. Two differences: a dimension that nobody but some victims'
+// queues has to do with is compared with these queues only, not with every queue that gave something else; and further
+// dimensions take part for those who request them.
 //
 // # Bad input
 //

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Unlimited, as a quota or a limit, means that there is no bound. It compares above every amount.
+// Unlimited as a quota or a limit means that there is no bound. It compares above every amount.
 const Unlimited int64 = -1
 
 const (
@@ -18,6 +18,9 @@ const (
 
 	// MaxFactor is the largest usage and the largest k-value that count: 1000.0.
 	MaxFactor = 1000 * One
+
+	// maxAmount is what sums saturate at.
+	maxAmount int64 = math.MaxInt64
 )
 
 // Fixed converts a non-negative real, such as an over-quota weight or a fraction of usage, to fixed-point with [One] =

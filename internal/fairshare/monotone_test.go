@@ -52,3 +52,52 @@ func TestDivideIsMonotone(t *testing.T) {
 		})
 	}
 }
+
+// With history, priorities and several levels: a queue's own weight and quota never count against it, and its own usage
+// never for it, up to the unit that remainders move. Usage is a part of the cluster, so that of siblings adds up to One
+// at most; beyond that the formula may find that everybody used too much, and nobody gets anything.
+func TestDivideIsMonotoneWithHistory(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		more func(t *rapid.T, q *fairshare.Queue, dim int, unused int64)
+		sign int64
+	}{
+		{"weight", func(t *rapid.T, q *fairshare.Queue, dim int, _ int64) { q.Weight[dim] += fixedPoint(3).Draw(t, "more") }, 1},
+		{"quota", func(t *rapid.T, q *fairshare.Queue, dim int, _ int64) {
+			if q.Quota[dim] != fairshare.Unlimited {
+				q.Quota[dim] += amount(dim, 10).Draw(t, "more")
+			}
+		}, 1},
+		{"usage", func(t *rapid.T, q *fairshare.Queue, dim int, unused int64) {
+			q.Usage[dim] += min(unused, fixedPoint(1).Draw(t, "more"))
+		}, -1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				in := wellFormed(shape{history: true}).Draw(t, "input")
+				who := rapid.IntRange(0, len(in.Queues)-1).Draw(t, "queue")
+				unused := make([]int64, len(in.Total))
+				for dim := range in.Total {
+					unused[dim] = fairshare.One
+					for i := range in.Queues {
+						if q := &in.Queues[i]; q.Parent == in.Queues[who].Parent {
+							q.Usage[dim] = min(q.Usage[dim], unused[dim])
+							unused[dim] -= q.Usage[dim]
+						}
+					}
+				}
+				before := divide(in)[who]
+				for dim := range in.Total {
+					test.more(t, &in.Queues[who], dim, unused[dim])
+				}
+				for dim, after := range divide(in)[who] {
+					if (after-before[dim])*test.sign < -in.Unit[dim] {
+						t.Fatalf("queue %d dim %d: %d became %d", who, dim, before[dim], after)
+					}
+				}
+			})
+		})
+	}
+}

@@ -11,6 +11,7 @@
 //	your test ──► lab.Start ──► muster-lab up (child)
 //	                              ├─ etcd, kube-apiserver, kube-controller-manager, [kube-scheduler]
 //	                              ├─ lab/kubelet   plays the kubelets of nodes labelled muster.lab/pool
+//	                              │                and runs the containers of chosen images for real (Options.Programs)
 //	                              └─ lab/operator  plays PyTorchJob's operator and its like
 //
 // What the lab plays is asked for in objects, so that kubectl can ask too: the labels and annotations of this

@@ -60,11 +60,24 @@ const MaxNodes = 100_000
 //	  racks: 8              # the nodes are split evenly into racks, these into blocks, these into zones
 //	  blocks: 2
 //	  zones: 1
-//	  domainPrefix: a-      # prepended to the names of racks, blocks and zones
+//	  tree:                 # instead of those: any labels, widest first, each count per domain of the level before
+//	  - {label: topology.kubernetes.io/zone, count: 4}
+//	  - {label: example.com/rack, count: 8}
+//	  domainPrefix: a-      # prepended to the names of domains
+//	  mig: {strategy: mixed, slices: {1g.10gb: 14}}
+//	  devices:              # what drivers of resource claims offer: a ResourceSlice a node, and a DeviceClass
+//	  - {driver: gpu.example.com, count: 8, attributes: {model: H100}, capacity: {memory: 80Gi}}
+//	  numa: {zones: 2, policy: single-numa-node, scope: pod} # a NodeResourceTopology a node
 //	  labels: {team: vision}
 //	  taints: [{key: dedicated, value: ai, effect: NoSchedule}]
+//	storage:                # storage classes, of which the lab makes the volumes
+//	- name: scratch
+//	  reach: topology.kubernetes.io/zone
+//	  capacity: 10Ti        # per zone
 type Fleet struct {
 	Pools []Pool `json:"pools"`
+	// Storage are classes of volumes.
+	Storage []Storage `json:"storage,omitempty"`
 }
 
 // Pool is a number of equal nodes. Its quantities are per node; see Fleet for an example.
@@ -93,6 +106,15 @@ type Pool struct {
 	Racks  int `json:"racks,omitempty"`
 	Blocks int `json:"blocks,omitempty"`
 	Zones  int `json:"zones,omitempty"`
+	// Tree says which topology domains there are by any labels, widest first; instead of Racks, Blocks and Zones. The nodes
+	// are split evenly and in order.
+	Tree []Level `json:"tree,omitempty"`
+	// MIG cuts the GPUs into slices; nil for whole ones.
+	MIG *MIG `json:"mig,omitempty"`
+	// Devices are what the nodes offer to resource claims.
+	Devices []Devices `json:"devices,omitempty"`
+	// NUMA divides the nodes; nil for nodes that do not say.
+	NUMA *NUMA `json:"numa,omitempty"`
 	// DomainPrefix is prepended to the names of domains, to keep those of several pools apart.
 	DomainPrefix string `json:"domainPrefix,omitempty"`
 	// Labels are added to every node and win over the labels that the lab makes.
@@ -117,9 +139,12 @@ func ReadFleet(path string) (Fleet, error) {
 	return f, nil
 }
 
-// Nodes returns the fleet's nodes, ready and with their allocatable resources, in order. It fails on a pool that
-// breaks a rule, and when two nodes have one name.
+// Nodes returns the fleet's nodes, ready and with their allocatable resources, in order. It fails on a pool or a
+// class of storage that breaks a rule, and when two nodes have one name.
 func (f Fleet) Nodes() ([]*corev1.Node, error) {
+	if err := f.checkStorage(); err != nil {
+		return nil, err
+	}
 	var all []*corev1.Node
 	seen := map[string]string{}
 	for i, p := range f.Pools {
@@ -203,7 +228,7 @@ func (p Pool) validate() error {
 			errs = append(errs, fmt.Errorf("labels: value of %s: %s", k, e[0]))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.checkHardware()...)...)
 }
 
 func (p Pool) allocatable() (corev1.ResourceList, error) {
@@ -221,6 +246,7 @@ func (p Pool) allocatable() (corev1.ResourceList, error) {
 	if p.GPUs != 0 {
 		quantities[string(GPUResource)] = strconv.Itoa(p.GPUs)
 	}
+	p.cut(quantities)
 	room := corev1.ResourceList{}
 	for name, text := range quantities {
 		q, err := resource.ParseQuantity(text)
@@ -240,19 +266,7 @@ func (p Pool) labels(name string, i int) map[string]string {
 		LabelPool: p.Name, corev1.LabelHostname: name,
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 	}
-	if p.GPUs > 0 {
-		mem, product := p.GPUMemoryMiB, p.GPUProduct
-		if mem == 0 {
-			mem = 81920
-		}
-		if product == "" {
-			product = "NVIDIA-H100-80GB-HBM3"
-		}
-		l["nvidia.com/gpu.count"] = strconv.Itoa(p.GPUs)
-		l["nvidia.com/gpu.memory"] = strconv.Itoa(mem)
-		l["nvidia.com/gpu.product"] = product
-		l["nvidia.com/gpu.present"] = "true"
-	}
+	maps.Copy(l, p.gpuLabels())
 	// Each level splits the nodes evenly and contiguously, so that a rack lies in one block and a block in one
 	// zone whenever the numbers divide each other.
 	domain := func(label, kind string, n int) {
@@ -263,6 +277,7 @@ func (p Pool) labels(name string, i int) map[string]string {
 	domain(LabelRack, "rack", p.Racks)
 	domain(LabelBlock, "block", p.Blocks)
 	domain(LabelZone, "zone", p.Zones)
+	maps.Copy(l, p.treeLabels(i))
 	maps.Copy(l, p.Labels)
 	return l
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -37,6 +38,9 @@ type Options struct {
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
+	// Programs are images whose containers run for real, as processes of this machine, each with what it starts when its
+	// container says nothing else: a program's path, and its arguments, none of which has a space in it.
+	Programs map[string][]string
 	// Binary is the muster-lab to run. If it is empty: $MUSTER_LAB_BINARY, or one built from the source tree around
 	// the working directory.
 	Binary string
@@ -148,6 +152,9 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if o.KubeScheduler {
 		args = append(args, "--with-kube-scheduler")
+	}
+	for image, command := range o.Programs {
+		args = append(args, "--program="+image+"="+strings.Join(command, " "))
 	}
 	for flag, list := range map[string][]string{
 		"--apiserver-arg=": o.APIServerArgs, "--controller-manager-arg=": o.ControllerManagerArgs, "--scheduler-arg=": o.SchedulerArgs,

@@ -16,13 +16,20 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// AddNodes adds the nodes of a pool that do not exist yet, and returns when all of them are ready.
+// AddNodes adds the nodes of a pool that do not exist yet and what they publish, and returns when all of them are ready.
 func (l *Lab) AddNodes(ctx context.Context, p Pool) error {
 	nodes, err := p.Nodes()
 	if err != nil {
 		return fmt.Errorf("add nodes: %w", err)
 	}
-	return InstallNodes(ctx, l.client, nodes)
+	if err := InstallNodes(ctx, l.client, nodes); err != nil {
+		return err
+	}
+	published, err := Fleet{Pools: []Pool{p}}.Published()
+	if err != nil {
+		return fmt.Errorf("add nodes: %w", err)
+	}
+	return Publish(ctx, l.config, published)
 }
 
 // RemoveNodes deletes nodes, as when machines are taken out. Their pods stay until the controller manager collects

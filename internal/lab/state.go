@@ -20,6 +20,8 @@ type State struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// StatusURL serves Status as JSON.
 	StatusURL string `json:"statusURL"`
+	// MetricsURL serves what the nodes have, as kube-state-metrics would: kube_node_status_capacity.
+	MetricsURL string `json:"metricsURL"`
 	// Version is the Kubernetes version served, such as v1.36.3.
 	Version string `json:"version"`
 	// Started is when the lab's process began.

@@ -5,6 +5,7 @@ package profile
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,15 +14,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/usage"
 )
 
 // file is KAI's configuration file.
 type file struct {
-	Actions             *string        `json:"actions,omitempty"`
-	Tiers               []tier         `json:"tiers,omitempty"`
-	QueueDepthPerAction map[string]int `json:"queueDepthPerAction,omitempty"`
-	UsageDBConfig       map[string]any `json:"usageDBConfig,omitempty"`
-	ScenarioBudgets     map[string]any `json:"scenarioSearchBudgets,omitempty"`
+	Actions             *string         `json:"actions,omitempty"`
+	Tiers               []tier          `json:"tiers,omitempty"`
+	QueueDepthPerAction map[string]int  `json:"queueDepthPerAction,omitempty"`
+	UsageDBConfig       json.RawMessage `json:"usageDBConfig,omitempty"`
+	ScenarioBudgets     map[string]any  `json:"scenarioSearchBudgets,omitempty"`
 }
 
 type tier struct {
@@ -45,7 +47,15 @@ type pluginUse struct {
 	DisableJobEnqueueable bool `json:"disableJobEnqueueable,omitempty"`
 }
 
-// BuiltIn returns KAI's built-in profile: what runs without any configuration, and what its behaviour cases assume.
+// fragmentation is the plugin that places by what becomes unusable. It says where parts of GPUs go, so that those which pack
+// or spread them are off beside it unless they are asked for.
+const fragmentation = "fragmentation"
+
+// budgets is the plugin of PodDisruptionBudgets. KAI knows none and its configuration cannot ask for it, so every profile
+// has it as its last plugin unless it says otherwise.
+const budgets = "disruptionbudgets"
+
+// BuiltIn returns KAI's built-in profile, and the plugin of budgets: what runs without any configuration, and what its behaviour cases assume.
 func BuiltIn() engine.Profile {
 	var uses []engine.PluginUse
 	for _, name := range []string{
@@ -55,7 +65,8 @@ func BuiltIn() engine.Profile {
 	} {
 		uses = append(uses, engine.PluginUse{Name: name})
 	}
-	return engine.Profile{Actions: defaultActions(), Tiers: [][]engine.PluginUse{uses}}
+	uses = append(uses, engine.PluginUse{Name: budgets})
+	return engine.Profile{Actions: defaultActions(), Tiers: [][]engine.PluginUse{uses}, Settings: engine.DefaultSettings()}
 }
 
 // defaultActions returns KAI's order of actions.
@@ -91,7 +102,18 @@ func Parse(text []byte) (engine.Profile, error) {
 			}
 			p.Tiers = append(p.Tiers, uses)
 		}
+		if !uses(p, budgets) {
+			if len(p.Tiers) == 0 {
+				p.Tiers = [][]engine.PluginUse{nil}
+			}
+			last := &p.Tiers[len(p.Tiers)-1]
+			*last = append(*last, engine.PluginUse{Name: budgets})
+		}
 	}
+	if _, err := f.usage(); err != nil {
+		return p, err
+	}
+	p.Settings.QueueDepth = f.QueueDepthPerAction
 	for action, depth := range f.QueueDepthPerAction {
 		if !slices.Contains(p.Actions, action) {
 			return p, fmt.Errorf("scheduler configuration: queueDepthPerAction: %q is not an action of this configuration (%s)", action, strings.Join(p.Actions, ", "))
@@ -101,6 +123,32 @@ func Parse(text []byte) (engine.Profile, error) {
 		}
 	}
 	return p, nil
+}
+
+// Usage reads from KAI's configuration file where the history of usage comes from; nil if shares do not look at the past.
+// It is no part of the engine's profile: the engine gets usage as data.
+func Usage(text []byte) (*usage.Config, error) {
+	var f file
+	if err := yaml.UnmarshalStrict(text, &f); err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
+	}
+	return f.usage()
+}
+
+func (f *file) usage() (*usage.Config, error) {
+	if f.UsageDBConfig == nil || string(f.UsageDBConfig) == "null" {
+		return nil, nil
+	}
+	c, err := usage.Parse(f.UsageDBConfig)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
+	}
+	return &c, nil
+}
+
+// uses says whether the profile names a plugin.
+func uses(p engine.Profile, plugin string) bool {
+	return slices.ContainsFunc(slices.Concat(p.Tiers...), func(u engine.PluginUse) bool { return u.Name == plugin })
 }
 
 // Shard is what a SchedulingShard says about its profile; zero values mean KAI's defaults.
@@ -131,7 +179,8 @@ type entry struct {
 }
 
 // ForShard resolves a shard as KAI's operator does: defaults by priority, overrides, higher priority first, ties by name,
-// one tier. A spread strategy switches consolidation off, and GPU spread changes the plugins that pack shared GPUs.
+// one tier. A spread strategy switches consolidation off, and GPU spread changes the plugins that pack shared GPUs. The plugin
+// fragmentation, where it is added, takes their place.
 func ForShard(s Shard) (engine.Profile, error) {
 	gpu, cpu := cmp.Or(s.GPUStrategy, "binpack"), cmp.Or(s.CPUStrategy, "binpack")
 	for field, v := range map[string]string{"gpu": gpu, "cpu": cpu} {
@@ -139,6 +188,8 @@ func ForShard(s Shard) (engine.Profile, error) {
 			return engine.Profile{}, fmt.Errorf("shard: placementStrategy.%s is %q; it must be binpack or spread", field, v)
 		}
 	}
+	o, descends := s.Plugins[fragmentation]
+	descends = descends && (o.Enabled == nil || *o.Enabled)
 	plugins := []entry{
 		{"predicates", 1900, true, nil},
 		{"proportion", 1800, true, nil},
@@ -158,10 +209,11 @@ func ForShard(s Shard) (engine.Profile, error) {
 		{"snapshot", 400, true, nil},
 		{"sg-nodelocalgreedy", 360, true, nil},
 		{"sg-multinodegang", 350, true, nil},
-		{"gpupack", 300, gpu == "binpack", nil},
-		{"gpuspread", 300, gpu == "spread", nil},
+		{"gpupack", 300, gpu == "binpack" && !descends, nil},
+		{"gpuspread", 300, gpu == "spread" && !descends, nil},
 		{"nodeplacement", 200, true, map[string]string{"gpu": gpu, "cpu": cpu}},
-		{"gpusharingorder", 100, gpu == "binpack", nil},
+		{"gpusharingorder", 100, gpu == "binpack" && !descends, nil},
+		{budgets, 50, true, nil},
 	}
 	for i := range plugins {
 		switch e := &plugins[i]; {
@@ -185,7 +237,7 @@ func ForShard(s Shard) (engine.Profile, error) {
 		{"preempt", 200, true, nil},
 		{"stalegangeviction", 100, true, nil},
 	}
-	var p engine.Profile
+	p := engine.Profile{Settings: engine.DefaultSettings()}
 	var uses []engine.PluginUse
 	for _, e := range resolve(plugins, s.Plugins) {
 		uses = append(uses, engine.PluginUse{Name: e.name, Arguments: e.args})

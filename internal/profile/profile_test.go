@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/usage"
 )
 
 // names lists the plugins of a profile in the order in which they are asked.
@@ -56,11 +57,12 @@ func TestConfigFile(t *testing.T) {
 	}{
 		{"empty", "", builtIn.Actions, names(builtIn)},
 		{"actions alone", `actions: "allocate, reclaim"`, []string{"allocate", "reclaim"}, names(builtIn)},
-		{"plugins alone", "tiers:\n- plugins:\n  - name: priority\n  - name: elastic", builtIn.Actions, []string{"priority", "elastic"}},
-		{"two tiers", "tiers:\n- plugins: [{name: elastic}]\n- plugins: [{name: priority}]", builtIn.Actions, []string{"elastic", "priority"}},
-		{"no plugins at all", "tiers: []", builtIn.Actions, nil},
-		{"KAI's switches are read and honoured by neither", "tiers:\n- plugins: [{name: priority, disableJobOrder: true, disableNodeOrder: true}]", builtIn.Actions, []string{"priority"}},
-		{"depth and budgets are accepted", "queueDepthPerAction: {allocate: 5}\nusageDBConfig: {clientType: prometheus}\nscenarioSearchBudgets: {maxJobSearchDuration: 1s}", builtIn.Actions, names(builtIn)},
+		{"plugins alone", "tiers:\n- plugins:\n  - name: priority\n  - name: elastic", builtIn.Actions, []string{"priority", "elastic", "disruptionbudgets"}},
+		{"two tiers", "tiers:\n- plugins: [{name: elastic}]\n- plugins: [{name: priority}]", builtIn.Actions, []string{"elastic", "priority", "disruptionbudgets"}},
+		{"budgets named", "tiers:\n- plugins: [{name: disruptionbudgets, arguments: {mode: ignore}}]\n- plugins: [{name: priority}]", builtIn.Actions, []string{"disruptionbudgets", "priority"}},
+		{"no plugins at all", "tiers: []", builtIn.Actions, []string{"disruptionbudgets"}},
+		{"KAI's switches are read and honoured by neither", "tiers:\n- plugins: [{name: priority, disableJobOrder: true, disableNodeOrder: true}]", builtIn.Actions, []string{"priority", "disruptionbudgets"}},
+		{"depth and budgets are accepted", "queueDepthPerAction: {allocate: 5}\nusageDBConfig: {clientType: fake}\nscenarioSearchBudgets: {maxJobSearchDuration: 1s}", builtIn.Actions, names(builtIn)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +116,7 @@ func TestShardDefaults(t *testing.T) {
 	want := []string{
 		"predicates", "proportion", "priority", "nodeavailability", "resourcetype", "podaffinity", "elastic", "kubeflow", "ray",
 		"subgrouporder", "taskorder", "nominatednode", "dynamicresources", "minruntime", "topology", "snapshot", "sg-nodelocalgreedy", "sg-multinodegang",
-		"gpupack", "nodeplacement", "gpusharingorder",
+		"gpupack", "nodeplacement", "gpusharingorder", "disruptionbudgets",
 	}
 	if diff := cmp.Diff(want, names(p)); diff != "" {
 		t.Errorf("plugins (-want +got):\n%s", diff)
@@ -162,18 +164,19 @@ func TestShardOverrides(t *testing.T) {
 	t.Parallel()
 	p := resolved(t, Shard{
 		Plugins: map[string]Override{
-			"elastic":       {Enabled: off()},
-			"gpuspread":     {Enabled: on()},
-			"taskorder":     {Priority: at(5000)},
-			"ray":           {Priority: at(1200)}, // as kubeflow: ties go by name
-			"mine":          {Arguments: map[string]string{"a": "b"}},
-			"nodeplacement": {Arguments: map[string]string{"cpu": "spread"}},
-			"minruntime":    {Arguments: map[string]string{}},
+			"elastic":           {Enabled: off()},
+			"disruptionbudgets": {Enabled: off()},
+			"gpuspread":         {Enabled: on()},
+			"taskorder":         {Priority: at(5000)},
+			"ray":               {Priority: at(1200)}, // as kubeflow: ties go by name
+			"mine":              {Arguments: map[string]string{"a": "b"}},
+			"nodeplacement":     {Arguments: map[string]string{"cpu": "spread"}},
+			"minruntime":        {Arguments: map[string]string{}},
 		},
 		Actions: map[string]Override{"reclaim": {Priority: at(900)}, "preempt": {Enabled: off()}},
 	})
 	got := names(p)
-	if slices.Contains(got, "elastic") || !slices.Contains(got, "gpuspread") {
+	if slices.Contains(got, "elastic") || slices.Contains(got, "disruptionbudgets") || !slices.Contains(got, "gpuspread") {
 		t.Errorf("switched wrongly: %v", got)
 	}
 	if got[0] != "taskorder" || got[len(got)-1] != "mine" {
@@ -189,6 +192,27 @@ func TestShardOverrides(t *testing.T) {
 		args, _ := arguments(p, plugin)
 		if diff := cmp.Diff(want, args); diff != "" {
 			t.Errorf("arguments of %s (-want +got):\n%s", plugin, diff)
+		}
+	}
+}
+
+// TestShardFragmentation: what descends the fragmentation says where parts of GPUs go, unless somebody wants it otherwise.
+func TestShardFragmentation(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		shard Shard
+		want  []string
+	}{
+		"added":        {Shard{Plugins: map[string]Override{"fragmentation": {}}}, []string{"fragmentation"}},
+		"over spread":  {Shard{GPUStrategy: "spread", Plugins: map[string]Override{"fragmentation": {Enabled: on()}}}, []string{"fragmentation"}},
+		"switched off": {Shard{Plugins: map[string]Override{"fragmentation": {Enabled: off()}}}, []string{"gpupack", "gpusharingorder"}},
+		"with packing": {Shard{Plugins: map[string]Override{"fragmentation": {}, "gpupack": {Enabled: on()}}}, []string{"gpupack", "fragmentation"}},
+	} {
+		got := slices.DeleteFunc(names(resolved(t, c.shard)), func(n string) bool {
+			return !slices.Contains([]string{"fragmentation", "gpupack", "gpuspread", "gpusharingorder"}, n)
+		})
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -217,6 +241,7 @@ func TestProfileMeetsRegistry(t *testing.T) {
 		{"plugin twice", "tiers:\n- plugins: [{name: elastic}]\n- plugins: [{name: elastic}]", `plugin "elastic" is listed twice`},
 		{"action twice", "actions: allocate,allocate", `action "allocate" is listed twice`},
 		{"bad argument", "tiers:\n- plugins: [{name: nodeplacement, arguments: {gpu: heap}}]", `plugin "nodeplacement": argument "gpu" is "heap"; it must be "binpack" or "spread"`},
+		{"bad mode", "tiers:\n- plugins: [{name: disruptionbudgets, arguments: {mode: block}}]", `plugin "disruptionbudgets": argument "mode" is "block"; it must be order or ignore`},
 		{"bad number", "tiers:\n- plugins: [{name: proportion, arguments: {kValue: much}}]", `plugin "proportion": argument "kValue" is "much"; it must be a number`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +255,7 @@ func TestProfileMeetsRegistry(t *testing.T) {
 			}
 		})
 	}
-	p, err := Parse([]byte("actions: allocate,reclaim\ntiers:\n- plugins: [{name: topology}, {name: elastic, arguments: {speed: fast}}]"))
+	p, err := Parse([]byte("actions: allocate,reclaim\ntiers:\n- plugins: [{name: snapshot}, {name: elastic, arguments: {speed: fast}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +264,7 @@ func TestProfileMeetsRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`action "reclaim" is planned (fairness and disruption) and does nothing yet`,
-		`plugin "topology" is planned (placement) and does nothing yet`,
+		`plugin "snapshot" is planned (control plane) and does nothing yet`,
 		`plugin "elastic" does not know argument "speed"; it has no effect`,
 	}
 	if diff := cmp.Diff(want, e.Warnings); diff != "" {
@@ -249,6 +273,37 @@ func TestProfileMeetsRegistry(t *testing.T) {
 	for _, p := range []engine.Profile{BuiltIn(), resolved(t, Shard{})} {
 		if _, err := engine.New(p, builtin.Registry()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestUsage: the history's configuration is read from the same file, beside the profile, and refused with it.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for text, client := range map[string]usage.Client{
+		"actions: allocate": "", "usageDBConfig:": "", "usageDBConfig: {}": usage.Embedded,
+		"usageDBConfig: {clientType: fake}": usage.Fake, "usageDBConfig: {clientType: fake-with-history}": usage.Embedded,
+		"usageDBConfig: {clientType: prometheus, connectionString: 'http://p:9090', usageParams: {windowType: tumbling, tumblingWindowStartTime: 2026-01-01T00:00:00Z}}": usage.Prometheus,
+	} {
+		c, err := Usage([]byte(text))
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", text, err)
+		case c == nil && client != "":
+			t.Errorf("%s: nothing", text)
+		case c != nil && c.Client != client:
+			t.Errorf("%s: client %q, want %q", text, c.Client, client)
+		}
+		if _, err := Parse([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"usageDBConfig: {clientType: influx}", "usageDBConfig: {usageParams: {windowSize: 1.5d}}", "usageDBConfig: 3"} {
+		if _, err := Usage([]byte(text)); err == nil {
+			t.Errorf("%s: accepted", text)
+		}
+		if _, err := Parse([]byte(text)); err == nil {
+			t.Errorf("%s: accepted with the profile", text)
 		}
 	}
 }

@@ -47,32 +47,43 @@ func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.R
 // recorder returns a function that records events in a component's name. It never blocks.
 func (s *eventSink) recorder(component string) func(obj client.Object, kind, reason, message string) {
 	return func(obj client.Object, kind, reason, message string) {
-		gvk, err := apiutil.GVKForObject(obj, s.scheme)
-		if err != nil {
-			return
-		}
-		if len(message) > eventText { // of whole characters
-			message = strings.ToValidUTF8(message[:eventText], "")
-		}
-		now := metav1.Now()
-		namespace := obj.GetNamespace()
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		e := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(obj.GetName(), time.Now().UnixNano(), s.serial.Add(1))},
-			InvolvedObject: corev1.ObjectReference{
-				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
-				Name: obj.GetName(), UID: obj.GetUID(),
-			},
-			Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-			Source: corev1.EventSource{Component: component}, ReportingController: component,
-		}
-		select {
-		case s.queue <- e:
-		default:
-			s.dropped.Inc()
-		}
+		s.record(component, obj, kind, reason, message, nil)
+	}
+}
+
+// annotated returns a function that records normal events with annotations. It never blocks.
+func (s *eventSink) annotated(component string) func(obj client.Object, reason, message string, annotations map[string]string) {
+	return func(obj client.Object, reason, message string, annotations map[string]string) {
+		s.record(component, obj, corev1.EventTypeNormal, reason, message, annotations)
+	}
+}
+
+func (s *eventSink) record(component string, obj client.Object, kind, reason, message string, annotations map[string]string) {
+	gvk, err := apiutil.GVKForObject(obj, s.scheme)
+	if err != nil {
+		return
+	}
+	if len(message) > eventText { // of whole characters
+		message = strings.ToValidUTF8(message[:eventText], "")
+	}
+	now := metav1.Now()
+	namespace := obj.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	e := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(obj.GetName(), time.Now().UnixNano(), s.serial.Add(1)), Annotations: annotations},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(),
+			Name: obj.GetName(), UID: obj.GetUID(),
+		},
+		Type: kind, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: component}, ReportingController: component,
+	}
+	select {
+	case s.queue <- e:
+	default:
+		s.dropped.Inc()
 	}
 }
 

@@ -17,7 +17,10 @@ import (
 
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
 )
 
 // same says whether two spellings of a default mean the same: 2m and 2m0s, x and [x].
@@ -129,7 +132,15 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		case Scheduler:
 			return []any{s.feed(), s.loop(), s.reports()}
 		case Binder:
-			return s.binder()
+			o, err := s.binder()
+			if err != nil {
+				t.Fatal(err)
+			}
+			devices, err := s.reservation(o.Plugins)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []any{o, devices}
 		case PodGrouper:
 			o, err := s.podgrouper()
 			if err != nil {
@@ -145,9 +156,17 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		Scheduler: {
 			"--scheduler-name=x", "--schedule-period=2s", "--stuck-in-releasing-threshold=1m", "--nodepool-label-key=x", "--partition-label-value=x",
 			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
+			"--mig-worker-node-label-key=x", "--queue-label-key=x",
 			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors",
 		},
-		Binder: {"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9"},
+		Binder: {
+			"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9",
+			"--resource-reservation-namespace=x", "--resource-reservation-service-account=x", "--resource-reservation-app-label=x",
+			"--resource-reservation-pod-image=x", "--resource-reservation-allocation-timeout=3", "--runtime-class-name=x", "--fake-gpu-nodes",
+			"--resource-reservation-pod-resources={}", "--resource-reservation-pod-security-context={}",
+			"--resource-reservation-container-security-context={}", "--scale-adjust-namespace=x", `--plugins={"hamicore":{"enabled":true}}`,
+			`--plugins={"gpusharing":{"arguments":{"cdiEnabled":"true"}}}`, `--plugins={"volumebinding":{"arguments":{"bindTimeoutSeconds":"300"}}}`,
+		},
 		PodGrouper: {
 			"--scheduler-name=x", "--max-concurrent-reconciles=3", "--queue-label-key=x", "--nodepool-label-key=x", "--search-legacy-pg=false",
 			"--default-priorities-configmap-name=x", "--default-priorities-configmap-namespace=x", "--pod-label-selector=a=b", "--namespace-label-selector=a=b",
@@ -168,8 +187,8 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 func TestBinderConcurrency(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]int{"10": 10, "3": 3} {
-		if got := parse(t, Binder, "--max-concurrent-reconciles="+arg).binder().MaxConcurrentReconciles; got != want {
-			t.Errorf("%s: %d", arg, got)
+		if got, err := parse(t, Binder, "--max-concurrent-reconciles="+arg).binder(); err != nil || got.MaxConcurrentReconciles != want {
+			t.Errorf("%s: %d, %v", arg, got.MaxConcurrentReconciles, err)
 		}
 	}
 }
@@ -177,8 +196,8 @@ func TestBinderConcurrency(t *testing.T) {
 // TestBinderRetryDelays: seconds on the command line.
 func TestBinderRetryDelays(t *testing.T) {
 	t.Parallel()
-	o := parse(t, Binder, "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=90").binder()
-	if o.RateLimiterBaseDelay != 2*time.Second || o.RateLimiterMaxDelay != 90*time.Second {
+	o, err := parse(t, Binder, "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=90").binder()
+	if err != nil || o.RateLimiterBaseDelay != 2*time.Second || o.RateLimiterMaxDelay != 90*time.Second {
 		t.Errorf("%+v", o)
 	}
 }
@@ -304,7 +323,7 @@ func TestConfigFile(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 		if want == "" {
-			if p, err := s.profile(); err != nil || !slices.Equal(p.Actions, []string{"allocate"}) || len(p.Tiers[0]) != 2 {
+			if p, err := s.profile(); err != nil || !slices.Equal(p.Actions, []string{"allocate"}) || len(p.Tiers[0]) != 3 { // the budgets come by themselves
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
@@ -362,6 +381,71 @@ func TestSettingsAreRead(t *testing.T) {
 		name := settings.Field(i).Name
 		if !strings.Contains(text.String(), "s."+name) && !strings.Contains(text.String(), "p."+name) {
 			t.Errorf("nothing reads Settings.%s", name)
+		}
+	}
+}
+
+// TestDisruptionFlags: the flags that rule evictions reach the engine and whoever carries them out.
+func TestDisruptionFlags(t *testing.T) {
+	t.Parallel()
+	settings := func(args ...string) engine.Settings {
+		p, err := parse(t, Scheduler, args...).profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Settings
+	}
+	usual := settings()
+	if d := cmp.Diff(engine.DefaultSettings(), engine.Settings{ConsolidationVictims: usual.ConsolidationVictims, MovedAreFree: usual.MovedAreFree, StaleGrace: usual.StaleGrace}); d != "" {
+		t.Errorf("the defaults: %s", d)
+	}
+	got := settings("--max-consolidation-preemptees=-1", "--allow-consolidating-reclaim=false", "--default-staleness-grace-period=-1s")
+	if got.ConsolidationVictims != -1 || got.MovedAreFree || got.StaleGrace != -int64(time.Second) {
+		t.Errorf("%+v", got)
+	}
+	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition").evictions()
+	if err != nil || o.Mode != apply.ByDelete || !o.Mark {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := parse(t, Scheduler).evictions(); err != nil || o.Mode != apply.ByEviction || o.Mark {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := parse(t, Scheduler, "--eviction-mode=shoot").evictions(); err == nil || !strings.Contains(err.Error(), `"shoot" is neither eviction nor delete`) {
+		t.Error(err)
+	}
+}
+
+// TestAdmissionFlags: they reach the rules by which pods are judged, and the objects that the role keeps.
+func TestAdmissionFlags(t *testing.T) {
+	t.Parallel()
+	want := admission.DefaultOptions()
+	if d := cmp.Diff(want, parse(t, Admission).admission()); d != "" {
+		t.Errorf("the defaults: %s", d)
+	}
+	want = admission.Options{
+		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r"},
+		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v",
+	}
+	got := parse(t, Admission, "--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
+		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v").admission()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestRuntimeClassFlags: the newer flag has precedence over the older if it is given, even if it is empty.
+func TestRuntimeClassFlags(t *testing.T) {
+	t.Parallel()
+	const newer, older = "--gpu-fraction-runtime-class-name=", "--gpu-pod-runtime-class-name="
+	for want, rows := range map[string][][]string{
+		"nvidia": {{}, {newer + "nvidia"}, {older + "nvidia"}, {older + "x", newer + "nvidia"}},
+		"x":      {{newer + "x"}, {older + "x"}, {newer + "x", older + "y"}, {older + "y", newer + "x"}},
+		"":       {{newer}, {older}, {newer, older + "y"}},
+	} {
+		for _, args := range rows {
+			if got := parse(t, Admission, args...).admission().RuntimeClass; got != want {
+				t.Errorf("%q: %q, want %q", args, got, want)
+			}
 		}
 	}
 }

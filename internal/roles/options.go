@@ -1,22 +1,26 @@
 package roles
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
+	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/scheduler"
+	"github.com/muster-scheduler/muster/internal/usage"
 )
 
 // The functions of this file hand what the flags say to the packages that act on it. A field of Settings that none of
@@ -27,24 +31,58 @@ func (s *Settings) partition() kai.Partition {
 }
 
 func (s *Settings) profile() (engine.Profile, error) {
+	text, err := s.conf()
+	if err != nil {
+		return engine.Profile{}, err
+	}
+	p := profile.BuiltIn()
+	if text != nil {
+		if p, err = profile.Parse(text); err != nil {
+			return engine.Profile{}, fmt.Errorf("%s: %w", s.SchedulerConf, err)
+		}
+	}
+	p.Settings.ConsolidationVictims, p.Settings.MovedAreFree, p.Settings.StaleGrace = s.MaxMoved, s.MovedAreFree, int64(s.StaleGrace)
+	return p, nil
+}
+
+// usage is where the history of usage comes from; nil for none.
+func (s *Settings) usage() (*usage.Config, error) {
+	text, err := s.conf()
+	if text == nil {
+		return nil, err
+	}
+	c, err := profile.Usage(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.SchedulerConf, err)
+	}
+	return c, nil
+}
+
+// conf is the text of the scheduler's configuration file; nil if there is none.
+func (s *Settings) conf() ([]byte, error) {
 	if s.SchedulerConf == "" {
-		return profile.BuiltIn(), nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(s.SchedulerConf)
 	if err != nil {
-		return engine.Profile{}, fmt.Errorf("--scheduler-conf: %w", err)
+		return nil, fmt.Errorf("--scheduler-conf: %w", err)
 	}
-	p, err := profile.Parse(text)
-	if err != nil {
-		return engine.Profile{}, fmt.Errorf("%s: %w", s.SchedulerConf, err)
+	return text, nil
+}
+
+func (s *Settings) evictions() (apply.EvictionOptions, error) {
+	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions}
+	if o.Mode != apply.ByEviction && o.Mode != apply.ByDelete {
+		return o, fmt.Errorf("--eviction-mode: %q is neither %s nor %s", s.EvictionMode, apply.ByEviction, apply.ByDelete)
 	}
-	return p, nil
+	return o, nil
 }
 
 func (s *Settings) feed() feed.Options {
 	return feed.Options{
 		SchedulerNames: s.SchedulerNames, Partition: s.partition(), ReservationApp: s.ReservationApp, FlatQueues: !s.FullHierarchy,
-		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, StorageCapacity: s.CSIStorage,
+		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, MIGWorkerLabel: s.MIGWorkerLabel,
+		StorageCapacity: s.CSIStorage, QueueLabel: s.QueueLabel,
 	}
 }
 
@@ -56,11 +94,51 @@ func (s *Settings) reports() apply.ReportOptions {
 	return apply.ReportOptions{Pool: s.partition().Pool(), Detailed: s.DetailedReasons}
 }
 
-func (s *Settings) binder() binder.Options {
-	o := binder.DefaultOptions()
+func (s *Settings) binder() (o binder.Options, err error) {
+	o = binder.DefaultOptions()
 	o.MaxConcurrentReconciles = s.Workers
 	o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Duration(s.RateLimiterBase)*time.Second, time.Duration(s.RateLimiterMax)*time.Second
-	return o
+	if o.Plugins, err = binder.ParsePlugins(s.BinderPlugins); err != nil {
+		return o, fmt.Errorf("--%w", err)
+	}
+	o.PrepareTimeout = 0
+	for _, p := range o.Plugins {
+		t, err := p.Timeout(binder.DefaultOptions().PrepareTimeout)
+		if err != nil {
+			return o, fmt.Errorf("--%w", err)
+		}
+		o.PrepareTimeout = max(o.PrepareTimeout, t)
+	}
+	return o, nil
+}
+
+// reservation is how shared devices are held; plugins are the binder's.
+func (s *Settings) reservation(plugins []binder.Plugin) (o reservation.Options, err error) {
+	o = reservation.DefaultOptions()
+	o.Namespace, o.ServiceAccount, o.App, o.Image = s.ReservationSpace, s.ReservationAccount, s.ReservationApp, s.ReservationImage
+	o.Timeout, o.ScalingNamespace = time.Duration(s.ReservationTimeout)*time.Second, s.ScalingSpace
+	o.Simulated, o.RuntimeClass = s.FakeGPUs, s.RuntimeClass
+	sharing := binder.Find(plugins, binder.PluginGPUSharing)
+	o.Maps, o.MemoryLimits = sharing.Enabled, binder.Find(plugins, binder.PluginHAMiCore).Enabled
+	if o.CDI, err = sharing.CDI(); err != nil {
+		return o, fmt.Errorf("--%w", err)
+	}
+	for _, flag := range []struct {
+		name, text string
+		into       any
+	}{
+		{"resource-reservation-pod-resources", s.ReservationResources, &o.Resources},
+		{"resource-reservation-pod-security-context", s.ReservationPodSec, &o.PodSecurity},
+		{"resource-reservation-container-security-context", s.ReservationSecurity, &o.ContainerSecurity},
+	} {
+		if flag.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(flag.text), flag.into); err != nil {
+			return o, fmt.Errorf("--%s: %w", flag.name, err)
+		}
+	}
+	return o, nil
 }
 
 func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
@@ -82,6 +160,18 @@ func (s *Settings) podgroup() podgroup.Options {
 
 func (s *Settings) queue() queue.Options {
 	return queue.Options{MetricsNamespace: s.MetricsNamespace, LabelToMetricLabel: s.LabelToMetric, LabelToDefaultMetricValue: s.LabelToDefault}
+}
+
+func (s *Settings) admission() admission.Options {
+	o := admission.DefaultOptions()
+	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices
+	o.Namespace, o.Port, o.URL, o.Secret, o.Mutating, o.Validating = s.Namespace, s.WebhookPort, s.WebhookURL, s.WebhookSecret, s.Mutating, s.Validating
+	for _, given := range []string{s.OlderSharingClass, s.SharingClass} { // the later one has precedence
+		if given != unset {
+			o.RuntimeClass = given
+		}
+	}
+	return o
 }
 
 // parseLabels reads "k=v,k=v".

@@ -237,6 +237,8 @@ func quiet(role string, more ...string) []string {
 		return append(more, "--listen-address=0")
 	case Queue:
 		return append(more, "--metrics-listen-address=0")
+	case Admission, All:
+		more = append(more, "--admission", "--webhook-addr=0")
 	}
 	return append(more, "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }

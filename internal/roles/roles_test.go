@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +52,7 @@ func TestRoleEndpoints(t *testing.T) {
 	for role, flags := range map[string][]string{
 		Scheduler: {"listen-address"}, Queue: {"metrics-listen-address"},
 		Binder: {"metrics-bind-address", "health-probe-bind-address"}, PodGrouper: {"metrics-bind-address", "health-probe-bind-address"},
-		PodGroup: {"metrics-bind-address", "health-probe-bind-address"}, All: {"listen-address", "health-probe-bind-address"},
+		PodGroup: {"metrics-bind-address", "health-probe-bind-address"}, Admission: {"metrics-bind-address", "health-probe-bind-address"}, All: {"listen-address", "health-probe-bind-address"},
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +61,11 @@ func TestRoleEndpoints(t *testing.T) {
 			for _, flag := range flags {
 				args = append(args, fmt.Sprintf("--%s=127.0.0.1:%d", flag, freePort(t)))
 			}
-			_, _, stop := launch(t, role, args...)
+			more := args
+			if role == Admission {
+				more = append(slices.Clone(args), "--webhook-addr=0")
+			}
+			_, _, stop := launch(t, role, more...)
 			server.await(begins(role)) // the listeners are open before anything is watched
 			for _, arg := range args[1:] {
 				_, address, _ := strings.Cut(arg, "=")
@@ -136,7 +142,7 @@ func TestProfilerEndpoint(t *testing.T) {
 func begins(role string) string {
 	return map[string]string{
 		Scheduler: "v1/nodes", Binder: "v1/nodes", PodGrouper: "v2alpha2/podgroups", PodGroup: "v2alpha2/podgroups",
-		Queue: "v2/queues", All: "/bindrequests",
+		Queue: "v2/queues", Admission: "secrets/admission-webhook-tls-secret", All: "/bindrequests",
 	}[role]
 }
 
@@ -144,7 +150,7 @@ func begins(role string) string {
 func leaseOf(role string) string {
 	return map[string]string{
 		Scheduler: "kai-scheduler", Binder: "2ad35f9c.kai.scheduler", PodGrouper: "54dff599.kai.scheduler",
-		PodGroup: "o1x22tjj.kai.scheduler", Queue: "ov3xj497.kai.scheduler",
+		PodGroup: "o1x22tjj.kai.scheduler", Queue: "ov3xj497.kai.scheduler", Admission: "ojptxr84.kai.scheduler",
 	}[role]
 }
 
@@ -279,5 +285,74 @@ func TestEndsWithItsContext(t *testing.T) {
 	defer stop()
 	if err := p.run(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDecisionsEndpoint: the latest evictions are told on this machine alone, at --plugin-server-port.
+func TestDecisionsEndpoint(t *testing.T) {
+	t.Parallel()
+	server := newPlane(t, true)
+	port := freePort(t)
+	_, _, stop := launch(t, Scheduler, quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), fmt.Sprintf("--plugin-server-port=%d", port))...)
+	server.await(begins(Scheduler))
+	for path, want := range map[string]string{"/decisions": "[]", "/get-snapshot": "plugin not found"} {
+		if status, body := get(t, fmt.Sprintf("http://127.0.0.1:%d%s", port, path)); status == 0 || strings.TrimSpace(body) != want {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if status, _ := get(t, fmt.Sprintf("http://127.0.0.1:%d/decisions", port)); status != 0 {
+		t.Error("it still listens after its end")
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	p := &process{Settings: &Settings{PluginPort: taken.Addr().(*net.TCPAddr).Port}, names: []string{Scheduler}, log: logr.Discard()}
+	if err := p.tell(); err == nil || !strings.Contains(err.Error(), "--plugin-server-port") {
+		t.Errorf("a port that is taken: %v", err)
+	}
+}
+
+// TestWebhookPort: the webhooks are served at --webhook-addr; with all roles in one process only if asked for.
+func TestWebhookPort(t *testing.T) {
+	t.Parallel()
+	dial := func(port int) error {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	for _, tc := range []struct {
+		role string
+		args []string
+		want bool
+	}{{Admission, nil, true}, {All, nil, false}, {All, []string{"--admission"}, true}} {
+		server, port := newPlane(t, true), freePort(t)
+		args := append(tc.args, "--kubeconfig="+server.kubeconfig(), fmt.Sprintf("--webhook-addr=%d", port), "--metrics-bind-address=0", "--health-probe-bind-address=0")
+		if tc.role == All {
+			args = append(args, "--listen-address=0")
+		}
+		_, log, stop := launch(t, tc.role, args...)
+		server.await(begins(tc.role))
+		if tc.want {
+			server.await(begins(Admission))
+			for !strings.Contains(log.String(), "serving webhooks") { // the log is written by another goroutine
+				runtime.Gosched()
+			}
+		}
+		if err := dial(port); (err == nil) != tc.want {
+			t.Errorf("%s %q: %v", tc.role, tc.args, err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if dial(port) == nil {
+			t.Errorf("%s still listens after its end", tc.role)
+		}
 	}
 }

@@ -2,14 +2,17 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -22,18 +25,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
+	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
@@ -46,7 +53,7 @@ func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
-		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme,
+		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -101,8 +108,10 @@ func about(role string) string {
 		return "Keep the status of PodGroups"
 	case Queue:
 		return "Keep the status and metrics of queues"
+	case Admission:
+		return "Check and complete pods before they exist"
 	}
-	return "All roles in one process, sharing one cache"
+	return "All roles in one process, sharing one cache; admission only with --admission"
 }
 
 // process is what the roles of one process share.
@@ -118,6 +127,7 @@ type process struct {
 	client   client.Client
 	events   *eventSink
 	server   *app.Server
+	records  *scheduler.Records
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -142,7 +152,7 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
 		return nil, fmt.Errorf("--scheduler-name: at least one name, and no empty one")
 	}
-	p := &process{Settings: s, version: version, names: names, log: log, registry: app.Registry()}
+	p := &process{Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{}}
 	if err := p.connect(); err != nil {
 		return nil, err
 	}
@@ -165,6 +175,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	p.group.Add("cache", p.cache.Start)
 	p.group.Add("events", p.events.run)
 	for _, name := range names {
+		if name == Admission && len(names) > 1 && !s.WithAdmission {
+			continue // it needs a port, certificates and the API server's consent
+		}
 		if err := p.add(name); err != nil {
 			return nil, fmt.Errorf("role %s: %w", name, err)
 		}
@@ -201,7 +214,7 @@ func (p *process) connect() (err error) {
 	if p.cache, err = cache.New(p.config, o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	if p.client, err = client.New(p.config, client.Options{Scheme: p.scheme}); err != nil {
+	if p.client, err = client.New(write.Impatient(p.config), client.Options{Scheme: p.scheme}); err != nil {
 		return fmt.Errorf("build the client: %w", err)
 	}
 	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
@@ -271,11 +284,7 @@ func (p *process) add(name string) error {
 	var c interface{ Run(context.Context) error }
 	switch name {
 	case Binder:
-		record := p.events.recorder("binder")
-		c, err = binder.New(binder.Deps{
-			Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry,
-			Event: func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) },
-		}, p.binder())
+		c, err = p.newBinder(log)
 	case PodGrouper:
 		var o podgrouper.Options
 		if o, err = p.podgrouper(); err != nil {
@@ -287,6 +296,8 @@ func (p *process) add(name string) error {
 		}, o)
 	case PodGroup:
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
+	case Admission:
+		return p.admit(lease, log)
 	case Queue:
 		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
@@ -297,6 +308,51 @@ func (p *process) add(name string) error {
 	}
 	p.group.Add(name, p.elect(lease, untilAsked(c.Run)))
 	return nil
+}
+
+// admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
+// through a cache of its own, so that it needs no right to see others.
+func (p *process) admit(lease string, log logr.Logger) error {
+	o := p.admission()
+	co := o.Watched()
+	co.Scheme = p.scheme
+	own, err := cache.New(p.config, co)
+	if err != nil {
+		return fmt.Errorf("build the cache: %w", err)
+	}
+	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Log: log, Registry: p.registry}, o)
+	if err != nil {
+		return err
+	}
+	p.server.AddReadiness("webhooks", c.Ready)
+	p.group.Add(Admission+"-cache", untilAsked(own.Start))
+	p.group.Add(Admission, untilAsked(c.Serve))
+	p.group.Add(Admission+"-certificates", p.elect(lease, untilAsked(c.Lead)))
+	return nil
+}
+
+// newBinder builds the binder with all that it lets others prepare.
+func (p *process) newBinder(log logr.Logger) (*binder.Controller, error) {
+	o, err := p.binder()
+	if err != nil {
+		return nil, err
+	}
+	ro, err := p.reservation(o.Plugins)
+	if err != nil {
+		return nil, err
+	}
+	record := p.events.recorder("binder")
+	tell := func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }
+	devices, err := reservation.New(reservation.Deps{
+		Cache: p.cache, Client: p.client, Reader: p.client, Log: log.WithName("devices"), Registry: p.registry, Event: tell,
+	}, ro)
+	if err != nil {
+		return nil, err
+	}
+	return binder.New(binder.Deps{
+		Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry, Event: tell,
+		Preparers: []binder.Preparer{devices},
+	}, o)
 }
 
 // untilAsked makes a role's complaints about being stopped while it still waits for its cache a line of the log: a process
@@ -325,26 +381,61 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	for _, w := range e.Warnings {
 		p.log.Info("profile: " + w)
 	}
-	f := feed.New(feed.FromCache(p.cache), p.feed())
+	fo := p.feed()
+	fo.Zones = prof.Uses(numa.Name)
+	f := feed.New(feed.FromCache(p.cache), fo)
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.registry)
+	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound})
+	eo, err := p.evictions()
+	if err != nil {
+		return nil, err
+	}
+	marks := apply.NewMarks(kit)
+	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+		if b.Starts {
+			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
+		}
+	}})
+	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{})
+	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
+	}, func() float64 { return float64(evictions.Open()) })); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
 	lo := p.loop()
-	lo.Event = ro.Event
-	loop := scheduler.New(f, e, binds, reports, metrics, lo)
+	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
+	past, err := p.usage()
+	if err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) error {
 		var g app.Group
+		keeper, done, err := past.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if keeper != nil {
+			lo.Usage = keeper
+			g.Add("usage", keeper.Run)
+		}
+		loop := scheduler.New(scheduler.Parts{
+			Feed: f, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
+		}, lo)
 		g.Add("feed", untilAsked(f.Run))
 		g.Add("binds", binds.Run)
+		g.Add("evictions", evictions.Run)
+		g.Add("rooms", rooms.Run)
+		g.Add("marks", marks.Run)
 		g.Add("reports", reports.Run)
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
@@ -368,6 +459,9 @@ func (p *process) listen() error {
 			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
 		}
 	}
+	if err := p.tell(); err != nil {
+		return err
+	}
 	if p.Profiler {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.ProfilerPort))
 		if err != nil {
@@ -377,5 +471,35 @@ func (p *process) listen() error {
 		profiler := &app.Server{Profiling: true}
 		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
+	return nil
+}
+
+// tell serves what the scheduler remembers of its decisions, to this machine only: there is no authentication. That
+// another process has the port is an error only if somebody asked for it: it is no reason not to schedule.
+func (p *process) tell() error {
+	if p.PluginPort == 0 || !slices.Contains(p.names, Scheduler) {
+		return nil
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.PluginPort))
+	if err != nil {
+		if p.PluginPort != pluginPort {
+			return fmt.Errorf("--plugin-server-port: %w", err)
+		}
+		p.log.V(1).Info("decisions are not served", "error", err.Error())
+		return nil
+	}
+	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle("GET /decisions", p.records)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
+	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	p.group.Add("decisions", func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, func() { teller.Close() })
+		defer stop()
+		if err := teller.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
 	return nil
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
+	"github.com/muster-scheduler/muster/internal/controllers/reservation"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
 )
 
 // The roles, in the order in which they are started and listed.
@@ -19,11 +22,12 @@ const (
 	PodGrouper = "podgrouper"
 	PodGroup   = "podgroup"
 	Queue      = "queue"
+	Admission  = "admission"
 	All        = "all"
 )
 
 // Names lists the roles a process can run one of, without All.
-func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue} }
+func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission} }
 
 // kaiProgram is the program of KAI whose flags a role takes.
 func kaiProgram(role string) string {
@@ -35,6 +39,9 @@ func kaiProgram(role string) string {
 	}
 	return role
 }
+
+// pluginPort is where KAI's scheduler answers questions.
+const pluginPort = 8081
 
 // Settings is everything the flags of the roles say. Roles of one process share what they have in common.
 type Settings struct {
@@ -60,10 +67,29 @@ type Settings struct {
 	RestrictNodes   bool
 	CPUWorkerLabel  string
 	GPUWorkerLabel  string
+	MIGWorkerLabel  string
 	CSIStorage      bool
 	FullHierarchy   bool
 	DetailedReasons bool
 	ShowVersion     bool
+	EvictionMode    string
+	MarkEvictions   bool
+	MaxMoved        int
+	MovedAreFree    bool
+	StaleGrace      time.Duration
+	PluginPort      int
+
+	ReservationSpace     string
+	ReservationAccount   string
+	ReservationImage     string
+	ReservationTimeout   int
+	ReservationResources string
+	ReservationPodSec    string
+	ReservationSecurity  string
+	ScalingSpace         string
+	FakeGPUs             bool
+	BinderPlugins        string
+	RuntimeClass         string
 
 	Workers          int
 	RateLimiterBase  int
@@ -76,6 +102,18 @@ type Settings struct {
 
 	LabelToMetric  string
 	LabelToDefault string
+
+	WithAdmission     bool
+	WebhookPort       int
+	WebhookURL        string
+	WebhookSecret     string
+	Mutating          string
+	Validating        string
+	GPUSharing        bool
+	HAMiCore          bool
+	GuardDevices      bool
+	SharingClass      string
+	OlderSharingClass string
 }
 
 // flags declares the flags of one role on fs. A flag another role has declared already is shared. Flags of KAI's that have
@@ -100,6 +138,12 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
 		own.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 		own.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
+		own.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
+		own.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
+		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
+		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
+		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
+		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions); 0 for none")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
@@ -107,6 +151,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
 		own.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
 		own.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
+		own.StringVar(&s.MIGWorkerLabel, "mig-worker-node-label-key", keys.MIGWorkerNodeLabel, "label that says whether the GPUs of a node are cut into MIG slices")
 		own.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
 		own.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
 		own.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
@@ -115,6 +160,18 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
 		own.IntVar(&s.RateLimiterBase, "rate-limiter-base-delay", 1, "seconds before the first retry of a failed bind")
 		own.IntVar(&s.RateLimiterMax, "rate-limiter-max-delay", 60, "seconds between retries at most")
+		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of the pods that hold shared GPUs")
+		own.StringVar(&s.ReservationAccount, "resource-reservation-service-account", keys.ReservationNamespace, "their service account")
+		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", keys.ReservationNamespace, "value of their label app")
+		own.StringVar(&s.ReservationImage, "resource-reservation-pod-image", reservation.DefaultOptions().Image, "their image")
+		own.IntVar(&s.ReservationTimeout, "resource-reservation-allocation-timeout", 40, "seconds within which they have to report their device")
+		own.StringVar(&s.ReservationResources, "resource-reservation-pod-resources", "", "what they ask for besides a GPU, as JSON")
+		own.StringVar(&s.ReservationPodSec, "resource-reservation-pod-security-context", "", "their security context, as JSON")
+		own.StringVar(&s.ReservationSecurity, "resource-reservation-container-security-context", "", "that of their container, as JSON")
+		own.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler; while they wait, no GPU is newly shared")
+		own.BoolVar(&s.FakeGPUs, "fake-gpu-nodes", false, "GPUs are simulated: the pods that hold them only sleep")
+		own.StringVar(&s.BinderPlugins, "plugins", "", "what differs from the usual plugins, as JSON: {name: {enabled, priority, arguments}}")
+		own.StringVar(&s.RuntimeClass, "runtime-class-name", "", "runtime class of the pods that hold shared GPUs; empty for the cluster's default")
 	case PodGrouper:
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "pods worked on at a time")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
@@ -131,6 +188,9 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.LabelToMetric, "queue-label-to-metric-label", "", "labels of queues to add to metrics, label=metric_label,…")
 		own.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
 		own.StringVar(&s.Listen, "metrics-listen-address", ":8080", "address of /metrics; empty or 0 for none")
+	}
+	if role == Admission {
+		s.admissionFlags(own)
 	}
 	if role != Scheduler {
 		app.BindZapFlags(own, &s.Log)
@@ -149,6 +209,49 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	})
 	return nil
 }
+
+// unset is the default of the flag that has precedence over an older one: nobody names a class so.
+const unset = "\x00"
+
+// admissionFlags declares the flags of the admission role, KAI's first and then ours.
+func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
+	o := admission.DefaultOptions()
+	fs.IntVar(&s.WebhookPort, "webhook-addr", o.Port, "port of the webhooks; 0 for any free one")
+	fs.BoolVar(&s.GPUSharing, "gpu-sharing-enabled", o.GPUSharing, "let pods ask for parts of GPUs")
+	fs.BoolVar(&s.HAMiCore, "hami-core-enabled", o.MemoryLimits, "hand containers that share a GPU the memory limit that HAMi-core enforces")
+	fs.BoolVar(&s.GuardDevices, "block-nvidia-visible-devices", o.GuardDevices, "refuse containers that name their devices themselves, and hide the devices from those that ask for none")
+	s.SharingClass, s.OlderSharingClass = unset, unset
+	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
+	fs.Var(text{&s.OlderSharingClass, o.RuntimeClass}, "gpu-pod-runtime-class-name", "the same under its older name; the newer one has precedence")
+	fs.BoolVar(&s.WithAdmission, "admission", false, "run the role admission too, where all roles run in one process")
+	fs.StringVar(&s.WebhookURL, "webhook-url", o.URL, "how the API server reaches the webhooks where there is no Service, https://HOST:PORT; the role then creates the webhook configurations by itself")
+	fs.StringVar(&s.WebhookSecret, "webhook-secret", o.Secret, "Secret of the certificates")
+	fs.StringVar(&s.Mutating, "mutating-webhook-configuration", o.Mutating, "configuration that is told to trust the role's certificates")
+	fs.StringVar(&s.Validating, "validating-webhook-configuration", o.Validating, "configuration that is told to trust the role's certificates")
+}
+
+// text is a flag's value that remembers whether it was given.
+type text struct {
+	to       *string
+	fallback string
+}
+
+// String is the value as it stands.
+func (v text) String() string {
+	if v.to == nil || *v.to == unset {
+		return v.fallback
+	}
+	return *v.to
+}
+
+// Set takes the value given.
+func (v text) Set(s string) error {
+	*v.to = s
+	return nil
+}
+
+// Type is what the help calls it.
+func (text) Type() string { return "string" }
 
 // acceptKAI declares the flags of KAI's program that nothing here reads.
 func acceptKAI(role string, fs *pflag.FlagSet) error {

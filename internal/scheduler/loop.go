@@ -33,10 +33,57 @@ type Binds interface {
 	Remove(namespace, name string, uid types.UID) bool
 }
 
+// Evictions is where decisions go that take pods from their nodes.
+type Evictions interface {
+	Submit(ctx context.Context, p engine.Plan)
+	Settled() <-chan struct{}
+	Outcomes() []apply.Outcome
+}
+
+// Rooms is where held room is told.
+type Rooms interface {
+	Restore(ctx context.Context) ([]apply.Promise, error)
+	Publish(snap *cluster.Snapshot) time.Time
+}
+
+// Marks is where gangs are told when what became of them.
+type Marks interface {
+	Set(gang cluster.Key, uid, annotation string, at int64)
+	Frozen(gang cluster.Key, uid, text string, lasts time.Duration)
+}
+
 // Reports is where reasons go.
 type Reports interface {
 	Restore(ctx context.Context) error
 	Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time
+}
+
+// Usage is where the past comes from: what queues used lately.
+type Usage interface {
+	Settled() bool            // scheduling may begin
+	Changed() <-chan struct{} // settled, or something to drain
+	Drain(*cluster.Store) int
+	Observe(*cluster.Snapshot) // what the cluster looks like now; it must not block
+}
+
+// noUsage is a past of which nothing is known.
+type noUsage struct{}
+
+func (noUsage) Settled() bool             { return true }
+func (noUsage) Changed() <-chan struct{}  { return nil }
+func (noUsage) Drain(*cluster.Store) int  { return 0 }
+func (noUsage) Observe(*cluster.Snapshot) {}
+
+// Parts are what a loop is put together from.
+type Parts struct {
+	Feed      Feed
+	Engine    *engine.Engine
+	Binds     Binds
+	Evictions Evictions
+	Rooms     Rooms
+	Marks     Marks
+	Reports   Reports
+	Metrics   *Metrics
 }
 
 // Options are the loop's settings.
@@ -51,11 +98,19 @@ type Options struct {
 	// Event records an event about an object that is no gang: a node, a queue, a BindRequest. It must not block. Nil records
 	// none.
 	Event func(about client.Object, kind, reason, message string)
+	// Usage is where the past comes from; nil: shares do not look at it.
+	Usage Usage
+	// Annotated records a normal event about a PodGroup, with annotations. It must not block. Nil records none.
+	Annotated func(about client.Object, reason, message string, annotations map[string]string)
+	// Records keeps the decisions that evict; nil keeps none.
+	Records *Records
 }
 
-// assumeFor is how long a decision stands without the API server confirming it. Its failure is normally reported long
-// before; this is the net below.
-const assumeFor = 2 * time.Minute
+// After a run the loop rests for restPart times as long as the run took, at least Options.Gap and at most longestRest.
+const (
+	restPart    = 4
+	longestRest = 500 * time.Millisecond
+)
 
 // publishGap is the shortest time between two looks at the reasons of all gangs.
 const publishGap = 200 * time.Millisecond
@@ -71,19 +126,25 @@ const (
 
 // Loop is a scheduler. Create it with New.
 type Loop struct {
-	feed    Feed
-	engine  *engine.Engine
-	binds   Binds
-	reports Reports
-	metrics *Metrics
-	o       Options
+	feed      Feed
+	engine    *engine.Engine
+	binds     Binds
+	evictions Evictions
+	rooms     Rooms
+	marks     Marks
+	reports   Reports
+	metrics   *Metrics
+	o         Options
 
-	store  *cluster.Store
-	failed map[string]int // binds in a row that failed, by pod UID
+	store   *cluster.Store
+	took    time.Duration    // by the last run
+	failed  map[string]int   // binds in a row that failed, by pod UID
+	stale   map[string]int64 // since when gangs are stale as their objects have been told, by UID
+	repeats monitor
 }
 
 // New returns a loop; Run starts it.
-func New(f Feed, e *engine.Engine, b Binds, r Reports, m *Metrics, o Options) *Loop {
+func New(p Parts, o Options) *Loop {
 	if o.Period == 0 {
 		o.Period = time.Second
 	}
@@ -96,30 +157,45 @@ func New(f Feed, e *engine.Engine, b Binds, r Reports, m *Metrics, o Options) *L
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
-	return &Loop{
-		feed: f, engine: e, binds: b, reports: r, metrics: m, o: o,
-		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{},
+	if o.Usage == nil {
+		o.Usage = noUsage{}
 	}
+	if o.Annotated == nil {
+		o.Annotated = func(client.Object, string, string, map[string]string) {}
+	}
+	l := &Loop{
+		feed: p.Feed, engine: p.Engine, binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
+		metrics: p.Metrics, o: o,
+		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{}, stale: map[string]int64{},
+	}
+	l.engine.Around = func(action string) func() {
+		began := time.Now()
+		return func() { l.metrics.action(action, time.Since(began)) }
+	}
+	return l
 }
 
-// Run schedules until ctx ends. It first waits for the feed to have the whole cluster.
+// Run schedules until ctx ends. It first waits for the feed to have the whole cluster, and for the past to be known or
+// given up on.
 func (l *Loop) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	for !l.feed.Synced() {
+	for !l.feed.Synced() || !l.o.Usage.Settled() {
 		select {
 		case <-l.feed.Changed():
 			l.feed.Drain(l.store)
+		case <-l.o.Usage.Changed():
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	if err := l.reports.Restore(ctx); err != nil {
+	if err := l.restore(ctx); err != nil {
 		return err
 	}
 	c := cycle{log: log, problems: map[string]string{}, cleaned: map[types.UID]time.Time{}}
 	for ctx.Err() == nil {
 		l.feed.Drain(l.store)
+		l.o.Usage.Drain(l.store)
 		l.clean(&c)
 		wait := l.once(ctx, &c)
 		l.sleep(ctx, log, wait)
@@ -148,52 +224,47 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	if !c.ran || due || l.store.Generation() != c.generation {
 		snap := l.store.Snapshot(now.UnixNano())
 		c.generation = snap.Generation
+		l.o.Usage.Observe(snap)
 		var handing time.Duration // that writers kept us waiting
 		res := l.engine.Run(ctx, snap, func(p engine.Plan) {
 			began := time.Now()
-			l.assume(&p, now)
+			p.Assume(l.store, now.UnixNano())
 			l.metrics.plan(&p, snap, began)
+			l.repeats.decided(&p, snap)
 			l.binds.Submit(ctx, p)
+			l.evictions.Submit(ctx, p)
 			handing += time.Since(began)
 		})
+		res.Remember(l.store)
 		c.ran, c.snap, c.trace = true, snap, res.Trace
-		l.metrics.run(snap, &res, time.Since(now)-handing)
+		l.took = time.Since(now) - handing
+		l.metrics.run(snap, &res, l.took)
 		l.overcommitted(c)
+		l.tellStale(&c.trace)
 		c.reportAt = now
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {
 		c.published = now
-		c.reportAt = l.reports.Publish(c.snap, &c.trace)
+		c.reportAt = sooner(l.reports.Publish(c.snap, &c.trace), l.rooms.Publish(c.snap))
 	}
 	wait := l.o.Period
-	sooner := func(d time.Duration) { wait = min(wait, max(d, 0)) }
+	within := func(d time.Duration) { wait = min(wait, max(d, 0)) }
 	if c.trace.WakeAt != cluster.Forever {
-		sooner(time.Duration(c.trace.WakeAt - now.UnixNano()))
+		within(time.Duration(c.trace.WakeAt - now.UnixNano()))
 	}
 	if t := l.store.NextTimer(); t != cluster.Forever {
-		sooner(time.Duration(t - now.UnixNano()))
+		within(time.Duration(t - now.UnixNano()))
 	}
 	if !c.reportAt.IsZero() {
-		sooner(max(c.reportAt.Sub(now), c.published.Add(publishGap).Sub(now)))
+		within(max(c.reportAt.Sub(now), c.published.Add(publishGap).Sub(now)))
 	}
 	return wait
 }
 
-// assume lays the plan's decisions over the store until the API server shows them.
-func (l *Loop) assume(p *engine.Plan, now time.Time) {
-	until := now.Add(assumeFor).UnixNano()
-	for i := range p.Bundles {
-		for j := range p.Bundles[i].Intents {
-			if in := &p.Bundles[i].Intents[j]; in.Verb == engine.Bind {
-				l.store.Assume(in.UID, in.Node, until)
-			}
-		}
-	}
-}
-
 // sleep waits out the gap, then until something happens, wait is over or ctx ends.
 func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
-	gap := time.NewTimer(l.o.Gap)
+	rest := max(l.o.Gap, min(restPart*l.took, longestRest)) // a run that takes long leaves others their time
+	gap := time.NewTimer(rest)
 	defer gap.Stop()
 	for open := true; open; {
 		select {
@@ -202,16 +273,22 @@ func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
 		case <-l.binds.Failed():
 			l.settle(log)
 			wait = 0
+		case <-l.evictions.Settled():
+			l.evicted(log)
+			wait = 0
 		case <-ctx.Done():
 			return
 		}
 	}
-	timer := time.NewTimer(max(0, wait-l.o.Gap))
+	timer := time.NewTimer(max(0, wait-rest))
 	defer timer.Stop()
 	select {
 	case <-l.feed.Changed():
+	case <-l.o.Usage.Changed():
 	case <-l.binds.Failed():
 		l.settle(log)
+	case <-l.evictions.Settled():
+		l.evicted(log)
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -224,9 +301,9 @@ func (l *Loop) settle(log logr.Logger) {
 		if !errors.Is(f.Err, apply.ErrMoved) {
 			log.Info("a decision could not be written and will be made anew", "gang", f.Bundle.Gang.String(), "bundle", f.Bundle.ID, "error", f.Err.Error())
 		}
+		f.Bundle.Forget(l.store, func(string) bool { return true }) // evictions have outcomes of their own
 		for i := range f.Bundle.Intents {
 			if in := &f.Bundle.Intents[i]; in.Verb == engine.Bind {
-				l.store.Forget(in.UID)
 				l.postpone(in.UID)
 			}
 		}
@@ -258,6 +335,8 @@ func (l *Loop) clean(c *cycle) {
 		case stale.PodUID == "":
 			l.forged(&stale)
 		case stale.Reason == feed.Failed:
+			// One that failed at once may never have been seen alive: then the decision is still taken for granted.
+			l.store.Forget(string(stale.PodUID))
 			l.postpone(string(stale.PodUID))
 		}
 		c.cleaned[stale.UID] = now

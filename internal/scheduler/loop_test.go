@@ -47,6 +47,11 @@ type world struct {
 	removed  []string
 	full     bool
 
+	evictions *evictor
+	rooms     *rooms
+	records   *Records
+	marks     []string // "seconds gang annotation" of each call
+
 	restored  int
 	published []string // "seconds gang reason" of each call
 	settle    time.Duration
@@ -153,11 +158,12 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewMetrics("kai", prometheus.NewPedanticRegistry())
+	m, err := NewMetrics("kai", "default", prometheus.NewPedanticRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1)}
+	w.evictions, w.rooms = &evictor{world: w, settled: make(chan struct{}, 1)}, &rooms{world: w}
 	w.synced.Store(true)
 	w.events = []cluster.Event{
 		cluster.QueueState{Name: "q", UID: "q", Quota: []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}},
@@ -166,7 +172,11 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	if change != nil {
 		change(w)
 	}
-	w.loop = New(w, e, w, w, m, o)
+	if o.Records == nil {
+		o.Records = &Records{}
+	}
+	w.records = o.Records
+	w.loop = New(Parts{Feed: w, Engine: e, Binds: w, Evictions: w.evictions, Rooms: w.rooms, Marks: w, Reports: w, Metrics: m}, o)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.loop.Run(ctx) }()
@@ -264,6 +274,75 @@ func TestWaitsForTheFeed(t *testing.T) {
 		w.expect("with everything", &w.plans, "5.01 p")
 		if n := w.count(&w.restored); n != 1 {
 			t.Errorf("restored %d times", n)
+		}
+	})
+}
+
+// past is a history of usage whose news come from the test.
+type past struct {
+	mu      sync.Mutex
+	settled bool
+	changed chan struct{}
+	news    []cluster.Event
+	seen    int
+}
+
+func (p *past) Settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settled
+}
+func (p *past) Changed() <-chan struct{} { return p.changed }
+
+func (p *past) Drain(s *cluster.Store) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.news)
+	for _, e := range p.news {
+		s.Apply(e)
+	}
+	p.news = nil
+	return n
+}
+
+func (p *past) Observe(*cluster.Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen++
+}
+
+func (p *past) tell(settled bool, gpus int64) {
+	p.mu.Lock()
+	p.settled = settled
+	p.news = append(p.news, cluster.UsageState{Queues: map[string][]cluster.Quantity{"q": {{Name: "gpu", Value: gpus}}}})
+	p.mu.Unlock()
+	p.changed <- struct{}{}
+}
+
+// TestUsage: scheduling waits for the past, each change of it is decided on at once, and none is not.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &past{changed: make(chan struct{}, 1)}
+		w := begin(t, Options{Usage: h}, func(w *world) { w.happens(gang("g", "p")...) })
+		w.pass(5 * time.Second)
+		w.expect("before the past is known", &w.plans)
+		h.tell(true, 100)
+		w.pass(100 * time.Millisecond)
+		w.expect("with the past", &w.plans, "5.00 p")
+		w.pass(3 * time.Second)
+		for gpus, more := range map[int64]int{100: 0, 101: 1} {
+			runs := w.runs()
+			h.tell(true, gpus)
+			w.pass(60 * time.Millisecond)
+			if got := w.runs() - runs; gpus == 101 && got != more || got > more {
+				t.Errorf("usage %d: %d more runs, want %d", gpus, got, more)
+			}
+			h.tell(true, 100)
+			w.pass(3 * time.Second)
+		}
+		if h.seen != w.runs() {
+			t.Errorf("the past was shown %d of %d looks", h.seen, w.runs())
 		}
 	})
 }
@@ -414,6 +493,22 @@ func TestStaleRequestsAreRemoved(t *testing.T) {
 				t.Errorf("a delete for which there was no room was asked for %d times afterwards", len(w.removed))
 			}
 		})
+	})
+}
+
+// TestFailsBeforeItIsSeen: a request may fail so soon that nobody saw it stand. Its decision is not taken for granted then.
+func TestFailsBeforeItIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.happens(gang("g", "p")...) })
+		w.pass(900 * time.Millisecond)
+		w.expect("decided", &w.plans, "0.00 p")
+		w.set(func() {
+			w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "p", UID: "1", PodUID: "u-p", Reason: feed.Failed}}
+		})
+		w.happens(gang("h", "other")...) // something to look up for
+		w.pass(5 * time.Second)
+		w.expect("decided anew", &w.plans, "0.90 other", "1.90 p")
 	})
 }
 

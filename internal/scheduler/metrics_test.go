@@ -23,13 +23,14 @@ func TestMetricsNamespace(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"kai", "other"} {
 		r := prometheus.NewPedanticRegistry()
-		m, err := NewMetrics(namespace, r)
+		m, err := NewMetrics(namespace, "default", r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		store := cluster.NewStore(cluster.Options{})
 		store.Apply(gang("g", "p", "q")...)
 		store.Apply(cluster.QueueState{Name: "q", UID: "q", Display: "Team Q"})
+		store.Apply(cluster.UsageState{Queues: map[string][]cluster.Quantity{"q": {{Name: "gpu", Value: 250_000}, {Name: "memory", Value: 1_500_000}}}})
 		snap := store.Snapshot(0)
 		at := time.Unix(0, 0).Add(20 * time.Millisecond)
 		m.plan(&engine.Plan{Action: "allocate", Bundles: []engine.Bundle{
@@ -40,7 +41,9 @@ func TestMetricsNamespace(t *testing.T) {
 		share := engine.QueueTrace{Name: "q", FairShare: cluster.Resources{1500, 2e9, 3000}}
 		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit}}}
 		m.run(snap, &engine.Result{Trace: engine.Trace{Queues: []engine.QueueTrace{share, {Name: "gone", FairShare: cluster.Resources{1}}}, Gangs: []engine.GangTrace{wait}}}, time.Second)
-		m.run(snap, &engine.Result{Trace: engine.Trace{Queues: []engine.QueueTrace{share, {Name: "gone"}}}, Stats: engine.Stats{Considered: 4}}, 2500*time.Microsecond)
+		m.run(snap, &engine.Result{Trace: engine.Trace{
+			Queues: []engine.QueueTrace{share, {Name: "gone"}}, Fragmentation: engine.Fragmentation{Free: 12_500, Unusable: 1250},
+		}, Stats: engine.Stats{Considered: 4}}, 2500*time.Microsecond)
 
 		queue := `{queue_display_name="Team Q",queue_metadata_name="q",queue_name="q"}`
 		want := strings.ReplaceAll(`
@@ -59,16 +62,30 @@ NS_queue_fair_share_gpuQUEUE 3
 # HELP NS_queue_fair_share_memory_gb Fair share of memory in 10^9 bytes.
 # TYPE NS_queue_fair_share_memory_gb gauge
 NS_queue_fair_share_memory_gbQUEUE 2
+# HELP NS_queue_gpu_usage GPUs the queue used lately, decayed, as a part of the cluster: 1 is all of it. Only with a history of usage.
+# TYPE NS_queue_gpu_usage gauge
+NS_queue_gpu_usageQUEUE 0.25
+# HELP NS_queue_memory_usage Memory the queue used lately, decayed, as a part of the cluster: 1 is all of it. Only with a history of usage.
+# TYPE NS_queue_memory_usage gauge
+NS_queue_memory_usageQUEUE 1.5
 # HELP muster_gangs_waiting Gangs that wait, by reason, after the last run.
 # TYPE muster_gangs_waiting gauge
 muster_gangs_waiting{reason="OverLimit"} 0
+# HELP muster_gpus_free GPUs that are free on nodes that take pods, free parts of shared ones included, before the last run.
+# TYPE muster_gpus_free gauge
+muster_gpus_free 12.5
+# HELP muster_gpus_unusable The part of muster_gpus_free that the next pod could not use, on average over the kinds of work in the cluster: the expected fragmentation.
+# TYPE muster_gpus_unusable gauge
+muster_gpus_unusable 1.25
 # HELP muster_scheduler_runs_total Runs of the engine.
 # TYPE muster_scheduler_runs_total counter
 muster_scheduler_runs_total 2
 `, "NS", namespace)
 		want = strings.ReplaceAll(want, "QUEUE", queue)
 		if err := testutil.GatherAndCompare(r, strings.NewReader(want), namespace+"_e2e_scheduling_latency_milliseconds", namespace+"_podgroups_scheduled_by_action",
-			namespace+"_queue_fair_share_cpu_cores", namespace+"_queue_fair_share_gpu", namespace+"_queue_fair_share_memory_gb", "muster_gangs_waiting", "muster_scheduler_runs_total"); err != nil {
+			namespace+"_queue_fair_share_cpu_cores", namespace+"_queue_fair_share_gpu", namespace+"_queue_fair_share_memory_gb",
+			namespace+"_queue_gpu_usage", namespace+"_queue_memory_usage", "muster_gangs_waiting", "muster_gpus_free", "muster_gpus_unusable",
+			"muster_scheduler_runs_total"); err != nil {
 			t.Error(err)
 		}
 		families, err := r.Gather()
@@ -88,7 +105,7 @@ muster_scheduler_runs_total 2
 				t.Errorf("%s: %v", name, h)
 			}
 		}
-		if _, err := NewMetrics(namespace, r); err == nil {
+		if _, err := NewMetrics(namespace, "default", r); err == nil {
 			t.Error("registered twice without an error")
 		}
 	}

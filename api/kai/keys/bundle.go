@@ -11,4 +11,9 @@ const (
 	// BundleSizeLabel, on a BindRequest with a BundleLabel, is the number of requests in the bundle, a decimal number
 	// of at least 1.
 	BundleSizeLabel = "muster.dev/bundle-size"
+
+	// SelectedForAnnotation, on a PersistentVolumeClaim, is the UID of the BindRequest for which a node was selected
+	// to make its volume. It stays when a provisioner takes the selected node off because there is no room, so that
+	// the binder does not select the same node for the same request for ever. Written by the binder.
+	SelectedForAnnotation = "muster.dev/selected-for"
 )

@@ -91,3 +91,23 @@ const (
 	// AMDGPUMemoryNodeLabelPrefix begins a label that carries the memory of an AMD GPU in its key.
 	AMDGPUMemoryNodeLabelPrefix = "beta.amd.com/gpu.vram"
 )
+
+// Environment variables by which a container learns of the devices it shares. The keys of the ConfigMaps that carry
+// them have the same names.
+const (
+	// VisibleDevicesEnv lists the devices a container may see, separated by commas: UUIDs, or CDI names; "all", "none"
+	// and "void" (no devices, and no GPU runtime at all) have a meaning of their own.
+	VisibleDevicesEnv = "NVIDIA_VISIBLE_DEVICES"
+
+	// PortionEnv is the part of each device that the container may use, with two decimals.
+	PortionEnv = "GPU_PORTION"
+
+	// LegacyPortionEnv is PortionEnv under its old name.
+	LegacyPortionEnv = "RUNAI_NUM_OF_GPUS"
+
+	// MemoryLimitEnv bounds the device memory of a container under HAMi-core: a number of MiB followed by m.
+	MemoryLimitEnv = "CUDA_DEVICE_MEMORY_LIMIT"
+
+	// LegacyVisibleDevicesKey is the key of VisibleDevicesEnv in ConfigMaps of old installations.
+	LegacyVisibleDevicesKey = "RUNAI-VISIBLE-DEVICES"
+)

@@ -129,6 +129,23 @@ const (
 	// ReasonBindingError is PodBoundCondition's reason when it is False; PodScheduled=False may carry it, too.
 	ReasonBindingError = "BindingError"
 
+	// RoomHeldCondition says whether room is held for the pod on the node of status.nominatedNodeName. It is ours, not KAI's:
+	// who finds the node without the condition has not got it from us.
+	RoomHeldCondition = "RoomHeld"
+
+	// ReasonWaitingForRelease is RoomHeldCondition's reason when it is True: others are still leaving the node.
+	ReasonWaitingForRelease = "WaitingForRelease"
+
+	// ReasonReleased is RoomHeldCondition's reason when it is False: the room is held no more.
+	ReasonReleased = "Released"
+
+	// FrozenCondition, on a PodGroup, says that pods of another gang are not evicted for it for a while, because that went
+	// round in circles. It is ours, not KAI's.
+	FrozenCondition = "EvictionsFrozen"
+
+	// ReasonRepeated is FrozenCondition's reason.
+	ReasonRepeated = "RepeatedEvictions"
+
 	// ReasonUnschedulable is the reason of PodScheduled=False on a pod whose gang finds no room.
 	ReasonUnschedulable = "Unschedulable"
 

@@ -6,6 +6,9 @@ const (
 	// UsageClientPrometheus reads the usage history from a Prometheus server.
 	UsageClientPrometheus = "prometheus"
 
+	// UsageClientEmbedded is the scheduler's own store on disk.
+	UsageClientEmbedded = "embedded"
+
 	// UsageClientFake answers with fixed numbers, for tests.
 	UsageClientFake = "fake"
 
@@ -26,7 +29,7 @@ const (
 
 // UsageDBConfig says where the usage history comes from.
 type UsageDBConfig struct {
-	// ClientType is the kind of source: prometheus, fake or fake-with-history.
+	// ClientType is the kind of source: prometheus, embedded (the scheduler's own store), fake or fake-with-history.
 	//
 	// +required
 	ClientType string `json:"clientType"`
@@ -73,7 +76,8 @@ type UsageParams struct {
 	// +optional
 	TumblingWindowStartTime *metav1.Time `json:"tumblingWindowStartTime,omitempty"`
 
-	// CronString names the times at which a cron window begins, in the usual five fields. Required for that type.
+	// CronString names the times at which a cron window begins, in the usual five fields and in UTC, unless it
+	// begins with CRON_TZ=Area/City. Required for that type.
 	//
 	// +optional
 	CronString string `json:"cronString,omitempty"`
@@ -84,7 +88,7 @@ type UsageParams struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"
 	FetchInterval *metav1.Duration `json:"fetchInterval,omitempty"`
 
-	// StalenessPeriod is the age at which what was read is no longer used. Default: 5m.
+	// StalenessPeriod is the age from which what was read is warned about; it is used all the same. Default: 5m.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration(self)",message="must be a Go duration, for instance 90s or 1h30m"

@@ -17,6 +17,8 @@ type TopologySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.map(l, l.nodeLabel) == oldSelf.map(l, l.nodeLabel)",message="the sequence of node labels cannot be changed, only aliases can"
 	// +kubebuilder:validation:XValidation:rule="size(self.filter(i, size(self.filter(j, j.nodeLabel == i.nodeLabel)) > 1)) == 0",message="each node label may appear in one level only"
+	// +kubebuilder:validation:XValidation:rule="self.all(i, !has(i.alias) || size(self.filter(j, has(j.alias) && j.alias == i.alias)) == 1)",message="each alias may be given to one level only"
+	// +kubebuilder:validation:XValidation:rule="self.all(i, !has(i.alias) || !self.exists(j, j.nodeLabel == i.alias))",message="an alias must differ from every node label of the Topology"
 	// +kubebuilder:validation:XValidation:rule="size(self.filter(i, i.nodeLabel == 'kubernetes.io/hostname')) == 0 || self[size(self) - 1].nodeLabel == 'kubernetes.io/hostname'",message="kubernetes.io/hostname may only be the last, narrowest level"
 	Levels []TopologyLevel `json:"levels"`
 }
@@ -33,7 +35,7 @@ type TopologyLevel struct {
 	NodeLabel string `json:"nodeLabel"`
 
 	// Alias is a short name that workloads may use for this level instead of NodeLabel. Aliases are unique within
-	// a Topology and differ from all its node labels; the admission webhook checks that.
+	// a Topology and differ from all its node labels.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

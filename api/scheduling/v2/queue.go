@@ -9,7 +9,7 @@ const (
 	// DefaultPriority is the priority of a queue whose spec names none.
 	DefaultPriority = 100
 
-	// Unlimited, given as a quota or limit, means without bound. Zero is no such value: a limit of 0 admits nothing.
+	// Unlimited given as a quota or limit means without bound. Zero is no such value: a limit of 0 admits nothing.
 	Unlimited = -1
 )
 
@@ -71,7 +71,9 @@ type QueueResources struct {
 
 	// Extended holds further resources by their Kubernetes name, for instance rdma/hca, counted in the resource's
 	// own units. A resource that is named nowhere in the tree is not divided and not limited. This field is an
-	// addition of Muster: schedulers that do not know it ignore it.
+	// addition of Muster: schedulers that do not know it ignore it, and API servers with KAI's definition of the Queue
+	// drop it. Therefore the queue controller repeats it in the annotation muster.dev/extended-resources, which counts
+	// where the field is absent; {} says that there are no further resources, and removes the annotation.
 	//
 	// +optional
 	Extended map[string]QueueResource `json:"extended,omitempty"`

@@ -98,18 +98,18 @@ type SchedulingCondition struct {
 type UnschedulableReason string
 
 const (
-	// ReasonNonPreemptibleOverQuota: the gang cannot be preempted and would exceed the quota of its queue or of a
+	// ReasonNonPreemptibleOverQuota means that the gang cannot be preempted and would exceed the quota of its queue or of a
 	// queue above it. Details name that queue and its numbers.
 	ReasonNonPreemptibleOverQuota UnschedulableReason = "NonPreemptibleOverQuota"
 
-	// ReasonOverLimit: the gang would exceed the limit of its queue or of a queue above it. Details name that queue
+	// ReasonOverLimit means that the gang would exceed the limit of its queue or of a queue above it. Details name that queue
 	// and its numbers.
 	ReasonOverLimit UnschedulableReason = "OverLimit"
 
-	// ReasonPreemptionDelayNotElapsed: the gang has to wait longer before others may be evicted for it.
+	// ReasonPreemptionDelayNotElapsed means that the gang has to wait longer before others may be evicted for it.
 	ReasonPreemptionDelayNotElapsed UnschedulableReason = "PreemptionDelayNotElapsed"
 
-	// ReasonQueueDoesNotExist: the gang names a queue that does not exist, or none.
+	// ReasonQueueDoesNotExist means that the gang names a queue that does not exist, or none.
 	ReasonQueueDoesNotExist UnschedulableReason = "QueueDoesNotExist"
 )
 

@@ -5,10 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NoSchedulingBackoff, as schedulingBackoff, means that the scheduler never stops trying a gang. It is the default.
+// NoSchedulingBackoff as schedulingBackoff, means that the scheduler never stops trying a gang. It is the default.
 const NoSchedulingBackoff int32 = -1
 
-// SingleSchedulingBackoff, as schedulingBackoff, means that the scheduler stops trying a gang after one failure, until
+// SingleSchedulingBackoff as schedulingBackoff, means that the scheduler stops trying a gang after one failure, until
 // the gang is moved to another node pool.
 const SingleSchedulingBackoff int32 = 1
 

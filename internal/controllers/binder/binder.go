@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -33,6 +37,11 @@ const (
 	// go on once no step towards a bind was made for reportQuiet, and at the latest after reportDelay.
 	reportQuiet = 500 * time.Millisecond
 	reportDelay = time.Minute
+
+	// Reports of thousands of binds are as many thousand writes, for which others wait as well: then they go out at this
+	// pace, per second, after a first burst of as many; slower while binds are still being made.
+	reportPace = 60
+	latePace   = 20
 )
 
 // EventFunc tells the user of a pod what happened to it. It must not block; kind is corev1.EventTypeNormal or
@@ -50,6 +59,10 @@ type Deps struct {
 
 	// Reader reads from the API server itself. It is asked only when something went wrong.
 	Reader client.Reader
+
+	// Preparers make ready what the binder itself knows nothing of, before the pod's volumes unless a plugin's
+	// priority says otherwise.
+	Preparers []Preparer
 
 	// Event tells users. Nil: nobody is told.
 	Event EventFunc
@@ -85,7 +98,8 @@ func New(deps Deps, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
 	w := &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event}
-	return &Controller{deps: deps, options: o, preparers: []Preparer{volumes{w}}, wire: w, metrics: m}, nil
+	preparers := arrange(append(slices.Clone(deps.Preparers), volumes{w}, claims{w, time.Now}), o.Plugins)
+	return &Controller{deps: deps, options: o, preparers: preparers, wire: w, metrics: m}, nil
 }
 
 // Run binds until ctx ends, and returns nil then. It starts with what is in the cluster, so a run continues what an
@@ -93,6 +107,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 // it returned.
 func (c *Controller) Run(ctx context.Context) error {
 	r := &run{
+		pace: rate.NewLimiter(reportPace, reportPace), late: rate.NewLimiter(latePace, latePace),
 		Controller: c,
 		book:       newBook(c.options, c.preparers),
 		executor:   &executor{writer: c.wire, preparers: c.preparers, now: time.Now},
@@ -112,6 +127,8 @@ type run struct {
 	steps    workqueue.TypedInterface[*task] // towards a bind
 	reports  workqueue.TypedInterface[*task] // of what happened, which may trail
 	lastStep atomic.Int64                    // when a step was last begun, Unix nanoseconds
+	pace     *rate.Limiter                   // of reports
+	late     *rate.Limiter                   // of reports that have stood back for long
 	large    sync.Map                        // BundleKey -> struct{}: those whose news are gathered
 }
 
@@ -127,7 +144,21 @@ func (r *run) run(ctx context.Context) error {
 		}
 		return err
 	}
+	// A companion that cannot go on ends the binder.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, len(r.preparers))
 	var workers sync.WaitGroup
+	for _, p := range r.preparers {
+		if c, ok := p.(Companion); ok {
+			workers.Go(func() {
+				if err := c.Run(ctx, func(name types.NamespacedName) { r.look(r.book.touchRequest(name)) }); err != nil {
+					failed <- fmt.Errorf("binder: %s: %w", c.Name(), err)
+					cancel()
+				}
+			})
+		}
+	}
 	for range 4 * r.options.MaxConcurrentReconciles {
 		workers.Go(func() { r.execute(ctx, r.steps, r.stepped) })
 	}
@@ -140,7 +171,12 @@ func (r *run) run(ctx context.Context) error {
 	r.steps.ShutDown()
 	r.reports.ShutDown()
 	workers.Wait()
-	return nil
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 // watch feeds the book from the informers and returns when it has all that they have. stop ends the feeding; it is
@@ -161,10 +197,14 @@ func (r *run) watch(ctx context.Context) (stop func(), err error) {
 	}{
 		{&corev1.Node{}, handle(r.nodeSeen, nil, r.nodeGone)},
 		{&corev1.PersistentVolumeClaim{}, handle(r.claimSeen, r.claimSeen, r.claimSeen)},
+		{&resourcev1.ResourceClaim{}, handle(r.deviceClaimSeen, r.deviceClaimSeen, r.deviceClaimSeen)},
 		{&corev1.Pod{}, handle(r.podSeen, r.podSeen, r.podGone)},
 		{&schedulingv1alpha2.BindRequest{}, handle(seen, seen, r.requestGone)},
 	} {
 		informer, err := r.deps.Cache.GetInformer(ctx, k.object)
+		if meta.IsNoMatchError(err) {
+			continue // an API server without resource claims: there are none
+		}
 		if err != nil {
 			return stop, fmt.Errorf("binder: watching %T: %w", k.object, err)
 		}
@@ -209,8 +249,12 @@ func nameOf(o client.Object) types.NamespacedName {
 func (r *run) nodeSeen(n *corev1.Node)                   { r.look(r.book.putNode(n.Name)) }
 func (r *run) nodeGone(n *corev1.Node)                   { r.look(r.book.dropNode(n.Name)) }
 func (r *run) claimSeen(c *corev1.PersistentVolumeClaim) { r.look(r.book.touchClaim(nameOf(c))) }
-func (r *run) podSeen(p *corev1.Pod)                     { r.look(r.book.putPod(p)) }
-func (r *run) podGone(p *corev1.Pod)                     { r.look(r.book.dropPod(nameOf(p), p.UID)) }
+func (r *run) deviceClaimSeen(c *resourcev1.ResourceClaim) {
+	r.look(r.book.touchClaim(deviceClaimKey(nameOf(c))))
+}
+
+func (r *run) podSeen(p *corev1.Pod) { r.look(r.book.putPod(p)) }
+func (r *run) podGone(p *corev1.Pod) { r.look(r.book.dropPod(nameOf(p), p.UID)) }
 
 func (r *run) requestSeen(ctx context.Context, b *schedulingv1alpha2.BindRequest) {
 	changed, name, unknown := r.book.putRequest(b, time.Now())
@@ -272,9 +316,9 @@ func (r *run) stepped(context.Context, *task) { r.lastStep.Store(time.Now().Unix
 func (r *run) standBack(ctx context.Context, t *task) {
 	for {
 		now := time.Now()
-		quiet := reportQuiet - now.Sub(time.Unix(0, r.lastStep.Load()))
-		wait := min(quiet, reportDelay-now.Sub(t.since))
-		if wait <= 0 {
+		quiet, late := reportQuiet-now.Sub(time.Unix(0, r.lastStep.Load())), reportDelay-now.Sub(t.since)
+		wait := max(min(quiet, late), time.Second/reportPace)
+		if quiet <= 0 && r.pace.Allow() || late <= 0 && r.late.Allow() {
 			return
 		}
 		timer := time.NewTimer(wait)

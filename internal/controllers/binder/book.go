@@ -58,7 +58,7 @@ func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (cha
 		}
 		changed = append(changed, k.remove(m))
 	}
-	m := newMember(r, now, k.options)
+	m := newMember(r, now, k.options, k.preparers)
 	key := keyOf(r)
 	b := k.bundles[key]
 	if b == nil {
@@ -162,7 +162,7 @@ func (k *book) setPod(m *Member, pod *corev1.Pod, confirmed bool) {
 	if m.Needs = relevant(k.preparers, m.Request, pod); !m.Needs {
 		return
 	}
-	m.claims = claimsOf(pod)
+	m.claims = append(claimsOf(pod), deviceClaimsOf(pod)...)
 	for _, claim := range m.claims {
 		if k.byClaim[claim] == nil {
 			k.byClaim[claim] = map[*Member]struct{}{}
@@ -225,6 +225,22 @@ func (k *book) touchClaim(name types.NamespacedName) (changed []BundleKey) {
 		}
 	}
 	return changed
+}
+
+// touchRequest takes the word of a companion that what the preparation of a request waits for has changed.
+func (k *book) touchRequest(name types.NamespacedName) (changed []BundleKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.members[name]
+	if m == nil {
+		return nil
+	}
+	m.claimChanges++
+	if !m.Waiting {
+		return nil
+	}
+	m.Waiting = false
+	return []BundleKey{keyOf(m.Request)}
 }
 
 // task is an action with all that its execution reads, so that it runs without the book.

@@ -62,8 +62,7 @@ func TestCrash(t *testing.T) {
 		kinds  []string
 		claims bool
 		set    func(*world)
-		after  func(*world) // when the first process died or came to rest
-		want   int          // pods bound
+		want   int // pods bound
 		phase  schedulingv1alpha2.BindRequestPhase
 	}
 	stories := []story{

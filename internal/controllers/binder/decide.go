@@ -121,8 +121,6 @@ func (m *Member) stand(o Options, now time.Time) position {
 		return position{standing: standGone, reason: "the pod has ended"}
 	case len(pod.Spec.SchedulingGates) > 0:
 		return position{standing: standOver, reason: "the pod has scheduling gates"}
-	case len(pod.Spec.ResourceClaims) > 0:
-		return position{standing: standOver, reason: "the pod has resource claims: this binder does not prepare them"}
 	case m.Attempts > 0 && exhausted(m.Request, m.Attempts):
 		return position{standing: standOver, reason: m.Problem}
 	case !m.NodeSeen && now.Before(grace):

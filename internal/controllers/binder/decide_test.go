@@ -318,9 +318,6 @@ func TestBadRequests(t *testing.T) {
 		}, "must be a number"},
 		{"fraction", func(r *request) { r.Spec.ReceivedResourceType = "Fraction" }, "does not prepare shared GPUs"},
 		{"unknown type", func(r *request) { r.Spec.ReceivedResourceType = "Half" }, `spec.receivedResourceType is "Half", must be Regular or Fraction`},
-		{"claims", func(r *request) {
-			r.Spec.ResourceClaimAllocations = []schedulingv1alpha2.ResourceClaimAllocation{{Name: "c"}}
-		}, "does not prepare resource claims"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

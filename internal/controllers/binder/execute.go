@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,7 +148,7 @@ func binding(t task) (*corev1.Binding, error) {
 // report records that a pod is bound. The request's status comes last: as long as it is missing the rest is made good.
 func (x *executor) report(ctx context.Context, t task) outcome {
 	if t.pod != nil {
-		if err := x.condition(ctx, t.pod, corev1.ConditionTrue, keys.ReasonBound, ""); err != nil {
+		if err := x.condition(ctx, t.pod, corev1.ConditionTrue, keys.ReasonBound, x.notes(t)); err != nil {
 			return outcome{fault: err}
 		}
 		x.writer.event(t.pod, corev1.EventTypeNormal, keys.EventBound, "Bound to node "+t.request.Spec.SelectedNode)
@@ -155,6 +156,19 @@ func (x *executor) report(ctx context.Context, t task) outcome {
 	return written(x.writer.setStatus(ctx, t.request, schedulingv1alpha2.BindRequestStatus{
 		Phase: schedulingv1alpha2.BindRequestSucceeded, FailedAttempts: t.attempts,
 	}))
+}
+
+// notes is what the preparers have to tell the user of a bound pod.
+func (x *executor) notes(t task) string {
+	var notes []string
+	for _, p := range x.preparers {
+		if n, ok := p.(Noter); ok {
+			if note := n.Note(t.request, t.pod); note != "" {
+				notes = append(notes, note)
+			}
+		}
+	}
+	return strings.Join(notes, " ")
 }
 
 // retract takes back what was prepared and records why. The request's status comes last, as in report.
@@ -241,7 +255,7 @@ func saysNothing(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		// Preparers and the executor mark their own verdicts; the rest comes from the connection.
-		var v verdictError
+		var v interface{ AboutRequest() }
 		return !errors.As(err, &v)
 	}
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
@@ -251,6 +265,9 @@ func saysNothing(err error) bool {
 type verdictError string
 
 func (e verdictError) Error() string { return string(e) }
+
+// AboutRequest marks the error as one that will not go away by trying again.
+func (verdictError) AboutRequest() {}
 
 // verdictf formats a verdictError.
 func verdictf(format string, args ...any) error { return verdictError(fmt.Sprintf(format, args...)) }

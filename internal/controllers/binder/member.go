@@ -132,7 +132,7 @@ func keyOf(r *schedulingv1alpha2.BindRequest) BundleKey {
 }
 
 // newMember reads a request. It takes over what an earlier process recorded on it.
-func newMember(r *schedulingv1alpha2.BindRequest, now time.Time, o Options) *Member {
+func newMember(r *schedulingv1alpha2.BindRequest, now time.Time, o Options, ps []Preparer) *Member {
 	said := kai.Read(r)
 	m := &Member{Request: r, Seen: now, PodUID: said.PodUID, PodName: types.NamespacedName{Namespace: r.Namespace, Name: said.Pod}}
 	var sizeProblem string
@@ -145,7 +145,7 @@ func newMember(r *schedulingv1alpha2.BindRequest, now time.Time, o Options) *Mem
 	case r.Spec.SelectedNode == "":
 		m.Invalid = "spec.selectedNode is empty"
 	default:
-		m.Invalid = unsupported(r)
+		m.Invalid = wrong(r, ps)
 	}
 	m.learn(r, now)
 	if m.Attempts > 0 && !m.Closed {
@@ -202,18 +202,26 @@ func sizeOf(r *schedulingv1alpha2.BindRequest) (size int, problem string) {
 	return int(n), ""
 }
 
-// unsupported says what in a request there is no preparer for. Binding such a pod all the same would leave it on its
-// node without its devices.
-func unsupported(r *schedulingv1alpha2.BindRequest) string {
+// wrong says what in a request makes no sense, or is of a kind that no preparer knows.
+func wrong(r *schedulingv1alpha2.BindRequest, ps []Preparer) string {
+	known := false
+	for _, p := range ps {
+		if c, ok := p.(Checker); ok {
+			mine, problem := c.Check(r)
+			if problem != "" {
+				return problem
+			}
+			known = known || mine
+		}
+	}
+	if known {
+		return ""
+	}
 	switch s := &r.Spec; {
 	case s.ReceivedResourceType == schedulingv1alpha2.ResourceTypeFraction:
 		return "spec.receivedResourceType is Fraction: this binder does not prepare shared GPUs"
 	case s.ReceivedResourceType != "" && s.ReceivedResourceType != schedulingv1alpha2.ResourceTypeRegular:
 		return fmt.Sprintf("spec.receivedResourceType is %q, must be Regular or Fraction", s.ReceivedResourceType)
-	case len(s.ResourceClaimAllocations) > 0:
-		return "spec.resourceClaimAllocations is set: this binder does not prepare resource claims"
-	case s.ExtendedResourceClaimAllocation != nil:
-		return "spec.extendedResourceClaimAllocation is set: this binder does not prepare resource claims"
 	}
 	return ""
 }

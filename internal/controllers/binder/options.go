@@ -25,6 +25,9 @@ type Options struct {
 	// withdrawn. Default 30 s.
 	BundleTimeout time.Duration
 
+	// Plugins say which preparers work, and in which order. Flag --plugins; default DefaultPlugins.
+	Plugins []Plugin
+
 	// PrepareTimeout is how long the preparation of one member may take before the attempt counts as failed.
 	// Default 120 s.
 	PrepareTimeout time.Duration
@@ -45,6 +48,7 @@ func DefaultOptions() Options {
 		RateLimiterBaseDelay:    time.Second,
 		RateLimiterMaxDelay:     60 * time.Second,
 		BundleTimeout:           30 * time.Second,
+		Plugins:                 DefaultPlugins(),
 		PrepareTimeout:          120 * time.Second,
 		ArrivalGrace:            2 * time.Second,
 		FailedLinger:            60 * time.Second,

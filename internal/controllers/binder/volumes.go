@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 )
 
@@ -23,12 +24,13 @@ type storage interface {
 	volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	node(ctx context.Context, name string) (*corev1.Node, error)
 
-	// selectNode sets the claim's selected-node annotation, or removes it when node is empty. It fails if the claim
-	// is not the version that was read; if it is gone there is nothing to do.
-	selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error
+	// selectNode sets the claim's annotations that say which node was selected, and for which request; it removes
+	// them when node is empty. It fails if the claim is not the version that was read; if it is gone there is nothing
+	// to do.
+	selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string, request types.UID) error
 
-	// reserveVolume sets the volume's claim, nil for none, and the mark that says that no user did so. It fails if
-	// the volume is not the version that was read; if it is gone there is nothing to do.
+	// reserveVolume sets the volume's claim, nil for none, and the mark that says that no user did so. It fails with
+	// errChanged if the volume is not the version that was read; if it is gone there is nothing to do.
 	reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error
 }
 
@@ -86,7 +88,7 @@ func (p volumes) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequest,
 	ready := true
 	taken := map[string]*corev1.PersistentVolume{}
 	for _, name := range claimsOf(pod) {
-		done, err := p.prepareClaim(ctx, name, pod, node, taken)
+		done, err := p.prepareClaim(ctx, name, r.UID, pod, node, taken)
 		if err != nil {
 			return false, err
 		}
@@ -95,8 +97,12 @@ func (p volumes) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequest,
 	return ready, nil
 }
 
-// prepareClaim prepares one claim; taken are the volumes that this pod's other claims were given.
-func (p volumes) prepareClaim(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, node *corev1.Node, taken map[string]*corev1.PersistentVolume) (bool, error) {
+// errChanged says that an object is not the version that was read.
+var errChanged = errors.New("changed in the meantime")
+
+// prepareClaim prepares one claim for the request of that UID; taken are the volumes that this pod's other claims were
+// given.
+func (p volumes) prepareClaim(ctx context.Context, name types.NamespacedName, request types.UID, pod *corev1.Pod, node *corev1.Node, taken map[string]*corev1.PersistentVolume) (bool, error) {
 	claim, err := p.storage.claim(ctx, name)
 	switch {
 	case err != nil:
@@ -133,22 +139,30 @@ func (p volumes) prepareClaim(ctx context.Context, name types.NamespacedName, po
 		if other != nil {
 			return false, verdictf("claim %s is being provisioned for node %s", name.Name, selected)
 		}
+	} else if claim.Annotations[keys.SelectedForAnnotation] == string(request) {
+		return false, verdictf("the provisioner %s cannot make a volume for claim %s on node %s", class.Provisioner, name.Name, node.Name)
 	}
 	all, err := p.storage.volumes(ctx)
 	if err != nil {
 		return false, err
 	}
-	match, err := volume.FindMatchingVolume(claim, all, node, taken, false, true)
-	switch {
-	case err != nil:
-		return false, verdictf("claim %s: %v", name.Name, err)
-	case match != nil:
+	for {
+		match, err := volume.FindMatchingVolume(claim, all, node, taken, false, true)
+		switch {
+		case err != nil:
+			return false, verdictf("claim %s: %v", name.Name, err)
+		case match == nil && class.Provisioner == volume.NotSupportedProvisioner:
+			return false, verdictf("no volume on node %s fits claim %s", node.Name, name.Name)
+		case match == nil:
+			return false, p.storage.selectNode(ctx, claim, node.Name, request)
+		}
 		taken[match.Name] = match
-		return false, p.reserve(ctx, match, claim)
-	case class.Provisioner == volume.NotSupportedProvisioner:
-		return false, verdictf("no volume on node %s fits claim %s", node.Name, name.Name)
+		if err = p.reserve(ctx, match, claim); !errors.Is(err, errChanged) {
+			return false, err
+		}
+		// Another pod was faster, as when the members of a gang look for equal volumes at one time. Each try leaves out
+		// one volume more.
 	}
-	return false, p.storage.selectNode(ctx, claim, node.Name)
 }
 
 // reserve writes the claim into an existing volume, unless it is there already.
@@ -193,8 +207,8 @@ func (p volumes) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest, po
 		if claim == nil || claim.Spec.VolumeName != "" {
 			continue
 		}
-		if claim.Annotations[volume.AnnSelectedNode] == r.Spec.SelectedNode {
-			errs = append(errs, p.storage.selectNode(ctx, claim, ""))
+		if claim.Annotations[volume.AnnSelectedNode] == r.Spec.SelectedNode || claim.Annotations[keys.SelectedForAnnotation] == string(r.UID) {
+			errs = append(errs, p.storage.selectNode(ctx, claim, "", ""))
 		}
 		errs = append(errs, p.release(ctx, claim))
 	}

@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 )
 
@@ -161,5 +163,52 @@ func TestUndoVolume(t *testing.T) {
 	}
 	if s := w.requests["p0"].Status; s.Phase != schedulingv1alpha2.BindRequestFailed || !strings.Contains(s.Reason, "node n1 is gone") {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// TestRefusedVolume: a provisioner that takes the selected node off has no room there, so the request fails instead of
+// selecting the node again, and nothing is left on the claim.
+func TestRefusedVolume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	w.gang(1, 1)
+	withClaims(w)
+	p := w.start()
+	p.settle()
+	c := w.claims["c-p0"].DeepCopy()
+	if c.Annotations[volume.AnnSelectedNode] != "n1" {
+		t.Fatal("no node was selected")
+	}
+	delete(c.Annotations, volume.AnnSelectedNode)
+	w.putClaim(c)
+	p.settle()
+	if s := w.requests["p0"].Status; s.Phase != schedulingv1alpha2.BindRequestFailed || !strings.Contains(s.Reason, "cannot make a volume for claim c-p0 on node n1") {
+		t.Errorf("status %+v", s)
+	}
+	if a := w.claims["c-p0"].Annotations; a[volume.AnnSelectedNode]+a[keys.SelectedForAnnotation] != "" {
+		t.Errorf("the claim is still held: %v", a)
+	}
+}
+
+// TestOneVolumeEach has the members of a gang look for equal volumes at one time.
+func TestOneVolumeEach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	w.gang(16, 16)
+	withClaims(w)
+	w.classes["local"].Provisioner = volume.NotSupportedProvisioner
+	for i := range 16 {
+		name := fmt.Sprintf("v%d", i)
+		w.pvs[name] = &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{StorageClassName: "local"},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		}
+	}
+	p := w.start()
+	p.settle()
+	w.provision()
+	p.settle()
+	if n := len(w.boundPods()); n != 16 {
+		t.Errorf("%d of 16 pods are bound", n)
 	}
 }

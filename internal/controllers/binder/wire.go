@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -111,15 +112,15 @@ func (w *wire) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.Node{})
 }
 
-func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
-	value := any(node)
+func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string, request types.UID) error {
+	value, by := any(node), any(request)
 	if node == "" {
-		value = nil
+		value, by = nil, nil
 	}
 	target := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
 	return w.merge(ctx, target, map[string]any{"metadata": map[string]any{
 		"resourceVersion": claim.ResourceVersion,
-		"annotations":     map[string]any{volume.AnnSelectedNode: value},
+		"annotations":     map[string]any{volume.AnnSelectedNode: value, keys.SelectedForAnnotation: by},
 	}})
 }
 
@@ -147,7 +148,7 @@ func (w *wire) merge(ctx context.Context, target client.Object, patch map[string
 	result, err := w.kit.Merge(ctx, target, body)
 	if err == nil && result == write.Changed {
 		// No API status: what says nothing about the request is tried again.
-		return fmt.Errorf("%T %s changed in the meantime", target, nameOf(target))
+		return fmt.Errorf("%T %s %w", target, nameOf(target), errChanged)
 	}
 	return err
 }

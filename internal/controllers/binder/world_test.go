@@ -486,13 +486,15 @@ func (p *process) node(_ context.Context, name string) (*corev1.Node, error) {
 	return p.world.nodes[name], nil
 }
 
-func (p *process) selectNode(_ context.Context, c *corev1.PersistentVolumeClaim, node string) error {
+func (p *process) selectNode(_ context.Context, c *corev1.PersistentVolumeClaim, node string, request types.UID) error {
 	return p.write("claim", c.Name, func() error {
 		c := p.world.claims[c.Name].DeepCopy()
 		if node == "" {
 			delete(c.Annotations, volume.AnnSelectedNode)
+			delete(c.Annotations, keys.SelectedForAnnotation)
 		} else {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.AnnSelectedNode, node)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, keys.SelectedForAnnotation, string(request))
 		}
 		p.world.putClaim(c)
 		return nil

@@ -121,7 +121,7 @@ func (n *node) holdings() []holding {
 		{"cpu cores", amount(corev1.ResourceCPU), scaled(resources.CPU.Quota, 1e-3)},
 		{"memory bytes", amount(corev1.ResourceMemory), scaled(resources.Memory.Quota, 1e6)},
 	}
-	for name, r := range resources.Extended {
+	for name, r := range n.extended {
 		out = append(out, holding{name, amount(corev1.ResourceName(name)), r.Quota})
 	}
 	slices.SortFunc(out[3:], func(a, b holding) int { return strings.Compare(a.name, b.name) })

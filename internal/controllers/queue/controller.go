@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -120,15 +121,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile writes one queue's status if it has to change.
+// reconcile writes one queue's status and annotation, what of them has to change.
 func (c *Controller) reconcile(ctx context.Context, name string) (reconcile.Result, error) {
 	c.mu.Lock()
-	body, more := c.fold.take(name, c.deps.Clock.Now())
+	status, annotation, more := c.fold.take(name, c.deps.Clock.Now())
 	enqueue(c.work, more)
 	c.mu.Unlock()
 	q := &v2.Queue{}
 	q.Name = name
-	_, err := c.kit.MergeStatus(ctx, q, body)
+	_, err := c.kit.MergeStatus(ctx, q, status)
+	if annotation != nil {
+		_, failed := c.kit.Merge(ctx, q, annotation)
+		err = errors.Join(err, failed)
+	}
 	return reconcile.Result{}, err
 }
 

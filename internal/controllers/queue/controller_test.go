@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
@@ -165,6 +166,33 @@ func TestRestartWritesNothing(t *testing.T) {
 		r.groups.Add(g)
 		r.sleep(10 * time.Second)
 		r.expect("nothing had changed", map[string]int{})
+	})
+}
+
+// The field is repeated in the annotation once, and the annotation is still there when the field is not.
+func TestExtendedResourcesOutliveTheirField(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const copied = `{"rdma/hca":{"quota":4,"overQuotaWeight":0,"limit":8}}`
+		q := makeQueue("q", "", func(q *v2.Queue) {
+			q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 4, Limit: 8}}
+		})
+		r := startRig(t, q)
+		r.sleep(5 * time.Second)
+		got := r.get("q")
+		if a := got.Annotations[keys.ExtendedResourcesAnnotation]; a != copied {
+			t.Fatalf("annotation %q", a)
+		}
+		got.Spec.Resources.Extended = nil
+		if err := r.client.Update(t.Context(), got); err != nil {
+			t.Fatal(err)
+		}
+		r.queues.Update(q, got)
+		r.sleep(5 * time.Second)
+		if a := r.get("q").Annotations[keys.ExtendedResourcesAnnotation]; a != copied {
+			t.Errorf("annotation %q after the field went", a)
+		}
+		r.expect("the status is as it was", map[string]int{})
 	})
 }
 

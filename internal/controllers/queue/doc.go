@@ -16,5 +16,8 @@
 // of their circle and get Orphan, reason ParentCycle. Either ends as status False, reason ParentFound. OverQuota, with
 // the numbers, tells while a queue holds more than its quota. A queue that never had a condition carries none.
 //
+// Besides, it repeats spec.resources.extended, a field of Muster's own, in an annotation, so that limits outlive a
+// definition of the Queue that does not have the field.
+//
 // PodGroups of all namespaces count, by spec.queue; node pools do not divide the sums.
 package queue

@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
 )
 
@@ -62,8 +64,10 @@ type node struct {
 	spec     v2.QueueSpec
 	labels   map[string]string
 	observed v2.QueueStatus
-	children map[*node]bool // existing queues that name this one as parent
-	gangs    int            // gangs that name this queue
+	extended map[string]v2.QueueResource // further resources, from the spec or from the copy
+	copied   *string                     // the copy of spec.resources.extended in the annotation, nil for none
+	children map[*node]bool              // existing queues that name this one as parent
+	gangs    int                         // gangs that name this queue
 	own      amounts
 	queued   bool
 
@@ -160,7 +164,12 @@ func (f *fold) queueChanged(q *v2.Queue) []string {
 		f.restructure()
 	}
 	n.spec, n.labels, n.observed = q.Spec, q.Labels, q.Status
-	if !f.stale && !n.queued && n.patch(time.Time{}) != nil {
+	n.extended, _, _ = kai.Extended(q)
+	n.copied = nil
+	if text, ok := q.Annotations[keys.ExtendedResourcesAnnotation]; ok {
+		n.copied = &text
+	}
+	if !f.stale && !n.queued && (n.patch(time.Time{}) != nil || n.recopy() != nil) {
 		f.mark(n)
 	}
 	return f.changes
@@ -175,7 +184,7 @@ func (f *fold) queueGone(name string) []string {
 	}
 	f.unlink(n)
 	n.exists, n.queued = false, false
-	n.spec, n.labels, n.observed = v2.QueueSpec{}, nil, v2.QueueStatus{}
+	n.spec, n.labels, n.observed, n.extended, n.copied = v2.QueueSpec{}, nil, v2.QueueStatus{}, nil, nil
 	f.restructure()
 	f.prune(n)
 	return f.changes
@@ -234,10 +243,10 @@ func (f *fold) mark(n *node) {
 	}
 }
 
-// take returns the merge patch that makes a queue's status what it should be, nil when it is that already or there is
-// no such Queue; and, because a stale tree is added up first, the queues to be looked at after this one. From now on
+// take returns the merge patches that make a queue's status and its annotation what they should be, nil for what is that
+// already and when there is no such Queue; and, because a stale tree is added up first, the queues to be looked at after this one. From now on
 // events report the queue again.
-func (f *fold) take(name string, now time.Time) (patch []byte, more []string) {
+func (f *fold) take(name string, now time.Time) (patch, recopy []byte, more []string) {
 	f.changes = f.changes[:0]
 	if name == structure {
 		f.structure = false
@@ -245,9 +254,9 @@ func (f *fold) take(name string, now time.Time) (patch []byte, more []string) {
 	f.refresh()
 	if n := f.nodes[name]; n != nil && n.exists {
 		n.queued = false
-		patch = n.patch(now)
+		patch, recopy = n.patch(now), n.recopy()
 	}
-	return patch, f.changes
+	return patch, recopy, f.changes
 }
 
 // refresh adds a stale tree up anew and reports the queues whose status should be another.
@@ -258,10 +267,24 @@ func (f *fold) refresh() {
 	f.stale = false
 	rebuild(f.nodes)
 	for _, n := range f.nodes {
-		if n.exists && !n.queued && n.patch(time.Time{}) != nil {
+		if n.exists && !n.queued && (n.patch(time.Time{}) != nil || n.recopy() != nil) {
 			f.mark(n)
 		}
 	}
+}
+
+// recopy is the merge patch that makes the copy of spec.resources.extended equal to it, nil when it is. A spec without
+// the field leaves the copy alone: it may have been dropped by an API server that does not know it.
+func (n *node) recopy() []byte {
+	text, ok := kai.ExtendedCopy(&n.spec)
+	var value any
+	switch {
+	case !ok, text == "" && n.copied == nil, text != "" && n.copied != nil && *n.copied == text:
+		return nil
+	case text != "":
+		value = text
+	}
+	return marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.ExtendedResourcesAnnotation: value}}})
 }
 
 // childNames are the names of the existing queues right below, sorted.
@@ -302,7 +325,11 @@ func (n *node) patch(now time.Time) []byte {
 	if len(fields) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"status": fields})
+	return marshal(map[string]any{"status": fields})
+}
+
+func marshal(patch map[string]any) []byte {
+	body, err := json.Marshal(patch)
 	if err != nil {
 		panic(err) // strings, times, nils and maps and lists of them always have a JSON form
 	}

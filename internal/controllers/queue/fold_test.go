@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/tally"
@@ -98,7 +101,7 @@ func (c *cluster) drop(name string) {
 // write does for one name what the controller does.
 func (c *cluster) write(name string) {
 	delete(c.dirty, name)
-	body, more := c.fold.take(name, noon)
+	body, _, more := c.fold.take(name, noon)
 	c.note(more)
 	if body == nil {
 		return
@@ -495,5 +498,66 @@ func BenchmarkRebuild(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rebuild(f.nodes)
+	}
+}
+
+// The annotation follows the field, outlives it, and goes when the field says that there is nothing.
+func TestExtendedResourcesAreRepeated(t *testing.T) {
+	t.Parallel()
+	const four = `{"rdma/hca":{"quota":4,"overQuotaWeight":1,"limit":8}}`
+	nic := map[string]v2.QueueResource{"rdma/hca": {Quota: 4, OverQuotaWeight: 1, Limit: 8}}
+	patch := func(value string) string {
+		return `{"metadata":{"annotations":{"muster.dev/extended-resources":` + value + `}}}`
+	}
+	for _, test := range []struct {
+		name  string
+		field map[string]v2.QueueResource
+		bare  bool // no spec.resources
+		copy  string
+		want  string // the patch
+	}{
+		{name: "a new field", field: nic, want: patch(strconv.Quote(four))},
+		{name: "a field that has its copy", field: nic, copy: four},
+		{name: "a field that has changed", field: nic, copy: "{}", want: patch(strconv.Quote(four))},
+		{name: "a field that was dropped", copy: four},
+		{name: "resources that were dropped", bare: true, copy: four},
+		{name: "no further resources any more", field: map[string]v2.QueueResource{}, copy: four, want: patch("null")},
+		{name: "none, and no copy", field: map[string]v2.QueueResource{}},
+		{name: "a field without a JSON form", field: map[string]v2.QueueResource{"x/y": {Limit: math.Inf(1)}}, copy: four},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			q := makeQueue("q", "", func(q *v2.Queue) {
+				q.Spec.Resources.Extended = test.field
+				if test.bare {
+					q.Spec.Resources = nil
+				}
+				if test.copy != "" {
+					q.Annotations = map[string]string{keys.ExtendedResourcesAnnotation: test.copy}
+				}
+			})
+			f := newFold()
+			f.queueChanged(q)
+			f.take(structure, noon)
+			_, got, _ := f.take("q", noon)
+			if string(got) != test.want {
+				t.Errorf("patch %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What is over quota is known from the copy too.
+func TestOverQuotaByTheCopy(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	q := makeQueue("q", "", func(q *v2.Queue) {
+		q.Annotations = map[string]string{keys.ExtendedResourcesAnnotation: `{"nvidia.com/gpu":{"quota":1}}`}
+	})
+	c.put(q)
+	c.note(c.fold.groupChanged(makeGroup("g", "q", 2)))
+	c.settle()
+	if got := c.queues["q"].Status.Conditions; len(got) != 1 || !strings.Contains(got[0].Message, "nvidia.com/gpu: 2 of 1") {
+		t.Errorf("conditions %+v", got)
 	}
 }

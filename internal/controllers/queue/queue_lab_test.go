@@ -124,14 +124,14 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	await("a circle", "dept", "0 GPUs, children [team], ParentCycle=True")
-	team := await("seen from the other side", "team", "4 GPUs, children [dept], ParentCycle=True, AllocatedAboveQuota=True")
+	await("seen from the other side", "team", "4 GPUs, children [dept], ParentCycle=True, AllocatedAboveQuota=True")
 	if err := c.Delete(t.Context(), pg); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Delete(t.Context(), dept); err != nil {
 		t.Fatal(err)
 	}
-	team = await("all gone", "team", "0 GPUs, children [], ParentNotFound=True, AllocatedWithinQuota=False")
+	team := await("all gone", "team", "0 GPUs, children [], ParentNotFound=True, AllocatedWithinQuota=False")
 	if len(team.Status.Allocated)+len(team.Status.Requested)+len(team.Status.AllocatedNonPreemptible) > 0 {
 		t.Errorf("left over: %+v", team.Status)
 	}

@@ -28,6 +28,14 @@ func Amounts(list v1.ResourceList) []cluster.Quantity {
 	return t.quantities()
 }
 
+// Dimension returns the name of the model's dimension in which a resource counts.
+func Dimension(name v1.ResourceName) string {
+	if name == NvidiaGPU || name == AMDGPU {
+		return "gpu"
+	}
+	return string(name)
+}
+
 // tally sums resource lists. The dimensions that nearly every list has are fields; the others are few.
 type tally struct {
 	cpu, memory, gpu, pods int64

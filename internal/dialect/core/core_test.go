@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	upstream "k8s.io/component-helpers/resource"
@@ -35,6 +36,10 @@ func TestGolden(t *testing.T) {
 				var p v1.Pod
 				o.Into(t, &p)
 				out.WriteString(dialecttest.Text(t, "pod", Pod(&p)))
+			case "PodDisruptionBudget":
+				var b policyv1.PodDisruptionBudget
+				o.Into(t, &b)
+				out.WriteString(dialecttest.Text(t, "budget", Budget(&b)))
 			default:
 				t.Fatalf("unknown kind %q", o.Kind)
 			}

@@ -1,7 +1,9 @@
-// Package core translates the objects every Kubernetes cluster has, Node and Pod, into the scheduler's model.
+// Package core translates the objects every Kubernetes cluster has, Node, Pod and PodDisruptionBudget, into the
+// scheduler's model.
 //
-// It answers "what does this Node offer" and "what does this Pod take, and where may it run". It refuses to know any
-// API family beyond core/v1: which gang a pod is in, whose scheduler it asks for and which of its wishes cannot be
+// It answers "what does this Node offer", "what does this Pod take, where may it run, and does anybody make it anew", and
+// "what does this budget allow". It refuses to know any
+// API family beyond these: which gang a pod is in, whose scheduler it asks for and which of its wishes cannot be
 // honoured yet are said by the dialect of that family, which completes what this package returns. It has no client,
 // no clock and no state; feeds, simulators and tests call it with plain objects.
 //

@@ -2,9 +2,11 @@ package core
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -26,8 +28,35 @@ func Pod(p *v1.Pod) cluster.PodState {
 		return st
 	}
 	st.NodeName, st.Nominated = p.Spec.NodeName, p.Status.NominatedNodeName
+	st.Recreated = Recreated(p)
 	st.Requests, st.Spec = Requests(p), Class(p)
 	return st
+}
+
+// Recreated says whether somebody makes a new pod when p is deleted: p has a controller, and not one of a kind that takes
+// the end of its pod for its own. A pod without a controller, whatever else owns it, is gone for good. A kind that is not
+// known here is taken to do what controllers do.
+func Recreated(p *v1.Pod) bool {
+	c := metav1.GetControllerOfNoCopy(p)
+	if c == nil {
+		return false
+	}
+	group, _, versioned := strings.Cut(c.APIVersion, "/")
+	if !versioned {
+		group = "" // core
+	}
+	switch (schema.GroupKind{Group: group, Kind: c.Kind}) {
+	case schema.GroupKind{Kind: "Node"}, // a static pod: it is the node's
+		schema.GroupKind{Kind: "Pod"},                                          // a helper of another pod
+		schema.GroupKind{Group: "scheduling.run.ai", Kind: "PodGroup"},         // groups pods and makes none
+		schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PodGroup"},         //
+		schema.GroupKind{Group: "scheduling.volcano.sh", Kind: "PodGroup"},     //
+		schema.GroupKind{Group: "argoproj.io", Kind: "Workflow"},               // a step whose pod is gone has failed
+		schema.GroupKind{Group: "tekton.dev", Kind: "TaskRun"},                 //
+		schema.GroupKind{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}: // a machine whose pod is gone has ended
+		return false
+	}
+	return true
 }
 
 // PodPhase returns where p stands, as far as p itself says: a decision that waits in another object is not known here.

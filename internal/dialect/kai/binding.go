@@ -1,6 +1,8 @@
 package kai
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
@@ -20,6 +23,12 @@ type Binding struct {
 	Pod    string
 	PodUID types.UID
 	Node   string
+	// Groups are the shared devices on it that the pod is given, sorted; nil for none.
+	Groups []string
+	// Zones is what the pod is expected to take from NUMA zones; nil for nothing.
+	Zones []cluster.ZoneShare
+	// Allocations are the devices that the pod's claims are given; nil for none.
+	Allocations []cluster.ClaimAllocation
 	// Created is when the request was made, Unix nanoseconds in whole seconds.
 	Created int64
 	// Failed says that the binder has given up: the last attempt failed and none will follow.
@@ -44,6 +53,11 @@ func Read(br *v1alpha2.BindRequest) Binding {
 	if b.Pod == "" {
 		b.Pod = br.Name
 	}
+	b.Zones = zonesOf(br.Spec.PredictedNUMAZones)
+	if len(br.Spec.SelectedGPUGroups) > 0 {
+		b.Groups = slices.Sorted(slices.Values(br.Spec.SelectedGPUGroups))
+	}
+	b.Allocations = allocations(&br.Spec)
 	b.Failed = br.Status.Phase == v1alpha2.BindRequestFailed &&
 		(br.Spec.BackoffLimit == nil || br.Status.FailedAttempts >= *br.Spec.BackoffLimit)
 	if n, err := strconv.Atoi(br.Labels[BundleSizeLabel]); err == nil && n > 0 {
@@ -80,8 +94,16 @@ type Intent struct {
 	Namespace, Pod string
 	PodUID         types.UID
 	Node           string
-	// GPU is what the pod receives, in milli-GPU; whole devices only.
+	// GPU is what the pod receives, in milli-GPU: of whole devices, or, with Groups, of as many shared ones together.
 	GPU int64
+	// Groups are the shared devices, nil for none.
+	Groups []string
+	// Zones are what the pod is expected to take from NUMA zones, nil for nothing.
+	Zones []cluster.ZoneShare
+	// Claims are the devices that its claims get; nil for none. Containers says which of its containers asked for what
+	// extended resources.
+	Claims     []cluster.ClaimAllocation
+	Containers []v1.ContainerExtendedResourceRequest
 	// Bundle and Size name the bundle the decision belongs to, and how many decisions it has; "" for none.
 	Bundle string
 	Size   int
@@ -103,15 +125,23 @@ func (in *Intent) BindRequest() *v1alpha2.BindRequest {
 	if in.Partition.Key != "" && in.Partition.Value != "" {
 		labels[in.Partition.Key] = in.Partition.Value
 	}
+	spec := v1alpha2.BindRequestSpec{
+		PodName: in.Pod, SelectedNode: in.Node, ReceivedResourceType: v1alpha2.ResourceTypeRegular,
+		ReceivedGPU: &v1alpha2.ReceivedGPU{Count: int(in.GPU / 1000), Portion: "1.00"},
+	}
+	if n := len(in.Groups); n > 0 {
+		part := in.GPU / int64(n) / 10 // hundredths of a device
+		spec.ReceivedResourceType, spec.SelectedGPUGroups = v1alpha2.ResourceTypeFraction, in.Groups
+		spec.ReceivedGPU = &v1alpha2.ReceivedGPU{Count: n, Portion: fmt.Sprintf("%d.%02d", part/100, part%100)}
+	}
+	spec.PredictedNUMAZones = placements(in.Zones)
+	in.allocate(&spec)
 	return &v1alpha2.BindRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha2.GroupVersion.String(), Kind: "BindRequest"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Namespace, Name: in.Pod, Labels: labels,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: in.Pod, UID: in.PodUID}},
 		},
-		Spec: v1alpha2.BindRequestSpec{
-			PodName: in.Pod, SelectedNode: in.Node, ReceivedResourceType: v1alpha2.ResourceTypeRegular,
-			ReceivedGPU: &v1alpha2.ReceivedGPU{Count: int(in.GPU / 1000), Portion: "1.00"},
-		},
+		Spec: spec,
 	}
 }

@@ -3,6 +3,8 @@ package kai
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -18,6 +20,8 @@ func GangKey(namespace, name string) cluster.Key {
 
 // Gang returns the event that makes the model know pg as it is. pool is the shard's name in scheduling conditions
 // (Partition.Pool).
+//
+// A time that cannot be read counts as none, a negative preemption delay as none.
 func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.GangState {
 	sets, problem := tree(&pg.Spec)
 	g := cluster.GangState{
@@ -25,7 +29,12 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 		Queue: pg.Spec.Queue, Priority: priorities.Of(pg.Spec.PriorityClassName), Created: core.Nanoseconds(&pg.CreationTimestamp),
 		Sets: sets, MarkUnschedulable: pg.Spec.MarkUnschedulable == nil || *pg.Spec.MarkUnschedulable,
 		Backoff:   pg.Spec.SchedulingBackoff != nil && *pg.Spec.SchedulingBackoff != v2alpha2.NoSchedulingBackoff,
-		LastStart: timestamp(pg.Annotations[LastStartAnnotation]),
+		LastStart: timestamp(pg.Annotations[LastStartAnnotation]), LastEviction: timestamp(pg.Annotations[LastEvictionAnnotation]),
+		StaleSince: timestamp(pg.Annotations[StaleSinceAnnotation]),
+		StaleGrace: duration(pg.Spec.StalenessGracePeriod),
+	}
+	if d := pg.Spec.PreemptionDelay; d != nil {
+		g.PreemptionDelay = max(0, d.Nanoseconds())
 	}
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
@@ -45,6 +54,14 @@ func marked(conditions []v2alpha2.SchedulingCondition, pool string) bool {
 		}
 	}
 	return false
+}
+
+// duration reads a duration in nanoseconds, which an object may leave out.
+func duration(d *metav1.Duration) cluster.Maybe {
+	if d == nil {
+		return cluster.Maybe{}
+	}
+	return cluster.Maybe{Set: true, Value: d.Nanoseconds()}
 }
 
 // timestamp reads an RFC 3339 time into Unix nanoseconds; 0 for anything else, and for times an int64 cannot hold.

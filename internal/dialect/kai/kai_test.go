@@ -52,7 +52,7 @@ func TestGolden(t *testing.T) {
 			case "Pod":
 				var p v1.Pod
 				o.Into(t, &p)
-				out.WriteString(dialecttest.Text(t, "pod", roles.Pod(&p, "")))
+				out.WriteString(dialecttest.Text(t, "pod", roles.Pod(&p, nil)))
 			default:
 				t.Fatalf("unknown kind %q", o.Kind)
 			}

@@ -23,6 +23,15 @@ const (
 	SubGroupLabel = keys.SubGroupLabel
 	// LastStartAnnotation, on a PodGroup, is when it last got its minimum (RFC 3339).
 	LastStartAnnotation = keys.LastStartAnnotation
+	// LastEvictionAnnotation, on a PodGroup, is when pods of it were last evicted (RFC 3339).
+	LastEvictionAnnotation = keys.LastEvictionAnnotation
+	// StaleSinceAnnotation, on a PodGroup, is since when it has pods and too few of them (RFC 3339).
+	StaleSinceAnnotation = keys.StaleSinceAnnotation
+	// BudgetsAnnotation, on a Queue, says what PodDisruptionBudgets do for the queue's work: BudgetsOrder or BudgetsBlock.
+	BudgetsAnnotation = keys.BudgetsAnnotation
+	// BudgetsOrder and BudgetsBlock are the values of BudgetsAnnotation.
+	BudgetsOrder = keys.BudgetsOrder
+	BudgetsBlock = keys.BudgetsBlock
 	// FractionAnnotation, on a pod, asks for a share of a GPU.
 	FractionAnnotation = keys.GPUFractionAnnotation
 	// MemoryAnnotation, on a pod, asks for an amount of GPU memory in MiB.

@@ -1,6 +1,7 @@
 package kai
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -19,15 +20,26 @@ type Roles struct {
 	// RestrictGPU and RestrictCPU, when not "", are labels: pods that ask for GPUs go only to nodes that have
 	// RestrictGPU, all other pods only to nodes that have RestrictCPU.
 	RestrictGPU, RestrictCPU string
+	// Zones says that somebody asks which NUMA zones pods need and have.
+	Zones bool
+	// MIGWorker is the label that says whether a node's GPUs are cut into slices ("true" or "false"); "" for KAI's.
+	MIGWorker string
 }
 
-// Pod returns the event that makes the model know p as it is. promised is the node that a live BindRequest for this very
-// pod (Binding.Meant) chose, "" for none: it makes a pending pod Binding there, and says nothing about any other.
-func (r *Roles) Pod(p *v1.Pod, promised string) cluster.PodState {
+// Pod returns the event that makes the model know p as it is. promised is a live BindRequest for this very pod
+// (Binding.Meant), nil for none: it makes a pending pod Binding where it says, and says nothing about any other.
+func (r *Roles) Pod(p *v1.Pod, promised *Binding) cluster.PodState {
 	st := core.Pod(p)
 	r.Complete(&st, p)
-	if st.Phase == cluster.Pending && promised != "" {
-		st.Phase, st.NodeName = cluster.Binding, promised
+	if st.Phase == cluster.Pending && promised != nil && promised.Node != "" {
+		st.Phase, st.NodeName = cluster.Binding, promised.Node
+		st.Groups = promised.Groups
+	}
+	if r.Zones && st.Phase.Holds() {
+		st.Zones = Zones(p, promised)
+	}
+	if promised != nil && st.Phase.Holds() {
+		st.Allocations = promised.Allocations
 	}
 	return st
 }
@@ -39,14 +51,36 @@ func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
 	st.Ours = slices.Contains(r.SchedulerNames, p.Spec.SchedulerName)
 	if app := p.Labels[AppLabel]; app != "" {
 		st.Utility = app == r.ReservationApp || app == ScalingApp
+		if app == r.ReservationApp && st.Phase.Holds() {
+			reserve(st, p.Labels)
+		}
 	}
-	if !st.Ours || !st.Phase.Alive() {
+	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
 		return
 	}
-	st.Spec.Unsupported = Unsupported(p)
+	takeSlices(st, p)
+	if !st.Ours {
+		return
+	}
+	share, wrong := Share(p)
+	st.Spec.Share = share
+	if !share.None() {
+		forgetOwnMaps(&st.Spec, p)
+		st.Groups = Groups(p.Labels)
+		if share.Portion != 0 {
+			charge(st, share.Charge(0))
+		}
+	}
+	if !st.Phase.Alive() {
+		return
+	}
+	if r.Zones {
+		st.Spec.Align = core.Needs(p)
+	}
+	st.Spec.Unsupported = cmp.Or(wrong, Unsupported(p))
 	if r.RestrictGPU != "" || r.RestrictCPU != "" {
 		st.Spec.RestrictTo = []string{r.RestrictCPU}
-		if slices.ContainsFunc(st.Requests, func(q cluster.Quantity) bool { return q.Name == "gpu" }) {
+		if !share.None() || slices.ContainsFunc(st.Requests, func(q cluster.Quantity) bool { return q.Name == "gpu" || cluster.SliceGPUs(q.Name) > 0 }) {
 			st.Spec.RestrictTo[0] = r.RestrictGPU
 		}
 	}
@@ -63,29 +97,10 @@ func Membership(p *v1.Pod) (gang cluster.Key, set string) {
 }
 
 // Unsupported names what p asks for that this version cannot honour; "" for nothing. When it asks for several such
-// things the first of this order is named: gpu-fraction, gpu-memory, MIG resources, resource claims.
+// things the first of this order is named: MIG slices by annotation.
 func Unsupported(p *v1.Pod) string {
-	if v, ok := p.Annotations[FractionAnnotation]; ok {
-		return "a share of a GPU (annotation " + FractionAnnotation + ": " + brief(v) + ")"
-	}
-	if v, ok := p.Annotations[MemoryAnnotation]; ok {
-		return "an amount of GPU memory (annotation " + MemoryAnnotation + ": " + brief(v) + ")"
-	}
-	mig := ""
-	for _, cs := range [2][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range cs {
-			for name := range cs[i].Resources.Requests { // order: minimum
-				if strings.HasPrefix(string(name), MIGPrefix) && (mig == "" || string(name) < mig) {
-					mig = string(name)
-				}
-			}
-		}
-	}
-	if mig != "" {
-		return "a slice of a GPU (resource " + mig + ")"
-	}
-	if len(p.Spec.ResourceClaims) > 0 {
-		return "devices by resource claim (spec.resourceClaims: " + p.Spec.ResourceClaims[0].Name + ")"
+	if name, value := legacySlices(p); name != "" {
+		return "a slice of a GPU by annotation (" + name + ": " + brief(value) + "; ask for it as a container's resource instead)"
 	}
 	return ""
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -24,7 +26,7 @@ const maxWeight = int64(1e12)
 
 // Queue returns the event that makes the model know q as it is, and what is wrong with its numbers ("" for nothing):
 // one sentence per bad number, each naming object, field and rule. A number that is NaN, infinite, or negative without
-// being -1 counts as 0; one too large counts as the largest.
+// being -1 counts as 0; one too large counts as the largest. A negative minimum runtime counts as 0.
 //
 // A queue without spec.resources has quota, limit and weight 0 of cpu, memory and gpu, and so admits nothing, as in KAI.
 func Queue(q *v2.Queue) (cluster.QueueState, string) {
@@ -49,20 +51,32 @@ func Queue(q *v2.Queue) (cluster.QueueState, string) {
 	r.read("spec.resources.cpu", "cpu", &res.CPU, func(x float64) float64 { return math.Round(x * queueMilliCPU) })
 	r.read("spec.resources.memory", "memory", &res.Memory, func(x float64) float64 { return math.Round(x * queueMegabyte) })
 	r.read("spec.resources.gpu", "gpu", &res.GPU, func(x float64) float64 { return math.Round(x*100) * (queueGPU / 100) })
-	names := make([]string, 0, len(res.Extended))
-	for name := range res.Extended { // order: sorted below
+	st.PreemptMinRuntime = r.runtime("spec.preemptMinRuntime", q.Spec.PreemptMinRuntime)
+	st.ReclaimMinRuntime = r.runtime("spec.reclaimMinRuntime", q.Spec.ReclaimMinRuntime)
+	extended, root, problem := Extended(q)
+	if problem != "" {
+		r.complain(root, problem)
+	}
+	names := make([]string, 0, len(extended))
+	for name := range extended { // order: sorted below
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		field := "spec.resources.extended[" + name + "]"
+		field := root + "[" + name + "]"
 		switch name {
 		case "", "cpu", "memory", "gpu", string(core.NvidiaGPU):
 			r.complain(field, "is not an extended resource; use spec.resources.cpu, memory and gpu")
 			continue
 		}
-		e := res.Extended[name]
+		e := extended[name]
 		r.read(field, name, &e, math.Round)
+	}
+	switch v, stated := q.Annotations[BudgetsAnnotation]; {
+	case v == BudgetsBlock:
+		st.BudgetsBlock = true
+	case stated && v != BudgetsOrder:
+		r.complain("annotation "+BudgetsAnnotation, fmt.Sprintf("is %q; it must be %s or %s", brief(v), BudgetsOrder, BudgetsBlock))
 	}
 	if len(r.problems) == 0 {
 		return st, ""
@@ -77,6 +91,16 @@ type reader struct {
 }
 
 func (r *reader) complain(field, rule string) { r.problems = append(r.problems, field+" "+rule) }
+
+// runtime reads a time for which work is protected; a negative one protects nothing.
+func (r *reader) runtime(field string, d *metav1.Duration) cluster.Maybe {
+	m := duration(d)
+	if m.Value < 0 {
+		r.complain(field, fmt.Sprintf("is %s; it must not be negative", d.Duration))
+		m.Value = 0
+	}
+	return m
+}
 
 func (r *reader) read(field, dim string, res *v2.QueueResource, unit func(float64) float64) {
 	r.state.Quota = append(r.state.Quota, cluster.Quantity{Name: dim, Value: r.amount(field+".quota", res.Quota, unit)})

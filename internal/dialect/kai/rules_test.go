@@ -313,18 +313,22 @@ func BenchmarkGang(b *testing.B) {
 // FuzzObjects: whatever JSON the API server might store, its translation ends and stays in range.
 func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"x"},"spec":{"minMember":-1,"subGroups":[{"name":"a","parent":"a"}],"resources":{"gpu":{"quota":1e300}}}}`))
+	f.Add([]byte(`{"metadata":{"annotations":{"kai.scheduler/stale-podgroup-timestamp":"1969-12-31T23:59:59Z","muster.dev/disruption-budgets":"x"}},"spec":{"preemptionDelay":"-1h","stalenessGracePeriod":"-1ns","preemptMinRuntime":"-1h"}}`))
 	f.Add([]byte(`{"spec":{"minSubGroup":2147483647,"resources":{"extended":{"a/b":{"limit":-1}}},"priority":-99999999999}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var pg v2alpha2.PodGroup
 		if json.Unmarshal(data, &pg) == nil {
 			g := Gang(&pg, &Priorities{}, DefaultPool)
-			if len(g.Sets) == 0 || g.Sets[0].Parent != cluster.None {
+			if len(g.Sets) == 0 || g.Sets[0].Parent != cluster.None || g.PreemptionDelay < 0 || min(g.LastStart, g.LastEviction, g.StaleSince) < -int64(24*time.Hour) {
 				t.Fatalf("%s: %+v", data, g)
 			}
 		}
 		var q v2.Queue
 		if json.Unmarshal(data, &q) == nil {
 			st, _ := Queue(&q)
+			if st.PreemptMinRuntime.Value < 0 || st.ReclaimMinRuntime.Value < 0 {
+				t.Fatalf("%s: %+v", data, st)
+			}
 			for _, list := range [3][]cluster.Quantity{st.Quota, st.Limit, st.Weight} {
 				for _, x := range list {
 					if x.Value < cluster.Unlimited || x.Value > cluster.MaxQuantity {

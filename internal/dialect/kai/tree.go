@@ -14,9 +14,6 @@ func broken() []cluster.Set { return []cluster.Set{{Parent: cluster.None}} }
 // tree turns the flat list of subgroups into a tree of sets: index 0 is the root, i+1 is spec.subGroups[i]. When the
 // list is no tree, or asks for something that can never be, it returns a broken tree and the first rule it breaks.
 func tree(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
-	if problem := unsupported(spec); problem != "" {
-		return broken(), problem
-	}
 	if problem := minima("spec", spec.MinMember, spec.MinSubGroup); problem != "" {
 		return broken(), problem
 	}
@@ -27,7 +24,7 @@ func tree(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 		return broken(), fmt.Sprintf("spec.subGroups has %d entries; at most %d are allowed", n, cluster.MaxSets)
 	}
 	sets := make([]cluster.Set, 1+len(spec.SubGroups))
-	sets[0] = cluster.Set{Parent: cluster.None}
+	sets[0] = cluster.Set{Parent: cluster.None, Near: near(&spec.TopologyConstraint)}
 	index := make(map[string]int32, len(spec.SubGroups))
 	for i := range spec.SubGroups {
 		sg := &spec.SubGroups[i]
@@ -42,7 +39,7 @@ func tree(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 			return broken(), problem
 		}
 		index[sg.Name] = int32(i + 1)
-		sets[i+1] = cluster.Set{Name: sg.Name, Leaf: true}
+		sets[i+1] = cluster.Set{Name: sg.Name, Leaf: true, Near: near(sg.TopologyConstraint)}
 	}
 	for i := range spec.SubGroups {
 		sg := &spec.SubGroups[i]
@@ -82,25 +79,12 @@ func tree(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 	return sets, ""
 }
 
-// unsupported names a demand of the gang that this version cannot honour: to be together in one topology domain. It is
-// refused rather than ignored. A mere preference is ignored.
-func unsupported(spec *v2alpha2.PodGroupSpec) string {
-	demand := func(field string, t *v2alpha2.TopologyConstraint) string {
-		if t == nil || t.Topology == "" || t.RequiredTopologyLevel == "" {
-			return ""
-		}
-		return fmt.Sprintf("%s.topologyConstraint requires level %q, which this version cannot honour; only preferredTopologyLevel is accepted",
-			field, brief(t.RequiredTopologyLevel))
+// near reads a constraint; one without a topology asks nothing.
+func near(t *v2alpha2.TopologyConstraint) cluster.Constraint {
+	if t == nil || t.Topology == "" {
+		return cluster.Constraint{}
 	}
-	if problem := demand("spec", &spec.TopologyConstraint); problem != "" {
-		return problem
-	}
-	for i := range spec.SubGroups {
-		if problem := demand(subGroup(i, &spec.SubGroups[i]), spec.SubGroups[i].TopologyConstraint); problem != "" {
-			return problem
-		}
-	}
-	return ""
+	return cluster.Constraint{Topology: t.Topology, Required: t.RequiredTopologyLevel, Preferred: t.PreferredTopologyLevel}
 }
 
 // flat is the tree of a PodGroup without subgroups: one default set, of which minSubGroup (1 unless given) are needed.
@@ -110,6 +94,7 @@ func flat(spec *v2alpha2.PodGroupSpec) ([]cluster.Set, string) {
 		least = *spec.MinMember
 	}
 	sets := cluster.FlatTree(least)
+	sets[0].Near = near(&spec.TopologyConstraint)
 	if n := spec.MinSubGroup; n != nil {
 		if *n > 1 {
 			return broken(), fmt.Sprintf("spec.minSubGroup is %d, but spec.subGroups is empty; so many can never be complete", *n)

@@ -4,7 +4,8 @@ package actions
 import "github.com/muster-scheduler/muster/internal/engine"
 
 // Allocate gives waiting gangs the room that is there, in queue order: a gang gets its minimum whole or nothing, and one
-// that has its minimum grows by one pod a turn. What fits only when releases have happened is nominated.
+// that has its minimum grows by one pod a turn. What fits only when releases have happened is nominated. A gang to which
+// room is promised takes that or better, or goes on waiting for it.
 type Allocate struct{}
 
 // Run tries every waiting gang once, and gangs that got something again, until nobody gets more: at most pods + gangs
@@ -14,7 +15,18 @@ func (Allocate) Run(s *engine.Session) {
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Considered()
 		st := s.Begin()
-		if d := s.TryGang(st, g); d != nil {
+		promised := s.Holds(g)
+		d := s.TryGang(st, g)
+		switch {
+		case d == nil && promised && !st.Binds():
+			st.Abandon() // the promise stands, for the room it was made for
+			s.Diagnose(g, s.StillReleasing(g))
+			continue
+		case d != nil && promised:
+			s.Void(g)
+			queue.Push(g)
+			continue
+		case d != nil:
 			s.Diagnose(g, d)
 			continue
 		}

@@ -5,11 +5,20 @@ package builtin
 import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/actions"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/budgets"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/dynamicresources"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/elastic"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/fragmentation"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/gpupack"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/gpusharingorder"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/gpuspread"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeplacement"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nominatednode"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/podaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/priority"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
@@ -17,12 +26,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/resourcetype"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 )
 
 // Capabilities that will bring the names which are planned.
 const (
 	disruption = "fairness and disruption"
-	placement  = "placement"
 	plane      = "control plane"
 )
 
@@ -30,14 +39,27 @@ const (
 func Registry() engine.Registry {
 	return engine.Registry{
 		Actions: map[string]func() engine.Action{
-			"allocate": func() engine.Action { return actions.Allocate{} },
+			"allocate":          func() engine.Action { return actions.Allocate{} },
+			"consolidation":     func() engine.Action { return actions.Disrupt{Right: engine.Consolidation} },
+			"reclaim":           func() engine.Action { return actions.Disrupt{Right: engine.Reclaim} },
+			"preempt":           func() engine.Action { return actions.Disrupt{Right: engine.Preempt} },
+			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
 		},
 		Plugins: map[string]engine.Factory{
+			budgets.Name:          budgets.New,
+			dynamicresources.Name: dynamicresources.New,
 			elastic.Name:          elastic.New,
+			fragmentation.Name:    fragmentation.New,
+			gpupack.Name:          gpupack.New,
+			gpusharingorder.Name:  gpusharingorder.New,
+			gpuspread.Name:        gpuspread.New,
 			kubeflow.Name:         kubeflow.New,
+			minruntime.Name:       minruntime.New,
 			nodeavailability.Name: nodeavailability.New,
 			nodeplacement.Name:    nodeplacement.New,
 			nominatednode.Name:    nominatednode.New,
+			numa.Name:             numa.New,
+			podaffinity.Name:      podaffinity.New,
 			predicates.Name:       predicates.New,
 			priority.Name:         priority.New,
 			proportion.Name:       proportion.New,
@@ -45,14 +67,11 @@ func Registry() engine.Registry {
 			resourcetype.Name:     resourcetype.New,
 			subgrouporder.Name:    subgrouporder.New,
 			taskorder.Name:        taskorder.New,
+			topology.Name:         topology.New,
 		},
-		PlannedActions: map[string]string{
-			"consolidation": disruption, "reclaim": disruption, "preempt": disruption, "stalegangeviction": disruption,
-		},
+		PlannedActions: map[string]string{},
 		PlannedPlugins: map[string]string{
-			"minruntime": disruption, "sg-nodelocalgreedy": disruption, "sg-multinodegang": disruption,
-			"topology": placement, "gpupack": placement, "gpuspread": placement, "gpusharingorder": placement,
-			"dynamicresources": placement, "numa": placement, "podaffinity": placement,
+			"sg-nodelocalgreedy": disruption, "sg-multinodegang": disruption,
 			"snapshot": plane, "reflectjoborder": plane, "joborder": plane,
 		},
 	}

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -10,27 +11,83 @@ import (
 // Audit replays plans on the snapshot they were made for and reports the first breach of what every plan promises, in
 // any prefix of it: no node gives more than it has, now for a bind and after releases for a nomination; no queue rises
 // above its limit, nor non-preemptible work above quota, at any level; a pod is decided once; a bundle reaches its gang's
-// minimum unless the gang had it, and starts nothing before the minimum needs no release. Queues are checked when limits
-// is true: a profile without a plugin that gates queues promises nothing about them.
+// minimum unless the gang had it, and starts nothing before the minimum needs no release. Whoever is evicted may be, by the
+// table of legal victims, and is evicted for somebody: the bundle's own gang fits afterwards, and no victim is left with a
+// part that cannot run. Queues are checked when limits is true: a profile without a plugin that gates queues promises
+// nothing about them.
 func Audit(snap *cluster.Snapshot, plans []engine.Plan, limits bool) error {
 	a := newAuditor(snap)
 	a.limits = limits
+	if err := a.sums(); err != nil {
+		return err
+	}
 	for _, p := range plans {
 		for i := range p.Bundles {
-			b := &p.Bundles[i]
-			g := snap.GangByKey(b.Gang)
-			if g == nil || g.UID != b.UID {
-				return fmt.Errorf("%s: bundle for gang %s (%s), which does not exist", p.Action, b.Gang, b.UID)
-			}
-			for _, in := range b.Intents {
-				if err := a.take(g, in); err != nil {
-					return fmt.Errorf("%s: %s %s on %s: %w", p.Action, in.Verb, in.Pod, in.Node, err)
-				}
-			}
-			if err := a.whole(g); err != nil {
-				return fmt.Errorf("%s: gang %s: %w", p.Action, g.Key, err)
+			if err := a.bundle(&p.Bundles[i]); err != nil {
+				return fmt.Errorf("%s: %w", p.Action, err)
 			}
 		}
+	}
+	return nil
+}
+
+func (a *auditor) bundle(b *engine.Bundle) error {
+	g := a.snap.GangByKey(b.Gang)
+	if g == nil || g.UID != b.UID {
+		return fmt.Errorf("bundle for gang %s (%s), which does not exist", b.Gang, b.UID)
+	}
+	said := func(in *engine.Intent, err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s %s on %s: %w", in.Verb, in.Pod, in.Node, err)
+	}
+	var victims []*cluster.Gang
+	for i := range b.Intents {
+		if in := &b.Intents[i]; in.Verb == engine.Evict {
+			v, err := a.evict(g, b.Cause, in)
+			if err != nil {
+				return said(in, err)
+			}
+			if !slices.Contains(victims, v) {
+				victims = append(victims, v)
+			}
+		}
+	}
+	gets := false
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		switch {
+		case in.Verb != engine.Evict:
+			gets = true
+			a.placed[g.ID] = a.placed[g.ID] || in.Verb == engine.Bind
+			if err := said(in, a.take(g, *in)); err != nil {
+				return err
+			}
+			if in.Verb == engine.Bind {
+				if err := said(in, a.claims(a.pods[in.UID], in)); err != nil {
+					return err
+				}
+			}
+		case in.To != "":
+			if err := said(in, a.move(in)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(victims) > 0 && gets == (b.Cause.Right == engine.Repair) {
+		return fmt.Errorf("gang %s: %s, and whether it gets anything is %v", g.Key, b.Cause.Right, gets)
+	}
+	for _, v := range victims {
+		if err := a.runs(v); err != nil {
+			return fmt.Errorf("victim %s: %w", v.Key, err)
+		}
+	}
+	if !gets {
+		return nil
+	}
+	if err := a.whole(g); err != nil {
+		return fmt.Errorf("gang %s: %w", g.Key, err)
 	}
 	return nil
 }
@@ -39,22 +96,27 @@ type auditor struct {
 	snap        *cluster.Snapshot
 	pods        map[string]*cluster.Pod
 	idle, later map[cluster.NodeID]cluster.Resources
+	devices     map[cluster.NodeID]map[string]*ledger
 	held, fixed map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
 	now, then   map[cluster.GangID][]int32    // pods with room by set: at once, and after releases
 	decided     map[string]bool
+	placed      map[cluster.GangID]bool // got something by these plans
 	limits      bool
+	tenants     tenants
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
 	a := &auditor{
 		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
-		decided: map[string]bool{},
+		decided: map[string]bool{}, placed: map[cluster.GangID]bool{}, devices: map[cluster.NodeID]map[string]*ledger{},
+		tenants: tenantsOf(snap),
 	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {
-		a.idle[id], a.later[id] = snap.Node(id).Idle(), snap.Node(id).Later()
+		a.idle[id], a.later[id], a.devices[id] = snap.Node(id).Idle(), snap.Node(id).Later(), map[string]*ledger{}
 	}
+	snap.EachPod(a.seat)
 	for _, id := range snap.QueueOrder {
 		a.held[snap.Queue(id).Name], a.fixed[snap.Queue(id).Name] = &cluster.Resources{}, &cluster.Resources{}
 	}
@@ -95,6 +157,103 @@ func (a *auditor) counts(m map[cluster.GangID][]int32, g *cluster.Gang) []int32 
 	return m[g.ID]
 }
 
+// evict checks that the pod may be evicted for g, and gives its room back.
+func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*cluster.Gang, error) {
+	p, n := a.pods[in.UID], a.snap.NodeByName(in.Node)
+	switch {
+	case c == nil:
+		return nil, fmt.Errorf("there is no record of why")
+	case p == nil || !p.Ours || !p.Phase.Active() || p.Gang == cluster.None || p.Set == cluster.None:
+		return nil, fmt.Errorf("it is no pod of ours that holds room")
+	case n == nil || p.Node != n.ID:
+		return nil, fmt.Errorf("it is not there")
+	case a.decided[in.UID]:
+		return nil, fmt.Errorf("it was decided before")
+	}
+	a.decided[in.UID] = true
+	v := a.snap.Gang(p.Gang)
+	if err := a.legal(c.Right, g, v); err != nil {
+		return nil, err
+	}
+	if in.To == "" && c.Right == engine.Consolidation {
+		return nil, fmt.Errorf("consolidation moves, and it has nowhere to go")
+	}
+	if in.To != "" && !p.Recreated {
+		return nil, fmt.Errorf("nobody would make it anew elsewhere")
+	}
+	later := a.later[n.ID]
+	later.Add(p.Class.Requests)
+	a.later[n.ID] = later
+	if err := a.devicesOf(n, p.Class, p.Groups, 0, -1); err != nil {
+		return nil, err
+	}
+	a.counts(a.then, v)[p.Set]--
+	a.counts(a.now, v)[p.Set]--
+	for _, name := range a.chain(v.Queue) {
+		a.held[name].Sub(p.Class.ChargeOn(n))
+		if !v.Preemptible {
+			a.fixed[name].Sub(p.Class.ChargeOn(n))
+		}
+	}
+	return v, nil
+}
+
+// legal is the table of docs/concepts/disruption.md, as far as objects alone decide it.
+func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
+	switch {
+	case r == engine.Repair:
+		if v != g {
+			return fmt.Errorf("repair of gang %s evicts a pod of %s", g.Key, v.Key)
+		}
+		return nil
+	case v == g:
+		return fmt.Errorf("a gang is no victim of itself")
+	case !v.Preemptible:
+		return fmt.Errorf("gang %s is not preemptible", v.Key)
+	case r == engine.Reclaim && v.Queue == g.Queue:
+		return fmt.Errorf("a queue reclaims from itself")
+	case r == engine.Preempt && (v.Queue != g.Queue || v.Priority >= g.Priority):
+		return fmt.Errorf("priority %d of queue %s preempts %d of queue %s", g.Priority, g.Queue, v.Priority, v.Queue)
+	case r == engine.Consolidation && (v.Priority > g.Priority || !g.Preemptible):
+		return fmt.Errorf("priority %d is consolidated for %d (preemptible: %v)", v.Priority, g.Priority, g.Preemptible)
+	case !slices.Contains([]engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation}, r):
+		return fmt.Errorf("%q is no right", r)
+	}
+	return nil
+}
+
+// move gives an evicted pod's successor its room.
+func (a *auditor) move(in *engine.Intent) error {
+	p, n := a.pods[in.UID], a.snap.NodeByName(in.To)
+	if n == nil || n.Problem != "" || n.ID == p.Node && (p.Class.Share.None() || slices.Equal(in.ToGroups, p.Groups)) {
+		return fmt.Errorf("node %s takes it from nowhere else", in.To)
+	}
+	v := a.snap.Gang(p.Gang)
+	a.counts(a.then, v)[p.Set]++
+	return a.fill(n, v, p.Class, in.ToGroups, 0)
+}
+
+// runs says whether a victim still has its minimum, what waits for room included, or nothing.
+func (a *auditor) runs(v *cluster.Gang) error {
+	had := a.counts(map[cluster.GangID][]int32{}, v)
+	left := a.counts(a.then, v)
+	if satisfied(v, 0, left) {
+		return nil
+	}
+	if a.placed[v.ID] {
+		return fmt.Errorf("it was placed by the same run, and loses its minimum")
+	}
+	if !satisfied(v, 0, had) {
+		return nil
+	}
+	for _, id := range v.Pods {
+		if p := a.snap.Pod(id); p.Ours && p.Phase.Active() && p.Node != cluster.None && p.Set != cluster.None && !a.decided[p.UID] {
+			return fmt.Errorf("pod %s stays, below the minimum", p.Name)
+		}
+	}
+	return nil
+}
+
 func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 	p, n := a.pods[in.UID], a.snap.NodeByName(in.Node)
 	switch {
@@ -106,10 +265,9 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 		return fmt.Errorf("it was decided before")
 	}
 	a.decided[in.UID] = true
-	r := p.Class.Requests
+	r, now := p.Class.Requests, int64(0)
 	a.counts(a.then, g)[p.Set]++
 	a.counts(a.now, g)
-	later := a.later[n.ID]
 	if in.Verb == engine.Bind {
 		a.now[g.ID][p.Set]++
 		idle := a.idle[n.ID]
@@ -117,13 +275,24 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 			return fmt.Errorf("asks for %s, idle is %s", a.snap.Dims.Format(r), a.snap.Dims.Format(idle))
 		}
 		idle.Sub(r)
-		a.idle[n.ID] = idle
+		a.idle[n.ID], now = idle, 1
 	}
+	return a.fill(n, g, p.Class, in.Groups, now)
+}
+
+// fill takes room on a node for a pod of g, from what there is after releases, and adds it to g's queue. Of the devices it
+// takes it at once if now is 1.
+func (a *auditor) fill(n *cluster.Node, g *cluster.Gang, c *cluster.Class, groups []string, now int64) error {
+	r, later := c.Requests, a.later[n.ID]
 	if !r.Fits(later) {
 		return fmt.Errorf("asks for %s, after releases there is %s", a.snap.Dims.Format(r), a.snap.Dims.Format(later))
 	}
 	later.Sub(r)
 	a.later[n.ID] = later
+	if err := a.devicesOf(n, c, groups, now, 1); err != nil {
+		return err
+	}
+	r = c.ChargeOn(n)
 	for _, name := range a.chain(g.Queue) {
 		a.held[name].Add(r)
 		if !g.Preemptible {

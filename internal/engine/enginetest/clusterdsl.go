@@ -3,16 +3,20 @@ package enginetest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // What statements leave out.
@@ -27,8 +31,10 @@ const (
 // state an age.
 type compiler struct {
 	now       time.Time
-	last      time.Time // creation of the object made last
-	scheduler string    // spec.schedulerName of pods that are ours
+	last      time.Time       // creation of the object made last
+	scheduler string          // spec.schedulerName of pods that are ours
+	layouts   []layout        // the topologies so far
+	groups    map[string]bool // device groups that statements named
 }
 
 func (c *compiler) objects(s *statement) ([]Object, bool, error) {
@@ -48,6 +54,18 @@ func (c *compiler) objects(s *statement) ([]Object, bool, error) {
 		make = c.priorityClass
 	case "configmap":
 		make = c.configMap
+	case "budget":
+		make = c.budget
+	case "topology":
+		make = c.topology
+	case "deviceclass":
+		make = c.deviceClass
+	case "slice":
+		make = c.slice
+	case "resourceclaim":
+		make = c.resourceClaim
+	case "claimtemplate":
+		make = c.claimTemplate
 	default:
 		return nil, false, nil
 	}
@@ -96,6 +114,7 @@ func (c *compiler) node(s *statement) ([]Object, error) {
 		n.Spec.Taints = append(n.Spec.Taints, taint)
 	}
 	n.Spec.Unschedulable = s.flag("cordoned")
+	devices(s, n.Labels)
 	room, err := amounts(s, map[string]string{"cpu": defaultNodeCPU, "memory": defaultNodeMemory, "pods": defaultNodePods})
 	if err != nil {
 		return nil, err
@@ -114,10 +133,14 @@ func (c *compiler) node(s *statement) ([]Object, error) {
 		{Type: v1.NodePIDPressure, Status: status(s.flag("pid-pressure"))},
 		{Type: v1.NodeNetworkUnavailable, Status: status(s.flag("network-unavailable"))},
 	}
-	return []Object{n}, nil
+	zones, err := zones(s, n)
+	if err != nil || zones == nil {
+		return []Object{n}, err
+	}
+	return []Object{n, zones}, nil
 }
 
-// nodes makes many equal nodes: nodes 4 prefix=n gpu=8.
+// nodes makes many equal nodes: nodes 4 prefix=n gpu=8 tree=zone:2,rack:2.
 func (c *compiler) nodes(s *statement) ([]Object, error) {
 	word, err := s.name()
 	if err != nil {
@@ -128,9 +151,14 @@ func (c *compiler) nodes(s *statement) ([]Object, error) {
 		return nil, s.errorf("%q: want how many nodes, 1 to 10000", word)
 	}
 	prefix := s.text("prefix", "n")
+	domains, err := c.domains(s, count)
+	if err != nil {
+		return nil, err
+	}
 	var out []Object
 	for i := range count {
 		one := *s
+		one.attrs = slices.Concat(domains(i), s.attrs) // a label= of the statement wins
 		one.words = append([]string{prefix + strconv.Itoa(i+1)}, s.words[1:]...)
 		made, err := c.node(&one)
 		if err != nil {
@@ -168,6 +196,17 @@ func amounts(s *statement, missing map[string]string) (v1.ResourceList, error) {
 		}
 		if text := s.text(k.key, missing[k.key]); text != "" {
 			if err := set(k.name, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if text := s.text("mig", ""); text != "" { // PROFILE or PROFILE:COUNT, by commas
+		for _, part := range strings.Split(text, ",") {
+			profile, n, counted := strings.Cut(part, ":")
+			if !counted {
+				n = "1"
+			}
+			if err := set(v1.ResourceName(kai.MIGPrefix+profile), n); err != nil {
 				return nil, err
 			}
 		}
@@ -228,6 +267,17 @@ func (c *compiler) queue(s *statement) ([]Object, error) {
 			return nil, err
 		}
 		q.Spec.Priority = &p
+	}
+	for _, f := range []struct {
+		key  string
+		into **metav1.Duration
+	}{{"preempt-min-runtime", &q.Spec.PreemptMinRuntime}, {"reclaim-min-runtime", &q.Spec.ReclaimMinRuntime}} {
+		if *f.into, err = span(s, f.key); err != nil {
+			return nil, err
+		}
+	}
+	if s.flag("budgets-block") {
+		q.Annotations = map[string]string{kai.BudgetsAnnotation: kai.BudgetsBlock}
 	}
 	if s.flag("empty") { // no spec.resources at all
 		return []Object{q}, nil
@@ -336,6 +386,46 @@ func (c *compiler) priorityClass(s *statement) ([]Object, error) {
 	p := &schedulingv1.PriorityClass{Value: int32(value), GlobalDefault: s.flag("default")}
 	p.Name = s.words[0]
 	return []Object{p}, nil
+}
+
+// span reads a duration as objects write it, nil for none.
+func span(s *statement, key string) (*metav1.Duration, error) {
+	d, stated, err := s.duration(key)
+	if err != nil || !stated {
+		return nil, err
+	}
+	return &metav1.Duration{Duration: d}, nil
+}
+
+// budget makes a PodDisruptionBudget: budget ns/name select=KEY=VALUE min=2, or allowed=1 for a number that stays.
+func (c *compiler) budget(s *statement) ([]Object, error) {
+	name, err := s.name()
+	if err != nil {
+		return nil, err
+	}
+	b := &policyv1.PodDisruptionBudget{}
+	b.Namespace, b.Name = splitName(name)
+	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	if err := pairs(s, "select", b.Spec.Selector.MatchLabels); err != nil {
+		return nil, err
+	}
+	least, err := s.int("min", 0)
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := s.int("allowed", 0)
+	if err != nil {
+		return nil, err
+	}
+	if s.has("min") == s.has("allowed") {
+		return nil, s.errorf("want min=N, how many must stay, or allowed=N, how many may go")
+	}
+	if s.has("min") {
+		n := intstr.FromInt32(int32(least))
+		b.Spec.MinAvailable = &n
+	}
+	b.Status.DisruptionsAllowed = int32(allowed)
+	return []Object{b}, nil
 }
 
 // configMap makes a ConfigMap: configmap ns/name.

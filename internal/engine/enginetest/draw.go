@@ -16,8 +16,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// drawPlans prints plans for people: a line per bundle, and below it a line per run of equal decisions.
-func drawPlans(plans []engine.Plan) string {
+// drawPlans prints plans for people: a line per bundle, below it a line per run of equal decisions, and why whoever is
+// evicted had to go. called names a shared device of a node.
+func drawPlans(plans []engine.Plan, called func(node, group string) string) string {
 	var b strings.Builder
 	for i := range plans {
 		for j := range plans[i].Bundles {
@@ -29,12 +30,28 @@ func drawPlans(plans []engine.Plan) string {
 			b.WriteString("\n")
 			in := bundle.Intents
 			for k := 0; k < len(in); {
-				n := 1
-				for k+n < len(in) && follows(in[k+n-1], in[k+n]) {
-					n++
+				first, n := stretch(in[k:])
+				fmt.Fprintf(&b, "  %-8s %s on %s", in[k].Verb, podRange(fullName(in[k].Namespace, in[k+first].Pod), n), in[k].Node)
+				for i, g := range in[k].Groups {
+					b.WriteString([]string{" gpu ", ","}[min(i, 1)] + called(in[k].Node, g))
 				}
-				fmt.Fprintf(&b, "  %-8s %s on %s\n", in[k].Verb, podRange(fullName(in[k].Namespace, in[k].Pod), n), in[k].Node)
+				if in[k].To != "" {
+					b.WriteString(" -> " + in[k].To)
+					for i, g := range in[k].ToGroups {
+						b.WriteString([]string{" gpu ", ","}[min(i, 1)] + called(in[k].To, g))
+					}
+				}
+				for i, z := range zoneNames(in[k].Zones) {
+					b.WriteString([]string{" zone ", ","}[min(i, 1)] + z)
+				}
+				if in[k].Budget != "" {
+					b.WriteString(" violates budget " + in[k].Budget)
+				}
+				b.WriteString("\n")
 				k += n
+			}
+			if bundle.Cause != nil {
+				drawCause(&b, bundle.Cause)
 			}
 		}
 	}
@@ -44,11 +61,93 @@ func drawPlans(plans []engine.Plan) string {
 	return b.String()
 }
 
+// drawCause prints the record of a decision that evicts: each victim with the rule that made it legal, the shares of
+// queues that changed, and the GPUs given and got.
+func drawCause(b *strings.Builder, c *engine.Cause) {
+	gpus := func(milli int64) string { return cluster.BaseDims().FormatOne(cluster.GPU, milli) }
+	for i := range c.Victims {
+		v := &c.Victims[i]
+		var what []string
+		if n := v.Pods - v.Moved; n > 0 {
+			what = append(what, fmt.Sprintf("gives %d", n))
+		}
+		if v.Moved > 0 {
+			what = append(what, fmt.Sprintf("moves %d", v.Moved))
+		}
+		if v.Promised > 0 {
+			fmt.Fprintf(b, "  because  %s (queue %s, priority %d) gives up what was promised to %d of its pods: %s\n",
+				fullName(v.Gang.Namespace, v.Gang.Name), v.Queue, v.Priority, v.Promised, v.Rule)
+		}
+		if v.Pods == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "  because  %s (queue %s, priority %d) %s of its pods: %s\n",
+			fullName(v.Gang.Namespace, v.Gang.Name), v.Queue, v.Priority, strings.Join(what, " and "), v.Rule)
+	}
+	for i := range c.Shares {
+		drawChange(b, &c.Shares[i])
+	}
+	fmt.Fprintf(b, "  gpus     %s evicted, %s moved, %s placed", gpus(c.Evicted), gpus(c.Moved), gpus(c.Placed))
+	if c.Partial {
+		b.WriteString(" (searched: partial)")
+	}
+	b.WriteString("\n")
+}
+
+// drawChange prints what became of a queue, in the dimensions that changed.
+func drawChange(b *strings.Builder, c *engine.ShareChange) {
+	dims := cluster.BaseDims()
+	for d := range max(len(c.Before), len(c.After)) {
+		if d == cluster.Slots || c.Before.At(d) == c.After.At(d) {
+			continue
+		}
+		name := "dimension " + strconv.Itoa(d)
+		if d < dims.Len() {
+			name = dims.Name(d)
+		}
+		amount := func(x int64) string {
+			if x == cluster.Unlimited {
+				return "-"
+			}
+			return dims.FormatOne(d, x)
+		}
+		fmt.Fprintf(b, "  share    %s %s %s -> %s (quota %s, fair %s)\n", c.Queue, name, amount(c.Before.At(d)), amount(c.After.At(d)), amount(c.Quota.At(d)), amount(c.FairShare.At(d)))
+	}
+}
+
+// drawTried prints what the actions that disturb others had to say to a gang.
+func drawTried(b *strings.Builder, attempts []engine.Attempt) {
+	for i := range attempts {
+		a := &attempts[i]
+		fmt.Fprintf(b, "  %s: %s, %s\n", a.Action, a.Verdict.Reason, a.Verdict)
+		for _, bar := range a.Barred {
+			fmt.Fprintf(b, "    %d not touched: %s, %s (%s)\n", bar.Gangs, bar.Verdict.Reason, bar.Verdict, strings.Join(bar.Named, ", "))
+		}
+	}
+}
+
+// stretch returns how many decisions from the first on are equal but for the pods' numbers, which rise or, for victims,
+// fall one by one, and which of them has the smallest number.
+func stretch(in []engine.Intent) (first, n int) {
+	n = 1
+	for n < len(in) && follows(in[n-1], in[n]) {
+		n++
+	}
+	if n > 1 {
+		return 0, n
+	}
+	for n < len(in) && in[0].Verb == engine.Evict && follows(in[n], in[n-1]) {
+		n++
+	}
+	return n - 1, n
+}
+
 // follows says whether o decides the same for the next pod of the same series.
 func follows(in, o engine.Intent) bool {
 	base, i := series(in.Pod)
 	next, k := series(o.Pod)
-	return in.Verb == o.Verb && in.Node == o.Node && in.Namespace == o.Namespace && i >= 0 && base == next && k == i+1
+	return in.Verb == o.Verb && in.Node == o.Node && in.To == o.To && in.Budget == o.Budget && in.Namespace == o.Namespace && slices.Equal(in.Groups, o.Groups) && slices.Equal(in.ToGroups, o.ToGroups) &&
+		slices.Equal(zoneNames(in.Zones), zoneNames(o.Zones)) && i >= 0 && base == next && k == i+1
 }
 
 // series splits a pod's name into what it shares with its siblings and its number; -1 for a name without one.
@@ -76,8 +175,9 @@ func podRange(first string, n int) string {
 	return fmt.Sprintf("%s[%d..%d]", base, i, i+n-1)
 }
 
-// drawReason prints a gang's outcome: its reason key, the sentence, and what nodes said.
-func drawReason(name string, t *engine.GangTrace) string {
+// drawReason prints a gang's outcome: its reason key, the sentence, what nodes said, and, if tried is asked for, what
+// came of attempts to make room.
+func drawReason(name string, t *engine.GangTrace, tried bool) string {
 	if t == nil {
 		return name + ": waits for nothing\n"
 	}
@@ -97,11 +197,14 @@ func drawReason(name string, t *engine.GangTrace) string {
 	for _, c := range t.Diagnosis.Tally {
 		fmt.Fprintf(&b, "  %d of %d nodes: %s, %s\n", c.Nodes, t.Diagnosis.Nodes, c.Verdict.Reason, c.Verdict)
 	}
+	if tried {
+		drawTried(&b, t.Tried)
+	}
 	return b.String()
 }
 
-// show prints a part of the state: show queues [gpu|cpu|memory], show nodes, show gangs, show gang NAME, show problems,
-// show facts.
+// show prints a part of the state: show queues [gpu|cpu|memory], show nodes, show gangs, show gang NAME [by=LEVEL], show domains [TOPOLOGY],
+// show problems, show facts, show holds, show decisions.
 func (in *interpreter) show(s *statement) error {
 	what, err := s.name()
 	if err != nil {
@@ -116,9 +219,34 @@ func (in *interpreter) show(s *statement) error {
 		return in.showGangs("")
 	case "gang":
 		if len(s.words) != 2 {
-			return s.errorf("want show gang NAME")
+			return s.errorf("want show gang NAME [by=LEVEL]")
+		}
+		if level := s.text("by", ""); level != "" {
+			return in.showSpread(s.words[1], level)
 		}
 		return in.showGangs(s.words[1])
+	case "zones":
+		return in.showZones()
+	case "domains":
+		return in.showDomains(s)
+	case "decisions":
+		b, ok := in.backend.(interface{ Decisions() []engine.Bundle })
+		if !ok {
+			return s.errorf("this backend keeps no decisions: the scenario needs the engine")
+		}
+		for _, bundle := range b.Decisions() {
+			var text strings.Builder
+			fmt.Fprintf(&text, "%s for %s", bundle.Cause.Right, fullName(bundle.Gang.Namespace, bundle.Gang.Name))
+			if bundle.Cause.Queue != "" {
+				text.WriteString(" of " + bundle.Cause.Queue)
+			}
+			text.WriteString("\n")
+			drawCause(&text, bundle.Cause)
+			in.out.WriteString(text.String())
+		}
+		return nil
+	case "holds":
+		return in.showHolds(s)
 	case "problems":
 		p, ok := in.backend.(interface{ Problems() []string })
 		if !ok {
@@ -139,6 +267,37 @@ func (in *interpreter) show(s *statement) error {
 		return nil
 	}
 	return s.errorf("cannot show %q", what)
+}
+
+// showHolds prints the room that is promised: for whom, how many pods, and where.
+func (in *interpreter) showHolds(s *statement) error {
+	b, ok := in.backend.(interface {
+		Holds() ([]cluster.Hold, map[string]string)
+	})
+	if !ok {
+		return s.errorf("this backend does not show what it holds")
+	}
+	holds, names := b.Holds()
+	var lines []string
+	for i := range holds {
+		h := &holds[i]
+		line := fullName(h.Gang.Namespace, h.Gang.Name)
+		switch {
+		case h.Moved != "":
+			line += ", for a pod that was moved"
+		case names[h.Pod] != "":
+			line = podRange(names[h.Pod], 1)
+		}
+		lines = append(lines, line+" on "+h.Node)
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		in.printf("%s\n", l)
+	}
+	if len(lines) == 0 {
+		in.printf("nothing\n")
+	}
+	return nil
 }
 
 func (in *interpreter) showQueues(s *statement) error {
@@ -191,31 +350,24 @@ func (in *interpreter) table(rows [][]string) {
 	}
 }
 
-// showNodes prints GPUs held and by whom.
+// showNodes prints GPUs held and by whom, and the devices that are shared.
 func (in *interpreter) showNodes() error {
-	nodes, err := in.backend.Nodes()
+	nodes, pods, err := in.world()
 	if err != nil {
 		return err
 	}
-	pods, err := in.backend.Pods()
-	if err != nil {
-		return err
-	}
-	sortPods(pods)
 	for _, n := range nodes {
-		var held int64
-		var here []string
-		for _, p := range pods {
-			if p.Spec.NodeName == n.Name && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
-				held += gpusOf(core.Requests(p))
-				here = append(here, fullName(p.Namespace, p.Name))
-			}
+		here := podsOn(pods, n.Name)
+		names := make([]string, len(here))
+		for i, p := range here {
+			names[i] = fullName(p.Namespace, p.Name)
 		}
-		in.printf("%s  %s/%s gpu", n.Name, cluster.BaseDims().FormatOne(cluster.GPU, held), cluster.BaseDims().FormatOne(cluster.GPU, gpusOf(core.Amounts(n.Status.Allocatable))))
+		in.printf("%s  %s/%s gpu", n.Name, cluster.BaseDims().FormatOne(cluster.GPU, in.held(here)), cluster.BaseDims().FormatOne(cluster.GPU, gpusOf(core.Amounts(n.Status.Allocatable))))
 		if problem := core.NodeProblem(n); problem != "" {
 			in.printf("  %s", problem)
 		}
-		in.printf("%s\n", ranges(here))
+		in.printf("%s\n", ranges(names))
+		in.showDevices(in.shared(here))
 	}
 	return nil
 }

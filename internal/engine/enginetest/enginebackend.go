@@ -11,19 +11,27 @@ import (
 	"strings"
 	"time"
 
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	dra "github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 )
 
 // maxRounds bounds Settle: a scenario that still changes after so many cycles goes in circles.
@@ -32,23 +40,43 @@ const maxRounds = 64
 // Extension lets a caller add what this package may not know, such as the upstream filters, to the registry and profile.
 type Extension func(engine.Profile, engine.Registry) (engine.Profile, engine.Registry)
 
-// Engine is the backend without a cluster: objects in memory, the dialects, a store, and engine.Run.
-type Engine struct {
-	now        time.Time
-	profile    engine.Profile
-	registry   engine.Registry
-	engine     *engine.Engine
-	store      *cluster.Store
-	options    cluster.Options
+// Translator feeds API objects to a store through the dialects, as the scheduler's feed does for a cluster of one shard.
+type Translator struct {
 	roles      kai.Roles
 	priorities kai.Priorities
 	mutation   Mutation
-	objects    map[string]Object // by kind/namespace/name
-	lives      map[string]int    // how often an object of that key was deleted
-	problems   map[string]string // of queues, by name
-	postponed  map[types.UID]int64
-	promised   map[types.UID]string // nodes to which pods are on their way
+	problems   map[string]string          // of queues, by name
+	promised   map[types.UID]*kai.Binding // where pods are on their way to
 	flat       bool
+	devices    *dra.Book
+	nodes      map[string]*v1.Node // by name
+	pods       map[string]*v1.Pod  // by "namespace/name"
+}
+
+// NewTranslator returns one for which pods with one of these scheduler names are ours.
+func NewTranslator(schedulerNames []string) *Translator {
+	return &Translator{
+		problems: map[string]string{}, promised: map[types.UID]*kai.Binding{},
+		devices: dra.NewBook(keys.QueueLabel), nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
+		roles: kai.Roles{SchedulerNames: schedulerNames, ReservationApp: kai.DefaultReservationApp, Zones: true},
+	}
+}
+
+// Engine is the backend without a cluster: objects in memory, the dialects, a store, and engine.Run.
+type Engine struct {
+	*Translator
+	now       time.Time
+	profile   engine.Profile
+	registry  engine.Registry
+	engine    *engine.Engine
+	store     *cluster.Store
+	options   cluster.Options
+	objects   map[string]Object // by kind/namespace/name
+	lives     map[string]int    // how often an object of that key was deleted
+	postponed map[types.UID]int64
+	usage     *cluster.UsageState // nil for no history
+	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
+	taken     []engine.Bundle     // those with evictions that took effect
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -66,10 +94,10 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		return nil, err
 	}
 	b := &Engine{
-		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), mutation: m, objects: map[string]Object{}, lives: map[string]int{},
-		problems: map[string]string{}, postponed: map[types.UID]int64{}, promised: map[types.UID]string{}, flat: opts.FlatQueues,
-		roles: kai.Roles{SchedulerNames: opts.Names(), ReservationApp: kai.DefaultReservationApp, RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU},
+		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), objects: map[string]Object{}, lives: map[string]int{},
+		Translator: NewTranslator(opts.Names()), postponed: map[types.UID]int64{},
 	}
+	b.mutation, b.flat, b.roles.RestrictGPU, b.roles.RestrictCPU = m, opts.FlatQueues, opts.RestrictGPU, opts.RestrictCPU
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
 		if err != nil {
@@ -120,13 +148,8 @@ func (b *Engine) Apply(o Object) error {
 		o.SetGeneration(old.Generation + 1)
 	}
 	b.objects[k] = o
-	b.feed(b.store, o)
-	if pc, ok := o.(*schedulingv1.PriorityClass); ok {
-		pc = pc.DeepCopy()
-		if b.mutation.Object != nil {
-			b.mutation.Object(pc)
-		}
-		b.priorities.Set(pc)
+	b.Feed(b.store, o)
+	if _, ok := o.(*schedulingv1.PriorityClass); ok {
 		b.feedGangs()
 	}
 	return nil
@@ -136,22 +159,24 @@ func (b *Engine) Apply(o Object) error {
 func (b *Engine) feedGangs() {
 	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
 		if pg, ok := b.objects[k].(*v2alpha2.PodGroup); ok {
-			b.feed(b.store, pg)
+			b.Feed(b.store, pg)
 		}
 	}
 }
 
-// feed translates one object into the store's events.
-func (b *Engine) feed(s *cluster.Store, o Object) {
+// Feed tells a store about an object as it is now. A priority class counts for the gangs that are fed after it.
+func (b *Translator) Feed(s *cluster.Store, o Object) {
 	if b.mutation.Object != nil {
 		o = o.DeepCopyObject().(Object)
 		b.mutation.Object(o)
 	}
 	switch o := o.(type) {
 	case *v1.Node:
-		s.Apply(core.Node(o))
+		b.nodes[o.Name] = o
+		s.Apply(b.node(o))
 	case *v1.Pod:
-		s.Apply(b.roles.Pod(o, b.promised[o.UID]))
+		b.pods[carriedKey(o)] = o
+		s.Apply(b.pod(o))
 	case *v2.Queue:
 		st, problem := kai.Queue(o)
 		if b.flat {
@@ -164,9 +189,19 @@ func (b *Engine) feed(s *cluster.Store, o Object) {
 		}
 	case *v2alpha2.PodGroup:
 		s.Apply(kai.Gang(o, &b.priorities, kai.DefaultPool))
+	case *schedulingv1.PriorityClass:
+		b.priorities.Set(o)
+	case *topologyv1alpha2.NodeResourceTopology:
+		z, _ := nodetopology.Zones(o)
+		s.Apply(cluster.ObjectState{Kind: carried(o), Key: carriedKey(o), Object: z})
+	case *v1alpha1.Topology:
+		s.Apply(kai.Topology(o))
+	case *policyv1.PodDisruptionBudget:
+		s.Apply(cluster.ObjectState{Kind: carried(o), Key: carriedKey(o), Object: core.Budget(o)})
 	default:
 		if kind := carried(o); kind != "" {
 			s.Apply(cluster.ObjectState{Kind: kind, Key: carriedKey(o), Object: o})
+			b.book(s, kind, carriedKey(o), o)
 		}
 	}
 }
@@ -190,6 +225,16 @@ func carried(o Object) cluster.ObjectKind {
 		return cluster.CSIDrivers
 	case *storagev1.CSIStorageCapacity:
 		return cluster.CSIStorageCapacities
+	case *policyv1.PodDisruptionBudget:
+		return cluster.PodDisruptionBudgets
+	case *topologyv1alpha2.NodeResourceTopology:
+		return cluster.NodeResourceTopologies
+	case *resourcev1.ResourceClaim:
+		return cluster.ResourceClaims
+	case *resourcev1.ResourceSlice:
+		return cluster.ResourceSlices
+	case *resourcev1.DeviceClass:
+		return cluster.DeviceClasses
 	}
 	return ""
 }
@@ -212,8 +257,11 @@ func (b *Engine) Delete(o Object) error {
 	b.lives[k]++
 	switch o := old.(type) {
 	case *v1.Node:
+		delete(b.nodes, o.Name)
 		b.store.Apply(cluster.NodeGone{Name: o.Name})
 	case *v1.Pod:
+		delete(b.pods, carriedKey(o))
+		b.devices.Forget(carriedKey(o))
 		b.store.Apply(cluster.PodGone{UID: string(o.UID)})
 	case *v2.Queue:
 		b.store.Apply(cluster.QueueGone{Name: o.Name})
@@ -223,8 +271,10 @@ func (b *Engine) Delete(o Object) error {
 	case *schedulingv1.PriorityClass:
 		b.priorities.Remove(o.Name)
 		b.feedGangs()
+	case *v1alpha1.Topology:
+		b.store.Apply(cluster.TopologyGone{Name: o.Name})
 	default:
-		b.store.Apply(cluster.ObjectGone{Kind: carried(o), Key: carriedKey(o)})
+		b.Gone(b.store, o)
 	}
 	return nil
 }
@@ -260,7 +310,11 @@ func (b *Engine) Problems() []string {
 	return out
 }
 
-func (b *Engine) snapshot() *cluster.Snapshot { return b.store.Snapshot(b.now.UnixNano()) }
+func (b *Engine) snapshot() *cluster.Snapshot {
+	b.count()
+	b.keepClaims()
+	return b.store.Snapshot(b.now.UnixNano() + b.moments)
+}
 
 func decide(e *engine.Engine, snap *cluster.Snapshot) ([]engine.Plan, engine.Result) {
 	var plans []engine.Plan
@@ -270,43 +324,57 @@ func decide(e *engine.Engine, snap *cluster.Snapshot) ([]engine.Plan, engine.Res
 
 // Cycle implements Backend, and checks what must hold for every cycle.
 func (b *Engine) Cycle() ([]engine.Plan, error) {
+	plans, _, err := b.cycle()
+	return plans, err
+}
+
+func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
 	snap := b.snapshot()
-	plans, _ := decide(b.engine, snap)
+	plans, result := decide(b.engine, snap)
 	if b.mutation.active() { // a mutant may break what is checked below
-		return plans, nil
+		return plans, result, nil
 	}
-	if err := Audit(snap, plans, b.gated()); err != nil {
-		return plans, err
+	if err := Audit(snap, plans, b.has(proportion.Name)); err != nil {
+		return plans, result, err
+	}
+	if b.has(topology.Name) {
+		if err := AuditTogether(snap, plans); err != nil {
+			return plans, result, err
+		}
 	}
 	cold, err := engine.New(b.profile, b.registry)
 	if err != nil {
-		return plans, err
+		return plans, result, err
 	}
-	again, _ := decide(cold, b.rebuilt())
-	return plans, samePlans(plans, again)
+	again, _ := decide(cold, b.rebuilt(snap))
+	return plans, result, samePlans(plans, again)
 }
 
-// gated says whether the profile has the plugin that keeps queues within their limits.
-func (b *Engine) gated() bool {
+// has says whether the profile has a plugin.
+func (b *Engine) has(plugin string) bool {
 	for _, tier := range b.profile.Tiers {
-		if slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == proportion.Name }) {
+		if slices.ContainsFunc(tier, func(u engine.PluginUse) bool { return u.Name == plugin }) {
 			return true
 		}
 	}
 	return false
 }
 
-// rebuilt returns the snapshot of a store that learns the same objects in the opposite order.
-func (b *Engine) rebuilt() *cluster.Snapshot {
+// rebuilt returns the snapshot of a store that learns the same objects in the opposite order, and what snap remembers.
+func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	s := newStore(b.options)
 	keys := slices.Sorted(maps.Keys(b.objects))
 	for _, k := range slices.Backward(keys) {
-		b.feed(s, b.objects[k])
+		b.Feed(s, b.objects[k])
 	}
 	for uid, until := range b.postponed { // order: each pod on its own
 		s.Postpone(string(uid), until)
 	}
-	return s.Snapshot(b.now.UnixNano())
+	if b.usage != nil {
+		s.Apply(*b.usage)
+	}
+	s.Restore(snap.Memory())
+	return s.Snapshot(snap.Now)
 }
 
 // samePlans says where two runs decided differently.
@@ -329,74 +397,6 @@ func samePlans(a, b []engine.Plan) error {
 func (b *Engine) Trace() (*engine.Trace, error) {
 	_, r := decide(b.engine, b.snapshot())
 	return &r.Trace, nil
-}
-
-// Settle implements Backend: it repeats cycles, each taking effect, until one decides to bind nothing and no pod goes.
-func (b *Engine) Settle() error {
-	for range maxRounds {
-		plans, err := b.Cycle()
-		if err != nil {
-			return err
-		}
-		changed, err := b.enact(plans)
-		if err != nil {
-			return err
-		}
-		if b.giveUp() || b.age() {
-			changed = true
-		}
-		if !changed {
-			return nil
-		}
-	}
-	return fmt.Errorf("still changing after %d cycles", maxRounds)
-}
-
-// enact lets the binds of the plans happen. Nominations are the scheduler's own promise and leave no trace in objects.
-func (b *Engine) enact(plans []engine.Plan) (bool, error) {
-	changed := false
-	for _, plan := range plans {
-		for _, bundle := range plan.Bundles {
-			for _, in := range bundle.Intents {
-				if in.Verb != engine.Bind {
-					continue
-				}
-				p, ok := b.objects["Pod/"+in.Namespace+"/"+in.Pod].(*v1.Pod)
-				if !ok || string(p.UID) != in.UID {
-					return false, fmt.Errorf("plan binds pod %s/%s with UID %s, which does not exist", in.Namespace, in.Pod, in.UID)
-				}
-				p = p.DeepCopy()
-				p.Spec.NodeName, p.Status.Phase = in.Node, v1.PodRunning
-				if err := b.Apply(p); err != nil {
-					return false, err
-				}
-				changed = true
-			}
-		}
-	}
-	return changed, nil
-}
-
-// age lets deleted pods go, unless something holds them, and bound ones start.
-func (b *Engine) age() bool {
-	changed := false
-	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		p, ok := b.objects[k].(*v1.Pod)
-		switch {
-		case !ok:
-		case p.DeletionTimestamp != nil && len(p.Finalizers) == 0:
-			changed = b.Delete(p) == nil || changed
-		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised[p.UID] != "":
-			p = p.DeepCopy()
-			p.Spec.NodeName = b.promised[p.UID]
-			changed = b.Apply(p) == nil || changed
-		case p.Spec.NodeName != "" && p.Status.Phase == v1.PodPending && p.DeletionTimestamp == nil:
-			p = p.DeepCopy()
-			p.Status.Phase = v1.PodRunning
-			changed = b.Apply(p) == nil || changed
-		}
-	}
-	return changed
 }
 
 // giveUp records on gangs with schedulingBackoff that they were tried in vain, as the scheduler's status writer does.
@@ -435,8 +435,11 @@ func (b *Engine) Advance(d time.Duration) error {
 // Promise lets the pod be on its way to the node, as a BindRequest that is not served yet does; settle serves it.
 // node "" takes the promise back.
 func (b *Engine) Promise(p *v1.Pod, node string) {
-	b.promised[p.UID] = node
-	b.feed(b.store, p)
+	delete(b.promised, p.UID)
+	if node != "" {
+		b.promised[p.UID] = &kai.Binding{Node: node}
+	}
+	b.Feed(b.store, p)
 }
 
 // RejectBind implements Backend.

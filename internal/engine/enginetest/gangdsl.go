@@ -19,6 +19,16 @@ import (
 // otherScheduler is the schedulerName of pods that are not ours.
 const otherScheduler = "default-scheduler"
 
+// heldFinalizer keeps a pod that leaves until the scenario frees it.
+const heldFinalizer = "example.com/stay"
+
+// Owner is the controller of scenario pods: an object of a kind that makes no pods by itself, and that a backend with a
+// garbage collector must let exist in the pod's namespace.
+func Owner() metav1.OwnerReference {
+	yes := true
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "scenario-owner", UID: "scenario-owner", Controller: &yes}
+}
+
 // gang makes a PodGroup and its pods. Parts below it: "set [PARENT/]NAME …" and "pod [SET/]INDEX …".
 func (c *compiler) gang(s *statement) ([]Object, error) {
 	full, err := s.name()
@@ -71,12 +81,29 @@ func (c *compiler) podGroupSpec(s *statement, pg *v2alpha2.PodGroup) ([]Object, 
 		no := false
 		pg.Spec.MarkUnschedulable = &no
 	}
-	started, stated, err := s.duration("started")
-	if err != nil {
+	for _, at := range []struct{ key, annotation string }{
+		{"started", kai.LastStartAnnotation}, {"evicted", kai.LastEvictionAnnotation}, {"stale", kai.StaleSinceAnnotation},
+	} {
+		ago, stated, err := s.duration(at.key)
+		if err != nil {
+			return nil, err
+		}
+		if stated {
+			if pg.Annotations == nil {
+				pg.Annotations = map[string]string{}
+			}
+			pg.Annotations[at.annotation] = c.now.Add(-ago).UTC().Format(time.RFC3339)
+		}
+	}
+	var err error
+	if pg.Spec.TopologyConstraint, err = c.constraint(s); err != nil {
 		return nil, err
 	}
-	if stated {
-		pg.Annotations = map[string]string{kai.LastStartAnnotation: c.now.Add(-started).UTC().Format(time.RFC3339)}
+	if pg.Spec.PreemptionDelay, err = span(s, "delay"); err != nil {
+		return nil, err
+	}
+	if pg.Spec.StalenessGracePeriod, err = span(s, "grace"); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -149,6 +176,13 @@ func (c *compiler) set(gang, s *statement, pg *v2alpha2.PodGroup, single []*stat
 	sg := v2alpha2.SubGroup{Name: path}
 	if parent, name, ok := strings.Cut(path, "/"); ok {
 		sg.Name, sg.Parent = name, &parent
+	}
+	together, err := c.constraint(s)
+	if err != nil {
+		return nil, err
+	}
+	if together != (v2alpha2.TopologyConstraint{}) {
+		sg.TopologyConstraint = &together
 	}
 	inner := false
 	for i := range gang.parts {
@@ -359,14 +393,21 @@ func (c *compiler) pod(s *statement) ([]Object, error) {
 
 // fill gives a pod what it asks for and where it is.
 func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
-	request, err := amounts(l.merged(), nil)
+	m := l.merged()
+	if err := c.share(p, l, m, at); err != nil {
+		return err
+	}
+	request, err := amounts(m, nil)
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"gpu", "cpu", "memory"} {
+	for _, key := range []string{"gpu", "cpu", "memory", "mig"} {
 		l.all(key)
 	}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "example.com/main", Resources: v1.ResourceRequirements{Requests: request, Limits: whole(request)}}}
+	if err := align(p, l); err != nil {
+		return err
+	}
 	p.Spec.SchedulerName = c.scheduler
 	if l.flag("foreign") {
 		p.Spec.SchedulerName = otherScheduler
@@ -374,7 +415,6 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 	if name := l.text("scheduler", ""); name != "" {
 		p.Spec.SchedulerName = name
 	}
-	m := l.merged()
 	for _, kv := range []struct {
 		key  string
 		into map[string]string
@@ -391,6 +431,12 @@ func (c *compiler) fill(p *v1.Pod, l layers, at place) error {
 		return err
 	}
 	p.Status.NominatedNodeName = l.text("nominated", "")
+	if !l.flag("alone") {
+		p.OwnerReferences = []metav1.OwnerReference{Owner()}
+	}
+	if l.flag("finalizer") {
+		p.Finalizers = append(p.Finalizers, heldFinalizer)
+	}
 	c.locate(p, at)
 	return nil
 }
@@ -472,13 +518,11 @@ func wishes(p *v1.Pod, l layers, m *statement) error {
 		v := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v})
 	}
-	for _, name := range l.all("resourceclaim") {
-		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: name, ResourceClaimName: &name})
-	}
+	claimDevices(p, l)
 	return social(p, l)
 }
 
-// social reads affinity=KEY=VALUE@TOPOLOGYKEY, antiaffinity=… and spread=MAXSKEW@TOPOLOGYKEY (over the pod's own labels).
+// social reads affinity=KEY=VALUE@TOPOLOGYKEY, antiaffinity=…, prefer=WEIGHT:KEY=VALUE@TOPOLOGYKEY and spread=MAXSKEW@TOPOLOGYKEY (over the pod's own labels).
 func social(p *v1.Pod, l layers) error {
 	term := func(key, text string) ([]v1.PodAffinityTerm, error) {
 		kv, topology, ok := strings.Cut(text, "@")
@@ -501,6 +545,30 @@ func social(p *v1.Pod, l layers) error {
 			return err
 		}
 		affinity(p).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: t}
+	}
+	for _, text := range l.all("prefer") {
+		number, rest, _ := strings.Cut(text, ":")
+		weight, err := strconv.ParseInt(number, 10, 32)
+		if err != nil || weight == 0 {
+			return l[0].errorf("prefer=%s: want WEIGHT:KEY=VALUE@TOPOLOGYKEY, the weight negative for what is avoided", text)
+		}
+		t, err := term("prefer", rest)
+		if err != nil {
+			return err
+		}
+		if a := affinity(p); weight > 0 {
+			if a.PodAffinity == nil {
+				a.PodAffinity = &v1.PodAffinity{}
+			}
+			ts := &a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+			*ts = append(*ts, v1.WeightedPodAffinityTerm{Weight: int32(weight), PodAffinityTerm: t[0]})
+		} else {
+			if a.PodAntiAffinity == nil {
+				a.PodAntiAffinity = &v1.PodAntiAffinity{}
+			}
+			ts := &a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+			*ts = append(*ts, v1.WeightedPodAffinityTerm{Weight: int32(-weight), PodAffinityTerm: t[0]})
+		}
 	}
 	if text := l.text("spread", ""); text != "" {
 		skew, topology, ok := strings.Cut(text, "@")

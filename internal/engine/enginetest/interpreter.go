@@ -2,7 +2,10 @@ package enginetest
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,18 +28,19 @@ type interpreter struct {
 	written  map[string]statement // by "verb name": what made an object, for edit
 	out      strings.Builder
 	commands map[string]func(*statement) error
+	used     map[string][]cluster.Quantity // by queue name
 }
 
 func newInterpreter(b Backend, o *Options) *interpreter {
 	in := &interpreter{
 		backend: b, written: map[string]statement{},
-		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.Names()[0]},
+		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.Names()[0], groups: map[string]bool{}},
 	}
 	in.commands = map[string]func(*statement) error{
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
 		"advance": in.advance, "bindfail": in.bindfail, "ungate": in.ungate, "move": in.move,
-		"promise": in.promise,
+		"promise": in.promise, "free": in.free, "usage": in.usage, "freeze": in.freeze,
 	}
 	return in
 }
@@ -112,7 +116,11 @@ func (in *interpreter) cycle(*statement) error {
 	if err != nil {
 		return err
 	}
-	in.out.WriteString(drawPlans(plans))
+	called, err := in.deviceNames()
+	if err != nil {
+		return err
+	}
+	in.out.WriteString(drawPlans(plans, called))
 	return nil
 }
 
@@ -151,12 +159,12 @@ func (in *interpreter) edit(s *statement) error {
 	return nil
 }
 
-// delete removes objects at once: delete gang|pod|node|queue|priorityclass|configmap NAME. A gang goes with its pods.
+// delete removes objects at once: delete gang|pod|node|queue|priorityclass|configmap|budget|topology|deviceclass|slice|resourceclaim|claimtemplate NAME. A gang goes with its pods.
 func (in *interpreter) delete(s *statement) error {
 	if len(s.words) != 2 {
 		return s.errorf("want delete KIND NAME")
 	}
-	kind := map[string]string{"gang": "PodGroup", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup"}[s.words[0]]
+	kind := map[string]string{"gang": "PodGroup", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup", "budget": "PodDisruptionBudget", "topology": "Topology", "deviceclass": "DeviceClass", "slice": "ResourceSlice", "resourceclaim": "ResourceClaim", "claimtemplate": "ResourceClaimTemplate"}[s.words[0]]
 	o := newObject(kind)
 	if o == nil {
 		return s.errorf("%q is no kind of object", s.words[0])
@@ -234,6 +242,60 @@ func (in *interpreter) release(s *statement) error {
 
 func (in *interpreter) end(s *statement) error {
 	return in.eachPod(s, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+}
+
+// free takes off what holds leaving pods.
+func (in *interpreter) free(s *statement) error {
+	return in.eachPod(s, func(p *v1.Pod) { p.Finalizers = nil })
+}
+
+// freeze forbids for an hour that one gang has another evicted, as a monitor does that saw them go round in circles:
+// freeze TAKER GIVER.
+func (in *interpreter) freeze(s *statement) error {
+	b, ok := in.backend.(interface {
+		Freeze(taker, giver cluster.Key)
+	})
+	if !ok || len(s.words) != 2 {
+		return s.errorf("want freeze TAKER GIVER, on the engine")
+	}
+	key := func(word string) cluster.Key {
+		ns, name := splitName(word)
+		return kai.GangKey(ns, name)
+	}
+	b.Freeze(key(s.words[0]), key(s.words[1]))
+	return nil
+}
+
+// usage says what queues used of the cluster lately: usage QUEUE gpu=0.5 cpu=0.1, as shares of it. What was said of a queue
+// before is replaced; usage none takes all history away.
+func (in *interpreter) usage(s *statement) error {
+	b, ok := in.backend.(interface{ Usage(u cluster.UsageState) })
+	if !ok {
+		return s.errorf("this backend measures usage itself: the scenario needs the engine")
+	}
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	if name == "none" {
+		in.used = nil
+		b.Usage(cluster.UsageState{})
+		return nil
+	}
+	var qs []cluster.Quantity
+	for _, a := range s.attrs {
+		x, err := strconv.ParseFloat(a.value, 64)
+		if err != nil || x < 0 || x > 1000 {
+			return s.errorf("%s=%s: want a share of the cluster, such as 0.5", a.key, a.value)
+		}
+		qs = append(qs, cluster.Quantity{Name: a.key, Value: int64(math.Round(x * 1e6))})
+	}
+	next := map[string][]cluster.Quantity{}
+	maps.Copy(next, in.used)
+	next[name] = qs
+	in.used = next
+	b.Usage(cluster.UsageState{Queues: next})
+	return nil
 }
 
 func (in *interpreter) ungate(s *statement) error {
@@ -354,9 +416,11 @@ func (in *interpreter) restore(s *statement) error {
 	return in.eachNode(s, func(n *v1.Node) { ready(n, v1.ConditionTrue) })
 }
 
-// explain prints why a gang, or the gang of a pod, is not whole: explain gang NAME, explain pod NAME.
+// explain prints why a gang, or the gang of a pod, is not whole: explain gang NAME, explain pod NAME. With the word tried,
+// also what came of attempts to make room for it.
 func (in *interpreter) explain(s *statement) error {
-	if len(s.words) != 2 || s.words[0] != "gang" && s.words[0] != "pod" {
+	tried := s.flag("tried")
+	if len(s.words) != 2 && !(tried && len(s.words) == 3) || s.words[0] != "gang" && s.words[0] != "pod" {
 		return s.errorf("want explain gang NAME or explain pod NAME")
 	}
 	name := s.words[1]
@@ -385,7 +449,7 @@ func (in *interpreter) explain(s *statement) error {
 		in.printf("%s: its gang %s does not exist\n", s.words[1], name)
 		return nil
 	}
-	in.out.WriteString(drawReason(name, said))
+	in.out.WriteString(drawReason(name, said, tried))
 	return nil
 }
 

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"fmt"
 
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
@@ -43,6 +47,20 @@ func newObject(kind string) Object {
 		return &storagev1.CSIDriver{}
 	case "CSIStorageCapacity":
 		return &storagev1.CSIStorageCapacity{}
+	case "PodDisruptionBudget":
+		return &policyv1.PodDisruptionBudget{}
+	case "Topology":
+		return &v1alpha1.Topology{}
+	case "NodeResourceTopology":
+		return &topologyv1alpha2.NodeResourceTopology{}
+	case "DeviceClass":
+		return &resourcev1.DeviceClass{}
+	case "ResourceSlice":
+		return &resourcev1.ResourceSlice{}
+	case "ResourceClaim":
+		return &resourcev1.ResourceClaim{}
+	case "ResourceClaimTemplate":
+		return &resourcev1.ResourceClaimTemplate{}
 	}
 	return nil
 }
@@ -75,7 +93,8 @@ func parseManifests(text string) ([]Object, error) {
 
 func namespaced(o Object) bool {
 	switch o.(type) {
-	case *v1.Pod, *v2alpha2.PodGroup, *v1.ConfigMap, *v1.PersistentVolumeClaim, *storagev1.CSIStorageCapacity:
+	case *v1.Pod, *v2alpha2.PodGroup, *v1.ConfigMap, *v1.PersistentVolumeClaim, *storagev1.CSIStorageCapacity, *policyv1.PodDisruptionBudget,
+		*resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate:
 		return true
 	}
 	return false
@@ -110,6 +129,20 @@ func kindOf(o Object) string {
 		return "CSIDriver"
 	case *storagev1.CSIStorageCapacity:
 		return "CSIStorageCapacity"
+	case *policyv1.PodDisruptionBudget:
+		return "PodDisruptionBudget"
+	case *v1alpha1.Topology:
+		return "Topology"
+	case *topologyv1alpha2.NodeResourceTopology:
+		return "NodeResourceTopology"
+	case *resourcev1.DeviceClass:
+		return "DeviceClass"
+	case *resourcev1.ResourceSlice:
+		return "ResourceSlice"
+	case *resourcev1.ResourceClaim:
+		return "ResourceClaim"
+	case *resourcev1.ResourceClaimTemplate:
+		return "ResourceClaimTemplate"
 	}
 	return ""
 }

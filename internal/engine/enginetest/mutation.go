@@ -6,9 +6,12 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -76,20 +79,48 @@ func pointsOf(i engine.Instance) []engine.Point {
 	add(ok, engine.PointPodOrder)
 	_, ok = i.(engine.QueueShares)
 	add(ok, engine.PointQueueShares)
+	_, ok = i.(engine.ReclaimGate)
+	add(ok, engine.PointReclaimGate)
+	_, ok = i.(engine.GiverFilter)
+	add(ok, engine.PointGiverFilter)
+	_, ok = i.(engine.VictimFilter)
+	add(ok, engine.PointVictimFilter)
+	_, ok = i.(engine.UnitCheck)
+	add(ok, engine.PointUnitCheck)
+	_, ok = i.(engine.VictimOrder)
+	add(ok, engine.PointVictimOrder)
+	_, ok = i.(engine.VictimTier)
+	add(ok, engine.PointVictimTier)
 	_, ok = i.(engine.QueueGate)
 	add(ok, engine.PointQueueGate)
 	_, ok = i.(engine.PodGate)
 	add(ok, engine.PointPodGate)
+	_, ok = i.(engine.NodeSets)
+	add(ok, engine.PointNodeSets)
+	_, ok = i.(engine.NodeReady)
+	add(ok, engine.PointNodeReady)
+	_, ok = i.(engine.DeviceOrder)
+	add(ok, engine.PointDeviceOrder)
+	_, ok = i.(engine.Detailer)
+	add(ok, engine.PointDetail)
 	_, ok = i.(engine.NodeStatic)
 	add(ok, engine.PointNodeStatic)
 	_, ok = i.(engine.NodeFilter)
 	add(ok, engine.PointNodeFilter)
+	_, ok = i.(engine.NodeReady)
+	add(ok, engine.PointNodeReady)
 	_, ok = i.(engine.NodeScore)
 	add(ok, engine.PointNodeScore)
 	_, ok = i.(engine.PodBonus)
 	add(ok, engine.PointPodBonus)
+	_, ok = i.(engine.CompanyScore)
+	add(ok, engine.PointCompanyScore)
+	_, ok = i.(engine.DeviceOrder)
+	add(ok, engine.PointDeviceOrder)
 	_, ok = i.(engine.Observer)
 	add(ok, engine.PointObserver)
+	_, ok = i.(engine.Detailer)
+	add(ok, engine.PointDetail)
 	_, ok = i.(engine.Closer)
 	add(ok, engine.PointClose)
 	return out
@@ -103,6 +134,9 @@ func optionMutations() []Mutation {
 		{Name: "option restrict-gpu", Options: func(o *Options) { o.RestrictGPU = "" }},
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
+		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},
+		{Name: "option moved-count", Options: func(o *Options) { o.MovedCount = false }},
+		{Name: "option stale-grace", Options: func(o *Options) { o.StaleGrace = "" }},
 		{Name: "option stuck-after", Options: func(o *Options) { o.StuckAfter = "" }},
 	}
 }
@@ -125,7 +159,7 @@ func on[T Object](name string, off func(T)) field {
 func fields() []field {
 	out := append(nodeFields(), podFields()...)
 	out = append(out, queueFields()...)
-	return append(out, gangFields()...)
+	return append(out, slices.Concat(gangFields(), nearFields(), placementFields())...)
 }
 
 func nodeFields() []field {
@@ -140,7 +174,10 @@ func nodeFields() []field {
 			n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(x v1.NodeCondition) bool { return x.Type == c })
 		}))
 	}
-	for _, r := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, "nvidia.com/gpu", v1.ResourceEphemeralStorage, "example.com/nic"} {
+	for _, label := range []string{keys.MIGWorkerNodeLabel, keys.MIGStrategyNodeLabel} {
+		out = append(out, on("Node.metadata.labels["+label+"]", func(n *v1.Node) { delete(n.Labels, label) }))
+	}
+	for _, r := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", v1.ResourceEphemeralStorage, "example.com/nic"} {
 		out = append(out, on("Node.status.allocatable["+string(r)+"]", func(n *v1.Node) { delete(n.Status.Allocatable, r) }))
 	}
 	return out
@@ -148,6 +185,7 @@ func nodeFields() []field {
 
 func podFields() []field {
 	out := []field{
+		on("Pod.metadata.ownerReferences", func(p *v1.Pod) { p.OwnerReferences = nil }),
 		on("Pod.metadata.creationTimestamp", func(p *v1.Pod) { p.CreationTimestamp = metav1.Time{} }),
 		on("Pod.metadata.deletionTimestamp", func(p *v1.Pod) { p.DeletionTimestamp = nil }),
 		on("Pod.spec.schedulerName", func(p *v1.Pod) { p.Spec.SchedulerName = kai.DefaultSchedulerName }),
@@ -207,6 +245,10 @@ func queueFields() []field {
 		on("Queue.metadata.creationTimestamp", func(q *v2.Queue) { q.CreationTimestamp = metav1.Time{} }),
 		on("Queue.spec.parentQueue", func(q *v2.Queue) { q.Spec.ParentQueue = "" }),
 		on("Queue.spec.priority", func(q *v2.Queue) { q.Spec.Priority = nil }),
+		on("Queue.metadata.annotations["+kai.BudgetsAnnotation+"]", func(q *v2.Queue) { delete(q.Annotations, kai.BudgetsAnnotation) }),
+		on("Queue.spec.preemptMinRuntime", func(q *v2.Queue) { q.Spec.PreemptMinRuntime = nil }),
+		on("Queue.spec.reclaimMinRuntime", func(q *v2.Queue) { q.Spec.ReclaimMinRuntime = nil }),
+		on("Queue.metadata.annotations["+keys.ExtendedResourcesAnnotation+"]", func(q *v2.Queue) { delete(q.Annotations, keys.ExtendedResourcesAnnotation) }),
 		on("Queue.spec.resources", func(q *v2.Queue) { q.Spec.Resources = nil }),
 		on("Queue.spec.resources.extended", func(q *v2.Queue) {
 			if q.Spec.Resources != nil {
@@ -258,12 +300,55 @@ func queueFields() []field {
 	return out
 }
 
+// nearFields are those of constraints, of gangs and of their sets, and the levels they refer to.
+func nearFields() []field {
+	out := []field{
+		on("Topology.spec.levels[].nodeLabel", func(t *v1alpha1.Topology) {
+			for i := range t.Spec.Levels {
+				t.Spec.Levels[i].NodeLabel = "x/" + t.Spec.Levels[i].NodeLabel
+			}
+		}),
+		on("Topology.spec.levels[].alias", func(t *v1alpha1.Topology) {
+			for i := range t.Spec.Levels {
+				t.Spec.Levels[i].Alias = ""
+			}
+		}),
+	}
+	for _, f := range []struct {
+		name string
+		off  func(*v2alpha2.TopologyConstraint)
+	}{
+		{"topology", func(c *v2alpha2.TopologyConstraint) { c.Topology = "" }},
+		{"requiredTopologyLevel", func(c *v2alpha2.TopologyConstraint) { c.RequiredTopologyLevel = "" }},
+		{"preferredTopologyLevel", func(c *v2alpha2.TopologyConstraint) { c.PreferredTopologyLevel = "" }},
+	} {
+		out = append(out,
+			on("PodGroup.spec.topologyConstraint."+f.name, func(g *v2alpha2.PodGroup) { f.off(&g.Spec.TopologyConstraint) }),
+			on("PodGroup.spec.subGroups[].topologyConstraint."+f.name, func(g *v2alpha2.PodGroup) {
+				eachSubGroup(g, func(s *v2alpha2.SubGroup) {
+					if s.TopologyConstraint != nil {
+						f.off(s.TopologyConstraint)
+					}
+				})
+			}))
+	}
+	return out
+}
+
 func gangFields() []field {
 	return []field{
 		on("PodGroup.spec.subGroups[].name", func(g *v2alpha2.PodGroup) { eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.Name = "x" + s.Name }) }),
 		on("PodGroup.metadata.creationTimestamp", func(g *v2alpha2.PodGroup) { g.CreationTimestamp = metav1.Time{} }),
+		on("PodGroup.metadata.annotations["+kai.LastStartAnnotation+"]", func(g *v2alpha2.PodGroup) { delete(g.Annotations, kai.LastStartAnnotation) }),
 		on("PodGroup.spec.minMember", func(g *v2alpha2.PodGroup) { g.Spec.MinMember = nil }),
 		on("PodGroup.spec.minSubGroup", func(g *v2alpha2.PodGroup) { g.Spec.MinSubGroup = nil }),
+		on("PodGroup.spec.preemptionDelay", func(g *v2alpha2.PodGroup) { g.Spec.PreemptionDelay = nil }),
+		on("PodGroup.spec.stalenessGracePeriod", func(g *v2alpha2.PodGroup) { g.Spec.StalenessGracePeriod = nil }),
+		on("PodGroup.metadata.annotations["+kai.LastStartAnnotation+"]", func(g *v2alpha2.PodGroup) { delete(g.Annotations, kai.LastStartAnnotation) }),
+		on("PodGroup.metadata.annotations["+kai.LastEvictionAnnotation+"]", func(g *v2alpha2.PodGroup) { delete(g.Annotations, kai.LastEvictionAnnotation) }),
+		on("PodGroup.metadata.annotations["+kai.StaleSinceAnnotation+"]", func(g *v2alpha2.PodGroup) { delete(g.Annotations, kai.StaleSinceAnnotation) }),
+		on("PodDisruptionBudget.spec.selector", func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil }),
+		on("PodDisruptionBudget.status.disruptionsAllowed", func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 0 }),
 		on("PodGroup.spec.queue", func(g *v2alpha2.PodGroup) { g.Spec.Queue = "" }),
 		on("PodGroup.spec.priorityClassName", func(g *v2alpha2.PodGroup) { g.Spec.PriorityClassName = "" }),
 		on("PodGroup.spec.preemptibility", func(g *v2alpha2.PodGroup) { g.Spec.Preemptibility = "" }),
@@ -272,10 +357,6 @@ func gangFields() []field {
 		on("PodGroup.spec.subGroups[].minMember", func(g *v2alpha2.PodGroup) { eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.MinMember = nil }) }),
 		on("PodGroup.spec.subGroups[].minSubGroup", func(g *v2alpha2.PodGroup) { eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.MinSubGroup = nil }) }),
 		on("PodGroup.spec.subGroups[].parent", func(g *v2alpha2.PodGroup) { eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.Parent = nil }) }),
-		on("PodGroup.spec.topologyConstraint", func(g *v2alpha2.PodGroup) { g.Spec.TopologyConstraint = v2alpha2.TopologyConstraint{} }),
-		on("PodGroup.spec.subGroups[].topologyConstraint", func(g *v2alpha2.PodGroup) {
-			eachSubGroup(g, func(s *v2alpha2.SubGroup) { s.TopologyConstraint = nil })
-		}),
 		on("PodGroup.status.schedulingConditions", func(g *v2alpha2.PodGroup) { g.Status.SchedulingConditions = nil }),
 		on("PriorityClass.value", func(p *schedulingv1.PriorityClass) { p.Value = 0 }),
 		on("PriorityClass.globalDefault", func(p *schedulingv1.PriorityClass) { p.GlobalDefault = false }),

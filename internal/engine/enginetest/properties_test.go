@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -39,6 +40,7 @@ func seconds(t *rapid.T, label string) int64 {
 
 func newHerd(t *rapid.T) *herd {
 	h := &herd{events: map[string]cluster.Event{}, gangSet: map[cluster.Key][]string{}}
+	h.events["0 dc"] = cluster.TopologyState{Name: "dc", Levels: []cluster.Level{{Label: "zone"}, {Label: "rack", Alias: "row"}}}
 	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
 		h.node(t, fmt.Sprintf("n%d", i))
 	}
@@ -54,13 +56,17 @@ func (h *herd) node(t *rapid.T, name string) {
 		h.nodes = append(h.nodes, name)
 	}
 	n := cluster.NodeState{
-		Name: name, UID: name, Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
+		GPUMemoryMiB: rapid.SampledFrom([]int64{0, 1000, 80_050}).Draw(t, "gpu memory"),
+		Name:         name, UID: name, Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
 		Allocatable: []cluster.Quantity{
 			{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 2, 4, 8}).Draw(t, "gpus")) * 1000},
 			{Name: "cpu", Value: int64(rapid.IntRange(1, 8).Draw(t, "cpus")) * 1000},
 			{Name: "memory", Value: 1 << 33},
 			{Name: "pods", Value: int64(rapid.SampledFrom([]int{2, 5, 50}).Draw(t, "slots"))},
 		},
+	}
+	if rack := rapid.IntRange(0, 3).Draw(t, "rack"); rack > 0 {
+		n.Labels["rack"] = fmt.Sprint("r", rack%2)
 	}
 	if rapid.IntRange(0, 9).Draw(t, "problem") == 0 {
 		n.Problem = "NotReady"
@@ -124,6 +130,13 @@ func (h *herd) gang(t *rapid.T) {
 			{Name: "c", Parent: 2, Leaf: true, Min: least(2)},
 		}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "together") == 0 {
+		for i := range g.Sets {
+			if i == 0 || rapid.IntRange(0, 2).Draw(t, "set together") == 0 {
+				g.Sets[i].Near = near(t)
+			}
+		}
+	}
 	h.gangs = append(h.gangs, k)
 	h.gangSet[k] = leaves
 	h.events["3 "+k.String()] = g
@@ -138,6 +151,17 @@ func (h *herd) gang(t *rapid.T) {
 	}
 }
 
+func near(t *rapid.T) cluster.Constraint {
+	c := cluster.Constraint{
+		Topology: "dc", Required: rapid.SampledFrom([]string{"", "zone", "zone", "rack", "row"}).Draw(t, "required"),
+		Preferred: rapid.SampledFrom([]string{"", "", "zone", "rack"}).Draw(t, "preferred"),
+	}
+	if rapid.IntRange(0, 9).Draw(t, "mistaken") == 0 {
+		c.Required = "nowhere"
+	}
+	return c
+}
+
 // shape is what pods of a gang ask for.
 func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 	p := cluster.PodState{Namespace: namespace, Ours: true, Requests: []cluster.Quantity{
@@ -145,6 +169,9 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 		{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "gpu")) * 1000},
 		{Name: "cpu", Value: int64(rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "cpu"))},
 	}}
+	if rapid.IntRange(0, 2).Draw(t, "share") == 0 {
+		h.share(t, &p)
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "wish") {
 	case 0:
 		p.Spec.NodeSelector = map[string]string{"zone": "a"}
@@ -160,6 +187,20 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 	return p
 }
 
+// share makes a shape one that takes parts of devices.
+func (h *herd) share(t *rapid.T, p *cluster.PodState) {
+	s := &p.Spec.Share
+	s.Devices = int32(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "devices"))
+	p.Requests[1].Value = 0 // whole GPUs
+	if rapid.Bool().Draw(t, "by memory") {
+		s.MemoryMiB = rapid.SampledFrom([]int64{1, 300, 500, 1000, 70_000}).Draw(t, "memory")
+		return
+	}
+	s.Portion = rapid.SampledFrom([]int64{100_000, 250_000, 333_333, 500_000, 700_000, 1_000_000}).Draw(t, "portion")
+	p.Charge = slices.Clone(p.Requests)
+	p.Charge[1].Value = s.Charge(0)
+}
+
 // pod adds a pod of a shape, pending or somewhere.
 func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState) {
 	h.serial++
@@ -170,7 +211,9 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 	if rapid.IntRange(0, 9).Draw(t, "stray") == 0 {
 		p.SetName = "nowhere"
 	}
-	p.Ours = rapid.IntRange(0, 14).Draw(t, "foreign") > 0
+	if p.Ours = rapid.IntRange(0, 14).Draw(t, "foreign") > 0; !p.Ours {
+		p.Spec.Share, p.Charge = cluster.Share{}, nil
+	}
 	if len(h.nodes) > 0 {
 		node := rapid.SampledFrom(h.nodes).Draw(t, "node")
 		switch rapid.IntRange(0, 7).Draw(t, "phase") {
@@ -182,6 +225,9 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 			p.Phase = cluster.Gated
 		case 3:
 			p.Nominated = node
+		}
+		if !p.Spec.Share.None() && p.NodeName != "" {
+			p.Groups = rapid.SampledFrom([][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"c"}}).Draw(t, "groups")
 		}
 	}
 	h.pods = append(h.pods, p.UID)
@@ -242,7 +288,7 @@ func TestPlansAreSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		snap := snapshotOf(newHerd(t).list())
 		_, plans := outcome(t, newEngine(t), snap)
-		if err := Audit(snap, plans, true); err != nil {
+		if err := errors.Join(Audit(snap, plans, true), AuditTogether(snap, plans)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -261,7 +307,8 @@ func TestOrderOfEventsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestWarmIsCold: a store and an engine that have lived through changes decide as new ones do.
+// TestWarmIsCold: a store and an engine that have lived through changes decide as new ones do that are told what the store
+// remembers.
 func TestWarmIsCold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -269,8 +316,11 @@ func TestWarmIsCold(t *testing.T) {
 		s, e := cluster.NewStore(cluster.Options{}), newEngine(t)
 		s.Apply(h.list()...)
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
-			got, plans := outcome(t, e, s.Snapshot(noon))
-			want, _ := outcome(t, newEngine(t), snapshotOf(h.list()))
+			snap, cold := s.Snapshot(noon), cluster.NewStore(cluster.Options{})
+			cold.Apply(h.list()...)
+			cold.Restore(snap.Memory())
+			got, plans := outcome(t, e, snap)
+			want, _ := outcome(t, newEngine(t), cold.Snapshot(noon))
 			if got != want {
 				t.Fatalf("warm\n%s\ncold\n%s", got, want)
 			}
@@ -293,9 +343,9 @@ func (h *herd) change(t *rapid.T, s *cluster.Store, plans []engine.Plan) {
 					continue
 				}
 				st := h.events["4 "+in.UID].(cluster.PodState)
-				st.Phase, st.NodeName = cluster.Binding, in.Node
+				st.Phase, st.NodeName, st.Groups = cluster.Binding, in.Node, in.Groups
 				if how == 1 {
-					s.Assume(in.UID, in.Node, noon+1)
+					s.Assume(in.UID, in.Node, in.Groups, noon+1)
 				} else {
 					st.Phase = cluster.Running
 					s.Apply(st)
@@ -365,7 +415,7 @@ func TestEnough(t *testing.T) {
 			for _, b := range p.Bundles {
 				for _, in := range b.Intents {
 					st := h.events["4 "+in.UID].(cluster.PodState)
-					st.Phase, st.NodeName = cluster.Running, in.Node
+					st.Phase, st.NodeName, st.Groups = cluster.Running, in.Node, in.Groups
 					h.events["4 "+in.UID] = st
 				}
 			}
@@ -466,7 +516,7 @@ func TestNoIsTrue(t *testing.T) {
 			room := int64(0)
 			for _, id := range snap.NodeOrder {
 				if n := snap.Node(id); usable(class, n) {
-					room += int64(class.Requests.CountIn(a.later[id], 1000))
+					room += a.roomFor(class, n)
 				}
 			}
 			if room >= g.Diagnosis.Verdict.Need {
@@ -495,6 +545,9 @@ func usable(c *cluster.Class, n *cluster.Node) bool {
 		if n.Labels[k] != v {
 			return false
 		}
+	}
+	if c.Share.MemoryMiB > 0 && n.GPUMemoryMiB == 0 { // nobody knows what part of a device that is
+		return false
 	}
 	return n.Problem == "" && (len(n.Taints) == 0 || len(c.Tolerations) > 0)
 }

@@ -53,6 +53,10 @@ type Options struct {
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
 	StuckAfter string
+	// ConsolidationVictims is how many gangs one consolidation may move, "" for the default. MovedCount makes victims that
+	// have room elsewhere count for reclaim. StaleGrace is how long a gang may stay below its minimum, "" for the default.
+	ConsolidationVictims, StaleGrace string
+	MovedCount                       bool
 	// Needs names what a backend must have to play this file: "filters" (the upstream filters), "engine" (a backend that
 	// decides one cycle at a time and lets time be set).
 	Needs []string
@@ -122,6 +126,12 @@ func (o *Options) parse(lines []statement) error {
 			o.FlatQueues = true
 		case "stuck-after":
 			o.StuckAfter = value
+		case "consolidation-victims":
+			o.ConsolidationVictims = value
+		case "moved-count":
+			o.MovedCount = true
+		case "stale-grace":
+			o.StaleGrace = value
 		case "needs":
 			o.Needs = s.words
 		default:

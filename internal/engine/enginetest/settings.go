@@ -1,8 +1,10 @@
 package enginetest
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -17,8 +19,29 @@ func (o *Options) Names() []string {
 	return o.SchedulerNames
 }
 
-// Profile resolves the config or shard section.
+// Profile resolves the config or shard section, and the options that are settings of actions.
 func (o *Options) Profile() (engine.Profile, error) {
+	p, err := o.configured()
+	if err != nil {
+		return p, err
+	}
+	if o.ConsolidationVictims != "" {
+		if p.Settings.ConsolidationVictims, err = strconv.Atoi(o.ConsolidationVictims); err != nil {
+			return p, fmt.Errorf("option consolidation-victims: %q is no whole number", o.ConsolidationVictims)
+		}
+	}
+	if o.StaleGrace != "" {
+		d, err := time.ParseDuration(o.StaleGrace)
+		if err != nil {
+			return p, fmt.Errorf("option stale-grace: %w", err)
+		}
+		p.Settings.StaleGrace = d.Nanoseconds()
+	}
+	p.Settings.MovedAreFree = !o.MovedCount
+	return p, nil
+}
+
+func (o *Options) configured() (engine.Profile, error) {
 	if o.Config != "" {
 		return profile.Parse([]byte(o.Config))
 	}
@@ -40,12 +63,16 @@ func (o *Options) Profile() (engine.Profile, error) {
 				return engine.Profile{}, st.errorf("%q: want a number", name)
 			}
 			s.KValue = &k
+		case "preempt-min-runtime":
+			s.PreemptMinRuntime = name
+		case "reclaim-min-runtime":
+			s.ReclaimMinRuntime = name
 		case "plugin":
 			s.Plugins[name], err = override(st)
 		case "action":
 			s.Actions[name], err = override(st)
 		default:
-			err = st.errorf("a shard has gpu, cpu, k-value, plugin and action")
+			err = st.errorf("a shard has gpu, cpu, k-value, preempt-min-runtime, reclaim-min-runtime, plugin and action")
 		}
 		if err == nil {
 			err = st.done()

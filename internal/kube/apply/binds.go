@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ type BindOptions struct {
 	// Written, if set, is told of each BindRequest that was made, with the time since its plan was submitted. It is
 	// called by many goroutines and must not block.
 	Written func(after time.Duration)
+	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
+	Complete func(b *engine.Bundle)
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
@@ -89,6 +92,9 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	}
 	if o.Written == nil {
 		o.Written = func(time.Duration) {}
+	}
+	if o.Complete == nil {
+		o.Complete = func(*engine.Bundle) {}
 	}
 	return &Binds{client: c, pods: pods, o: o, work: make(chan task, 4*o.Workers), failed: make(chan struct{}, 1)}
 }
@@ -189,7 +195,11 @@ func (b *Binds) do(ctx context.Context, t task) {
 		return
 	}
 	failed := t.run.failed.Load()
-	if failed == nil || ctx.Err() != nil {
+	if failed == nil {
+		b.o.Complete(&t.run.bundle)
+		return
+	}
+	if ctx.Err() != nil {
 		return
 	}
 	b.withdraw(ctx, t.run)
@@ -205,11 +215,12 @@ func (b *Binds) do(ctx context.Context, t task) {
 // create makes the intent's BindRequest exist, or says why it must not.
 func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	in, note := &run.bundle.Intents[index], &run.made[index]
-	if err := b.precondition(ctx, in); err != nil {
+	p, err := stillWaits(ctx, b.pods, in)
+	if err != nil {
 		return err
 	}
 	want := kai.Intent{
-		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU,
+		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
 		Bundle: run.bundle.ID, Size: run.size, Partition: b.o.Partition,
 	}
 	wait := firstWait
@@ -253,25 +264,25 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	}
 }
 
-// precondition checks the intent against the live cache: the pod of this UID is there and still has no node.
-func (b *Binds) precondition(ctx context.Context, in *engine.Intent) error {
+// stillWaits checks the intent against the live cache: the pod of this UID is there and still has no node; it returns the pod.
+func stillWaits(ctx context.Context, pods client.Reader, in *engine.Intent) (*v1.Pod, error) {
 	var p v1.Pod
-	err := b.pods.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p)
+	err := pods.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
+			return nil, fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
 		}
-		return fmt.Errorf("read pod %s/%s: %w", in.Namespace, in.Pod, err)
+		return nil, fmt.Errorf("read pod %s/%s: %w", in.Namespace, in.Pod, err)
 	}
 	switch {
 	case string(p.UID) != in.UID:
-		return fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, ErrMoved)
+		return nil, fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, ErrMoved)
 	case p.Spec.NodeName != "":
-		return fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
+		return nil, fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
 	case p.DeletionTimestamp != nil:
-		return fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, ErrMoved)
+		return nil, fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, ErrMoved)
 	}
-	return nil
+	return &p, nil
 }
 
 // replace looks at the BindRequest that has our name. It returns the UID of the one we meant to create; it deletes one
@@ -290,7 +301,7 @@ func (b *Binds) replace(ctx context.Context, want *kai.Intent) (types.UID, error
 	case br.DeletionTimestamp != nil:
 		return "", nil // it is going; try again when it is gone
 	case have.PodUID == want.PodUID && !have.Failed:
-		if have.Bundle == want.Bundle && have.Node == want.Node {
+		if have.Bundle == want.Bundle && have.Node == want.Node && slices.Equal(have.Groups, want.Groups) {
 			return br.UID, nil
 		}
 		return "", fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, ErrMoved, have.Node)

@@ -1,10 +1,22 @@
-// Package apply carries decisions to the API server: plans become BindRequests, traces become conditions and events.
+// Package apply carries decisions to the API server: plans become BindRequests and evictions, traces become conditions and
+// events, held room becomes nominated nodes.
 //
 // It answers "did the bundle get there whole" and "does everybody who waits know why". It refuses to decide, and to
-// touch anything but BindRequests, the scheduling conditions of PodGroups, the PodScheduled condition of pods, and events.
+// touch anything but BindRequests, the annotations and conditions of PodGroups that the scheduler owns, the nominated node
+// and the conditions PodScheduled, RoomHeld and DisruptionTarget of pods, and events; it evicts the pods that a plan names.
 //
 //	engine.Plan  ──► Binds.Submit ──► BindRequests, a bundle at a time ──► Failure ──► the loop forgets what failed
+//	             ──► Evictions.Submit ──► evictions, each after a look at what it is for ──► Outcome ──► the loop spares the rest
 //	engine.Trace ──► Reports.Publish ──► what changed, after it has settled ──► conditions, events
+//	Store.Hold   ──► Rooms.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
+//
+// A pod is evicted only while everything stands that it goes for: the gang, its pods, still waiting, and the nodes they are
+// to run on. When the world has changed, the rest of the bundle is spared. A victim that is gone already is no failure. An
+// eviction that the Store does not count on any more is not carried out any more.
+//
+// What dies with the process: held room that had not settled (a second), room held for the successor of a pod that was
+// moved, and what is known of displacements. What is left of a half-evicted bundle is decided anew: the room that has come
+// free is used first.
 //
 // Invariants: a bundle whose requests cannot all be created is withdrawn whole; a BindRequest of an earlier pod of the
 // same name is never taken for ours; a condition is written when its reason changed, and when only a number in it did, at

@@ -90,6 +90,7 @@ type message struct {
 	news    bool     // the reason is another one than before: worth an event
 	rest    bool     // only pods that came later; the gang itself shows the text already
 	running bool     // the gang has room for some of its pods, this is about the others
+	single  bool     // the gang has one pod
 	pods    []podRef // pending pods that are told
 }
 
@@ -214,10 +215,10 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 		if settled.After(p.now) {
 			return settled
 		}
-		p.stage(g, rep, p.text(g.Diagnosis), false)
+		p.stage(g, rep, p.text(g), false)
 		return time.Time{}
 	case !refresh.After(p.now):
-		if text := p.text(g.Diagnosis); text != rep.writtenText {
+		if text := p.text(g); text != rep.writtenText {
 			p.stage(g, rep, text, false)
 			return time.Time{}
 		}
@@ -241,12 +242,13 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest bool) {
 	gang, v := rep.gang, g.Diagnosis.Verdict
 	rep.touched = time.Time{}
-	m := &message{says: rep.says, verdict: v, text: text, rest: rest, news: rep.says != rep.written, running: gang.ActivePods > 0}
+	m := &message{says: rep.says, verdict: v, text: text, rest: rest, news: rep.says != rep.written, running: gang.ActivePods > 0, single: len(gang.Pods) == 1}
 	if !m.running && (!gang.Backoff || attempted(v.Reason)) {
 		m.why = explain(p.snap, gang, v, text, p.trace.Queues)
 	}
 	waiting := map[string]struct{}{}
-	if gang.MarkUnschedulable {
+	// Pods to which room is promised are not marked: an autoscaler would buy nodes for them.
+	if gang.MarkUnschedulable && v.Reason != engine.ReasonReleasing {
 		for _, id := range gang.Pods {
 			pod := p.snap.Pod(id)
 			if pod.Phase != cluster.Pending || !pod.Ours {
@@ -269,8 +271,9 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 	p.reports.queue.Add(g.UID)
 }
 
-// text is a diagnosis in words; gangs that fail alike share one.
-func (p *publication) text(d *engine.Diagnosis) string {
+// text is why a gang waits in words; of gangs that fail alike it is put together once, but for what is said of others.
+func (p *publication) text(g *engine.GangTrace) string {
+	d := g.Diagnosis
 	text, ok := p.texts[d]
 	if !ok {
 		text = d.Message(false)
@@ -280,7 +283,7 @@ func (p *publication) text(d *engine.Diagnosis) string {
 		text = cut(text, maxText)
 		p.texts[d] = text
 	}
-	return text
+	return cut(text+g.Hindrance(), maxText)
 }
 
 // Run writes until ctx ends.
@@ -353,8 +356,8 @@ func (r *Reports) write(ctx context.Context, key cluster.Key, uid string, m *mes
 			errs = append(errs, err)
 		}
 	}
-	for _, p := range m.pods {
-		if err := r.writePod(ctx, key.Namespace, p, m); err != nil {
+	for i, p := range m.pods {
+		if err := r.writePod(ctx, key.Namespace, p, m, i < eventPods); err != nil {
 			errs = append(errs, err)
 		}
 		if len(errs) > 3 {
@@ -363,6 +366,10 @@ func (r *Reports) write(ctx context.Context, key cluster.Key, uid string, m *mes
 	}
 	return errors.Join(errs...)
 }
+
+// eventPods is how many pods of a gang have an event about a reason; the others only have its words in their condition. A
+// thousand events that say the same would keep the API server from what is done meanwhile.
+const eventPods = 4
 
 // errChanged is the failure of a write that another one overtook: read again, try again.
 var errChanged = errors.New("it changed meanwhile")
@@ -399,13 +406,15 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 			return nil
 		}
 	}
-	if m.news && !m.running && m.says != (said{}) && (changed || m.why == nil) {
+	// One pod's own event says all; the gang's condition has the words.
+	alone := m.single && len(m.pods) == 1 && changed
+	if m.news && !alone && !m.running && m.says != (said{}) && (changed || m.why == nil) {
 		r.o.Event(&pg, v1.EventTypeNormal, reason, m.text)
 	}
 	return nil
 }
 
-func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m *message) error {
+func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m *message, event bool) error {
 	var p v1.Pod
 	if err := r.reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.name}, &p); err != nil {
 		return client.IgnoreNotFound(err)
@@ -436,7 +445,7 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 	if err != nil {
 		return err
 	}
-	if result == write.Written && (m.news || m.rest) { // otherwise it is gone, or another pod of its name, or knows already
+	if event && result == write.Written && (m.news || m.rest) { // otherwise it is gone, or another pod of its name, or knows already
 		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
 	}
 	return nil

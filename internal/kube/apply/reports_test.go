@@ -534,3 +534,31 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsAreFew: every pod of a gang has the reason in its condition, a few have an event about it; a pod that is all of
+// its gang has the only one.
+func TestEventsAreFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		objects := []client.Object{groupNamed("g"), groupNamed("one"), aPod("single")}
+		var want []string
+		for i := range 9 {
+			name := fmt.Sprintf("p%d", i)
+			objects, want = append(objects, aPod(name)), append(want, "patch a/"+name)
+			if i < eventPods {
+				want = append(want, name+" Warning Unschedulable: "+noRoom8)
+			}
+		}
+		d := newDesk(t, newServer(t, objects...), ReportOptions{})
+		d.store.Apply(gangOf("g", nil), gangOf("one", nil), podOf("single", "one", cluster.Pending))
+		for i := range 9 {
+			d.store.Apply(podOf(fmt.Sprintf("p%d", i), "g", cluster.Pending))
+		}
+		d.say(map[string]engine.Verdict{"g": noRoom(8000), "one": noRoom(8000)})
+		d.pass(2 * time.Second)
+		d.happened("both", append(want, "patch a/g", "g Normal Unschedulable: "+noRoom8, "patch a/one", "patch a/single", "single Warning Unschedulable: "+noRoom8)...)
+		if got, want := d.shows("one"), "default 1 TooBigForAnyNode: "+noRoom8; got != want {
+			t.Errorf("the gang shows %q, want %q", got, want)
+		}
+	})
+}

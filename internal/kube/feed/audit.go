@@ -7,14 +7,19 @@ import (
 	"slices"
 	"strings"
 
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -26,11 +31,13 @@ import (
 func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluster.Store) error {
 	in := newInbox()
 	for k := range kinds {
-		if k == csiCapacities && !o.StorageCapacity {
+		if !o.wanted(k) {
 			continue
 		}
 		list := k.list()
-		if err := reader.List(ctx, list); err != nil {
+		if err := reader.List(ctx, list); k.optional() && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+			continue // not served: there are none
+		} else if err != nil {
 			return fmt.Errorf("list %T: %w", k.example(), err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -54,6 +61,8 @@ func (k kind) list() client.ObjectList {
 	switch k {
 	case nodes:
 		return &v1.NodeList{}
+	case topologies:
+		return &v1alpha1.TopologyList{}
 	case priorityClasses:
 		return &schedulingv1.PriorityClassList{}
 	case queues:
@@ -78,6 +87,16 @@ func (k kind) list() client.ObjectList {
 		return &storagev1.CSIDriverList{}
 	case csiCapacities:
 		return &storagev1.CSIStorageCapacityList{}
+	case budgets:
+		return &policyv1.PodDisruptionBudgetList{}
+	case nodeZones:
+		return &topologyv1alpha2.NodeResourceTopologyList{}
+	case deviceClasses:
+		return &resourcev1.DeviceClassList{}
+	case resourceSlices:
+		return &resourcev1.ResourceSliceList{}
+	case resourceClaims:
+		return &resourcev1.ResourceClaimList{}
 	case requests:
 		return &v1alpha2.BindRequestList{}
 	case pods:
@@ -94,7 +113,7 @@ func Compare(first, second *cluster.Snapshot) []string {
 	assumed := map[string]bool{} // pods by UID, and nodes by "node "+name
 	for _, s := range [2]*cluster.Snapshot{first, second} {
 		s.EachPod(func(p *cluster.Pod) {
-			if p.Assumed() {
+			if p.Assumed() || p.Evicting() {
 				assumed[p.UID], assumed["node "+p.NodeName] = true, true
 			}
 		})
@@ -123,7 +142,7 @@ func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
 	out := map[string]string{}
 	for _, id := range s.NodeOrder {
 		n := s.Node(id)
-		state := []any{n.UID, n.Problem, n.GPUMemoryMiB, n.Labels, n.Taints, named(s.Dims, n.Allocatable)}
+		state := []any{n.UID, n.Problem, n.GPUMemoryMiB, n.Labels, n.Taints, named(s.Dims, n.Allocatable), n.ClaimGPUs, n.ByClaim}
 		if !assumed["node "+n.Name] {
 			state = append(state, named(s.Dims, n.Used), named(s.Dims, n.Foreign))
 		}
@@ -131,7 +150,7 @@ func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
 	}
 	for _, id := range s.QueueOrder {
 		q := s.Queue(id)
-		out["queue "+q.Name] = text([]any{q.UID, q.Display, q.Parent, q.Priority, q.Created, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight)})
+		out["queue "+q.Name] = text([]any{q.UID, q.Display, q.Parent, q.Priority, q.Created, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight), q.PreemptMinRuntime, q.ReclaimMinRuntime, q.BudgetsBlock})
 	}
 	s.EachGang(func(g *cluster.Gang) { out["gang "+g.Key.String()] = text(g.State()) })
 	s.EachPod(func(p *cluster.Pod) {
@@ -142,7 +161,7 @@ func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
 		if st.Phase == cluster.StuckReleasing {
 			st.Phase = cluster.Releasing
 		}
-		st.Spec.Requests = nil // said by Requests, in names
+		st.Spec.Requests, st.Spec.Charge = nil, nil // said by Requests, in names
 		slices.SortFunc(st.Requests, func(x, y cluster.Quantity) int { return strings.Compare(x.Name, y.Name) })
 		out["pod "+p.FullName()+" ("+p.UID+")"] = text(st)
 	})

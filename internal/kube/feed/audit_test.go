@@ -84,7 +84,7 @@ func TestRebuildIsTheFeed(t *testing.T) {
 	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
 		t.Errorf("the feed differs from a fresh look:\n%s", strings.Join(diff, "\n"))
 	}
-	s.store.Assume("u2", "n1", cluster.Forever)
+	s.store.Assume("u2", "n1", nil, cluster.Forever)
 	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
 		t.Errorf("an assumption counts as a difference:\n%s", strings.Join(diff, "\n"))
 	}

@@ -5,18 +5,25 @@ import (
 	"slices"
 	"strings"
 
+	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
 )
 
 // desk is where objects become events. It remembers what one event needs of other objects: a pod's BindRequests, the
@@ -27,7 +34,8 @@ type desk struct {
 	flat      bool // queues have no parents
 
 	priorities kai.Priorities
-	nodes      map[string]struct{} // those of our shard
+	nodes      map[string]*v1.Node // those of our shard
+	devices    *devices.Book
 	gangs      map[types.NamespacedName]*v2alpha2.PodGroup
 	pods       map[types.NamespacedName]*v1.Pod
 	requests   map[types.NamespacedName]*request
@@ -49,14 +57,17 @@ type request struct {
 
 func newDesk(o Options) *desk {
 	d := &desk{
-		roles:     kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp},
+		roles:     kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp, MIGWorker: o.MIGWorkerLabel},
 		partition: o.Partition, flat: o.FlatQueues,
-		nodes: map[string]struct{}{}, gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
+		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, problems: map[string]string{}, dirty: map[types.NamespacedName]struct{}{},
 	}
 	if d.roles.SchedulerNames == nil {
 		d.roles.SchedulerNames = []string{kai.DefaultSchedulerName}
+	}
+	if o.QueueLabel == "" {
+		d.devices = devices.NewBook(keys.QueueLabel)
 	}
 	if d.roles.ReservationApp == "" {
 		d.roles.ReservationApp = kai.DefaultReservationApp
@@ -64,6 +75,7 @@ func newDesk(o Options) *desk {
 	if o.RestrictNodes {
 		d.roles.RestrictGPU, d.roles.RestrictCPU = o.GPUWorkerLabel, o.CPUWorkerLabel
 	}
+	d.roles.Zones = o.Zones
 	return d
 }
 
@@ -86,16 +98,45 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 			}
 		case pods:
 			d.recheckNodes()
+			d.recheckDevices(apply)
 		}
 		in[k].each(func(key types.NamespacedName, object client.Object) { d.translate(k, key, object, apply) })
 	}
 	for key := range d.dirty { // order: each pod on its own
 		if p := d.pods[key]; p != nil {
-			apply(d.roles.Pod(p, d.promised(key, p)))
+			d.tellPod(key, p, apply)
 		}
 	}
 	clear(d.dirty)
 	return n
+}
+
+// tellPod applies the event of a pod as it is, with what other objects say about it.
+func (d *desk) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
+	st := d.roles.Pod(p, d.promised(key, p))
+	d.devices.Pod(&st, p)
+	apply(st)
+}
+
+// tellNode applies the event of a node as it is, with what other objects say about it.
+func (d *desk) tellNode(n *v1.Node, apply func(cluster.Event)) {
+	st := d.roles.Node(n)
+	d.devices.Node(&st)
+	apply(st)
+}
+
+// recheckDevices makes anew the events of pods and nodes to which a claim, a slice or a class makes a difference.
+func (d *desk) recheckDevices(apply func(cluster.Event)) {
+	pods, nodes := d.devices.Dirty()
+	for _, name := range nodes {
+		if n := d.nodes[name]; n != nil {
+			d.tellNode(n, apply)
+		}
+	}
+	for _, name := range pods {
+		namespace, name, _ := strings.Cut(name, "/")
+		d.dirty[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
+	}
 }
 
 // translate takes in one object's latest state; nil means it is gone.
@@ -114,8 +155,24 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 			return
 		}
 		d.nodesChanged = d.nodesChanged || !known
-		d.nodes[key.Name] = struct{}{}
-		apply(core.Node(n))
+		d.nodes[key.Name] = n
+		d.tellNode(n, apply)
+	case nodeZones:
+		t, _ := object.(*topologyv1alpha2.NodeResourceTopology)
+		if t == nil {
+			d.problem("NodeResourceTopology", key, "")
+			apply(cluster.ObjectGone{Kind: cluster.NodeResourceTopologies, Key: key.Name})
+			return
+		}
+		z, problem := nodetopology.Zones(t)
+		d.problem("NodeResourceTopology", key, problem)
+		apply(cluster.ObjectState{Kind: cluster.NodeResourceTopologies, Key: key.Name, Object: z})
+	case topologies:
+		if t, _ := object.(*v1alpha1.Topology); t != nil {
+			apply(kai.Topology(t))
+		} else {
+			apply(cluster.TopologyGone{Name: key.Name})
+		}
 	case priorityClasses:
 		if c, _ := object.(*schedulingv1.PriorityClass); c != nil {
 			d.reprioritise = d.priorities.Set(c) || d.reprioritise
@@ -147,6 +204,15 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 		st := kai.Gang(pg, &d.priorities, d.partition.Pool())
 		d.problem("PodGroup", key, st.Invalid)
 		apply(st)
+	case deviceClasses:
+		c, _ := object.(*resourcev1.DeviceClass)
+		d.devices.Class(key.Name, c)
+	case resourceSlices:
+		s, _ := object.(*resourcev1.ResourceSlice)
+		d.devices.Slice(key.Name, s)
+	case resourceClaims:
+		c, _ := object.(*resourcev1.ResourceClaim)
+		d.devices.Claim(key.String(), c)
 	case requests:
 		br, _ := object.(*v1alpha2.BindRequest)
 		d.request(key, br)
@@ -159,9 +225,10 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 		delete(d.dirty, key)
 		if p == nil {
 			delete(d.pods, key)
+			d.devices.Forget(key.String())
 		} else {
 			d.pods[key] = p
-			apply(d.roles.Pod(p, d.promised(key, p)))
+			d.tellPod(key, p, apply)
 		}
 		if old == nil || p == nil || p.UID != old.UID {
 			for _, r := range d.byPod[key] {
@@ -171,9 +238,9 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 	}
 }
 
-// promised returns the node that a live BindRequest promises to p; "" for none. Should several be live, the first by
+// promised returns the live BindRequest that promises something to p; nil for none. Should several be live, the first by
 // name counts.
-func (d *desk) promised(key types.NamespacedName, p *v1.Pod) string {
+func (d *desk) promised(key types.NamespacedName, p *v1.Pod) *kai.Binding {
 	var chosen *request
 	for _, r := range d.byPod[key] {
 		if d.live(r) && r.Meant(p) && (chosen == nil || r.Name < chosen.Name) {
@@ -181,12 +248,12 @@ func (d *desk) promised(key types.NamespacedName, p *v1.Pod) string {
 		}
 	}
 	if chosen == nil {
-		return ""
+		return nil
 	}
-	return chosen.Node
+	return &chosen.Binding
 }
 
-// carry passes on an object for filters. Of namespaces and ConfigMaps only what filters read is passed on, so that
+// carry passes on an object for filters. Of namespaces, ConfigMaps and budgets only what is read is passed on, so that
 // their other changes are none.
 func (d *desk) carry(c cluster.ObjectKind, key types.NamespacedName, object client.Object, apply func(cluster.Event)) {
 	name := key.Name
@@ -199,6 +266,8 @@ func (d *desk) carry(c cluster.ObjectKind, key types.NamespacedName, object clie
 		return
 	case *v1.Namespace:
 		object = &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Labels: o.Labels}}
+	case *policyv1.PodDisruptionBudget:
+		object = core.Budget(o)
 	case *metav1.PartialObjectMetadata:
 		object = &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}}
 	}

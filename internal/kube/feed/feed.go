@@ -2,7 +2,11 @@ package feed
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -20,12 +24,21 @@ type Options struct {
 	// CPUWorkerLabel.
 	RestrictNodes                  bool
 	GPUWorkerLabel, CPUWorkerLabel string
+	// MIGWorkerLabel is the label that says whether the GPUs of a node are cut into slices; "" for KAI's.
+	MIGWorkerLabel string
 	// FlatQueues puts all queues side by side (--full-hierarchy-fairness=false): parents are not looked at, so that their
 	// quotas, limits and weights do not bind their children.
 	FlatQueues bool
+	// Zones also watches NodeResourceTopologies, and reads which NUMA zones pods need and have (plugin numa).
+	Zones bool
+	// QueueLabel is the key of the label that says to which queue a resource claim that pods share belongs; "" means KAI's.
+	QueueLabel string
 	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
 	StorageCapacity bool
 }
+
+// absentRetry is how often it is looked whether the cluster has come to know a kind.
+const absentRetry = 30 * time.Second
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.
 type Feed struct {
@@ -40,7 +53,7 @@ type Feed struct {
 func New(source Source, o Options) *Feed {
 	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o)}
 	for k := range kinds {
-		if k != csiCapacities || o.StorageCapacity {
+		if o.wanted(k) {
 			f.kinds = append(f.kinds, k)
 		}
 	}
@@ -49,15 +62,21 @@ func New(source Source, o Options) *Feed {
 
 // Run watches until ctx ends, and then returns nil; an error means that it could not start to watch. It is called once.
 func (f *Feed) Run(ctx context.Context) error {
+	var absent sync.WaitGroup
+	defer absent.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	waits := make([]<-chan struct{}, 0, len(f.kinds))
 	for _, k := range f.kinds {
 		synced, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
-		if err != nil {
+		switch {
+		case k.optional() && meta.IsNoMatchError(err):
+			absent.Go(func() { f.await(ctx, k) })
+		case err != nil:
 			return err
+		default:
+			waits = append(waits, synced)
 		}
-		waits = append(waits, synced)
 	}
 	for _, synced := range waits {
 		select {
@@ -70,6 +89,22 @@ func (f *Feed) Run(ctx context.Context) error {
 	f.inbox.nudge() // even an empty cluster is news once it is known to be empty
 	<-ctx.Done()
 	return nil
+}
+
+// await watches a kind from when the cluster knows it.
+func (f *Feed) await(ctx context.Context, k kind) {
+	again := time.NewTicker(absentRetry)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		if _, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox}); err == nil {
+			return
+		}
+	}
 }
 
 // Synced says whether everything there was at the start has come in. From then on a Drain makes the Store complete.

@@ -556,6 +556,24 @@ func TestRestrictNodes(t *testing.T) {
 	})
 }
 
+// TestMIGWorkerLabel: the label says whose GPUs are cut into slices, whatever its name.
+func TestMIGWorkerLabel(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{MIGWorkerLabel: "cut"})
+	n, m := node("n1"), node("n2")
+	n.Labels = map[string]string{"cut": "true", "nvidia.com/mig.strategy": "single"}
+	m.Labels = map[string]string{"nvidia.com/mig.strategy": "single", "node-role.kubernetes.io/mig-enabled": "true"}
+	s.say(n, m)
+	s.drain()
+	snap := s.store.Snapshot(0)
+	if got := snap.NodeByName("n1").Slicing; got != cluster.SlicedSingle {
+		t.Errorf("n1 is cut as %s", got)
+	}
+	if got := snap.NodeByName("n2").Slicing; got != cluster.Unsliced {
+		t.Errorf("n2 is cut as %s", got)
+	}
+}
+
 // TestStorageCapacity: what CSI drivers say about room is only looked at when it is asked for.
 func TestStorageCapacity(t *testing.T) {
 	t.Parallel()

@@ -144,9 +144,7 @@ func trimConfigMap(obj any) (any, error) {
 
 func trimMeta(m *metav1.ObjectMeta) {
 	none(&m.ManagedFields)
-	if _, ok := m.Annotations[lastApplied]; ok {
-		delete(m.Annotations, lastApplied)
-	}
+	delete(m.Annotations, lastApplied)
 }
 
 func none[T any](s *[]T) {

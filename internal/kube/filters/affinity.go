@@ -19,6 +19,7 @@ type affinity struct {
 	*instance
 	upstream   *interpodaffinity.InterPodAffinity
 	namespaces corelisters.NamespaceLister
+	reasons    map[string]engine.Reason
 	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
 	pods       map[cluster.PodID]*neighbour
 }
@@ -46,7 +47,7 @@ func (i *instance) affinity() *affinity {
 		p, err := interpodaffinity.New(i.ctx, &config.InterPodAffinityArgs{}, h, features())
 		i.social = &affinity{
 			instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),
-			classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{},
+			reasons: affinityReasons(), classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{},
 		}
 	}
 	return i.social
@@ -58,7 +59,7 @@ func (a *affinity) check(p *pod, n *node) engine.Verdict {
 	if b.state == nil {
 		return b.failed
 	}
-	return verdict(a.upstream.Filter(a.ctx, b.state, &b.info.pod, a.seen.byID[n.ID]), affinityReasons())
+	return verdict(a.upstream.Filter(a.ctx, b.state, &b.info.pod, a.seen.byID[n.ID]), a.reasons)
 }
 
 func (a *affinity) neighbour(p *pod) *neighbour {
@@ -86,7 +87,8 @@ func (a *affinity) neighbour(p *pod) *neighbour {
 // compute asks upstream from scratch: it looks at every pod on every node if the pod has terms of its own, and at those
 // with anti-affinity otherwise; not at all if none of theirs means this pod.
 func (a *affinity) compute(b *neighbour) {
-	b.read, b.state, b.failed = len(a.log), nil, engine.Verdict{}
+	a.news(&b.read)
+	b.state, b.failed = nil, engine.Verdict{}
 	if !b.own && !a.disliked(b.info) {
 		return
 	}
@@ -97,7 +99,7 @@ func (a *affinity) compute(b *neighbour) {
 	case s.IsSuccess():
 		b.state = state
 	default:
-		b.failed = verdict(s, affinityReasons())
+		b.failed = verdict(s, a.reasons)
 	}
 }
 
@@ -121,33 +123,31 @@ func (a *affinity) disliked(p *podInfo) bool {
 	return false
 }
 
-// catchUp takes what has been placed and undone since into the state.
+// catchUp takes what has come and gone since into the state.
 func (a *affinity) catchUp(b *neighbour) {
-	news := a.log[b.read:]
-	if len(news) == 0 || !b.failed.Yes() {
+	if b.read == len(a.log) || !b.failed.Yes() {
 		return
 	}
-	if b.state == nil { // only a pod with anti-affinity can change that
+	news := a.news(&b.read)
+	if b.state == nil { // only a pod with anti-affinity that comes can change that
 		for i := range news {
-			if len(news[i].info.spec.anti) > 0 {
+			if c := &news[i]; c.by > 0 && requiresDistance(c.pod.Class) {
 				a.compute(b)
 				return
 			}
 		}
-		b.read = len(a.log)
 		return
 	}
 	for i := range news {
 		var s *fwk.Status
 		c := &news[i]
-		if c.by > 0 {
-			s = a.upstream.AddPod(a.ctx, b.state, &b.info.pod, c.info, a.seen.byID[c.node])
+		if info := a.seen.info(c.pod); c.by > 0 {
+			s = a.upstream.AddPod(a.ctx, b.state, &b.info.pod, info, a.seen.byID[c.node])
 		} else {
-			s = a.upstream.RemovePod(a.ctx, b.state, &b.info.pod, c.info, a.seen.byID[c.node])
+			s = a.upstream.RemovePod(a.ctx, b.state, &b.info.pod, info, a.seen.byID[c.node])
 		}
 		if !s.IsSuccess() {
 			panic("filters: inter-pod affinity lost its state: " + s.Message())
 		}
 	}
-	b.read = len(a.log)
 }

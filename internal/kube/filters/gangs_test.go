@@ -19,9 +19,9 @@ import (
 
 // decide runs KAI's built-in profile with the filters, and returns the node of each pod that was placed and the
 // diagnosis of each gang that was not.
-func (p *plant) decide(tb testing.TB) (map[string]string, map[string]string) {
+func (p *plant) decide(tb testing.TB, o ...Options) (map[string]string, map[string]string) {
 	tb.Helper()
-	e, err := engine.New(profile.BuiltIn(), Register(builtin.Registry(), Options{}))
+	e, err := engine.New(profile.BuiltIn(), Register(builtin.Registry(), append(o, Options{})[0]))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestGangOnLocalVolumes(t *testing.T) {
 	}
 	// The next run begins before anything is bound: what the first decided is taken.
 	for pod, node := range maps.All(where) {
-		p.store.Assume(pod, node, cluster.Forever)
+		p.store.Assume(pod, node, nil, cluster.Forever)
 	}
 	gang("one", 0, 1)
 	if where, why = p.decide(t); len(where) != 0 || why["one"] != "4 no volume for a claim, and none can be made there" {
@@ -187,12 +187,18 @@ func pointsOf(i engine.Instance) map[engine.Point]bool {
 	_, has[engine.PointSetOrder] = i.(engine.SetOrder)
 	_, has[engine.PointPodOrder] = i.(engine.PodOrder)
 	_, has[engine.PointQueueShares] = i.(engine.QueueShares)
+	_, has[engine.PointReclaimGate] = i.(engine.ReclaimGate)
+	_, has[engine.PointVictimFilter] = i.(engine.VictimFilter)
+	_, has[engine.PointUnitCheck] = i.(engine.UnitCheck)
+	_, has[engine.PointVictimOrder] = i.(engine.VictimOrder)
+	_, has[engine.PointVictimTier] = i.(engine.VictimTier)
 	_, has[engine.PointQueueGate] = i.(engine.QueueGate)
 	_, has[engine.PointPodGate] = i.(engine.PodGate)
 	_, has[engine.PointNodeStatic] = i.(engine.NodeStatic)
 	_, has[engine.PointNodeFilter] = i.(engine.NodeFilter)
 	_, has[engine.PointNodeScore] = i.(engine.NodeScore)
 	_, has[engine.PointPodBonus] = i.(engine.PodBonus)
+	_, has[engine.PointCompanyScore] = i.(engine.CompanyScore)
 	_, has[engine.PointObserver] = i.(engine.Observer)
 	_, has[engine.PointClose] = i.(engine.Closer)
 	return has

@@ -27,19 +27,20 @@ type instance struct {
 	options Options
 	ctx     context.Context
 	log     []change
+	read    int // how much of the log somebody has read
 	seen    *world
 	social  *affinity
 	even    *spread
 	disks   *volumes
 }
 
-// change is one operation of a statement, done (+1) or undone (-1). The log only grows: what is undone is logged again,
-// so that whoever has read up to some point can catch up from there.
+// change is one pod that came to a node (+1) or left it (-1), by an operation of a statement or because one was undone.
+// Whoever has read the log up to some point can catch up from there: what is undone is logged again, unless nobody has
+// read of it yet.
 type change struct {
 	pod  *pod
 	node cluster.NodeID
 	by   int
-	info *podInfo // set once the world is open
 }
 
 func newInstance(v *engine.View, o Options) *instance { return &instance{view: v, options: o} }
@@ -89,25 +90,43 @@ func (i *instance) CheckNode(p *pod, n *node) engine.Verdict {
 
 // Done implements engine.Observer. It costs one entry of the log until a pod needs the filters.
 func (i *instance) Done(op engine.Op) {
-	if len(op.Pod.Class.Claims) > 0 { // what is free to bind must be known before the pod counts as placed
+	if reserves(op) { // what is free to bind must be known before the pod counts as placed
 		i.volumes().reserve(op.Pod, op.Node)
 	}
-	i.record(change{pod: op.Pod, node: op.Node, by: 1})
+	i.record(change{pod: op.Pod, node: op.Node, by: op.Gives()})
 }
 
 // Undone implements engine.Observer.
 func (i *instance) Undone(op engine.Op) {
-	i.record(change{pod: op.Pod, node: op.Node, by: -1})
-	if len(op.Pod.Class.Claims) > 0 {
+	i.record(change{pod: op.Pod, node: op.Node, by: -op.Gives()})
+	if reserves(op) {
 		i.volumes().release()
 	}
+}
+
+// reserves says whether an operation chooses volumes. A claim outlives its pod: one that goes leaves what was chosen for
+// its claims, and one that stays after all finds it.
+func reserves(op engine.Op) bool {
+	return op.Gives() > 0 && op.Verb != engine.Spare && len(op.Pod.Class.Claims) > 0
 }
 
 func (i *instance) record(c change) {
 	if i.seen != nil {
 		i.seen.apply(&c)
 	}
+	if last := len(i.log) - 1; last >= i.read && i.log[last] == (change{c.pod, c.node, -c.by}) {
+		i.log = i.log[:last]
+		return
+	}
 	i.log = append(i.log, c)
+}
+
+// news returns what the log has since a reader last read it, and notes that it reads it now.
+func (i *instance) news(read *int) []change {
+	out := i.log[*read:]
+	*read = len(i.log)
+	i.read = len(i.log)
+	return out
 }
 
 // world returns the view as upstream wants to see it, with everything that has happened in the run so far.

@@ -142,11 +142,11 @@ func judge(i *instance, p *pod, n *node) engine.Verdict {
 	return i.CheckNode(p, n)
 }
 
-// verdicts judges every pod that waits on every node.
+// verdicts judges every pod that waits, or was evicted in the run, on every node.
 func verdicts(s *engine.Session, i *instance) map[string]engine.Verdict {
 	out := map[string]engine.Verdict{}
 	s.Snap.EachPod(func(p *pod) {
-		if p.Phase != cluster.Pending {
+		if p.Phase != cluster.Pending && !(p.Phase.Active() && i.view.NodeOf(p) == cluster.None) {
 			return
 		}
 		for _, id := range s.Snap.NodeOrder {
@@ -223,6 +223,25 @@ func apart(t v1.PodAffinityTerm) func(*v1.Pod) {
 		}
 		a := p.Spec.Affinity.PodAntiAffinity
 		a.RequiredDuringSchedulingIgnoredDuringExecution = append(a.RequiredDuringSchedulingIgnoredDuringExecution, t)
+	}
+}
+
+func prefers(weight int32, avoids bool, x v1.PodAffinityTerm) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		w := v1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: x}
+		if p.Spec.Affinity == nil {
+			p.Spec.Affinity = &v1.Affinity{}
+		}
+		switch a := p.Spec.Affinity; {
+		case avoids && a.PodAntiAffinity == nil:
+			a.PodAntiAffinity = &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{w}}
+		case avoids:
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, w)
+		case a.PodAffinity == nil:
+			a.PodAffinity = &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{w}}
+		default:
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, w)
+		}
 	}
 }
 

@@ -49,15 +49,19 @@ type judgeOfPods interface {
 	fwk.FilterPlugin
 }
 
-// judge returns, pod by pod and node by node, whether upstream lets the waiting pods pass.
-func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant) map[string]bool {
-	var placed []*v1.Pod
+// judge returns, pod by pod and node by node, whether upstream lets the waiting pods pass, and those that are gone from
+// their nodes.
+func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string]bool) map[string]bool {
+	var placed, there []*v1.Pod
 	for _, o := range p.pods {
 		if o.Spec.NodeName != "" {
 			placed = append(placed, o)
+			if !gone[o.Name] {
+				there = append(there, o)
+			}
 		}
 	}
-	u.snapshot, u.factory = cache.NewSnapshot(placed, p.nodes), informers.NewSharedInformerFactory(nil, 0)
+	u.snapshot, u.factory = cache.NewSnapshot(there, p.nodes), informers.NewSharedInformerFactory(nil, 0)
 	put := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +100,7 @@ func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant) map[string]bool
 	use(interpodaffinity.New(ctx, &config.InterPodAffinityArgs{}, u, features()))
 	nodes, err := u.snapshot.NodeInfos().List()
 	put(err)
-	// A pod that was decided on and whose claims are not bound yet has its volumes reserved.
+	// A pod that was decided on and whose claims are not bound yet has its volumes reserved, and its claims keep them.
 	slices.SortStableFunc(placed, func(a, b *v1.Pod) int {
 		return strings.Compare(a.Spec.NodeName+" "+a.Namespace+"/"+a.Name, b.Spec.NodeName+" "+b.Namespace+"/"+b.Name)
 	})
@@ -110,7 +114,7 @@ func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant) map[string]bool
 	}
 	out := map[string]bool{}
 	for _, o := range p.pods {
-		if o.Spec.NodeName != "" {
+		if o.Spec.NodeName != "" && !gone[o.Name] {
 			continue
 		}
 		state := framework.NewCycleState()
@@ -227,6 +231,9 @@ func draw(t *rapid.T, storage bool) *plant {
 		if rapid.IntRange(0, 3).Draw(t, "near") == 0 {
 			near(randomTerm())(o)
 		}
+		for rapid.IntRange(0, 2).Draw(t, "prefers") == 0 {
+			prefers(rapid.Int32Range(1, 100).Draw(t, "weight"), rapid.Bool().Draw(t, "avoids"), randomTerm())(o)
+		}
 		if rapid.IntRange(0, 2).Draw(t, "spread") == 0 {
 			spreadOver(pick("over", zoneKey, hostKey), pick("spread of", "x", "y"), rapid.Int32Range(1, 2).Draw(t, "skew"), func(c *v1.TopologySpreadConstraint) {
 				c.NodeAffinityPolicy, c.NodeTaintsPolicy = policy("affinity policy"), policy("taint policy")
@@ -262,21 +269,41 @@ func draw(t *rapid.T, storage bool) *plant {
 	return p
 }
 
-// TestUpstreamAgrees gives random clusters to kube-scheduler's filters directly and through the snapshot.
+// TestUpstreamAgrees gives random clusters to kube-scheduler's filters directly and through the snapshot: as they are, with
+// some pods evicted, and as they were.
 func TestUpstreamAgrees(t *testing.T) {
 	for _, storage := range []bool{false, true} {
 		t.Run(fmt.Sprintf("storage=%t", storage), rapid.MakeCheck(func(t *rapid.T) {
 			p := draw(t, storage)
-			want := (&upstream{}).judge(t, p)
-			var got map[string]engine.Verdict
-			p.run(t, Options{StorageCapacity: true}, func(s *engine.Session, i *instance) { got = verdicts(s, i) })
-			if d := cmp.Diff(want, passes(got)); d != "" {
-				keys := slices.Sorted(maps.Keys(got))
-				for _, k := range keys {
-					t.Log(k, got[k])
+			gone := map[string]bool{}
+			for _, o := range p.pods {
+				if o.Spec.NodeName != "" && o.DeletionTimestamp == nil && rapid.Bool().Draw(t, "evicted") {
+					gone[o.Name] = true
 				}
-				t.Fatalf("upstream and we disagree (-upstream +ours):\n%s", d)
 			}
+			agree := func(s *engine.Session, i *instance, when string, gone map[string]bool) {
+				got := verdicts(s, i)
+				if d := cmp.Diff((&upstream{}).judge(t, p, gone), passes(got)); d != "" {
+					for _, k := range slices.Sorted(maps.Keys(got)) {
+						t.Log(k, got[k])
+					}
+					t.Fatalf("%s, upstream and we disagree (-upstream +ours):\n%s", when, d)
+				}
+			}
+			p.run(t, Options{StorageCapacity: true}, func(s *engine.Session, i *instance) {
+				if rapid.Bool().Draw(t, "warm") {
+					agree(s, i, "at first", nil)
+				}
+				st := s.Begin()
+				for _, o := range p.pods {
+					if gone[o.Name] {
+						st.Evict(podNamed(s.Snap, o.Name))
+					}
+				}
+				agree(s, i, "after evictions", gone)
+				st.Discard()
+				agree(s, i, "after they were undone", nil)
+			})
 		}))
 	}
 }

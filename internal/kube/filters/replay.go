@@ -2,6 +2,7 @@ package filters
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"k8s.io/client-go/informers"
@@ -21,12 +22,13 @@ import (
 )
 
 // objects is one kind of the snapshot's objects in the form of an informer's cache. Upstream's filters read it through
-// client-go's own listers; nothing ever changes in it. It is made for one run.
+// client-go's own listers; nothing changes in it but by put. It is made for one run.
 type objects struct {
 	cache.Indexer // nil: nothing but the methods below is called
 
 	all      map[string]any
 	list     []any // by key; nil until asked for
+	own      bool  // all is not the snapshot's any more
 	indexers cache.Indexers
 	indices  map[string]map[string][]any
 }
@@ -52,6 +54,17 @@ func (o *objects) List() []any {
 		}
 	}
 	return o.list
+}
+
+// put replaces an object that is there, for this run. Indexes must not depend on what differs.
+func (o *objects) put(key string, x any) {
+	if !o.own {
+		o.all, o.own = maps.Clone(o.all), true
+	}
+	if o.list != nil {
+		o.list[slices.Index(o.list, o.all[key])] = x
+	}
+	o.all[key] = x
 }
 
 // AddIndexers implements cache.Indexer.

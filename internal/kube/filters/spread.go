@@ -1,6 +1,8 @@
 package filters
 
 import (
+	"slices"
+
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -15,6 +17,7 @@ import (
 type spread struct {
 	*instance
 	upstream *podtopologyspread.PodTopologySpread
+	reasons  map[string]engine.Reason
 	classes  map[uint64]*spreading
 }
 
@@ -37,7 +40,7 @@ func (i *instance) spread() *spread {
 	if i.even == nil {
 		h := newHandle(i.world(), i.options)
 		p, err := podtopologyspread.New(i.ctx, &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}, h, features())
-		i.even = &spread{instance: i, upstream: must[*podtopologyspread.PodTopologySpread](p, err), classes: map[uint64]*spreading{}}
+		i.even = &spread{instance: i, upstream: must[*podtopologyspread.PodTopologySpread](p, err), reasons: spreadReasons(), classes: map[uint64]*spreading{}}
 	}
 	return i.even
 }
@@ -51,23 +54,20 @@ func (s *spread) check(p *pod, n *node) engine.Verdict {
 	if s.stale(c) {
 		state := framework.NewCycleState()
 		_, status := s.upstream.PreFilter(s.ctx, state, &c.info.pod, s.seen.nodes)
-		c.state, c.failed = state, verdict(status, spreadReasons())
+		c.state, c.failed = state, verdict(status, s.reasons)
 	}
-	c.read = len(s.log)
 	if !c.failed.Yes() {
 		return c.failed
 	}
-	return verdict(s.upstream.Filter(s.ctx, c.state, &c.info.pod, s.seen.byID[n.ID]), spreadReasons())
+	return verdict(s.upstream.Filter(s.ctx, c.state, &c.info.pod, s.seen.byID[n.ID]), s.reasons)
 }
 
+// stale says whether the count has to be made, or made anew.
 func (s *spread) stale(c *spreading) bool {
 	if c.read < 0 {
+		c.read = 0
+		s.news(&c.read)
 		return true
 	}
-	for i := range s.log[c.read:] {
-		if s.log[c.read+i].pod.Namespace == c.info.pod.Namespace {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.news(&c.read), func(x change) bool { return x.pod.Namespace == c.info.pod.Namespace })
 }

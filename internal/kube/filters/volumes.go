@@ -29,6 +29,7 @@ type volumes struct {
 	zone         *volumezone.VolumeZone
 	storage      storagelisters.StorageClassLister
 	classes      map[uint64]*mounting
+	reasons      map[string]engine.Reason
 	spoken       map[string]struct{} // claims that a reservation has chosen a volume or node for, by "namespace/name"
 	journal      []reservation       // of this run's placements, last one last
 }
@@ -68,7 +69,7 @@ func (i *instance) volumes() *volumes {
 	h := newHandle(i.world(), i.options)
 	v := &volumes{
 		instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
-		classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},
+		reasons: volumeReasons(), classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},
 	}
 	p, err := volumerestrictions.New(i.ctx, nil, h, features())
 	v.restrictions = must[*volumerestrictions.VolumeRestrictions](p, err)
@@ -76,6 +77,7 @@ func (i *instance) volumes() *volumes {
 	v.limits = must[*nodevolumelimits.CSILimits](p, err)
 	p, err = volumebinding.New(i.ctx, &config.VolumeBindingArgs{BindTimeoutSeconds: 600}, h, features())
 	v.binding = must[*volumebinding.VolumeBinding](p, err)
+	v.binding.Binder = newCapacities(v.binding.Binder, h.of(cluster.CSIStorageCapacities), v.seen)
 	p, err = volumezone.New(i.ctx, nil, h, features())
 	v.zone = must[*volumezone.VolumeZone](p, err)
 	i.disks = v
@@ -145,6 +147,7 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 // ask lets upstream compute what it needs for a pod before it looks at nodes.
 func (v *volumes) ask(info *podInfo) *mounting {
 	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log)}
+	v.read = len(v.log)
 	for _, p := range []interface {
 		fwk.PreFilterPlugin
 		fwk.FilterPlugin
@@ -155,7 +158,7 @@ func (v *volumes) ask(info *podInfo) *mounting {
 		case s.IsSuccess():
 			m.asked = append(m.asked, p)
 		default:
-			m.failed = verdict(s, volumeReasons())
+			m.failed = verdict(s, v.reasons)
 			return m
 		}
 	}
@@ -168,13 +171,12 @@ func (v *volumes) check(p *pod, n *node) engine.Verdict {
 		m = v.ask(v.seen.info(p))
 		v.classes[p.Class.ID] = m
 	}
-	m.read = len(v.log)
 	if !m.failed.Yes() {
 		return m.failed
 	}
 	for _, f := range m.asked {
 		if s := f.Filter(v.ctx, m.state, &m.info.pod, v.seen.byID[n.ID]); !s.IsSuccess() {
-			return verdict(s, volumeReasons())
+			return verdict(s, v.reasons)
 		}
 	}
 	return engine.Verdict{}
@@ -182,12 +184,7 @@ func (v *volumes) check(p *pod, n *node) engine.Verdict {
 
 // stale says whether a pod with claims has come or gone.
 func (v *volumes) stale(m *mounting) bool {
-	for i := range v.log[m.read:] {
-		if len(v.log[m.read+i].pod.Class.Claims) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.news(&m.read), func(c change) bool { return len(c.pod.Class.Claims) > 0 })
 }
 
 // reserve takes what p's claims would be bound to on the node; release gives back what the last reserve took.

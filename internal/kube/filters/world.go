@@ -2,6 +2,7 @@ package filters
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,15 +13,18 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// world is the snapshot and the run's placements in the form upstream reads: nodes with pods on them. Pods of a node
-// are made when somebody asks for them. To open one costs a look at the class of every pod that holds room.
+// world is the snapshot and the run's placements and evictions in the form upstream reads: nodes with pods on them. Pods of
+// a node are made when somebody asks for them. To open one costs a look at the class of every pod that holds room.
+//
+// A pod that the run evicts is not there any more; one that was leaving before is, until it has left.
 type world struct {
 	snap  *cluster.Snapshot
 	nodes []fwk.NodeInfo // by name
 	byID  []*nodeInfo    // by node ID
 	specs map[uint64]*spec
-	used  map[string]int // pods that hold room and mount the claim, by "namespace/name"
-	anti  []*spec        // classes with required anti-affinity that have been seen on nodes
+	infos map[cluster.PodID]*podInfo // of the pods that came or went
+	used  map[string]int             // pods that hold room and mount the claim, by "namespace/name"
+	anti  []*spec                    // classes with required anti-affinity that have been seen on nodes
 }
 
 // spec is what all pods of a class have in common.
@@ -53,17 +57,18 @@ type nodeInfo struct {
 	world  *world
 	model  *node
 	node   v1.Node
-	placed []fwk.PodInfo // by this run, last one last
-	pods   []fwk.PodInfo // all: those of the snapshot, then placed
-	anti   []fwk.PodInfo // those of pods with required anti-affinity, in the same order
-	hold   int           // how many have required anti-affinity, known before they are made
+	placed []*pod                     // that came in this run, spared ones too, last one last
+	away   map[cluster.PodID]struct{} // pods of the snapshot that left
+	pods   []fwk.PodInfo              // all
+	anti   []fwk.PodInfo              // those of pods with required anti-affinity
+	hold   int                        // how many have required anti-affinity, known before they are made
 	filled bool
 }
 
 func newWorld(snap *cluster.Snapshot) *world {
 	w := &world{
 		snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
-		specs: map[uint64]*spec{}, used: map[string]int{},
+		specs: map[uint64]*spec{}, infos: map[cluster.PodID]*podInfo{}, used: map[string]int{},
 	}
 	slab := make([]nodeInfo, len(snap.NodeOrder))
 	for i, id := range snap.NodeOrder {
@@ -83,25 +88,51 @@ func (w *world) apply(c *change) {
 	n := w.byID[c.node]
 	w.count(n, c.pod, c.by)
 	if c.by > 0 {
-		c.info = w.info(c.pod)
-		n.placed = append(n.placed, c.info)
-		if n.filled {
-			n.add(c.info)
-		}
-		return
+		n.come(c.pod)
+	} else {
+		n.leave(c.pod)
 	}
-	last := len(n.placed) - 1
-	c.info = n.placed[last].(*podInfo)
-	if c.info.pod.UID != types.UID(c.pod.UID) {
-		panic("filters: undone out of order: " + c.pod.FullName())
-	}
-	n.placed = n.placed[:last]
+}
+
+func (n *nodeInfo) come(p *pod) {
+	n.placed = append(n.placed, p)
 	if n.filled {
-		n.pods = n.pods[:len(n.pods)-1]
-		if len(c.info.spec.anti) > 0 {
-			n.anti = n.anti[:len(n.anti)-1]
+		n.add(n.world.info(p))
+	}
+}
+
+// leave lets a pod go: one that came in this run, or else one of the snapshot.
+func (n *nodeInfo) leave(p *pod) {
+	if i := lastIndex(n.placed, p); i >= 0 {
+		n.placed = slices.Delete(n.placed, i, i+1)
+	} else {
+		if n.away == nil {
+			n.away = map[cluster.PodID]struct{}{}
+		}
+		n.away[p.ID] = struct{}{}
+	}
+	if n.filled {
+		n.pods, n.anti = without(n.pods, p), without(n.anti, p)
+	}
+}
+
+// lastIndex looks for the pod from the end, because what came last goes first.
+func lastIndex(pods []*pod, p *pod) int {
+	for i, q := range slices.Backward(pods) {
+		if q == p {
+			return i
 		}
 	}
+	return -1
+}
+
+func without(pods []fwk.PodInfo, p *pod) []fwk.PodInfo {
+	for i, q := range slices.Backward(pods) {
+		if q.(*podInfo).pod.UID == types.UID(p.UID) {
+			return slices.Delete(pods, i, i+1)
+		}
+	}
+	return pods
 }
 
 // count keeps the sums that are read without making pods.
@@ -152,10 +183,14 @@ func mounts(claims []string) []v1.Volume {
 	return out
 }
 
-// info makes a pod.
+// info returns a pod that came, went, or is asked about; it is made once.
 func (w *world) info(p *pod) *podInfo {
-	i := &podInfo{}
-	w.fill(i, p)
+	i := w.infos[p.ID]
+	if i == nil {
+		i = &podInfo{}
+		w.fill(i, p)
+		w.infos[p.ID] = i
+	}
 	return i
 }
 
@@ -193,11 +228,13 @@ func (n *nodeInfo) fill() {
 	slab := make([]podInfo, len(n.model.Pods))
 	n.pods = make([]fwk.PodInfo, 0, len(slab)+len(n.placed)+4)
 	for i, id := range n.model.Pods {
-		n.world.fill(&slab[i], n.world.snap.Pod(id))
-		n.add(&slab[i])
+		if _, left := n.away[id]; !left {
+			n.world.fill(&slab[i], n.world.snap.Pod(id))
+			n.add(&slab[i])
+		}
 	}
 	for _, p := range n.placed {
-		n.add(p.(*podInfo))
+		n.add(n.world.info(p))
 	}
 }
 

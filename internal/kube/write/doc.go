@@ -1,4 +1,4 @@
-// Package write sends small patches to the API server: the one way in which roles change objects.
+// Package write sends small patches, evictions and deletes to the API server: the one way in which roles change objects.
 //
 // It answers what became of a write: it was made, there was nothing to write, the object is gone, or it changed under
 // the writer's hand. The last two are results, not errors, because a controller lives with them every day: the event

@@ -19,11 +19,13 @@ const (
 	Unchanged Result = iota // the body was empty, nothing was sent
 	Written                 // the API server took the patch
 	Gone                    // the object does not exist any more
-	Changed                 // the object is not the one, or not in the state, that the patch demands
+	Changed                 // the object is not the one, or not in the state, that the write demands
+	Blocked                 // a PodDisruptionBudget allows no eviction now
+	Unjudged                // several PodDisruptionBudgets are about the pod, which the eviction API refuses to judge
 	failed                  // an error; only ever counted
 )
 
-var resultNames = [...]string{"unchanged", "written", "gone", "changed", "failed"}
+var resultNames = [...]string{"unchanged", "written", "gone", "changed", "blocked", "unjudged", "failed"}
 
 // String is the result's name as the metric shows it.
 func (r Result) String() string {
@@ -45,7 +47,7 @@ type Kit struct {
 func New(c client.Client, role string, registry prometheus.Registerer) (*Kit, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "muster_writes_total",
-		Help: "Patches to API objects, by the role that made them, the object's kind and what became of them.",
+		Help: "Writes to API objects, by the role that made them, the object's kind and what became of them.",
 	}, []string{"role", "kind", "result"})
 	if registry != nil {
 		if err := registry.Register(writes); err != nil {
@@ -103,17 +105,22 @@ func (k *Kit) send(ctx context.Context, obj client.Object, kind types.PatchType,
 		}
 		result, err = judge(err, kind)
 	}
+	what := "patch"
+	if status {
+		what = "patch the status of"
+	}
+	return k.count(what, obj, result, err)
+}
+
+// count counts a write, and says of an error what was attempted.
+func (k *Kit) count(what string, obj client.Object, result Result, err error) (Result, error) {
 	gvk, gvkErr := apiutil.GVKForObject(obj, k.client.Scheme())
 	if gvkErr != nil {
-		return failed, fmt.Errorf("patch %T: %w", obj, gvkErr)
+		return failed, fmt.Errorf("%s %T: %w", what, obj, gvkErr)
 	}
 	k.writes.WithLabelValues(gvk.Kind, result.String()).Inc()
 	if err != nil {
-		what := gvk.Kind
-		if status {
-			what = "status of " + gvk.Kind
-		}
-		return result, fmt.Errorf("patch %s %s: %w", what, client.ObjectKeyFromObject(obj), err)
+		return result, fmt.Errorf("%s %s %s: %w", what, gvk.Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	return result, nil
 }

@@ -145,7 +145,7 @@ func TestRolesShareOneCounter(t *testing.T) {
 		}
 	}
 	want := `
-# HELP muster_writes_total Patches to API objects, by the role that made them, the object's kind and what became of them.
+# HELP muster_writes_total Writes to API objects, by the role that made them, the object's kind and what became of them.
 # TYPE muster_writes_total counter
 muster_writes_total{kind="Pod",result="unchanged",role="a"} 1
 muster_writes_total{kind="Pod",result="unchanged",role="b"} 1

@@ -23,17 +23,25 @@ func amountsOf(list corev1.ResourceList) amounts {
 	return a
 }
 
-// requestsOf is what a pod takes from its node: its effective requests and one pod slot.
+// requestsOf is what a pod takes from its node: its effective requests and one pod slot. Extended resources that it gets as
+// devices by a claim are the driver's business, as a kubelet has it.
 func requestsOf(pod *corev1.Pod) amounts {
 	a := amountsOf(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
+		for i := range s.RequestMappings {
+			delete(a, corev1.ResourceName(s.RequestMappings[i].ResourceName))
+		}
+	}
 	a[corev1.ResourcePods] = 1
 	return a
 }
 
 // node is a played node with what its admitted pods take.
 type node struct {
+	capacity    amounts
 	allocatable amounts
 	used        amounts
+	devices     map[int]bool // GPUs in use, by index
 	failed      bool
 	ready       corev1.ConditionStatus // as last seen
 }

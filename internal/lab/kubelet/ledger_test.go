@@ -151,3 +151,17 @@ func TestDies(t *testing.T) {
 		}
 	}
 }
+
+// TestDevicesByClaim: an extended resource that a claim gives is not the node's to count.
+func TestDevicesByClaim(t *testing.T) {
+	t.Parallel()
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("2"), "rdma/hca": resource.MustParse("1")},
+	}}}}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		ResourceClaimName: "c", RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "r"}},
+	}
+	if got := requestsOf(p); got["example.com/gpu"] != 0 || got["rdma/hca"] != 1 {
+		t.Errorf("%v", got)
+	}
+}

@@ -27,8 +27,10 @@ const (
 
 // Player plays the kubelets of every node that carries lab.LabelPool.
 type Player struct {
-	client kubernetes.Interface
-	queue  workqueue.TypedRateLimitingInterface[task]
+	client   kubernetes.Interface
+	programs Programs
+	works    sync.WaitGroup // of real processes
+	queue    workqueue.TypedRateLimitingInterface[task]
 
 	mu       sync.Mutex
 	nodes    map[string]*node
@@ -61,6 +63,8 @@ type pod struct {
 	stage    stage
 	arrival  int
 	short    shortage  // why it was rejected
+	devices  []int     // the GPUs it holds, by index
+	work     *work     // its real processes; nil while there are none
 	admitted time.Time // when it took its room
 	started  time.Time // when its containers started
 	deleted  time.Time // when its deletion was first seen
@@ -76,10 +80,11 @@ type Stats struct {
 	Rejected map[string]int
 }
 
-// New returns a Player that works through client, whose rate it does not limit. It does nothing before Run.
-func New(client kubernetes.Interface) *Player {
+// New returns a Player that works through client, whose rate it does not limit, and runs the programs that there are for
+// real. It does nothing before Run.
+func New(client kubernetes.Interface, programs Programs) *Player {
 	return &Player{
-		client: client,
+		client: client, programs: programs,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 5*time.Second)),
 		nodes:    map[string]*node{},
@@ -109,6 +114,7 @@ func (p *Player) Stats() Stats {
 // Run plays until ctx ends, and returns when every goroutine it started has ended. A Player runs once.
 func (p *Player) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
+	defer p.works.Wait() // begun by workers, which end before
 	defer wg.Wait()
 	defer p.queue.ShutDown()
 	ctx, cancel := context.WithCancel(ctx)
@@ -184,11 +190,11 @@ func (p *Player) seeNode(obj *corev1.Node) {
 	n := p.nodes[obj.Name]
 	known := n != nil
 	if !known {
-		n = &node{used: amounts{}}
+		n = &node{used: amounts{}, devices: map[int]bool{}}
 		p.nodes[obj.Name] = n
 	}
 	wasFailed := n.failed
-	n.allocatable = amountsOf(obj.Status.Allocatable)
+	n.capacity, n.allocatable = amountsOf(obj.Status.Capacity), amountsOf(obj.Status.Allocatable)
 	n.failed = obj.Annotations[lab.AnnotationFailed] == "true"
 	n.ready = readyOf(obj)
 	if n.failed == (n.ready == corev1.ConditionTrue) {
@@ -230,7 +236,7 @@ func (p *Player) loseNode(o any) {
 	delete(p.nodes, obj.Name)
 	for _, pod := range p.pods {
 		if pod.obj.Spec.NodeName == obj.Name && (pod.stage == admitted || pod.stage == running) {
-			pod.stage = waiting
+			pod.stage, pod.devices = waiting, nil
 		}
 	}
 }
@@ -246,6 +252,8 @@ func (p *Player) seePod(obj *corev1.Pod) {
 		if terminal(obj.Status.Phase) && obj.DeletionTimestamp != nil {
 			p.queue.Add(task{pod: obj.UID}) // an earlier Player ended between its last two writes
 		}
+	} else if q.obj.Spec.NodeName == "" {
+		q.requests = requestsOf(obj) // which devices it gets by claim is decided before it is bound
 	}
 	q.obj = obj
 	q.wishes = wishesOf(obj)
@@ -272,12 +280,14 @@ func (p *Player) advance(q *pod) {
 		case q.obj.Status.Phase == corev1.PodRunning: // by an earlier Player: whatever it holds, it holds
 			q.stage, q.admitted, q.started = running, time.Now(), startOf(q.obj)
 			n.take(q.requests)
+			n.giveDevices(q.obj.Spec.NodeName, q)
 		case lacking:
 			q.stage, q.short = rejected, short
 			p.rejected[short.reason()]++
 		default:
 			q.stage, q.admitted = admitted, time.Now()
 			n.take(q.requests)
+			n.giveDevices(q.obj.Spec.NodeName, q)
 		}
 	}
 	p.queue.Add(task{pod: q.obj.UID})
@@ -287,6 +297,7 @@ func (p *Player) advance(q *pod) {
 func (p *Player) release(q *pod) {
 	if n := p.nodes[q.obj.Spec.NodeName]; n != nil && (q.stage == admitted || q.stage == running) {
 		n.giveBack(q.requests)
+		n.takeDevices(q)
 	}
 	q.stage = ended
 }
@@ -302,6 +313,9 @@ func (p *Player) losePod(o any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q := p.pods[obj.UID]; q != nil {
+		if q.work != nil {
+			q.work.kill()
+		}
 		p.release(q)
 		delete(p.pods, obj.UID)
 	}

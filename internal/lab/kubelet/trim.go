@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -22,15 +23,20 @@ func trimPod(o any) (any, error) {
 			NodeName: full.Spec.NodeName, Overhead: full.Spec.Overhead, Resources: full.Spec.Resources,
 			Containers: trimContainers(full.Spec.Containers), InitContainers: trimContainers(full.Spec.InitContainers),
 		},
-		Status: corev1.PodStatus{Phase: full.Status.Phase, StartTime: full.Status.StartTime},
+		Status: corev1.PodStatus{
+			Phase: full.Status.Phase, StartTime: full.Status.StartTime, ExtendedResourceClaimStatus: full.Status.ExtendedResourceClaimStatus,
+		},
 	}
-	for _, key := range []string{lab.AnnotationStartAfter, lab.AnnotationRunFor, lab.AnnotationOutcome, lab.AnnotationExitCode, lab.AnnotationStopAfter} {
+	for _, key := range []string{lab.AnnotationStartAfter, lab.AnnotationRunFor, lab.AnnotationOutcome, lab.AnnotationExitCode, lab.AnnotationStopAfter, keys.ReservedGPUAnnotation, keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation} {
 		if v, ok := full.Annotations[key]; ok {
 			if slim.Annotations == nil {
 				slim.Annotations = map[string]string{}
 			}
 			slim.Annotations[key] = v
 		}
+	}
+	if holdsDevice(full) {
+		slim.Labels = map[string]string{keys.AppLabel: full.Labels[keys.AppLabel]}
 	}
 	for _, c := range full.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -55,7 +61,7 @@ func trimNode(o any) (any, error) {
 	}
 	slim := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion},
-		Status:     corev1.NodeStatus{Allocatable: full.Status.Allocatable},
+		Status:     corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable},
 	}
 	if v, ok := full.Labels[lab.LabelPool]; ok {
 		slim.Labels = map[string]string{lab.LabelPool: v}

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
 // syncPod does the next thing that is due for a pod, and asks to be called again when the one after it is.
@@ -47,8 +49,18 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	switch {
+	case now.obj.DeletionTimestamp != nil && now.work != nil && !now.work.over():
+		now.work.term()
+		if at := now.deleted.Add(now.grace()); clock.Before(at) {
+			return later(at)
+		}
+		now.work.kill() // its end brings us back
+		return nil
 	case now.obj.DeletionTimestamp != nil:
 		at, killed := now.dies()
+		if now.work != nil {
+			at, killed = clock, now.work.code == 128+9
+		}
 		if clock.Before(at) {
 			return later(at)
 		}
@@ -60,7 +72,15 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 			return later(at)
 		}
 		return p.start(ctx, q, now)
+	case now.stage == running && now.work != nil && now.work.over():
+		now.wishes.fail, now.wishes.exitCode = now.work.code != 0, now.work.code
+		return p.end(ctx, q, now)
 	case now.stage == running:
+		if now.work == nil && p.runs(now.obj) { // begun by an earlier Player
+			if err := p.run(ctx, q, now); err != nil {
+				return err
+			}
+		}
 		if at := now.started.Add(now.wishes.runFor); now.wishes.runFor != forever {
 			if !clock.Before(at) {
 				return p.end(ctx, q, now)
@@ -79,10 +99,7 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 
 // dies says when a deleted pod is dead, and whether it had to be killed.
 func (q pod) dies() (time.Time, bool) {
-	grace := time.Duration(0)
-	if s := q.obj.DeletionGracePeriodSeconds; s != nil {
-		grace = time.Duration(*s) * time.Second
-	}
+	grace := q.grace()
 	if q.stage != running {
 		return q.deleted, false
 	}
@@ -92,10 +109,46 @@ func (q pod) dies() (time.Time, bool) {
 	return q.deleted.Add(q.wishes.stopAfter), false
 }
 
+// grace is how long a deleted pod may take to end.
+func (q pod) grace() time.Duration {
+	if s := q.obj.DeletionGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return 0
+}
+
+// run starts the pod's real processes.
+func (p *Player) run(ctx context.Context, q *pod, now pod) error {
+	w, err := p.launch(ctx, now)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods[now.obj.UID] != q { // it went meanwhile
+		w.kill()
+	}
+	q.work = w
+	return nil
+}
+
 func (p *Player) start(ctx context.Context, q *pod, now pod) error {
+	if p.runs(now.obj) && now.work == nil {
+		if err := p.run(ctx, q, now); err != nil {
+			return err
+		}
+	}
 	started := time.Now()
+	if err := p.observe(ctx, now.obj); err != nil {
+		return err
+	}
 	if err := p.patchPod(ctx, now.obj, runningStatus(now, started)); err != nil {
 		return err
+	}
+	if !p.runs(now.obj) {
+		if err := p.tellDevice(ctx, now); err != nil {
+			return err
+		}
 	}
 	p.mu.Lock()
 	if q.stage == admitted {
@@ -109,6 +162,22 @@ func (p *Player) start(ctx context.Context, q *pod, now pod) error {
 	return nil
 }
 
+// observe plays the node's exporter of NUMA placements: the kubelet took what was predicted, and the exporter says so.
+func (p *Player) observe(ctx context.Context, obj *corev1.Pod) error {
+	predicted := obj.Annotations[keys.NUMAPredictedAnnotation]
+	if predicted == "" || obj.Annotations[keys.NUMAObservedAnnotation] != "" {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": obj.UID, "annotations": map[string]string{keys.NUMAObservedAnnotation: predicted},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the NUMA placement of pod %s/%s: %w", obj.Namespace, obj.Name, err)
+	}
+	_, err = p.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return ignoreGone(err)
+}
+
 func (p *Player) end(ctx context.Context, q *pod, now pod) error {
 	p.mu.Lock()
 	p.release(q)
@@ -120,6 +189,7 @@ func (p *Player) end(ctx context.Context, q *pod, now pod) error {
 		if n := p.nodes[now.obj.Spec.NodeName]; n != nil && q.stage == ended && p.pods[now.obj.UID] == q {
 			q.stage = running
 			n.take(q.requests)
+			n.giveDevices(now.obj.Spec.NodeName, q)
 		}
 		p.mu.Unlock()
 	}

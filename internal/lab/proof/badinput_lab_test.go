@@ -27,7 +27,9 @@ func TestBadInput(t *testing.T) {
 	muster.start()
 	muster.awaitReady(t)
 	w.namespace(t, "elsewhere")
-	w.apply(t, "elsewhere", "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: theirs}\nspec: {minMember: 1, queue: team}")
+	if err := w.apply(t, "elsewhere", "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: theirs}\nspec: {minMember: 1, queue: team}"); err != nil {
+		t.Fatal(err)
+	}
 
 	cases := badInputs()
 	refused := make([]string, len(cases))
@@ -231,7 +233,7 @@ func badInputs() []badInput {
 		{"subgroup twice", podGroup("queue: team, subGroups: [{name: a, minMember: 1}, {name: a, minMember: 1}]", ""), nil, []string{"names must be unique"}, 0},
 		{"subgroups in a circle", podGroup("queue: team, subGroups: [{name: a, parent: b}, {name: b, parent: a}]", ""), nil, []string{"cycle"}, 0},
 		{"subgroup without its parent", podGroup("queue: team, subGroups: [{name: a, parent: zeus, minMember: 1}]", ""), nil, []string{"zeus"}, 0},
-		{"a topology that is not honoured", podGroup("queue: team, minMember: 1, topologyConstraint: {topology: t, requiredTopologyLevel: rack}", ""), nil, []string{"rack"}, 0},
+		{"a topology that does not exist", podGroup("queue: team, minMember: 1, topologyConstraint: {topology: t, requiredTopologyLevel: rack}", ""), nil, []string{`topology "t" does not exist`}, 0},
 		{"gang of another namespace", badPod("stranger", ", labels: {"+team+"}, annotations: {pod-group-name: theirs}", "", ""), nil, []string{"theirs"}, 0},
 		{"gang of another namespace, in full", badPod("stranger", ", labels: {"+team+"}, annotations: {pod-group-name: elsewhere/theirs}", "", ""), nil, []string{"elsewhere/theirs"}, 0},
 		{"min-member x", badJob(team, `kai.scheduler/batch-min-member: "x"`), nil, []string{"batch-min-member"}, 2},

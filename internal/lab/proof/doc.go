@@ -13,6 +13,14 @@
 //     gang that comes after all of them starts at once (L4).
 //   - TestRolesAlone: the roles work as five processes under their Leases, a standby takes over from a leader that
 //     was killed, and a process that is asked to stop does so in time.
+//   - TestAdmission: pods of ours come out of their creation complete, or not at all; those of others come out whatever has
+//     become of the role, dead or hanging (S8).
+//   - TestEnvironments, TestSharingExamples: what a kubelet would make of the ConfigMaps, the environment of every container of
+//     pods that share GPUs, names the devices that are held for them, also for KAI's own examples applied as they are.
+//   - TestReservationProcess: the same with the real program in the pods that hold the devices, under its own account.
+//   - TestTimeShares: with a real Prometheus server that scrapes the queue role and the lab, and an hour in its past in
+//     which one queue held everything, two queues that ask for everything get what the formula of usage gives.
+//   - TestEmbeddedHistory: a scheduler that keeps the history itself still has it after SIGKILL.
 //
 // The tests run the binary that the environment variable MUSTER_BINARY names, or build it.
 package proof

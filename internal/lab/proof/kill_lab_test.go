@@ -110,7 +110,9 @@ func TestKillMatrix(t *testing.T) {
 			fmt.Fprint(out, "\t"+results[at.row()+c.victim])
 		}
 	}
-	out.Flush()
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("the kill matrix, %d pods on %d GPUs, in %v (response lost: the API server had written, the process had not heard; clean: pods bound at the kill, time from the restart until 0 or all are bound, until all run):\n%s",
 		gangSize, 8*matrixNodes, time.Since(began).Round(time.Second), b.String())
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -47,16 +48,20 @@ type story struct {
 	firstBind uint64             // when the first pod had a node; 0 for never
 	requests  map[types.UID]span // the life of each BindRequest
 	claims    map[string]uint64  // when the claim was bound
+	evicted   map[types.UID]bool // pods that the eviction API let go, which here is asked by the scheduler alone
 }
 
 // span is from when to when an object existed; an end of 0 is not known.
 type span struct{ from, to uint64 }
 
-// newWorld starts a lab with so many nodes of 8 GPUs and the queues, and follows it.
+// newWorld starts a lab with the options' fleet, or else so many nodes of 8 GPUs, and the queues, and follows it. Our
+// definitions are installed besides the options' own.
 func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 	t.Helper()
-	o.Fleet = lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: nodes, GPUs: 8}}}
-	o.CRDs = crds.Documents()
+	if o.Fleet.Pools == nil {
+		o.Fleet.Pools = []lab.Pool{{Name: "n", Count: nodes, GPUs: 8}}
+	}
+	o.CRDs = append(o.CRDs, crds.Documents()...)
 	o.Logf = func(format string, args ...any) {
 		// etcd warns of every request whose client was killed, and killing clients is what happens here.
 		if line := fmt.Sprintf(format, args...); !strings.Contains(line, `"logger":"etcd-client"`) {
@@ -74,7 +79,7 @@ func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 	})
 	w := &world{lab: l, changed: make(chan struct{}), stories: map[string]*story{}}
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +148,11 @@ func (w *world) seen(object any, deleted bool) {
 		if o.Spec.NodeName != "" && (s.firstBind == 0 || revision < s.firstBind) {
 			s.firstBind = revision
 		}
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI" {
+				s.evicted[o.UID] = true
+			}
+		}
 	case *v1alpha2.BindRequest:
 		life, known := s.requests[o.UID]
 		if !known {
@@ -163,7 +173,7 @@ func (w *world) seen(object any, deleted bool) {
 func (w *world) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}}
 }
 
 // early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
@@ -33,6 +36,9 @@ type Backend struct {
 	waiting  []enginetest.Object              // applied, and made when something wants to see them
 	lastMade map[string]time.Time             // when the youngest object of a kind was made
 	lastPods map[types.NamespacedName]lastPod // the youngest pod of each gang
+	owners   map[string]types.UID             // of pods, by namespace
+	replaced sync.Map                         // by UID: pods that were evicted and made anew
+	playing  atomic.Int32                     // pods with which something is being done
 }
 
 type lastPod struct {
@@ -42,7 +48,7 @@ type lastPod struct {
 
 // New returns a backend for one scenario; the cluster should be clean. ctx ends everything it does.
 func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, error) {
-	b := &Backend{Cluster: c, ctx: ctx, begun: time.Now().Truncate(time.Second), options: *o, lastMade: map[string]time.Time{}, lastPods: map[types.NamespacedName]lastPod{}}
+	b := &Backend{Cluster: c, ctx: ctx, begun: time.Now().Truncate(time.Second), options: *o, lastMade: map[string]time.Time{}, lastPods: map[types.NamespacedName]lastPod{}, owners: map[string]types.UID{}}
 	var err error
 	if b.profile, err = o.Profile(); err != nil {
 		return nil, err
@@ -51,6 +57,7 @@ func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, err
 		SchedulerNames: o.Names(), RestrictNodes: o.RestrictGPU != "" || o.RestrictCPU != "",
 		GPUWorkerLabel: o.RestrictGPU, CPUWorkerLabel: o.RestrictCPU, FlatQueues: o.FlatQueues,
 	}
+	b.feed.Zones = b.profile.Uses(numa.Name)
 	b.feed.StorageCapacity = slices.Contains(o.Needs, "filters") // as where the filters' own tests play them
 	if o.StuckAfter != "" {
 		d, err := time.ParseDuration(o.StuckAfter)

@@ -92,13 +92,40 @@ func (b *Backend) flush() error {
 			return err
 		}
 	}
+	for _, p := range pods {
+		if err := b.own(p); err != nil {
+			return err
+		}
+	}
 	if err := b.ordered("queue", queues); err != nil {
 		return err
 	}
 	if err := b.ordered("gang", gangs); err != nil {
 		return err
 	}
-	return b.pods(pods)
+	if err := b.pods(pods); err != nil {
+		return err
+	}
+	return b.counted()
+}
+
+// own makes the controller that a scenario's pod names exist, for the garbage collector takes pods whose owner does not.
+func (b *Backend) own(p *v1.Pod) error {
+	for i := range p.OwnerReferences {
+		ref := &p.OwnerReferences[i]
+		if ref.UID != enginetest.Owner().UID {
+			continue
+		}
+		if b.owners[p.Namespace] == "" {
+			owner := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: ref.Name}}
+			if err := b.client.Create(b.ctx, owner); err != nil {
+				return fmt.Errorf("make the owner of pods: %w", err)
+			}
+			b.owners[p.Namespace] = owner.UID
+		}
+		ref.UID = b.owners[p.Namespace]
+	}
+	return nil
 }
 
 // latest leaves out objects that a later one replaces.
@@ -259,6 +286,9 @@ func (b *Backend) locate(want *v1.Pod, o enginetest.Object) error {
 	}
 	if want.Status.Phase != have.Status.Phase || want.Status.NominatedNodeName != "" {
 		have.Status.Phase, have.Status.NominatedNodeName = want.Status.Phase, want.Status.NominatedNodeName
+		if have.Status.Phase == v1.PodRunning { // or no budget would count it
+			have.Status.Conditions = append(have.Status.Conditions, v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue})
+		}
 		if err := b.client.Status().Update(b.ctx, have); err != nil {
 			return fmt.Errorf("pod %s: %w", have.Name, err)
 		}
@@ -291,6 +321,7 @@ func (b *Backend) create(o enginetest.Object) (enginetest.Object, error) {
 	c.SetCreationTimestamp(metav1.Time{})
 	c.SetDeletionTimestamp(nil)
 	if p, ok := c.(*v1.Pod); ok { // what manifests of scenarios leave out, for nobody here reads it
+		admit(p)
 		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range list {
 				list[i].Image = cmp.Or(list[i].Image, "example.com/main")

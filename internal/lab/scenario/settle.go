@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,10 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/roles"
 )
 
@@ -31,12 +36,18 @@ const (
 	releaseGrace = 30 * time.Second
 	// quiet is how long nothing may have changed before it is asked whether anything is left to do.
 	quiet = 60 * time.Millisecond
+	// refusal is how long nothing may have changed before it is believed that the scheduler does not evict whom one that has
+	// just started would: it remembers whom it evicted before. It decides at least once a second.
+	refusal = 3 * time.Second
 )
 
 // Settle implements enginetest.Backend: the roles run, pods that were bound start, pods that were deleted go, until a fresh
 // look at the cluster has nothing to decide.
 func (b *Backend) Settle() error {
 	if err := b.flush(); err != nil {
+		return err
+	}
+	if err := b.reservable(b.ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(b.ctx, patience)
@@ -81,7 +92,15 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 		Period: time.Second, StuckAfter: 2 * time.Minute, NodePoolKey: keys.NodePoolLabel, QueueLabel: keys.QueueLabel,
 		RestrictNodes: b.feed.RestrictNodes, GPUWorkerLabel: b.feed.GPUWorkerLabel, CPUWorkerLabel: b.feed.CPUWorkerLabel,
 		CSIStorage: b.feed.StorageCapacity, FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
+		ReservationApp: keys.ReservationNamespace, ReservationSpace: keys.ReservationNamespace, ReservationAccount: keys.ReservationNamespace,
+		ReservationTimeout: 40, ScalingSpace: keys.ScaleAdjustNamespace,
 	}
+	devices := reservation.DefaultOptions()
+	s.ReservationSpace, s.ReservationAccount, s.ReservationApp = devices.Namespace, devices.ServiceAccount, devices.App
+	s.ReservationImage, s.ReservationTimeout = devices.Image, int(devices.Timeout/time.Second)
+	rules := b.profile.Settings
+	s.MaxMoved, s.MovedAreFree, s.StaleGrace = rules.ConsolidationVictims, rules.MovedAreFree, time.Duration(rules.StaleGrace)
+	s.EvictionMode = string(apply.ByEviction)
 	if b.store.StuckAfter != 0 {
 		s.StuckAfter = time.Duration(b.store.StuckAfter)
 	}
@@ -128,19 +147,24 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 	defer func() { err = errors.Join(err, players.Wait()) }()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	left := "the scheduler has not run"
+	left, changed := "the scheduler has not run", time.Now()
 	for {
 		select {
 		case e := <-events:
 			if e.Type == watch.Error {
 				return fmt.Errorf("watch: %v", e.Object)
 			}
+			changed = time.Now()
 			if p, ok := e.Object.(*v1.Pod); ok && e.Type != watch.Deleted {
-				players.Go(func() error { return b.play(ctx, p) })
+				b.playing.Add(1)
+				players.Go(func() error {
+					defer b.playing.Add(-1)
+					return b.play(ctx, p)
+				})
 			}
 			timer.Reset(quiet)
 		case <-timer.C:
-			if left, err = b.left(ctx, metrics); err != nil || left == "" {
+			if left, err = b.left(ctx, metrics, time.Since(changed) > refusal); err != nil || left == "" {
 				return err
 			}
 			timer.Reset(quiet)
@@ -156,11 +180,22 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 func (b *Backend) play(ctx context.Context, p *v1.Pod) error {
 	switch {
 	case p.DeletionTimestamp != nil && len(p.Finalizers) == 0:
-		return b.remove(ctx, p)
+		// This very pod: another of its name may be there by now.
+		err := b.client.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("end pod %s: %w", p.Name, err)
+		}
+		if !enginetest.Recreates(p) {
+			return nil
+		}
+		return b.recreate(ctx, p)
 	case p.DeletionTimestamp != nil: // something holds it, and a kubelet lets it
 	case p.Spec.NodeName != "" && p.Status.Phase == v1.PodPending:
+		if err := b.report(ctx, p); err != nil {
+			return err
+		}
 		// A patch without resourceVersion: the binder may write conditions at the same time.
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`))
+		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`))
 		if err := b.client.Status().Patch(ctx, p, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("start pod %s: %w", p.Name, err)
 		}
@@ -168,10 +203,35 @@ func (b *Backend) play(ctx context.Context, p *v1.Pod) error {
 	return nil
 }
 
-// left says what is still to be done, "" for nothing.
-func (b *Backend) left(ctx context.Context, metrics string) (string, error) {
-	if !ran(ctx, metrics) {
+// recreate does what the controller of a pod that was evicted does, once for each pod.
+func (b *Backend) recreate(ctx context.Context, p *v1.Pod) error {
+	if _, done := b.replaced.LoadOrStore(p.UID, true); done {
+		return nil
+	}
+	return await(ctx, "take the place of pod "+p.Name, func(ctx context.Context) (bool, error) {
+		err := b.client.Create(ctx, enginetest.Recreate(p, time.Now()))
+		return err == nil, ignoreExists(err)
+	})
+}
+
+// ignoreExists drops the error that says that the old pod is not gone yet.
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// left says what is still to be done, "" for nothing. Decisions that evict do not count when the scheduler has refused them.
+func (b *Backend) left(ctx context.Context, metrics string, refused bool) (string, error) {
+	switch told := ask(ctx, metrics); {
+	case told[runs] == "" || told[runs] == "0":
 		return "the scheduler has not run", nil
+	case told[evicting] != "0":
+		return "pods are being evicted", nil // the API server takes its time with several pods of one budget
+	}
+	if b.playing.Load() > 0 { // nobody begins while this looks
+		return "a pod is being started, ended or made anew", nil
 	}
 	snap, plans, trace, err := b.look()
 	if err != nil {
@@ -179,7 +239,9 @@ func (b *Backend) left(ctx context.Context, metrics string) (string, error) {
 	}
 	for i := range plans {
 		for _, bundle := range plans[i].Bundles {
-			return "gang " + bundle.Gang.String() + " could go", nil
+			if bundle.Cause == nil || !refused {
+				return "gang " + bundle.Gang.String() + " could go", nil
+			}
 		}
 	}
 	left := ""
@@ -213,22 +275,31 @@ func (b *Backend) unmarked(ctx context.Context, trace *engine.Trace) (string, er
 	return "", nil
 }
 
-// ran says whether the process at that address has decided at least once.
-func ran(ctx context.Context, metrics string) bool {
+// The metrics that say whether the scheduler is at work.
+const (
+	runs     = "muster_scheduler_runs_total"
+	evicting = "muster_evicting_bundles"
+)
+
+// ask returns what the process at that address says of them; nothing while it does not answer.
+func ask(ctx context.Context, metrics string) map[string]string {
+	told := map[string]string{}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, http.NoBody)
 	if err != nil {
-		return false
+		return told
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false
+		return told
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "muster_scheduler_runs_total "); ok {
-			return value != "0"
+		for _, name := range [...]string{runs, evicting} {
+			if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+				told[name] = value
+			}
 		}
 	}
-	return false
+	return told
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/lab/disk"
 	"github.com/muster-scheduler/muster/internal/lab/kubelet"
 	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
@@ -43,6 +46,9 @@ type Config struct {
 	Kubeconfig string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are appended to the flags of the servers.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
+	// Programs are the images whose containers run for real, and what each starts: a program of this machine by its path,
+	// and its arguments.
+	Programs map[string][]string
 	// Progress is told what happens, one line a call.
 	Progress func(format string, args ...any)
 	// Ready is called once, when the lab is ready.
@@ -184,12 +190,15 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 			return runScheduler(ctx, kubeconfig, c.SchedulerArgs)
 		})
 	}
-	player := kubelet.New(client)
+	player := kubelet.New(client, kubelet.Programs{Commands: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
 	g.run("kubelet player", player.Run)
 	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg, operator.Table()) })
-	if state.StatusURL, err = serveStatus(g, dir, player); err != nil {
+	g.run("disk player", func(ctx context.Context) error { return disk.Run(ctx, client, c.Fleet.Storage) })
+	url, err := serve(g, dir, player)
+	if err != nil {
 		return err
 	}
+	state.StatusURL, state.MetricsURL = url+"/status", url+"/metrics"
 	if err := lab.WriteState(dir, *state); err != nil {
 		return err
 	}
@@ -210,6 +219,13 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 		return err
 	}
 	c.Progress("%d nodes are ready after %s", len(nodes), since(state.Started))
+	published, err := c.Fleet.Published()
+	if err != nil {
+		return fmt.Errorf("make the fleet: %w", err)
+	}
+	if err := lab.Publish(ctx, cfg, published); err != nil {
+		return err
+	}
 	state.Ready = true
 	return lab.WriteState(dir, *state)
 }
@@ -225,8 +241,8 @@ func awaitAPI(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// serveStatus answers GET /status on a loopback port until the group stops, and returns its URL.
-func serveStatus(g *group, dir string, player *kubelet.Player) (string, error) {
+// serve answers GET /status and /metrics on a loopback port until the group stops, and returns its URL.
+func serve(g *group, dir string, player *kubelet.Player) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("listen for status requests: %w", err)
@@ -242,6 +258,11 @@ func serveStatus(g *group, dir string, player *kubelet.Player) (string, error) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(lab.Status{State: state, Nodes: s.Nodes, NodesReady: s.NodesReady, Pods: s.Pods, Rejected: s.Rejected})
 	})
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(player.Capacity()); err != nil {
+		return "", errors.Join(fmt.Errorf("register the nodes' capacity: %w", err), l.Close())
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	g.run("status", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { srv.Close() })
@@ -251,7 +272,7 @@ func serveStatus(g *group, dir string, player *kubelet.Player) (string, error) {
 		}
 		return nil
 	})
-	return "http://" + l.Addr().String() + "/status", nil
+	return "http://" + l.Addr().String(), nil
 }
 
 func protobuf(cfg *rest.Config) *rest.Config {

@@ -26,7 +26,7 @@ func (plugin) Open(v *engine.View) engine.Instance { return instance{v} }
 
 // ScoreNode implements engine.NodeScore.
 func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
-	if c.Requests.Fits(i.view.Idle(n.ID)) {
+	if i.view.FitsIdle(c, n.ID) {
 		return points
 	}
 	return 0

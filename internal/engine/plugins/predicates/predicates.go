@@ -1,5 +1,5 @@
 // Package predicates says which nodes a pod may run on: node condition, taints, node selector and affinity, worker
-// labels, host ports; and which pods can run on no node at all: too big, a missing ConfigMap, a feature this version
+// labels, how the GPUs are cut into slices, host ports; and which pods can run on no node at all: too big, a missing ConfigMap, a feature this version
 // does not schedule. Resources and pod slots are the engine's own business.
 package predicates
 
@@ -27,8 +27,11 @@ type plugin struct{}
 type instance struct {
 	view      *engine.View
 	largest   cluster.Resources                       // per dimension, over all nodes
+	slices    []cluster.Slice                         // the dimensions that are slices of GPUs
+	legacy    bool                                    // somebody has slices by annotation
+	came      map[cluster.NodeID][]*cluster.Pod       // in this run, last one last; only those that mind legacy slices
 	selectors map[uint64]selector                     // by class
-	ports     map[cluster.NodeID][][]cluster.HostPort // opened by this run's placements, last one last
+	ports     map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
 }
 
 // selector is a class's node selection, compiled.
@@ -40,11 +43,12 @@ type selector struct {
 
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}}
+	i := &instance{view: v, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
 	snap := v.Snapshot()
+	i.slices, i.legacy = snap.Dims.Slices(), snap.HasLegacySlices()
 	i.largest = make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		for d, x := range snap.Node(id).Allocatable {
@@ -75,6 +79,9 @@ func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
 			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
 		}
 	}
+	if need := int64(c.Share.Devices) * cluster.Whole; need > i.largest.At(cluster.GPU) {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
+	}
 	return engine.Verdict{}
 }
 
@@ -94,10 +101,13 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 			return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeSelector}
 		}
 	}
+	if c.Share.MemoryMiB > 0 && c.Share.Portion == 0 && n.GPUMemoryMiB == 0 && n.Allocatable.At(cluster.GPU) > 0 {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNoDeviceMemory}
+	}
 	if len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo) {
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonRestrictedNode}
 	}
-	return engine.Verdict{}
+	return i.checkSlicing(c, n)
 }
 
 func (i *instance) selector(c *cluster.Class) selector {
@@ -155,8 +165,11 @@ func hasAny(m map[string]string, keys []string) bool {
 	return false
 }
 
-// Wants implements engine.NodeFilter: only pods that open host ports need a look at who else does.
-func (i *instance) Wants(c *cluster.Class) bool { return len(c.HostPorts) > 0 }
+// Wants implements engine.NodeFilter: only pods that open host ports need a look at who else does, and those that ask for
+// slices one at who has them by annotation, if anybody does.
+func (i *instance) Wants(c *cluster.Class) bool {
+	return len(c.HostPorts) > 0 || i.mindsLegacy(c)
+}
 
 // CheckNode implements engine.NodeFilter.
 func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
@@ -164,7 +177,8 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	for _, want := range p.Class.HostPorts {
 		taken := engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: want.Protocol + "/" + strconv.Itoa(int(want.Port))}
 		for _, id := range n.Pods {
-			if conflict(want, snap.Pod(id).Class.HostPorts) {
+			q := snap.Pod(id)
+			if conflict(want, q.Class.HostPorts) && i.view.NodeOf(q) == n.ID { // and was not evicted
 				return taken
 			}
 		}
@@ -174,7 +188,7 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 			}
 		}
 	}
-	return engine.Verdict{}
+	return i.checkLegacy(p.Class, n)
 }
 
 func conflict(want cluster.HostPort, open []cluster.HostPort) bool {
@@ -186,16 +200,26 @@ func conflict(want cluster.HostPort, open []cluster.HostPort) bool {
 	return false
 }
 
-// Done implements engine.Observer: a placed pod opens its ports.
+// Done implements engine.Observer: a pod that comes to a node opens its ports there. Who of the node's own pods is still
+// there is the view's to say.
 func (i *instance) Done(op engine.Op) {
-	if ports := op.Pod.Class.HostPorts; len(ports) > 0 {
+	if ports := op.Pod.Class.HostPorts; comes(op) && len(ports) > 0 {
 		i.ports[op.Node] = append(i.ports[op.Node], ports)
+	}
+	if comes(op) && i.mindsLegacy(op.Pod.Class) {
+		i.came[op.Node] = append(i.came[op.Node], op.Pod)
 	}
 }
 
 // Undone implements engine.Observer.
 func (i *instance) Undone(op engine.Op) {
-	if len(op.Pod.Class.HostPorts) > 0 {
+	if comes(op) && len(op.Pod.Class.HostPorts) > 0 {
 		i.ports[op.Node] = i.ports[op.Node][:len(i.ports[op.Node])-1]
 	}
+	if comes(op) && i.mindsLegacy(op.Pod.Class) {
+		i.came[op.Node] = i.came[op.Node][:len(i.came[op.Node])-1]
+	}
 }
+
+// comes says whether the operation brings a pod to a node that it was not on.
+func comes(op engine.Op) bool { return op.Gives() > 0 && op.Verb != engine.Spare }

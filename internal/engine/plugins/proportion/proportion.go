@@ -1,5 +1,6 @@
-// Package proportion is the policy of queues: it divides the cluster into fair shares, orders queues by them, and keeps
-// queues under their limits and non-preemptible work within quota, at every level. The maths is package fairshare's.
+// Package proportion is the policy of queues: it divides the cluster into fair shares, orders queues by them, keeps queues
+// under their limits and non-preemptible work within quota, at every level, and says what one queue may take back from
+// another. The maths is package fairshare's.
 package proportion
 
 import (
@@ -16,10 +17,11 @@ import (
 const Name = "proportion"
 
 // New builds the plugin. Argument "kValue" (default 1; 0 or less switches it off) says how strongly a queue's past usage
-// counts against it; without usage data it has no effect. "relcaimerSaturationMultiplier" is KAI's spelling of a
-// setting of reclaim; it is read and checked here.
+// counts against it; without usage data it has no effect. Argument "relcaimerSaturationMultiplier" (KAI's spelling;
+// default 1, and no less) says how much better off than the queue it takes from a queue beyond its fair share may look:
+// its part of its fair share counts that many times.
 func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	p := &plugin{k: 1}
+	p := &plugin{k: 1, saturation: 1}
 	for name, into := range map[string]*float64{"kValue": &p.k, "relcaimerSaturationMultiplier": &p.saturation} { // order: independent
 		if s, ok := args[name]; ok {
 			v, err := strconv.ParseFloat(s, 64)
@@ -37,9 +39,13 @@ type plugin struct {
 	divider       fairshare.Divider
 }
 
+// core is how many leading dimensions always count: CPU, memory, GPU.
+const core = cluster.GPU + 1
+
 type instance struct {
 	view   *engine.View
 	order  fairshare.Order
+	take   fairshare.Reclaim
 	states []*fairshare.State   // by queue ID; their ledgers are the session's own, so they follow what is placed
 	chains [][]*fairshare.State // by queue ID: the queue and its ancestors, leaf first
 }
@@ -69,10 +75,12 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 		in.Queues[k] = fairshare.Queue{
 			Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
 			Quota: quota(q, shared), Limit: q.Limit, Request: q.Requested, Weight: q.Weight,
+			Usage: q.Usage,
 		}
 	}
 	shares := p.divider.Divide(&in)
-	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: 3}
+	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
+	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
 	i.states = make([]*fairshare.State, snap.MaxQueueID())
 	i.chains = make([][]*fairshare.State, snap.MaxQueueID())
 	for k, q := range queues {
@@ -117,18 +125,20 @@ func quota(q *engine.QueueLedger, shared []bool) []int64 {
 }
 
 // clusterTotal is what there is to divide: the allocatable of the nodes that take pods now, less what pods of other
-// schedulers hold there.
+// schedulers hold there. Slices of GPUs count as the GPUs that queues are charged for them.
 func clusterTotal(snap *cluster.Snapshot) cluster.Resources {
 	total := make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		if n := snap.Node(id); n.Problem == "" {
 			total.Add(n.Allocatable)
 			total.Sub(n.Foreign)
+			total[cluster.GPU] += n.ClaimGPUs
 		}
 	}
 	for d := range total {
 		total[d] = max(0, total[d])
 	}
+	total[cluster.GPU] += snap.Dims.SlicedGPUs(total)
 	return total
 }
 

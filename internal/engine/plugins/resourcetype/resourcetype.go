@@ -19,13 +19,25 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 
 type plugin struct{}
 
-// Open implements engine.Plugin; the score needs no state.
-func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+type instance struct{ slices []cluster.Slice }
+
+// Open implements engine.Plugin.
+func (plugin) Open(v *engine.View) engine.Instance {
+	if v == nil {
+		return instance{}
+	}
+	return instance{v.Snapshot().Dims.Slices()}
+}
 
 // ScoreNode implements engine.NodeScore.
-func (plugin) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
-	if c.CPUOnly() && n.Allocatable.At(cluster.GPU) <= 0 {
-		return points
+func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
+	if !c.CPUOnly() || n.Allocatable.At(cluster.GPU)+n.ClaimGPUs > 0 {
+		return 0
 	}
-	return 0
+	for _, s := range i.slices {
+		if n.Allocatable.At(s.Dim) > 0 {
+			return 0
+		}
+	}
+	return points
 }

@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Whole is one whole device in the model's unit, milli-GPU.
+const Whole = int64(1000)
+
+// PortionUnit is a whole device in the unit of Share.Portion.
+const PortionUnit = int64(1_000_000)
+
+// Share is what a pod takes of GPUs that it has not to itself: the same part of each of several devices of one node. The
+// zero Share takes nothing.
+type Share struct {
+	// Devices is how many different devices; 0 for no share.
+	Devices int32
+	// Portion is how much of each device, in millionths; 0 when it is asked for by memory.
+	Portion int64
+	// MemoryMiB is how much memory of each device, when Portion is 0.
+	MemoryMiB int64
+}
+
+// None says that the pod shares nothing.
+func (s Share) None() bool { return s.Devices == 0 }
+
+// Takes returns what the share takes of one device that has so many units (Node.DeviceUnits): at least one. A portion is
+// cut to whole units, as KAI does.
+func (s Share) Takes(units int64) int64 {
+	if s.Portion == 0 {
+		return max(1, s.MemoryMiB)
+	}
+	return max(1, units*s.Portion/PortionUnit)
+}
+
+// Charge returns what a queue is charged for all devices of the share on a node with so many units each, in milli-GPU:
+// hundredths of a device, a portion rounded to the nearest and memory rounded up, as KAI does.
+func (s Share) Charge(units int64) int64 {
+	part := (s.Portion + PortionUnit/200) / (PortionUnit / 100)
+	if s.Portion == 0 {
+		if units <= 0 {
+			return 0
+		}
+		part = (min(s.MemoryMiB, MaxQuantity/100)*100 + units - 1) / units
+	}
+	return Clamp(int64(s.Devices) * min(part, MaxQuantity/1000) * (Whole / 100))
+}
+
+// SharedDevice is a GPU of a node that pods share, by the name of its group. It is one of the node's GPUs: while a pod or
+// its reservation pod is on it, a whole one is in Node.Used.
+type SharedDevice struct {
+	Group string
+	// Used is what pods hold of it, in units of the node's devices, Releasing the part that is being given back.
+	Used, Releasing int64
+	// Reserved says that its reservation pod is on the node. Until there is one, it has a pod slot of the node in Used.
+	Reserved bool
+
+	reservations int32
+}
+
+// Kept says whether somebody stays on it once all releases have happened: only then may others join.
+func (d *SharedDevice) Kept() bool { return d.Used > d.Releasing }
+
+// DeviceUnits is how much there is of each GPU of the node to share: MiB of its memory in whole hundreds, as KAI counts,
+// or 100 when the memory is not known.
+func (n *Node) DeviceUnits() int64 {
+	if n.GPUMemoryMiB < 100 {
+		return 100
+	}
+	return n.GPUMemoryMiB / 100 * 100
+}
+
+// Device returns the shared device of a group, nil when there is none.
+func (n *Node) Device(group string) *SharedDevice {
+	if i, ok := n.device(group); ok {
+		return &n.Devices[i]
+	}
+	return nil
+}
+
+func (n *Node) device(group string) (int, bool) {
+	return slices.BinarySearchFunc(n.Devices, group, func(d SharedDevice, g string) int { return strings.Compare(d.Group, g) })
+}
+
+// ChargeOn returns what a queue is charged for a pod of the class on a node; for a node that is not known (nil), what can
+// be said without it.
+func (c *Class) ChargeOn(n *Node) Resources {
+	if c.Share.None() || c.Share.Portion != 0 || n == nil {
+		return c.Charge
+	}
+	return c.chargeFor(n.DeviceUnits())
+}
+
+func (c *Class) chargeFor(units int64) Resources {
+	r := c.Charge.Clone()
+	r.Set(GPU, r.At(GPU)+c.Share.Charge(units))
+	return r
+}
+
+// ChargeWaiting returns what a queue is charged for a pod of the class before its node is known: GPU memory counts as on
+// the node whose GPUs have least, as KAI does, and nothing while no node says how much its GPUs have.
+func (s *Snapshot) ChargeWaiting(c *Class) Resources {
+	if c.Share.None() || c.Share.Portion != 0 || s.LeastDeviceUnits == 0 {
+		return c.Charge
+	}
+	return c.chargeFor(s.LeastDeviceUnits)
+}
+
+// reserves says whether the pod is the reservation pod of a shared device.
+func (p *Pod) reserves() bool { return p.Utility && p.Class.Share.None() && len(p.Groups) == 1 }
+
+// groups returns the groups of the devices that a pod with a share holds, as many as it has devices: those it says, and
+// devices of its own for what it does not say, because they are in use whoever uses them.
+func (p *Pod) groupsHeld(said []string) []string {
+	if p.Class.Share.None() {
+		return said
+	}
+	held := slices.Clone(said)
+	slices.Sort(held)
+	held = slices.Compact(held)
+	held = held[:min(len(held), int(p.Class.Share.Devices))]
+	for i := len(held); i < int(p.Class.Share.Devices); i++ {
+		held = append(held, "pod-"+p.UID+"-"+strconv.Itoa(i))
+	}
+	return held
+}
+
+// share moves the node's shared devices by what the pod on it takes: by 1 when it comes, -1 when it goes.
+func (n *Node) share(p *Pod, by int64) {
+	if p.Class.Share.None() && !p.reserves() {
+		return
+	}
+	units := p.Class.Share.Takes(n.DeviceUnits())
+	for _, g := range p.Groups {
+		i, ok := n.device(g)
+		if !ok {
+			n.Devices = slices.Insert(n.Devices, i, SharedDevice{Group: g})
+		}
+		d := &n.Devices[i]
+		n.countDevice(d, -1)
+		if p.reserves() {
+			d.reservations += int32(by)
+			d.Reserved = d.reservations > 0
+		} else {
+			d.Used += by * units
+			if p.Phase == Releasing {
+				d.Releasing += by * units
+			}
+		}
+		n.countDevice(d, 1)
+		if d.Used == 0 && !d.Reserved {
+			n.Devices = slices.Delete(n.Devices, i, i+1)
+		}
+	}
+}
+
+// countDevice moves the node's sums by what a shared device stands for: a whole GPU, and a slot for the reservation pod
+// that is still to come.
+func (n *Node) countDevice(d *SharedDevice, by int64) {
+	if d.Used == 0 && !d.Reserved {
+		return
+	}
+	n.Used.Set(GPU, n.Used.At(GPU)+by*Whole)
+	if !d.Kept() {
+		n.Releasing.Set(GPU, n.Releasing.At(GPU)+by*Whole)
+	}
+	if d.Reserved {
+		return
+	}
+	n.Used.Set(Slots, n.Used.At(Slots)+by)
+	if !d.Kept() {
+		n.Releasing.Set(Slots, n.Releasing.At(Slots)+by)
+	}
+}

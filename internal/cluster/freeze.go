@@ -1,0 +1,40 @@
+package cluster
+
+import "maps"
+
+// Frozen is a pair of gangs of which one may not have the other evicted for a while: it went round in circles.
+type Frozen struct{ Taker, Giver Key }
+
+// Freeze forbids that pods of giver be evicted for taker before until (Unix nanoseconds).
+func (s *Store) Freeze(taker, giver Key, until int64) {
+	s.thaw()[Frozen{taker, giver}] = until
+	s.gen++
+}
+
+// thaw returns the freeze list to be written to; snapshots keep the one they have.
+func (s *Store) thaw() map[Frozen]int64 {
+	if s.frozen == nil {
+		s.frozen = map[Frozen]int64{}
+	} else {
+		s.frozen = maps.Clone(s.frozen)
+	}
+	return s.frozen
+}
+
+// pruneFrozen drops what has run out.
+func (s *Store) pruneFrozen(now int64) {
+	for pair, until := range s.frozen { // order: each on its own
+		if until <= now {
+			delete(s.thaw(), pair)
+			s.gen++
+		}
+	}
+}
+
+// Frozen says whether pods of giver must not be evicted for taker for now.
+func (s *Snapshot) Frozen(taker, giver Key) bool {
+	if len(s.frozen) == 0 {
+		return false
+	}
+	return s.frozen[Frozen{taker, giver}] > s.Now
+}

@@ -1,0 +1,189 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+const (
+	// check is how often the certificates are looked at when nothing happens; what is to be done is never urgent.
+	check = 10 * time.Minute
+	// retryMin and retryMax bound the wait after a failed write.
+	retryMin = 200 * time.Millisecond
+	retryMax = 10 * time.Second
+	// stopGrace is how long reviews under way may take when the role ends.
+	stopGrace = 5 * time.Second
+)
+
+// Deps are what the role needs of the process around it.
+type Deps struct {
+	// Cache watches the role's own objects and no others; see Watched. It is started by the process.
+	Cache cache.Cache
+	// Client reads and writes these objects, past the cache.
+	Client client.Client
+	// Log takes the role's messages.
+	Log logr.Logger
+	// Registry takes the role's metrics; nil for none.
+	Registry prometheus.Registerer
+	// Clock tells the age of certificates; nil is the real one.
+	Clock clock.WithTicker
+}
+
+// Controller is the admission role: Serve in every replica, Lead in one.
+type Controller struct {
+	deps    Deps
+	options Options
+	hosts   []string // names and addresses by which the API server calls us
+	handler *Handler
+	kit     *write.Kit
+
+	certificate atomic.Pointer[tls.Certificate]
+	address     atomic.Pointer[net.TCPAddr]
+}
+
+// New checks the options and returns the role, not yet running.
+func New(deps Deps, o Options) (*Controller, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if deps.Clock == nil {
+		deps.Clock = clock.RealClock{}
+	}
+	handler, err := NewHandler(o.Rules, deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	kit, err := write.New(deps.Client, "admission", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("admission role: %w", err)
+	}
+	base := service + "." + o.Namespace
+	c := &Controller{deps: deps, options: o, handler: handler, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
+	if o.URL != "" {
+		u, err := url.Parse(o.URL)
+		if err != nil {
+			return nil, fmt.Errorf("admission role: --webhook-url: %w", err)
+		}
+		c.hosts = append(c.hosts, u.Hostname())
+	}
+	return c, nil
+}
+
+// Watched says which objects the role's cache has to watch: each by its name, so that no right to read others is needed.
+func (o *Options) Watched() cache.Options {
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: named(o.Secret)}}},
+		&admissionregv1.MutatingWebhookConfiguration{}:   {Field: named(o.Mutating)},
+		&admissionregv1.ValidatingWebhookConfiguration{}: {Field: named(o.Validating)},
+	}}
+}
+
+// Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
+// each that follows.
+func (c *Controller) Serve(ctx context.Context) error {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", c.options.Port))
+	if err != nil {
+		return fmt.Errorf("admission role: --webhook-addr: %w", err)
+	}
+	if at, ok := l.Addr().(*net.TCPAddr); ok {
+		c.address.Store(at)
+	}
+	c.deps.Log.Info("serving webhooks", "address", l.Addr().String())
+	stop, err := c.watch(ctx, &corev1.Secret{}, func(o any) {
+		if s, ok := o.(*corev1.Secret); ok {
+			c.load(s.Data)
+		}
+	})
+	if err != nil {
+		l.Close()
+		return err
+	}
+	defer stop()
+	server := &http.Server{
+		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if cert := c.certificate.Load(); cert != nil {
+				return cert, nil
+			}
+			return nil, errNoCertificate
+		}},
+		ErrorLog: discarded(c.deps.Log),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ServeTLS(l, "", "") }()
+	select {
+	case err = <-failed:
+		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close() // who keeps a connection open does not keep us from ending
+	}
+	if err = <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+var errNoCertificate = errors.New("there is no certificate yet")
+
+// Ready is nil when reviews are answered.
+func (c *Controller) Ready(context.Context) error {
+	if c.address.Load() == nil {
+		return errors.New("the webhooks are not served yet")
+	}
+	if c.certificate.Load() == nil {
+		return errNoCertificate
+	}
+	return nil
+}
+
+// load takes a Secret's certificate into use. A broken one changes nothing: the leader replaces it.
+func (c *Controller) load(data map[string][]byte) {
+	if len(data[keyServing]) == 0 {
+		return
+	}
+	cert, err := tls.X509KeyPair(data[keyServing], data[keyServingKey])
+	if err != nil {
+		c.deps.Log.Info("the certificate cannot be used", "secret", c.options.Secret, "error", err.Error())
+		return
+	}
+	c.certificate.Store(&cert)
+}
+
+// watch calls seen for each object of a kind, now and at each change, until stop.
+func (c *Controller) watch(ctx context.Context, kind client.Object, seen func(any)) (stop func(), err error) {
+	informer, err := c.deps.Cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("admission role: watch %T: %w", kind, err)
+	}
+	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: seen, UpdateFunc: func(_, o any) { seen(o) }, DeleteFunc: seen,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("admission role: watch %T: %w", kind, err)
+	}
+	return func() { _ = informer.RemoveEventHandler(handle) }, nil
+}

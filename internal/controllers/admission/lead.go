@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	stdlog "log"
+
+	"github.com/go-logr/logr"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Lead keeps the Secret and the webhook configurations as they must be until ctx ends, which is no error. It looks at them when
+// one of them changes, and every ten minutes.
+func (c *Controller) Lead(ctx context.Context) error {
+	wake := make(chan struct{}, 1)
+	for _, kind := range []client.Object{&corev1.Secret{}, &admissionregv1.MutatingWebhookConfiguration{}, &admissionregv1.ValidatingWebhookConfiguration{}} {
+		stop, err := c.watch(ctx, kind, func(any) {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	retry := retryMin
+	for {
+		wait := check
+		if err := c.keep(ctx); err == nil {
+			retry = retryMin
+		} else if ctx.Err() == nil {
+			c.deps.Log.Info("certificates or webhook configurations could not be kept; trying again", "error", err.Error(), "after", retry.String())
+			wait, retry = retry, min(2*retry, retryMax)
+		}
+		timer := c.deps.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		case <-wake:
+			timer.Stop()
+		}
+	}
+}
+
+// keep makes the objects as they must be, once: first the Secret, then who is told to trust it.
+func (c *Controller) keep(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	err := c.deps.Client.Get(ctx, client.ObjectKey{Namespace: c.options.Namespace, Name: c.options.Secret}, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return fmt.Errorf("read Secret %s/%s: %w", c.options.Namespace, c.options.Secret, err)
+	}
+	data, changed, err := renew(secret.Data, c.hosts, c.deps.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if missing {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: c.options.Secret, Labels: map[string]string{"app": service}},
+			Type:       corev1.SecretTypeTLS, Data: data,
+		}
+		if err := c.deps.Client.Create(ctx, secret); err != nil { // another replica's, or no such namespace
+			return fmt.Errorf("create Secret %s/%s: %w", c.options.Namespace, c.options.Secret, err)
+		}
+	} else if changed {
+		secret.Data = data
+		if err := c.deps.Client.Update(ctx, secret); err != nil { // a conflict: somebody was faster, look again
+			return fmt.Errorf("update Secret %s/%s: %w", c.options.Namespace, c.options.Secret, err)
+		}
+	}
+	if missing || changed {
+		c.deps.Log.Info("certificates written", "secret", c.options.Namespace+"/"+c.options.Secret, "hosts", c.hosts)
+	}
+	c.load(data)
+	mutating, validating := c.options.Webhooks(data[keyTrusted])
+	if err := c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{}); err != nil {
+		return err
+	}
+	return c.register(ctx, validating, &admissionregv1.ValidatingWebhookConfiguration{})
+}
+
+// register makes one configuration as wanted. Where an installer owns it, only what to trust is ours to say.
+func (c *Controller) register(ctx context.Context, want, have client.Object) error {
+	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case apierrors.IsNotFound(err) && c.options.URL == "":
+		c.deps.Log.Info("there is no webhook configuration; it has to be installed", "name", want.GetName(), "kind", fmt.Sprintf("%T", want))
+		return nil
+	case apierrors.IsNotFound(err):
+		if err = c.deps.Client.Create(ctx, want); err != nil {
+			return fmt.Errorf("create %T %s: %w", want, want.GetName(), err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %T %s: %w", want, want.GetName(), err)
+	}
+	wanted, found := hooks(want), hooks(have)
+	if c.options.URL == "" {
+		_, err = c.kit.JSON(ctx, have, trust(found, wanted[0].config.CABundle))
+		return err
+	}
+	if equality.Semantic.DeepEqual(hookList(want), hookList(have)) {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "webhooks": hookList(want)})
+	if err != nil {
+		return fmt.Errorf("write %T %s: %w", want, want.GetName(), err)
+	}
+	_, err = c.kit.Merge(ctx, have, body)
+	return err
+}
+
+// hook is what a webhook has whichever its kind.
+type hook struct {
+	name   string
+	config *admissionregv1.WebhookClientConfig
+}
+
+// hookList is the list of webhooks of a configuration.
+func hookList(o client.Object) any {
+	switch o := o.(type) {
+	case *admissionregv1.MutatingWebhookConfiguration:
+		return o.Webhooks
+	case *admissionregv1.ValidatingWebhookConfiguration:
+		return o.Webhooks
+	}
+	return nil
+}
+
+func hooks(o client.Object) (out []hook) {
+	switch o := o.(type) {
+	case *admissionregv1.MutatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			out = append(out, hook{o.Webhooks[i].Name, &o.Webhooks[i].ClientConfig})
+		}
+	case *admissionregv1.ValidatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			out = append(out, hook{o.Webhooks[i].Name, &o.Webhooks[i].ClientConfig})
+		}
+	}
+	return out
+}
+
+// trust is the JSON patch that makes every webhook trust the bundle; nil when they do.
+func trust(have []hook, bundle []byte) []byte {
+	var ops []Operation
+	for i, h := range have {
+		if !bytes.Equal(h.config.CABundle, bundle) {
+			at := fmt.Sprintf("/webhooks/%d/", i)
+			ops = append(ops,
+				Operation{Op: "test", Path: at + "name", Value: h.name},
+				Operation{Op: "add", Path: at + "clientConfig/caBundle", Value: bundle})
+		}
+	}
+	if ops == nil {
+		return nil
+	}
+	body, err := json.Marshal(ops)
+	if err != nil {
+		panic(err) // strings and bytes
+	}
+	return body
+}
+
+// discarded is the server's own log: handshakes that clients break off, at a level that nobody reads unless asked to.
+func discarded(log logr.Logger) *stdlog.Logger {
+	return stdlog.New(logWriter{log.V(2)}, "", 0)
+}
+
+type logWriter struct{ log logr.Logger }
+
+// Write makes a line of the standard library one of ours.
+func (w logWriter) Write(line []byte) (int, error) {
+	w.log.Info("webhook server", "line", string(bytes.TrimSpace(line)))
+	return len(line), nil
+}

@@ -1,0 +1,193 @@
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// ask posts a review of an object, written as YAML, and returns the answer.
+func ask(t *testing.T, server, path string, op admissionv1.Operation, object, old string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	raw := func(text string) runtime.RawExtension {
+		if text == "" {
+			return runtime.RawExtension{}
+		}
+		body, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: body}
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"},
+		Request:  &admissionv1.AdmissionRequest{UID: "u", Namespace: "team", Operation: op, Object: raw(object), OldObject: raw(old)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(server+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out admissionv1.AdmissionReview
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Response == nil || out.Response.UID != "u" || out.APIVersion != "admission.k8s.io/v1" {
+		t.Fatalf("no answer to the review: %+v", out)
+	}
+	return out.Response
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	h, err := NewHandler(*sharing(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	const (
+		good = `{metadata: {name: p, annotations: {gpu-fraction: "0.5"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
+		bad  = `{metadata: {generateName: p-, annotations: {gpu-fraction: "5"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
+		lost = `{metadata: {name: p, namespace: other}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
+		top  = `{metadata: {name: t}, spec: {levels: [{nodeLabel: a, alias: b}, {nodeLabel: b}]}}`
+	)
+	for _, c := range []struct {
+		path        string
+		op          admissionv1.Operation
+		object, old string
+		patch       bool
+		deny        string
+	}{
+		{path: MutatePodPath, op: "CREATE", object: good, patch: true},
+		{path: MutatePodPath, op: "CREATE", object: bad, deny: `Pod "p-*" is invalid: metadata.annotations[gpu-fraction]: Invalid value: "5": must be`},
+		{path: MutatePodPath, op: "CREATE", object: lost, deny: `metadata.namespace: is "other", but the pod is created in namespace "team"`},
+		{path: MutatePodPath, op: "UPDATE", object: good},
+		{path: ValidatePodPath, op: "CREATE", object: good},
+		{path: ValidatePodPath, op: "CREATE", object: bad, deny: "gpu-fraction"},
+		{path: ValidatePodPath, op: "UPDATE", object: bad, old: bad},
+		{path: ValidatePodPath, op: "UPDATE", object: bad, old: good, deny: "gpu-fraction"},
+		{path: ValidatePodPath, op: "DELETE", old: good},
+		{path: ValidateTopologyPath, op: "CREATE", object: top, deny: `Topology.kai.scheduler "t" is invalid: spec.levels[0].alias`},
+		{path: ValidateTopologyPath, op: "DELETE", old: top},
+	} {
+		got := ask(t, server.URL, c.path, c.op, c.object, c.old)
+		message := ""
+		if got.Result != nil {
+			message = got.Result.Message
+		}
+		if got.Allowed != (c.deny == "") || !strings.Contains(message, c.deny) || (len(got.Patch) > 0) != c.patch || c.patch != (got.PatchType != nil) {
+			t.Errorf("%s %s %s: allowed %t %q, patch %s", c.path, c.op, c.object, got.Allowed, message, got.Patch)
+		}
+	}
+}
+
+// TestMalformed: what no API server sends is refused, and the process goes on.
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	h, err := NewHandler(*sharing(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", MutatePodPath, "", 405},
+		{"POST", "/elsewhere", "", 404},
+		{"POST", MutatePodPath, "", 400},
+		{"POST", MutatePodPath, "{}", 400},
+		{"POST", MutatePodPath, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}}`, 400},
+		{"POST", MutatePodPath, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400},
+		{"POST", MutatePodPath, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE"}}`, 400},
+		{"POST", ValidatePodPath, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":[1]}}`, 400},
+		{"POST", ValidateTopologyPath, strings.Repeat(" ", maxReview+1), 413},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != c.want {
+			t.Errorf("%s %s %.40q: %d %s %v, want %d", c.method, c.path, c.body, resp.StatusCode, text, err, c.want)
+		}
+	}
+}
+
+// TestToken: tokens of many pods hardly ever meet, and are fit for a name.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 1000 {
+		s := token()
+		if len(s) != 7 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || seen[s] {
+			t.Fatalf("token %q", s)
+		}
+		seen[s] = true
+	}
+}
+
+// TestWebhooks: what the API server is told to ask about.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	m, v := o.Webhooks([]byte("ca"))
+	got := []string{m.Name, m.Webhooks[0].Name, string(*m.Webhooks[0].FailurePolicy), m.Webhooks[0].MatchConditions[0].Name, m.Webhooks[0].MatchConditions[0].Expression, *m.Webhooks[0].ClientConfig.Service.Path, v.Name, v.Webhooks[0].Name, v.Webhooks[1].Name}
+	want := []string{
+		"mutating-kai-admission", "admission.kai-scheduler.svc", "Fail", "scheduler-name-match", "object.spec.schedulerName == 'kai-scheduler'",
+		"/mutate--v1-pod", "validating-kai-admission", "admission.kai-scheduler.svc", "topology.admission.kai-scheduler.svc",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"kube-system", "kai-scheduler"}, m.Webhooks[0].NamespaceSelector.MatchExpressions[0].Values); d != "" {
+		t.Error(d)
+	}
+	o.SchedulerNames, o.URL = []string{"a", `it's`}, "https://127.0.0.1:9443"
+	_, v = o.Webhooks(nil)
+	if got := v.Webhooks[0].MatchConditions[0].Expression; got != `object.spec.schedulerName in ['a', 'it\'s']` {
+		t.Error(got)
+	}
+	if got := *v.Webhooks[1].ClientConfig.URL; got != "https://127.0.0.1:9443"+ValidateTopologyPath {
+		t.Error(got)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Options){
+		"":                                 func(*Options) {},
+		"--webhook-addr is 70000":          func(o *Options) { o.Port = 70000 },
+		`--webhook-url is "http://x"`:      func(o *Options) { o.URL = "http://x" },
+		`--webhook-url is "https://x/y"`:   func(o *Options) { o.URL = "https://x/y" },
+		"--webhook-secret must not":        func(o *Options) { o.Secret = "" },
+		"--mutating-webhook-configuration": func(o *Options) { o.Mutating = "" },
+	} {
+		o := DefaultOptions()
+		change(&o)
+		if err := o.check(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

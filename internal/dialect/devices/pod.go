@@ -1,0 +1,221 @@
+package devices
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Pod completes a pod's event: which claims it has, and what its queue is charged for them. A pod that has ended has none.
+func (b *Book) Pod(st *cluster.PodState, p *v1.Pod) {
+	key := p.Namespace + "/" + p.Name
+	if len(b.wants[key]) > 0 {
+		b.Forget(key)
+	}
+	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
+		return
+	}
+	gpus := int64(0)
+	for i := range p.Spec.ResourceClaims {
+		ref := &p.Spec.ResourceClaims[i]
+		name, made, needed := ClaimName(p, ref)
+		if !needed {
+			continue
+		}
+		need, object := cluster.DeviceNeed{}, ""
+		if name == "" {
+			need.Missing = p.Namespace + "/" + *ref.ResourceClaimTemplateName + " (template)"
+		} else {
+			object = p.Namespace + "/" + name
+			b.use(b.users, object, key)
+			c, ok := b.claims[object]
+			if !ok {
+				need.Missing = object
+			}
+			need.Spec, need.GPUs = c.spec, c.gpus
+			if !made {
+				need.Shared, need.Queue = object, c.queue
+			}
+		}
+		gpus += need.GPUs
+		st.Spec.Devices = append(st.Spec.Devices, need)
+		st.DeviceClaims = append(st.DeviceClaims, cluster.DeviceClaim{Name: ref.Name, Object: object})
+	}
+	if slices.ContainsFunc(st.Spec.Devices, func(d cluster.DeviceNeed) bool { return d.Shared != "" || d.Missing != "" }) {
+		st.Spec.Namespace = p.Namespace // it may matter for other reasons, too
+	}
+	b.extended(st, p, key)
+	charge(st, gpus*1000)
+}
+
+// ClaimName returns the name of the claim behind a pod's reference: of one that exists by itself, or, made, of the one
+// that was made for the pod; "" while that has not been done. needed is false when the claim's controller found that
+// none is needed.
+func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed bool) {
+	if ref.ResourceClaimName != nil {
+		return *ref.ResourceClaimName, false, true
+	}
+	if ref.ResourceClaimTemplateName == nil {
+		return "", false, false // neither: the API server refuses such pods
+	}
+	for i := range p.Status.ResourceClaimStatuses {
+		if s := &p.Status.ResourceClaimStatuses[i]; s.Name == ref.Name {
+			if s.ResourceClaimName == nil {
+				return "", true, false
+			}
+			return *s.ResourceClaimName, true, true
+		}
+	}
+	return "", true, true
+}
+
+func (b *Book) use(index map[string]map[string]struct{}, what, pod string) {
+	if index[what] == nil {
+		index[what] = map[string]struct{}{}
+	}
+	index[what][pod] = struct{}{}
+	b.wants[pod] = append(b.wants[pod], what)
+}
+
+// extended adds the claim that the binder will make for the extended resources that p asks for and a DeviceClass stands for.
+func (b *Book) extended(st *cluster.PodState, p *v1.Pod, key string) {
+	spec, resources := resourceapi.ResourceClaimSpec{}, []string(nil)
+	add := func(kind, i int, c *v1.Container) {
+		for k, name := range extendedOf(c) {
+			b.use(b.asks, name, key)
+			q := c.Resources.Requests[v1.ResourceName(name)]
+			class := b.class[name]
+			if class == nil || q.Value() <= 0 {
+				continue
+			}
+			spec.Devices.Requests = append(spec.Devices.Requests, resourceapi.DeviceRequest{
+				Name: RequestName(kind, i, k),
+				Exactly: &resourceapi.ExactDeviceRequest{
+					DeviceClassName: class.Name, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: q.Value(),
+				},
+			})
+			resources = append(resources, name)
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		add(initContainer, i, &p.Spec.InitContainers[i])
+	}
+	for i := range p.Spec.Containers {
+		add(container, i, &p.Spec.Containers[i])
+	}
+	if len(spec.Devices.Requests) == 0 {
+		return
+	}
+	st.Spec.Devices = append(st.Spec.Devices, cluster.DeviceNeed{Spec: specText(&spec), Extended: true, Resources: resources})
+	object := ""
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
+		object = p.Namespace + "/" + s.ResourceClaimName
+	}
+	st.DeviceClaims = append(st.DeviceClaims, cluster.DeviceClaim{Object: object})
+}
+
+const (
+	container = iota
+	initContainer
+)
+
+// RequestName is the name of the request for the k-th extended resource, by name, of a pod's i-th container of a kind.
+func RequestName(kind, i, k int) string {
+	if kind == initContainer {
+		return fmt.Sprintf("init-container-%d-request-%d", i, k)
+	}
+	return fmt.Sprintf("container-%d-request-%d", i, k)
+}
+
+// Containers says which containers of p asked for what extended resources, as far as requests, named by RequestName, are
+// among those of a claim.
+func Containers(p *v1.Pod, requests []resourceapi.DeviceRequest) []v1.ContainerExtendedResourceRequest {
+	var out []v1.ContainerExtendedResourceRequest
+	add := func(kind, i int, c *v1.Container) {
+		for k, name := range extendedOf(c) {
+			request := RequestName(kind, i, k)
+			if slices.ContainsFunc(requests, func(r resourceapi.DeviceRequest) bool { return r.Name == request }) {
+				out = append(out, v1.ContainerExtendedResourceRequest{ContainerName: c.Name, ResourceName: name, RequestName: request})
+			}
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		add(initContainer, i, &p.Spec.InitContainers[i])
+	}
+	for i := range p.Spec.Containers {
+		add(container, i, &p.Spec.Containers[i])
+	}
+	return out
+}
+
+// extendedOf lists the names of the resources that a container asks for and that have a domain, sorted.
+func extendedOf(c *v1.Container) []string {
+	var names []string
+	for name := range c.Resources.Requests { // order: sorted below
+		if strings.Contains(string(name), "/") {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// GPUs is how many GPUs a claim counts as. A request that asks for alternatives counts as its first, which is what it would
+// rather have.
+func GPUs(spec *resourceapi.ResourceClaimSpec) int64 {
+	const most = int64(resourceapi.AllocationResultsMaxSize)
+	sum := int64(0)
+	for i := range spec.Devices.Requests {
+		r := &spec.Devices.Requests[i]
+		class, mode, count := "", resourceapi.DeviceAllocationMode(""), int64(0)
+		switch {
+		case r.Exactly != nil:
+			if r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
+				continue
+			}
+			class, mode, count = r.Exactly.DeviceClassName, r.Exactly.AllocationMode, r.Exactly.Count
+		case len(r.FirstAvailable) > 0:
+			class, mode, count = r.FirstAvailable[0].DeviceClassName, r.FirstAvailable[0].AllocationMode, r.FirstAvailable[0].Count
+		}
+		if !isGPU(class) {
+			continue
+		}
+		if mode == resourceapi.DeviceAllocationModeAll {
+			count = 1
+		}
+		sum += min(max(1, count), most)
+	}
+	return sum
+}
+
+// specText is a spec as canonical text.
+func specText(s *resourceapi.ResourceClaimSpec) string {
+	text, err := json.Marshal(s)
+	if err != nil { // these types marshal by construction
+		panic("devices: claim spec: " + err.Error())
+	}
+	return string(text)
+}
+
+// charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
+func charge(st *cluster.PodState, gpu int64) {
+	if gpu == 0 {
+		return
+	}
+	if st.Charge == nil {
+		st.Charge = slices.Clone(st.Requests)
+	}
+	for i := range st.Charge {
+		if st.Charge[i].Name == gpuDimension {
+			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
+			return
+		}
+	}
+	st.Charge = append(st.Charge, cluster.Quantity{Name: gpuDimension, Value: cluster.Clamp(gpu)})
+}

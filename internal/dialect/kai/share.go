@@ -1,0 +1,89 @@
+package kai
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// maxShared bounds the devices one pod can share: no node has more.
+const maxShared = 1024
+
+// Share returns what p asks for of GPUs that it shares with others, by its annotations; the zero Share when it does not.
+// wrong says what is wrong with them, "" for nothing: such a pod is never placed, because whatever it was given, it would
+// not be what it asked for. With both a portion and an amount of memory the portion counts, as in KAI.
+func Share(p *v1.Pod) (share cluster.Share, wrong string) {
+	portion, byPortion := p.Annotations[FractionAnnotation]
+	memory, byMemory := p.Annotations[MemoryAnnotation]
+	if !byPortion && !byMemory {
+		return cluster.Share{}, ""
+	}
+	share.Devices = 1
+	if n, ok := p.Annotations[keys.GPUFractionDevicesAnnotation]; ok {
+		x, err := strconv.ParseInt(n, 10, 32)
+		if err != nil || x < 1 || x > maxShared {
+			return cluster.Share{}, "a share of so many GPUs (annotation " + keys.GPUFractionDevicesAnnotation + ": " + brief(n) + ", must be a whole number from 1 to " + strconv.Itoa(maxShared) + ")"
+		}
+		share.Devices = int32(x)
+	}
+	if byPortion {
+		x, err := strconv.ParseFloat(portion, 64)
+		share.Portion = int64(math.Round(x * float64(cluster.PortionUnit)))
+		if err != nil || !(x > 0 && x <= 1) || share.Portion == 0 {
+			return cluster.Share{}, "a share of a GPU (annotation " + FractionAnnotation + ": " + brief(portion) + ", must be a number above 0 and at most 1)"
+		}
+		return share, ""
+	}
+	x, err := strconv.ParseInt(memory, 10, 64)
+	if err != nil || x < 1 || x > cluster.MaxQuantity {
+		return cluster.Share{}, "an amount of GPU memory (annotation " + MemoryAnnotation + ": " + brief(memory) + ", must be a whole number of MiB, at least 1)"
+	}
+	share.MemoryMiB = x
+	return share, ""
+}
+
+// Groups returns the groups of the shared devices that p holds, by its labels, sorted; nil for none.
+func Groups(labels map[string]string) []string {
+	var out []string
+	for key, g := range labels { // order: sorted below
+		if g != "" && (key == keys.GPUGroupLabel || strings.HasPrefix(key, keys.GPUGroupLabelPrefix)) {
+			out = append(out, g)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// charge adds to what the pod's queue is charged for it, in milli-GPU, over what it requests of its node.
+func charge(st *cluster.PodState, gpu int64) {
+	if gpu == 0 {
+		return
+	}
+	if st.Charge == nil {
+		st.Charge = slices.Clone(st.Requests)
+	}
+	for i := range st.Charge {
+		if st.Charge[i].Name == "gpu" {
+			st.Charge[i].Value = cluster.Clamp(st.Charge[i].Value + gpu)
+			return
+		}
+	}
+	st.Charge = append(st.Charge, cluster.Quantity{Name: "gpu", Value: cluster.Clamp(gpu)})
+}
+
+// reserve makes st what a reservation pod is to its node: the shared device that it holds for others, and not one of its
+// own. One that does not say for whom it holds a device has it to itself.
+func reserve(st *cluster.PodState, labels map[string]string) {
+	g := labels[keys.GPUGroupLabel]
+	if g == "" {
+		return
+	}
+	st.Groups = []string{g}
+	st.Requests = slices.DeleteFunc(slices.Clone(st.Requests), func(q cluster.Quantity) bool { return q.Name == "gpu" })
+}

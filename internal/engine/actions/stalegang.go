@@ -1,0 +1,73 @@
+package actions
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// StaleGang releases gangs that have had pods and too few of them for longer than their grace: half a gang computes
+// nothing and holds everything. A gang one of whose pods has ended well is finishing, not stale.
+type StaleGang struct{}
+
+// Run looks at every gang that has some pods and may have too few: O(their pods).
+func (StaleGang) Run(s *engine.Session) {
+	var gangs []*engine.GangState
+	for gang := range s.Snap.PartialGangs() {
+		gangs = append(gangs, s.Gang(gang.ID))
+	}
+	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	for _, g := range gangs {
+		if !stale(s, g) {
+			if g.StaleSince != 0 {
+				s.Stale(g, 0)
+			}
+			continue
+		}
+		since := cmp.Or(g.StaleSince, s.Snap.Now)
+		grace := s.Settings().StaleGrace
+		if g.StaleGrace.Set {
+			grace = g.StaleGrace.Value
+		}
+		s.Stale(g, since)
+		switch {
+		case grace < 0:
+		case s.Snap.Now-since < grace:
+			s.WakeAt(since + grace)
+		default:
+			release(s, g)
+		}
+	}
+}
+
+// stale says whether the gang holds something and is below its minimum, what this run gave it included.
+func stale(s *engine.Session, g *engine.GangState) bool {
+	if g.Satisfied() {
+		return false
+	}
+	holds := false
+	for _, id := range g.Pods {
+		p := s.Snap.Pod(id)
+		if p.Phase == cluster.Succeeded {
+			return false
+		}
+		holds = holds || p.Ours && p.Phase.Holds()
+	}
+	return holds
+}
+
+func release(s *engine.Session, g *engine.GangState) {
+	pods := s.LivePods(g)
+	if len(pods) == 0 {
+		return
+	}
+	st := s.Begin()
+	v := engine.Victim{Gang: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Pods: len(pods), Rule: "it has had fewer pods than its minimum for longer than its grace"}
+	for _, p := range pods {
+		st.Evict(p)
+		v.GPU += p.Charge.At(cluster.GPU)
+	}
+	st.AcceptFor(g, &engine.Cause{Right: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
+}

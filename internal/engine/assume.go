@@ -1,0 +1,136 @@
+package engine
+
+import "github.com/muster-scheduler/muster/internal/cluster"
+
+// How long a decision stands without the API server showing it, in nanoseconds. Failures are reported long before; these
+// are the nets below. Evictions get longer the more of them there are to write.
+const (
+	bindStands     = int64(120_000_000_000)
+	evictionStands = int64(30_000_000_000)
+	evictionTakes  = int64(100_000_000)
+	promiseStands  = int64(600_000_000_000)
+)
+
+// Assume lays the plan's decisions over the Store it was decided from, as of now (Unix nanoseconds), until the API server
+// shows them: pods that are bound have their node, pods that are evicted give their room back, and what that frees is held
+// for whom it was freed. Whoever applies plans, live or simulated, calls it with each plan, before the next run.
+func (p *Plan) Assume(s *cluster.Store, now int64) {
+	evicted := now + p.EvictionsStand()
+	for i := range p.Bundles {
+		b := &p.Bundles[i]
+		if b.Starts && b.count(Bind) > 0 {
+			s.Started(b.Gang)
+		}
+		for j := range b.Intents {
+			in := &b.Intents[j]
+			if in.Kept != "" {
+				s.Release(in.Kept)
+			}
+			switch in.Verb {
+			case Bind:
+				s.Assume(in.UID, in.Node, in.Groups, now+bindStands)
+				if len(in.Claims) > 0 {
+					s.AssumeClaims(in.UID, in.Claims)
+				}
+				if in.Zones != nil {
+					s.AssumeZones(in.UID, in.Zones)
+				}
+			case Evict:
+				s.AssumeEvicted(in.UID, b.Gang, evicted)
+			}
+			if h, promised := in.hold(b); promised {
+				s.Release(h.ID()) // an older promise ends earlier
+				h.Until, h.Bundle = now+promiseStands, b.ID
+				s.Hold(h)
+			}
+		}
+	}
+}
+
+// EvictionsStand is for how long the Store takes the plan's evictions for granted, in nanoseconds. One that has not been
+// carried out by then must not be any more.
+func (p *Plan) EvictionsStand() int64 {
+	return evictionStands + evictionTakes*int64(p.Evictions())
+}
+
+// hold is the room that an intent promises. A nomination promises none by itself: it may be made anew each time, in queue
+// order. It does when pods are evicted for it, or when it goes on with an earlier promise.
+func (in *Intent) hold(b *Bundle) (cluster.Hold, bool) {
+	switch {
+	case in.Verb == Nominate && (b.Cause != nil || in.Kept != ""):
+		return cluster.Hold{Gang: b.Gang, Pod: in.UID, Set: in.Set, Node: in.Node, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
+	case in.Verb == Evict && in.To != "":
+		return cluster.Hold{Gang: in.Gang, Moved: in.UID, Set: in.Set, Node: in.To, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
+	}
+	return cluster.Hold{}, false
+}
+
+// Forget takes back what Assume laid over the Store for a bundle that was not, or not wholly, applied: binds are forgotten,
+// promises withdrawn, and pods spared, but for those of which carried says that they have been evicted all the same. What a
+// later decision promised stands; Forget reports whether nothing of the kind was found, so that whom the bundle was for has
+// to be decided on anew.
+func (b *Bundle) Forget(s *cluster.Store, carried func(uid string) bool) bool {
+	last := true
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		switch in.Verb {
+		case Bind:
+			s.Forget(in.UID)
+		case Evict:
+			if !carried(in.UID) {
+				s.Spare(in.UID)
+			}
+		}
+		if h, promised := in.hold(b); promised && !(in.Verb == Evict && carried(in.UID)) {
+			last = s.ReleaseOf(h.ID(), b.ID) && last
+		}
+	}
+	return last
+}
+
+// Remember tells the Store, after a run, what the run found out that the next one should know: the fair shares, which
+// promises are void, and since when gangs have been stale.
+func (r *Result) Remember(s *cluster.Store) {
+	shares := make(map[string]cluster.Resources, len(r.Trace.Queues))
+	for i := range r.Trace.Queues {
+		if q := &r.Trace.Queues[i]; q.FairShare != nil {
+			shares[q.Name] = q.FairShare
+		}
+	}
+	s.NoteShares(shares)
+	for _, id := range r.Void {
+		s.Release(id)
+	}
+	for question, rest := range r.Rests { // order: each on its own
+		s.Rest(question, rest)
+	}
+	for i := range r.Trace.Stale {
+		s.Stale(r.Trace.Stale[i].Gang, r.Trace.Stale[i].Since)
+	}
+}
+
+// stillVoid leaves out the holds that a plan of the same run has promised anew.
+func (s *Session) stillVoid() []string {
+	out := s.void[:0]
+	for _, id := range s.void {
+		if _, anew := s.promised[id]; !anew {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// promises notes what the running action's plan promises.
+func (s *Session) promises() {
+	if len(s.void) == 0 {
+		return
+	}
+	for i := range s.plan.Bundles {
+		b := &s.plan.Bundles[i]
+		for j := range b.Intents {
+			if h, promised := b.Intents[j].hold(b); promised {
+				s.promised[h.ID()] = struct{}{}
+			}
+		}
+	}
+}

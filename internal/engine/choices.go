@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// How many choices of sets are tried for a gang that can do without some of its sets, when the first has no place; and how
+// many in a what-if, of which there are hundreds.
+const (
+	maxChoices       = 64
+	maxWhatIfChoices = 4
+)
+
+// choice says whether there is more than one way to say which sets of the gang are filled next.
+func (s *Session) choice(g *GangState) bool {
+	for i := range g.Sets {
+		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.Sets[i].Min < n || g.satisfied(int32(i))) {
+			return true
+		}
+	}
+	return false
+}
+
+// others tries the other choices of sets, when that which Next names has no place for the reason d: the first n that do,
+// in the order of the sets. In a what-if only those that ask for no more than request, because the rules have been asked
+// about that. The result is nil, or d, which says so if there were more.
+func (s *Session) others(st *Statement, g *GangState, request cluster.Resources, d *Diagnosis) *Diagnosis {
+	left := maxChoices
+	if s.promise {
+		left = maxWhatIfChoices
+	}
+	first, done := true, false
+	tried := map[string]bool{}
+	s.choices(g, func(pods []cluster.PodID) bool {
+		if first { // Next's
+			first = false
+			return true
+		}
+		var asks cluster.Resources
+		for _, id := range pods {
+			asks.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+		}
+		if _, more := asks.Short(request); s.promise && more {
+			return true
+		}
+		if key, ok := s.shape(g, pods); ok { // what has no place has none under another name
+			if tried[key] {
+				return true
+			}
+			tried[key] = true
+		}
+		if left--; left < 0 {
+			partial := *d
+			partial.Verdict.Partial = true
+			d = &partial
+			return false
+		}
+		done = s.tryPods(st, g, slices.Clone(pods), asks) == nil
+		return !done && !s.Aborted()
+	})
+	if done {
+		return nil
+	}
+	return d
+}
+
+// choices yields, until told to stop, the pods of each choice of sets that could be filled next, in the order of the sets,
+// but at most so many that looking at them costs little. The first is what Next returns.
+func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
+	steps := 64 * maxChoices
+	var expand func(todo []int32, out []cluster.PodID) bool
+	expand = func(todo []int32, out []cluster.PodID) bool {
+		if steps--; steps < 0 {
+			return false
+		}
+		if len(todo) == 0 {
+			return yield(out)
+		}
+		i := todo[0]
+		set, st := &g.Sets[i], &g.sets[i]
+		if set.Leaf {
+			return expand(todo[1:], s.collect(g, i, slices.Clip(out)))
+		}
+		var open []int32
+		missing := int(set.Min - st.satisfied)
+		for _, c := range s.setOrder(g, i) {
+			if g.ready(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
+				open = append(open, c)
+			}
+		}
+		missing = min(max(1, missing), len(open))
+		var combine func(from int, chosen []int32) bool
+		combine = func(from int, chosen []int32) bool {
+			if len(chosen) == missing {
+				return expand(append(slices.Clip(chosen), todo[1:]...), out)
+			}
+			for k := from; k <= len(open)-(missing-len(chosen)); k++ {
+				if !combine(k+1, append(slices.Clip(chosen), open[k])) {
+					return false
+				}
+			}
+			return true
+		}
+		return combine(0, nil)
+	}
+	expand([]int32{0}, nil)
+}

@@ -1,0 +1,336 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// cohort is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
+// tree of cohorts, with the whole gang at the top.
+type cohort struct {
+	set  int32
+	pods []cluster.PodID // all
+	kids []*cohort       // what is kept together more closely
+	own  []cluster.PodID // the others
+}
+
+// Constrained says whether the gang asks for its pods, or some of them, to be near each other, and somebody listens.
+func (s *Session) Constrained(g *GangState) bool {
+	return g.Shape() != "" && len(s.points.nodeSets) > 0
+}
+
+// Rooted says whether some of the gang has room already, so that the rest may have to be near it.
+func (s *Session) Rooted(g *GangState) bool { return g.hadRoom || g.changed() }
+
+// cohorts divides pods, which must be in the order of the sets, into the gang's cohorts.
+func (s *Session) cohorts(g *GangState, pods []cluster.PodID) *cohort {
+	root := &cohort{}
+	made := map[int32]*cohort{0: root}
+	var get func(set int32) *cohort
+	get = func(set int32) *cohort {
+		for set != 0 && g.Sets[set].Near == (cluster.Constraint{}) {
+			set = g.Sets[set].Parent
+		}
+		if c := made[set]; c != nil {
+			return c
+		}
+		c := &cohort{set: set}
+		made[set] = c
+		up := get(g.Sets[set].Parent)
+		up.kids = append(up.kids, c)
+		return c
+	}
+	for _, id := range pods {
+		c := get(s.Snap.Pod(id).Set)
+		c.own = append(c.own, id)
+		for up := c.set; ; up = g.Sets[up].Parent {
+			if up == 0 || g.Sets[up].Near != (cluster.Constraint{}) {
+				get(up).pods = append(get(up).pods, id)
+			}
+			if up == 0 {
+				break
+			}
+		}
+	}
+	return root
+}
+
+// narrow asks where a cohort may go.
+func (s *Session) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict) {
+	if g.Sets[c.set].Near != (cluster.Constraint{}) {
+		q := &SetQuery{Gang: g, Set: c.set, Pods: s.kinds(c.pods), Within: in}
+		for _, p := range s.points.nodeSets {
+			sets, v := p.it.NodeSets(q)
+			if !v.Yes() {
+				v.Plugin = p.name
+				return nil, v
+			}
+			if sets == nil {
+				continue
+			}
+			out := make([]Region, len(sets))
+			for i, set := range sets {
+				out[i] = in
+				if set.Domain != cluster.None {
+					out[i] = s.within(in, set.Topology).part(set.Domain)
+				}
+				if set.Gather != cluster.None {
+					out[i].gather = gathering{set.Topology, set.Gather}
+				}
+			}
+			return out, Verdict{}
+		}
+	}
+	return []Region{in}, Verdict{}
+}
+
+// placeCohort places a cohort within a region: in the first of the places it may go to that takes it.
+func (s *Session) placeCohort(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
+	regions, v := s.narrow(g, c, in)
+	if !v.Yes() {
+		return s.noPlace(c, v)
+	}
+	var why *Diagnosis
+	var waits []Op // the first way that was found, which has to wait for a release
+	mark := st.Mark()
+	for i, r := range regions {
+		if waits != nil && (i > atOnceLooks || !r.level(regions[0])) {
+			break
+		}
+		d := s.fill(st, g, c, r)
+		switch {
+		case d != nil:
+			st.rollback(mark)
+		case c.set != 0 || s.promise || s.moving || !st.waits(mark):
+			return nil
+		default: // perhaps the gang can start at once in another domain of the level
+			if ops := st.Cut(mark); waits == nil {
+				waits = ops
+			}
+			continue
+		}
+		if why == nil || d.Verdict.Have > why.Verdict.Have {
+			why = d
+		}
+		if s.Aborted() {
+			break
+		}
+	}
+	if waits != nil {
+		st.Redo(waits)
+		return nil
+	}
+	return why
+}
+
+// atOnceLooks is how many domains are tried for a gang that would have to wait in the best one.
+const atOnceLooks = 8
+
+// level says whether two regions are domains of the same level.
+func (in Region) level(o Region) bool {
+	return in.v == o.v && in.v.topology != nil && in.v.topology.Domain(in.domain).Level == o.v.topology.Domain(o.domain).Level
+}
+
+// waits says whether something since the mark has to wait for a release.
+func (st *Statement) waits(since Mark) bool {
+	return slices.ContainsFunc(st.ops[since:], func(op Op) bool { return op.Verb == Nominate })
+}
+
+// noPlace is the diagnosis of a cohort for which there is no place.
+func (s *Session) noPlace(c *cohort, v Verdict) *Diagnosis {
+	d := &Diagnosis{Verdict: v}
+	if !s.promise && len(c.pods) > 0 {
+		d.Pods = s.Snap.Pod(c.pods[0]).Class
+		d.Class, d.Nodes = s.Snap.Dims.Format(s.Snap.ChargeWaiting(d.Pods)), len(s.Snap.NodeOrder)
+	}
+	return d
+}
+
+// fill places all of a cohort in the region chosen for it: those first that are kept together more closely.
+func (s *Session) fill(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
+	for _, kid := range c.kids {
+		if d := s.placeKid(st, g, kid, in); d != nil {
+			return d
+		}
+	}
+	return s.gatherAll(st, g, c, in)
+}
+
+// placeKid places a cohort in one of the domains that the one above it gathers in, if one takes it, or else anywhere.
+func (s *Session) placeKid(st *Statement, g *GangState, kid *cohort, in Region) *Diagnosis {
+	if tree, ok := s.gathers(in); ok {
+		tried := map[cluster.DomainID]bool{}
+		for {
+			d := s.gatherIn(g, tree, s.kinds(kid.pods), true, tried)
+			if d == cluster.None {
+				break
+			}
+			tried[d] = true
+			mark := st.Mark()
+			if s.placeCohort(st, g, kid, tree.part(d)) == nil {
+				return nil
+			}
+			st.rollback(mark)
+		}
+	}
+	return s.placeCohort(st, g, kid, in)
+}
+
+// gathers returns the part of a region in whose domains pods should gather; false when they need not, or are together.
+func (s *Session) gathers(in Region) (Region, bool) {
+	t := in.gather.topology
+	if t == nil {
+		return Region{}, false
+	}
+	tree := s.within(in, t)
+	return tree, t.Domain(tree.domain).Level < in.gather.level
+}
+
+// gatherAll places the own pods of a cohort, in as few domains as possible where they should gather.
+func (s *Session) gatherAll(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
+	tree, ok := s.gathers(in)
+	if !ok {
+		return s.placeAll(st, c.own, in)
+	}
+	for i := 0; i < len(c.own); {
+		same, d := s.run(c.own, i, in)
+		if d != nil {
+			return d
+		}
+		left := c.own[i : i+same]
+		kind := []Kind{{s.Snap.Pod(left[0]).Class, 0}}
+		full := map[cluster.DomainID]bool{}
+		for len(left) > 0 {
+			kind[0].Count = len(left)
+			d := s.gatherIn(g, tree, kind, false, full)
+			if d == cluster.None {
+				break
+			}
+			for part := tree.part(d); len(left) > 0 && s.placePod(st, s.Snap.Pod(left[0]), part); {
+				left = left[1:]
+			}
+			full[d] = true
+		}
+		for ; len(left) > 0; left = left[1:] { // nodes outside the tree, where only a wish keeps pods in it
+			if p := s.Snap.Pod(left[0]); !s.placePod(st, p, in) {
+				return s.noRoom(p, i+same-len(left), len(c.own), in)
+			}
+		}
+		i += same
+	}
+	return nil
+}
+
+// gatherIn returns the next domain for pods to gather in, None for none: one that takes all, those first in which the gang
+// has members, then those that it fills best; failing that, unless all must go, the one that takes most.
+func (s *Session) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
+	t := tree.v.topology
+	near := map[cluster.DomainID]bool{}
+	s.view.Members(g, 0, func(n cluster.NodeID) { near[t.DomainOf(n, tree.gather.level)] = true })
+	chosen, best := cluster.DomainID(cluster.None), [4]int{}
+	for _, d := range tree.domains(tree.gather.level) {
+		if tried[d] {
+			continue
+		}
+		least, takes := manyPods, true // of the kind that has fewest places
+		for _, k := range kinds {
+			n := s.rankingIn(k.Class, tree.v).places[d]
+			least, takes = min(least, n), takes && n >= k.Count
+		}
+		if least == 0 || all && !takes {
+			continue
+		}
+		score := [4]int{1, 0, least}
+		if takes {
+			score[0], score[2] = 2, -least
+		}
+		if near[d] {
+			score[1] = 1
+		}
+		if chosen == cluster.None || slices.Compare(score[:], best[:]) > 0 {
+			chosen, best = d, score
+		}
+	}
+	return chosen
+}
+
+// hopeless returns why the gang cannot be placed whatever is tried: some cohort for which there is no place even alone.
+func (s *Session) hopeless(g *GangState, c *cohort, seen map[string]bool) *Diagnosis {
+	key := s.kindsKey(g, c)
+	if !seen[key] {
+		seen[key] = true
+		_, v := s.narrow(g, c, s.everywhere())
+		if !v.Yes() && !v.Reason.Room() {
+			return s.noPlace(c, v)
+		}
+		for _, k := range s.kinds(c.pods) {
+			if room := s.ranking(k.Class).room; room < k.Count {
+				return s.noRoom(s.firstOf(c.pods, k.Class), room, len(c.pods), s.everywhere())
+			}
+		}
+		if !v.Yes() {
+			return s.noPlace(c, v)
+		}
+	}
+	for _, kid := range c.kids {
+		if d := s.hopeless(g, kid, seen); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+func (s *Session) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
+	for _, id := range pods {
+		if p := s.Snap.Pod(id); p.Class == c {
+			return p
+		}
+	}
+	return nil
+}
+
+// CheckNear says whether the constraints of the gang can be understood, room apart.
+func (s *Session) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
+	if !s.Constrained(g) {
+		return Verdict{}
+	}
+	if d := s.quietly(g, pods); d != nil && !d.Verdict.Reason.Room() {
+		return d.Verdict
+	}
+	return Verdict{}
+}
+
+// quietly is hopeless for who does not ask what each node says.
+func (s *Session) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
+	was := s.promise
+	s.promise = true
+	d := s.hopeless(g, s.cohorts(g, pods), map[string]bool{})
+	s.promise = was
+	return d
+}
+
+// kindsKey names what a cohort asks for; cohorts with members ask for where those are.
+func (s *Session) kindsKey(g *GangState, c *cohort) string {
+	near := g.Sets[c.set].Near
+	key := near.Topology + "\x00" + near.Required + "\x00" + near.Preferred
+	s.view.Members(g, c.set, func(cluster.NodeID) { key += "m" })
+	for _, k := range s.kinds(c.pods) {
+		key += "\x00" + k.Class.Key + "*" + strconv.Itoa(k.Count)
+	}
+	return key
+}
+
+// placeGang places the pods of a gang in their own order.
+func (s *Session) placeGang(st *Statement, g *GangState, pods []cluster.PodID) *Diagnosis {
+	if !s.Constrained(g) {
+		return s.placeAll(st, pods, s.everywhere())
+	}
+	root := s.cohorts(g, pods)
+	if d := s.hopeless(g, root, map[string]bool{}); d != nil {
+		d.final = true
+		return d
+	}
+	return s.placeCohort(st, g, root, s.everywhere())
+}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// device is a GPU of a node that pods share, in a session. What is held of it is in units of the node's devices.
+type device struct {
+	group    string
+	now      int64 // held now, what is being released included
+	later    int64 // held once releases have happened, promises included
+	reserved bool  // its reservation pod is there
+}
+
+// devices returns the shared devices of a node as they stand, by group. A device has a whole GPU of the node's ledgers for
+// as long as anything of it is held, and the pod slot of its reservation pod until that is there.
+func (s *Session) devices(n cluster.NodeID) []device {
+	if s.shared[n] == nil {
+		if of := s.Snap.Node(n).Devices; len(of) > 0 {
+			ds := make([]device, len(of))
+			for i := range of {
+				ds[i] = device{of[i].Group, of[i].Used, of[i].Used - of[i].Releasing, of[i].Reserved}
+			}
+			s.shared[n] = ds
+		}
+	}
+	return s.shared[n]
+}
+
+// FitsIdle says whether one more pod of the class fits on the node at once: its sums, and the devices it shares.
+func (s *Session) FitsIdle(c *cluster.Class, n cluster.NodeID) bool {
+	return c.Requests.Fits(s.Idle(n)) && (c.Share.None() || s.shareable(c.Requests, c.Share, n, true))
+}
+
+// FitsLater says whether one more pod of the class will fit on the node once all releases have happened.
+func (s *Session) FitsLater(c *cluster.Class, n cluster.NodeID) bool {
+	return s.roomLater(c.Requests, c.Share, n)
+}
+
+func (s *Session) roomLater(r cluster.Resources, sh cluster.Share, n cluster.NodeID) bool {
+	return r.Fits(s.Later(n)) && (sh.None() || s.shareable(r, sh, n, false))
+}
+
+// joins says whether a pod that takes so many units may join a device that others use.
+func (d *device) joins(takes, units int64, now bool) bool {
+	return d.later > 0 && d.later+takes <= units && (!now || d.now > 0 && d.now+takes <= units)
+}
+
+// whole returns how many GPUs of the node are nobody's, now or later.
+func (s *Session) whole(n cluster.NodeID, now bool) int64 {
+	free := s.Later(n)[cluster.GPU]
+	if now {
+		free = min(free, s.Idle(n)[cluster.GPU])
+	}
+	return max(0, free/cluster.Whole)
+}
+
+// spareSlots returns how many pods more than r asks for the node takes: each new device needs one for its reservation.
+func (s *Session) spareSlots(r cluster.Resources, n cluster.NodeID, now bool) int64 {
+	free := s.Later(n)[cluster.Slots]
+	if now {
+		free = min(free, s.Idle(n)[cluster.Slots])
+	}
+	return max(0, free-r.At(cluster.Slots))
+}
+
+func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
+	units := s.Snap.Node(n).DeviceUnits()
+	takes := sh.Takes(units)
+	if takes > units {
+		return false
+	}
+	missing := int64(sh.Devices)
+	for i := range s.devices(n) {
+		if s.shared[n][i].joins(takes, units, now) {
+			missing--
+		}
+	}
+	return missing <= min(s.whole(n, now), s.spareSlots(r, n, now))
+}
+
+// countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
+// too many by what reservation pods still to come need.
+func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
+	count := c.Requests.CountIn(s.Later(n), manyPods)
+	if count == 0 || c.Share.None() {
+		return count
+	}
+	if !s.shareable(c.Requests, c.Share, n, false) {
+		return 0
+	}
+	units := s.Snap.Node(n).DeviceUnits()
+	takes := c.Share.Takes(units)
+	var places []int64 // by device
+	for _, d := range s.devices(n) {
+		if d.joins(takes, units, false) {
+			places = append(places, (units-d.later)/takes)
+		}
+	}
+	whole := s.whole(n, false)
+	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
+	fit := func(k int64) bool {
+		have := whole * min(k, units/takes)
+		for _, p := range places {
+			have += min(k, p)
+		}
+		return have >= k*int64(c.Share.Devices)
+	}
+	low, high := int64(1), int64(count)+1 // fits, does not
+	for high-low > 1 {
+		if k := (low + high) / 2; fit(k) {
+			low = k
+		} else {
+			high = k
+		}
+	}
+	return int(low)
+}
+
+// pick chooses the devices that the pod gets on the node, best first, by the groups' names; new groups are named for it.
+// The pod must fit.
+func (s *Session) pick(p *cluster.Pod, n cluster.NodeID, now bool) []string {
+	if p.Class.Share.None() {
+		return nil
+	}
+	return s.pickFor(p.Class, p.UID, n, now)
+}
+
+func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bool) []string {
+	node := s.Snap.Node(n)
+	units := node.DeviceUnits()
+	takes := c.Share.Takes(units)
+	type choice struct {
+		group       string // "" for a new one
+		used, score int64
+	}
+	var choices []choice
+	add := func(group string, used int64) {
+		score := int64(0)
+		for _, o := range s.points.deviceOrder {
+			score += o.ScoreDevice(c, node, used, units)
+		}
+		choices = append(choices, choice{group, used, score})
+	}
+	for _, d := range s.devices(n) {
+		if d.joins(takes, units, now) {
+			add(d.group, d.later)
+		}
+	}
+	for range min(int64(c.Share.Devices), s.whole(n, now), s.spareSlots(c.Requests, n, now)) {
+		add("", 0)
+	}
+	slices.SortStableFunc(choices, func(a, b choice) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), First(a.used > 0, b.used > 0), cmp.Compare(a.group, b.group))
+	})
+	if len(choices) < int(c.Share.Devices) {
+		panic(fmt.Sprintf("engine: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(choices)))
+	}
+	groups := make([]string, c.Share.Devices)
+	for i := range groups {
+		if groups[i] = choices[i].group; groups[i] == "" {
+			groups[i] = groupName(s.Snap.Now, node.Name, uid, i)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// groupName names the group of a device that a pod is the first on, in the form of a UUID. It is the same for the same
+// decision, and for no other.
+func groupName(now int64, node, uid string, i int) string {
+	h := fnv.New128a()
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(now))
+	binary.BigEndian.PutUint64(b[8:], uint64(i))
+	h.Write(b[:])
+	h.Write([]byte(node))
+	h.Write([]byte{0})
+	h.Write([]byte(uid))
+	sum := h.Sum(nil)
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // version 8, for what its maker likes; variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:])
+}
+
+// move moves a node's ledgers by what a pod takes there: by -1 when it takes it, 1 when it gives it back, 0 where nothing
+// changes. Only what will be there later tells rankings to look again.
+func (s *Session) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, idle, later int64) {
+	if idle != 0 {
+		s.addIdle(n, r, idle)
+	}
+	if later != 0 {
+		s.addLater(n, r, later)
+	}
+	if sh.None() {
+		return
+	}
+	takes := sh.Takes(s.Snap.Node(n).DeviceUnits())
+	for _, g := range groups {
+		s.shift(n, g, -idle*takes, -later*takes)
+	}
+}
+
+// shift changes what is held of one device, and the whole GPU that it stands for.
+func (s *Session) shift(n cluster.NodeID, group string, now, later int64) {
+	ds := s.devices(n)
+	i, ok := slices.BinarySearchFunc(ds, group, func(d device, g string) int { return strings.Compare(d.group, g) })
+	if !ok {
+		ds = slices.Insert(ds, i, device{group: group})
+		s.shared[n] = ds
+	}
+	d := &ds[i]
+	s.countDevice(n, d, 1)
+	d.now += now
+	d.later += later
+	s.countDevice(n, d, -1)
+	if d.now == 0 && d.later == 0 && !d.reserved {
+		s.shared[n] = slices.Delete(ds, i, i+1)
+	}
+}
+
+// countDevice takes what the device stands for out of the node's ledgers, or gives it back.
+func (s *Session) countDevice(n cluster.NodeID, d *device, sign int64) {
+	idle, later := s.Idle(n), s.Later(n)
+	if d.now > 0 || d.reserved {
+		idle[cluster.GPU] += sign * cluster.Whole
+	}
+	if d.later > 0 {
+		later[cluster.GPU] += sign * cluster.Whole
+	}
+	if d.reserved {
+		return
+	}
+	if d.now > 0 {
+		idle[cluster.Slots] += sign
+	}
+	if d.later > 0 {
+		later[cluster.Slots] += sign
+	}
+}
+
+// returns says whether what was held on the node with these devices can be held there again, once releases have happened.
+func (s *Session) returns(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string) bool {
+	return s.again(n, r, sh, groups, false)
+}
+
+// again is returns, or, with now, whether it can be held at once.
+func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, now bool) bool {
+	room := s.Later(n)
+	if now {
+		room = s.Idle(n)
+	}
+	if !r.Fits(room) {
+		return false
+	}
+	if sh.None() {
+		return true
+	}
+	units := s.Snap.Node(n).DeviceUnits()
+	takes, opened, slots := sh.Takes(units), int64(0), int64(0)
+	ds := s.devices(n)
+	for _, g := range groups {
+		i, ok := slices.BinarySearchFunc(ds, g, func(d device, g string) int { return strings.Compare(d.group, g) })
+		held, reserved := int64(0), false
+		if ok {
+			held, reserved = ds[i].later, ds[i].reserved
+			if now {
+				held = ds[i].now
+			}
+		}
+		switch {
+		case held > 0:
+			if held+takes > units {
+				return false
+			}
+		case now && reserved:
+		default:
+			opened++
+			if !reserved {
+				slots++
+			}
+		}
+	}
+	return opened*cluster.Whole <= room[cluster.GPU] && r.At(cluster.Slots)+slots <= room[cluster.Slots]
+}
+
+// partsLater is what will be free of devices that others use, in milli-GPU.
+func (s *Session) partsLater(n cluster.NodeID) int64 {
+	units, sum := s.Snap.Node(n).DeviceUnits(), int64(0)
+	for _, d := range s.devices(n) {
+		if d.later > 0 {
+			sum += max(0, units-d.later) * cluster.Whole / units
+		}
+	}
+	return sum
+}
+
+// Needs is the least that the pods take of the nodes in all, to be compared with TotalLater; GPU memory is not in it.
+func (s *Session) Needs(pods []cluster.PodID) cluster.Resources {
+	sum := make(cluster.Resources, s.dims)
+	for _, id := range pods {
+		c := s.Snap.Pod(id).Class
+		sum.Add(c.Requests)
+		sum[cluster.GPU] += int64(c.Share.Devices) * (c.Share.Portion * cluster.Whole / cluster.PortionUnit)
+	}
+	return sum
+}

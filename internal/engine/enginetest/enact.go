@@ -1,0 +1,248 @@
+package enginetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// evictionGrace is how long an evicted pod may take to end. Settle lets it end before, unless something holds it.
+const evictionGrace = 30 * time.Second
+
+// Settle implements Backend: it repeats cycles, each taking effect, until one decides to bind and evict nothing, no pod
+// goes, and none comes.
+func (b *Engine) Settle() error {
+	for range maxRounds {
+		b.moments++
+		plans, result, err := b.cycle()
+		if err != nil {
+			return err
+		}
+		changed, err := b.enact(plans)
+		if err != nil {
+			return err
+		}
+		result.Remember(b.store)
+		for _, step := range []func() bool{b.giveUp, b.age} {
+			changed = step() || changed
+		}
+		changed = b.mark(result.Trace.Stale) || changed
+		if !changed {
+			return nil
+		}
+	}
+	return fmt.Errorf("still changing after %d cycles", maxRounds)
+}
+
+// enact lets the decisions happen. Nominations are the scheduler's own promise and leave no trace in objects.
+func (b *Engine) enact(plans []engine.Plan) (bool, error) {
+	changed := false
+	for i := range plans {
+		plans[i].Assume(b.store, b.now.UnixNano()+b.moments)
+		for j := range plans[i].Bundles {
+			bundle := &plans[i].Bundles[j]
+			for _, in := range bundle.Intents {
+				if in.Verb == engine.Nominate {
+					continue
+				}
+				p, ok := b.objects["Pod/"+in.Namespace+"/"+in.Pod].(*v1.Pod)
+				if !ok || string(p.UID) != in.UID {
+					return false, fmt.Errorf("plan wants to %s pod %s/%s with UID %s, which does not exist", in.Verb, in.Namespace, in.Pod, in.UID)
+				}
+				p = p.DeepCopy()
+				switch in.Verb {
+				case engine.Bind:
+					settleOn(p, in.Node, in.Groups)
+					if err := predict(p, in.Zones); err != nil {
+						return false, err
+					}
+					p.Status.Phase = v1.PodRunning
+					if err := b.claimed(p, in.Claims); err != nil {
+						return false, err
+					}
+				case engine.Evict:
+					if p.DeletionTimestamp != nil || p.Spec.NodeName != in.Node {
+						return false, fmt.Errorf("plan evicts pod %s/%s from %s, where it is not, or not to stay", in.Namespace, in.Pod, in.Node)
+					}
+					t := metav1.NewTime(b.now.Add(evictionGrace))
+					p.DeletionTimestamp = &t
+					p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler})
+					b.annotate(in.Gang, kai.LastEvictionAnnotation)
+				}
+				if err := b.Apply(p); err != nil {
+					return false, err
+				}
+				changed = true
+			}
+			if bundle.Starts {
+				b.annotate(bundle.Gang, kai.LastStartAnnotation)
+			}
+			if bundle.Cause != nil {
+				b.taken = append(b.taken, *bundle)
+			}
+		}
+	}
+	return changed, nil
+}
+
+// annotate notes the present time on a gang, as those who write statuses do.
+func (b *Engine) annotate(key cluster.Key, annotation string) {
+	b.setAnnotation(key, annotation, b.now.UTC().Format(time.RFC3339))
+}
+
+// setAnnotation sets an annotation of a gang, or takes it off when the value is "", and says whether that changed it. Its
+// generation stays.
+func (b *Engine) setAnnotation(key cluster.Key, annotation, value string) bool {
+	k := "PodGroup/" + key.Namespace + "/" + key.Name
+	pg, ok := b.objects[k].(*v2alpha2.PodGroup)
+	if !ok || pg.Annotations[annotation] == value {
+		return false
+	}
+	pg = pg.DeepCopy()
+	if pg.Annotations == nil {
+		pg.Annotations = map[string]string{}
+	}
+	pg.Annotations[annotation] = value
+	if value == "" {
+		delete(pg.Annotations, annotation)
+	}
+	b.objects[k] = pg
+	b.Feed(b.store, pg)
+	return true
+}
+
+// age lets deleted pods go, unless something holds them, and bound ones start. A pod that was evicted and has a
+// controller is made anew under the same name.
+func (b *Engine) age() bool {
+	changed := false
+	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
+		p, ok := b.objects[k].(*v1.Pod)
+		switch {
+		case !ok:
+		case p.DeletionTimestamp != nil && len(p.Finalizers) == 0:
+			changed = b.Delete(p) == nil || changed
+			if Recreates(p) {
+				changed = b.Apply(Recreate(p, b.now)) == nil || changed
+			}
+		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised[p.UID] != nil:
+			p = p.DeepCopy()
+			settleOn(p, b.promised[p.UID].Node, b.promised[p.UID].Groups)
+			if predict(p, b.promised[p.UID].Zones) != nil {
+				continue
+			}
+			changed = b.Apply(p) == nil || changed
+		case p.Spec.NodeName != "" && p.Status.Phase == v1.PodPending && p.DeletionTimestamp == nil:
+			p = p.DeepCopy()
+			p.Status.Phase = v1.PodRunning
+			changed = b.Apply(p) == nil || changed
+		}
+	}
+	return changed
+}
+
+// settleOn does what the binder does to a pod: it gives it its node, and labels for the devices that it shares.
+func settleOn(p *v1.Pod, node string, groups []string) {
+	p.Spec.NodeName = node
+	if len(groups) > 0 {
+		SetGroups(p, groups)
+	}
+}
+
+// Recreates says whether the end of this pod makes its controller make another: it was evicted, and has a controller.
+func Recreates(p *v1.Pod) bool {
+	return metav1.GetControllerOf(p) != nil && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue
+	})
+}
+
+// Recreate returns the pod that takes the place of one that was evicted: of the same name and index, and another pod.
+func Recreate(p *v1.Pod, now time.Time) *v1.Pod {
+	n := p.DeepCopy()
+	n.UID, n.ResourceVersion, n.DeletionTimestamp, n.DeletionGracePeriodSeconds = "", "", nil, nil
+	n.CreationTimestamp = metav1.NewTime(now)
+	SetGroups(n, nil)
+	delete(n.Annotations, keys.NUMAObservedAnnotation)
+	delete(n.Annotations, keys.NUMAPredictedAnnotation)
+	n.Spec.NodeName = ""
+	n.Status = v1.PodStatus{Phase: v1.PodPending}
+	return n
+}
+
+// mark notes on gangs what a run found out: since when they have pods and too few of them.
+func (b *Engine) mark(stale []engine.StaleGang) bool {
+	changed := false
+	for i := range stale {
+		since := ""
+		if stale[i].Since != 0 {
+			since = time.Unix(0, stale[i].Since).UTC().Format(time.RFC3339)
+		}
+		changed = b.setAnnotation(stale[i].Gang, kai.StaleSinceAnnotation, since) || changed
+	}
+	return changed
+}
+
+// count sets how many disruptions each budget allows, as the disruption controller does: of the pods that it selects, those
+// that run and are not leaving may become fewer, down to spec.minAvailable. A budget without one has a fixed number.
+func (b *Engine) count() {
+	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
+		pdb, ok := b.objects[k].(*policyv1.PodDisruptionBudget)
+		if !ok || pdb.Spec.MinAvailable == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if err != nil {
+			continue
+		}
+		healthy := int32(0)
+		for _, o := range b.objects { // order: a sum
+			if p, ok := o.(*v1.Pod); ok && p.Namespace == pdb.Namespace && selector.Matches(labels.Set(p.Labels)) && core.PodPhase(p) == cluster.Running {
+				healthy++
+			}
+		}
+		if allowed := max(0, healthy-pdb.Spec.MinAvailable.IntVal); allowed != pdb.Status.DisruptionsAllowed {
+			pdb = pdb.DeepCopy()
+			pdb.Status.DisruptionsAllowed = allowed
+			b.objects[k] = pdb
+			b.Feed(b.store, pdb)
+		}
+	}
+}
+
+// Usage sets what queues used of the cluster lately.
+func (b *Engine) Usage(u cluster.UsageState) {
+	b.usage = &u
+	b.store.Apply(u)
+}
+
+// Freeze forbids for an hour that taker has giver evicted.
+func (b *Engine) Freeze(taker, giver cluster.Key) {
+	b.store.Freeze(taker, giver, b.now.Add(time.Hour).UnixNano())
+}
+
+// Decisions returns the bundles with evictions that took effect, oldest first, and forgets them.
+func (b *Engine) Decisions() []engine.Bundle {
+	out := b.taken
+	b.taken = nil
+	return out
+}
+
+// Holds returns the room that is promised, and the pods by UID.
+func (b *Engine) Holds() ([]cluster.Hold, map[string]string) {
+	snap := b.snapshot()
+	names := map[string]string{}
+	snap.EachPod(func(p *cluster.Pod) { names[p.UID] = fullName(p.Namespace, p.Name) })
+	return snap.Holds, names
+}

@@ -1,0 +1,43 @@
+package engine
+
+import "testing"
+
+func TestHindrance(t *testing.T) {
+	t.Parallel()
+	over := Attempt{Action: "reclaim", Verdict: Verdict{Code: No, Reason: ReasonOverFairShare, Object: "q", Dim: "gpu", Need: 12000, Have: 8000}}
+	room := Verdict{Code: No, Reason: ReasonGangNoRoom, Need: 4}
+	for _, c := range []struct {
+		name  string
+		why   Verdict
+		tried []Attempt
+		want  string
+	}{
+		{"nothing was tried", room, nil, ""},
+		{"another reason says enough", Verdict{Code: No, Reason: ReasonOverLimit}, []Attempt{over}, ""},
+		{"no room is no news", room, []Attempt{{Action: "consolidation", Verdict: Verdict{Code: No, Reason: ReasonNothingToMove}}}, ""},
+		{"a share", room, []Attempt{over}, "; reclaim: queue q would hold 12 gpu, above its fair share of 8"},
+		{
+			"time before a share", room,
+			[]Attempt{over, {Action: "preempt", Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, WakeAt: 1}}},
+			"; preempt: its preemption delay is not over",
+		},
+		{
+			"without a count that changes", room,
+			[]Attempt{{Action: "reclaim", Verdict: Verdict{Code: No, Reason: ReasonVictimsTooFew, Have: 17}}},
+			"; reclaim: all that may be displaced would not make room enough",
+		},
+		{
+			"one rule protects all", room,
+			[]Attempt{{Action: "preempt", Verdict: Verdict{Code: No, Reason: ReasonNoVictims}, Barred: []Barrier{{Verdict: Verdict{Code: No, Reason: ReasonHigherPriority}, Gangs: 3}}}},
+			"; preempt: there is nobody it may displace: its priority is not lower",
+		},
+	} {
+		g := GangTrace{Diagnosis: &Diagnosis{Verdict: c.why}, Tried: c.tried}
+		if got := g.Hindrance(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := (&GangTrace{}).Hindrance(); got != "" {
+		t.Errorf("a gang that waits for nothing: %q", got)
+	}
+}

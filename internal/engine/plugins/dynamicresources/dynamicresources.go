@@ -1,0 +1,162 @@
+// Package dynamicresources places pods that ask for devices by resource claim (Dynamic Resource Allocation): a node
+// passes when the upstream structured allocator finds devices there for all claims of the pod that have none yet, among
+// those that neither the API server nor a decision on its way nor this run has given away.
+//
+//	ResourceSlices, DeviceClasses ──► catalog (kept from run to run)
+//	ResourceClaims, pods on their way ──► ledger ◄── operations of statements, and their undo
+//	                                        │
+//	                        NodeFilter, NodeReady, Detailer
+//
+// The ledger has two sides, like a node's resources: what is taken now, and what will be once all that is being released
+// has gone. A nomination may count on the second; a placement must find its devices free on both.
+//
+// What the allocator answered for a class on a node is kept until something changes there.
+package dynamicresources
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "dynamicresources"
+
+// maxCELCacheEntries is KAI's argument: how many compiled selectors are kept. Its default is 10.
+const maxCELCacheEntries = "maxCelCacheEntries"
+
+// New builds the plugin. Its argument maxCelCacheEntries is a positive number.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	size := 10
+	if text, ok := args[maxCELCacheEntries]; ok {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, nil, fmt.Errorf("argument %s: %q is not a positive number", maxCELCacheEntries, text)
+		}
+		size = n
+	}
+	features := cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
+	return &plugin{cache: cel.NewCache(size, features)}, args.Unknown(maxCELCacheEntries), nil
+}
+
+// plugin keeps what is the same from run to run: compiled selectors, and the catalog as long as no slice changes.
+type plugin struct {
+	cache   *cel.Cache
+	catalog *catalog
+}
+
+// instance is one run. It reads the claims when the first pod that has any is looked at.
+type instance struct {
+	plugin *plugin
+	view   *engine.View
+	ledger *ledger
+}
+
+// Open implements engine.Plugin.
+func (p *plugin) Open(v *engine.View) engine.Instance { return &instance{plugin: p, view: v} }
+
+// Wants implements engine.NodeFilter and engine.NodeReady.
+func (i *instance) Wants(c *cluster.Class) bool { return len(c.Devices) > 0 }
+
+func (i *instance) claims() *ledger {
+	if i.ledger == nil {
+		snap := i.view.Snapshot()
+		if i.plugin.catalog == nil || !i.plugin.catalog.current(snap) {
+			i.plugin.catalog = newCatalog(snap)
+		}
+		i.ledger = newLedger(i.view, i.plugin.catalog, i.plugin.cache)
+	}
+	return i.ledger
+}
+
+// CheckPod implements engine.PodGate: a claim that is not there, or asks for a class that is not there, runs nowhere.
+func (i *instance) CheckPod(c *cluster.Class, _ string) engine.Verdict {
+	for k := range c.Devices {
+		need := &c.Devices[k]
+		if need.Missing != "" {
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: need.Missing}
+		}
+		var spec resourceapi.ResourceClaimSpec
+		if err := json.Unmarshal([]byte(need.Spec), &spec); err != nil {
+			return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonClaimBroken, Object: need.Shared, Detail: err.Error()}
+		}
+		classes := i.view.Snapshot().Objects(cluster.DeviceClasses)
+		for r := range spec.Devices.Requests {
+			if missing := missingClass(&spec.Devices.Requests[r], classes); missing != "" {
+				return engine.Verdict{Code: engine.No, Reason: engine.ReasonDeviceClassMissing, Object: missing}
+			}
+		}
+	}
+	return engine.Verdict{}
+}
+
+// missingClass names the first class that a request asks for and that does not exist; "" for none. Of alternatives, the
+// allocator needs all.
+func missingClass(r *resourceapi.DeviceRequest, classes map[string]any) string {
+	if r.Exactly != nil {
+		if _, ok := classes[r.Exactly.DeviceClassName]; !ok {
+			return r.Exactly.DeviceClassName
+		}
+	}
+	for k := range r.FirstAvailable {
+		if name := r.FirstAvailable[k].DeviceClassName; classes[name] == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// CheckNode implements engine.NodeFilter.
+func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	if g := i.view.Snapshot().Gang(p.Gang); g != nil {
+		for k := range p.Class.Devices {
+			if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 && need.Queue != g.Queue {
+				return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
+			}
+		}
+	}
+	return i.claims().check(p, n, later)
+}
+
+// CheckReady implements engine.NodeReady.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	return i.claims().check(p, n, now)
+}
+
+// Done implements engine.Observer.
+func (i *instance) Done(op engine.Op) {
+	if op.Gives() != 0 && i.Wants(op.Pod.Class) {
+		i.claims().do(op)
+	}
+}
+
+// Undone implements engine.Observer.
+func (i *instance) Undone(op engine.Op) {
+	if op.Gives() != 0 && i.Wants(op.Pod.Class) {
+		i.claims().undo(op)
+	}
+}
+
+// Turned implements engine.Promises.
+func (i *instance) Turned(h *cluster.Hold, open bool) {
+	switch {
+	case len(h.Claims) == 0 || i.ledger == nil: // it is read as it stands when the ledger is made
+	case open:
+		i.ledger.promise(h, -1)
+	default:
+		i.ledger.promise(h, 1)
+	}
+}
+
+// Detail implements engine.Detailer.
+func (i *instance) Detail(op engine.Op, in *engine.Intent) {
+	if i.Wants(op.Pod.Class) {
+		in.Claims = i.claims().allocations(op.Pod)
+	}
+}

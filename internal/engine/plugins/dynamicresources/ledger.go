@@ -1,0 +1,364 @@
+package dynamicresources
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// features are all that the allocator can do. What a cluster has switched off cannot be written into its objects.
+func features() structured.Features {
+	return structured.Features{
+		AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, ListTypeAttributes: true,
+		PartitionableDevices: true, PrioritizedList: true,
+	}
+}
+
+// side is which devices an allocation may choose.
+type side uint8
+
+const (
+	later side = iota // those that are free once all that is being released has gone
+	now               // those that are free now, and not promised either
+	sides
+)
+
+// patience is how many steps the allocator may take for one pod on one node; its search is exhaustive, and claims can be
+// written for which it would not end in a lifetime.
+const patience = 200_000
+
+// ledger is what is taken, in one run. Every operation pushes what it changed, and its undo pops it, so that the ledger is
+// then what it was.
+type ledger struct {
+	snap    *cluster.Snapshot
+	catalog *catalog
+	cache   *cel.Cache
+
+	claims map[string]*claim // by object key; synthetic ones by pod
+	used   [sides]*usage
+
+	clock   uint64 // grows with every change
+	changed map[string]uint64
+	global  uint64 // when devices that several nodes can use last changed
+	made    map[poolKey]int
+
+	memo  map[question]answer
+	nodes map[cluster.NodeID]site
+	steps []step
+	given map[cluster.PodID][]cluster.ClaimAllocation // what placements of this run chose, for pods that are placed
+	last  map[choice][]cluster.ClaimAllocation        // what was chosen when the pod was on the node last, to be chosen again
+}
+
+// claim is a resource claim in the session.
+type claim struct {
+	object *resourceapi.ResourceClaim // nil for one that the binder will make
+	state
+}
+
+// state is what operations change of a claim.
+type state struct {
+	held  *resourceapi.AllocationResult // what it takes now; nil for nothing
+	kept  *resourceapi.AllocationResult // what it takes once all that is being released has gone
+	users int32                         // pods that use it and stay
+}
+
+// step is what one operation did.
+type step struct {
+	changes []change
+	pod     cluster.PodID
+	given   []cluster.ClaimAllocation // what was in given before
+}
+
+type change struct {
+	claim  *claim
+	before state
+}
+
+// question is what a class asks of a node; answer is what the allocator said.
+type question struct {
+	class uint64
+	node  cluster.NodeID
+	side  side
+}
+
+type answer struct {
+	node, global uint64 // what the ledger's clocks said
+	results      []resourceapi.AllocationResult
+	verdict      engine.Verdict
+}
+
+type choice struct {
+	pod  cluster.PodID
+	node cluster.NodeID
+}
+
+// newLedger costs one look at each claim and each pod.
+func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
+	snap := view.Snapshot()
+	l := &ledger{
+		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
+		changed: map[string]uint64{}, made: map[poolKey]int{}, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
+		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
+	}
+	for key, o := range snap.Objects(cluster.ResourceClaims) { // order: each claim on its own
+		if object, ok := o.(*resourceapi.ResourceClaim); ok {
+			l.claims[key] = &claim{object: object, state: state{held: object.Status.Allocation}}
+		}
+	}
+	seen := map[string]bool{}    // UIDs of pods that are known
+	leaving := map[*claim]bool{} // claims that somebody uses who goes
+	snap.EachPod(func(p *cluster.Pod) {
+		if len(p.DeviceClaims) == 0 {
+			return
+		}
+		seen[p.UID] = true
+		if !p.Phase.Holds() {
+			return
+		}
+		for k := range p.Class.Devices {
+			c := l.claimOf(p, k)
+			if c == nil {
+				continue
+			}
+			c.underWay(p, k)
+			if p.Phase == cluster.Releasing {
+				leaving[c] = true
+			} else {
+				c.users++
+			}
+		}
+	})
+	for _, c := range l.claims { // order: sums
+		if c.object != nil {
+			for k := range c.object.Status.ReservedFor {
+				if uid := string(c.object.Status.ReservedFor[k].UID); !seen[uid] {
+					c.users++
+				}
+			}
+		}
+		if c.users > 0 || !leaving[c] {
+			c.kept = c.held
+		}
+		l.take(c.state, 1)
+	}
+	view.EachHold(func(h *cluster.Hold, open bool) {
+		if !open {
+			l.promise(h, 1)
+		}
+	})
+	return l
+}
+
+// full says whether no further pod can be written among the claim's users.
+func (c *claim) full(uid string) bool {
+	if c.users >= resourceapi.ResourceClaimReservedForMaxSize {
+		return true
+	}
+	return c.object != nil && len(c.object.Status.ReservedFor) >= resourceapi.ResourceClaimReservedForMaxSize &&
+		!slices.ContainsFunc(c.object.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool { return string(r.UID) == uid })
+}
+
+// underWay has the claim take what a decision on its way gives it as the pod's k-th, unless it has got something already.
+func (c *claim) underWay(p *cluster.Pod, k int) {
+	for i := range p.Allocations {
+		if c.held == nil && p.Allocations[i].Name == p.DeviceClaims[k].Name {
+			c.held = p.Allocations[i].Allocation
+		}
+	}
+}
+
+// claimOf returns what stands for the pod's k-th need; nil while there is no claim.
+func (l *ledger) claimOf(p *cluster.Pod, k int) *claim {
+	if k >= len(p.DeviceClaims) {
+		return nil
+	}
+	key := p.DeviceClaims[k].Object
+	if p.Class.Devices[k].Extended && l.claims[key] == nil { // not made yet
+		key = "pod/" + p.UID
+		if l.claims[key] == nil {
+			l.claims[key] = extended(p, &p.Class.Devices[k])
+		}
+	}
+	return l.claims[key]
+}
+
+// needed says whether a need is one on the node: extended resources that a device plugin offers there are none.
+func needed(need *cluster.DeviceNeed, n *cluster.Node) bool {
+	return !need.Extended || slices.ContainsFunc(need.Resources, func(r string) bool { return slices.Contains(n.ByClaim, r) })
+}
+
+// on returns the claim as the node has to satisfy it: of extended resources, those that are given as devices there.
+func (c *claim) on(resources, byClaim []string) *resourceapi.ResourceClaim {
+	plugin := func(r string) bool { return !slices.Contains(byClaim, r) }
+	if !slices.ContainsFunc(resources, plugin) {
+		return c.object
+	}
+	part := *c.object
+	part.Spec.Devices.Requests = nil
+	for i, r := range resources {
+		if !plugin(r) {
+			part.Spec.Devices.Requests = append(part.Spec.Devices.Requests, c.object.Spec.Devices.Requests[i])
+		}
+	}
+	return &part
+}
+
+// check says whether the pod's claims can be had on a node.
+func (l *ledger) check(p *cluster.Pod, n *cluster.Node, s side) engine.Verdict {
+	open, v := l.open(p, n, s)
+	if !v.Yes() || len(open) == 0 {
+		return v
+	}
+	return l.solve(p, n, open, s).verdict
+}
+
+// open returns which of the pod's needs have no devices yet, or why those that have them cannot be used on the node.
+func (l *ledger) open(p *cluster.Pod, n *cluster.Node, s side) ([]int, engine.Verdict) {
+	var open []int
+	for k := range p.Class.Devices {
+		if !needed(&p.Class.Devices[k], n) {
+			continue
+		}
+		c := l.claimOf(p, k)
+		if c == nil {
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: p.Class.Devices[k].Shared}
+		}
+		name := p.Class.Devices[k].Shared
+		switch {
+		case c.full(p.UID):
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimFull, Object: name, Have: resourceapi.ResourceClaimReservedForMaxSize}
+		case c.object != nil && c.object.DeletionTimestamp != nil:
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: name, Detail: "it is being deleted"}
+		case c.kept == nil && c.held != nil && p.Node == n.ID: // back to where it was, with the devices it had
+			if s == later && l.stillFree(c.held) {
+				continue
+			}
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+		case c.kept == nil:
+			open = append(open, k)
+			continue
+		case s == now && c.held == nil: // somebody else waits for its devices
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+		}
+		if reaches, err := reachable(c.kept.NodeSelector, l.node(n)); err != nil || !reaches {
+			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimElsewhere, Object: name}
+		}
+	}
+	return open, engine.Verdict{}
+}
+
+// reachable says whether the devices of an allocation can be used on a node.
+func reachable(selector *v1.NodeSelector, at site) (bool, error) {
+	if selector == nil {
+		return true, nil
+	}
+	s, err := nodeaffinity.NewNodeSelector(selector)
+	if err != nil {
+		return false, err
+	}
+	return s.Match(at.Node), nil
+}
+
+func (l *ledger) node(n *cluster.Node) site {
+	at, ok := l.nodes[n.ID]
+	if !ok {
+		at = newSite(n.Name, n.Labels)
+		l.nodes[n.ID] = at
+	}
+	return at
+}
+
+// solve asks the allocator, or remembers what it said: pods of a class ask for the same.
+func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
+	q := question{p.Class.ID, n.ID, s}
+	whole := len(open) == len(p.Class.Devices)
+	if a, ok := l.memo[q]; ok && whole && a.node == l.changed[n.Name] && a.global == l.global {
+		return a
+	}
+	a := l.allocate(p, n, open, s)
+	a.node, a.global = l.changed[n.Name], l.global
+	if whole {
+		l.memo[q] = a
+	}
+	return a
+}
+
+// allocate runs the structured allocator.
+func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
+	no := func(v engine.Verdict) answer {
+		v.Code = engine.No
+		return answer{verdict: v}
+	}
+	published := l.catalog.on(n.Name)
+	if len(published) == 0 {
+		return no(engine.Verdict{Reason: engine.ReasonDevicesNone})
+	}
+	objects := make([]*resourceapi.ResourceClaim, len(open))
+	for i, k := range open {
+		objects[i] = l.claimOf(p, k).on(p.Class.Devices[k].Resources, n.ByClaim)
+	}
+	ctx := &bounded{Context: context.Background(), left: patience}
+	a, err := structured.NewAllocator(ctx, features(), l.used[s].state, l.catalog.classes, published, l.cache)
+	var results []resourceapi.AllocationResult
+	if err == nil {
+		results, err = a.Allocate(ctx, l.node(n).Node, objects)
+	}
+	switch {
+	case ctx.left <= 0:
+		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Partial: true})
+	case errors.Is(err, structured.ErrFailedAllocationOnNode):
+		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Detail: oneLine(err)})
+	case err != nil:
+		return no(engine.Verdict{Reason: engine.ReasonClaimBroken, Object: p.Namespace + "/" + objects[0].Name, Detail: oneLine(err)})
+	case len(results) != len(objects):
+		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken})
+	}
+	return answer{results: results}
+}
+
+// oneLine is an error's text as a part of a sentence: compilers draw over several lines.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// bounded is a context that ends after so many looks at it. The allocator looks once a step.
+type bounded struct {
+	context.Context
+	left int
+}
+
+// Err implements context.Context.
+func (b *bounded) Err() error {
+	if b.left--; b.left < 0 {
+		b.left = 0
+		return context.Canceled
+	}
+	return nil
+}
+
+// stillFree says whether devices that were given back can be had again as they were. Of a pool whose devices share
+// something it is enough that nobody has got anything since.
+func (l *ledger) stillFree(a *resourceapi.AllocationResult) bool {
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		key := poolKey{r.Driver, r.Pool}
+		if p := l.catalog.pools[key]; (r.ShareID != nil || p != nil && p.counters) && l.made[key] > 0 {
+			return false
+		}
+	}
+	return l.used[later].free(a)
+}
+
+// shareName makes the ID of a share of a device: equal decisions give equal IDs, and no two shares have the same.
+func shareName(uid string, need, result int, device string) string {
+	return fingerprint(uid + "/" + strconv.Itoa(need) + "/" + strconv.Itoa(result) + "/" + device)
+}

@@ -1,0 +1,32 @@
+// Package gpupack fills shared GPUs: of the devices of a node that a part fits on, the fullest one first, and a whole device
+// last.
+package gpupack
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "gpupack"
+
+// points is the score of a full device (KAI: 1).
+const points = 1 * engine.ScorePoint
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the score needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// ScoreDevice implements engine.DeviceOrder.
+func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity int64) int64 {
+	if capacity <= 0 {
+		return 0
+	}
+	return points / capacity * min(used, capacity)
+}

@@ -1,0 +1,31 @@
+// Package gpuspread spreads parts of GPUs over devices: of the devices of a node, a whole one first, then the emptiest.
+package gpuspread
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "gpuspread"
+
+// points is the score of an empty device (KAI: 1).
+const points = 1 * engine.ScorePoint
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+// Open implements engine.Plugin; the score needs no state.
+func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
+
+// ScoreDevice implements engine.DeviceOrder.
+func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity int64) int64 {
+	if capacity <= 0 {
+		return 0
+	}
+	return points / capacity * (capacity - min(used, capacity))
+}

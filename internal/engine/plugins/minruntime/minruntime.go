@@ -1,0 +1,182 @@
+// Package minruntime lets gangs run for a while before others may take their room: each queue may say how long its gangs
+// are safe from their own queue (preempt) and from other queues (reclaim), counted from the gang's start.
+//
+// For preempt the victim's queue or the nearest queue above it that states a value decides. For reclaim, method "queue"
+// does the same. Method "lca", the default, looks at where the two queues' ways from the top part: a promise among the
+// teams of a department does not bind the department towards others. The victim's side of that fork, or the nearest
+// queue above it that states a value, decides; under different top-level queues the victim's top-level queue alone does.
+// Where no queue states a value the plugin's default holds.
+//
+// A gang with pods above its minimum still gives those, however young it is: the promise is that what a gang needs to run
+// is left alone.
+package minruntime
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "minruntime"
+
+// The plugin's arguments.
+const (
+	argReclaim = "defaultReclaimMinRuntime"
+	argPreempt = "defaultPreemptMinRuntime"
+	argMethod  = "reclaimResolveMethod"
+)
+
+// New builds the plugin. Arguments "defaultReclaimMinRuntime" and "defaultPreemptMinRuntime" are Go durations (default 0s:
+// no protection), "reclaimResolveMethod" is lca (the default) or queue.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	p := &plugin{}
+	var err error
+	if p.reclaim, err = duration(args, argReclaim); err != nil {
+		return nil, nil, err
+	}
+	if p.preempt, err = duration(args, argPreempt); err != nil {
+		return nil, nil, err
+	}
+	switch method := args[argMethod]; method {
+	case "", "lca":
+	case "queue":
+		p.byQueue = true
+	default:
+		return nil, nil, fmt.Errorf("argument %q is %q; it must be lca or queue", argMethod, method)
+	}
+	return p, args.Unknown(argReclaim, argPreempt, argMethod), nil
+}
+
+func duration(args engine.Arguments, name string) (int64, error) {
+	text := args[name]
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("argument %q is %q; it must be a duration that is not negative, for instance 90s or 1h30m", name, text)
+	}
+	return int64(d), nil
+}
+
+type plugin struct {
+	reclaim, preempt int64 // defaults, nanoseconds
+	byQueue          bool
+}
+
+// Open implements engine.Plugin.
+func (p *plugin) Open(v *engine.View) engine.Instance { return &instance{plugin: p, view: v} }
+
+type instance struct {
+	*plugin
+	view *engine.View
+}
+
+// CheckVictim implements engine.VictimFilter: a gang within its minimum runtime gives nothing, unless some pod set of it
+// has more than its minimum. Which of its pods may then go is CheckUnit's.
+func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Resources, v *engine.GangState) engine.Verdict {
+	until := i.until(r, g, v)
+	if until == 0 {
+		return engine.Verdict{}
+	}
+	for s := range v.Sets {
+		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.Sets[s].Min {
+			return engine.Verdict{}
+		}
+	}
+	return protected(v, until)
+}
+
+// CheckUnit implements engine.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
+func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
+	until := i.until(r, g, u.Gang)
+	if until == 0 {
+		return "", engine.Verdict{}
+	}
+	if u.Core {
+		return "", protected(u.Gang, until)
+	}
+	for from := 0; from < len(u.Pods); { // pods of one set are in one run
+		to, set := from+1, u.Pods[from].Set
+		for to < len(u.Pods) && u.Pods[to].Set == set {
+			to++
+		}
+		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.Sets[set].Min {
+			return "", protected(u.Gang, until)
+		}
+		from = to
+	}
+	return "", engine.Verdict{}
+}
+
+// protected is the answer about thousands of gangs in a search, so it builds no text: the object is the bare name.
+func protected(v *engine.GangState, until int64) engine.Verdict {
+	return engine.Verdict{Code: engine.Wait, Reason: engine.ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
+}
+
+// until returns when the victim's protection against that right of g ends; 0 when there is none now.
+func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
+	if v.LastStart == 0 || v.Leaf == nil {
+		return 0
+	}
+	least := int64(0)
+	switch r {
+	case engine.Preempt:
+		least = nearest(v.Leaf, preemptOf, i.preempt)
+	case engine.Reclaim:
+		least = i.reclaimFor(g.Leaf, v.Leaf)
+	}
+	if least <= 0 {
+		return 0
+	}
+	end := int64(math.MaxInt64)
+	if least < end-v.LastStart {
+		end = v.LastStart + least
+	}
+	if end <= i.view.Snapshot().Now {
+		return 0
+	}
+	return end
+}
+
+// reclaimFor returns the minimum runtime of the victim's queue towards the other.
+func (i *instance) reclaimFor(taker, victim *engine.QueueLedger) int64 {
+	if i.byQueue || taker == nil {
+		return nearest(victim, reclaimOf, i.reclaim)
+	}
+	// Climb to the same height, then together until the parents are one: then victim is the first queue of its way from
+	// the top that is not on the other's.
+	for victim.Depth > taker.Depth {
+		victim = victim.Parent
+	}
+	for taker.Depth > victim.Depth {
+		taker = taker.Parent
+	}
+	for victim != taker && victim.Parent != taker.Parent {
+		victim, taker = victim.Parent, taker.Parent
+	}
+	if victim.Parent == nil {
+		if own := reclaimOf(victim); own.Set {
+			return own.Value
+		}
+		return i.reclaim
+	}
+	return nearest(victim, reclaimOf, i.reclaim)
+}
+
+func preemptOf(q *engine.QueueLedger) cluster.Maybe { return q.PreemptMinRuntime }
+func reclaimOf(q *engine.QueueLedger) cluster.Maybe { return q.ReclaimMinRuntime }
+
+// nearest returns the first stated value from q upwards, or the default.
+func nearest(q *engine.QueueLedger, read func(*engine.QueueLedger) cluster.Maybe, otherwise int64) int64 {
+	for ; q != nil; q = q.Parent {
+		if m := read(q); m.Set {
+			return m.Value
+		}
+	}
+	return otherwise
+}

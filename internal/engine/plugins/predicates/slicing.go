@@ -1,0 +1,70 @@
+package predicates
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// checkSlicing says whether the way the node's GPUs are cut serves pods of the class. Whether enough of them is free is not
+// asked here.
+func (i *instance) checkSlicing(c *cluster.Class, n *cluster.Node) engine.Verdict {
+	if c.CPUOnly() {
+		return engine.Verdict{}
+	}
+	slices := i.asksSlices(c)
+	serves := true
+	switch n.Slicing {
+	case cluster.Unsliced:
+		serves = !slices
+	case cluster.SlicedSingle:
+		serves = !slices && c.Share.None()
+	case cluster.SlicedMixed:
+		serves = slices
+	}
+	if serves {
+		return engine.Verdict{}
+	}
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonSlicing, Object: n.Slicing.String()}
+}
+
+// asksSlices says whether pods of the class ask for slices of GPUs by name.
+func (i *instance) asksSlices(c *cluster.Class) bool {
+	for _, s := range i.slices {
+		if c.Requests.At(s.Dim) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLegacy keeps pods that ask for slices of GPUs by name away from those that have theirs by annotation, and the other way
+// round: somebody else cuts the GPUs of a node for the latter.
+func (i *instance) checkLegacy(c *cluster.Class, n *cluster.Node) engine.Verdict {
+	if !i.mindsLegacy(c) {
+		return engine.Verdict{}
+	}
+	snap := i.view.Snapshot()
+	first := ""
+	look := func(p *cluster.Pod) {
+		if i.mindsLegacy(p.Class) && p.Class.LegacySlices != c.LegacySlices && (first == "" || p.FullName() < first) {
+			first = p.FullName()
+		}
+	}
+	for _, id := range n.Pods {
+		if q := snap.Pod(id); i.view.NodeOf(q) == n.ID {
+			look(q)
+		}
+	}
+	for _, q := range i.came[n.ID] {
+		look(q)
+	}
+	if first == "" {
+		return engine.Verdict{}
+	}
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonLegacySlices, Object: first}
+}
+
+// mindsLegacy says whether pods of the class have slices of one kind or the other, where there are both.
+func (i *instance) mindsLegacy(c *cluster.Class) bool {
+	return i.legacy && (c.LegacySlices || i.asksSlices(c))
+}

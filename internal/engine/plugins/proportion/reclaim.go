@@ -1,0 +1,99 @@
+package proportion
+
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/fairshare"
+)
+
+// The rules that make a unit legal, as the record of the decision says them.
+const (
+	ruleFairShare = "its queue held more than its fair share"
+	ruleQuota     = "its queue held more than its quota, and the other stays within its own"
+)
+
+// CheckReclaim implements engine.ReclaimGate: the queue must stay within its fair share, and non-preemptible work within
+// quota at every level. It begins a search.
+func (i *instance) CheckReclaim(g *engine.GangState, request cluster.Resources) engine.Verdict {
+	chain := i.chains[g.Leaf.ID]
+	if e, over := i.take.OverFairShare(chain, request); over {
+		return engine.Verdict{
+			Code: engine.No, Reason: engine.ReasonOverFairShare, Object: g.Leaf.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
+			Need: e.Used + min(e.Asked, cluster.MaxQuantity), Have: e.Bound,
+		}
+	}
+	if !g.Preemptible {
+		if e, over := i.take.OverQuota(chain, request); over {
+			return i.verdict(engine.ReasonNonPreemptibleOverQuota, g.Leaf, e)
+		}
+	}
+	return engine.Verdict{}
+}
+
+// CheckGiver implements engine.GiverFilter for reclaim; the other rights have nothing to do with shares.
+func (i *instance) CheckGiver(r engine.Right, g *engine.GangState, request cluster.Resources, leaf *engine.QueueLedger) engine.Verdict {
+	if r != engine.Reclaim {
+		return engine.Verdict{}
+	}
+	refusal, ok := i.take.FilterVictim(i.chains[g.Leaf.ID], i.chains[leaf.ID], request)
+	if ok {
+		return engine.Verdict{}
+	}
+	return i.refused(leaf, refusal)
+}
+
+// CheckUnit implements engine.UnitCheck for reclaim; what is only moved is not taken. A refusal can turn into a yes in one
+// case only: after something was taken from a queue that g's own queue meets further down than it meets the unit's.
+func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, request cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
+	if r != engine.Reclaim || u.Moved {
+		return "", engine.Verdict{}
+	}
+	right, refusal := i.take.CheckUnit(i.chains[g.Leaf.ID], i.chains[u.Gang.Leaf.ID], request, u.Charge)
+	switch right {
+	case fairshare.RightFairShare:
+		return ruleFairShare, engine.Verdict{}
+	case fairshare.RightQuota:
+		return ruleQuota, engine.Verdict{}
+	}
+	return "", i.refused(u.Gang.Leaf, refusal)
+}
+
+// refused says the rule that protects a victim whose leaf queue is given.
+func (i *instance) refused(leaf *engine.QueueLedger, r fairshare.Refusal) engine.Verdict {
+	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimWithinShare, Dim: i.view.Snapshot().Dims.Name(r.Dim), Need: r.Bound, Have: r.Have}
+	switch r.Rule {
+	case fairshare.RefusedSameQueue:
+		v.Reason = engine.ReasonOtherQueue
+	case fairshare.RefusedSaturation:
+		v.Reason = engine.ReasonSaturation
+	}
+	for range slices.Index(i.chains[leaf.ID], r.Victim) {
+		leaf = leaf.Parent
+	}
+	v.Object = leaf.Name
+	return v
+}
+
+// CompareGivers implements engine.VictimOrder: queues above their share before queues that only a quota has a claim on (or
+// those would take back from the first what was taken from them, and two would be evicted for one); then the reverse of
+// the order in which queues are served, as if what each gives next were gone already.
+func (i *instance) CompareGivers(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int {
+	if c := engine.First(i.aboveShare(l), i.aboveShare(r)); c != 0 {
+		return c
+	}
+	lk, rk := i.order.Key(i.states[l], nil, lUnit), i.order.Key(i.states[r], nil, rUnit)
+	return fairshare.Compare(&rk, &lk)
+}
+
+// aboveShare says whether a queue holds more of something than it may grow to.
+func (i *instance) aboveShare(q cluster.QueueID) bool {
+	st := i.states[q]
+	for d, x := range st.Allocated {
+		if bound := st.Allocatable(d); d < len(i.order.Shared) && i.order.Shared[d] && bound != fairshare.Unlimited && x > bound {
+			return true
+		}
+	}
+	return false
+}

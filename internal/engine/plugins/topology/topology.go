@@ -1,0 +1,212 @@
+// Package topology keeps the pods of a gang, and of each set of it, near each other: in one domain of a required level, and
+// of a preferred one if that is possible.
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Name is the plugin's name in a profile.
+const Name = "topology"
+
+// New builds the plugin; it takes no arguments.
+func New(args engine.Arguments) (engine.Plugin, []string, error) {
+	return plugin{}, args.Unknown(), nil
+}
+
+type plugin struct{}
+
+type instance struct{ view *engine.View }
+
+// Open implements engine.Plugin.
+func (plugin) Open(v *engine.View) engine.Instance { return &instance{v} }
+
+// question is one set's demand, resolved.
+type question struct {
+	*engine.SetQuery
+	view      *engine.View
+	t         *cluster.Topology
+	top       cluster.DomainID
+	required  int // level; -1 for none
+	preferred int
+	places    [][]int // per kind of pods, by domain
+	members   map[cluster.DomainID]int
+}
+
+// NodeSets implements engine.NodeSets: the domains that have room, those of the preferred level first, then wider ones up to
+// the required level, or, without one, up to everything. Of one level, those come first in which the set has members, then
+// those that it fills best, widest level first, so that what is free stays in one piece. Pods that cannot all be in one
+// domain of the preferred level gather in few.
+//
+// Members of a set that has a required level keep it where they are.
+func (i *instance) NodeSets(sq *engine.SetQuery) ([]engine.NodeSet, engine.Verdict) {
+	c := sq.Gang.Sets[sq.Set].Near
+	if c.Topology == "" || len(sq.Pods) == 0 {
+		return nil, engine.Verdict{}
+	}
+	q := &question{SetQuery: sq, view: i.view, t: i.view.Snapshot().Topology(c.Topology)}
+	if v := q.resolve(c); !v.Yes() {
+		return nil, v
+	}
+	q.top = i.view.Top(sq.Within, q.t)
+	for _, k := range sq.Pods {
+		q.places = append(q.places, i.view.Places(sq.Within, q.t, k.Class))
+	}
+	q.members = map[cluster.DomainID]int{}
+	i.view.Members(sq.Gang, sq.Set, func(n cluster.NodeID) {
+		for d := q.t.DomainOf(n, len(q.t.Levels)-1); d != cluster.None; d = q.t.Domain(d).Parent {
+			q.members[d]++
+		}
+	})
+	return q.candidates()
+}
+
+// resolve finds the levels by name.
+func (q *question) resolve(c cluster.Constraint) engine.Verdict {
+	if q.t == nil {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTopologyMissing, Object: c.Topology}
+	}
+	wrong := func(what string) engine.Verdict {
+		names := make([]string, len(q.t.Levels))
+		for i, l := range q.t.Levels {
+			names[i] = l.Name()
+		}
+		return engine.Verdict{
+			Code: engine.No, Reason: engine.ReasonTopologyLevel, Object: c.Topology,
+			Detail: what + "; its levels are " + strings.Join(names, ", "),
+		}
+	}
+	q.required, q.preferred = cluster.None, cluster.None
+	for _, l := range [...]struct {
+		name string
+		at   *int
+	}{{c.Required, &q.required}, {c.Preferred, &q.preferred}} {
+		if l.name == "" {
+			continue
+		}
+		i, ok := q.t.LevelByName(l.name)
+		if !ok {
+			return wrong(`has no level "` + l.name + `"`)
+		}
+		*l.at = i
+	}
+	if q.required < 0 && q.preferred < 0 {
+		return wrong("is named without a level, required or preferred")
+	}
+	return engine.Verdict{}
+}
+
+// candidates lists the domains, best first.
+func (q *question) candidates() ([]engine.NodeSet, engine.Verdict) {
+	top := q.t.Domain(q.top).Level
+	base := max(q.required, top) // of this level, or narrower, it has to be
+	narrowest := max(q.preferred, base)
+	byLevel := make([][]cluster.DomainID, len(q.t.Levels)+1)
+	var walk func(d cluster.DomainID)
+	walk = func(d cluster.DomainID) {
+		level := q.t.Domain(d).Level
+		if !q.fits(d) || level == base && !q.holdsMembers(d) {
+			return
+		}
+		if level >= base {
+			byLevel[level+1] = append(byLevel[level+1], d)
+		}
+		if level < narrowest {
+			for _, c := range q.sorted(q.t.Domain(d).Children) {
+				walk(c)
+			}
+		}
+	}
+	walk(q.top)
+	var out []engine.NodeSet
+	for _, domains := range slices.Backward(byLevel) {
+		slices.SortStableFunc(domains, func(a, b cluster.DomainID) int { return q.members[b] - q.members[a] })
+		for _, d := range domains {
+			out = append(out, engine.NodeSet{Topology: q.t, Domain: d, Gather: q.preferred})
+		}
+	}
+	switch {
+	case q.required < 0: // a mere wish keeps nobody from nodes that belong to no domain
+		return append(out, engine.NodeSet{Topology: q.t, Domain: cluster.None, Gather: q.preferred}), engine.Verdict{}
+	case len(out) == 0:
+		return nil, q.noRoom(base)
+	}
+	return out, engine.Verdict{}
+}
+
+// holdsMembers says whether a set that has members of its own, and must be together, may go to a domain.
+func (q *question) holdsMembers(d cluster.DomainID) bool {
+	return q.required < 0 || q.members[cluster.RootDomain] == 0 || q.members[q.t.Above(d, q.required)] > 0
+}
+
+// fits says whether a domain has places for each kind of pods.
+func (q *question) fits(d cluster.DomainID) bool {
+	for i, k := range q.Pods {
+		if q.places[i][d] < k.Count {
+			return false
+		}
+	}
+	return true
+}
+
+// sorted returns sibling domains, those that the pods fill best first: where the largest part of what is there is asked for.
+func (q *question) sorted(domains []cluster.DomainID) []cluster.DomainID {
+	out := slices.Clone(domains)
+	slices.SortStableFunc(out, func(a, b cluster.DomainID) int {
+		an, ad := q.filling(a)
+		bn, bd := q.filling(b)
+		return int(bn*ad - an*bd)
+	})
+	return out
+}
+
+// filling is the largest part, over the kinds, of a domain's places that is asked for, as a fraction.
+func (q *question) filling(d cluster.DomainID) (n, of int64) {
+	n, of = 0, 1
+	for i, k := range q.Pods {
+		have := int64(q.places[i][d])
+		if have == 0 {
+			return 1, 0
+		}
+		if int64(k.Count)*of > n*have {
+			n, of = int64(k.Count), have
+		}
+	}
+	return n, of
+}
+
+// noRoom says which domain of the level at which the set must be together comes closest.
+func (q *question) noRoom(level int) engine.Verdict {
+	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonTopologyNoRoom, Object: q.t.Levels[q.required].Name() + " of topology " + q.t.Name}
+	if name := q.Gang.Sets[q.Set].Name; name != "" && name != cluster.DefaultSet {
+		v.Object += " (set " + name + ")"
+	}
+	for _, k := range q.Pods {
+		v.Need += int64(k.Count)
+	}
+	var walk func(d cluster.DomainID)
+	walk = func(d cluster.DomainID) {
+		if dom := q.t.Domain(d); dom.Level < level {
+			for _, c := range dom.Children {
+				walk(c)
+			}
+			return
+		}
+		if !q.holdsMembers(d) {
+			return
+		}
+		n := int64(0)
+		for i, k := range q.Pods {
+			n += int64(min(k.Count, q.places[i][d]))
+		}
+		if n > v.Have {
+			v.Have, v.Detail = n, q.t.Path(d)
+		}
+	}
+	walk(q.top)
+	return v
+}

@@ -1,0 +1,413 @@
+package solver_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// town is a small cluster as plain data: what the oracle's cases are made of, shrunk and printed as.
+type town struct {
+	nodes  []house
+	queues []team
+	gangs  []crew
+}
+
+type house struct {
+	gpu, cpu int64 // whole ones
+	zone     string
+}
+
+type team struct {
+	name, parent         string
+	quota, limit, weight int64 // GPUs; -1 unlimited
+	cpuQuota             int64 // cores; -1 unlimited
+	priority             int32
+	reclaim, preempt     int64 // minimum runtimes in seconds; -1 unset
+}
+
+type crew struct {
+	queue    string
+	priority int32
+	fixed    bool // not preemptible
+	least    int
+	started  int64 // seconds ago; 0 never
+	pods     []hand
+}
+
+type hand struct {
+	gpu, cpu int64
+	on       int    // node index; -1 pending
+	port     bool   // opens a port that no other pod of its node may
+	zone     string // node selector
+	coming   bool   // decided, and not bound yet
+	bare     bool   // nobody recreates it
+	friend   bool   // others like its company
+	lonely   bool   // runs only where a friend is and stays
+}
+
+// noon is when cases happen.
+const noon = int64(1_700_000_000_000_000_000)
+
+// draw makes a random town that is full enough for somebody to have to go.
+func draw(r *rand.Rand) town {
+	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
+	var w town
+	gpus := int64(0)
+	for range 1 + r.IntN(5) {
+		h := house{gpu: pick(1, 2, 2, 3, 4), cpu: pick(4, 8, 8), zone: "a"}
+		if r.IntN(4) == 0 {
+			h.zone = "b"
+		}
+		gpus += h.gpu
+		w.nodes = append(w.nodes, h)
+	}
+	tree(r, &w)
+	var leaves []string
+	for _, q := range w.queues {
+		if !slices.ContainsFunc(w.queues, func(o team) bool { return o.parent == q.name }) {
+			leaves = append(leaves, q.name)
+		}
+	}
+	mixed, ports, company := r.IntN(3) > 0, r.IntN(8) == 0, r.IntN(8) == 0
+	for n, i := 3+r.IntN(4), 0; i < n; i++ {
+		g := crew{queue: leaves[r.IntN(len(leaves))], priority: int32(pick(50, 50, 60, 75)), started: pick(10, 60, 60, 600, 3600)}
+		g.fixed = r.IntN(8) == 0
+		shape := func() hand {
+			p := hand{gpu: pick(0, 1, 1, 1, 2, 2, 3), cpu: pick(0, 0, 1, 2), on: -1, port: ports && r.IntN(3) == 0, bare: r.IntN(6) == 0}
+			if p.gpu+p.cpu == 0 {
+				p.gpu = 1
+			}
+			p.friend, p.lonely = company && r.IntN(2) == 0, company && r.IntN(2) == 0
+			if r.IntN(8) == 0 {
+				p.zone = string(rune('a' + r.IntN(2)))
+			}
+			return p
+		}
+		p := shape()
+		for range 1 + r.IntN(3) {
+			if mixed && r.IntN(3) == 0 {
+				p = shape()
+			}
+			g.pods = append(g.pods, p)
+		}
+		g.least = len(g.pods)
+		if r.IntN(2) == 0 {
+			g.least = 1 + r.IntN(len(g.pods))
+		}
+		w.gangs = append(w.gangs, g)
+	}
+	for i := range w.gangs {
+		if waits := i > 0 && r.IntN(3) == 0 || i == len(w.gangs)-1; !waits {
+			w.settle(r, i)
+		}
+	}
+	return w
+}
+
+func tree(r *rand.Rand, w *town) {
+	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
+	add := func(name, parent string) {
+		w.queues = append(w.queues, team{
+			name: name, parent: parent, quota: pick(0, 0, 1, 2, 3, 4, -1), limit: pick(-1, -1, -1, -1, 2, 4), weight: pick(0, 1, 1, 1, 2, 3),
+			cpuQuota: pick(-1, -1, -1, -1, 2), priority: int32(pick(100, 100, 100, 200)),
+			reclaim: pick(-1, -1, -1, -1, -1, 0, 30, 300), preempt: pick(-1, -1, -1, -1, -1, 0, 30, 300),
+		})
+	}
+	switch r.IntN(3) {
+	case 0: // flat
+		for i := range 1 + r.IntN(3) {
+			add(fmt.Sprintf("q%d", i), "")
+		}
+	case 1: // one department
+		add("d0", "")
+		for i := range 1 + r.IntN(3) {
+			add(fmt.Sprintf("q%d", i), "d0")
+		}
+	default: // two departments
+		add("d0", "")
+		add("d1", "")
+		add("q0", "d0")
+		add("q1", "d1")
+		if r.IntN(2) == 0 {
+			add("q2", fmt.Sprintf("d%d", r.IntN(2)))
+		}
+	}
+}
+
+// settle lets a gang run where there is room, if there is for its minimum.
+func (w *town) settle(r *rand.Rand, i int) {
+	g := &w.gangs[i]
+	for k := range g.pods {
+		for _, n := range r.Perm(len(w.nodes)) {
+			g.pods[k].on = n
+			if w.sound() == nil {
+				break
+			}
+			g.pods[k].on = -1
+		}
+	}
+	running := 0
+	for k := range g.pods {
+		if g.pods[k].on >= 0 {
+			running++
+		}
+	}
+	if running < g.least {
+		for k := range g.pods {
+			g.pods[k].on = -1
+		}
+	}
+}
+
+// sound says whether nothing is overcommitted.
+func (w *town) sound() error {
+	for n, h := range w.nodes {
+		gpu, cpu, ports := h.gpu, h.cpu, 0
+		for _, g := range w.gangs {
+			for _, p := range g.pods {
+				if p.on == n {
+					gpu, cpu = gpu-p.gpu, cpu-p.cpu
+					if p.port {
+						ports++
+					}
+					if p.zone != "" && p.zone != h.zone {
+						return fmt.Errorf("node %d is in zone %s", n, h.zone)
+					}
+				}
+			}
+		}
+		if gpu < 0 || cpu < 0 || ports > 1 {
+			return fmt.Errorf("node %d is overcommitted", n)
+		}
+	}
+	return nil
+}
+
+func gangName(i int) string { return fmt.Sprintf("g%d", i) }
+
+// events are the town as a Store learns of it.
+func (w *town) events() []cluster.Event {
+	var out []cluster.Event
+	for i, h := range w.nodes {
+		out = append(out, cluster.NodeState{
+			Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": h.zone},
+			Allocatable: []cluster.Quantity{{Name: "gpu", Value: h.gpu * 1000}, {Name: "cpu", Value: h.cpu * 1000}, {Name: "memory", Value: 1 << 36}, {Name: "pods", Value: 50}},
+		})
+	}
+	scaled := func(x, by int64) int64 {
+		if x < 0 {
+			return cluster.Unlimited
+		}
+		return x * by
+	}
+	maybe := func(x int64) cluster.Maybe {
+		if x < 0 {
+			return cluster.Maybe{}
+		}
+		return cluster.Maybe{Set: true, Value: x * 1e9}
+	}
+	for i, q := range w.queues {
+		u := cluster.Unlimited
+		out = append(out, cluster.QueueState{
+			Name: q.name, UID: q.name, Parent: q.parent, Priority: q.priority, Created: noon - 1e15 + int64(i)*1e9,
+			Quota:             []cluster.Quantity{{Name: "gpu", Value: scaled(q.quota, 1000)}, {Name: "cpu", Value: scaled(q.cpuQuota, 1000)}, {Name: "memory", Value: u}},
+			Limit:             []cluster.Quantity{{Name: "gpu", Value: scaled(q.limit, 1000)}, {Name: "cpu", Value: u}, {Name: "memory", Value: u}},
+			Weight:            []cluster.Quantity{{Name: "gpu", Value: q.weight * 1000}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
+			ReclaimMinRuntime: maybe(q.reclaim), PreemptMinRuntime: maybe(q.preempt),
+		})
+	}
+	for i, g := range w.gangs {
+		key := cluster.Key{Face: "kai", Namespace: "x", Name: gangName(i)}
+		st := cluster.GangState{
+			Key: key, UID: gangName(i), Queue: g.queue, Priority: g.priority, Preemptible: !g.fixed, Created: noon - 1e14 + int64(i)*1e9, Sets: cluster.FlatTree(int32(g.least)),
+		}
+		if g.started > 0 && slices.ContainsFunc(g.pods, func(p hand) bool { return p.on >= 0 }) {
+			st.LastStart = noon - g.started*1e9
+		}
+		out = append(out, st)
+		for k, p := range g.pods {
+			name := fmt.Sprintf("%s-%d", gangName(i), k)
+			ps := cluster.PodState{
+				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon - 1e13 + int64(k),
+				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: p.gpu * 1000}, {Name: "cpu", Value: p.cpu * 1000}},
+			}
+			if p.zone != "" {
+				ps.Spec.NodeSelector = map[string]string{"zone": p.zone}
+			}
+			if p.friend {
+				ps.Labels = map[string]string{"friend": "yes"}
+			}
+			if p.lonely {
+				ps.Spec.PodAffinity = &v1.PodAffinity{}
+			}
+			if p.port {
+				ps.Spec.HostPorts = []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
+			}
+			if p.on >= 0 {
+				ps.Phase, ps.NodeName = cluster.Running, fmt.Sprintf("n%d", p.on)
+				if p.coming {
+					ps.Phase = cluster.Binding
+				}
+			}
+			out = append(out, ps)
+		}
+	}
+	return out
+}
+
+// String prints the town in the words of scenarios.
+func (w *town) String() string {
+	var b strings.Builder
+	for i, h := range w.nodes {
+		fmt.Fprintf(&b, "node n%d gpu=%d cpu=%d label=zone=%s\n", i, h.gpu, h.cpu, h.zone)
+	}
+	for _, q := range w.queues {
+		name := q.name
+		if q.parent != "" {
+			name = q.parent + "/" + name
+		}
+		fmt.Fprintf(&b, "queue %s quota=%d weight=%d priority=%d", name, q.quota, q.weight, q.priority)
+		for _, f := range []struct {
+			word  string
+			value int64
+			unit  string
+		}{{"limit", q.limit, ""}, {"cpu.quota", q.cpuQuota, ""}, {"reclaim-min-runtime", q.reclaim, "s"}, {"preempt-min-runtime", q.preempt, "s"}} {
+			if f.value >= 0 {
+				fmt.Fprintf(&b, " %s=%d%s", f.word, f.value, f.unit)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for i, g := range w.gangs {
+		fmt.Fprintf(&b, "gang %s queue=%s pods=%d min=%d priority=%d", gangName(i), g.queue, len(g.pods), g.least, g.priority)
+		if g.fixed {
+			b.WriteString(" nonpreemptible")
+		}
+		if g.started > 0 && slices.ContainsFunc(g.pods, func(p hand) bool { return p.on >= 0 }) {
+			fmt.Fprintf(&b, " started=%ds", g.started)
+		}
+		b.WriteString("\n")
+		for k, p := range g.pods {
+			fmt.Fprintf(&b, "  pod %d gpu=%d cpu=%d", k, p.gpu, p.cpu)
+			if p.on >= 0 {
+				fmt.Fprintf(&b, " running=n%d", p.on)
+			}
+			if p.port {
+				b.WriteString(" port=80")
+			}
+			if p.zone != "" {
+				b.WriteString(" selector=zone=" + p.zone)
+			}
+			if p.friend {
+				b.WriteString(" label=friend=yes")
+			}
+			if p.lonely {
+				b.WriteString(" affinity=friend=yes@kubernetes.io/hostname")
+			}
+			if p.bare {
+				b.WriteString(" # nobody recreates it")
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// shrink returns the smallest town it finds for which bad still holds.
+func shrink(w town, bad func(*town) bool) town {
+	again := true
+	for steps := 0; again && steps < 200; steps++ {
+		again = false
+		for _, smaller := range w.simpler() {
+			if smaller.sound() == nil && bad(&smaller) {
+				w, again = smaller, true
+				break
+			}
+		}
+	}
+	return w
+}
+
+func (w *town) clone() town {
+	c := town{nodes: slices.Clone(w.nodes), queues: slices.Clone(w.queues), gangs: slices.Clone(w.gangs)}
+	for i := range c.gangs {
+		c.gangs[i].pods = slices.Clone(c.gangs[i].pods)
+	}
+	return c
+}
+
+// simpler lists towns with one thing less, or one thing made plain.
+func (w *town) simpler() []town {
+	var out []town
+	try := func(edit func(*town)) {
+		c := w.clone()
+		edit(&c)
+		if c.String() != w.String() {
+			out = append(out, c)
+		}
+	}
+	for i := range w.gangs {
+		try(func(c *town) { c.gangs = slices.Delete(c.gangs, i, i+1) })
+	}
+	for n := range w.nodes {
+		if !slices.ContainsFunc(w.gangs, func(g crew) bool { return slices.ContainsFunc(g.pods, func(p hand) bool { return p.on == n }) }) && len(w.nodes) > 1 {
+			try(func(c *town) {
+				c.nodes = slices.Delete(c.nodes, n, n+1)
+				for i := range c.gangs {
+					for k := range c.gangs[i].pods {
+						if c.gangs[i].pods[k].on > n {
+							c.gangs[i].pods[k].on--
+						}
+					}
+				}
+			})
+		}
+	}
+	for i, q := range w.queues {
+		used := slices.ContainsFunc(w.gangs, func(g crew) bool { return g.queue == q.name }) || slices.ContainsFunc(w.queues, func(o team) bool { return o.parent == q.name })
+		if !used {
+			try(func(c *town) { c.queues = slices.Delete(c.queues, i, i+1) })
+		}
+		try(func(c *town) { c.queues[i].limit = -1 })
+		try(func(c *town) { c.queues[i].cpuQuota = -1 })
+		try(func(c *town) { c.queues[i].reclaim = -1 })
+		try(func(c *town) { c.queues[i].preempt = -1 })
+		try(func(c *town) { c.queues[i].priority = 100 })
+		try(func(c *town) { c.queues[i].weight = 1 })
+		try(func(c *town) { c.queues[i].quota = max(0, c.queues[i].quota-1) })
+		try(func(c *town) { c.queues[i].quota = 0 })
+	}
+	for i, g := range w.gangs {
+		for k := range g.pods {
+			if len(g.pods) > 1 {
+				try(func(c *town) {
+					c.gangs[i].pods = slices.Delete(c.gangs[i].pods, k, k+1)
+					c.gangs[i].least = max(1, min(c.gangs[i].least, len(c.gangs[i].pods)))
+				})
+			}
+			try(func(c *town) { c.gangs[i].pods[k].port = false })
+			try(func(c *town) { c.gangs[i].pods[k].zone = "" })
+			try(func(c *town) { c.gangs[i].pods[k].bare = false })
+			try(func(c *town) { c.gangs[i].pods[k].friend = false })
+			try(func(c *town) { c.gangs[i].pods[k].lonely = false })
+			try(func(c *town) { c.gangs[i].pods[k].cpu = 0 })
+			try(func(c *town) { c.gangs[i].pods[k].gpu = max(1, c.gangs[i].pods[k].gpu-1) })
+		}
+		try(func(c *town) { c.gangs[i].least = len(g.pods) })
+		try(func(c *town) { c.gangs[i].fixed = false })
+		try(func(c *town) { c.gangs[i].started = 0 })
+		try(func(c *town) { c.gangs[i].priority = 50 })
+	}
+	for n, h := range w.nodes {
+		try(func(c *town) { c.nodes[n].gpu = max(1, h.gpu-1) })
+		try(func(c *town) { c.nodes[n].zone = "a" })
+		try(func(c *town) { c.nodes[n].cpu = 8 })
+	}
+	return out
+}

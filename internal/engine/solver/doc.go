@@ -1,0 +1,33 @@
+// Package solver answers: who has to go so that this gang can start, and is it worth it? It is the one victim search that
+// the disruptive actions share. It never guesses: whatever it accepts was played through in the session, with the real
+// ledgers, filters and rules, and whatever it rejects was too, up to the bounds it states in its verdict.
+//
+// The search takes units of victims one after another in policy order, skipping those that no rule allows, until the gang
+// fits:
+//
+//	victims in policy order   a   b   c   d   e   f
+//	evicted so far            a   ·   c   d             b may not be touched
+//	the gang fits             no      no  yes           → {a, c, d} is enough
+//	given back, last first    a           d             → c was not needed: {a, d}
+//	elsewhere                 a → n7                    → a is moved, only d is killed
+//
+// Each step costs the change it makes: evicting a unit refreshes the nodes it was on, and "does the gang fit" is a
+// comparison of two numbers that are kept up to date (how many pods of the class the nodes could take). So the answer
+// "no" costs one pass over the victims, like the answer "yes". The prefix found is the shortest that suffices. For gangs
+// of unequal pods the comparison is only a necessary condition; then the gang is placed for real where it holds, at
+// doubling distances with bisection between, if only room matters: more room never hurts, so bisection finds the shortest
+// prefix too, as long as placing is exact (see engine.Session.TryGang for its bounds). Where filters (affinity, volumes) have a
+// say, more victims do not always mean a better chance, and every prefix is tried, up to a bound; beyond it prefixes grow by a
+// quarter, and a No says that the search was partial.
+//
+// What is given back is given back greedily, the last units first: what remains is irreducible, no part of it would do. A gang
+// whose minimum has to go keeps of the rest what it can run with.
+//
+// No prefix need suffice although some set of victims would: rules that depend on what was taken already (shares) may refuse a unit
+// because of an earlier one, or allow it because of a later one, and a filter may miss who is gone. With at most exhaustive units, all
+// sets that can be taken in some order are searched; beyond that, or where only a rearrangement of some victims could help that was not
+// found, a No says that the search was partial.
+//
+// All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm), whose law is written
+// independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable).
+package solver

@@ -1,0 +1,420 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// withMoves looks for a decision in which some victims only move: those are not taken from their queue, so the rules of
+// shares need not allow them. It takes units whatever those rules say, and keeps the first decision whose remaining
+// victims they do allow.
+func (q *search) withMoves() bool {
+	q.back(0)
+	if q.everyone().count > maxMovers {
+		q.partial = true
+		return false
+	}
+	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w.strict = false
+	q.late = true
+	defer func() { q.late = false }()
+	for tries := 0; tries < maxNodes; {
+		if q.fits() {
+			tries++
+			units := slices.Clone(q.units)
+			mark := q.st.Mark()
+			q.reduce()
+			q.elsewhere()
+			if q.lawful() {
+				return true
+			}
+			q.st.Back(mark)
+			q.units, q.spared = units, make([]bool, len(units))
+		}
+		t, ok := q.w.next()
+		if !ok {
+			q.untried = tries > 0 // who moves and who is killed could be chosen otherwise
+			return false
+		}
+		q.evict(t)
+		q.w.gave(&t)
+	}
+	q.partial = true
+	return false
+}
+
+// lawful checks the victims against the rules about units, in the order in which they were taken: it plays the statement
+// again, with only those gone that are killed. Those that move are asked about too: shares do not protect them, but what
+// protects a gang from starting again does, and for a move no promise may be broken, once the others are gone.
+func (q *search) lawful() bool {
+	gone := make([]*taken, 0, len(q.units))
+	for i := range q.units {
+		if t := &q.units[i]; !q.spared[i] {
+			t.Moved = !q.killed(t)
+			gone = append(gone, t)
+		}
+	}
+	ok := true
+	what := q.s.Begin()
+	q.st.Suspend(func() {
+		for _, t := range gone {
+			rule, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
+			if ok = v.Yes(); !ok {
+				break
+			}
+			if t.rule = rule; t.Moved {
+				t.rule = ruleMoved
+			} else {
+				what.EvictUnit(&t.Unit)
+			}
+		}
+		for _, t := range gone {
+			if ok && t.Moved {
+				tier, _ := q.s.Tier(&t.Unit)
+				ok = tier == 0
+				what.EvictUnit(&t.Unit)
+			}
+		}
+		what.Abandon()
+	})
+	return ok
+}
+
+// killed says whether some pod of the unit has no room elsewhere, or a promise is given for good.
+func (q *search) killed(t *taken) bool {
+	return q.s.Given(&t.Unit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Fate(p) == engine.Evict })
+}
+
+// rearrange makes room for the gang by moving others, all of whom keep room: pod by pod, on the node where the least has
+// to move. What was found is a legal rearrangement; that none was found does not prove that there is none.
+func (q *search) rearrange() (engine.Attempt, bool) {
+	bound := q.s.Settings().ConsolidationVictims
+	no := func(reason engine.Reason) (engine.Attempt, bool) {
+		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: reason, Partial: reason == engine.ReasonNothingToMove && q.partial}}, false
+	}
+	switch {
+	case bound == 0:
+		return no(engine.ReasonSwitchedOff)
+	case !q.g.Preemptible:
+		return no(engine.ReasonNotPreemptible)
+	}
+	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+		return engine.Attempt{Verdict: v}, false
+	}
+	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
+		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}}, false
+	}
+	if q.s.Constrained(q.g) { // room for one pod after the other is no room for all of them together
+		if q.together(bound) {
+			return engine.Attempt{}, true
+		}
+		q.partial = q.everyone().count > 0
+		a, ok := no(engine.ReasonNothingToMove)
+		if q.w != nil {
+			a.Barred = sorted(q.w.barred)
+		}
+		return a, ok
+	}
+	// Pods of different sizes get in each other's way when they are given room one by one.
+	if first, then := q.piecemeal, q.together; q.s.Exact(q.pods) && (first(bound) || then(bound)) || !q.s.Exact(q.pods) && (then(bound) || first(bound)) {
+		return engine.Attempt{}, true
+	}
+	q.partial = q.movers // rearrangements that neither way finds may exist
+	a, ok := no(engine.ReasonNothingToMove)
+	a.Barred = sorted(q.w.barred)
+	return a, ok
+}
+
+// piecemeal makes room pod by pod.
+func (q *search) piecemeal(bound int) bool {
+	q.w = &walk{gs: &givers{s: q.s}, right: q.right, g: q.g, request: q.request}
+	m := &movers{bound: bound, on: map[cluster.NodeID][]*engine.GangState{}, moved: map[*engine.GangState]bool{}, shielded: map[*engine.GangState]bool{}}
+	for _, id := range q.pods {
+		if p := q.s.Snap.Pod(id); !q.s.PromisePod(q.st, p) && !q.clear(p, m) {
+			for _, gangs := range m.on { // order: a question of any
+				q.movers = q.movers || len(gangs) > 0
+			}
+			q.back(0)
+			q.st.Back(0)
+			return false
+		}
+	}
+	q.settle()
+	return true
+}
+
+// settle tries to have the gang and those who move placed in one go, in the usual order, rather than pod by pod. The
+// result serves the same, and is what people expect.
+func (q *search) settle() {
+	units, spared := q.units, q.spared
+	found := q.st.Cut(0)
+	q.units, q.spared, q.marks = nil, nil, nil
+	for i, t := range units {
+		if !spared[i] {
+			q.evict(t)
+		}
+	}
+	if q.s.Promise(q.st, q.g) == nil && q.moveAll() {
+		return
+	}
+	q.st.Back(0)
+	q.st.Redo(found)
+	q.units, q.spared = units, spared
+}
+
+// moveAll moves all units that are not spared, and says whether everyone has room; if not, the statement is as before.
+func (q *search) moveAll() bool {
+	mark := q.st.Mark()
+	for i := range q.units {
+		if !q.spared[i] && !q.st.MoveUnit(&q.units[i].Unit) {
+			q.st.Back(mark)
+			return false
+		}
+	}
+	return true
+}
+
+// together takes units in the order of givers until the gang fits, and moves them all; if some cannot move, it takes more.
+func (q *search) together(bound int) bool {
+	gs := q.everyone()
+	if gs.count > maxMovers {
+		return false
+	}
+	q.w = gs.walk(q.right, q.g, q.request)
+	for tries := 0; tries < maxNodes; {
+		if q.fits() {
+			tries++
+			mark, units := q.st.Mark(), slices.Clone(q.units)
+			q.reduce()
+			if q.gangs() <= bound || bound < 0 {
+				if q.moveAll() {
+					return true
+				}
+			}
+			q.st.Back(mark)
+			q.units, q.spared = units, make([]bool, len(units))
+		}
+		t, ok := q.w.next()
+		if !ok {
+			break
+		}
+		if t.budget != "" { // for a move no promise is broken
+			q.w.bar(t.Gang, broken(t.budget))
+			break
+		}
+		t.rule = ruleMoved
+		q.evict(t)
+		q.w.gave(&t)
+	}
+	q.back(0)
+	q.st.Back(0)
+	return false
+}
+
+// ruleMoved is why a pod may be moved, as the record says it.
+const ruleMoved = "it has room elsewhere"
+
+// gangs counts the gangs that have to go or move.
+func (q *search) gangs() int {
+	seen := map[*engine.GangState]bool{}
+	for i := range q.units {
+		if !q.spared[i] {
+			seen[q.units[i].Gang] = true
+		}
+	}
+	return len(seen)
+}
+
+// movers is who may be moved, looked up node by node, and who is.
+type movers struct {
+	bound int
+	on    map[cluster.NodeID][]*engine.GangState // first giver first
+	moved map[*engine.GangState]bool
+
+	shielded map[*engine.GangState]bool // by a promise to their owner
+}
+
+// broken says that a promise to the owner would be broken.
+func broken(budget string) engine.Verdict {
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonBudget, Object: budget}
+}
+
+// onNode lists the gangs that may be moved off a node.
+func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
+	if list, known := m.on[n]; known {
+		return list
+	}
+	var list []*engine.GangState
+	for _, id := range q.s.Snap.Node(n).Pods {
+		p := q.s.Snap.Pod(id)
+		if p.Gang == cluster.None || !p.Phase.Active() {
+			continue
+		}
+		v := q.s.Gang(p.Gang)
+		if v == q.g || slices.Contains(list, v) {
+			continue
+		}
+		if verdict := q.s.CheckVictim(q.right, q.g, q.request, v); !verdict.Yes() {
+			q.w.bar(v, verdict)
+			continue
+		}
+		list = append(list, v)
+		q.movers = true
+	}
+	slices.SortFunc(list, func(a, b *engine.GangState) int { return q.s.CompareGangs(b, a) })
+	m.on[n] = list
+	return list
+}
+
+// target is a node on which room might be made.
+type target struct {
+	node cluster.NodeID
+	lack int64        // how much is missing
+	last *cluster.Pod // the pod there that would be the first to go
+}
+
+// clear makes room for one pod on some node by moving gangs away from it: where the least is missing, and of equal ones
+// where who has to go has the least right to stay.
+func (q *search) clear(p *cluster.Pod, m *movers) bool {
+	var targets []target
+	for _, id := range q.s.Snap.NodeOrder {
+		n := q.s.Snap.Node(id)
+		if len(n.Pods) == 0 || !q.s.Allows(p.Class, id) {
+			continue
+		}
+		t := target{node: id}
+		q.s.Step()
+		if !p.Class.Share.None() && !q.s.FitsLater(p.Class, id) {
+			t.lack += weight(cluster.GPU)
+		}
+		for d, x := range p.Class.Requests {
+			if missing := x - q.s.Later(id).At(d); missing > 0 {
+				t.lack += missing * weight(d) / max(1, n.Allocatable.At(d))
+			}
+		}
+		for _, pid := range n.Pods {
+			if o := q.s.Snap.Pod(pid); o.Gang != cluster.None && q.s.Snap.Gang(o.Gang).Preemptible && (t.last == nil || q.before(o, t.last)) {
+				t.last = o
+			}
+		}
+		if t.last != nil {
+			targets = append(targets, t)
+		}
+	}
+	slices.SortStableFunc(targets, func(a, b target) int {
+		if c := cmp.Compare(a.lack, b.lack); c != 0 {
+			return c
+		}
+		return engine.First(q.before(a.last, b.last), q.before(b.last, a.last))
+	})
+	for i, t := range targets {
+		if i == maxNodes {
+			break
+		}
+		gangs := q.onNode(m, t.node)
+		if q.clearNode(p, t.node, gangs, m) {
+			return true
+		}
+		bySize := slices.Clone(gangs) // who is small finds room more easily
+		slices.SortStableFunc(bySize, func(a, b *engine.GangState) int { return cmp.Compare(q.size(a, t.node), q.size(b, t.node)) })
+		if !slices.Equal(gangs, bySize) && q.clearNode(p, t.node, bySize, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// before says whether pod a has less right to stay than b, by what is cheap to compare: priority, age, name.
+func (q *search) before(a, b *cluster.Pod) bool {
+	l, r := q.s.Snap.Gang(a.Gang), q.s.Snap.Gang(b.Gang)
+	return cmp.Or(cmp.Compare(l.Priority, r.Priority), cmp.Compare(r.Created, l.Created), cmp.Compare(r.UID, l.UID), cmp.Compare(b.Name, a.Name)) < 0
+}
+
+// size is what a gang has on a node, comparable between gangs.
+func (q *search) size(v *engine.GangState, n cluster.NodeID) int64 {
+	sum := int64(0)
+	for _, p := range q.s.LivePods(v) {
+		if p.Node == n {
+			for d, x := range p.Charge {
+				sum += x * weight(d) / max(1, q.s.Snap.Node(n).Allocatable.At(d))
+			}
+		}
+	}
+	return sum
+}
+
+// weight makes what is missing of different dimensions comparable: parts of a node, GPUs first.
+func weight(dim int) int64 {
+	if dim == cluster.GPU {
+		return 1 << 20
+	}
+	return 1 << 10
+}
+
+// clearNode takes gangs off the node, in the order given, until the pod fits, and moves them.
+func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.GangState, m *movers) bool {
+	start, first := q.st.Mark(), len(q.units)
+	undo := func() bool {
+		q.back(first)
+		q.st.Back(start)
+		return false
+	}
+	for _, v := range gangs {
+		q.s.Step()
+		if q.s.FitsLater(p.Class, n) {
+			break
+		}
+		if m.moved[v] || q.s.Live(v) == 0 {
+			continue
+		}
+		for q.s.Live(v) > 0 && !q.s.FitsLater(p.Class, n) {
+			u, _ := q.s.NextUnit(v)
+			if tier, budget := q.s.Tier(&u); tier > 0 { // for a move no promise is broken
+				if !m.shielded[v] {
+					m.shielded[v] = true
+					q.w.bar(v, broken(budget))
+				}
+				break
+			}
+			q.evict(taken{Unit: u, rule: ruleMoved})
+		}
+	}
+	if !q.s.FitsLater(p.Class, n) {
+		return undo()
+	}
+	for i := len(q.units) - 1; i >= first; i-- { // what need not move stays
+		mark := q.st.Mark()
+		if q.st.SpareUnit(&q.units[i].Unit) && q.s.FitsLater(p.Class, n) {
+			q.spared[i] = true
+			continue
+		}
+		q.st.Back(mark)
+	}
+	if !q.s.PromiseOn(q.st, p, n) {
+		return undo()
+	}
+	count := len(m.moved)
+	for i := first; i < len(q.units); i++ {
+		if q.spared[i] {
+			continue
+		}
+		if !q.st.MoveUnit(&q.units[i].Unit) {
+			return undo()
+		}
+		if !m.moved[q.units[i].Gang] {
+			count++
+		}
+	}
+	if m.bound > 0 && count > m.bound {
+		return undo()
+	}
+	for i := first; i < len(q.units); i++ {
+		if !q.spared[i] {
+			m.moved[q.units[i].Gang] = true
+		}
+	}
+	return true
+}

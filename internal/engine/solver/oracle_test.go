@@ -1,0 +1,395 @@
+package solver_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/solver"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// trial asks the solver and the law about every waiting gang of one town, by one right.
+type trial struct {
+	right   engine.Right
+	view    *engine.View
+	answers []*answer
+}
+
+// answer is what both said about one gang.
+type answer struct {
+	*question
+	legal   []choice // that suffice
+	ok      bool     // the solver's
+	partial bool
+	bundle  *engine.Bundle
+	snap    *cluster.Snapshot
+	line    []int // who gives in policy order, those who may not left out
+	need    int   // how many of them suffice
+	found   []engine.Unit
+	prefix  bool // the solver's prefix suffices
+	kind    string
+	idle    bool // room that is idle takes the gang by now: the next run's allocate gives it that, and nobody need go
+}
+
+// eye lets the trial see where pods are in the session.
+type eye struct{ t *trial }
+
+func (e eye) Open(v *engine.View) engine.Instance { e.t.view = v; return company{v} }
+
+// company is a filter for which more victims can mean a worse chance: pods with an affinity run only where a friend is and
+// stays.
+type company struct{ view *engine.View }
+
+// Wants implements engine.NodeFilter.
+func (c company) Wants(class *cluster.Class) bool { return class.PodAffinity != nil }
+
+// CheckNode implements engine.NodeFilter.
+func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	for _, id := range n.Pods {
+		if q := c.view.Snapshot().Pod(id); len(q.Labels) > 0 && c.view.NodeOf(q) == n.ID {
+			return engine.Verdict{}
+		}
+	}
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
+}
+
+// Run implements engine.Action.
+func (t *trial) Run(s *engine.Session) {
+	sv := solver.New(s, t.right)
+	queue := s.NewGangQueue(s.Waiting())
+	for g := queue.Pop(); g != nil; g = queue.Pop() {
+		a := &answer{question: ask(s, t.view, g, t.right), snap: s.Snap}
+		if len(a.wants) > 0 && a.entitled() && t.right != engine.Consolidation {
+			for _, c := range a.reachable() {
+				if a.suffices(c) {
+					a.legal = append(a.legal, c)
+				}
+			}
+		}
+		if len(a.wants) > 0 && a.entitled() && t.right != engine.Consolidation {
+			a.line, a.need = a.queue(s)
+			a.found, a.prefix = solver.Prefix(sv, g)
+			ids, _ := s.Next(g)
+			switch {
+			case s.Filtered(ids):
+				a.kind = "filtered"
+			case s.Exact(ids):
+				a.kind = "alike"
+			default:
+				a.kind = "mixed"
+			}
+		}
+		if len(a.wants) > 0 {
+			st := s.Begin()
+			a.idle = s.Promise(st, g) == nil && st.Immediate()
+			st.Abandon()
+		}
+		var leaves []*engine.QueueLedger
+		leaves, a.ok = sv.Solve(g)
+		for _, l := range leaves {
+			queue.Changed(l)
+		}
+		t.answers = append(t.answers, a)
+	}
+}
+
+// try runs a trial and returns the answers.
+func try(w *town, right engine.Right) []*answer {
+	answers, _ := tryIn(w, right, nil)
+	return answers
+}
+
+// tryIn is try on a Store that remember has told more.
+func tryIn(w *town, right engine.Right, remember func(*cluster.Store)) ([]*answer, *engine.Trace) {
+	t := &trial{right: right}
+	p := profile.BuiltIn()
+	p.Actions = []string{"allocate", "trial"}
+	p.Tiers[0] = append(slices.Clone(p.Tiers[0]), engine.PluginUse{Name: "eye"})
+	r := builtin.Registry()
+	r.Actions["trial"] = func() engine.Action { return t }
+	r.Plugins["eye"] = func(engine.Arguments) (engine.Plugin, []string, error) { return eye{t}, nil, nil }
+	e, err := engine.New(p, r)
+	if err != nil {
+		panic(err)
+	}
+	s := cluster.NewStore(cluster.Options{})
+	s.Apply(w.events()...)
+	if remember != nil {
+		s.Snapshot(noon)
+		remember(s)
+	}
+	var bundles []engine.Bundle
+	result := e.Run(context.Background(), s.Snapshot(noon), func(p engine.Plan) {
+		if p.Action == "trial" {
+			bundles = p.Bundles
+		}
+	})
+	for _, a := range t.answers {
+		if a.ok {
+			a.bundle, bundles = &bundles[0], bundles[1:]
+			continue
+		}
+		for _, g := range result.Trace.Gangs {
+			for _, tried := range g.Tried {
+				if g.Gang.String() == a.g.name && tried.Action == "trial" {
+					a.partial = tried.Verdict.Partial
+				}
+			}
+		}
+	}
+	return t.answers, &result.Trace
+}
+
+// missed says whether the law knows a way and the solver none.
+func (a *answer) missed() bool { return !a.ok && !a.idle && len(a.legal) > 0 }
+
+// wrong returns why the solver's decision is none, or nil.
+func (a *answer) wrong() error {
+	if !a.ok {
+		return nil
+	}
+	b := a.bundle
+	if b.Gang.String() != a.g.name {
+		return fmt.Errorf("the bundle is %s's", b.Gang)
+	}
+	pods := map[string]*cluster.Pod{}
+	a.snap.EachPod(func(p *cluster.Pod) { pods[p.UID] = p })
+	free, ports := make([]cluster.Resources, len(a.free)), slices.Clone(a.ports)
+	at := map[string]int{}
+	for i, n := range a.nodes {
+		free[i], at[n.Name] = a.free[i].Clone(), i
+	}
+	killed, evicted := map[string]bool{}, map[string]bool{}
+	for _, in := range b.Intents {
+		if in.Verb == engine.Evict {
+			p := pods[in.UID]
+			free[at[in.Node]].Add(p.Class.Requests)
+			ports[at[in.Node]] -= len(p.Class.HostPorts)
+			evicted[in.UID] = true
+			killed[in.UID] = in.To == ""
+			if in.To != "" && !p.Recreated {
+				return fmt.Errorf("%s is moved, and nobody recreates it", in.Pod)
+			}
+		}
+	}
+	var placed []string
+	for _, in := range b.Intents {
+		node := in.Node
+		switch {
+		case in.Verb == engine.Nominate:
+			placed = append(placed, in.UID)
+		case in.Verb == engine.Evict && in.To != "":
+			node = in.To
+		case in.Verb == engine.Evict:
+			continue
+		default:
+			return fmt.Errorf("%s of %s", in.Verb, in.Pod)
+		}
+		p, i := pods[in.UID], at[node]
+		if zone := p.Class.NodeSelector["zone"]; zone != "" && zone != a.nodes[i].Labels["zone"] {
+			return fmt.Errorf("%s may not run on %s", in.Pod, node)
+		}
+		if !p.Class.Requests.Fits(free[i]) || len(p.Class.HostPorts) > 0 && ports[i] > 0 {
+			return fmt.Errorf("%s does not fit on %s", in.Pod, node)
+		}
+		free[i].Sub(p.Class.Requests)
+		ports[i] += len(p.Class.HostPorts)
+	}
+	for _, p := range a.wants {
+		if !slices.Contains(placed, p.UID) {
+			return fmt.Errorf("%s gets no room", p.Name)
+		}
+	}
+	if len(placed) != len(a.wants) {
+		return fmt.Errorf("%d pods get room, of %d", len(placed), len(a.wants))
+	}
+	if has := a.g.active + len(placed); has < a.g.least {
+		return fmt.Errorf("half a gang: it has %d pods then and needs %d", has, a.g.least)
+	}
+	if !a.entitled() {
+		return fmt.Errorf("it may not disturb anybody")
+	}
+	return a.lawful(evicted, killed)
+}
+
+// loss is a unit that is killed.
+type loss struct {
+	v *giver
+	u unit
+}
+
+// lawful checks the victims.
+func (a *answer) lawful(evicted, killed map[string]bool) error {
+	var losses []loss
+	for _, v := range a.others {
+		gave, rest := 0, v.active
+		for _, u := range v.units {
+			dead := 0
+			for _, p := range u.pods {
+				if evicted[p.UID] {
+					gave++
+					delete(evicted, p.UID)
+				}
+				if killed[p.UID] {
+					dead++
+				}
+			}
+			rest -= dead
+			if dead != 0 && dead != len(u.pods) {
+				return fmt.Errorf("of %s a part of a unit is killed", v.name)
+			}
+			if dead > 0 {
+				losses = append(losses, loss{v, u})
+			}
+		}
+		if gave > 0 && !a.mayTouch(v) {
+			return fmt.Errorf("%s may not be touched", v.name)
+		}
+		if rest != 0 && rest != v.active && rest < v.least {
+			return fmt.Errorf("%s is left with %d pods and needs %d", v.name, rest, v.least)
+		}
+	}
+	if len(evicted) > 0 {
+		return fmt.Errorf("evicted from nobody: %v", evicted)
+	}
+	if len(losses) > 0 && a.right == engine.Consolidation {
+		return fmt.Errorf("a pod is killed for a consolidation")
+	}
+	if !a.someOrder(losses, given{}) {
+		return fmt.Errorf("there is no order in which the victims could be taken")
+	}
+	lost := given{}
+	for _, l := range losses {
+		lost.add(a.question, l.v, l.u)
+	}
+	if !a.admitted(lost) {
+		return fmt.Errorf("a queue is above its limit, or quota, afterwards")
+	}
+	return nil
+}
+
+// someOrder says whether the units can be taken one after another in some order.
+func (a *answer) someOrder(losses []loss, lost given) bool {
+	if len(losses) == 0 {
+		return true
+	}
+	for i, l := range losses {
+		if !a.mayTake(lost, l.v, l.u) {
+			continue
+		}
+		next := given{}
+		for name, r := range lost { // order: a copy
+			next[name] = r.Clone()
+		}
+		next.add(a.question, l.v, l.u)
+		if a.someOrder(slices.Delete(slices.Clone(losses), i, i+1), next) {
+			return true
+		}
+	}
+	return false
+}
+
+// oracleCases is the environment variable that says how many towns TestOracle looks at.
+const oracleCases = "ORACLE_CASES"
+
+func cases(t *testing.T, usual int) int {
+	text := os.Getenv(oracleCases)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s is %q; it must be a number", oracleCases, text)
+	}
+	return n
+}
+
+var seed = flag.Uint64("oracle.seed", 1, "where the random towns begin")
+
+func townOf(i int) town { return draw(rand.New(rand.NewPCG(*seed, uint64(i)))) }
+
+// TestOracle: whatever the law allows, the solver finds, and whatever it decides, the law allows.
+func TestOracle(t *testing.T) {
+	t.Parallel()
+	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+		t.Run(string(right), func(t *testing.T) {
+			t.Parallel()
+			n, questions, could, did, misses, partials := cases(t, 1500), 0, 0, 0, 0, 0
+			reported := map[string]int{}
+			for i := range n {
+				w := townOf(i)
+				for _, a := range try(&w, right) {
+					questions++
+					if len(a.legal) > 0 {
+						could++
+					}
+					if a.ok {
+						did++
+					}
+					if a.missed() && a.partial {
+						partials++
+					}
+					if a.missed() && !a.partial {
+						misses++
+						if reported["miss"]++; reported["miss"] <= 3 {
+							small := shrink(w, func(w *town) bool {
+								return slices.ContainsFunc(try(w, right), func(a *answer) bool { return a.missed() && !a.partial })
+							})
+							t.Errorf("town %d: a way is missed\n%s", i, tell(&small, right))
+						}
+					}
+					if err := a.wrong(); err != nil {
+						kind, _, _ := strings.Cut(err.Error(), " ")
+						if reported[kind]++; reported[kind] <= 2 {
+							small := shrink(w, func(w *town) bool {
+								return slices.ContainsFunc(try(w, right), func(a *answer) bool { return a.wrong() != nil })
+							})
+							t.Errorf("town %d: %v\n%s", i, err, tell(&small, right))
+						}
+					}
+				}
+			}
+			t.Logf("%s: %d towns, %d questions, %d with a legal way, %d decided, %d missed, %d missed by a search that says it is partial (%v)",
+				right, n, questions, could, did, misses, partials, reported)
+		})
+	}
+}
+
+// tell prints a town and what was said about it.
+func tell(w *town, right engine.Right) string {
+	var b strings.Builder
+	b.WriteString(w.String())
+	for _, a := range try(w, right) {
+		fmt.Fprintf(&b, "%s for %s: solver %v (partial %v)", right, a.g.name, a.ok, a.partial)
+		if err := a.wrong(); err != nil {
+			fmt.Fprintf(&b, ", wrong: %v", err)
+		}
+		b.WriteString("\n")
+		if a.bundle != nil {
+			for _, in := range a.bundle.Intents {
+				fmt.Fprintf(&b, "  %s %s on %s to %q\n", in.Verb, in.Pod, in.Node, in.To)
+			}
+		}
+		for _, c := range a.legal {
+			b.WriteString("  the law allows")
+			for _, p := range a.pods(c) {
+				b.WriteString(" " + p.Name)
+			}
+			b.WriteString("\n")
+		}
+		for name, q := range a.queues { // order: a text for people
+			fmt.Fprintf(&b, "  %s holds %v, fair %v\n", name, q.held, q.fair)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,375 @@
+package solver
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// givers is everyone who may have to give, in the order in which they do: down the queue forest by the order of givers,
+// and within a leaf in the reverse of the order in which gangs are served. It belongs to one action of one run.
+type givers struct {
+	s     *engine.Session
+	byID  map[cluster.QueueID]*leaf
+	top   []*branch
+	nodes map[cluster.QueueID]*branch
+	count int // gangs that hold something
+}
+
+// branch is one queue that has givers below it.
+type branch struct {
+	queue *engine.QueueLedger
+	kids  []*branch
+	leaf  *leaf
+}
+
+// leaf is a leaf queue's gangs, first giver first. Gangs that have given all are skipped. Most leaves never have to give,
+// so states of gangs are built, and sorted, for those that do.
+type leaf struct {
+	queue *engine.QueueLedger
+	raw   []*cluster.Gang // that may be victims at all
+	never []*cluster.Gang // that may not: non-preemptible
+	gangs []*engine.GangState
+	built bool
+	start int // gangs before it have nothing left
+}
+
+// newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
+func newGivers(s *engine.Session) *givers {
+	gs := &givers{s: s, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
+	byName := map[string]*leaf{}
+	s.Snap.EachGang(func(gang *cluster.Gang) {
+		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
+			return
+		}
+		l, known := byName[gang.Queue]
+		if !known {
+			if q := s.LeafOf(gang); q != nil {
+				l = &leaf{queue: q}
+				gs.byID[q.ID] = l
+				gs.branch(q).leaf = l
+			}
+			byName[gang.Queue] = l
+		}
+		switch {
+		case l == nil:
+		case gang.Preemptible:
+			l.raw = append(l.raw, gang)
+			gs.count++
+		default:
+			l.never = append(l.never, gang)
+		}
+	})
+	return gs
+}
+
+func (gs *givers) branch(q *engine.QueueLedger) *branch {
+	if b := gs.nodes[q.ID]; b != nil {
+		return b
+	}
+	b := &branch{queue: q}
+	gs.nodes[q.ID] = b
+	if q.Parent == nil {
+		gs.top = append(gs.top, b)
+	} else {
+		up := gs.branch(q.Parent)
+		up.kids = append(up.kids, b)
+	}
+	return b
+}
+
+// ready builds and sorts a leaf on first use.
+func (gs *givers) ready(l *leaf) {
+	if !l.built {
+		l.built = true
+		l.gangs = make([]*engine.GangState, len(l.raw))
+		for i, gang := range l.raw {
+			l.gangs[i] = gs.s.Gang(gang.ID)
+			gs.s.Step()
+		}
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })
+	}
+	for l.start < len(l.gangs) && gs.s.Live(l.gangs[l.start]) == 0 {
+		l.start++
+	}
+}
+
+// given puts gangs that gave a part in their new place, after a decision was accepted.
+func (gs *givers) given(gangs []*engine.GangState) {
+	for _, v := range gangs {
+		l := gs.byID[v.Leaf.ID]
+		if l == nil || !l.built {
+			continue
+		}
+		i := l.start + slices.Index(l.gangs[l.start:], v)
+		if i < l.start || gs.s.Live(v) == 0 {
+			continue
+		}
+		l.gangs = slices.Delete(l.gangs, i, i+1)
+		rest := l.gangs[l.start:]
+		at := l.start + sort.Search(len(rest), func(k int) bool { return gs.s.CompareGangs(rest[k], v) < 0 })
+		l.gangs = slices.Insert(l.gangs, at, v)
+	}
+}
+
+// walk hands out units for one beneficiary. It evicts nothing itself: the caller evicts each unit before it asks for the
+// next, so that shares are what they would be.
+type walk struct {
+	gs      *givers
+	right   engine.Right
+	g       *engine.GangState
+	request cluster.Resources
+	at      map[*leaf]*cursor
+	tier    int // units above it are put off
+	later   []*engine.GangState
+	strict  bool // ask the rules that look at each unit; without, the caller does
+	barred  []engine.Barrier
+	refused bool // some unit was, by a rule about units: with other victims it might be legal
+}
+
+// cursor is how far the walk has come in a leaf.
+type cursor struct {
+	closed bool // the queue need not give
+	next   int
+	back   []*engine.GangState // gave a part and may give more, first giver first
+}
+
+func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.Resources) *walk {
+	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true}
+}
+
+// cursor starts in a leaf: whole queues that need not give are passed without a look at their gangs.
+func (w *walk) cursor(l *leaf) *cursor {
+	c := w.at[l]
+	if c != nil {
+		return c
+	}
+	c = &cursor{}
+	w.at[l] = c
+	if v := w.gs.s.CheckGiver(w.right, w.g, w.request, l.queue); !v.Yes() {
+		c.closed = true
+		if v.Reason != engine.ReasonOtherQueue {
+			w.barAll(l.raw, v)
+		}
+		return c
+	}
+	w.barAll(l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
+	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
+		c.closed = true
+		w.barAll(l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		return c
+	}
+	w.gs.ready(l)
+	c.next = l.start
+	return c
+}
+
+// barAll counts gangs that may not be touched for one reason.
+func (w *walk) barAll(gangs []*cluster.Gang, why engine.Verdict) {
+	if len(gangs) == 0 {
+		return
+	}
+	b := w.barrier(why)
+	b.Gangs += len(gangs)
+	for _, v := range gangs {
+		name(b, v.Key)
+	}
+}
+
+// named is how many gangs a barrier names: the first in the order of names, however they were met.
+const named = 8
+
+func name(b *engine.Barrier, key cluster.Key) {
+	n := len(b.Named)
+	if n == named && key.String() >= b.Named[n-1] {
+		return
+	}
+	text := key.String()
+	at, known := slices.BinarySearch(b.Named, text)
+	if known {
+		return
+	}
+	b.Named = slices.Insert(b.Named, at, text)
+	b.Named = b.Named[:min(named, len(b.Named))]
+}
+
+// top returns the leaf's next giver that the rules about gangs allow, nil when there is none.
+func (w *walk) top(l *leaf) *engine.GangState {
+	c := w.cursor(l)
+	if c.closed {
+		return nil
+	}
+	for c.next < len(l.gangs) {
+		v := l.gangs[c.next]
+		if v == w.g || w.gs.s.Live(v) == 0 {
+			c.next++
+			continue
+		}
+		verdict := w.gs.s.CheckVictim(w.right, w.g, w.request, v)
+		if verdict.Yes() {
+			break
+		}
+		w.bar(v, verdict)
+		c.next++
+	}
+	if len(c.back) > 0 && (c.next >= len(l.gangs) || w.gs.s.CompareGangs(c.back[0], l.gangs[c.next]) > 0) {
+		return c.back[0]
+	}
+	if c.next < len(l.gangs) {
+		return l.gangs[c.next]
+	}
+	return nil
+}
+
+// take removes the giver that top returned.
+func (w *walk) take(l *leaf, v *engine.GangState) {
+	c := w.cursor(l)
+	if len(c.back) > 0 && c.back[0] == v {
+		c.back = c.back[1:]
+		return
+	}
+	c.next++
+}
+
+// giveBack returns a giver that gave a part and has more.
+func (w *walk) giveBack(l *leaf, v *engine.GangState) {
+	c := w.cursor(l)
+	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.CompareGangs(c.back[k], v) < 0 })
+	c.back = slices.Insert(c.back, at, v)
+}
+
+// pick finds the leaf that gives next, below the given queues, with its giver.
+func (w *walk) pick(bs []*branch) (*leaf, *engine.GangState, *branch) {
+	var bestLeaf *leaf
+	var bestGang *engine.GangState
+	var best *branch
+	var bestUnit cluster.Resources
+	for _, b := range bs {
+		l, v := b.leaf, (*engine.GangState)(nil)
+		if l != nil {
+			v = w.top(l)
+		} else {
+			l, v, _ = w.pick(b.kids)
+		}
+		if v == nil {
+			continue
+		}
+		if best == nil {
+			bestLeaf, bestGang, best = l, v, b
+			continue
+		}
+		if bestUnit == nil {
+			u, _ := w.gs.s.NextUnit(bestGang)
+			bestUnit = u.Charge
+		}
+		u, _ := w.gs.s.NextUnit(v)
+		if w.gs.s.CompareGivers(b.queue, best.queue, u.Charge, bestUnit) < 0 {
+			bestLeaf, bestGang, best, bestUnit = l, v, b, u.Charge
+		}
+	}
+	return bestLeaf, bestGang, best
+}
+
+// taken is a unit with the reasons for it.
+type taken struct {
+	engine.Unit
+	rule   string
+	budget string // a promise to its owner that it breaks
+}
+
+// next returns the next unit that may be taken.
+func (w *walk) next() (taken, bool) {
+	for {
+		w.gs.s.Step()
+		l, v, _ := w.pick(w.gs.top)
+		if v == nil {
+			if len(w.later) == 0 {
+				return taken{}, false
+			}
+			w.tier++
+			for _, v := range w.later {
+				w.giveBack(w.gs.byID[v.Leaf.ID], v)
+			}
+			w.later = nil
+			continue
+		}
+		w.take(l, v)
+		u, ok := w.gs.s.NextUnit(v)
+		if !ok {
+			continue
+		}
+		tier, broken := w.gs.s.Tier(&u)
+		if tier > w.tier {
+			w.later = append(w.later, v)
+			continue
+		}
+		t := taken{Unit: u}
+		if tier > 0 {
+			t.budget = broken
+		}
+		if w.strict {
+			rule, verdict := w.gs.s.CheckUnit(w.right, w.g, w.request, &u)
+			if !verdict.Yes() {
+				w.bar(v, verdict)
+				w.refused = true
+				if verdict.Reason == engine.ReasonVictimWithinShare { // the queue has given what it must, whatever is next
+					w.close(l, verdict)
+				}
+				continue
+			}
+			t.rule = rule
+		}
+		return t, true
+	}
+}
+
+// close passes over what is left of a leaf.
+func (w *walk) close(l *leaf, why engine.Verdict) {
+	c := w.cursor(l)
+	c.closed = true
+	b := w.barrier(why)
+	b.Gangs += len(l.gangs) - c.next + len(c.back)
+	for _, v := range l.gangs[c.next:] {
+		name(b, v.Key)
+	}
+}
+
+// gave tells the walk that the unit was evicted, so that its gang may give more.
+func (w *walk) gave(t *taken) {
+	if !t.Core && w.gs.s.Live(t.Gang) > 0 {
+		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
+	}
+}
+
+// bar counts a gang that may not be touched.
+func (w *walk) bar(v *engine.GangState, why engine.Verdict) {
+	b := w.barrier(why)
+	b.Gangs++
+	name(b, v.Key)
+}
+
+// barrier returns the count of a rule. A rule that ends with time asks for another run then.
+func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
+	if why.Code == engine.Wait {
+		w.gs.s.WakeAt(why.WakeAt)
+	}
+	why.Object, why.WakeAt = barObject(why), 0
+	i := slices.IndexFunc(w.barred, func(b engine.Barrier) bool { return b.Verdict == why })
+	if i < 0 {
+		i = len(w.barred)
+		w.barred = append(w.barred, engine.Barrier{Verdict: why})
+	}
+	return &w.barred[i]
+}
+
+// barObject keeps the object of a verdict that is about a queue, so that gangs of one queue count together, and drops a
+// gang's own name.
+func barObject(v engine.Verdict) string {
+	switch v.Reason {
+	case engine.ReasonVictimWithinShare, engine.ReasonSaturation, engine.ReasonBudget:
+		return v.Object
+	}
+	return ""
+}

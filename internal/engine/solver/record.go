@@ -1,0 +1,115 @@
+package solver
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// accept makes the decision part of the plan, with its record, and returns the queues of those who gave.
+func (q *search) accept() []*engine.QueueLedger {
+	cause := &engine.Cause{Right: q.right, Queue: q.g.Leaf.Name, Placed: q.request.At(cluster.GPU), Partial: q.partial}
+	victims := map[*engine.GangState]int{}
+	var gangs []*engine.GangState
+	taken := map[*engine.QueueLedger]cluster.Resources{}
+	for i := range q.units {
+		t := &q.units[i]
+		v := t.Gang
+		entry := func() *engine.Victim {
+			k, known := victims[v]
+			if !known {
+				k = len(cause.Victims)
+				victims[v] = k
+				gangs = append(gangs, v)
+				cause.Victims = append(cause.Victims, engine.Victim{
+					Gang: v.Key, UID: v.UID, Queue: v.Leaf.Name, Priority: v.Priority, Rule: t.rule,
+				})
+			}
+			return &cause.Victims[k]
+		}
+		if n := q.s.Given(&t.Unit); n > 0 {
+			entry().Promised = n
+			r := taken[v.Leaf]
+			r.Add(t.Charge)
+			taken[v.Leaf] = r
+		}
+		for _, p := range t.Pods {
+			fate := q.s.Fate(p)
+			if fate != engine.Evict && fate != engine.Move {
+				continue
+			}
+			q.charge(entry(), cause, t, p, fate == engine.Move)
+			q.st.Broken(p, t.budget)
+			r := taken[v.Leaf]
+			if fate == engine.Evict {
+				r.Add(p.Charge)
+			}
+			taken[v.Leaf] = r
+		}
+	}
+	leaves := make([]*engine.QueueLedger, 0, len(taken))
+	for leaf := range taken { // order: sorted below
+		leaves = append(leaves, leaf)
+	}
+	slices.SortFunc(leaves, func(a, b *engine.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
+	cause.Shares = q.shares(leaves, taken)
+	if len(cause.Victims) == 0 {
+		cause = nil // room that others had to leave already
+	}
+	q.st.AcceptFor(q.g, cause)
+	if q.givers != nil {
+		q.givers.given(gangs)
+	}
+	return leaves
+}
+
+func (q *search) charge(v *engine.Victim, c *engine.Cause, t *taken, p *cluster.Pod, moved bool) {
+	gpu := p.Charge.At(cluster.GPU)
+	v.Pods++
+	v.GPU += gpu
+	since := t.Gang.LastStart
+	if since == 0 {
+		since = t.Gang.Created
+	}
+	v.Seconds += gpu * (max(0, q.s.Snap.Now-since) / 1_000_000_000)
+	if moved {
+		v.Moved++
+		c.Moved += gpu
+	} else {
+		c.Evicted += gpu
+	}
+}
+
+// shares lists the queues concerned, leaves and all above them, as they were and as they are.
+func (q *search) shares(givers []*engine.QueueLedger, taken map[*engine.QueueLedger]cluster.Resources) []engine.ShareChange {
+	before := map[*engine.QueueLedger]cluster.Resources{}
+	var order []*engine.QueueLedger
+	add := func(leaf *engine.QueueLedger, r cluster.Resources, gave bool) {
+		for n := leaf; n != nil; n = n.Parent {
+			if before[n] == nil {
+				before[n] = n.Allocated.Clone()
+				order = append(order, n)
+			}
+			was := before[n]
+			if gave {
+				was.Add(r)
+			} else {
+				was.Sub(r)
+			}
+			before[n] = was
+		}
+	}
+	add(q.g.Leaf, q.request, false)
+	for _, leaf := range givers {
+		add(leaf, taken[leaf], true)
+	}
+	out := make([]engine.ShareChange, 0, len(order))
+	for _, n := range order {
+		out = append(out, engine.ShareChange{
+			Queue: n.Name, Quota: n.Quota, FairShare: q.s.FairShare(n.ID), Before: before[n], After: n.Allocated.Clone(),
+		})
+	}
+	return out
+}

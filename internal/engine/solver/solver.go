@@ -1,0 +1,504 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// The bounds of one search. Budgets are steps, not time: the same question always gets the same answer.
+const (
+	// exhaustive is up to how many units all choices are searched when the rules refuse some of them.
+	exhaustive = 12
+	// maxProbes is how many times one gang is placed in what-ifs where placing is the only way to know.
+	maxProbes = 512
+	// A question whose no cost this many steps or more rests for a time in proportion, so that searching in vain takes
+	// about one part in a hundred of the scheduler's time: a step (a victim looked at) takes about a microsecond.
+	costly      = 1000
+	restPerStep = int64(100_000)
+	longestRest = int64(10_000_000_000)
+	// linearProbes is after how many of them in vain not every prefix is tried any more, where none implies the next.
+	linearProbes = 64
+	// maxMovers is up to how many gangs that run it is tried to move them in the order of givers, wherever they are.
+	maxMovers = 1024
+	// maxNodes is on how many nodes consolidation tries to make room for one pod.
+	maxNodes = 64
+)
+
+// Solver searches victims for the gangs of one action of one run.
+type Solver struct {
+	s      *engine.Session
+	right  engine.Right
+	givers *givers
+	failed map[string]engine.Attempt // by question: who failed alike
+}
+
+// New returns a solver for one action of one run: O(gangs) on first use.
+func New(s *engine.Session, right engine.Right) *Solver {
+	return &Solver{s: s, right: right, failed: map[string]engine.Attempt{}}
+}
+
+// search is one question while it is worked on.
+type search struct {
+	*Solver
+	g       *engine.GangState
+	pods    []cluster.PodID
+	request cluster.Resources
+	st      *engine.Statement
+	w       *walk
+	units   []taken
+	marks   []engine.Mark // before each unit
+	spared  []bool
+	probes  int
+	doubt   bool // the last probe failed, and another arrangement may exist
+	partial bool
+	late    bool // who is killed is judged in the end, when it is known who moves
+	untried bool // choices of who moves and who is killed are left
+	movers  bool // consolidation: somebody may be moved
+}
+
+// Solve makes room for what the gang asks for next, if it can, and accepts the decision into the running plan; it returns
+// the queues of those who gave. If it cannot, it notes why, changes nothing and returns false.
+func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 {
+		return nil, false
+	}
+	key := sv.question(g, pods)
+	a, known := sv.failed[key]
+	if !known {
+		var r cluster.Rest
+		if r, known = sv.s.Snap.Rest(key); known {
+			a = r.Why.(engine.Attempt)
+		}
+	}
+	if known {
+		sv.s.Note(g, a)
+		return nil, false
+	}
+	began := sv.s.Steps()
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	attempt, ok := q.run()
+	if !ok {
+		q.st.Abandon()
+		attempt.Action = sv.s.Action()
+		sv.failed[key] = attempt
+		if cost := sv.s.Steps() - began; cost >= costly {
+			sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), attempt)
+		}
+		sv.s.Note(g, attempt)
+		return nil, false
+	}
+	if !q.disturbs() && q.st.Immediate() {
+		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
+		q.st.Abandon()
+		return nil, false
+	}
+	return q.accept(), true
+}
+
+// disturbs says whether anybody has to go or move.
+func (q *search) disturbs() bool {
+	for i := range q.units {
+		if !q.spared[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// Could says whether Solve would make room for the gang, and changes nothing.
+func (sv *Solver) Could(g *engine.GangState) bool {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 {
+		return false
+	}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	_, ok := q.run()
+	q.st.Abandon()
+	return ok
+}
+
+// everyone returns who may have to give, built when the first search gets that far.
+func (sv *Solver) everyone() *givers {
+	if sv.givers == nil {
+		sv.givers = newGivers(sv.s)
+	}
+	return sv.givers
+}
+
+// question names what is asked, so that gangs that ask the same share the answer no for the rest of the action. What a
+// decision in between leaves over, the next run sees.
+func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
+	key := append([]byte(sv.s.Action()), '/')
+	key = append(append(key, g.Leaf.Name...), '/')
+	key = strconv.AppendInt(key, int64(g.Priority), 36)
+	if g.Preemptible {
+		key = append(key, 'p')
+	}
+	key = append(key, '@')
+	age, own := sv.s.Age(g)
+	key = strconv.AppendInt(key, int64(age), 36)
+	if own || sv.s.Filtered(pods) {
+		key = append(append(key, '/'), g.UID...)
+	}
+	constrained := sv.s.Constrained(g)
+	if constrained {
+		key = append(append(key, '/'), g.Shape()...)
+		if sv.s.Rooted(g) && !own { // it goes where its members are
+			key = append(append(key, '/'), g.UID...)
+		}
+	}
+	for i := 0; i < len(pods); {
+		c, set := sv.s.Snap.Pod(pods[i]).Class, sv.s.Snap.Pod(pods[i]).Set
+		n := 1
+		for i+n < len(pods) && sv.s.Snap.Pod(pods[i+n]).Class == c && (!constrained || sv.s.Snap.Pod(pods[i+n]).Set == set) {
+			n++
+		}
+		key = append(key, '/')
+		if constrained {
+			key = append(strconv.AppendInt(key, int64(set), 36), ':')
+		}
+		key = append(append(key, c.Key...), '*')
+		key = strconv.AppendInt(key, int64(n), 36)
+		i += n
+	}
+	return string(key)
+}
+
+// run searches. On success the statement holds the decision.
+func (q *search) run() (engine.Attempt, bool) {
+	if v := q.s.CheckPods(q.pods); !v.Yes() {
+		return engine.Attempt{Verdict: v}, false
+	}
+	if v := q.s.CheckNear(q.g, q.pods); !v.Yes() {
+		return engine.Attempt{Verdict: v}, false
+	}
+	if q.right == engine.Consolidation {
+		return q.rearrange()
+	}
+	if q.right == engine.Reclaim {
+		if v := q.s.CheckReclaim(q.g, q.request); !v.Yes() {
+			return engine.Attempt{Verdict: v}, false
+		}
+	}
+	q.w = q.everyone().walk(q.right, q.g, q.request)
+	if q.grow() {
+		q.reduce()
+		q.elsewhere()
+		return engine.Attempt{}, true
+	}
+	barred, count, refused := q.w.barred, int64(q.gangs()), q.w.refused
+	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
+	if refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree && q.withMoves() {
+		return engine.Attempt{}, true
+	}
+	if (refused || q.s.Filtered(q.pods)) && q.choose() {
+		q.reduce()
+		q.elsewhere()
+		return engine.Attempt{}, true
+	}
+	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: count, Partial: q.partial || q.doubt}
+	switch {
+	case !gate.Yes():
+		v = gate
+	case count == 0:
+		v.Reason, v.Have = engine.ReasonNoVictims, 0
+	}
+	return engine.Attempt{Verdict: v, Barred: sorted(barred)}, false
+}
+
+func sorted(bs []engine.Barrier) []engine.Barrier {
+	slices.SortFunc(bs, func(a, b engine.Barrier) int {
+		return cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.String(), b.Verdict.String()), slices.Compare(a.Named, b.Named))
+	})
+	return bs
+}
+
+// evict takes one more unit.
+func (q *search) evict(t taken) {
+	q.marks = append(q.marks, q.st.Mark())
+	q.units = append(q.units, t)
+	q.spared = append(q.spared, false)
+	q.st.EvictUnit(&t.Unit)
+}
+
+// back undoes everything after the first n units.
+func (q *search) back(n int) {
+	if n < len(q.units) {
+		q.st.Back(q.marks[n])
+		q.marks, q.units, q.spared = q.marks[:n], q.units[:n], q.spared[:n]
+	}
+}
+
+// fits says whether the gang fits as the statement stands, which stays as it is.
+func (q *search) fits() bool {
+	if !q.s.CheckGates(q.g, q.request).Yes() {
+		return false
+	}
+	q.doubt = false
+	enough, exact := q.s.Room(q.g, q.pods)
+	if !enough || exact {
+		return enough
+	}
+	return q.probe()
+}
+
+// probe places the gang and takes it back.
+func (q *search) probe() bool {
+	q.probes++
+	mark := q.st.Mark()
+	d := q.s.Promise(q.st, q.g)
+	q.st.Back(mark)
+	q.doubt = d != nil && d.Verdict.Partial
+	return d == nil
+}
+
+// grow takes units in policy order until the gang fits. On success the units are a prefix of what may be taken, as short
+// as probing could tell; the gang is not placed yet.
+func (q *search) grow() bool {
+	_, exact := q.s.Room(q.g, q.pods)
+	linear := exact || q.s.Filtered(q.pods)
+	failed, next := 0, 0
+	for {
+		if q.s.Aborted() || q.probes > maxProbes {
+			q.partial = true
+			return false
+		}
+		if n := len(q.units); linear || n >= next {
+			before := q.probes
+			if q.fits() {
+				if !linear {
+					q.bisect(failed)
+				}
+				return true
+			}
+			failed, next = n, max(1, 2*n)
+			if linear && q.probes > before && q.probes > linearProbes { // a quarter more, or a no would take for ever
+				linear, next = false, n+max(1, n/4)
+				q.partial = true
+			} else if q.partial {
+				next = n + max(1, n/4)
+			}
+		}
+		t, ok := q.w.next()
+		if !ok {
+			return !linear && len(q.units) > failed && q.fits()
+		}
+		q.evict(t)
+		q.w.gave(&t)
+	}
+}
+
+// bisect shortens the prefix: with failed units the gang does not fit, with all it does.
+func (q *search) bisect(failed int) {
+	all := slices.Clone(q.units)
+	lo, hi := failed, len(all)
+	set := func(n int) {
+		q.back(n)
+		for _, t := range all[len(q.units):n] {
+			q.evict(t)
+		}
+	}
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if set(mid); q.fits() {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	set(hi)
+}
+
+// reduce gives back what proved unnecessary, the last units first, and places the gang: what remains is irreducible, none
+// of the units can be given back with the others gone. It then places the gang for good.
+func (q *search) reduce() {
+	q.release(func(t *taken) bool {
+		if q.probes > maxProbes && (q.s.Constrained(q.g) || !q.s.Exact(q.pods)) {
+			q.partial = true
+			return false
+		}
+		q.st.Return(&t.Unit)
+		return q.fits()
+	})
+	if d := q.s.Promise(q.st, q.g); d != nil {
+		panic("solver: a gang that fitted does not: " + d.String())
+	}
+}
+
+// release lets go of units that need not be killed, the last ones first, as try finds a way for each. Where what a gang
+// needs to run has to go, of what it gave before only so much is let go that the gang can run with it, or nothing.
+func (q *search) release(try func(t *taken) bool) {
+	farthest := q.farthest()
+	let := func(i int) bool {
+		mark := q.st.Mark()
+		if try(&q.units[i]) {
+			// What is taken from a queue near the beneficiary's own makes room under the share of a queue above both, and may
+			// be what gives the right to take from queues farther away.
+			if q.spared[i] = true; q.right != engine.Reclaim || q.late || q.nearness(q.units[i].Gang) == farthest || q.lawful() {
+				return true
+			}
+			q.spared[i] = false
+		}
+		q.st.Back(mark)
+		return false
+	}
+	earlier := map[*engine.GangState][]int{}
+	for i := range q.units {
+		if t := &q.units[i]; !t.Core {
+			earlier[t.Gang] = append(earlier[t.Gang], i)
+		}
+	}
+	settled := map[*engine.GangState]bool{}
+	for i := len(q.units) - 1; i >= 0; i-- {
+		t := &q.units[i]
+		if q.spared[i] || settled[t.Gang] || let(i) || !t.Core {
+			continue
+		}
+		settled[t.Gang] = true
+		if len(earlier[t.Gang]) == 0 {
+			continue
+		}
+		mark, before := q.st.Mark(), slices.Clone(q.spared)
+		for _, k := range slices.Backward(earlier[t.Gang]) {
+			if !q.spared[k] {
+				let(k)
+			}
+		}
+		if !t.Gang.Satisfied() {
+			q.st.Back(mark)
+			q.spared = before
+		}
+	}
+}
+
+// farthest is the smallest nearness of a victim.
+func (q *search) farthest() int {
+	least := 0
+	for i := range q.units {
+		if n := q.nearness(q.units[i].Gang); i == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// nearness is how many queues a gang has in common with the beneficiary.
+func (q *search) nearness(v *engine.GangState) int {
+	n := 0
+	for l := v.Leaf; l != nil; l = l.Parent {
+		for o := q.g.Leaf; o != nil; o = o.Parent {
+			if o == l {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// elsewhere moves victims that have room elsewhere now, those of the best right first, as far as their queues may hold them
+// beside the gang, and unless others are taken by the right that their going gives.
+func (q *search) elsewhere() {
+	before := slices.Clone(q.spared)
+	q.release(func(t *taken) bool {
+		return q.s.CheckGates(t.Gang, t.Charge).Yes() && q.st.MoveUnit(&t.Unit)
+	})
+	q.spared = before // they go, if only to come back
+}
+
+// choose searches all sets of units that may be taken in some order, when the rules refused some that came later because
+// of some that were taken, or a filter may miss some that are gone: a unit may be left out on purpose, or come earlier.
+// Beyond exhaustive units it gives up and says so.
+func (q *search) choose() bool {
+	q.back(0)
+	w := q.everyone().walk(q.right, q.g, q.request)
+	w.strict = false
+	var all []taken
+	for {
+		t, ok := w.next()
+		if !ok {
+			break
+		}
+		if len(all) == exhaustive {
+			q.partial = true
+			q.back(0)
+			return false
+		}
+		all = append(all, t)
+		q.evict(t)
+		w.gave(&t)
+	}
+	hopeless := !q.fits() && !q.doubt && !q.s.Filtered(q.pods) // not even with all of them, legal or not
+	q.back(0)
+	return !hopeless && q.branch(all, 0, map[uint]bool{})
+}
+
+// might says whether, with those gone that are, moving others could do: there would be room enough in all, and somebody
+// may be moved.
+func (q *search) might(all []taken, have uint) bool {
+	if _, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
+		return false
+	}
+	for i, t := range all {
+		if have>>i&1 == 0 && q.movable(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// movable says whether the unit may be moved, if there is room.
+func (q *search) movable(t taken) bool {
+	if t.Promised() > 0 {
+		return false
+	}
+	for _, p := range t.Pods {
+		if !p.Recreated {
+			return false
+		}
+	}
+	t.Moved = true
+	_, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
+	tier, _ := q.s.Tier(&t.Unit)
+	return v.Yes() && tier == 0
+}
+
+// branch takes one more of all, those before others that would give first, until the gang fits. have is the set that is
+// taken, as bits; from those in seen no way leads on.
+func (q *search) branch(all []taken, have uint, seen map[uint]bool) bool {
+	if q.fits() {
+		return true
+	}
+	if q.probes > maxProbes {
+		q.partial = true
+		return false
+	}
+	if q.untried && !q.partial && q.might(all, have) {
+		q.partial = true
+	}
+	seen[have] = true
+	asked := map[*engine.GangState]bool{} // a gang gives its units in their order
+	for i, t := range all {
+		next := have | 1<<i
+		if next == have || asked[t.Gang] {
+			continue
+		}
+		asked[t.Gang] = true
+		rule, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
+		if !v.Yes() || seen[next] {
+			continue
+		}
+		t.rule = rule
+		n := len(q.units)
+		q.evict(t)
+		if q.branch(all, next, seen) {
+			return true
+		}
+		q.back(n)
+	}
+	return false
+}

@@ -1,0 +1,531 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Unit is what a gang gives in one piece: one pod above a minimum, the pods of a set that the gang can do without, or all
+// that it has left.
+type Unit struct {
+	Gang *GangState
+	Pods []*cluster.Pod
+	// Core says that the gang is below its minimum without the unit.
+	Core bool
+	// Moved says that all its pods have room elsewhere: its queue loses nothing by it, but they start again.
+	Moved bool
+	// Charge is what their queue is charged for them together.
+	Charge cluster.Resources
+
+	// holds are what the gang gives when it gives room that is promised to it, and no pod.
+	holds []int
+}
+
+// buildHeld lists, once, the gang's active pods on known nodes.
+func (s *Session) buildHeld(g *GangState) {
+	if g.victim {
+		return
+	}
+	g.victim = true
+	for _, id := range g.Pods {
+		p := s.Snap.Pod(id)
+		if p.Ours && p.Phase.Active() && p.Node != cluster.None && p.Set != cluster.None {
+			g.sets[p.Set].held = append(g.sets[p.Set].held, id)
+		}
+	}
+	for i := range g.sets {
+		set := &g.sets[i]
+		if len(set.held) > 1 {
+			s.sortPods(set.held)
+		}
+		set.live = len(set.held)
+	}
+}
+
+// Live returns how many pods the gang could give.
+func (s *Session) Live(g *GangState) int {
+	s.buildHeld(g)
+	n := 0
+	for i := range g.sets {
+		n += g.sets[i].live
+	}
+	for _, k := range s.holders[g.ID] {
+		if !s.holds[k].open {
+			n++
+		}
+	}
+	return n
+}
+
+// Given returns how many of the promises that the unit gives are given.
+func (s *Session) Given(u *Unit) int {
+	n := 0
+	for _, k := range u.holds {
+		if s.holds[k].open {
+			n++
+		}
+	}
+	return n
+}
+
+// Promised returns how many pods the unit leaves without the room that was promised to them; it has no others then.
+func (u *Unit) Promised() int { return len(u.holds) }
+
+// NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then shrinks
+// to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
+// piece. False when it has nothing left.
+func (s *Session) NextUnit(g *GangState) (Unit, bool) {
+	s.buildHeld(g)
+	u := Unit{Gang: g}
+	for _, k := range s.holders[g.ID] { // a promise costs least
+		if h := &s.holds[k]; !h.open {
+			u.holds = append(u.holds, k)
+			u.Charge.Add(h.Charge)
+		}
+	}
+	if len(u.holds) > 0 {
+		return u, true
+	}
+	if g.satisfied(0) {
+		u.Pods = s.surplus(g, 0)
+	}
+	if len(u.Pods) == 0 {
+		u.Core = true
+		for i := range g.sets {
+			u.Pods = append(u.Pods, s.livePods(g, int32(i))...)
+		}
+	}
+	for _, p := range u.Pods {
+		u.Charge.Add(p.Charge)
+	}
+	return u, len(u.Pods) > 0
+}
+
+// surplus returns pods that set i can give and stay satisfied; it is satisfied now.
+func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
+	st := &g.sets[i]
+	if g.Sets[i].Leaf {
+		if st.active > g.Sets[i].Min && st.live > 0 {
+			return []*cluster.Pod{s.Snap.Pod(st.held[st.live-1])}
+		}
+		return nil
+	}
+	order := s.setOrder(g, i)
+	for _, c := range slices.Backward(order) {
+		if !g.satisfied(c) {
+			continue
+		}
+		if pods := s.surplus(g, c); len(pods) > 0 {
+			return pods
+		}
+	}
+	if st.satisfied <= g.Sets[i].Min {
+		return nil
+	}
+	for _, c := range slices.Backward(order) {
+		if pods := s.allLive(g, c); len(pods) > 0 {
+			return pods
+		}
+	}
+	return nil
+}
+
+func (s *Session) allLive(g *GangState, i int32) []*cluster.Pod {
+	if g.Sets[i].Leaf {
+		return s.livePods(g, i)
+	}
+	var out []*cluster.Pod
+	for _, c := range g.Sets[i].Children {
+		out = append(out, s.allLive(g, c)...)
+	}
+	return out
+}
+
+// livePods returns the pods of a leaf that can be evicted, last ones first.
+func (s *Session) livePods(g *GangState, i int32) []*cluster.Pod {
+	st := &g.sets[i]
+	out := make([]*cluster.Pod, 0, st.live)
+	for k := st.live - 1; k >= 0; k-- {
+		out = append(out, s.Snap.Pod(st.held[k]))
+	}
+	return out
+}
+
+// LivePods returns all pods the gang could give, set by set, last ones of each first.
+func (s *Session) LivePods(g *GangState) []*cluster.Pod {
+	s.buildHeld(g)
+	var out []*cluster.Pod
+	for i := range g.sets {
+		out = append(out, s.livePods(g, int32(i))...)
+	}
+	return out
+}
+
+// Fate is what this run did with a pod: Bind, Nominate, Evict, Move, or "" for nothing.
+func (s *Session) Fate(p *cluster.Pod) Verb { return s.where[p.ID].verb }
+
+// Age orders gangs by which displacements they were there for: of two gangs of equal age, the same victims have been
+// displaced while both waited.
+//
+// The second result says that some were displaced for this very gang, which makes its case its own.
+func (s *Session) Age(g *GangState) (age int, own bool) {
+	if s.aged == nil {
+		s.aged = []int64{}
+		s.Snap.EachGang(func(v *cluster.Gang) {
+			if v.Displaced != 0 {
+				s.aged = append(s.aged, v.Displaced)
+			}
+			for _, d := range v.Displacements {
+				s.takers[d.By] = true
+			}
+		})
+		slices.Sort(s.aged)
+	}
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= max(g.Created, g.Since) })
+	return age, s.takers[g.Key]
+}
+
+// EvictUnit evicts all pods of a unit, or opens its promises.
+func (st *Statement) EvictUnit(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: open, Node: st.s.holds[k].node, hold: k})
+	}
+	for _, p := range u.Pods {
+		st.Evict(p)
+	}
+}
+
+// keep gives a unit of promises its room again, if it is still there, and says whether it was.
+func (st *Statement) keep(u *Unit) bool {
+	mark := st.Mark()
+	for _, k := range u.holds {
+		h := &st.s.holds[k]
+		if !st.s.returns(h.node, h.Requests, h.Share, h.groups) {
+			st.rollback(mark)
+			return false
+		}
+		st.do(Op{Verb: shut, Node: h.node, hold: k})
+	}
+	return true
+}
+
+// Return takes the eviction of a unit back while the statement has placed nobody: all is as if it had not been taken.
+func (st *Statement) Return(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: shut, Node: st.s.holds[k].node, hold: k})
+	}
+	for _, p := range u.Pods {
+		st.Spare(p)
+	}
+}
+
+// SpareUnit takes the eviction of a unit back, if the room of all its pods is still there, and says whether it was.
+func (st *Statement) SpareUnit(u *Unit) bool {
+	if len(u.holds) > 0 {
+		return st.keep(u)
+	}
+	mark := st.Mark()
+	for _, p := range u.Pods {
+		if !st.s.mayStay(p) {
+			st.rollback(mark)
+			return false
+		}
+		st.Spare(p)
+	}
+	return true
+}
+
+// filtersAllow asks the filters about an evicted pod and the node it had or may get.
+func (s *Session) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
+	for _, f := range s.points.filters {
+		if f.it.Wants(p.Class) && !f.it.CheckNode(p, s.Snap.Node(n)).Yes() {
+			return false
+		}
+	}
+	return true
+}
+
+// mayStay says whether the room that an evicted pod had is still there.
+func (s *Session) mayStay(p *cluster.Pod) bool {
+	return s.returns(p.Node, p.Class.Requests, p.Class.Share, p.Groups) && s.filtersAllow(p, p.Node)
+}
+
+// MoveUnit gives every pod of an evicted unit room elsewhere, or back where it was, and says whether it could; if not,
+// the statement is as before. Pods that nobody recreates are not moved.
+func (st *Statement) MoveUnit(u *Unit) bool {
+	if len(u.holds) > 0 {
+		return st.keep(u)
+	}
+	s, mark := st.s, st.Mark()
+	if !s.CheckGates(u.Gang, u.Charge).Yes() { // it had to go because of a limit, not for want of room
+		return false
+	}
+	if s.Constrained(u.Gang) && !s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() {
+		return false
+	}
+	if s.Constrained(u.Gang) {
+		ids := make([]cluster.PodID, len(u.Pods))
+		for i, p := range u.Pods {
+			ids[i] = p.ID
+		}
+		s.moving = true
+		d := s.placeGang(st, u.Gang, ids)
+		s.moving = false
+		if d != nil {
+			st.rollback(mark)
+		}
+		return d == nil
+	}
+	for _, p := range u.Pods {
+		if s.mayStay(p) {
+			st.Spare(p)
+			continue
+		}
+		i, ok := int32(-1), p.Recreated
+		if ok {
+			i, ok = s.bestFor(p)
+		}
+		if !ok {
+			st.rollback(mark)
+			return false
+		}
+		if n := s.Snap.NodeOrder[i]; p.Class.Share.MemoryMiB > 0 && !s.CheckGates(u.Gang, p.Class.ChargeOn(s.Snap.Node(n))).Yes() {
+			st.rollback(mark)
+			return false
+		}
+		st.Move(p, s.Snap.NodeOrder[i])
+	}
+	return true
+}
+
+// chargeAnywhere returns the most that the queue of a unit is charged for it wherever it goes: GPU memory is a larger part of
+// smaller devices.
+func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
+	var sum cluster.Resources
+	for _, p := range u.Pods {
+		sum.Add(s.Snap.ChargeWaiting(p.Class))
+	}
+	return sum
+}
+
+// bestFor returns the best node for one pod, filters included.
+func (s *Session) bestFor(p *cluster.Pod) (int32, bool) {
+	r := s.rankingFor(p, s.all())
+	var aside []int32
+	var kept []int64
+	chosen, found := int32(-1), false
+	for !found {
+		i, ok := r.best(s.everywhere())
+		if !ok {
+			break
+		}
+		if s.filtersAllow(p, s.Snap.NodeOrder[i]) {
+			chosen, found = i, true
+			break
+		}
+		aside, kept = append(aside, i), append(kept, r.setAside(i))
+	}
+	for k := len(aside) - 1; k >= 0; k-- {
+		r.restore(aside[k], kept[k])
+	}
+	return chosen, found
+}
+
+// CheckGiver says whether anything may be taken from the gangs of a leaf queue.
+func (s *Session) CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
+	if r == Preempt && leaf != g.Leaf || r == Reclaim && leaf == g.Leaf {
+		return Verdict{Code: No, Reason: ReasonOtherQueue, Object: leaf.Name}
+	}
+	for _, f := range s.points.leaves {
+		if v := f.it.CheckGiver(r, g, request, leaf); !v.Yes() {
+			v.Plugin = f.name
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// CheckVictim says whether anything of v may be taken for g by this right: the published table, plugins included, but for
+// what CheckGiver says of its queue.
+func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
+	no := func(reason Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
+	switch {
+	case v.Leaf == nil:
+		return v.QueueVerdict
+	case !v.Preemptible:
+		return no(ReasonNotPreemptible)
+	case r == Preempt && v.Priority >= g.Priority, r == Consolidation && v.Priority > g.Priority:
+		return no(ReasonHigherPriority)
+	case r == Consolidation && !s.recreated(v):
+		return no(ReasonNotRecreated)
+	case v.binding > 0:
+		// Its bundle is bound whole or not at all: without one of them the others would wait for the binder to give up.
+		return no(ReasonBeingBound)
+	}
+	if s.Snap.Frozen(g.Key, v.Key) {
+		return no(ReasonFrozen)
+	}
+	if s.returned(r, g, v) {
+		return no(ReasonReturned)
+	}
+	if n, until := s.recent(v); r == Reclaim && n >= maxEvictionsPerHour {
+		return Verdict{Code: Wait, Reason: ReasonEvictionRate, Object: v.Key.String(), Have: int64(n), WakeAt: until}
+	}
+	for _, f := range s.points.victims {
+		if verdict := f.it.CheckVictim(r, g, request, v); !verdict.Yes() {
+			verdict.Plugin = f.name
+			return verdict
+		}
+	}
+	return Verdict{}
+}
+
+// placedNow says whether this run found room for a pod of the gang, a new one or one that moves: it must not be torn apart
+// by the same run.
+func (s *Session) placedNow(v *GangState) bool {
+	for i := range v.sets {
+		if v.sets[i].head > 0 || v.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Session) recreated(v *GangState) bool {
+	s.buildHeld(v)
+	for i := range v.sets {
+		for _, id := range v.sets[i].held[:v.sets[i].live] {
+			if !s.Snap.Pod(id).Recreated {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// returned says whether pods of v came back after an eviction during which g was waiting already. Evicting them again
+// could go on for ever: see docs/concepts/disruption.md. They may be, to reclaim, when a share that matters has moved to
+// stay; and otherwise, if it was not for g that they had to go, when the cluster has changed since by other than our own
+// decisions, and a while has passed.
+//
+// It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
+// again and again, as each loss makes the others' returns look old.
+func (s *Session) returned(r Right, g, v *GangState) bool {
+	waits := max(g.Created, g.Since)
+	news := waits
+	if r == Reclaim {
+		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {
+			for q := leaf; q != nil; q = q.Parent {
+				news = max(news, q.ShareMoved)
+			}
+		}
+	}
+	if v.Displaced == 0 || v.Displaced < news {
+		return false
+	}
+	first, forG := v.Displaced, false
+	for _, d := range v.Displacements {
+		if d.At >= news {
+			first = min(first, d.At)
+		}
+		forG = forG || d.At >= waits && d.By == g.Key
+	}
+	if len(v.Displacements) == cluster.MaxDisplacements && v.Displacements[0].At >= news {
+		first, forG = news, true // earlier ones are forgotten
+	}
+	if !forG && s.Snap.News > v.Displaced && s.Snap.Now-v.Displaced >= cluster.Dwell {
+		return false
+	}
+	s.buildHeld(v)
+	for i := range v.sets {
+		for _, id := range v.sets[i].held[:v.sets[i].live] {
+			if s.Snap.Pod(id).Held >= first {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxEvictionsPerHour is how often one gang may lose pods to moving shares.
+const maxEvictionsPerHour = 4
+
+// recent counts the gang's evictions in the last hour, if shares move with usage, and says when they will be fewer than
+// allowed.
+func (s *Session) recent(v *GangState) (n int, until int64) {
+	const hour = 3_600_000_000_000
+	if len(v.Leaf.Usage) == 0 {
+		return 0, 0
+	}
+	last := int64(-1)
+	for i := len(v.Displacements) - 1; i >= 0 && s.Snap.Now-v.Displacements[i].At < hour; i-- {
+		if at := v.Displacements[i].At; at != last {
+			last = at
+			if n++; n == maxEvictionsPerHour {
+				until = at + hour
+			}
+		}
+	}
+	return n, until
+}
+
+// CheckUnit says whether one more unit may be taken, and by which rule; see [UnitCheck].
+func (s *Session) CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (string, Verdict) {
+	rule := ""
+	if u.Core && s.placedNow(u.Gang) {
+		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
+	}
+	for _, c := range s.points.units {
+		why, v := c.it.CheckUnit(r, g, request, u)
+		if !v.Yes() {
+			v.Plugin = c.name
+			return "", v
+		}
+		rule = cmp.Or(rule, why)
+	}
+	switch {
+	case u.Moved:
+		rule = cmp.Or(rule, "it has room elsewhere")
+	case r == Preempt:
+		rule = cmp.Or(rule, "its priority is lower")
+	}
+	return rule, Verdict{}
+}
+
+// CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not.
+func (s *Session) CheckReclaim(g *GangState, request cluster.Resources) Verdict {
+	if len(s.points.reclaim) == 0 {
+		return Verdict{Code: NoForever, Reason: ReasonSwitchedOff, Object: string(PointReclaimGate)}
+	}
+	for _, gate := range s.points.reclaim {
+		if v := gate.it.CheckReclaim(g, request); !v.Yes() {
+			v.Plugin = gate.name
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// Tier says how reluctantly a unit is taken, and what it breaks.
+func (s *Session) Tier(u *Unit) (int, string) {
+	tier, broken := 0, ""
+	for _, p := range s.points.tiers {
+		if t, b := p.Tier(u); t > tier {
+			tier, broken = t, b
+		}
+	}
+	return tier, broken
+}
+
+// CompareGivers orders two sibling queues to take from: negative when l gives before r.
+func (s *Session) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
+	for _, o := range s.points.givers {
+		if c := o.CompareGivers(l.ID, r.ID, lUnit, rUnit); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(r.Created, l.Created), cmp.Compare(r.Name, l.Name))
+}

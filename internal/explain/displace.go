@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Attempt is why an action that makes others give way did not help, or several that were stopped alike.
+type Attempt struct {
+	Action  string        `json:"action"`
+	Reason  engine.Reason `json:"reason"`
+	Message string        `json:"message"`
+	// Barred counts the gangs that could not be touched, by the rule that protects them.
+	Barred []Barred `json:"barred,omitempty"`
+}
+
+// Barred is a number of gangs that one rule protects; Named are the first of them.
+type Barred struct {
+	Gangs   int           `json:"gangs"`
+	Reason  engine.Reason `json:"reason"`
+	Message string        `json:"message"`
+	Named   []string      `json:"named,omitempty"`
+}
+
+// Displaced is what the next run of the scheduler takes from others for the gang.
+type Displaced struct {
+	// Action is the one that does it; Gangs is from how many gangs.
+	Action string `json:"action"`
+	Gangs  int    `json:"gangs"`
+	// Evicted pods lose their room, Moved ones have room elsewhere.
+	Evicted int `json:"evicted,omitempty"`
+	Moved   int `json:"moved,omitempty"`
+}
+
+// String prints "reclaim takes the room of 3 pods and moves 2, of 2 gangs".
+func (d *Displaced) String() string {
+	s := d.Action
+	if d.Evicted > 0 {
+		s += " takes the room of " + some(d.Evicted, "pod", "pods")
+	}
+	if d.Moved > 0 {
+		if d.Evicted > 0 {
+			s += " and"
+		}
+		s += " moves " + some(d.Moved, "pod", "pods")
+	}
+	return s + ", of " + some(d.Gangs, "gang", "gangs")
+}
+
+// tried takes over what a run says of the actions that disturb others. Those that are switched off, had nobody to ask, or
+// were stopped by what stops the gang anyway have nothing to say.
+func tried(o *outcome) []Attempt {
+	if o.gang == nil {
+		return nil
+	}
+	var out []Attempt
+	for _, t := range o.gang.Tried {
+		d := o.gang.Diagnosis
+		if t.Verdict.Reason == engine.ReasonSwitchedOff || t.Verdict.Reason == engine.ReasonNoVictims && len(t.Barred) == 0 || d != nil && d.Verdict == t.Verdict {
+			continue
+		}
+		a := Attempt{Action: t.Action, Reason: t.Verdict.Reason, Message: t.Verdict.String()}
+		for _, b := range t.Barred {
+			a.Barred = append(a.Barred, Barred{Gangs: b.Gangs, Reason: b.Verdict.Reason, Message: b.Verdict.String(), Named: b.Named})
+		}
+		if k := len(out) - 1; k >= 0 && len(a.Barred)+len(out[k].Barred) == 0 && out[k].Message == a.Message {
+			out[k].Action += ", " + a.Action
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// displaced finds what a run takes from others for the gang; nil for nothing.
+func displaced(o *outcome, key cluster.Key) *Displaced {
+	for i := range o.plans {
+		for _, b := range o.plans[i].Bundles {
+			if b.Gang != key || b.Cause == nil || b.Cause.Right == engine.Repair {
+				continue
+			}
+			d := &Displaced{Action: o.plans[i].Action, Gangs: len(b.Cause.Victims)}
+			for _, v := range b.Cause.Victims {
+				d.Evicted += v.Pods - v.Moved
+				d.Moved += v.Moved
+			}
+			return d
+		}
+	}
+	return nil
+}
+
+// The bounds of what is tried instead.
+const (
+	maxWaits  = 16 // moments at which something may change by itself
+	maxRaises = 16 // rules in a row about the queue's share
+)
+
+// instead looks for changes after which others make way for the gang, when o says that they do not: to wait, to have a
+// higher priority, to be entitled to more. Nil when none is known.
+func (w *world) instead(o *outcome) []*Change {
+	for _, way := range []func(*outcome) []*Change{w.wait, w.promote, w.entitle} {
+		if changes := way(o); changes != nil {
+			return changes
+		}
+	}
+	return nil
+}
+
+// wait finds the moment from which time alone helps: a preemption delay is over, or others have had their minimum runtime.
+func (w *world) wait(o *outcome) []*Change {
+	at := o.trace.WakeAt
+	for range maxWaits {
+		if at >= cluster.Forever {
+			return nil
+		}
+		t := time.Unix(0, at).UTC()
+		changes := w.one(Change{Kind: WaitUntil, At: &t, Detail: "when others may make way for it"})
+		next := w.try(changes)
+		if next.placed() {
+			return changes
+		}
+		if next.trace.WakeAt <= at {
+			return nil
+		}
+		at = next.trace.WakeAt
+	}
+	return nil
+}
+
+// maxPreemptible is the highest priority that does not make a gang non-preemptible by itself.
+const maxPreemptible = 99
+
+// promote finds the lowest priority at which enough of the gangs in its queue give way. A preemptible gang is not made
+// one that needs quota.
+func (w *world) promote(o *outcome) []*Change {
+	gang := o.snap.GangByKey(w.key)
+	if gang == nil || !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
+		return slices.ContainsFunc(a.Barred, func(b engine.Barrier) bool { return b.Verdict.Reason == engine.ReasonHigherPriority })
+	}) {
+		return nil
+	}
+	var above []int32
+	o.snap.EachGang(func(v *cluster.Gang) {
+		if v.Queue == gang.Queue && v.Preemptible && v.ActivePods > 0 && v.Priority >= gang.Priority && (v.Priority < maxPreemptible || !gang.Preemptible) {
+			above = append(above, v.Priority+1)
+		}
+	})
+	slices.Sort(above)
+	above = slices.Compact(above)
+	to := func(i int) []*Change {
+		return w.one(Change{Kind: RaisePriority, bound: int64(gang.Priority), to: int64(above[i])})
+	}
+	if len(above) == 0 || !w.enough(to(len(above)-1)) {
+		return nil
+	}
+	none, most := -1, len(above)-1
+	for most-none > 1 {
+		if mid := none + (most-none)/2; w.enough(to(mid)) {
+			most = mid
+		} else {
+			none = mid
+		}
+	}
+	return to(most)
+}
+
+// entitle finds the quotas with which the gang's queue may take room back from others.
+func (w *world) entitle(o *outcome) []*Change {
+	var changes []*Change
+	for range maxRaises {
+		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonOverFairShare })
+		if i < 0 {
+			return nil
+		}
+		v := o.gang.Tried[i].Verdict
+		q := o.snap.QueueByName(v.Object)
+		dim, known := o.snap.Dims.Index(v.Dim)
+		if q == nil || !known || q.Quota.At(dim) == cluster.Unlimited || q.Quota.At(dim) >= v.Need {
+			return nil
+		}
+		bound := w.base.QueueByName(v.Object).Quota.At(dim)
+		changes = merge(changes, w.one(Change{
+			Kind: RaiseQuota, Queue: v.Object, Dimension: v.Dim, bound: bound, to: v.Need, From: o.snap.Dims.FormatOne(dim, bound),
+		}))
+		next := w.try(changes)
+		if next.placed() {
+			return w.minimise(changes)
+		}
+		if next.gang == nil {
+			return nil
+		}
+		o = &next
+	}
+	return nil
+}

@@ -1,0 +1,376 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// Mode is how pods are evicted.
+type Mode string
+
+// The modes.
+const (
+	// ByEviction asks the API server's eviction API, which keeps PodDisruptionBudgets and marks the pod as the target of a
+	// disruption. A budget that the decision itself chose to violate is passed over.
+	ByEviction Mode = "eviction"
+	// ByDelete deletes pods, as KAI does: budgets do not count.
+	ByDelete Mode = "delete"
+)
+
+// EvictionOptions tune the carrying out of evictions.
+type EvictionOptions struct {
+	// Mode is how; "" means ByEviction.
+	Mode Mode
+	// Mark has pods that are deleted marked as targets of a disruption before (--update-pod-eviction-condition). The
+	// eviction API does so by itself.
+	Mark bool
+	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 8 and 4.
+	Workers, Lanes int
+}
+
+// Outcome is what became of a bundle that evicts.
+type Outcome struct {
+	Action string
+	Bundle engine.Bundle
+	// Evicted are the UIDs of the pods that are going, by our doing or anybody's.
+	Evicted map[string]bool
+	// Err is why the others have been spared; nil when there are none.
+	Err error
+}
+
+// ErrBlocked is why an eviction was not carried out: a PodDisruptionBudget that the decision did not mean to violate.
+var ErrBlocked = errors.New("a PodDisruptionBudget allows no eviction now")
+
+// Evictions carries out the evictions of plans, bundle by bundle: a pod goes only while everything stands that it goes
+// for. What that frees is the business of a later run.
+type Evictions struct {
+	kit      *write.Kit
+	cache    client.Reader // preconditions
+	o        EvictionOptions
+	work     chan *clearing
+	mu       sync.Mutex
+	outcomes []Outcome // bounded by the bundles in flight and the time between two looks of the loop
+	settled  chan struct{}
+	open     atomic.Int64
+}
+
+// clearing is a bundle in flight.
+type clearing struct {
+	action   string
+	bundle   engine.Bundle
+	deadline time.Time // when the decision does not stand any more
+	victims  []int     // indices of the intents that evict
+
+	mu      sync.Mutex
+	next    int // of victims
+	looked  time.Time
+	evicted map[string]bool
+	torn    map[cluster.Key]bool // gangs that have lost a pod and cannot stay without it: the rest of them goes too
+	err     error
+}
+
+// freshLook is for how long a look at the whole world of a bundle counts: less than news takes to come. In a bundle of a
+// thousand pods for a thousand pods, every eviction would otherwise look at them all.
+const freshLook = 10 * time.Millisecond
+
+// backlog is how many bundles may wait to be worked on. Evictions take longer to decide than to write, but one cycle may
+// decide on all that a day brought; the loop goes on binding what is free meanwhile.
+const backlog = 1024
+
+// lastCall is how long before the Store stops counting on an eviction the eviction is given up.
+const lastCall = 5 * time.Second
+
+// NewEvictions returns a writer of evictions; Run starts it.
+func NewEvictions(kit *write.Kit, cache client.Reader, o EvictionOptions) *Evictions {
+	if o.Mode == "" {
+		o.Mode = ByEviction
+	}
+	if o.Workers <= 0 {
+		o.Workers = 8
+	}
+	if o.Lanes <= 0 {
+		o.Lanes = 4
+	}
+	return &Evictions{kit: kit, cache: cache, o: o, work: make(chan *clearing, backlog), settled: make(chan struct{}, 1)}
+}
+
+// Submit queues the evicting bundles of a plan. While too many are queued, it waits; it gives up when ctx ends.
+func (e *Evictions) Submit(ctx context.Context, p engine.Plan) {
+	deadline := time.Now().Add(time.Duration(p.EvictionsStand()) - lastCall)
+	for i := range p.Bundles {
+		c := &clearing{action: p.Action, bundle: p.Bundles[i], deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
+		for j := range c.bundle.Intents {
+			if c.bundle.Intents[j].Verb == engine.Evict {
+				c.victims = append(c.victims, j)
+			}
+		}
+		if len(c.victims) == 0 {
+			continue
+		}
+		e.open.Add(1)
+		select {
+		case e.work <- c:
+		case <-ctx.Done():
+			e.open.Add(-1)
+			return
+		}
+	}
+}
+
+// Open is how many bundles have been submitted and have no outcome yet.
+func (e *Evictions) Open() int64 { return e.open.Load() }
+
+// Settled is signalled when there are outcomes to take.
+func (e *Evictions) Settled() <-chan struct{} { return e.settled }
+
+// Outcomes returns what became of bundles since the last call.
+func (e *Evictions) Outcomes() []Outcome {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.outcomes
+	e.outcomes = nil
+	return out
+}
+
+// Run works until ctx ends. A bundle that is half carried out then has no outcome: the next process decides on what it
+// finds.
+func (e *Evictions) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for range e.o.Workers {
+		workers.Go(func() {
+			for {
+				select {
+				case c := <-e.work:
+					e.clear(ctx, c)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return nil
+}
+
+// clear carries out one bundle.
+func (e *Evictions) clear(ctx context.Context, c *clearing) {
+	standing, stop := context.WithDeadline(ctx, c.deadline)
+	defer stop()
+	var lanes sync.WaitGroup
+	for range min(e.o.Lanes, len(c.victims)) {
+		lanes.Go(func() {
+			for in := c.take(); in != nil; in = c.take() {
+				going, err := e.evict(standing, c, in)
+				c.done(in, going, err)
+			}
+		})
+	}
+	lanes.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	defer e.open.Add(-1)
+	e.mu.Lock()
+	e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
+	e.mu.Unlock()
+	select {
+	case e.settled <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next eviction, nil when there is none or the rest is spared.
+func (c *clearing) take() *engine.Intent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.next < len(c.victims) {
+		in := &c.bundle.Intents[c.victims[c.next]]
+		c.next++
+		if c.err == nil || c.torn[in.Gang] {
+			return in
+		}
+	}
+	return nil
+}
+
+func (c *clearing) done(in *engine.Intent, going bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if going {
+		c.evicted[in.UID] = true
+		if in.Core {
+			c.torn[in.Gang] = true
+		}
+	}
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+// evict makes one pod go, if everything still stands, and says whether it goes.
+func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (bool, error) {
+	wait := firstWait
+	for try := 1; ; try++ {
+		if err := e.stands(ctx, c, in); err != nil {
+			return false, err
+		}
+		pod, err := e.victim(ctx, in)
+		if pod == nil {
+			return err == nil, err // it goes, or has gone, already
+		}
+		result, err := e.write(ctx, c, in, pod)
+		switch {
+		case err == nil && result == write.Blocked:
+			return false, fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, ErrBlocked)
+		case err == nil: // written; or gone, or another pod by now
+			return true, nil
+		case !transient(err) || try == attempts:
+			return false, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			wait *= 2
+		case <-ctx.Done():
+			timer.Stop()
+			return false, fmt.Errorf("it took too long: %w", err)
+		}
+	}
+}
+
+// stands looks whether all is there that the bundle's pods have to go for: the gang, its pods, still waiting, and the nodes
+// on which they, and those that are moved, are to run. What is left of a gang that was torn has nothing to stay for.
+func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.torn[in.Gang] {
+		return nil
+	}
+	if c.err != nil {
+		return c.err
+	}
+	if time.Since(c.looked) < freshLook {
+		return nil
+	}
+	b := &c.bundle
+	var pg v2alpha2.PodGroup
+	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, &pg); {
+	case apierrors.IsNotFound(err), err == nil && (string(pg.UID) != b.UID || pg.DeletionTimestamp != nil):
+		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
+	case err != nil:
+		return fmt.Errorf("read PodGroup %s: %w", b.Gang, err)
+	}
+	nodes := map[string]bool{}
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		to := in.To
+		if in.Verb == engine.Nominate {
+			if _, err := stillWaits(ctx, e.cache, in); err != nil {
+				return err
+			}
+			to = in.Node
+		}
+		if to == "" || nodes[to] {
+			continue
+		}
+		nodes[to] = true
+		if err := e.usable(ctx, to); err != nil {
+			return err
+		}
+	}
+	c.looked = time.Now()
+	return nil
+}
+
+// usable looks whether a node takes pods.
+func (e *Evictions) usable(ctx context.Context, name string) error {
+	var n v1.Node
+	switch err := e.cache.Get(ctx, types.NamespacedName{Name: name}, &n); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("node %s: %w: it is gone", name, ErrMoved)
+	case err != nil:
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	if problem := core.NodeProblem(&n); problem != "" {
+		return fmt.Errorf("node %s: %w: %s", name, ErrMoved, problem)
+	}
+	return nil
+}
+
+// victim returns the pod that is to go; nil when nothing needs to be done: it is gone, going, or has ended.
+func (e *Evictions) victim(ctx context.Context, in *engine.Intent) (*v1.Pod, error) {
+	var p v1.Pod
+	err := e.cache.Get(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, &p)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read pod %s/%s: %w", in.Namespace, in.Pod, err)
+	case string(p.UID) != in.UID, p.DeletionTimestamp != nil, p.Status.Phase == v1.PodSucceeded, p.Status.Phase == v1.PodFailed:
+		return nil, nil
+	case p.Spec.NodeName != "" && p.Spec.NodeName != in.Node:
+		return nil, fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
+	}
+	return &p, nil
+}
+
+// write evicts the pod in the configured way.
+func (e *Evictions) write(ctx context.Context, c *clearing, in *engine.Intent, pod *v1.Pod) (write.Result, error) {
+	mark := e.o.Mark
+	if e.o.Mode == ByEviction {
+		result, err := e.kit.Evict(ctx, named(in))
+		over := result == write.Blocked && in.Budget != "" || result == write.Unjudged // the decision has judged them all
+		if err != nil || !over {
+			return result, err
+		}
+		mark = true
+	}
+	if mark {
+		if err := e.mark(ctx, c, in, pod); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "a pod is deleted without the condition that says why")
+		}
+	}
+	return e.kit.Delete(ctx, named(in))
+}
+
+// named is the pod that the intent is about, by name and UID alone.
+func named(in *engine.Intent) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Pod, UID: types.UID(in.UID)}}
+}
+
+// mark writes on the pod who disturbs it.
+func (e *Evictions) mark(ctx context.Context, c *clearing, in *engine.Intent, pod *v1.Pod) error {
+	for i := range pod.Status.Conditions {
+		if k := &pod.Status.Conditions[i]; k.Type == v1.DisruptionTarget && k.Status == v1.ConditionTrue {
+			return nil
+		}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": in.UID}, "status": map[string]any{"conditions": []map[string]any{{
+		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "reason": keys.ReasonPreempted,
+		"message": cut(fmt.Sprintf("%s for %s", c.action, c.bundle.Gang), maxText), "lastTransitionTime": metav1.Now(),
+	}}}})
+	if err != nil {
+		return fmt.Errorf("encode the condition of pod %s/%s: %w", in.Namespace, in.Pod, err)
+	}
+	_, err = e.kit.StrategicStatus(ctx, named(in), body)
+	return err
+}

@@ -1,0 +1,416 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// arena is an API server in memory with a gang that waits and pods that are in its way.
+type arena struct {
+	t      *testing.T
+	client client.WithWatch
+
+	mu     sync.Mutex
+	log    []string                                // "evict v1", "delete v1", "mark v1"
+	answer func(verb, pod string, nth int) error   // of the nth such call
+	before func(verb, pod string, c client.Client) // of each call
+	calls  map[string]int
+}
+
+func newArena(t *testing.T, victims ...string) *arena {
+	t.Helper()
+	a := &arena{t: t, calls: map[string]int{}}
+	ready := v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}
+	objects := []client.Object{
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: ready}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Status: ready},
+		&v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker", UID: "taker"}},
+		&v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "giver", UID: "giver"}},
+		&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", UID: "p"}},
+	}
+	for _, v := range victims {
+		objects = append(objects, &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: v, UID: types.UID(v)},
+			Spec:       v1.PodSpec{NodeName: "n1"}, Status: v1.PodStatus{Phase: v1.PodRunning},
+		})
+	}
+	call := func(verb, pod string, do func() error) error {
+		a.mu.Lock()
+		a.calls[verb+" "+pod]++
+		nth, before := a.calls[verb+" "+pod], a.before
+		var err error
+		if a.answer != nil {
+			err = a.answer(verb, pod, nth)
+		}
+		if err == nil {
+			a.log = append(a.log, verb+" "+pod)
+		}
+		a.mu.Unlock()
+		if before != nil {
+			before(verb, pod, a.client)
+		}
+		if err != nil {
+			return err
+		}
+		return do()
+	}
+	remove := func(ctx context.Context, c client.Client, obj client.Object, uid *types.UID) error {
+		if uid == nil {
+			t.Errorf("%s is to go without its UID", obj.GetName())
+			return nil
+		}
+		have := &v1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), have); err != nil {
+			return err
+		}
+		if have.UID != *uid {
+			return apierrors.NewConflict(resource, obj.GetName(), errors.New("UID"))
+		}
+		return c.Delete(ctx, have)
+	}
+	a.client = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(&v1.Pod{}, &v2alpha2.PodGroup{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, body client.Object, _ ...client.SubResourceCreateOption) error {
+				e, ok := body.(*policyv1.Eviction)
+				if !ok || sub != "eviction" {
+					t.Errorf("created %s of %T", sub, obj)
+				}
+				return call("evict", obj.GetName(), func() error { return remove(ctx, a.bare(), obj, e.DeleteOptions.Preconditions.UID) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.DeleteOption) error {
+				p := (&client.DeleteOptions{}).ApplyOptions(o).Preconditions
+				if p == nil {
+					return c.Delete(ctx, obj) // the test's own
+				}
+				return call("delete", obj.GetName(), func() error { return remove(ctx, a.bare(), obj, p.UID) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
+				return call("mark", obj.GetName(), func() error { return c.SubResource(sub).Patch(ctx, obj, p, o...) })
+			},
+		}).Build()
+	return a
+}
+
+// bare is the client as a test uses it.
+func (a *arena) bare() client.Client { return a.client }
+
+// change changes the world.
+func (a *arena) change(obj client.Object, change func()) {
+	a.t.Helper()
+	ctx := context.Background()
+	if err := a.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		a.t.Error(err)
+		return
+	}
+	change()
+	status := obj.DeepCopyObject().(client.Object)
+	if err := a.client.Update(ctx, obj); err != nil {
+		a.t.Error(err)
+	}
+	status.SetResourceVersion(obj.GetResourceVersion())
+	if err := client.IgnoreNotFound(a.client.Status().Update(ctx, status)); err != nil {
+		a.t.Error(err)
+	}
+}
+
+func podNamed(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+}
+
+// plan evicts the victims for p.
+func (a *arena) plan(change func(*engine.Bundle), victims ...string) engine.Plan {
+	b := engine.Bundle{ID: "b", Gang: kai.GangKey("a", "taker"), UID: "taker", Cause: &engine.Cause{Right: engine.Reclaim}}
+	for _, v := range victims {
+		b.Intents = append(b.Intents, engine.Intent{Verb: engine.Evict, Namespace: "a", Pod: v, UID: v, Node: "n1", Gang: kai.GangKey("a", "giver")})
+	}
+	b.Intents = append(b.Intents, engine.Intent{Verb: engine.Nominate, Namespace: "a", Pod: "p", UID: "p", Node: "n1"})
+	if change != nil {
+		change(&b)
+	}
+	return engine.Plan{Action: "reclaim", Bundles: []engine.Bundle{b}}
+}
+
+// run carries a plan out and returns what became of it.
+func (a *arena) run(o EvictionOptions, p engine.Plan) Outcome {
+	a.t.Helper()
+	kit, err := write.New(a.client, "scheduler", nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	e := NewEvictions(kit, a.client, o)
+	ctx, stop := context.WithCancel(a.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	e.Submit(ctx, p)
+	select {
+	case <-e.Settled():
+	case <-time.After(30 * time.Second):
+		a.t.Fatal("nothing came of it")
+	}
+	stop()
+	if err := <-done; err != nil {
+		a.t.Error(err)
+	}
+	got := e.Outcomes()
+	if len(got) != 1 {
+		a.t.Fatalf("%d outcomes", len(got))
+	}
+	return got[0]
+}
+
+func (a *arena) expect(o Outcome, evicted, problem string, calls ...string) {
+	a.t.Helper()
+	var uids []string
+	for uid := range o.Evicted { // order: sorted below
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	if got := strings.Join(uids, " "); got != evicted {
+		a.t.Errorf("evicted %q, want %q", got, evicted)
+	}
+	if (o.Err != nil) != (problem != "") || o.Err != nil && !strings.Contains(o.Err.Error(), problem) {
+		a.t.Errorf("problem %v, want %q", o.Err, problem)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if d := cmp.Diff(calls, a.log); d != "" {
+		a.t.Error(d)
+	}
+}
+
+// one is a worker that evicts one after the other.
+var one = EvictionOptions{Lanes: 1}
+
+func TestEvictions(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "v1", "v2", "v3")
+	a.expect(a.run(one, a.plan(nil, "v1", "v2", "v3")), "v1 v2 v3", "", "evict v1", "evict v2", "evict v3")
+	a = newArena(t, "v1", "v2", "v3", "v4", "v5", "v6", "v7")
+	o := a.run(EvictionOptions{}, a.plan(nil, "v1", "v2", "v3", "v4", "v5", "v6", "v7"))
+	if len(o.Evicted) != 7 || o.Err != nil {
+		t.Errorf("side by side: %+v", o)
+	}
+}
+
+// TestDeleteMode: KAI's way, with and without the condition.
+func TestDeleteMode(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "v1", "v2")
+	a.expect(a.run(EvictionOptions{Mode: ByDelete, Lanes: 1}, a.plan(nil, "v1", "v2")), "v1 v2", "", "delete v1", "delete v2")
+
+	a = newArena(t, "v1")
+	a.before = func(verb, _ string, c client.Client) {
+		if verb != "delete" {
+			return
+		}
+		p := podNamed("v1")
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Error(err)
+			return
+		}
+		if n := len(p.Status.Conditions); n != 1 || p.Status.Conditions[0].Type != v1.DisruptionTarget || p.Status.Conditions[0].Status != v1.ConditionTrue ||
+			p.Status.Conditions[0].Reason != v1.PodReasonPreemptionByScheduler || p.Status.Conditions[0].Message != "reclaim for a/taker" {
+			t.Errorf("when it was deleted it said %+v", p.Status.Conditions)
+		}
+	}
+	a.expect(a.run(EvictionOptions{Mode: ByDelete, Mark: true, Lanes: 1}, a.plan(nil, "v1")), "v1", "", "mark v1", "delete v1")
+}
+
+// TestVictimsThatAreGone are no failure, whoever made them go.
+func TestVictimsThatAreGone(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(a *arena, p *v1.Pod){
+		"gone":  func(a *arena, p *v1.Pod) { _ = a.client.Delete(t.Context(), p) },
+		"ended": func(a *arena, p *v1.Pod) { a.change(p, func() { p.Status.Phase = v1.PodSucceeded }) },
+		"going": func(a *arena, p *v1.Pod) {
+			a.change(p, func() { p.Finalizers = []string{"example.com/slow"} })
+			_ = a.client.Delete(t.Context(), p)
+		},
+		"another of its name": func(a *arena, p *v1.Pod) {
+			_ = a.client.Delete(t.Context(), p)
+			_ = a.client.Create(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "v1", UID: "later"}, Spec: v1.PodSpec{NodeName: "n1"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, "v1", "v2")
+			change(a, podNamed("v1"))
+			a.expect(a.run(one, a.plan(nil, "v1", "v2")), "v1 v2", "", "evict v2")
+		})
+	}
+	t.Run("in the moment of the call", func(t *testing.T) {
+		t.Parallel()
+		a := newArena(t, "v1", "v2")
+		a.answer = func(_, pod string, _ int) error {
+			switch pod {
+			case "v1":
+				return apierrors.NewNotFound(resource, pod)
+			}
+			return apierrors.NewConflict(resource, pod, errors.New("the UID in the precondition"))
+		}
+		a.expect(a.run(one, a.plan(nil, "v1", "v2")), "v1 v2", "")
+	})
+}
+
+// TestTheRestIsSpared: when what the pods go for does not stand any more after the first has gone, the others stay.
+func TestTheRestIsSpared(t *testing.T) {
+	t.Parallel()
+	node := func(name string) *v1.Node { return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	group := func() *v2alpha2.PodGroup {
+		return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker"}}
+	}
+	for name, c := range map[string]struct {
+		change func(a *arena)
+		want   string
+	}{
+		"the pod is gone":            {func(a *arena) { _ = a.client.Delete(t.Context(), podNamed("p")) }, "a/p: the pod changed since it was decided on: it is gone"},
+		"the pod is another":         {func(a *arena) { p := podNamed("p"); a.change(p, func() { p.UID = "x" }) }, "another pod has its name"},
+		"the pod has a node":         {func(a *arena) { p := podNamed("p"); a.change(p, func() { p.Spec.NodeName = "n2" }) }, "it is on node n2"},
+		"the gang is gone":           {func(a *arena) { _ = a.client.Delete(t.Context(), group()) }, "gang a/taker"},
+		"the gang is another":        {func(a *arena) { g := group(); a.change(g, func() { g.UID = "x" }) }, "gang a/taker"},
+		"the node is gone":           {func(a *arena) { _ = a.client.Delete(t.Context(), node("n1")) }, "node n1"},
+		"the node is not ready":      {func(a *arena) { n := node("n1"); a.change(n, func() { n.Status.Conditions = nil }) }, "NotReady"},
+		"the other node is cordoned": {func(a *arena) { n := node("n2"); a.change(n, func() { n.Spec.Unschedulable = true }) }, "Unschedulable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, "v1", "v2", "v3")
+			a.before = func(verb, pod string, _ client.Client) {
+				c.change(a)
+				<-time.After(2 * freshLook) // what was seen before does not count any more
+			}
+			o := a.run(one, a.plan(func(b *engine.Bundle) { b.Intents[2].To = "n2" }, "v1", "v2", "v3"))
+			a.expect(o, "v1", c.want, "evict v1")
+			if !errors.Is(o.Err, ErrMoved) {
+				t.Error("it is nobody's fault")
+			}
+		})
+	}
+}
+
+func blocked(budget string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: budget})
+	return err
+}
+
+// TestATornGangGoesWhole: when what the pods go for does not stand any more, a gang that cannot stay without the one that
+// has gone does not keep the others, and a gang that has lost nobody keeps all.
+func TestATornGangGoesWhole(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "v1", "v2", "v3")
+	a.before = func(verb, pod string, _ client.Client) {
+		_ = a.client.Delete(t.Context(), podNamed("p"))
+		<-time.After(2 * freshLook)
+	}
+	o := a.run(one, a.plan(func(b *engine.Bundle) {
+		for i, gang := range []string{"torn", "torn", "whole"} {
+			b.Intents[i].Gang, b.Intents[i].Core = cluster.Key{Face: "kai", Namespace: "a", Name: gang}, true
+		}
+	}, "v1", "v2", "v3"))
+	a.expect(o, "v1 v2", "it is gone", "evict v1", "evict v2")
+}
+
+// TestBudgets: a budget stops what the decision did not mean to violate, and nothing else.
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	refuse := func(verb, pod string, _ int) error {
+		if verb == "evict" && pod == "v2" {
+			return blocked("b")
+		}
+		return nil
+	}
+	a := newArena(t, "v1", "v2", "v3")
+	a.answer = refuse
+	o := a.run(one, a.plan(nil, "v1", "v2", "v3"))
+	a.expect(o, "v1", "a/v2: a PodDisruptionBudget allows no eviction now", "evict v1")
+	if !errors.Is(o.Err, ErrBlocked) {
+		t.Error(o.Err)
+	}
+
+	a = newArena(t, "v1", "v2", "v3")
+	a.answer = refuse
+	o = a.run(one, a.plan(func(b *engine.Bundle) { b.Intents[1].Budget = "a/b" }, "v1", "v2", "v3"))
+	a.expect(o, "v1 v2 v3", "", "evict v1", "mark v2", "delete v2", "evict v3")
+
+	a = newArena(t, "v1")
+	a.answer = func(verb, _ string, _ int) error {
+		if verb != "evict" {
+			return nil
+		}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
+	}
+	a.expect(a.run(one, a.plan(nil, "v1")), "v1", "", "mark v1", "delete v1")
+}
+
+// TestEvictionsAreTriedAgain: what may pass does not stop a bundle; what does not pass does.
+func TestEvictionsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "v1", "v2")
+	a.answer = func(_, pod string, nth int) error {
+		if pod == "v1" && nth <= 2 {
+			return apierrors.NewTooManyRequests("later", 0) // flow control
+		}
+		return nil
+	}
+	a.expect(a.run(one, a.plan(nil, "v1", "v2")), "v1 v2", "", "evict v1", "evict v2")
+
+	a = newArena(t, "v1", "v2")
+	a.answer = func(_, pod string, _ int) error { return apierrors.NewForbidden(resource, pod, errors.New("no")) }
+	a.expect(a.run(one, a.plan(nil, "v1", "v2")), "", "evict Pod a/v1: ")
+}
+
+// TestRepair has no beneficiary, but a gang that is still there.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	repair := func(b *engine.Bundle) {
+		b.Gang, b.UID, b.Cause.Right = kai.GangKey("a", "giver"), "giver", engine.Repair
+		b.Intents = b.Intents[:2]
+	}
+	a := newArena(t, "v1", "v2")
+	a.expect(a.run(one, a.plan(repair, "v1", "v2")), "v1 v2", "", "evict v1", "evict v2")
+}
+
+// TestSubmitWaits: while too much is queued.
+func TestSubmitWaits(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	e := NewEvictions(nil, a.client, EvictionOptions{Workers: 1})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			e.Submit(ctx, a.plan(nil, fmt.Sprint("v", n)))
+		}
+		done <- n
+	}()
+	for len(e.work) < cap(e.work) {
+		<-time.After(time.Millisecond)
+	}
+	stop()
+	if n := <-done; n < backlog || n > backlog+1 {
+		t.Errorf("%d submitted", n)
+	}
+}

@@ -1,0 +1,171 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// What is told after the fact must not keep the API server from what is done: at most so many writes of a kind a second,
+// after a first burst. A thousand gangs that start at once are told of within half a minute.
+const (
+	tellRate  = 40
+	tellBurst = 40
+)
+
+// markSettle is how long a gang's annotations are gathered before they are written together.
+const markSettle = 200 * time.Millisecond
+
+// Marks writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
+// frozen, as a condition. Set and Frozen are called by the loop; the writing happens in Run.
+type Marks struct {
+	kit   *write.Kit
+	queue workqueue.TypedRateLimitingInterface[string] // of gang UIDs
+	pace  *rate.Limiter
+
+	mu     sync.Mutex
+	gangs  map[string]*marks // by gang UID; to be written
+	frozen map[string]freeze // by gang UID
+}
+
+// freeze is until when a gang says that evictions for it are frozen.
+type freeze struct {
+	key   cluster.Key
+	until time.Time
+}
+
+type marks struct {
+	key   cluster.Key
+	notes map[string]any // annotation to text; nil takes it away
+	// frozen, if set, is the text of the condition; "" takes it back.
+	frozen *string
+}
+
+// NewMarks returns a writer of annotations; Run starts it, once.
+func NewMarks(kit *write.Kit) *Marks {
+	return &Marks{
+		kit: kit, gangs: map[string]*marks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, retryMost)),
+	}
+}
+
+// Set asks that the gang of this key and UID carry the time as an annotation, or not carry it when the time is 0 (Unix
+// nanoseconds). The last word counts.
+func (m *Marks) Set(key cluster.Key, uid, annotation string, at int64) {
+	var text any
+	if at != 0 {
+		text = time.Unix(0, at).UTC().Format(time.RFC3339)
+	}
+	m.change(key, uid, func(g *marks) { g.notes[annotation] = text })
+	m.queue.AddAfter(uid, markSettle)
+}
+
+// Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
+// condition stays; its text says until when it holds.
+func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
+	m.change(key, uid, func(g *marks) { g.frozen = &text })
+	m.queue.AddAfter(uid, markSettle)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.frozen[uid] = freeze{key, time.Now().Add(lasts)}
+	// When it lapses is queued once this has been written: the queue keeps the earlier of two times.
+}
+
+func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.gangs[uid]
+	if g == nil {
+		g = &marks{key: key, notes: map[string]any{}}
+		m.gangs[uid] = g
+	}
+	change(g)
+}
+
+// Run writes until ctx ends.
+func (m *Marks) Run(ctx context.Context) error {
+	work(ctx, m.queue, 4, m.serve)
+	return nil
+}
+
+func (m *Marks) serve(ctx context.Context, uid string) error {
+	if err := m.pace.Wait(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	g := m.gangs[uid]
+	delete(m.gangs, uid)
+	if f, ok := m.frozen[uid]; ok {
+		if left := time.Until(f.until); left > 0 {
+			m.queue.AddAfter(uid, left)
+		} else {
+			delete(m.frozen, uid)
+			if g == nil {
+				g = &marks{key: f.key}
+			}
+			g.frozen = new(string)
+		}
+	}
+	m.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	err := m.write(ctx, uid, g)
+	if err == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if later := m.gangs[uid]; later != nil { // said since, and so the last word
+		if g.notes == nil {
+			g.notes = map[string]any{}
+		}
+		maps.Copy(g.notes, later.notes)
+		g.frozen = cmp.Or(later.frozen, g.frozen)
+	}
+	m.gangs[uid] = g
+	return err
+}
+
+func (m *Marks) write(ctx context.Context, uid string, g *marks) error {
+	pg := kai.PodGroup(g.key, uid)
+	if len(g.notes) > 0 {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": g.notes}})
+		if err != nil {
+			return fmt.Errorf("encode the annotations of PodGroup %s: %w", g.key, err)
+		}
+		if result, err := m.kit.Merge(ctx, pg, body); err != nil || result != write.Written {
+			return err
+		}
+	}
+	if g.frozen == nil {
+		return nil
+	}
+	conditions := []v2alpha2.PodGroupCondition{} // the list is ours
+	if *g.frozen != "" {
+		conditions = append(conditions, v2alpha2.PodGroupCondition{
+			Type: keys.FrozenCondition, Status: v1.ConditionTrue, Reason: keys.ReasonRepeated, Message: *g.frozen, LastTransitionTime: metav1.Now(),
+		})
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[string]any{"conditions": conditions}})
+	if err != nil {
+		return fmt.Errorf("encode the conditions of PodGroup %s: %w", g.key, err)
+	}
+	_, err = m.kit.MergeStatus(ctx, pg, body)
+	return err
+}

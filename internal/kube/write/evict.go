@@ -1,0 +1,74 @@
+package write
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Evict asks the API server to evict the pod of this namespace, name and UID, under its PodDisruptionBudgets. The API server
+// itself writes the condition DisruptionTarget, and would overwrite anybody else's.
+func (k *Kit) Evict(ctx context.Context, pod *v1.Pod) (Result, error) {
+	uid := pod.UID
+	err := k.client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	})
+	result, err := judgeDelete(err)
+	return k.count("evict", pod, result, err)
+}
+
+// Delete deletes the object of this namespace, name and UID.
+func (k *Kit) Delete(ctx context.Context, obj client.Object) (Result, error) {
+	uid := obj.GetUID()
+	result, err := judgeDelete(k.client.Delete(ctx, obj, client.Preconditions{UID: &uid}))
+	return k.count("delete", obj, result, err)
+}
+
+func judgeDelete(err error) (Result, error) {
+	switch {
+	case err == nil:
+		return Written, nil
+	case apierrors.IsNotFound(err):
+		return Gone, nil
+	case apierrors.IsConflict(err):
+		return Changed, nil
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		return Blocked, nil
+	case severalBudgets(err):
+		return Unjudged, nil
+	}
+	return failed, err
+}
+
+// severalBudgets tells the API server's refusal to evict a pod that more than one budget is about: an internal error that
+// only its words tell from others.
+func severalBudgets(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
+}
+
+// Impatient returns a copy of the configuration whose clients hear at once that a budget blocks an eviction. The API server
+// sends such an answer with the advice to ask again after ten seconds, which clients follow, ten times, without a word.
+func Impatient(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+	return c
+}
+
+type impatient struct{ next http.RoundTripper }
+
+// RoundTrip takes the advice out of the answer.
+func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := i.next.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusTooManyRequests && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/eviction") {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
+}

@@ -1,0 +1,209 @@
+//go:build lab
+
+package proof
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+// admitting starts all roles, admission among them, reached by URL, and returns when a pod that shares a GPU comes out complete.
+func admitting(t *testing.T, w *world, args ...string) *process {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	w.create(t, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: keys.RuntimeClass}, Handler: keys.RuntimeClass})
+	p := newProcess(t, "all", w.lab.Kubeconfig(), append([]string{
+		"--admission", "--gpu-sharing-enabled", fmt.Sprintf("--webhook-addr=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port),
+	}, args...)...)
+	p.start()
+	p.awaitReady(t)
+	w.awaitAdmission(t)
+	return p
+}
+
+// awaitAdmission waits until pods that share a GPU come out complete.
+func (w *world) awaitAdmission(t *testing.T) time.Duration {
+	t.Helper()
+	since, limit := time.Now(), time.After(30*time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		p := fractionPod("default", "probe", nil)
+		err := w.client.Create(t.Context(), p, client.DryRunAll)
+		if err == nil && p.Annotations[keys.SharedGPUConfigMapAnnotation] != "" {
+			return time.Since(since)
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("admission does not answer: %v", err)
+		}
+	}
+}
+
+// fractionPod is a pod of ours that shares a GPU, with one container.
+func fractionPod(namespace, name string, annotations map[string]string) *corev1.Pod {
+	if annotations == nil {
+		annotations = map[string]string{keys.GPUFractionAnnotation: "0.5"}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{keys.QueueLabel: "team"}, Annotations: annotations},
+		Spec:       corev1.PodSpec{SchedulerName: keys.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "registry.example/notebook"}}},
+	}
+}
+
+// TestAdmission: pods of ours come out complete or not at all; pods of others come out whatever has become of the role.
+func TestAdmission(t *testing.T) {
+	w := newWorld(t, 1, lab.Options{})
+	muster := admitting(t, w, "--block-nvidia-visible-devices")
+	w.namespace(t, "pods")
+
+	t.Run("pods are completed", func(t *testing.T) {
+		p := fractionPod("pods", "", nil)
+		p.GenerateName, p.Spec.SchedulerName = "trainer-", keys.SchedulerName
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "test/stay"}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "side", Image: "registry.example/side"})
+		w.create(t, p)
+		prefix := p.Annotations[keys.SharedGPUConfigMapAnnotation]
+		got := []string{*p.Spec.RuntimeClassName}
+		for _, c := range p.Spec.Containers {
+			for _, e := range c.Env {
+				line := c.Name + " " + e.Name + "=" + e.Value
+				if e.ValueFrom != nil {
+					line += e.ValueFrom.ConfigMapKeyRef.Name + "/" + e.ValueFrom.ConfigMapKeyRef.Key
+				}
+				got = append(got, line)
+			}
+			for _, f := range c.EnvFrom {
+				got = append(got, c.Name+" "+f.ConfigMapRef.Name)
+			}
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap != nil {
+				got = append(got, v.Name)
+			}
+		}
+		want := []string{
+			"nvidia", "main NVIDIA_VISIBLE_DEVICES=" + prefix + "-0/NVIDIA_VISIBLE_DEVICES", "main RUNAI_NUM_OF_GPUS=" + prefix + "-0/RUNAI_NUM_OF_GPUS",
+			"main GPU_PORTION=" + prefix + "-0/GPU_PORTION", "main " + prefix + "-0-evar", "side NVIDIA_VISIBLE_DEVICES=void", prefix + "-0-vol",
+		}
+		if d := cmp.Diff(want, got); d != "" || !strings.HasPrefix(prefix, "trainer-") || !strings.HasSuffix(prefix, "-shared-gpu") {
+			t.Errorf("prefix %q: %s", prefix, d)
+		}
+		changed := p.DeepCopy()
+		changed.Annotations[keys.GPUFractionAnnotation] = "all"
+		if err := w.client.Update(t.Context(), changed); err == nil || !strings.Contains(err.Error(), `metadata.annotations[gpu-fraction]: Invalid value: "all"`) {
+			t.Errorf("an update that makes no sense: %v", err)
+		}
+	})
+
+	t.Run("nonsense is refused", func(t *testing.T) {
+		for want, p := range map[string]*corev1.Pod{
+			`Pod "a" is invalid: metadata.annotations[gpu-fraction]: Invalid value: "NaN": must be a decimal number above 0 and below 1`: fractionPod("pods", "a", map[string]string{"gpu-fraction": "NaN"}),
+			`must be at most 1073741824 MiB`:        fractionPod("pods", "b", map[string]string{"gpu-memory": "99999999999999999999"}),
+			`must name one of the pod's containers`: fractionPod("pods", "c", map[string]string{"gpu-fraction": "0.5", "gpu-fraction-container-name": "x"}),
+			`must be a decimal number above 0`:      fractionPod("pods", "d", map[string]string{"gpu-fraction": strings.Repeat("9", 200<<10)}),
+		} {
+			if err := w.client.Create(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 600 {
+				t.Errorf("%s: %.600v", want, err)
+			}
+		}
+		topology := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": map[string]any{"name": "t"},
+			"spec": map[string]any{"levels": []any{map[string]any{"nodeLabel": "a", "alias": "b"}, map[string]any{"nodeLabel": "b"}}},
+		}}
+		if err := w.client.Create(t.Context(), topology); err == nil || !strings.Contains(err.Error(), "an alias must differ from every node label") {
+			t.Errorf("a Topology that makes no sense: %v", err)
+		}
+	})
+
+	t.Run("certificates are kept", func(t *testing.T) {
+		secret := &corev1.Secret{}
+		at := client.ObjectKey{Namespace: keys.Namespace, Name: "admission-webhook-tls-secret"}
+		if err := w.client.Get(t.Context(), at, secret); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.Delete(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		old := secret.Data["ca.crt"]
+		w.poll(t, "a Secret that was deleted is made anew", func() bool {
+			return w.client.Get(t.Context(), at, secret) == nil && !bytes.Equal(secret.Data["ca.crt"], old)
+		})
+		t.Logf("after the loss of the Secret, pods came out complete again after %s", w.awaitAdmission(t).Round(time.Millisecond))
+		config := &admissionregv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mutating-kai-admission"}}
+		if err := w.client.Patch(t.Context(), config, client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":""}]`))); err != nil {
+			t.Fatal(err)
+		}
+		w.poll(t, "a configuration that was spoiled is repaired", func() bool {
+			return w.client.Get(t.Context(), client.ObjectKeyFromObject(config), config) == nil && bytes.Equal(config.Webhooks[0].ClientConfig.CABundle, secret.Data["ca.crt"])
+		})
+		w.awaitAdmission(t)
+	})
+
+	t.Run("a dead role stops nobody else's pods", func(t *testing.T) {
+		for i, way := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+			muster.signal(way)
+			for name, change := range map[string]func(*corev1.Pod){
+				"default-scheduler": func(*corev1.Pod) {}, "no-scheduler": func(p *corev1.Pod) { p.Spec.SchedulerName = "" },
+				"system": func(p *corev1.Pod) { p.Namespace, p.Spec.SchedulerName = "kube-system", keys.SchedulerName },
+			} {
+				p := fractionPod("pods", fmt.Sprintf("%s-%d", name, i), nil)
+				p.Spec.SchedulerName = "default-scheduler"
+				change(p)
+				since := time.Now()
+				w.create(t, p)
+				if took := time.Since(since); took > 2*time.Second {
+					t.Errorf("%s: a pod that is not ours took %s", way, took)
+				}
+			}
+			ours := fractionPod("pods", fmt.Sprintf("ours-%d", i), nil)
+			if err := w.client.Create(t.Context(), ours); err == nil || !strings.Contains(err.Error(), "admission.kai-scheduler.svc") {
+				t.Errorf("%s: a pod of ours, unjudged: %v", way, err)
+			}
+		}
+		muster.kill()
+		muster.start()
+		muster.awaitReady(t)
+		w.awaitAdmission(t)
+	})
+	if d := muster.stop(t); d > 10*time.Second {
+		t.Errorf("it took %s to end", d)
+	}
+}
+
+// poll waits until something is so.
+func (w *world) poll(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("it did not happen within 30 s: %s", what)
+		}
+	}
+}

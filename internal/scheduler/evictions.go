@@ -1,0 +1,140 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
+)
+
+// promiseAfterRestart is how long a promise of an earlier process stands from our start on.
+const promiseAfterRestart = 10 * time.Minute
+
+// restore takes over what an earlier process left.
+func (l *Loop) restore(ctx context.Context) error {
+	if err := l.reports.Restore(ctx); err != nil {
+		return err
+	}
+	promises, err := l.rooms.Restore(ctx)
+	if err != nil {
+		return err
+	}
+	l.feed.Drain(l.store)
+	until := time.Now().Add(promiseAfterRestart).UnixNano()
+	for _, p := range promises {
+		l.store.HoldFor(p.UID, p.Node, until)
+	}
+	return nil
+}
+
+// sooner returns the earlier of two times, of which the zero time is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// evicted takes in what became of bundles that evict. One that was not carried out whole is forgotten, but for the pods
+// that are going, and whom it was for waits a little.
+func (l *Loop) evicted(log logr.Logger) {
+	for _, o := range l.evictions.Outcomes() {
+		now := time.Now()
+		if o.Err != nil && o.Bundle.Cause.Right != engine.Repair {
+			last := o.Bundle.Forget(l.store, func(uid string) bool { return o.Evicted[uid] })
+			for i := range o.Bundle.Intents {
+				if in := &o.Bundle.Intents[i]; last && in.Verb == engine.Nominate {
+					l.postpone(in.UID)
+				}
+			}
+		} // what could not be repaired is tried again when the assumption ends
+		if o.Err != nil {
+			l.metrics.failedBundles.Inc()
+			if !errors.Is(o.Err, apply.ErrMoved) && !errors.Is(o.Err, apply.ErrBlocked) {
+				log.Info("evictions were not carried out", "gang", o.Bundle.Gang.String(), "bundle", o.Bundle.ID, "error", o.Err.Error())
+			}
+		}
+		l.metrics.evicted(&o)
+		rec := record(&o, now)
+		l.o.Records.add(rec)
+		l.tell(&o, &rec, now)
+		if o.Err == nil {
+			for _, pair := range l.repeats.carried(&o.Bundle, now) {
+				l.freeze(pair, o.Bundle.UID, now)
+			}
+		}
+	}
+}
+
+// tell tells the gangs concerned, in events and annotations. One event of each decision carries its record: the one about
+// whom it was for, or, of a repair, the one about the gang itself.
+func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
+	b := &o.Bundle
+	decision := map[string]string{keys.DecisionAnnotation: rec.brief()}
+	gone := map[cluster.Key]int{}
+	for i := range b.Intents {
+		if in := &b.Intents[i]; in.Verb == engine.Evict && o.Evicted[in.UID] {
+			gone[in.Gang]++
+		}
+	}
+	for i := range b.Cause.Victims {
+		v := &b.Cause.Victims[i]
+		n := gone[v.Gang]
+		if n == 0 {
+			continue
+		}
+		l.marks.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, now.UnixNano())
+		text := fmt.Sprintf("%d pods evicted by %s for %s", n, o.Action, b.Gang)
+		annotations := map[string]string{
+			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
+			keys.EvictorPodGroupAnnotation: b.Gang.Name, keys.EvictorNamespaceAnnotation: b.Gang.Namespace,
+		}
+		if b.Cause.Right == engine.Repair {
+			text = fmt.Sprintf("%d pods released by %s", n, o.Action)
+			maps.Copy(annotations, decision)
+		}
+		if v.Rule != "" {
+			text += ": " + v.Rule
+		}
+		l.o.Annotated(kai.PodGroup(v.Gang, v.UID), keys.EventEvict, text, annotations)
+	}
+	switch {
+	case b.Cause.Right == engine.Repair:
+	case o.Err != nil:
+		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %v", o.Action, evictions(b)-len(o.Evicted), o.Err), decision)
+	default:
+		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
+	}
+}
+
+// tellStale has gangs carry since when they have had too few pods.
+func (l *Loop) tellStale(t *engine.Trace) {
+	for i := range t.Stale {
+		s := &t.Stale[i]
+		since, told := l.stale[s.UID]
+		switch {
+		case told && since == s.Since:
+			continue
+		case s.Since == 0:
+			delete(l.stale, s.UID)
+		default:
+			l.stale[s.UID] = s.Since
+			l.o.Event(kai.PodGroup(s.Gang, s.UID), v1.EventTypeNormal, keys.EventStaleGang, "it has fewer pods than its minimum")
+		}
+		l.marks.Set(s.Gang, s.UID, keys.StaleSinceAnnotation, s.Since)
+	}
+	if len(l.stale) > 10000 { // gangs that are gone; the others are told once more
+		clear(l.stale)
+	}
+}

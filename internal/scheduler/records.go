@@ -1,0 +1,111 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/apply"
+)
+
+// keptRecords is how many decisions are remembered.
+const keptRecords = 1024
+
+// Record is a decision that took pods from their nodes, and what became of it.
+type Record struct {
+	At     time.Time     `json:"at"`
+	Action string        `json:"action"`
+	Bundle string        `json:"bundle"`
+	Gang   string        `json:"gang"` // whom it was for
+	Cause  *engine.Cause `json:"cause"`
+	// Pods is how many were to go, Evicted how many of them did.
+	Pods    int `json:"pods"`
+	Evicted int `json:"evicted"`
+	// Spared is why the others did not; "" when all did.
+	Spared string `json:"spared,omitempty"`
+	// More is how many victims the cause leaves out: the record in an event names the first ones.
+	More int `json:"more,omitempty"`
+}
+
+// toldVictims is how many victims the record in an event names.
+const toldVictims = 32
+
+// brief is the record as JSON for the annotation of an event: of many victims, the first ones.
+func (r Record) brief() string {
+	if r.Cause != nil && len(r.Cause.Victims) > toldVictims {
+		c := *r.Cause
+		r.More = len(c.Victims) - toldVictims
+		c.Victims = c.Victims[:toldVictims]
+		r.Cause = &c
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "{}" // a record has nothing that JSON cannot say
+	}
+	return string(text)
+}
+
+// Records are the latest decisions that evicted. It serves them as JSON, the latest first. It is safe for concurrent use.
+type Records struct {
+	mu   sync.Mutex
+	ring []Record
+	next int
+}
+
+// add remembers a record, instead of the oldest when there are many.
+func (r *Records) add(rec Record) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < keptRecords {
+		r.ring = append(r.ring, rec)
+		return
+	}
+	r.ring[r.next] = rec
+	r.next = (r.next + 1) % keptRecords
+}
+
+// Latest returns what is remembered, the latest first.
+func (r *Records) Latest() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Record, 0, len(r.ring))
+	for i := range r.ring {
+		out = append(out, r.ring[(r.next+len(r.ring)-1-i)%len(r.ring)])
+	}
+	return out
+}
+
+// ServeHTTP answers a GET with all that is remembered.
+func (r *Records) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(r.Latest()) // the reader has gone
+}
+
+// record is what is remembered of an outcome.
+func record(o *apply.Outcome, at time.Time) Record {
+	rec := Record{
+		At: at.UTC(), Action: o.Action, Bundle: o.Bundle.ID, Gang: o.Bundle.Gang.String(), Cause: o.Bundle.Cause,
+		Pods: evictions(&o.Bundle), Evicted: len(o.Evicted),
+	}
+	if o.Err != nil {
+		rec.Spared = o.Err.Error()
+	}
+	return rec
+}
+
+// evictions counts the pods that a bundle evicts.
+func evictions(b *engine.Bundle) (n int) {
+	for i := range b.Intents {
+		if b.Intents[i].Verb == engine.Evict {
+			n++
+		}
+	}
+	return n
+}
