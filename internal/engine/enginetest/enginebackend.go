@@ -77,6 +77,8 @@ type Engine struct {
 	usage     *cluster.UsageState // nil for no history
 	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
 	taken     []engine.Bundle     // those with evictions that took effect
+	// Watch, if set, is told of each cycle and may fail it.
+	Watch func(snap *cluster.Snapshot, p engine.Profile, r engine.Registry, plans []engine.Plan) error
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -347,7 +349,10 @@ func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
 		return plans, result, err
 	}
 	again, _ := decide(cold, b.rebuilt(snap))
-	return plans, result, samePlans(plans, again)
+	if err := samePlans(plans, again); err != nil || b.Watch == nil {
+		return plans, result, err
+	}
+	return plans, result, b.Watch(snap, b.profile, b.registry, plans)
 }
 
 // has says whether the profile has a plugin.
