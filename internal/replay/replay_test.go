@@ -175,7 +175,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c.Profile.Settings.QueueDepth = nil
+		// Whatever hangs would hang for ever: then the input is to be kept.
+		defer time.AfterFunc(15*time.Second, func() { panic("it does not end") }).Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := c.Run(ctx, builtin.Registry()); err != nil && strings.Contains(err.Error(), "the engine panics") {

@@ -45,6 +45,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -128,6 +129,7 @@ type process struct {
 	events   *eventSink
 	server   *app.Server
 	records  *scheduler.Records
+	recorder *replay.Recorder // of the scheduler; nil in processes without it
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -411,7 +413,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
+	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
+		return nil, fmt.Errorf("--record-decisions: %w", err)
+	}
 	lo := p.loop()
+	lo.Decided = p.recorder.Decided
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
@@ -491,6 +497,7 @@ func (p *process) tell() error {
 	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
+	mux.Handle("GET /snapshot", p.recorder)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {
