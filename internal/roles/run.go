@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -130,6 +131,7 @@ type process struct {
 	server   *app.Server
 	records  *scheduler.Records
 	recorder *replay.Recorder // of the scheduler; nil in processes without it
+	packing  sync.Mutex       // of archives
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -376,7 +378,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
+	e, err := engine.New(prof, p.actions())
 	if err != nil {
 		return nil, err
 	}
@@ -448,6 +450,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}, nil
 }
 
+// actions are the actions and plugins of the scheduler.
+func (p *process) actions() engine.Registry {
+	return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage})
+}
+
 // listen opens the process's ports.
 func (p *process) listen() error {
 	addresses := []string{p.Listen}
@@ -498,6 +505,13 @@ func (p *process) tell() error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
 	mux.Handle("GET /snapshot", p.recorder)
+	prof := p.recorder.Profile()
+	if prof.Uses("snapshot") {
+		mux.HandleFunc("GET /get-snapshot", p.archive)
+	}
+	if prof.Uses("reflectjoborder") {
+		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {
