@@ -3,6 +3,7 @@ package admission
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -54,7 +56,7 @@ func ask(t *testing.T, server, path string, op admissionv1.Operation, object, ol
 
 func TestHandler(t *testing.T) {
 	t.Parallel()
-	h, err := NewHandler(*sharing(), prometheus.NewRegistry())
+	h, err := NewHandler(*sharing(), Sources{}, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestHandler(t *testing.T) {
 // TestMalformed: what no API server sends is refused, and the process goes on.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
-	h, err := NewHandler(*sharing(), nil)
+	h, err := NewHandler(*sharing(), Sources{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,10 +155,38 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
 	m, v := o.Webhooks([]byte("ca"))
-	got := []string{m.Name, m.Webhooks[0].Name, string(*m.Webhooks[0].FailurePolicy), m.Webhooks[0].MatchConditions[0].Name, m.Webhooks[0].MatchConditions[0].Expression, *m.Webhooks[0].ClientConfig.Service.Path, v.Name, v.Webhooks[0].Name, v.Webhooks[1].Name}
+	var got []string
+	tell := func(configuration, name, path, scope string, policy admissionregv1.FailurePolicyType, rules []admissionregv1.RuleWithOperations) {
+		line := configuration + " " + name + " " + path + " " + string(policy)
+		for _, r := range rules {
+			line += " " + fmt.Sprint(r.Operations) + strings.Join(r.Resources, ",")
+		}
+		got = append(got, line+" "+scope)
+	}
+	condition := func(list []admissionregv1.MatchCondition) string {
+		if len(list) == 0 {
+			return "all"
+		}
+		return list[0].Name + ": " + list[0].Expression
+	}
+	h := m.Webhooks[0]
+	tell(m.Name, h.Name, *h.ClientConfig.Service.Path, condition(h.MatchConditions), *h.FailurePolicy, h.Rules)
+	for _, c := range v {
+		for _, h := range c.Webhooks {
+			tell(c.Name, h.Name, *h.ClientConfig.Service.Path, condition(h.MatchConditions), *h.FailurePolicy, h.Rules)
+			if string(h.ClientConfig.CABundle) != "ca" || h.ClientConfig.Service.Name != "admission" || h.ClientConfig.Service.Namespace != "kai-scheduler" {
+				t.Errorf("%s is asked at %+v", h.Name, h.ClientConfig)
+			}
+		}
+	}
+	const ours = " scheduler-name-match: object.spec.schedulerName == 'kai-scheduler'"
 	want := []string{
-		"mutating-kai-admission", "admission.kai-scheduler.svc", "Fail", "scheduler-name-match", "object.spec.schedulerName == 'kai-scheduler'",
-		"/mutate--v1-pod", "validating-kai-admission", "admission.kai-scheduler.svc", "topology.admission.kai-scheduler.svc",
+		"mutating-kai-admission admission.kai-scheduler.svc /mutate--v1-pod Fail [CREATE]pods" + ours,
+		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours,
+		"validating-kai-admission topology.admission.kai-scheduler.svc /validate-kai-scheduler-v1alpha1-topology Ignore [CREATE UPDATE]topologies all",
+		"validating-kai-admission schedulingshard.admission.kai-scheduler.svc /validate-kai-scheduler-v1-schedulingshard Ignore [CREATE UPDATE]schedulingshards all",
+		"kai-queue-validation-v2 queue-validation.kai.scheduler /validate-scheduling-run-ai-v2-queue Fail [CREATE UPDATE DELETE]queues all",
+		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups all",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -165,11 +195,22 @@ func TestWebhooks(t *testing.T) {
 		t.Error(d)
 	}
 	o.SchedulerNames, o.URL = []string{"a", `it's`}, "https://127.0.0.1:9443"
-	_, v = o.Webhooks(nil)
-	if got := v.Webhooks[0].MatchConditions[0].Expression; got != `object.spec.schedulerName in ['a', 'it\'s']` {
+	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector, o.QueueWebhook, o.PodGroupWebhook = map[string]string{"n": "1"}, map[string]string{"p": "2"}, true, "", ""
+	m, v = o.Webhooks(nil)
+	if len(v) != 1 {
+		t.Errorf("%d validating configurations, wanted one", len(v))
+	}
+	scope := m.Webhooks[0]
+	if scope.NamespaceSelector.MatchLabels["n"] != "1" || scope.ObjectSelector.MatchLabels["p"] != "2" || scope.NamespaceSelector.MatchExpressions[1].Key != "kai.scheduler/queue" {
+		t.Errorf("the selectors do not reach the webhook: %+v %+v", scope.NamespaceSelector, scope.ObjectSelector)
+	}
+	if d := cmp.Diff(scope.NamespaceSelector, v[0].Webhooks[0].NamespaceSelector); d != "" {
+		t.Errorf("pods that are completed are not those that are judged: %s", d)
+	}
+	if got := v[0].Webhooks[0].MatchConditions[0].Expression; got != `object.spec.schedulerName in ['a', 'it\'s']` {
 		t.Error(got)
 	}
-	if got := *v.Webhooks[1].ClientConfig.URL; got != "https://127.0.0.1:9443"+ValidateTopologyPath {
+	if got := *v[0].Webhooks[1].ClientConfig.URL; got != "https://127.0.0.1:9443"+ValidateTopologyPath {
 		t.Error(got)
 	}
 }
@@ -183,6 +224,7 @@ func TestOptions(t *testing.T) {
 		`--webhook-url is "https://x/y"`:   func(o *Options) { o.URL = "https://x/y" },
 		"--webhook-secret must not":        func(o *Options) { o.Secret = "" },
 		"--mutating-webhook-configuration": func(o *Options) { o.Mutating = "" },
+		`--identity is "maybe"`:            func(o *Options) { o.Identity = "maybe" },
 	} {
 		o := DefaultOptions()
 		change(&o)
