@@ -323,7 +323,7 @@ func (p *process) admit(lease string, log logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
 	if err != nil {
 		return err
 	}
