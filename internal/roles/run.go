@@ -317,14 +317,17 @@ func (p *process) add(name string) error {
 // admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
 // through a cache of its own, so that it needs no right to see others.
 func (p *process) admit(lease string, log logr.Logger) error {
-	o := p.admission()
+	o, err := p.admission()
+	if err != nil {
+		return err
+	}
 	co := o.Watched()
 	co.Scheme = p.scheme
 	own, err := cache.New(p.config, co)
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
 	if err != nil {
 		return err
 	}
