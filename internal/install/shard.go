@@ -170,42 +170,38 @@ type schedulerConf struct {
 	env    string // the environment variable that names the history's address
 }
 
-// schedulerConfig writes a shard's configuration file, and asks whether the scheduler would run it, so that what it would refuse
-// is known here.
+// schedulerConfig writes a shard's configuration file, and reads it as the scheduler will, so that what it would refuse is
+// known here.
 func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, error) {
 	if err := checkShard(s); err != nil {
 		return nil, err
 	}
-	conf, shard := &schedulerConf{}, profile.Of(&s.Spec)
+	conf, spec := &schedulerConf{}, s.Spec.DeepCopy()
 	var err error
-	if shard.Usage, err = r.usage(s, conf); err != nil {
+	if spec.UsageDBConfig, err = r.usage(s, conf); err != nil {
 		return nil, err
 	}
-	body, err := profile.File(shard)
+	asked := profile.Of(spec)
+	body, err := profile.File(asked)
 	if err != nil {
-		return nil, inSpec(err)
+		return nil, err
 	}
-	conf.text = string(body)
-	p, err := profile.Parse(body)
-	if err != nil {
-		return nil, inSpec(err)
-	}
-	if r.env.Check != nil {
-		if err := r.env.Check(p); err != nil {
-			return nil, fmt.Errorf("spec: %w", err)
-		}
-	}
-	for _, w := range shard.Warnings() {
+	for _, w := range asked.Warnings() {
 		field, rule, _ := strings.Cut(w, " ")
 		r.warnShard(s, "spec."+field, "%s", rule)
 	}
 	r.overridden(s)
+	conf.text = string(body)
+	read, err := profile.Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	if r.env.Check != nil {
+		if err := r.env.Check(read); err != nil {
+			return nil, fmt.Errorf("spec: %w", err)
+		}
+	}
 	return conf, nil
-}
-
-// inSpec names a field of the profile as one of the shard.
-func inSpec(err error) error {
-	return fmt.Errorf("spec.%s", strings.TrimPrefix(err.Error(), "shard: "))
 }
 
 // overridden warns of fields that are lost because arguments replace all that a plugin would get, as in KAI.

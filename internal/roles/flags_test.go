@@ -173,6 +173,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		},
 		PodGrouper: {
 			"--scheduler-name=x", "--max-concurrent-reconciles=3", "--queue-label-key=x", "--nodepool-label-key=x", "--search-legacy-pg=false",
+			"--knative-gang-schedule=false", "--generic-karta-fallback=false",
 			"--default-priorities-configmap-name=x", "--default-priorities-configmap-namespace=x", "--pod-label-selector=a=b", "--namespace-label-selector=a=b",
 		},
 		PodGroup: {"--scheduler-name=x", "--max-concurrent-reconciles=3"},

@@ -111,6 +111,8 @@ type Settings struct {
 	RateLimiterBase  int
 	RateLimiterMax   int
 	PlainGroups      bool
+	KnativeGangs     bool
+	Definitions      bool
 	DefaultsName     string
 	DefaultsSpace    string
 	PodSelector      string
@@ -209,6 +211,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide gangs")
 		own.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
+		own.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
+		own.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
 		own.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
 		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
 		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
