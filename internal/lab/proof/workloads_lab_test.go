@@ -69,36 +69,47 @@ func workloadExamples(t *testing.T) []workloadExample {
 // that the table says, and runs, while its operator makes the pods one by one. The table is that of docs/concepts/workloads.md.
 func TestWorkloadKinds(t *testing.T) {
 	w := newWorld(t, 8, lab.Options{CRDs: operator.AllCRDs()})
+	examples := workloadExamples(t)
+	for _, e := range examples { // definitions of kinds come first
+		if e.pods == 0 {
+			w.create(t, e.object)
+		}
+	}
 	muster := newProcess(t, "all", w.lab.Kubeconfig())
 	muster.start()
 	muster.awaitReady(t)
-	examples := workloadExamples(t)
 	began := time.Now()
 	for _, e := range examples {
-		if e.pods > 0 {
-			e.object.SetNamespace(e.namespace())
-			w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.namespace()}})
+		if e.pods == 0 {
+			continue
 		}
+		e.object.SetNamespace(e.namespace())
+		w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.namespace()}})
 		w.create(t, e.object.DeepCopy())
 		if e.object.GetKind() == "CronJob" {
 			w.trigger(t, e.object)
 		}
 	}
-	var rows []string
 	for _, e := range examples {
 		if e.pods == 0 {
 			continue
 		}
 		if _, lacking := w.await(max(time.Minute-time.Since(began), 5*time.Second), func() string { return w.gangRuns(e.namespace(), e.pods) }); lacking != "" {
 			t.Errorf("%s: %s", e.object.GetKind(), lacking)
-			continue
 		}
-		rows = append(rows, fmt.Sprintf("| %s `%s` | %s | %s | %s | %d/%d |", e.object.GetKind(), e.object.GetAPIVersion(), definition(&e),
-			e.object.GetName(), w.gangs(e.namespace()), w.running(e.namespace()), e.pods))
 	}
 	t.Logf("all run after %v", time.Since(began).Round(time.Millisecond))
-	slices.Sort(rows)
-	checkPage(t, "| kind | CRD | example | PodGroup | running |\n|---|---|---|---|---|\n"+strings.Join(rows, "\n")+"\n")
+	w.checkPage(t, func() string {
+		var rows []string
+		for _, e := range examples {
+			if e.pods > 0 {
+				rows = append(rows, fmt.Sprintf("| %s `%s` | %s | %s | %s | %d/%d |", e.object.GetKind(), e.object.GetAPIVersion(), definition(&e),
+					e.object.GetName(), w.gangs(e.namespace()), w.running(e.namespace()), e.pods))
+			}
+		}
+		slices.Sort(rows)
+		return "| kind | CRD | example | PodGroup | running |\n|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
+	})
 
 	// An edit of the owner in mid-flight reaches the gang, and the pods that are new join it.
 	for _, e := range []struct {
@@ -213,8 +224,8 @@ func gangShape(g *v2alpha2.PodGroup) string {
 	return out + "; " + g.Spec.PriorityClassName
 }
 
-// checkPage compares the table with the page's, or writes it there.
-func checkPage(t *testing.T, table string) {
+// checkPage waits until the table is the page's, for a PodGroup may follow the last pod by a moment; or writes it there.
+func (w *world) checkPage(t *testing.T, table func() string) {
 	t.Helper()
 	const begin, end = "<!-- kinds: written by TestWorkloadKinds -->\n", "<!-- end of kinds -->\n"
 	raw, err := os.ReadFile(workloadsPage)
@@ -222,16 +233,16 @@ func checkPage(t *testing.T, table string) {
 		t.Fatal(err)
 	}
 	before, rest, found := strings.Cut(string(raw), begin)
-	is, after, closed := strings.Cut(rest, end)
+	page, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s has no place for the table", workloadsPage)
 	}
 	if *update {
-		if err := os.WriteFile(workloadsPage, []byte(before+begin+table+end+after), 0o644); err != nil {
+		if err := os.WriteFile(workloadsPage, []byte(before+begin+table()+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if d := cmp.Diff(is, table); d != "" {
-		t.Errorf("%s shows another table (-page +seen):\n%s", workloadsPage, d)
+	} else if _, diff := w.await(20*time.Second, func() string { return cmp.Diff(page, table()) }); diff != "" {
+		t.Errorf("%s shows another table (-page +seen):\n%s", workloadsPage, diff)
 	}
-	t.Logf("the table:\n%s", table)
+	t.Logf("the table:\n%s", table())
 }
