@@ -21,6 +21,7 @@
 //   - TestTimeShares: with a real Prometheus server that scrapes the queue role and the lab, and an hour in its past in
 //     which one queue held everything, two queues that ask for everything get what the formula of usage gives.
 //   - TestEmbeddedHistory: a scheduler that keeps the history itself still has it after SIGKILL.
+//   - TestWorkloadKinds: an object of every kind of workload becomes the gang that docs/concepts/workloads.md says, and runs.
 //
 // The tests run the binary that the environment variable MUSTER_BINARY names, or build it.
 package proof
