@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	stdlog "log"
 
@@ -84,31 +85,24 @@ func (c *Controller) keep(ctx context.Context) error {
 	}
 	c.load(data)
 	mutating, validating := c.options.Webhooks(data[keyTrusted])
-	if err := c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{}); err != nil {
-		return err
-	}
+	wrong := []error{c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{})}
 	for _, v := range validating {
-		if err := c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}); err != nil {
-			return err
+		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
+	}
+	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
+		for _, p := range c.options.Policies() {
+			wrong = append(wrong, c.whole(ctx, p))
 		}
 	}
-	if c.options.URL == "" {
-		return nil // policies are an installer's: there is nothing in them that only we know
-	}
-	for _, p := range c.options.Policies() {
-		have, ok := p.DeepCopyObject().(client.Object)
-		if !ok {
-			continue
-		}
-		if err := c.whole(ctx, p, have); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 // whole makes a policy or its binding as wanted.
-func (c *Controller) whole(ctx context.Context, want, have client.Object) error {
+func (c *Controller) whole(ctx context.Context, want client.Object) error {
+	have, ok := want.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil // it is one: its copy is, too
+	}
 	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
 		if err = c.deps.Client.Create(ctx, want); err != nil {
