@@ -29,6 +29,17 @@ const (
 // Names lists the roles a process can run one of, without All.
 func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission} }
 
+// FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
+func FlagNames(role string) []string {
+	var names []string
+	fs := pflag.NewFlagSet(role, pflag.ContinueOnError)
+	if err := (&Settings{}).flags(role, fs); err != nil {
+		return nil
+	}
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
 // kaiProgram is the program of KAI whose flags a role takes.
 func kaiProgram(role string) string {
 	switch role {
@@ -78,6 +89,7 @@ type Settings struct {
 	MovedAreFree    bool
 	StaleGrace      time.Duration
 	PluginPort      int
+	RecordDecisions int
 
 	ReservationSpace     string
 	ReservationAccount   string
@@ -152,7 +164,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
 		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
-		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions); 0 for none")
+		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
+		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for `muster snapshot save --cycle`, so many cycles that decided something, besides the latest one; each holds what has changed since")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
@@ -242,7 +255,7 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
 	fs.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
 	fs.BoolVar(&s.QueueNamespaces, "queue-label-selector", o.QueueLabelSelector, "only pods of namespaces that have the queue label")
-	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: off, warn or enforce")
+	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: ignore, warn or enforce")
 	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
