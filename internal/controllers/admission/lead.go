@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	stdlog "log"
+	"slices"
 
 	"github.com/go-logr/logr"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,11 +92,29 @@ func (c *Controller) keep(ctx context.Context) error {
 		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
 	}
 	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
-		for _, p := range c.options.Policies() {
+		for _, p := range c.trusting(ctx).Policies() {
 			wrong = append(wrong, c.whole(ctx, p))
 		}
 	}
 	return errors.Join(wrong...)
+}
+
+// trusting is the options with the user trusted that this process is: where it runs as itself and not as a service account, so do
+// the others that are Muster.
+func (c *Controller) trusting(ctx context.Context) *Options {
+	if c.self == "" {
+		me := &authenticationv1.SelfSubjectReview{}
+		if err := c.deps.Client.Create(ctx, me); err != nil {
+			c.deps.Log.V(1).Info("it cannot be told which user this is", "error", err.Error())
+			return &c.options
+		}
+		c.self = me.Status.UserInfo.Username
+	}
+	o := c.options
+	if c.self != "" && !slices.Contains(o.Trusted, c.self) {
+		o.Trusted = append(slices.Clone(o.Trusted), c.self)
+	}
+	return &o
 }
 
 // whole makes a policy or its binding as wanted.
