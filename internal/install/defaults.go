@@ -9,7 +9,6 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
-	"github.com/muster-scheduler/muster/internal/controllers/admission"
 )
 
 // def gives a field that is unset its default.
@@ -208,8 +207,6 @@ func defaultAdmission(a *kaiv1.Admission, g *kaiv1.GlobalConfig) {
 	def(&a.GPUSharing, false)
 	def(&a.BlockNvidiaVisibleDevices, false)
 	def(&a.QueueLabelSelector, false)
-	def(&a.Identity, string(admission.Warn))
-	def(&a.AuthorizeQueues, false)
 	def(&a.ValidatingWebhookConfigurationName, "validating-kai-admission")
 	def(&a.MutatingWebhookConfigurationName, "mutating-kai-admission")
 	if a.GPUPodRuntimeClassName == nil {

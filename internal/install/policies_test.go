@@ -16,9 +16,9 @@ import (
 // TestPoliciesFollowConfig: what Config says of identity, of queues and of webhooks decides which policies and webhooks there are.
 func TestPoliciesFollowConfig(t *testing.T) {
 	t.Parallel()
-	judged := func(spec kaiv1.ConfigSpec) map[string]string {
+	judged := func(annotations map[string]string, spec kaiv1.ConfigSpec) map[string]string {
 		t.Helper()
-		objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName}, Spec: spec}, nil, testEnvironment())
+		objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: annotations}, Spec: spec}, nil, testEnvironment())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,14 +42,13 @@ func TestPoliciesFollowConfig(t *testing.T) {
 		}
 	}
 	const queues, groups = admission.DefaultQueueWebhook, admission.DefaultPodGroupWebhook
-	expect(judged(kaiv1.ConfigSpec{}), admission.PolicyQueues+"=[Deny]", admission.PolicyAdvice+"=[Warn Audit]",
+	expect(judged(nil, kaiv1.ConfigSpec{}), admission.PolicyQueues+"=[Deny]", admission.PolicyAdvice+"=[Warn Audit]",
 		admission.PolicyPodIdentity+"=[Warn Audit]", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
-	off := kaiv1.ConfigSpec{
-		Admission:          &kaiv1.Admission{Identity: ptr.To("ignore"), AuthorizeQueues: ptr.To(true), Webhook: &kaiv1.AdmissionWebhook{Port: ptr.To(8443)}},
+	expect(judged(map[string]string{AnnotationIdentity: "off", AnnotationAuthorizeQueues: "true"}, kaiv1.ConfigSpec{
+		Admission:          &kaiv1.Admission{Webhook: &kaiv1.AdmissionWebhook{Port: ptr.To(8443)}},
 		QueueController:    &kaiv1.QueueController{Webhooks: &kaiv1.Webhooks{EnableValidation: ptr.To(false)}},
 		PodGroupController: &kaiv1.PodGroupController{Webhooks: &kaiv1.Webhooks{WebhookConfigurationNamePrefix: ptr.To("mine-")}},
-	}
-	expect(judged(off), admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=[Deny]", admission.PolicyQueueTemplates+"=[Deny]",
+	}), admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=[Deny]", admission.PolicyQueueTemplates+"=[Deny]",
 		queues+"=", groups+"=", "mine-v2alpha2=admission:8443")
-	expect(judged(kaiv1.ConfigSpec{Admission: &kaiv1.Admission{Identity: ptr.To("enforce")}}), admission.PolicyRequestIdentity+"=[Deny]")
+	expect(judged(map[string]string{AnnotationIdentity: "enforce"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Deny]")
 }

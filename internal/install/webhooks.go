@@ -18,6 +18,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 		return
 	}
 	hami := ptr.Deref(r.binderPlugins(&kaiv1.Binder{Plugins: hamicore(r.spec.Binder.Plugins), VolumeBindingTimeoutSeconds: ptr.To(1)})["hamicore"].Enabled, false)
+	o := r.admissionOptions(a)
 	var f flags
 	f.set("scheduler-name", *r.spec.Global.SchedulerName)
 	f.set("webhook-addr", *a.Webhook.TargetPort)
@@ -35,10 +36,15 @@ func (r *render) admission(a *kaiv1.Admission) {
 	}
 	f.set("mutating-webhook-configuration", *a.MutatingWebhookConfigurationName)
 	f.set("validating-webhook-configuration", *a.ValidatingWebhookConfigurationName)
-	f.set("enable-webhook", *r.spec.QueueController.Webhooks.EnableValidation)
-	f.set("enable-podgroup-webhook", *r.spec.PodGroupController.Webhooks.EnableValidation)
 	f.set("queue-webhook-configuration", r.webhookNames()[2])
 	f.set("podgroup-webhook-configuration", r.webhookNames()[3])
+	f.set("enable-webhook", o.QueueWebhook != "")
+	f.set("enable-podgroup-webhook", o.PodGroupWebhook != "")
+	f.set("identity", o.Identity)
+	f.set("authorize-queues", o.AuthorizeQueues)
+	f.set("queue-label-key", o.QueueLabel)
+	f.set("resource-reservation-app-label", o.ReservationApp)
+	f.set("resource-reservation-namespace", o.TrustedNamespaces[0])
 	f.set("webhook-secret", AdmissionSecret)
 	r.account(Admission)
 	w := &workload{
@@ -49,7 +55,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 	r.inFront(w, AdmissionService, corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		servicePort(PortWebhook, *a.Webhook.Port, PortWebhook), servicePort(PortMetrics, *a.Webhook.MetricsPort, PortMetrics),
 	}}, nil)
-	r.webhooks(a)
+	r.webhooks(&o, a)
 }
 
 // hamicore is what Config says of that plugin alone.
@@ -69,10 +75,40 @@ func (r *render) webhookNames() []string {
 	}
 }
 
-// webhooks renders all that the API server is told of admission: configurations of webhooks, and policies that it enforces
-// itself.
-func (r *render) webhooks(a *kaiv1.Admission) {
-	o := r.judges(a)
+// admissionOptions are what the role is told by its flags, as far as the API server has to know it, too.
+func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
+	g, names := r.spec.Global, r.webhookNames()
+	o := admission.DefaultOptions()
+	o.SchedulerNames, o.Namespace, o.QueueLabel = []string{*g.SchedulerName}, r.spec.Namespace, r.queueKey()
+	o.Mutating, o.Validating, o.QueueWebhook, o.PodGroupWebhook = names[0], names[1], names[2], names[3]
+	if !*r.spec.QueueController.Webhooks.EnableValidation {
+		o.QueueWebhook = ""
+	}
+	if !*r.spec.PodGroupController.Webhooks.EnableValidation {
+		o.PodGroupWebhook = ""
+	}
+	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector = g.NamespaceLabelSelector, g.PodLabelSelector, *a.QueueLabelSelector
+	reserved := r.spec.Binder.ResourceReservation
+	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
+	switch mode := admission.Mode(r.notes[AnnotationIdentity]); mode {
+	case admission.Off, admission.Warn, admission.Enforce:
+		o.Identity = mode
+	case "":
+	default:
+		r.warn("metadata.annotations."+AnnotationIdentity, "is %q, must be off, warn or enforce; it is %s", mode, o.Identity)
+	}
+	switch value := r.notes[AnnotationAuthorizeQueues]; value {
+	case "true":
+		o.AuthorizeQueues = true
+	case "", "false":
+	default:
+		r.warn("metadata.annotations."+AnnotationAuthorizeQueues, "is %q, must be true or false; queues are not authorized", value)
+	}
+	return o
+}
+
+// webhooks renders what the API server has to be told: the role's own configurations and policies.
+func (r *render) webhooks(o *admission.Options, a *kaiv1.Admission) {
 	for _, object := range o.Objects(nil) {
 		switch c := object.(type) {
 		case *admissionregv1.MutatingWebhookConfiguration:
@@ -86,26 +122,6 @@ func (r *render) webhooks(a *kaiv1.Admission) {
 		}
 		r.add(Admission, object)
 	}
-}
-
-// judges is what Config says about who is judged, by what.
-func (r *render) judges(a *kaiv1.Admission) admission.Options {
-	g, names := r.spec.Global, r.webhookNames()
-	o := admission.DefaultOptions()
-	o.SchedulerNames, o.Namespace, o.Mutating, o.Validating = []string{*g.SchedulerName}, r.spec.Namespace, names[0], names[1]
-	o.QueueWebhook, o.PodGroupWebhook = "", ""
-	if *r.spec.QueueController.Webhooks.EnableValidation {
-		o.QueueWebhook = names[2]
-	}
-	if *r.spec.PodGroupController.Webhooks.EnableValidation {
-		o.PodGroupWebhook = names[3]
-	}
-	// As with KAI, the queue's label is looked for at namespaces.
-	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector, o.QueueLabel = g.NamespaceLabelSelector, g.PodLabelSelector, *a.QueueLabelSelector, r.queueKey()
-	v := r.spec.Binder.ResourceReservation
-	o.ReservationApp, o.TrustedNamespaces = *v.AppLabel, []string{*v.Namespace}
-	o.Identity, o.AuthorizeQueues = admission.Mode(*a.Identity), *a.AuthorizeQueues
-	return o
 }
 
 // aim makes a webhook's address that of the Service.

@@ -218,19 +218,6 @@ type Admission struct {
 	// +optional
 	GPUFractionRuntimeClassName *string `json:"gpuFractionRuntimeClassName,omitempty"`
 
-	// Identity is what becomes of users who write what only the control plane may say, for instance which device a pod
-	// has: they are let through (ignore), warned (warn, the default) or refused (enforce). An addition of Muster.
-	//
-	// +optional
-	// +kubebuilder:validation:Enum=ignore;warn;enforce
-	Identity *string `json:"identity,omitempty"`
-
-	// AuthorizeQueues demands the verb use on a queue (resource queues.scheduling.run.ai) of whoever submits work to it.
-	// Default: false. An addition of Muster.
-	//
-	// +optional
-	AuthorizeQueues *bool `json:"authorizeQueues,omitempty"`
-
 	// VPA is the component's vertical autoscaling. Default: the global one.
 	//
 	// +optional

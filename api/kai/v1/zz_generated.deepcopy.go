@@ -88,16 +88,6 @@ func (in *Admission) DeepCopyInto(out *Admission) {
 		*out = new(string)
 		**out = **in
 	}
-	if in.Identity != nil {
-		in, out := &in.Identity, &out.Identity
-		*out = new(string)
-		**out = **in
-	}
-	if in.AuthorizeQueues != nil {
-		in, out := &in.AuthorizeQueues, &out.AuthorizeQueues
-		*out = new(bool)
-		**out = **in
-	}
 	if in.VPA != nil {
 		in, out := &in.VPA, &out.VPA
 		*out = new(VPASpec)

@@ -31,7 +31,7 @@ type Mode string
 // The modes.
 const (
 	// Off does not look.
-	Off Mode = "ignore"
+	Off Mode = "off"
 	// Warn lets the request pass, warns its author, and leaves a note in the audit log.
 	Warn Mode = "warn"
 	// Enforce refuses it.

@@ -2,64 +2,113 @@ package workload
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// FuzzGroup: whatever a workload of any kind and its pod say, the answer is a group or an error; minimums are not negative, and
-// there are no more subgroups than are allowed.
+// FuzzGroup: whatever stands in a workload's fields, annotations and labels, its pods get a group or an Invalid error, and
+// the same twice.
 func FuzzGroup(f *testing.F) {
-	const pod = `{"metadata":{"namespace":"n","name":"p","uid":"u","labels":{"training.kubeflow.org/replica-type":"worker","training.kubeflow.org/replica-index":"-1"},"annotations":{"kai.scheduler/preemption-delay":"soon"}}}`
-	for _, r := range Kinds() {
-		f.Add([]byte(pod), []byte(`{"apiVersion":"`+r.Group+`/v1","kind":"`+r.Kind+`","metadata":{"name":"o","uid":"o","annotations":{"kai.scheduler/batch-min-member":"99999999999"}},"spec":{}}`))
-		f.Add([]byte(pod), []byte(`{"apiVersion":"`+r.Group+`/v1","kind":"`+r.Kind+`","metadata":{"name":"o","uid":"o","labels":{"project":"x","priorityClassName":"y"},"annotations":{"kai.scheduler/segment-size":"1","kai.scheduler/topology-required-placement":"z"}},"spec":{"runPolicy":{"schedulingPolicy":{"minAvailable":-1}},"elasticPolicy":{"minReplicas":1.5},"pytorchReplicaSpecs":{"Worker":{"replicas":2147483647,"template":[]},"Master":null}}}`))
+	tab, err := NewTable(Kinds())
+	if err != nil {
+		f.Fatal(err)
 	}
-	tab := table(f)
-	settings := DefaultSettings()
-	f.Fuzz(func(t *testing.T, podText, ownerText []byte) {
-		p, owner := &corev1.Pod{}, &unstructured.Unstructured{}
-		if json.Unmarshal(podText, p) != nil || json.Unmarshal(ownerText, &owner.Object) != nil || owner.Object == nil {
-			return
-		}
-		if _, ok := owner.Object["metadata"].(map[string]any); !ok {
-			return
-		}
-		g, err := tab.Group(p, []Object{FromMeta(owner.GroupVersionKind(), owner, owner.Object)}, &settings)
+	rows := Kinds()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("%d golden files: %v", len(files), err)
+	}
+	for i, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			return
+			f.Fatal(err)
 		}
-		spec := &g.PodGroup.Spec
-		if spec.MinMember != nil && *spec.MinMember < 0 || spec.MinSubGroup != nil && *spec.MinSubGroup < 0 || len(spec.SubGroups) > MaxSegments+3 {
-			t.Fatalf("minimums %v, %v, %d subgroups", spec.MinMember, spec.MinSubGroup, len(spec.SubGroups))
-		}
-		for _, s := range spec.SubGroups {
-			if s.MinMember != nil && *s.MinMember < 0 || s.MinSubGroup != nil && *s.MinSubGroup < 0 {
-				t.Fatalf("subgroup %+v", s)
+		for _, u := range decode(f, section(txtar.Parse(text), "in").Data) {
+			raw, err := json.Marshal(u.Object)
+			if err != nil {
+				f.Fatal(err)
 			}
-		}
-		_, _ = g.Members.SubGroup(p)
-		_ = UpdatePatch(g.PodGroup, g.PodGroup, settings.NodePoolLabel)
-		_ = PodPatch(p, g.PodGroup.Name, "s")
-	})
-}
-
-// FuzzKindDefaults: the ConfigMap of defaults per kind.
-func FuzzKindDefaults(f *testing.F) {
-	for _, seed := range []string{`[{"typeName":"Job","group":"batch","priorityName":"build","preemptibility":"never"}]`, `[{}]`, `{}`, `[`, ``} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		kinds, err := ParseKindDefaults(text)
-		if err == nil {
-			for name := range kinds {
-				if name == "" {
-					t.Fatal("defaults of nothing")
+			for k := range rows {
+				if rows[k].Kind == u.GetKind() {
+					f.Add(k, raw, "worker", fmt.Sprint(i%3))
 				}
 			}
 		}
-		_, _ = yaml.Marshal(kinds)
+	}
+	f.Add(0, []byte(`{"spec":null}`), "", "-1")
+	f.Fuzz(func(t *testing.T, row int, raw []byte, value, index string) {
+		var content map[string]any
+		if json.Unmarshal(raw, &content) != nil || content == nil {
+			return
+		}
+		rule := &rows[((row%len(rows))+len(rows))%len(rows)]
+		version := "v1"
+		if len(rule.Versions) > 0 {
+			version = rule.Versions[0]
+		}
+		owner := Object{
+			GVK:       schema.GroupVersionKind{Group: rule.Group, Version: version, Kind: rule.Kind},
+			Namespace: "team", Name: "w", UID: "u", Content: content,
+			Labels: stringsAt(content, "metadata.labels"), Annotations: stringsAt(content, "metadata.annotations"),
+		}
+		owners := []Object{owner}
+		if rule.Facts.Kind != "" && rule.Facts.Kind != rule.Kind {
+			below := owner
+			below.GVK, below.UID = rule.Facts.WithVersion(version), "below"
+			owners = []Object{below, owner}
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: value, UID: "p", Annotations: owner.Annotations,
+			Labels: map[string]string{
+				kubeflowReplicaType: value, kubeflowReplicaIndex: index, rayGroup: value, jobSetReplicatedJob: value, jobSetJobIndex: index,
+				lwsGroupIndex: index, lwsWorkerIndex: index, grovePodClique: value, sparkAppSelector: value, sparkAppName: value,
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: owner.GVK.GroupVersion().String(), Kind: owner.GVK.Kind, Name: "w", UID: "u"}},
+		}}
+		settings := DefaultSettings()
+		if d, err := ParseDefinition(content); err == nil && d != nil {
+			settings.Definition = func(schema.GroupVersionKind) *Definition { return d }
+		} else if err != nil && !errors.As(err, new(*Invalid)) {
+			t.Fatalf("error %v is no *Invalid", err)
+		}
+		if i := tab.Content(pod, owners, settings.Definition); i >= len(owners) {
+			t.Fatalf("wants the content of owner %d of %d", i, len(owners))
+		}
+		tab.Part(pod)
+		tab.Decisive(pod)
+		var texts [2]string
+		for i := range texts {
+			g, err := tab.Group(pod, owners, &settings)
+			if err != nil {
+				if !errors.As(err, new(*Invalid)) {
+					t.Fatalf("error %v is no *Invalid", err)
+				}
+				texts[i] = err.Error()
+				continue
+			}
+			if len(g.PodGroup.Name) > maxName {
+				t.Fatalf("a name of %d characters", len(g.PodGroup.Name))
+			}
+			part, err := g.Members.SubGroup(pod)
+			if err != nil && !errors.As(err, new(*Invalid)) {
+				t.Fatalf("error %v is no *Invalid", err)
+			}
+			group, err := json.Marshal(g.PodGroup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[i] = string(group) + part
+		}
+		if texts[0] != texts[1] {
+			t.Fatalf("first\n%s\nthen\n%s", texts[0], texts[1])
+		}
 	})
 }
