@@ -337,7 +337,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-var testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9]*)\(`)
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
 
 // testFunctions collects the names of all Go tests of the module.
 func testFunctions(t *testing.T, root string) map[string]bool {
