@@ -16,7 +16,7 @@ import (
 // TestMetricsPage: docs/operations/metrics.md lists what the roles serve, no more and no less.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	s := parse(t, All, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--admission", "--webhook-addr=0")
+	s := parse(t, All, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--admission", "--webhook-addr=0", "--nodescale")
 	p, err := newProcess(Names(), s, "v", logr.Discard())
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -160,6 +161,13 @@ func (s *Settings) podgroup() podgroup.Options {
 
 func (s *Settings) queue() queue.Options {
 	return queue.Options{MetricsNamespace: s.MetricsNamespace, LabelToMetricLabel: s.LabelToMetric, LabelToDefaultMetricValue: s.LabelToDefault}
+}
+
+func (s *Settings) nodescale() nodescale.Options {
+	return nodescale.Options{
+		SchedulerNames: s.SchedulerNames, Namespace: s.ScalingSpace, App: s.ScalingApp, ServiceAccount: s.ScalingUser, Image: s.ScalingImage,
+		MemoryRatio: s.MemoryRatio, NodePoolLabel: s.NodePoolKey,
+	}
 }
 
 func (s *Settings) admission() admission.Options {

@@ -34,6 +34,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -110,8 +111,10 @@ func about(role string) string {
 		return "Keep the status and metrics of queues"
 	case Admission:
 		return "Check and complete pods before they exist"
+	case NodeScale:
+		return "Let a cluster autoscaler see the demand for shared GPUs"
 	}
-	return "All roles in one process, sharing one cache; admission only with --admission"
+	return "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
 }
 
 // process is what the roles of one process share.
@@ -177,6 +180,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	for _, name := range names {
 		if name == Admission && len(names) > 1 && !s.WithAdmission {
 			continue // it needs a port, certificates and the API server's consent
+		}
+		if name == NodeScale && len(names) > 1 && !s.WithNodeScale {
+			continue // it is of use only beside an autoscaler
 		}
 		if err := p.add(name); err != nil {
 			return nil, fmt.Errorf("role %s: %w", name, err)
@@ -298,6 +304,8 @@ func (p *process) add(name string) error {
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Admission:
 		return p.admit(lease, log)
+	case NodeScale:
+		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.nodescale())
 	case Queue:
 		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
