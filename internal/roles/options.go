@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
@@ -170,16 +171,34 @@ func (s *Settings) nodescale() nodescale.Options {
 	}
 }
 
-func (s *Settings) admission() admission.Options {
-	o := admission.DefaultOptions()
-	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices
+func (s *Settings) admission() (o admission.Options, err error) {
+	o = admission.DefaultOptions()
+	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices, o.Quotas = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices, s.Quotas
+	o.Host = app.ListenHost()
 	o.Namespace, o.Port, o.URL, o.Secret, o.Mutating, o.Validating = s.Namespace, s.WebhookPort, s.WebhookURL, s.WebhookSecret, s.Mutating, s.Validating
+	o.QueueWebhook, o.PodGroupWebhook = "", ""
+	if s.QueueWebhook {
+		o.QueueWebhook = s.QueueConfig
+	}
+	if s.PodGroupWebhook {
+		o.PodGroupWebhook = s.PodGroupConfig
+	}
+	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
+	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.TrustedNamespaces = []string{s.ReservationSpace}
+	if len(s.TrustedUsers) > 0 {
+		o.Trusted = s.TrustedUsers
+	}
 	for _, given := range []string{s.OlderSharingClass, s.SharingClass} { // the later one has precedence
 		if given != unset {
 			o.RuntimeClass = given
 		}
 	}
-	return o
+	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
+		return o, err
+	}
+	o.NamespaceSelector, err = parseLabels("namespace-label-selector", s.NamespaceChooser)
+	return o, err
 }
 
 // parseLabels reads "k=v,k=v".
