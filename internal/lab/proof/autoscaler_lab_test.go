@@ -67,15 +67,26 @@ func TestAutoscaler(t *testing.T) {
 	small := queue("small", "root")
 	small.Spec.Resources.GPU.Limit = 1
 	w.create(t, small)
-	share := func(namespace, queue string) *batchv1.Job { // four pods of half a GPU each, together
-		job := gang(namespace, "share", 4, "")
-		job.Labels[keys.QueueLabel], job.Spec.Template.Labels[keys.QueueLabel] = queue, queue
-		job.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		job.Spec.Template.Annotations = map[string]string{keys.GPUFractionAnnotation: "0.5", keys.SharedGPUConfigMapAnnotation: "share"}
-		return job
+	share := func(namespace, queue string, pods int, change func(*corev1.Pod)) { // of half a GPU each
+		w.namespace(t, namespace)
+		for i := range pods {
+			w.sharer(t, namespace, fmt.Sprintf("share-%d", i), func(p *corev1.Pod) {
+				p.Labels = map[string]string{keys.QueueLabel: queue}
+				if change != nil {
+					change(p)
+				}
+			})
+		}
 	}
-	for _, job := range []*batchv1.Job{share("shared", "team"), gang("whole", "whole", 1, ""), share("over", "small"), share("lost", "nowhere")} {
+	share("shared", "team", 4, nil)
+	share("lost", "nowhere", 1, nil)
+	for _, job := range []*batchv1.Job{gang("whole", "whole", 1, ""), gang("over", "over", 2, "")} {
 		w.namespace(t, job.Namespace)
+		if job.Namespace == "over" { // 1.4 GPUs, of 1
+			job.Labels[keys.QueueLabel], job.Spec.Template.Labels[keys.QueueLabel] = "small", "small"
+			job.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+			job.Spec.Template.Annotations = map[string]string{keys.GPUFractionAnnotation: "0.7"}
+		}
 		w.create(t, job)
 	}
 	p := newProcess(t, "all", w.lab.Kubeconfig(), "--nodescale", "--scaling-pod-image="+image)
@@ -114,10 +125,7 @@ func TestAutoscaler(t *testing.T) {
 	}
 
 	// Once more room is asked for, and not wanted any more: nothing is left behind.
-	w.namespace(t, "late")
-	job := share("late", "team")
-	job.Spec.Template.Spec.NodeSelector = map[string]string{"somewhere": "else"}
-	w.create(t, job)
+	share("late", "team", 4, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"somewhere": "else"} })
 	scaling := func(n int) func() string {
 		return func() string {
 			if have := len(list(w, &corev1.PodList{}, client.InNamespace(keys.ScaleAdjustNamespace), client.MatchingLabels{keys.ScalingPodSourceNamespaceLabel: "late"}).Items); have != n {
