@@ -28,6 +28,8 @@ func TestMetricsPage(t *testing.T) {
 	served := []string{
 		"kai_queue_info", "kai_queue_deserved_gpus", "kai_queue_quota_cpu_cores", "kai_queue_quota_memory_bytes",
 		"kai_queue_allocated_gpus", "kai_queue_allocated_cpu_cores", "kai_queue_allocated_memory_bytes",
+		"muster_queue_requested_gpus", "muster_queue_requested_cpu_cores", "muster_queue_requested_memory_bytes", "muster_queue_limit_gpus",
+		"muster_queue_condition",
 	}
 	descs := make(chan *prometheus.Desc)
 	go func() {

@@ -192,7 +192,7 @@ func Classes(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 		case len(r.FirstAvailable) > 0:
 			class, mode, count = r.FirstAvailable[0].DeviceClassName, r.FirstAvailable[0].AllocationMode, r.FirstAvailable[0].Count
 		}
-		if !isGPU(class) {
+		if !IsGPU(class) {
 			continue
 		}
 		if mode == resourceapi.DeviceAllocationModeAll {
