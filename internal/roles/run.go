@@ -412,19 +412,22 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		return nil, err
 	}
 	marks := apply.NewMarks(kit)
+	event := p.events.recorder(p.SchedulerNames[0])
+	news := apply.NewNews(p.partition().Pool(), event)
 	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
+		news.Scheduled(b)
 	}})
-	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{})
+	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	ro := p.reports()
-	ro.Event = p.events.recorder(p.SchedulerNames[0])
+	ro.Event = event
 	reports := apply.NewReports(kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
