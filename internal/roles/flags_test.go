@@ -35,12 +35,16 @@ func same(a, b string) bool {
 func TestKAIsFlags(t *testing.T) {
 	t.Parallel()
 	run := Command("v")
-	for _, role := range Names() {
+	for _, role := range slices.Concat(Names(), Apart()) {
 		rows, err := ledgers.Flags(kaiProgram(role))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{role, All} {
+		commands := []string{role, All}
+		if slices.Contains(Apart(), role) {
+			commands = []string{role}
+		}
+		for _, name := range commands {
 			c, _, err := run.Find([]string{name})
 			if err != nil || c.Name() != name {
 				t.Fatalf("no command %s: %v", name, err)
@@ -170,6 +174,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		},
 		PodGrouper: {
 			"--scheduler-name=x", "--max-concurrent-reconciles=3", "--queue-label-key=x", "--nodepool-label-key=x", "--search-legacy-pg=false",
+			"--knative-gang-schedule=false", "--generic-karta-fallback=false",
 			"--default-priorities-configmap-name=x", "--default-priorities-configmap-namespace=x", "--pod-label-selector=a=b", "--namespace-label-selector=a=b",
 		},
 		PodGroup: {"--scheduler-name=x", "--max-concurrent-reconciles=3"},
@@ -364,7 +369,7 @@ func TestSettingsAreRead(t *testing.T) {
 	t.Parallel()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	s := &Settings{}
-	for _, role := range Names() {
+	for _, role := range slices.Concat(Names(), Apart()) {
 		if err := s.flags(role, fs); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
+	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -147,6 +148,7 @@ func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace
+	o.KnativeGangs, o.Definitions = s.KnativeGangs, s.Definitions
 	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
 		return o, err
 	}
@@ -199,6 +201,18 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	}
 	o.NamespaceSelector, err = parseLabels("namespace-label-selector", s.NamespaceChooser)
 	return o, err
+}
+
+// Environment of the operator, as KAI's: where images come from that Config does not say it of.
+const (
+	envRepository = "MS_REPOSITORY"
+	envTag        = "MS_TAG"
+)
+
+func (s *Settings) operator(lookup func(string) string) operator.Options {
+	return operator.Options{
+		Repository: lookup(envRepository), Tag: lookup(envTag), PullSecret: s.PullSecret, SchedulerFlags: FlagNames(Scheduler), Check: CheckProfile,
+	}
 }
 
 // parseLabels reads "k=v,k=v".

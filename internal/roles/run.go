@@ -71,7 +71,7 @@ func Command(version string) *cobra.Command {
 		Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, name := range append(Names(), All) {
+	for _, name := range slices.Concat(Names(), Apart(), []string{All}) {
 		s := &Settings{}
 		roles := []string{name}
 		if name == All {
@@ -115,6 +115,8 @@ func about(role string) string {
 		return "Check and complete pods before they exist"
 	case NodeScale:
 		return "Let a cluster autoscaler see the demand for shared GPUs"
+	case Operator:
+		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
 	return "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
 }
@@ -310,10 +312,12 @@ func (p *process) add(name string) error {
 		return p.admit(lease, log)
 	case NodeScale:
 		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.nodescale())
+	case Operator:
+		c, err = p.newOperator(log)
 	case Queue:
 		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
-		return fmt.Errorf("unknown role; known: %v", Names())
+		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
 	if err != nil {
 		return err
