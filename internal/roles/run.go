@@ -206,6 +206,9 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	p.group.Add("credentials", app.WatchCredentials(p.config))
+	if err := app.CountRequests(p.config, p.registry); err != nil {
+		return err
+	}
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
@@ -231,6 +234,9 @@ func (p *process) connect() (err error) {
 			return err
 		}
 		e := app.NewElection(leases, id)
+		if e.Told, err = app.LeaderGauge(p.registry); err != nil {
+			return err
+		}
 		p.elect = func(lease string, lead func(context.Context) error) func(context.Context) error {
 			return func(ctx context.Context) error { return e.RunLeading(ctx, lease, p.Namespace, lead) }
 		}
@@ -381,16 +387,16 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	for _, w := range e.Warnings {
 		p.log.Info("profile: " + w)
 	}
+	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	fo := p.feed()
-	fo.Zones = prof.Uses(numa.Name)
+	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
 	f := feed.New(feed.FromCache(p.cache), fo)
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
-	}
-	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
-	if err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	eo, err := p.evictions()
 	if err != nil {

@@ -220,9 +220,11 @@ type cycle struct {
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
 func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	now := time.Now()
+	l.metrics.pulse.looks.Inc()
 	due := c.ran && c.trace.WakeAt <= now.UnixNano() || l.store.NextTimer() <= now.UnixNano()
 	if !c.ran || due || l.store.Generation() != c.generation {
 		snap := l.store.Snapshot(now.UnixNano())
+		l.metrics.pulse.took(time.Since(now))
 		c.generation = snap.Generation
 		l.o.Usage.Observe(snap)
 		var handing time.Duration // that writers kept us waiting

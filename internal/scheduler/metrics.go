@@ -35,6 +35,7 @@ type Metrics struct {
 	pool          string
 	givers        map[string]bool // UIDs of gangs with series of their own
 	forgetAt      int             // at how many of them those that are gone are looked for
+	pulse         *pulse
 
 	shares  map[string]string // queues with a fair share shown, and their display names; of the loop's goroutine
 	reasons map[engine.Reason]bool
@@ -83,12 +84,19 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		evictedGPUs: prometheus.NewCounterVec(own("disruption_gpus_total", "GPUs of pods that were evicted (evicted), of those among them that have room elsewhere (moved), and of pods that this made room for (placed), by right."), []string{"right", "fate"}),
 		frozen:      prometheus.NewCounter(own("frozen_pairs_total", "Pairs of gangs of which one was evicted for the other again and again, and is left alone for a while.")),
 		pool:        pool, givers: map[string]bool{}, forgetAt: forgetGivers,
-		shares: map[string]string{}, reasons: map[engine.Reason]bool{},
+		shares: map[string]string{}, reasons: map[engine.Reason]bool{}, pulse: newPulse(),
 	}
-	for _, c := range []prometheus.Collector{
+	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
+		m.evictions.WithLabelValues(string(right)) // from 0 on, or the first eviction of all would be no increase
+		for _, fate := range []string{"evicted", "moved", "placed"} {
+			m.evictedGPUs.WithLabelValues(string(right), fate)
+		}
+	}
+	for _, c := range append(m.pulse.collectors(),
+
 		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.overcommitted, m.freeGPUs, m.unusableGPUs,
 		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.actions, m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
-	} {
+	) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -182,6 +190,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
 // run shows what a run left. Called by the loop's goroutine.
 func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Duration) {
 	m.runs.Inc()
+	m.pulse.run(snap, &r.Trace, took)
 	m.forget(snap)
 	m.considered.Add(float64(r.Stats.Considered))
 	m.latency.Set(milliseconds(took))

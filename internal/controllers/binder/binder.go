@@ -115,6 +115,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		steps:      workqueue.NewTyped[*task](),
 		reports:    workqueue.NewTyped[*task](),
 	}
+	c.metrics.book.Store(r.book)
+	defer c.metrics.book.Store(nil)
 	return r.run(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // metrics serves a queue's numbers under KAI's names. They are read from the fold at each scrape: nothing is spent on
@@ -17,6 +18,7 @@ type metrics struct {
 	extra []mapped // after the three fixed labels
 
 	info, deserved, quotaCPU, quotaMemory, gpus, cpu, memory *prometheus.Desc
+	wantsGPUs, wantsCPU, wantsMemory                         *prometheus.Desc
 }
 
 // mapped is a label of the Queue object that becomes a label of its metrics.
@@ -30,6 +32,7 @@ func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metr
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
+	own := func(name, help string) *prometheus.Desc { return prometheus.NewDesc("muster_"+name, help, labels, nil) }
 	return &metrics{
 		mu: mu, fold: f, extra: extra,
 		info:        desc("queue_info", "A queue; always 1."),
@@ -39,12 +42,15 @@ func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metr
 		gpus:        desc("queue_allocated_gpus", "GPUs that the queue and the queues below it hold, in devices."),
 		cpu:         desc("queue_allocated_cpu_cores", "CPU that the queue and the queues below it hold, in cores."),
 		memory:      desc("queue_allocated_memory_bytes", "Memory that the queue and the queues below it hold, in bytes."),
+		wantsGPUs:   own("queue_requested_gpus", "GPUs that the work of the queue and the queues below it asks for, held ones included, in devices."),
+		wantsCPU:    own("queue_requested_cpu_cores", "CPU that the work of the queue and the queues below it asks for, held CPU included, in cores."),
+		wantsMemory: own("queue_requested_memory_bytes", "Memory that the work of the queue and the queues below it asks for, held memory included, in bytes."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.info, m.deserved, m.quotaCPU, m.quotaMemory, m.gpus, m.cpu, m.memory} {
+	for _, d := range []*prometheus.Desc{m.info, m.deserved, m.quotaCPU, m.quotaMemory, m.gpus, m.cpu, m.memory, m.wantsGPUs, m.wantsCPU, m.wantsMemory} {
 		ch <- d
 	}
 }
@@ -52,14 +58,17 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	type row struct {
-		labels   []string
-		holdings []holding
+		labels           []string
+		holdings         []holding
+		gpu, cpu, memory float64 // requested
 	}
 	m.mu.Lock()
 	rows := make([]row, 0, len(m.fold.nodes))
 	for _, n := range m.fold.nodes {
 		if n.exists {
-			rows = append(rows, row{m.labels(n), n.holdings()})
+			asked := n.total.requested.List()
+			amount := func(name corev1.ResourceName) float64 { q := asked[name]; return q.AsApproximateFloat64() }
+			rows = append(rows, row{m.labels(n), n.holdings(), gpus(asked), amount(corev1.ResourceCPU), amount(corev1.ResourceMemory)})
 		}
 	}
 	m.mu.Unlock() // before the sends, which wait for the scraper
@@ -75,6 +84,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		send(m.gpus, rounded(gpu.allocated))
 		send(m.cpu, rounded(cpu.allocated))
 		send(m.memory, rounded(memory.allocated))
+		send(m.wantsGPUs, rounded(r.gpu))
+		send(m.wantsCPU, rounded(r.cpu))
+		send(m.wantsMemory, rounded(r.memory))
 	}
 }
 

@@ -34,6 +34,7 @@ func TestMetricsCarryKAIsNames(t *testing.T) {
 	}))
 	pg := makeGroup("g", "team", 3)
 	pg.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", "3", "cpu", "1234567u", "memory", "1Gi")
+	pg.Status.ResourcesStatus.Requested = list("nvidia.com/gpu", "7", "cpu", "2", "memory", "3Gi")
 	c.note(c.fold.groupChanged(pg))
 	c.settle()
 
@@ -68,6 +69,18 @@ kai_queue_quota_cpu_cores{queue_display_name="The Team",queue_metadata_name="tea
 # TYPE kai_queue_quota_memory_bytes gauge
 kai_queue_quota_memory_bytes{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} -1
 kai_queue_quota_memory_bytes{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 2e+09
+# HELP muster_queue_requested_cpu_cores CPU that the work of the queue and the queues below it asks for, held CPU included, in cores.
+# TYPE muster_queue_requested_cpu_cores gauge
+muster_queue_requested_cpu_cores{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 2
+muster_queue_requested_cpu_cores{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 2
+# HELP muster_queue_requested_gpus GPUs that the work of the queue and the queues below it asks for, held ones included, in devices.
+# TYPE muster_queue_requested_gpus gauge
+muster_queue_requested_gpus{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 7
+muster_queue_requested_gpus{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 7
+# HELP muster_queue_requested_memory_bytes Memory that the work of the queue and the queues below it asks for, held memory included, in bytes.
+# TYPE muster_queue_requested_memory_bytes gauge
+muster_queue_requested_memory_bytes{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 3.221225472e+09
+muster_queue_requested_memory_bytes{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 3.221225472e+09
 `
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want)); err != nil {
 		t.Error(err)
