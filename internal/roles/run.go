@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -469,12 +469,12 @@ func (p *process) listen() error {
 		return err
 	}
 	if p.Profiler {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.ProfilerPort))
+		l, err := app.ListenLocal(strconv.Itoa(p.ProfilerPort))
 		if err != nil {
 			return fmt.Errorf("--profiler-port: %w", err)
 		}
 		p.log.V(1).Info("profiling", "address", l.Addr().String())
-		profiler := &app.Server{Profiling: true}
+		profiler := &app.Server{Profiling: true, Local: true}
 		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
 	return nil
@@ -486,7 +486,7 @@ func (p *process) tell() error {
 	if p.PluginPort == 0 || !slices.Contains(p.names, Scheduler) {
 		return nil
 	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.PluginPort))
+	l, err := app.ListenLocal(strconv.Itoa(p.PluginPort))
 	if err != nil {
 		if p.PluginPort != pluginPort {
 			return fmt.Errorf("--plugin-server-port: %w", err)
@@ -498,7 +498,7 @@ func (p *process) tell() error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
-	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { teller.Close() })
 		defer stop()
