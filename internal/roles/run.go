@@ -385,7 +385,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		return nil, err
 	}
 	for _, w := range e.Warnings {
-		p.log.Info("profile: " + w)
+		p.log.Info("the profile was understood in part", "problem", w)
 	}
 	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
 	if err != nil {

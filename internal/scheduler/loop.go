@@ -232,6 +232,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 			began := time.Now()
 			p.Assume(l.store, now.UnixNano())
 			l.metrics.plan(&p, snap, began)
+			story(c.log.V(3), &p, snap)
 			l.repeats.decided(&p, snap)
 			l.binds.Submit(ctx, p)
 			l.evictions.Submit(ctx, p)
