@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
@@ -165,6 +166,7 @@ func (s *Settings) queue() queue.Options {
 func (s *Settings) admission() admission.Options {
 	o := admission.DefaultOptions()
 	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices
+	o.Host = app.ListenHost()
 	o.Namespace, o.Port, o.URL, o.Secret, o.Mutating, o.Validating = s.Namespace, s.WebhookPort, s.WebhookURL, s.WebhookSecret, s.Mutating, s.Validating
 	for _, given := range []string{s.OlderSharingClass, s.SharingClass} { // the later one has precedence
 		if given != unset {

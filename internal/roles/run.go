@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,6 +46,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -128,6 +130,8 @@ type process struct {
 	events   *eventSink
 	server   *app.Server
 	records  *scheduler.Records
+	recorder *replay.Recorder // of the scheduler; nil in processes without it
+	packing  sync.Mutex       // of archives
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -380,7 +384,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
+	e, err := engine.New(prof, p.actions())
 	if err != nil {
 		return nil, err
 	}
@@ -417,7 +421,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
+	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
+		return nil, fmt.Errorf("--record-decisions: %w", err)
+	}
 	lo := p.loop()
+	lo.Decided = p.recorder.Decided
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
@@ -446,6 +454,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
 	}, nil
+}
+
+// actions are the actions and plugins of the scheduler.
+func (p *process) actions() engine.Registry {
+	return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage})
 }
 
 // listen opens the process's ports.
@@ -497,6 +510,14 @@ func (p *process) tell() error {
 	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
+	mux.Handle("GET /snapshot", p.recorder)
+	prof := p.recorder.Profile()
+	if prof.Uses("snapshot") {
+		mux.HandleFunc("GET /get-snapshot", p.archive)
+	}
+	if prof.Uses("reflectjoborder") {
+		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {

@@ -89,6 +89,7 @@ type Settings struct {
 	MovedAreFree    bool
 	StaleGrace      time.Duration
 	PluginPort      int
+	RecordDecisions int
 
 	ReservationSpace     string
 	ReservationAccount   string
@@ -154,7 +155,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
 		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
-		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions); 0 for none")
+		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
+		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for `muster snapshot save --cycle`, so many cycles that decided something, besides the latest one; each holds what has changed since")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")

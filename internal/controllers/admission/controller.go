@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -101,7 +102,7 @@ func (o *Options) Watched() cache.Options {
 // Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
 // each that follows.
 func (c *Controller) Serve(ctx context.Context) error {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", c.options.Port))
+	l, err := net.Listen("tcp", net.JoinHostPort(c.options.Host, strconv.Itoa(c.options.Port)))
 	if err != nil {
 		return fmt.Errorf("admission role: --webhook-addr: %w", err)
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	Namespace string
 	// Port is where the webhooks are served; 0 is any free port.
 	Port int
+	// Host is the address at which they are served; empty is every address of the machine.
+	Host string
 	// URL is how the API server reaches the role where there is no Service: https://host:port. With it the role creates the
 	// webhook configurations and keeps them whole. Without it an installer creates them, and the role keeps only the CA
 	// bundle of those that are there.
