@@ -160,7 +160,7 @@ func TestLocalOnly(t *testing.T) {
 		answers []string // paths with another answer than "not found"
 	}{
 		{"msg=serving", false, []string{"/metrics", "/healthz", "/readyz"}},
-		{"telling decisions", true, []string{"/decisions"}},
+		{"telling decisions", true, []string{"/decisions", "/get-snapshot", "/snapshot"}},
 		{"profiling", true, []string{"/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline"}},
 	} {
 		_, port, err := net.SplitHostPort(address(place.message))
