@@ -144,3 +144,27 @@ func TestQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestPage: docs/operations/dashboards.md shows every dashboard and lists every alert.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations/dashboards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range Dashboards() {
+		if !bytes.Contains(text, []byte("]("+d.Name+".png)")) {
+			t.Errorf("the page does not show %s", d.Name)
+		}
+	}
+	for _, g := range Alerts() {
+		for _, a := range g.Alerts {
+			if !bytes.Contains(text, []byte("| `"+a.Name+"` | "+string(a.Severity)+" |")) {
+				t.Errorf("the page does not list %s with severity %s", a.Name, a.Severity)
+			}
+		}
+	}
+	if n := bytes.Count(text, []byte("\n| `Muster")); n != len(stories())-1 {
+		t.Errorf("the page lists %d alerts", n)
+	}
+}
