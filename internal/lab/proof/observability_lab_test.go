@@ -68,7 +68,7 @@ func TestDashboards(t *testing.T) {
 	pictures := os.Getenv(picturesEnv) != ""
 	limit := time.After(50 * time.Second)
 	if pictures {
-		limit = time.After(170 * time.Second)
+		limit = time.After(130 * time.Second)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -162,17 +162,19 @@ func (l *load) step(t *testing.T, second int) {
 		l.w.create(t, inQueue("team", carriers("team", "refused", 1, "silent", "4Gi")))
 	case 3: // a pod as large as a node, which finds none
 		j := inQueue("research", gang("research", "whole-node", 1, ""))
-		j.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{lab.GPUResource: resource.MustParse("8")}
+		j.Spec.Template.Spec.Containers[0].Resources.Limits[lab.GPUResource] = resource.MustParse("8")
 		l.w.create(t, j)
-	case 5, 65, 125: // a queue takes back what it lent, and is done with it some time later
+	case 5, 65: // a queue takes back what it lent, and is done with it some time later
 		j := inQueue("vision", gang("vision", fmt.Sprintf("training-%d", second), 16, ""))
 		j.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: "40s"}
 		l.w.create(t, j)
 	}
 }
 
-// inQueue puts a Job into a queue.
+// inQueue puts a Job into a queue, and has its pods ask for processors and memory too.
 func inQueue(queue string, j *batchv1.Job) *batchv1.Job {
+	limits := j.Spec.Template.Spec.Containers[0].Resources.Limits
+	limits[corev1.ResourceCPU], limits[corev1.ResourceMemory] = resource.MustParse("500m"), resource.MustParse("2Gi")
 	j.Labels[keys.QueueLabel], j.Spec.Template.Labels[keys.QueueLabel] = queue, queue
 	return j
 }
