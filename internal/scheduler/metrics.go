@@ -157,8 +157,24 @@ const forgetGivers = 1000
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// gangsOf are the gangs that a plan is about, found in one pass.
+func gangsOf(p *engine.Plan, snap *cluster.Snapshot) map[cluster.Key]*cluster.Gang {
+	out := make(map[cluster.Key]*cluster.Gang, len(p.Bundles))
+	for i := range p.Bundles {
+		out[p.Bundles[i].Gang] = nil
+	}
+	if len(out) > 0 {
+		snap.EachGang(func(g *cluster.Gang) {
+			if _, meant := out[g.Key]; meant {
+				out[g.Key] = g
+			}
+		})
+	}
+	return out
+}
+
 // plan counts what a plan gives room to.
-func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
+func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, gangs map[cluster.Key]*cluster.Gang, now time.Time) {
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
 		binds := make(map[string]bool, len(b.Intents))
@@ -171,7 +187,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
 			continue
 		}
 		m.scheduled.WithLabelValues(p.Action).Inc()
-		g := snap.GangByKey(b.Gang)
+		g := gangs[b.Gang]
 		if g == nil {
 			continue
 		}

@@ -88,7 +88,7 @@ func overuse(d cluster.Dims, n *cluster.Node) string {
 }
 
 // story logs what a plan decides, a line per bundle.
-func story(log logr.Logger, p *engine.Plan, snap *cluster.Snapshot) {
+func story(log logr.Logger, p *engine.Plan, gangs map[cluster.Key]*cluster.Gang) {
 	if !log.Enabled() {
 		return
 	}
@@ -99,7 +99,7 @@ func story(log logr.Logger, p *engine.Plan, snap *cluster.Snapshot) {
 			n[b.Intents[j].Verb]++
 		}
 		queue := ""
-		if g := snap.GangByKey(b.Gang); g != nil {
+		if g := gangs[b.Gang]; g != nil {
 			queue = g.Queue
 		}
 		log.Info("decided", "gang", b.Gang.String(), "queue", queue, "bundle", b.ID, "action", p.Action,

@@ -79,7 +79,7 @@ func (p *pulse) run(snap *cluster.Snapshot, t *engine.Trace, took time.Duration)
 			continue
 		}
 		queue := nobody
-		if g := snap.GangByKey(t.Gangs[i].Gang); g != nil {
+		if g := snap.Gang(t.Gangs[i].ID); g != nil {
 			if _, exists := waiting[g.Queue]; exists {
 				queue = g.Queue
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -40,7 +41,11 @@ func TestWaitingByQueue(t *testing.T) {
 	store.Apply(gang("g", "p")...)
 	waits = append(waits, waiting("g"))
 	run := func() {
-		m.run(store.Snapshot(int64(time.Hour)), &engine.Result{Trace: engine.Trace{Gangs: waits}}, 3*time.Millisecond)
+		snap := store.Snapshot(int64(time.Hour))
+		for i := range waits {
+			waits[i].ID = snap.GangByKey(waits[i].Gang).ID
+		}
+		m.run(snap, &engine.Result{Trace: engine.Trace{Gangs: waits}}, 3*time.Millisecond)
 	}
 	run()
 	compare := func(want string) {
@@ -92,4 +97,25 @@ func TestDrained(t *testing.T) {
 		}
 	}
 	t.Error("no muster_feed_lag_seconds")
+}
+
+// TestStory: a decision is a line with the keys that docs/operations/logs.md promises, at level 3 and not below.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	store := cluster.NewStore(cluster.Options{})
+	store.Apply(gang("g", "p")...)
+	p := &engine.Plan{Action: "reclaim", Bundles: []engine.Bundle{
+		{ID: "b1", Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Nominate}, {Verb: engine.Evict}, {Verb: engine.Evict}}},
+		{ID: "b2", Gang: kai.GangKey("a", "gone"), Intents: []engine.Intent{{Verb: engine.Bind}}},
+	}}
+	for verbosity, want := range map[int]string{2: "", 3: `"level"=3 "msg"="decided" "gang"="a/g" "queue"="q" "bundle"="b1" "action"="reclaim" "binds"=0 "nominations"=1 "evictions"=2
+"level"=3 "msg"="decided" "gang"="a/gone" "queue"="" "bundle"="b2" "action"="reclaim" "binds"=1 "nominations"=0 "evictions"=0
+`} {
+		got := ""
+		log := funcr.New(func(_, line string) { got += line + "\n" }, funcr.Options{Verbosity: verbosity})
+		story(log.V(3), p, gangsOf(p, store.Snapshot(0)))
+		if got != want {
+			t.Errorf("at verbosity %d:\n%s\nwant:\n%s", verbosity, got, want)
+		}
+	}
 }
