@@ -111,7 +111,7 @@ func about(role string) string {
 	case Queue:
 		return "Keep the status and metrics of queues"
 	case Admission:
-		return "Check and complete pods before they exist"
+		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
 	case Operator:
 		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
