@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -218,6 +218,9 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	p.group.Add("credentials", app.WatchCredentials(p.config))
+	if err := app.CountRequests(p.config, p.registry); err != nil {
+		return err
+	}
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
@@ -243,6 +246,9 @@ func (p *process) connect() (err error) {
 			return err
 		}
 		e := app.NewElection(leases, id)
+		if e.Told, err = app.LeaderGauge(p.registry); err != nil {
+			return err
+		}
 		p.elect = func(lease string, lead func(context.Context) error) func(context.Context) error {
 			return func(ctx context.Context) error { return e.RunLeading(ctx, lease, p.Namespace, lead) }
 		}
@@ -398,18 +404,18 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		return nil, err
 	}
 	for _, w := range e.Warnings {
-		p.log.Info("profile: " + w)
-	}
-	fo := p.feed()
-	fo.Zones = prof.Uses(numa.Name)
-	f := feed.New(feed.FromCache(p.cache), fo)
-	kit, err := write.New(p.client, Scheduler, p.registry)
-	if err != nil {
-		return nil, err
+		p.log.Info("the profile was understood in part", "problem", w)
 	}
 	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	fo := p.feed()
+	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
+	f := feed.New(feed.FromCache(p.cache), fo)
+	kit, err := write.New(p.client, Scheduler, p.registry)
+	if err != nil {
+		return nil, err
 	}
 	eo, err := p.evictions()
 	if err != nil {
@@ -494,12 +500,12 @@ func (p *process) listen() error {
 		return err
 	}
 	if p.Profiler {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.ProfilerPort))
+		l, err := app.ListenLocal(strconv.Itoa(p.ProfilerPort))
 		if err != nil {
 			return fmt.Errorf("--profiler-port: %w", err)
 		}
 		p.log.V(1).Info("profiling", "address", l.Addr().String())
-		profiler := &app.Server{Profiling: true}
+		profiler := &app.Server{Profiling: true, Local: true}
 		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
 	return nil
@@ -511,7 +517,7 @@ func (p *process) tell() error {
 	if p.PluginPort == 0 || !slices.Contains(p.names, Scheduler) {
 		return nil
 	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.PluginPort))
+	l, err := app.ListenLocal(strconv.Itoa(p.PluginPort))
 	if err != nil {
 		if p.PluginPort != pluginPort {
 			return fmt.Errorf("--plugin-server-port: %w", err)
@@ -531,7 +537,7 @@ func (p *process) tell() error {
 		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
-	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { teller.Close() })
 		defer stop()
