@@ -262,17 +262,17 @@ func (c *Controller) groupEvents() handler.TypedEventHandler[*v2alpha2.PodGroup,
 	return handler.TypedFuncs[*v2alpha2.PodGroup, reconcile.Request]{
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], _ adder) {
 			if e.ObjectOld.Generation != e.ObjectNew.Generation {
-				c.groupChanged(e.ObjectNew)
+				c.groupChanged(e.ObjectNew, c.grouper.memory.forgetGroup)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], _ adder) {
-			c.groupChanged(e.Object)
+			c.groupChanged(e.Object, c.grouper.memory.forgetGone)
 		},
 	}
 }
 
-func (c *Controller) groupChanged(group *v2alpha2.PodGroup) {
-	for _, owner := range c.grouper.memory.forgetGroup(client.ObjectKeyFromObject(group)) {
+func (c *Controller) groupChanged(group *v2alpha2.PodGroup, forget func(types.NamespacedName) []types.UID) {
+	for _, owner := range forget(client.ObjectKeyFromObject(group)) {
 		c.enqueue(owner)
 	}
 	q := c.queue.Load()

@@ -65,9 +65,11 @@ type memory struct {
 	// links and groups find entries by each UID of their chain and by group.
 	links  index[types.UID]
 	groups index[types.NamespacedName]
-	// making are the derivations under way; changed are the UIDs that changed since the oldest of them began.
+	// making are the derivations under way; changed are the UIDs that changed, and gone the groups that went away, since the
+	// oldest of them began.
 	making  map[types.UID]chan struct{}
 	changed map[types.UID]struct{}
+	gone    map[types.NamespacedName]struct{}
 }
 
 func newMemory(most int) *memory {
@@ -79,6 +81,7 @@ func newMemory(most int) *memory {
 		groups:  index[types.NamespacedName]{},
 		making:  map[types.UID]chan struct{}{},
 		changed: map[types.UID]struct{}{},
+		gone:    map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -136,6 +139,7 @@ func (m *memory) derive(
 		}
 		if len(m.making) == 0 {
 			clear(m.changed)
+			clear(m.gone)
 		}
 		m.mu.Unlock()
 		close(done)
@@ -144,8 +148,11 @@ func (m *memory) derive(
 	return d, stale, err
 }
 
-// keep stores a derivation unless one of its owners changed meanwhile.
+// keep stores a derivation unless one of its owners changed, or its group went away, meanwhile.
 func (m *memory) keep(d *derivation) (stale bool) {
+	if _, yes := m.gone[d.group]; yes {
+		return true
+	}
 	for _, uid := range d.chain {
 		if _, yes := m.changed[uid]; yes {
 			return true
@@ -194,6 +201,16 @@ func (m *memory) forgetOwner(uid types.UID) []types.UID {
 func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.forget(m.groups[group])
+}
+
+// forgetGone is forgetGroup for a group that is there no more.
+func (m *memory) forgetGone(group types.NamespacedName) []types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.making) > 0 {
+		m.gone[group] = struct{}{}
+	}
 	return m.forget(m.groups[group])
 }
 

@@ -31,6 +31,8 @@ func TestKindsHaveShapes(t *testing.T) {
 		switch {
 		case r.Kind == "Service":
 			name = "knative-"
+		case r.Kind == "SparkApplication":
+			name = "spark-"
 		case r.Kind == "PodGang":
 			name = "pod" // podgang-, podcliqueset- and podgangset-: all of them end there
 		case r.Group == "run.ai" && r.Skip:
