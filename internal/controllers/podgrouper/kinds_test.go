@@ -182,3 +182,48 @@ func TestFlatGroupStaysFlat(t *testing.T) {
 		t.Errorf("%+v", g.Spec)
 	}
 }
+
+// TestContentIsReadOnce: the Jobs of a JobSet share one reading of it, until its spec changes.
+func TestContentIsReadOnce(t *testing.T) {
+	t.Parallel()
+	jobs := func(replicas int64) map[string]any {
+		return map[string]any{"replicatedJobs": []any{map[string]any{"name": "w", "replicas": replicas}}}
+	}
+	set := custom("jobset.x-k8s.io/v1alpha2", "JobSet", "js", jobs(2))
+	set.SetGeneration(1)
+	objects := []client.Object{set}
+	for _, i := range []string{"0", "1"} {
+		pod := podOf("p"+i, ref("batch/v1", "Job", "js-w-"+i))
+		pod.Labels = map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": i}
+		objects = append(objects, pod, job("js-w-"+i, nil, *ref("jobset.x-k8s.io/v1alpha2", "JobSet", "js")))
+	}
+	w := newWorld(t, nil, objects...)
+	reads := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.reads
+	}
+	w.mustReconcile("p0")
+	before := reads()
+	w.mustReconcile("p1")
+	first := reads() - before
+	if len(w.podGroup("pg-js-u-js").Spec.SubGroups) != 3 {
+		t.Errorf("%+v", w.podGroup("pg-js-u-js").Spec)
+	}
+	edited := &unstructured.Unstructured{}
+	edited.SetGroupVersionKind(set.GroupVersionKind())
+	if err := w.client.Get(t.Context(), key("js"), edited); err != nil {
+		t.Fatal(err)
+	}
+	edited.Object["spec"] = jobs(3)
+	edited.SetGeneration(2)
+	if err := w.client.Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	w.role.grouper.memory.forgetOwner("u-js")
+	before = reads()
+	w.mustReconcile("p1")
+	if again := reads() - before; again != first+1 || len(w.podGroup("pg-js-u-js").Spec.SubGroups) != 4 {
+		t.Errorf("%d reads for another Job, %d after an edit; %+v", first, again, w.podGroup("pg-js-u-js").Spec)
+	}
+}
