@@ -261,7 +261,8 @@ func (g *grouper) settled(pod *corev1.Pod) bool {
 func (c *Controller) groupEvents() handler.TypedEventHandler[*v2alpha2.PodGroup, reconcile.Request] {
 	return handler.TypedFuncs[*v2alpha2.PodGroup, reconcile.Request]{
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], _ adder) {
-			if e.ObjectOld.Generation != e.ObjectNew.Generation {
+			if e.ObjectOld.Generation != e.ObjectNew.Generation &&
+				!c.grouper.memory.own(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew.Generation) {
 				c.groupChanged(e.ObjectNew, c.grouper.memory.forgetGroup)
 			}
 		},

@@ -70,6 +70,8 @@ type memory struct {
 	making  map[types.UID]chan struct{}
 	changed map[types.UID]struct{}
 	gone    map[types.NamespacedName]struct{}
+	// ours are the generations of groups that our own last change is about to make.
+	ours map[types.NamespacedName]int64
 }
 
 func newMemory(most int) *memory {
@@ -82,6 +84,7 @@ func newMemory(most int) *memory {
 		making:  map[types.UID]chan struct{}{},
 		changed: map[types.UID]struct{}{},
 		gone:    map[types.NamespacedName]struct{}{},
+		ours:    map[types.NamespacedName]int64{},
 	}
 }
 
@@ -202,6 +205,28 @@ func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.forget(m.groups[group])
+}
+
+// changing notes that we are about to change a group that is of a generation. What is noted is bounded by starting anew.
+func (m *memory) changing(group types.NamespacedName, generation int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.ours) >= m.most {
+		clear(m.ours)
+	}
+	m.ours[group] = generation + 1
+}
+
+// own says whether a change of a group to a generation is the one that we noted, and takes the note back. Were it a reason to
+// look at the gang again, two owners of one gang that do not agree about it would keep each other, and us, busy for ever.
+func (m *memory) own(group types.NamespacedName, generation int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if generation == 0 || m.ours[group] != generation {
+		return false
+	}
+	delete(m.ours, group)
+	return true
 }
 
 // forgetGone is forgetGroup for a group that is there no more.
