@@ -64,9 +64,9 @@ func testEnvironment() Environment {
 	}
 }
 
-// TestRender compares what the Configs and shards of testdata are rendered to with the files' want sections. -update writes
+// TestRenderedObjects compares what the Configs and shards of testdata are rendered to with the files' want sections. -update writes
 // them anew.
-func TestRender(t *testing.T) {
+func TestRenderedObjects(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -157,9 +157,9 @@ func TestBadShard(t *testing.T) {
 		"memory":    {"goMemLimit: '-1'", "spec.goMemLimit is -1"},
 		"ratio":     {"goMemLimitRatio: 2", "spec.goMemLimitRatio is 2"},
 		"runtime":   {"minRuntime: {preemptMinRuntime: soon}", "spec.minRuntime.preemptMinRuntime"},
-		"budget":    {"scenarioSearchBudgets: {maxActionSearchDuration: {allocate: 1m}}", "maxActionSearchDuration.allocate"},
+		"budget":    {"scenarioSearchBudgets: {maxActionSearchDuration: {allocate: 1m}}", `maxActionSearchDuration: "allocate"`},
 		"budgets":   {"scenarioSearchBudgets: {minJobSearchDuration: 5m}", "minJobSearchDuration is 5m0s"},
-		"negative":  {"scenarioSearchBudgets: {maxGeneratorSearchDuration: {x: -1s}}", "maxGeneratorSearchDuration.x is -1s"},
+		"negative":  {"scenarioSearchBudgets: {maxGeneratorSearchDuration: {x: -1s}}", `maxGeneratorSearchDuration.x is "-1s"`},
 		"no store":  {"usageDBConfig: {clientType: prometheus}", "connectionString is missing"},
 		"window":    {"usageDBConfig: {clientType: embedded, usageParams: {windowType: tumbling}}", "tumblingWindowStartTime is missing"},
 		"folder":    {"usageDBConfig: {clientType: embedded, connectionString: here}", "absolute path"},

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,11 +116,16 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 
+	pods, err := newEgress(dir, p)
+	if err != nil {
+		return err
+	}
 	// The API server outlives the others, so that they can take their leave of it.
 	back := newGroup(context.WithoutCancel(ctx))
 	front := newGroup(ctx)
+	back.run("the proxy to pods", pods.serve)
 	back.run("kube-apiserver", func(ctx context.Context) error {
-		return runAPIServer(ctx, listener, append(apiServerArgs(p, endpoint), c.APIServerArgs...))
+		return runAPIServer(ctx, listener, slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs))
 	})
 	defer func() { err = errors.Join(err, back.stop(stopGrace)) }()
 	defer func() { err = errors.Join(err, front.stop(stopGrace)) }()
