@@ -207,6 +207,13 @@ func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	return m.forget(m.groups[group])
 }
 
+// forgetKey forgets one derivation.
+func (m *memory) forgetKey(key types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(key)
+}
+
 // changing notes that we are about to change a group that is of a generation. What is noted is bounded by starting anew.
 func (m *memory) changing(group types.NamespacedName, generation int64) {
 	m.mu.Lock()
