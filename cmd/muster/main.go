@@ -32,7 +32,7 @@ func main() {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(roles.Command(version), cli.NewConformance(), cli.NewSim(), demo.Command())
-	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+	root.AddCommand(cli.New(cli.Deps{Version: version, SchedulerFlags: roles.FlagNames(roles.Scheduler), Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}})...)
 	if err := root.Execute(); err != nil {

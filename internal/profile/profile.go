@@ -1,14 +1,10 @@
-// Package profile resolves KAI's configuration (its scheduler configuration file, and what a SchedulingShard asks for)
-// into an engine profile. It answers "which actions and plugins, in which order, with which arguments"; it refuses
-// malformed input with an error that names the key and the rule.
 package profile
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -23,7 +19,7 @@ type file struct {
 	Tiers               []tier          `json:"tiers,omitempty"`
 	QueueDepthPerAction map[string]int  `json:"queueDepthPerAction,omitempty"`
 	UsageDBConfig       json.RawMessage `json:"usageDBConfig,omitempty"`
-	ScenarioBudgets     map[string]any  `json:"scenarioSearchBudgets,omitempty"`
+	ScenarioBudgets     *budgetsOfTime  `json:"scenarioSearchBudgets,omitempty"`
 }
 
 type tier struct {
@@ -113,16 +109,27 @@ func Parse(text []byte) (engine.Profile, error) {
 	if _, err := f.usage(); err != nil {
 		return p, err
 	}
+	if err := f.ScenarioBudgets.check(); err != nil {
+		return p, fmt.Errorf("scheduler configuration: %w", err)
+	}
 	p.Settings.QueueDepth = f.QueueDepthPerAction
-	for action, depth := range f.QueueDepthPerAction {
-		if !slices.Contains(p.Actions, action) {
-			return p, fmt.Errorf("scheduler configuration: queueDepthPerAction: %q is not an action of this configuration (%s)", action, strings.Join(p.Actions, ", "))
-		}
-		if depth < 0 {
-			return p, fmt.Errorf("scheduler configuration: queueDepthPerAction.%s is %d; it must not be negative", action, depth)
-		}
+	if err := checkDepth(f.QueueDepthPerAction, p.Actions); err != nil {
+		return p, fmt.Errorf("scheduler configuration: %w", err)
 	}
 	return p, nil
+}
+
+// checkDepth refuses depths of what is no action of the profile, and negative ones.
+func checkDepth(depths map[string]int, actions []string) error {
+	for _, action := range slices.Sorted(maps.Keys(depths)) {
+		if !slices.Contains(actions, action) {
+			return fmt.Errorf("queueDepthPerAction: %q is not an action of this configuration (%s)", action, strings.Join(actions, ", "))
+		}
+		if depths[action] < 0 {
+			return fmt.Errorf("queueDepthPerAction.%s is %d; it must not be negative", action, depths[action])
+		}
+	}
+	return nil
 }
 
 // Usage reads from KAI's configuration file where the history of usage comes from; nil if shares do not look at the past.
@@ -149,126 +156,4 @@ func (f *file) usage() (*usage.Config, error) {
 // uses says whether the profile names a plugin.
 func uses(p engine.Profile, plugin string) bool {
 	return slices.ContainsFunc(slices.Concat(p.Tiers...), func(u engine.PluginUse) bool { return u.Name == plugin })
-}
-
-// Shard is what a SchedulingShard says about its profile; zero values mean KAI's defaults.
-type Shard struct {
-	// GPUStrategy and CPUStrategy are "binpack" (default) or "spread".
-	GPUStrategy, CPUStrategy string
-	Plugins                  map[string]Override
-	Actions                  map[string]Override
-	// KValue is passed to the proportion plugin; nil leaves its default.
-	KValue *float64
-	// PreemptMinRuntime and ReclaimMinRuntime are passed to the minruntime plugin when set.
-	PreemptMinRuntime, ReclaimMinRuntime string
-}
-
-// Override changes one plugin or action of the default list; a name that is not in it is added with priority 0.
-type Override struct {
-	Enabled  *bool
-	Priority *int
-	// Arguments, when not nil, replace the default ones wholesale.
-	Arguments map[string]string
-}
-
-type entry struct {
-	name     string
-	priority int
-	enabled  bool
-	args     map[string]string
-}
-
-// ForShard resolves a shard as KAI's operator does: defaults by priority, overrides, higher priority first, ties by name,
-// one tier. A spread strategy switches consolidation off, and GPU spread changes the plugins that pack shared GPUs. The plugin
-// fragmentation, where it is added, takes their place.
-func ForShard(s Shard) (engine.Profile, error) {
-	gpu, cpu := cmp.Or(s.GPUStrategy, "binpack"), cmp.Or(s.CPUStrategy, "binpack")
-	for field, v := range map[string]string{"gpu": gpu, "cpu": cpu} {
-		if v != "binpack" && v != "spread" {
-			return engine.Profile{}, fmt.Errorf("shard: placementStrategy.%s is %q; it must be binpack or spread", field, v)
-		}
-	}
-	o, descends := s.Plugins[fragmentation]
-	descends = descends && (o.Enabled == nil || *o.Enabled)
-	plugins := []entry{
-		{"predicates", 1900, true, nil},
-		{"proportion", 1800, true, nil},
-		{"priority", 1700, true, nil},
-		{"nodeavailability", 1600, true, nil},
-		{"resourcetype", 1500, true, nil},
-		{"podaffinity", 1400, true, nil},
-		{"elastic", 1300, true, nil},
-		{"kubeflow", 1200, true, nil},
-		{"ray", 1100, true, nil},
-		{"subgrouporder", 1000, true, nil},
-		{"taskorder", 900, true, nil},
-		{"nominatednode", 800, true, nil},
-		{"dynamicresources", 700, true, nil},
-		{"minruntime", 600, true, nil},
-		{"topology", 500, true, nil},
-		{"snapshot", 400, true, nil},
-		{"sg-nodelocalgreedy", 360, true, nil},
-		{"sg-multinodegang", 350, true, nil},
-		{"gpupack", 300, gpu == "binpack" && !descends, nil},
-		{"gpuspread", 300, gpu == "spread" && !descends, nil},
-		{"nodeplacement", 200, true, map[string]string{"gpu": gpu, "cpu": cpu}},
-		{"gpusharingorder", 100, gpu == "binpack" && !descends, nil},
-		{budgets, 50, true, nil},
-	}
-	for i := range plugins {
-		switch e := &plugins[i]; {
-		case e.name == "proportion" && s.KValue != nil:
-			e.args = map[string]string{"kValue": strconv.FormatFloat(*s.KValue, 'f', -1, 64)}
-		case e.name == "minruntime" && s.PreemptMinRuntime+s.ReclaimMinRuntime != "":
-			e.args = map[string]string{}
-			if s.PreemptMinRuntime != "" {
-				e.args["defaultPreemptMinRuntime"] = s.PreemptMinRuntime
-			}
-			if s.ReclaimMinRuntime != "" {
-				e.args["defaultReclaimMinRuntime"] = s.ReclaimMinRuntime
-			}
-		}
-	}
-	packed := gpu == "binpack" && cpu == "binpack"
-	actions := []entry{
-		{"allocate", 500, true, nil},
-		{"consolidation", 400, packed, nil},
-		{"reclaim", 300, true, nil},
-		{"preempt", 200, true, nil},
-		{"stalegangeviction", 100, true, nil},
-	}
-	p := engine.Profile{Settings: engine.DefaultSettings()}
-	var uses []engine.PluginUse
-	for _, e := range resolve(plugins, s.Plugins) {
-		uses = append(uses, engine.PluginUse{Name: e.name, Arguments: e.args})
-	}
-	p.Tiers = [][]engine.PluginUse{uses}
-	for _, e := range resolve(actions, s.Actions) {
-		p.Actions = append(p.Actions, e.name)
-	}
-	return p, nil
-}
-
-func resolve(entries []entry, overrides map[string]Override) []entry {
-	for name, o := range overrides { // order: sorted below
-		i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
-		if i < 0 {
-			i = len(entries)
-			entries = append(entries, entry{name: name, enabled: true})
-		}
-		if o.Enabled != nil {
-			entries[i].enabled = *o.Enabled
-		}
-		if o.Priority != nil {
-			entries[i].priority = *o.Priority
-		}
-		if o.Arguments != nil {
-			entries[i].args = o.Arguments
-		}
-	}
-	entries = slices.DeleteFunc(entries, func(e entry) bool { return !e.enabled })
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.name, b.name))
-	})
-	return entries
 }

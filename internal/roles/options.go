@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -174,6 +175,18 @@ func (s *Settings) admission() admission.Options {
 		}
 	}
 	return o
+}
+
+// Environment of the operator, as KAI's: where images come from that Config does not say it of.
+const (
+	envRepository = "MS_REPOSITORY"
+	envTag        = "MS_TAG"
+)
+
+func (s *Settings) operator(lookup func(string) string) operator.Options {
+	return operator.Options{
+		Repository: lookup(envRepository), Tag: lookup(envTag), PullSecret: s.PullSecret, SchedulerFlags: FlagNames(Scheduler), Check: CheckProfile,
+	}
 }
 
 // parseLabels reads "k=v,k=v".

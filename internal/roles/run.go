@@ -68,7 +68,7 @@ func Command(version string) *cobra.Command {
 		Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, name := range append(Names(), All) {
+	for _, name := range slices.Concat(Names(), Apart(), []string{All}) {
 		s := &Settings{}
 		roles := []string{name}
 		if name == All {
@@ -110,6 +110,8 @@ func about(role string) string {
 		return "Keep the status and metrics of queues"
 	case Admission:
 		return "Check and complete pods before they exist"
+	case Operator:
+		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
 	return "All roles in one process, sharing one cache; admission only with --admission"
 }
@@ -298,10 +300,12 @@ func (p *process) add(name string) error {
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Admission:
 		return p.admit(lease, log)
+	case Operator:
+		c, err = p.newOperator(log)
 	case Queue:
 		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
-		return fmt.Errorf("unknown role; known: %v", Names())
+		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
 	if err != nil {
 		return err

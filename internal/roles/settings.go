@@ -23,6 +23,7 @@ const (
 	PodGroup   = "podgroup"
 	Queue      = "queue"
 	Admission  = "admission"
+	Operator   = "operator"
 	All        = "all"
 )
 
@@ -39,6 +40,9 @@ func FlagNames(role string) []string {
 	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
 }
+
+// Apart lists the roles that are no part of All: the operator deploys the others.
+func Apart() []string { return []string{Operator} }
 
 // kaiProgram is the program of KAI whose flags a role takes.
 func kaiProgram(role string) string {
@@ -111,6 +115,8 @@ type Settings struct {
 	PodSelector      string
 	NamespaceChooser string
 
+	PullSecret string
+
 	LabelToMetric  string
 	LabelToDefault string
 
@@ -137,7 +143,11 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	app.BindClientFlags(own, &s.Client)
 	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
 	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
-	own.StringVar(&s.Namespace, "namespace", keys.Namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
+	namespace := keys.Namespace
+	if role == Operator {
+		namespace = "runai-engine" // KAI's; it only ever counts outside of a pod
+	}
+	own.StringVar(&s.Namespace, "namespace", namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
 	switch role {
 	case Scheduler:
 		s.Log.Verbosity = 3 // KAI's scheduler tells the story of its decisions unless asked not to
@@ -192,6 +202,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
 		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
 		own.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
+	case Operator:
+		own.StringVar(&s.PullSecret, "image-pull-secret", "", "a further pull secret of everything that is deployed")
 	case PodGroup:
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
 	case Queue:

@@ -42,6 +42,7 @@ type desk struct {
 	byPod      map[types.NamespacedName][]*request
 	stale      map[types.NamespacedName]StaleBindRequest
 	problems   map[string]string
+	abroad     abroad
 
 	// What a drain has found out so far, and has not acted upon yet.
 	dirty        map[types.NamespacedName]struct{} // pods whose BindRequests changed
@@ -62,6 +63,7 @@ func newDesk(o Options) *desk {
 		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, problems: map[string]string{}, dirty: map[types.NamespacedName]struct{}{},
+		abroad: newAbroad(),
 	}
 	if d.roles.SchedulerNames == nil {
 		d.roles.SchedulerNames = []string{kai.DefaultSchedulerName}
@@ -98,6 +100,7 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 			}
 		case pods:
 			d.recheckNodes()
+			d.recheckMoved()
 			d.recheckDevices(apply)
 		}
 		in[k].each(func(key types.NamespacedName, object client.Object) { d.translate(k, key, object, apply) })
@@ -111,10 +114,15 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 	return n
 }
 
-// tellPod applies the event of a pod as it is, with what other objects say about it.
+// tellPod applies the event of a pod as it is, with what other objects say about it. A pod that is other shards' business
+// does not exist here.
 func (d *desk) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := d.roles.Pod(p, d.promised(key, p))
 	d.devices.Pod(&st, p)
+	if d.elsewhere(&st) {
+		apply(cluster.PodGone{UID: st.UID})
+		return
+	}
 	apply(st)
 }
 
@@ -148,7 +156,12 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 	case nodes:
 		n, _ := object.(*v1.Node)
 		_, known := d.nodes[key.Name]
-		if n == nil || !d.partition.Includes(n.Labels) {
+		_, theirs := d.abroad.nodes[key.Name]
+		ours := n != nil && d.partition.Includes(n.Labels)
+		if d.node(key.Name, n != nil && !ours); ours != known || (n != nil && !ours) != theirs {
+			d.abroad.moved[key.Name] = struct{}{}
+		}
+		if !ours {
 			d.nodesChanged = d.nodesChanged || known
 			delete(d.nodes, key.Name)
 			apply(cluster.NodeGone{Name: key.Name})
@@ -194,7 +207,9 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 		apply(st)
 	case gangs:
 		pg, _ := object.(*v2alpha2.PodGroup)
-		if pg == nil || !d.partition.Includes(pg.Labels) {
+		theirs := pg != nil && !d.partition.Includes(pg.Labels)
+		d.gang(key, pg != nil && !theirs, theirs)
+		if pg == nil || theirs {
 			delete(d.gangs, key)
 			d.problem("PodGroup", key, "")
 			apply(cluster.GangGone{Key: kai.GangKey(key.Namespace, key.Name)})
@@ -223,6 +238,7 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
 		delete(d.dirty, key)
+		d.member(key, old, p)
 		if p == nil {
 			delete(d.pods, key)
 			d.devices.Forget(key.String())

@@ -1,0 +1,121 @@
+package feed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// abroad is what belongs to other shards. Pods carry no label of a shard: whose a pod is follows from its gang and its node.
+// One that is neither of a gang of ours nor on a node of ours is nothing to us if its gang or its node is another shard's, and
+// is left out of the store. A pod of which neither is known stays: a workload that is deleted may lose its gang before its
+// pods, and a queue is charged for them until they go.
+type abroad struct {
+	gangs map[cluster.Key]struct{}
+	nodes map[string]struct{}
+	// members are the known pods of each gang, whosever it is. It is kept from when something of another shard is first seen.
+	members map[cluster.Key]map[types.NamespacedName]struct{}
+	moved   map[string]struct{} // nodes that came, went or changed shards in this drain
+}
+
+func newAbroad() abroad {
+	return abroad{gangs: map[cluster.Key]struct{}{}, nodes: map[string]struct{}{}, moved: map[string]struct{}{}}
+}
+
+// gang notes whose a gang is that exists or is gone, and has its members told anew if that has changed.
+func (d *desk) gang(key types.NamespacedName, ours, theirs bool) {
+	gang := kai.GangKey(key.Namespace, key.Name)
+	_, wasOurs := d.gangs[key]
+	_, wasTheirs := d.abroad.gangs[gang]
+	if wasOurs == ours && wasTheirs == theirs {
+		return
+	}
+	if theirs {
+		d.abroad.gangs[gang] = struct{}{}
+		d.enlist()
+	} else {
+		delete(d.abroad.gangs, gang)
+	}
+	for pod := range d.abroad.members[gang] { // order: each pod on its own
+		d.dirty[pod] = struct{}{}
+	}
+}
+
+// node notes whether a node is another shard's.
+func (d *desk) node(name string, theirs bool) {
+	if theirs {
+		d.abroad.nodes[name] = struct{}{}
+		d.enlist()
+	} else {
+		delete(d.abroad.nodes, name)
+	}
+}
+
+// enlist begins to keep members, with those that are known.
+func (d *desk) enlist() {
+	if d.abroad.members != nil {
+		return
+	}
+	d.abroad.members = map[cluster.Key]map[types.NamespacedName]struct{}{}
+	for key, p := range d.pods { // order: each pod on its own
+		d.member(key, nil, p)
+	}
+}
+
+// member keeps the members of gangs when a pod changes from old to p; nil is no pod.
+func (d *desk) member(key types.NamespacedName, old, p *v1.Pod) {
+	if d.abroad.members == nil {
+		return
+	}
+	var before, after cluster.Key
+	if old != nil {
+		before, _ = kai.Membership(old)
+	}
+	if p != nil {
+		after, _ = kai.Membership(p)
+	}
+	if before != after && before != (cluster.Key{}) {
+		delete(d.abroad.members[before], key)
+		if len(d.abroad.members[before]) == 0 {
+			delete(d.abroad.members, before)
+		}
+	}
+	if after == (cluster.Key{}) {
+		return
+	}
+	of := d.abroad.members[after]
+	if of == nil {
+		of = map[types.NamespacedName]struct{}{}
+		d.abroad.members[after] = of
+	}
+	of[key] = struct{}{}
+}
+
+// recheckMoved has the pods on nodes that came, went or changed shards told anew. It costs a look at every pod; nodes seldom
+// do.
+func (d *desk) recheckMoved() {
+	if len(d.abroad.moved) == 0 {
+		return
+	}
+	for key, p := range d.pods { // order: each pod on its own
+		if _, moved := d.abroad.moved[p.Spec.NodeName]; moved {
+			d.dirty[key] = struct{}{}
+		}
+	}
+	clear(d.abroad.moved)
+}
+
+// elsewhere says that a pod is other shards' business alone.
+func (d *desk) elsewhere(st *cluster.PodState) bool {
+	if _, here := d.nodes[st.NodeName]; here {
+		return false
+	}
+	if _, ours := d.gangs[types.NamespacedName{Namespace: st.Gang.Namespace, Name: st.Gang.Name}]; ours && st.Gang != (cluster.Key{}) {
+		return false
+	}
+	_, gang := d.abroad.gangs[st.Gang]
+	_, node := d.abroad.nodes[st.NodeName]
+	return gang || node
+}
