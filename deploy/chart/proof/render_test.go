@@ -272,10 +272,10 @@ func TestUpgrade(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	for values, gone := range map[string][]string{
-		"defaultPriorityClasses: {enabled: false}":                            {"PriorityClass /train", "PriorityClass /inference"},
-		"defaultShard: {enabled: false}":                                      {"SchedulingShard /default"},
-		"defaultQueue: {createDefaultQueue: false}":                           {"Queue /default-queue", "Queue /default-parent-queue"},
-		"global: {resourceReservation: {createNamespace: false}}":             {"Namespace /kai-resource-reservation"},
+		"defaultPriorityClasses: {enabled: false}":                                {"PriorityClass /train", "PriorityClass /inference"},
+		"defaultShard: {enabled: false}":                                          {"SchedulingShard /default"},
+		"defaultQueue: {createDefaultQueue: false}":                               {"Queue /default-queue", "Queue /default-parent-queue"},
+		"global: {resourceReservation: {createNamespace: false}}":                 {"Namespace /kai-resource-reservation"},
 		"global: {resourceReservation: {namespace: a}, clusterAutoscaling: true}": {"Namespace /kai-resource-reservation"},
 	} {
 		usual, err := render(t, "", false)
