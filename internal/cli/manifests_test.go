@@ -78,7 +78,7 @@ func TestRenderRefuses(t *testing.T) {
 		"a typo":       {shard + "spec: {kvalue: 1, KValu: 2}", `-: document 1: SchedulingShard:`, nil},
 		"twice":        {shard + "---\n" + shard, `-: document 2: SchedulingShard: metadata.name is "a"`, nil},
 		"other name":   {"apiVersion: kai.scheduler/v1\nkind: Config\nmetadata: {name: mine}", "only kai-config counts", nil},
-		"bad shard":    {shard + "spec: {placementStrategy: {cpu: pile}}", `SchedulingShard a: spec: shard: placementStrategy.cpu is "pile"`, nil},
+		"bad shard":    {shard + "spec: {placementStrategy: {cpu: pile}}", `SchedulingShard a: spec.placementStrategy.cpu is "pile"`, nil},
 		"bad plugin":   {shard + "spec: {plugins: {nosuch: {}}}", "nosuch", nil},
 		"bad kind":     {shard, `--with: "Pod" is none of`, []string{"-f", "-", "--with=Pod"}},
 	} {

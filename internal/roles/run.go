@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,6 +46,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -109,7 +111,7 @@ func about(role string) string {
 	case Queue:
 		return "Keep the status and metrics of queues"
 	case Admission:
-		return "Check and complete pods before they exist"
+		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
 	case Operator:
 		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
@@ -130,6 +132,8 @@ type process struct {
 	events   *eventSink
 	server   *app.Server
 	records  *scheduler.Records
+	recorder *replay.Recorder // of the scheduler; nil in processes without it
+	packing  sync.Mutex       // of archives
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -317,14 +321,17 @@ func (p *process) add(name string) error {
 // admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
 // through a cache of its own, so that it needs no right to see others.
 func (p *process) admit(lease string, log logr.Logger) error {
-	o := p.admission()
+	o, err := p.admission()
+	if err != nil {
+		return err
+	}
 	co := o.Watched()
 	co.Scheme = p.scheme
 	own, err := cache.New(p.config, co)
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
 	if err != nil {
 		return err
 	}
@@ -378,7 +385,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
+	e, err := engine.New(prof, p.actions())
 	if err != nil {
 		return nil, err
 	}
@@ -415,7 +422,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
+	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
+		return nil, fmt.Errorf("--record-decisions: %w", err)
+	}
 	lo := p.loop()
+	lo.Decided = p.recorder.Decided
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
@@ -444,6 +455,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
 	}, nil
+}
+
+// actions are the actions and plugins of the scheduler.
+func (p *process) actions() engine.Registry {
+	return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage})
 }
 
 // listen opens the process's ports.
@@ -495,6 +511,14 @@ func (p *process) tell() error {
 	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
+	mux.Handle("GET /snapshot", p.recorder)
+	prof := p.recorder.Profile()
+	if prof.Uses("snapshot") {
+		mux.HandleFunc("GET /get-snapshot", p.archive)
+	}
+	if prof.Uses("reflectjoborder") {
+		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	stdlog "log"
+	"slices"
 
 	"github.com/go-logr/logr"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +20,7 @@ import (
 )
 
 // Lead keeps the Secret and the webhook configurations as they must be until ctx ends, which is no error. It looks at them when
-// one of them changes, and every ten minutes.
+// one of them changes, and every 15 seconds.
 func (c *Controller) Lead(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	for _, kind := range []client.Object{&corev1.Secret{}, &admissionregv1.MutatingWebhookConfiguration{}, &admissionregv1.ValidatingWebhookConfiguration{}} {
@@ -84,10 +87,72 @@ func (c *Controller) keep(ctx context.Context) error {
 	}
 	c.load(data)
 	mutating, validating := c.options.Webhooks(data[keyTrusted])
-	if err := c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{}); err != nil {
-		return err
+	wrong := []error{c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{})}
+	for _, v := range validating {
+		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
 	}
-	return c.register(ctx, validating, &admissionregv1.ValidatingWebhookConfiguration{})
+	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
+		for _, p := range c.trusting(ctx).Policies() {
+			wrong = append(wrong, c.whole(ctx, p))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// trusting is the options with the user trusted that this process is: where it runs as itself and not as a service account, so do
+// the others that are Muster.
+func (c *Controller) trusting(ctx context.Context) *Options {
+	if c.self == "" {
+		me := &authenticationv1.SelfSubjectReview{}
+		if err := c.deps.Client.Create(ctx, me); err != nil {
+			c.deps.Log.V(1).Info("it cannot be told which user this is", "error", err.Error())
+			return &c.options
+		}
+		c.self = me.Status.UserInfo.Username
+	}
+	o := c.options
+	if c.self != "" && !slices.Contains(o.Trusted, c.self) {
+		o.Trusted = append(slices.Clone(o.Trusted), c.self)
+	}
+	return &o
+}
+
+// whole makes a policy or its binding as wanted.
+func (c *Controller) whole(ctx context.Context, want client.Object) error {
+	have, ok := want.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil // it is one: its copy is, too
+	}
+	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if apierrors.IsNotFound(err) {
+		if err = c.deps.Client.Create(ctx, want); err != nil {
+			return fmt.Errorf("create %T %s: %w", want, want.GetName(), err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %T %s: %w", want, want.GetName(), err)
+	}
+	if equality.Semantic.DeepEqual(specOf(want), specOf(have)) {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "spec": specOf(want)})
+	if err != nil {
+		return fmt.Errorf("write %T %s: %w", want, want.GetName(), err)
+	}
+	_, err = c.kit.Merge(ctx, have, body)
+	return err
+}
+
+// specOf is what a policy or its binding says.
+func specOf(o client.Object) any {
+	switch o := o.(type) {
+	case *admissionregv1.ValidatingAdmissionPolicy:
+		return o.Spec
+	case *admissionregv1.ValidatingAdmissionPolicyBinding:
+		return o.Spec
+	}
+	return nil
 }
 
 // register makes one configuration as wanted. Where an installer owns it, only what to trust is ours to say.
@@ -95,7 +160,7 @@ func (c *Controller) register(ctx context.Context, want, have client.Object) err
 	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err) && c.options.URL == "":
-		c.deps.Log.Info("there is no webhook configuration; it has to be installed", "name", want.GetName(), "kind", fmt.Sprintf("%T", want))
+		c.deps.Log.V(1).Info("there is no webhook configuration; it has to be installed", "name", want.GetName(), "kind", fmt.Sprintf("%T", want))
 		return nil
 	case apierrors.IsNotFound(err):
 		if err = c.deps.Client.Create(ctx, want); err != nil {

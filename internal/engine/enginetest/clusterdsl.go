@@ -70,6 +70,11 @@ func (c *compiler) objects(s *statement) ([]Object, bool, error) {
 		return nil, false, nil
 	}
 	out, err := make(s)
+	if pool := s.text("pool", ""); pool != "" {
+		for _, o := range out {
+			join(o, pool)
+		}
+	}
 	if err == nil {
 		err = s.done()
 	}

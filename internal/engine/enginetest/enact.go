@@ -223,6 +223,9 @@ func (b *Engine) count() {
 
 // Usage sets what queues used of the cluster lately.
 func (b *Engine) Usage(u cluster.UsageState) {
+	if b.shards != nil && !b.past {
+		return
+	}
 	b.usage = &u
 	b.store.Apply(u)
 }

@@ -51,6 +51,7 @@ type Translator struct {
 	devices    *dra.Book
 	nodes      map[string]*v1.Node // by name
 	pods       map[string]*v1.Pod  // by "namespace/name"
+	partition  kai.Partition       // the zero value: everything is ours
 }
 
 // NewTranslator returns one for which pods with one of these scheduler names are ours.
@@ -77,6 +78,13 @@ type Engine struct {
 	usage     *cluster.UsageState // nil for no history
 	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
 	taken     []engine.Bundle     // those with evictions that took effect
+
+	pool   string    // its node pool, of several shards
+	past   bool      // its shares look at the past
+	shards []*Engine // all schedulers of the cluster, itself among them; nil when it is the only one
+
+	// Watch, if set, is told of each cycle and may fail it.
+	Watch func(snap *cluster.Snapshot, p engine.Profile, r engine.Registry, plans []engine.Plan) error
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -88,6 +96,9 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	opts := *o
 	if m.Options != nil {
 		m.Options(&opts)
+	}
+	if opts.Shards != nil {
+		return newShards(opts, m, extend)
 	}
 	p, err := opts.Profile()
 	if err != nil {
@@ -127,6 +138,16 @@ func key(o Object) string { return kindOf(o) + "/" + o.GetNamespace() + "/" + o.
 
 // Apply implements Backend.
 func (b *Engine) Apply(o Object) error {
+	for _, shard := range b.cluster() {
+		if err := shard.learn(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn makes the backend know an object.
+func (b *Engine) learn(o Object) error {
 	if kindOf(o) == "" {
 		return fmt.Errorf("cannot apply a %T", o)
 	}
@@ -169,6 +190,9 @@ func (b *Translator) Feed(s *cluster.Store, o Object) {
 	if b.mutation.Object != nil {
 		o = o.DeepCopyObject().(Object)
 		b.mutation.Object(o)
+	}
+	if b.foreign(o) {
+		return
 	}
 	switch o := o.(type) {
 	case *v1.Node:
@@ -248,6 +272,15 @@ func carriedKey(o Object) string {
 
 // Delete implements Backend.
 func (b *Engine) Delete(o Object) error {
+	for _, shard := range b.cluster() {
+		if err := shard.forget(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Engine) forget(o Object) error {
 	k := key(o)
 	old, ok := b.objects[k]
 	if !ok {
@@ -347,7 +380,10 @@ func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
 		return plans, result, err
 	}
 	again, _ := decide(cold, b.rebuilt(snap))
-	return plans, result, samePlans(plans, again)
+	if err := samePlans(plans, again); err != nil || b.Watch == nil {
+		return plans, result, err
+	}
+	return plans, result, b.Watch(snap, b.profile, b.registry, plans)
 }
 
 // has says whether the profile has a plugin.

@@ -29,12 +29,16 @@ type interpreter struct {
 	out      strings.Builder
 	commands map[string]func(*statement) error
 	used     map[string][]cluster.Quantity // by queue name
+	shards   []*Engine                     // when there are several
 }
 
 func newInterpreter(b Backend, o *Options) *interpreter {
 	in := &interpreter{
 		backend: b, written: map[string]statement{},
 		compile: compiler{last: b.Now().Add(-time.Hour).Truncate(time.Second), scheduler: o.Names()[0], groups: map[string]bool{}},
+	}
+	if e, ok := b.(*Engine); ok {
+		in.shards = e.shards
 	}
 	in.commands = map[string]func(*statement) error{
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
@@ -49,6 +53,12 @@ func newInterpreter(b Backend, o *Options) *interpreter {
 func (in *interpreter) run(ss []statement) (string, error) {
 	in.out.Reset()
 	for i := range ss {
+		if in.shards != nil {
+			if err := in.each(&ss[i]); err != nil {
+				return in.out.String(), err
+			}
+			continue
+		}
 		s := ss[i]
 		s.read = map[string]bool{}
 		if do, ok := in.commands[s.verb]; ok {

@@ -13,6 +13,7 @@ import (
 const (
 	sectionConfig  = "config"
 	sectionShard   = "shard"
+	sectionShards  = "shards"
 	sectionOptions = "options"
 	sectionCluster = "cluster"
 	sectionYAML    = "yaml"
@@ -45,6 +46,8 @@ type Options struct {
 	// the shard's defaults rule.
 	Config string
 	Shard  []statement
+	// Shards are several shards of one cluster instead: each by its name, which is its node pool, with its settings.
+	Shards []statement
 	// SchedulerNames make a pod ours; the first is the one that scenario pods get. Default: kai-scheduler.
 	SchedulerNames []string
 	// RestrictGPU and RestrictCPU are the worker labels of restricted nodes, "" for none.
@@ -77,7 +80,7 @@ func Parse(name string, text []byte) (*Scenario, error) {
 			sc.Options.Config = text
 		case sectionYAML:
 			sc.steps = append(sc.steps, step{kind: sectionYAML, manifests: text, line: f.Name})
-		case sectionShard, sectionOptions, sectionCluster, sectionRun:
+		case sectionShard, sectionShards, sectionOptions, sectionCluster, sectionRun:
 			lines, err := parseLines(text)
 			if err != nil {
 				return nil, fail(err)
@@ -85,6 +88,9 @@ func Parse(name string, text []byte) (*Scenario, error) {
 			switch f.Name {
 			case sectionShard:
 				sc.Options.Shard = lines
+			case sectionShards:
+				sc.Options.Shards = lines
+				sc.Options.Needs = append(sc.Options.Needs, "engine")
 			case sectionOptions:
 				if err := sc.Options.parse(lines); err != nil {
 					return nil, fail(err)
@@ -102,11 +108,17 @@ func Parse(name string, text []byte) (*Scenario, error) {
 				return nil, fail(fmt.Errorf("a want section follows a run section"))
 			}
 		default:
-			return nil, fail(fmt.Errorf("no section has this name; known: config, shard, options, cluster, yaml, run, want"))
+			return nil, fail(fmt.Errorf("no section has this name; known: config, shard, shards, options, cluster, yaml, run, want"))
 		}
 	}
-	if sc.Options.Config != "" && sc.Options.Shard != nil {
-		return nil, fmt.Errorf("%s: config and shard exclude each other", name)
+	given := 0
+	for _, is := range []bool{sc.Options.Config != "", sc.Options.Shard != nil, sc.Options.Shards != nil} {
+		if is {
+			given++
+		}
+	}
+	if given > 1 {
+		return nil, fmt.Errorf("%s: config, shard and shards exclude each other", name)
 	}
 	return sc, nil
 }
@@ -133,7 +145,7 @@ func (o *Options) parse(lines []statement) error {
 		case "stale-grace":
 			o.StaleGrace = value
 		case "needs":
-			o.Needs = s.words
+			o.Needs = append(o.Needs, s.words...)
 		default:
 			return s.errorf("no option has this name")
 		}

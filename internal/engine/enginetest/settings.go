@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -63,6 +64,10 @@ func (o *Options) configured() (engine.Profile, error) {
 				return engine.Profile{}, st.errorf("%q: want a number", name)
 			}
 			s.KValue = &k
+		case "usage":
+			s.Usage = &kaiv1.UsageDBConfig{ClientType: name}
+		case "depth":
+			s.QueueDepth, err = depth(st, s.QueueDepth)
 		case "preempt-min-runtime":
 			s.PreemptMinRuntime = name
 		case "reclaim-min-runtime":
@@ -72,7 +77,7 @@ func (o *Options) configured() (engine.Profile, error) {
 		case "action":
 			s.Actions[name], err = override(st)
 		default:
-			err = st.errorf("a shard has gpu, cpu, k-value, preempt-min-runtime, reclaim-min-runtime, plugin and action")
+			err = st.errorf("a shard has gpu, cpu, k-value, usage, depth, preempt-min-runtime, reclaim-min-runtime, plugin and action")
 		}
 		if err == nil {
 			err = st.done()
@@ -82,6 +87,23 @@ func (o *Options) configured() (engine.Profile, error) {
 		}
 	}
 	return profile.ForShard(s)
+}
+
+// depth reads: depth ACTION N.
+func depth(s *statement, so map[string]int) (map[string]int, error) {
+	if len(s.words) != 2 {
+		return nil, s.errorf("want depth ACTION N")
+	}
+	n, err := strconv.Atoi(s.words[1])
+	if err != nil {
+		return nil, s.errorf("%q: want a whole number", s.words[1])
+	}
+	s.read[s.words[1]] = true
+	if so == nil {
+		so = map[string]int{}
+	}
+	so[s.words[0]] = n
+	return so, nil
 }
 
 // override reads: plugin NAME [on|off] [priority=N] [arg.KEY=VALUE]…
