@@ -286,6 +286,12 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the upgrade touched the running gang: before %v, after %v", before, after)
 	}
 	second := p.members("second")
+	// From now on a process may lose its rights before it is told to end.
+	lines := slices.DeleteFunc(p.forbidden(), func(line string) bool { return slices.Contains(forbiddenByDrift, line) })
+	if len(lines) > 0 {
+		t.Errorf("%d lines of logs tell of something forbidden:\n%s", len(lines), strings.Join(lines[:min(20, len(lines))], "\n"))
+	}
+	t.Logf("%d processes logged; forbidden: %d, and %d while a binding was deleted", len(p.logs()), len(lines), len(forbiddenByDrift))
 
 	p.step("helm uninstall: nothing of it is left", func() error {
 		_, err := action.NewUninstall(p.helm).Run("muster")
@@ -326,11 +332,6 @@ func TestInstall(t *testing.T) {
 			t.Errorf("it is to stay: %v", err)
 		}
 	}
-	lines := slices.DeleteFunc(p.forbidden(), func(line string) bool { return slices.Contains(forbiddenByDrift, line) })
-	if len(lines) > 0 {
-		t.Errorf("%d lines of logs tell of something forbidden:\n%s", len(lines), strings.Join(lines[:min(20, len(lines))], "\n"))
-	}
-	t.Logf("%d processes logged; forbidden: %d, and %d while a binding was deleted", len(p.logs()), len(lines), len(forbiddenByDrift))
 }
 
 // forbidden are the lines of the logs that tell of something forbidden.
