@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 )
@@ -255,5 +256,27 @@ func TestLeaseNames(t *testing.T) {
 	}
 	if got := SchedulerLease("kai-scheduler", "a100"); got != "kai-scheduler-a100" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestSchedulerLeaseCanBeMade: whatever a label's value may be, the Lease has a name that the API server takes, KAI's where that
+// is one, and no two partitions share it.
+func TestSchedulerLeaseCanBeMade(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for partition, want := range map[string]string{
+		"": "kai-scheduler", "a100": "kai-scheduler-a100", "v1.2": "kai-scheduler-v1.2", "GPU_Pool": "", "gpu-pool": "kai-scheduler-gpu-pool", "gpu_pool": "", "A": "",
+	} {
+		got := SchedulerLease("kai-scheduler", partition)
+		if want != "" && got != want {
+			t.Errorf("partition %q: %s, want %s", partition, got, want)
+		}
+		if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 {
+			t.Errorf("partition %q: %s: %v", partition, got, errs)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("partitions %q and %q share %s", partition, other, got)
+		}
+		seen[got] = partition
 	}
 }

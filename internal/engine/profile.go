@@ -86,8 +86,8 @@ type Engine struct {
 
 	fragments fragments
 	Warnings  []string // of New: planned names, unknown arguments
-	// Around, if set, is called before each action, and what it returns after it: for whoever has a clock.
-	Around func(action string) (done func())
+	// Around, if set, is called before each stage of a run, and what it returns after it: for whoever has a clock.
+	Around func(Stage) (done func())
 }
 
 type namedAction struct {
@@ -223,7 +223,9 @@ func (e *Engine) open(v *View) points {
 	var ps points
 	on := func(plugin string, p Point) bool { return !e.off[string(p)] && !e.off[plugin+"/"+string(p)] }
 	for _, np := range e.plugins {
+		done := e.around(StageOpenPlugin, np.name)
 		inst := np.plugin.Open(v)
+		done()
 		if x, ok := inst.(QueueOrder); ok && on(np.name, PointQueueOrder) {
 			ps.queueOrder = append(ps.queueOrder, x)
 		}

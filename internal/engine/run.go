@@ -18,18 +18,62 @@ type Result struct {
 
 // Stats counts what a run did; it contains no times.
 type Stats struct {
-	Considered int // gangs tried
+	Considered int // gangs tried, by all actions
 	Placed     int // pods placed
 	Nominated  int // pods nominated
 	Evicted    int // pods evicted, moved ones included
 	Moved      int // the part of Evicted that has room elsewhere
 	Steps      int // what-ifs of victim searches
+	// Actions is what each action did, in their order.
+	Actions []ActionStats
+}
+
+// ActionStats counts what one action of a run did.
+type ActionStats struct {
+	Action string
+	// Considered is how many times a gang was tried: allocate tries one that gets something again.
+	Considered int
+	// Searches is how many searches for somebody to displace or move there were, Found how many of them ended in a decision.
+	// A question that was answered before is no search.
+	Searches, Found int
+	// Of the states that searches looked at, Filtered were ruled out by queues and sums alone; in Simulated it was worked out
+	// whether the gang fits.
+	Filtered, Simulated int
+}
+
+// Stage is a part of a run that takes time.
+type Stage struct {
+	Kind StageKind
+	// Name is the action's or the plugin's, "" of the other kinds.
+	Name string
+}
+
+// StageKind says what a stage is.
+type StageKind uint8
+
+// The kinds of stages. Plugins open within StageOpen and close within StageClose.
+const (
+	StageOpen        StageKind = iota // the session is laid over the snapshot
+	StageOpenPlugin                   // a plugin opens
+	StageAction                       // an action runs; what becomes of its plan is not part of it
+	StageClose                        // the trace is put together
+	StageClosePlugin                  // a plugin that has facts for the trace closes
+)
+
+// around tells whoever has a clock that a stage begins; what it returns tells that it has ended.
+func (e *Engine) around(kind StageKind, name string) func() {
+	if e.Around == nil {
+		return func() {}
+	}
+	return e.Around(Stage{kind, name})
 }
 
 // Run decides on a snapshot. It emits one plan per action that decided something, as soon as the action is done. ctx only
 // aborts: a run cut short says so in its trace, and what it emitted stays valid.
 func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan)) Result {
+	done := e.around(StageOpen, "")
 	s := newSession(ctx, e, snap, emit)
+	done()
 	for _, a := range e.actions {
 		if s.Aborted() {
 			s.trace.truncated = true
@@ -37,10 +81,8 @@ func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan
 		}
 		s.plan = Plan{Action: a.name}
 		s.bundles = map[cluster.GangID]int{}
-		done := func() {}
-		if e.Around != nil {
-			done = e.Around(a.name)
-		}
+		s.trace.stats.Actions = append(s.trace.stats.Actions, ActionStats{Action: a.name})
+		done := e.around(StageAction, a.name)
 		a.action.Run(s)
 		done()
 		for i := range s.plan.Bundles {
@@ -52,7 +94,10 @@ func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan
 			emit(s.plan)
 		}
 	}
-	return Result{Trace: s.finish(), Stats: s.trace.stats, Void: s.stillVoid(), Rests: s.trace.rests}
+	done = e.around(StageClose, "")
+	trace := s.finish()
+	done()
+	return Result{Trace: trace, Stats: s.trace.stats, Void: s.stillVoid(), Rests: s.trace.rests}
 }
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been
@@ -174,7 +219,9 @@ func (s *Session) finish() Trace {
 		if t.Facts == nil {
 			t.Facts = map[string]any{}
 		}
+		done := s.engine.around(StageClosePlugin, c.name)
 		t.Facts[c.name] = c.it.Close()
+		done()
 	}
 	for _, q := range s.queues.order {
 		qt := QueueTrace{
@@ -224,7 +271,36 @@ func (s *Session) Rest(question string, until int64, answer any) {
 }
 
 // Considered counts one gang tried.
-func (s *Session) Considered() { s.trace.stats.Considered++ }
+func (s *Session) Considered() {
+	s.trace.stats.Considered++
+	s.doing().Considered++
+}
+
+// Searched counts one search for somebody to displace or move, and whether it found a way.
+func (s *Session) Searched(found bool) {
+	a := s.doing()
+	a.Searches++
+	if found {
+		a.Found++
+	}
+}
+
+// Scenario counts one state that a search looked at: ruled out by queues and sums alone, or worked out.
+func (s *Session) Scenario(ruledOut bool) {
+	if ruledOut {
+		s.doing().Filtered++
+	} else {
+		s.doing().Simulated++
+	}
+}
+
+// doing is what the running action has done so far. Outside of one, as what-ifs of tests and explanations are, it counts for nobody.
+func (s *Session) doing() *ActionStats {
+	if n := len(s.trace.stats.Actions); n > 0 {
+		return &s.trace.stats.Actions[n-1]
+	}
+	return &ActionStats{}
+}
 
 // Truncated records that an action stopped before its end because the run was aborted.
 func (s *Session) Truncated() { s.trace.truncated = true }

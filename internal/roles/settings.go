@@ -29,6 +29,17 @@ const (
 // Names lists the roles a process can run one of, without All.
 func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission} }
 
+// FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
+func FlagNames(role string) []string {
+	var names []string
+	fs := pflag.NewFlagSet(role, pflag.ContinueOnError)
+	if err := (&Settings{}).flags(role, fs); err != nil {
+		return nil
+	}
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
 // kaiProgram is the program of KAI whose flags a role takes.
 func kaiProgram(role string) string {
 	switch role {

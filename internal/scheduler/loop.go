@@ -168,9 +168,9 @@ func New(p Parts, o Options) *Loop {
 		metrics: p.Metrics, o: o,
 		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{}, stale: map[string]int64{},
 	}
-	l.engine.Around = func(action string) func() {
+	l.engine.Around = func(stage engine.Stage) func() {
 		began := time.Now()
-		return func() { l.metrics.action(action, time.Since(began)) }
+		return func() { l.metrics.stages.took(stage, time.Since(began)) }
 	}
 	return l
 }

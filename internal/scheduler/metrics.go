@@ -27,7 +27,7 @@ type Metrics struct {
 	overcommitted prometheus.Gauge
 	freeGPUs      prometheus.Gauge
 	unusableGPUs  prometheus.Gauge
-	actions       *prometheus.GaugeVec
+	stages        *stages
 	evictions     *prometheus.CounterVec
 	evictedPods   *prometheus.CounterVec
 	evictedGPUs   *prometheus.CounterVec
@@ -75,7 +75,6 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		overcommitted: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "overcommitted_nodes", Help: "Nodes on which more is used than there is, after the last run."}),
 		freeGPUs:      prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "gpus_free", Help: "GPUs that are free on nodes that take pods, free parts of shared ones included, before the last run."}),
 		unusableGPUs:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "gpus_unusable", Help: "The part of muster_gpus_free that the next pod could not use, on average over the kinds of work in the cluster: the expected fragmentation."}),
-		actions:       prometheus.NewGaugeVec(kai("action_scheduling_latency_milliseconds", "Duration of the action in the last run, in milliseconds."), []string{"action"}),
 		evictions:     prometheus.NewCounterVec(own("evictions_total", "Pods evicted, by the right they were evicted by; moved ones included."), []string{"right"}),
 		evictedPods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "pod_group_evicted_pods_total", Help: "Pods evicted, by their gang.",
@@ -87,22 +86,19 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 	}
 	for _, c := range []prometheus.Collector{
 		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.overcommitted, m.freeGPUs, m.unusableGPUs,
-		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.actions, m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
+		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
-	return m, nil
+	var err error
+	m.stages, err = newStages(namespace, r)
+	return m, err
 }
 
 // Bound counts a BindRequest that was written so long after its decision. Safe for concurrent use.
 func (m *Metrics) Bound(after time.Duration) { m.bound.Observe(milliseconds(after)) }
-
-// action shows how long an action took.
-func (m *Metrics) action(name string, took time.Duration) {
-	m.actions.WithLabelValues(name).Set(milliseconds(took))
-}
 
 // evicted counts what a bundle took and gave.
 func (m *Metrics) evicted(o *apply.Outcome) {
@@ -184,6 +180,7 @@ func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Durati
 	m.runs.Inc()
 	m.forget(snap)
 	m.considered.Add(float64(r.Stats.Considered))
+	m.stages.did(&r.Stats)
 	m.latency.Set(milliseconds(took))
 	m.freeGPUs.Set(float64(r.Trace.Fragmentation.Free) / 1000)
 	m.unusableGPUs.Set(float64(r.Trace.Fragmentation.Unusable) / 1000)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -196,6 +197,8 @@ func (r *run) watch(ctx context.Context) (stop func(), err error) {
 		handler toolscache.ResourceEventHandler
 	}{
 		{&corev1.Node{}, handle(r.nodeSeen, nil, r.nodeGone)},
+		{&storagev1.StorageClass{}, handle(r.classSeen, nil, nil)},
+		{&corev1.PersistentVolume{}, handle(r.volumeSeen, r.volumeSeen, r.volumeSeen)},
 		{&corev1.PersistentVolumeClaim{}, handle(r.claimSeen, r.claimSeen, r.claimSeen)},
 		{&resourcev1.ResourceClaim{}, handle(r.deviceClaimSeen, r.deviceClaimSeen, r.deviceClaimSeen)},
 		{&corev1.Pod{}, handle(r.podSeen, r.podSeen, r.podGone)},
@@ -249,6 +252,11 @@ func nameOf(o client.Object) types.NamespacedName {
 func (r *run) nodeSeen(n *corev1.Node)                   { r.look(r.book.putNode(n.Name)) }
 func (r *run) nodeGone(n *corev1.Node)                   { r.look(r.book.dropNode(n.Name)) }
 func (r *run) claimSeen(c *corev1.PersistentVolumeClaim) { r.look(r.book.touchClaim(nameOf(c))) }
+func (r *run) volumeSeen(v *corev1.PersistentVolume) { r.look(r.book.touchVolume(v)) }
+
+// classSeen tells everyone who waits, for a class says only by its name whose it is, and classes are few.
+func (r *run) classSeen(*storagev1.StorageClass) { r.look(r.book.touchClaims()) }
+
 func (r *run) deviceClaimSeen(c *resourcev1.ResourceClaim) {
 	r.look(r.book.touchClaim(deviceClaimKey(nameOf(c))))
 }

@@ -227,6 +227,31 @@ func (k *book) touchClaim(name types.NamespacedName) (changed []BundleKey) {
 	return changed
 }
 
+// touchVolume takes any event about a volume: a claim may be bound in the cache before its volume is there.
+func (k *book) touchVolume(v *corev1.PersistentVolume) []BundleKey {
+	ref := v.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	return k.touchClaim(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+}
+
+// touchClaims takes an event that may concern any volume claim.
+func (k *book) touchClaims() (changed []BundleKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, members := range k.byClaim {
+		for m := range members {
+			m.claimChanges++
+			if m.Waiting {
+				m.Waiting = false
+				changed = append(changed, keyOf(m.Request))
+			}
+		}
+	}
+	return changed
+}
+
 // touchRequest takes the word of a companion that what the preparation of a request waits for has changed.
 func (k *book) touchRequest(name types.NamespacedName) (changed []BundleKey) {
 	k.mu.Lock()
@@ -366,7 +391,7 @@ func (k *book) settleAttempt(m *Member, t task, out outcome, now time.Time) {
 			m.Retry = now.Add(k.options.backoff(m.Attempts))
 		}
 	default:
-		m.Waiting = m.claimChanges == t.changes
+		m.Waiting, m.Looked = m.claimChanges == t.changes, now
 	}
 }
 

@@ -277,6 +277,10 @@ func (d *decider) retract(m *Member) {
 	d.do(Action{Verb: Retract, Member: m, Reason: m.Problem}, m.RetryRecord)
 }
 
+// lookAgain is how long a preparation that goes on by itself is left alone without news. What it waits for announces
+// itself; this is for whatever does not, so that nobody waits for PrepareTimeout in vain. A look reads caches only.
+const lookAgain = 5 * time.Second
+
 // prepare begins or continues the preparation of a member.
 func (d *decider) prepare(m *Member) {
 	a := Action{Verb: Prepare, Member: m}
@@ -286,6 +290,7 @@ func (d *decider) prepare(m *Member) {
 		if !a.Expired {
 			d.at(end)
 			if m.Waiting {
+				d.do(a, m.Looked.Add(lookAgain))
 				return
 			}
 		}

@@ -97,8 +97,16 @@ func TestDecide(t *testing.T) {
 		{
 			name: "preparation goes on by itself",
 			edit: func(_ *Bundle, _, c, _ *Member) {
-				c.Needs, c.Waiting, c.PrepareSince = true, true, now.Add(-20*time.Second)
+				c.Needs, c.Waiting, c.PrepareSince, c.Looked = true, true, now.Add(-20*time.Second), now.Add(-time.Second)
 			},
+			wake: lookAgain - time.Second,
+		},
+		{
+			name: "preparation goes on by itself and nothing was heard of it",
+			edit: func(_ *Bundle, _, c, _ *Member) {
+				c.Needs, c.Waiting, c.PrepareSince, c.Looked = true, true, now.Add(-20*time.Second), now.Add(-lookAgain)
+			},
+			want: []string{"prepare p1"},
 			wake: 100 * time.Second,
 		},
 		{

@@ -42,11 +42,12 @@ type Member struct {
 
 	// Needs says that something must be prepared before the pod is bound, Prepared that this was done, and
 	// PrepareSince when it began (zero: not begun). Waiting says that it goes on by itself and nothing is to be done
-	// before something changes.
+	// before something changes, or lookAgain has passed since Looked.
 	Needs        bool
 	Prepared     bool
 	PrepareSince time.Time
 	Waiting      bool
+	Looked       time.Time
 
 	// claims are the volume claims that its preparation may wait for; claimChanges counts what was seen of them.
 	claims       []types.NamespacedName

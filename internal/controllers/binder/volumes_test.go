@@ -212,3 +212,24 @@ func TestOneVolumeEach(t *testing.T) {
 		t.Errorf("%d of 16 pods are bound", n)
 	}
 }
+
+// TestVolumeAfterItsClaim: caches of different kinds do not keep step. A claim that is bound already waits for its
+// volume, and the volume ends the wait, not a clock.
+func TestVolumeAfterItsClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	w.gang(4, 4)
+	withClaims(w)
+	p := w.start()
+	p.settle()
+	w.provision()
+	news := p.queues["volume"]
+	p.queues["volume"] = nil
+	if p.settle(); len(news) != 4 || len(w.boundPods()) != 0 {
+		t.Fatalf("%d volumes, bound before they were seen: %v", len(news), w.boundPods())
+	}
+	p.queues["volume"] = news
+	if p.settle(); len(w.boundPods()) != 4 {
+		t.Errorf("%d of 4 pods are bound", len(w.boundPods()))
+	}
+}

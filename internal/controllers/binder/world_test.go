@@ -181,6 +181,15 @@ func (w *world) putClaim(c *corev1.PersistentVolumeClaim) {
 	w.tell("claim", func(p *process) { p.look(p.book.touchClaim(nameOf(c))) })
 }
 
+// addVolume adds a volume. The processes that watch have it in their caches only when they were told of it.
+func (w *world) addVolume(v *corev1.PersistentVolume) {
+	w.pvs[v.Name] = v
+	for _, p := range w.watchers {
+		p.late[v.Name] = true
+	}
+	w.tell("volume", func(p *process) { delete(p.late, v.Name); p.look(p.book.touchVolume(v)) })
+}
+
 // provision binds the claims that wait for a provisioner.
 func (w *world) provision() {
 	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
@@ -193,7 +202,9 @@ func (w *world) provision() {
 		}
 		if reserved == "" && c.Annotations[volume.AnnSelectedNode] != "" {
 			reserved = "pv-" + name
-			w.pvs[reserved] = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: reserved}}
+			w.addVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: reserved}, Spec: corev1.PersistentVolumeSpec{
+				ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: ns, Name: c.Name, UID: c.UID},
+			}})
 		}
 		if bound(c) || reserved == "" {
 			continue
@@ -221,6 +232,7 @@ type process struct {
 	book   *book
 	exec   *executor
 	cache  map[string]*corev1.Pod
+	late   map[string]bool // volumes that are not in its cache yet
 	queues map[string][]func(*process)
 	dirty  map[BundleKey]bool
 	wakes  map[BundleKey]time.Time
@@ -232,7 +244,7 @@ var errDead = errors.New("this process is dead")
 
 func (w *world) start() *process {
 	p := &process{
-		world: w, cache: maps.Clone(w.pods),
+		world: w, cache: maps.Clone(w.pods), late: map[string]bool{},
 		queues: map[string][]func(*process){}, dirty: map[BundleKey]bool{}, wakes: map[BundleKey]time.Time{},
 	}
 	ps := []Preparer{volumes{p}}
@@ -322,7 +334,7 @@ func (p *process) settle() {
 		}
 		p.ring()
 		busy := false
-		for _, kind := range []string{"node", "claim", "pod", "request"} {
+		for _, kind := range []string{"node", "claim", "volume", "pod", "request"} {
 			busy = p.deliver(kind) || busy
 		}
 		for _, key := range slices.SortedFunc(maps.Keys(p.dirty), func(a, b BundleKey) int { return cmpKey(a, b) }) {
@@ -475,10 +487,19 @@ func (p *process) class(_ context.Context, name string) (*storagev1.StorageClass
 }
 
 func (p *process) volumes(context.Context) ([]*corev1.PersistentVolume, error) {
-	return slices.Collect(maps.Values(p.world.pvs)), nil
+	var known []*corev1.PersistentVolume
+	for name, v := range p.world.pvs {
+		if !p.late[name] {
+			known = append(known, v)
+		}
+	}
+	return known, nil
 }
 
 func (p *process) volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	if p.late[name] {
+		return nil, nil
+	}
 	return p.world.pvs[name], nil
 }
 

@@ -382,7 +382,9 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 			q.evict(taken{Unit: u, rule: ruleMoved})
 		}
 	}
-	if !q.s.FitsLater(p.Class, n) {
+	fits := q.s.FitsLater(p.Class, n)
+	q.s.Scenario(!fits)
+	if !fits {
 		return undo()
 	}
 	for i := len(q.units) - 1; i >= first; i-- { // what need not move stays

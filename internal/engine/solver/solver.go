@@ -82,6 +82,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 	began := sv.s.Steps()
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	attempt, ok := q.run()
+	q.s.Searched(ok)
 	if !ok {
 		q.st.Abandon()
 		attempt.Action = sv.s.Action()
@@ -237,10 +238,12 @@ func (q *search) back(n int) {
 // fits says whether the gang fits as the statement stands, which stays as it is.
 func (q *search) fits() bool {
 	if !q.s.CheckGates(q.g, q.request).Yes() {
+		q.s.Scenario(true)
 		return false
 	}
 	q.doubt = false
 	enough, exact := q.s.Room(q.g, q.pods)
+	q.s.Scenario(!enough)
 	if !enough || exact {
 		return enough
 	}

@@ -1,0 +1,150 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The roles that an installation runs, as `muster run` calls them, and those of its parts that are no role of that program.
+const (
+	Scheduler  = "scheduler"
+	Binder     = "binder"
+	PodGrouper = "podgrouper"
+	PodGroup   = "podgroup"
+	Queue      = "queue"
+	Admission  = "admission"
+	NodeScale  = "nodescale"
+	Operator   = "operator"
+
+	// Reservation is the program in pods that hold shared GPUs, which the binder makes.
+	Reservation = "reservation"
+	// Exporter is the agent that reports NUMA placements.
+	Exporter = "numa-exporter"
+	// Prometheus is the store of metrics that the Prometheus operator runs for us, if Config asks for one.
+	Prometheus = "prometheus"
+)
+
+// Roles lists everything that has an account of its own, in the order in which it is rendered. The operator is installed by
+// the chart, all others by the operator.
+func Roles() []string {
+	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, Reservation, Exporter, Prometheus}
+}
+
+// prefix begins the names of what we install, so that it lies beside KAI's objects and not on top of them.
+const prefix = "muster-"
+
+// Name is the name of a role's Deployment or DaemonSet, ServiceAccount, Service, ClusterRole and bindings. The scheduler's
+// Deployments and Services have SchedulerName instead: there is one per shard.
+func Name(role string) string { return prefix + role }
+
+// SchedulerName is the name of the Deployment, Service and ConfigMap of a shard's scheduler: muster-scheduler-<shard>. A shard
+// whose name fits no Service (more than 46 characters, or a dot) has its name shortened, with a hash of it at the end.
+func SchedulerName(shard string) string { return fitted(Name(Scheduler) + "-" + shard) }
+
+// fitted is name if it can name a Service and be a label's value; else a name derived from it that can, and that no other has.
+func fitted(name string) string {
+	if len(validation.IsDNS1035Label(name)) == 0 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	short := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	const hash = 8
+	if most := validation.DNS1035LabelMaxLength - hash - 1; len(short) > most {
+		short = short[:most]
+	}
+	return strings.TrimRight(short, "-") + "-" + hex.EncodeToString(sum[:hash/2])
+}
+
+// Services by which other parts find a component, where KAI has fixed the name.
+const (
+	// AdmissionService is the Service of all webhooks; its certificate names it.
+	AdmissionService = "admission"
+	// PrometheusService is the Service of the store of metrics, which shards get as their usage history.
+	PrometheusService = "usage-prometheus"
+)
+
+// Programs are the two images.
+const (
+	// Program is the image of all roles; its entry point is the muster binary.
+	Program = "muster"
+	// NodeProgram is the image of what runs on nodes; its entry point is the muster-node binary.
+	NodeProgram = "muster-node"
+)
+
+// Ports of containers and Services unless Config says otherwise.
+const (
+	// MetricsPort serves /metrics. The roles scheduler and queue, as KAI's, serve /healthz and /readyz here too.
+	MetricsPort = 8080
+	// ProbePort serves /healthz and /readyz of the other roles, and /metrics as well.
+	ProbePort = 8081
+	// WebhookPort serves the webhooks, and WebhookServicePort is their Service's.
+	WebhookPort        = 9443
+	WebhookServicePort = 443
+	// PrometheusPort is the store's.
+	PrometheusPort = 9090
+)
+
+// Names of ports of containers and Services; ServiceMonitors select by them.
+const (
+	// PortMetrics is the name of the metrics port of every Service but the queue role's.
+	PortMetrics = "http-metrics"
+	// PortQueueMetrics is the queue role's, as KAI names it; Config can change it.
+	PortQueueMetrics = "metrics"
+	// PortProbes is the name of the container's port of health checks where it is one of its own.
+	PortProbes = "probes"
+	// PortWebhook is the name of the webhooks' port.
+	PortWebhook = "webhook"
+)
+
+// Labels of everything that the operator installs.
+const (
+	// LabelManagedBy has the value Manager. (KAI's operator writes kai-operator there, and KAI's chart deletes Deployments
+	// of that value when it is uninstalled.)
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelPartOf has the value PartOf.
+	LabelPartOf = "app.kubernetes.io/part-of"
+	// LabelComponent is the role.
+	LabelComponent = "app.kubernetes.io/component"
+	// LabelApp, on pods, is the name of their Deployment or DaemonSet; Services and budgets select by it.
+	LabelApp = "app"
+	// LabelShard is the name of the SchedulingShard that asks for an object, shortened if it is no label's value.
+	LabelShard = "muster.dev/shard"
+)
+
+// Values of these labels, and the operator's name as the manager of fields.
+const (
+	Manager = "muster-operator"
+	PartOf  = "muster"
+)
+
+// Annotations of ours.
+const (
+	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
+	AnnotationConfig = "muster.dev/config-hash"
+)
+
+// ShardLabel is the value of LabelShard of a shard.
+func ShardLabel(shard string) string {
+	if len(shard) <= validation.LabelValueMaxLength {
+		return shard
+	}
+	return fitted(shard)
+}
+
+// Labels are those of an object of a role.
+func Labels(role string) map[string]string {
+	return map[string]string{LabelManagedBy: Manager, LabelPartOf: PartOf, LabelComponent: role}
+}
+
+// Selector is by which Services, budgets and policies find the pods of a Deployment or DaemonSet. It never changes.
+func Selector(name string) map[string]string {
+	return map[string]string{LabelApp: name, LabelPartOf: PartOf}
+}

@@ -1,0 +1,319 @@
+package install
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+)
+
+// Permissions are what an account may do, by where it may do it.
+type Permissions struct {
+	// Cluster are rules for all namespaces and for objects without one: a ClusterRole.
+	Cluster []rbacv1.PolicyRule
+	// Home are rules for the control plane's own namespace: a Role there.
+	Home []rbacv1.PolicyRule
+	// Reserved are rules for the namespace of the pods that hold shared GPUs.
+	Reserved []rbacv1.PolicyRule
+	// Scaling are rules for the namespace of the pods that show demand to a cluster autoscaler.
+	Scaling []rbacv1.PolicyRule
+}
+
+// API groups that rules speak of.
+const (
+	groupCore      = ""
+	groupLease     = "coordination.k8s.io"
+	groupKAI       = "kai.scheduler"
+	groupWork      = "scheduling.run.ai"
+	groupDevice    = "resource.k8s.io"
+	groupStorage   = "storage.k8s.io"
+	groupPolicy    = "policy"
+	groupNUMA      = "topology.node.k8s.io"
+	groupPriority  = "scheduling.k8s.io"
+	groupRBAC      = "rbac.authorization.k8s.io"
+	groupAdmission = "admissionregistration.k8s.io"
+	groupMonitors  = "monitoring.coreos.com"
+	groupVPA       = "autoscaling.k8s.io"
+)
+
+// Verbs that go together.
+var (
+	watch = []string{"get", "list", "watch"}
+	own   = []string{"get", "list", "watch", "create", "patch", "delete"}
+)
+
+func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+func only(names []string, r rbacv1.PolicyRule) rbacv1.PolicyRule {
+	r.ResourceNames = names
+	return r
+}
+
+// events are written about pods and gangs of all namespaces, and in the namespace default about objects that have none.
+func events() rbacv1.PolicyRule { return rule(groupCore, []string{"create"}, "events") }
+
+// leases lets a role take its turn: create its Lease, and from then on that one alone.
+func leases(name string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		rule(groupLease, []string{"create"}, "leases"),
+		only([]string{name}, rule(groupLease, []string{"get", "update"}, "leases")),
+	}
+}
+
+// Rules are what a role may do, and no more: a golden file holds them, and they may only shrink (testdata/rbac.golden says
+// how they grow all the same). No role may read Secrets beyond its own by name, escalate, or act as somebody else. An unknown
+// role may do nothing.
+//
+// The operator's are its own, and all that it hands to others: an API server lets nobody grant what he does not have.
+func Rules(role string) Permissions {
+	switch role {
+	case Scheduler:
+		return schedulerRules()
+	case Binder:
+		return binderRules()
+	case PodGrouper:
+		return podGrouperRules()
+	case PodGroup:
+		return Permissions{
+			Cluster: []rbacv1.PolicyRule{
+				rule(groupCore, watch, "pods", "nodes"),
+				rule(groupPriority, watch, "priorityclasses"),
+				rule(groupDevice, watch, "resourceclaims", "deviceclasses"),
+				rule(groupWork, watch, "podgroups"),
+				rule(groupWork, []string{"patch"}, "podgroups/status"),
+				events(),
+			},
+			Home: leases(keys.LeasePodGroupController),
+		}
+	case Queue:
+		return Permissions{
+			Cluster: []rbacv1.PolicyRule{
+				rule(groupWork, watch, "queues", "podgroups"),
+				rule(groupWork, []string{"patch"}, "queues", "queues/status"),
+				events(),
+			},
+			Home: leases(keys.LeaseQueueController),
+		}
+	case Admission:
+		return admissionRules()
+	case NodeScale:
+		return Permissions{
+			Cluster: []rbacv1.PolicyRule{
+				rule(groupCore, watch, "pods", "nodes"),
+				rule(groupWork, watch, "podgroups", "queues"),
+				events(),
+			},
+			Home: leases(keys.LeaseNodeScaleAdjuster),
+			Scaling: []rbacv1.PolicyRule{
+				rule(groupCore, []string{"create", "delete"}, "pods"),
+				rule(groupCore, []string{"patch"}, "pods/status"),
+			},
+		}
+	case Operator:
+		return operatorRules()
+	case Reservation:
+		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
+	case Exporter:
+		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "list", "patch"}, "pods")}}
+	case Prometheus:
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupCore, watch, "services", "endpoints", "pods"),
+			rule("discovery.k8s.io", watch, "endpointslices"),
+		}}
+	}
+	return Permissions{}
+}
+
+func schedulerRules() Permissions {
+	return Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			rule(groupCore, watch, "pods", "nodes", "namespaces", "configmaps", "persistentvolumes", "persistentvolumeclaims"),
+			rule(groupCore, []string{"delete"}, "pods"), // --eviction-mode=delete
+			rule(groupCore, []string{"create"}, "pods/eviction"),
+			rule(groupCore, []string{"patch"}, "pods/status"),
+			rule(groupPriority, watch, "priorityclasses"),
+			rule(groupStorage, watch, "storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
+			rule(groupPolicy, watch, "poddisruptionbudgets"),
+			rule(groupDevice, watch, "resourceclaims", "resourceslices", "deviceclasses"),
+			rule(groupNUMA, watch, "noderesourcetopologies"),
+			rule(groupKAI, watch, "topologies"),
+			rule(groupWork, watch, "queues", "podgroups"),
+			rule(groupWork, []string{"patch"}, "podgroups", "podgroups/status"),
+			rule(groupWork, append([]string{"create", "delete"}, watch...), "bindrequests"),
+			events(),
+		},
+		// The Leases of shards have their partitions' names.
+		Home: []rbacv1.PolicyRule{rule(groupLease, []string{"get", "create", "update"}, "leases")},
+	}
+}
+
+func binderRules() Permissions {
+	return Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			rule(groupWork, append([]string{"delete"}, watch...), "bindrequests"),
+			rule(groupWork, []string{"patch"}, "bindrequests/status"),
+			rule(groupCore, append([]string{"patch"}, watch...), "pods", "persistentvolumes", "persistentvolumeclaims"),
+			rule(groupCore, []string{"create"}, "pods/binding", "pods/eviction"),
+			rule(groupCore, []string{"patch"}, "pods/status"),
+			rule(groupCore, watch, "nodes"),
+			rule(groupCore, []string{"get", "create", "update", "delete"}, "configmaps"), // what tells containers their devices lies beside their pods
+			rule(groupStorage, watch, "storageclasses"),
+			rule(groupDevice, append([]string{"create", "patch", "delete"}, watch...), "resourceclaims"),
+			rule(groupDevice, []string{"patch"}, "resourceclaims/status"),
+			rule(groupDevice, []string{"update", "patch"}, "resourceclaims/binding"), // since Kubernetes 1.36
+			events(),
+		},
+		Home:     leases(keys.LeaseBinder),
+		Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"create", "delete"}, "pods")},
+	}
+}
+
+// workloads are the kinds that own pods, in the plural of their API groups.
+func workloads() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		rule("apps", watch, "deployments", "replicasets", "statefulsets"),
+		rule("batch", watch, "jobs", "cronjobs"),
+		rule("kubeflow.org", watch, "tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "mpijobs", "notebooks", "scheduledworkflows"),
+		rule("trainer.kubeflow.org", watch, "trainjobs"),
+		rule("ray.io", watch, "rayclusters", "rayjobs", "rayservices"),
+		rule("jobset.x-k8s.io", watch, "jobsets"),
+		rule("leaderworkerset.x-k8s.io", watch, "leaderworkersets"),
+		rule("sparkoperator.k8s.io", watch, "sparkapplications", "scheduledsparkapplications"),
+		rule("argoproj.io", watch, "workflows"),
+		rule("tekton.dev", watch, "pipelineruns", "taskruns"),
+		rule("serving.knative.dev", watch, "services", "configurations", "revisions"),
+		rule("machinelearning.seldon.io", watch, "seldondeployments"),
+		rule("kubevirt.io", watch, "virtualmachines", "virtualmachineinstances"),
+		rule("workspace.devfile.io", watch, "devworkspaces"),
+		rule("amlarc.azureml.com", watch, "amljobs"),
+		rule("egx.nvidia.io", watch, "spotrequests"),
+		rule("grove.io", watch, "podgangsets", "podcliquesets", "podcliquescalinggroups", "podcliques"),
+		rule("scheduler.grove.io", watch, "podgangs"),
+		rule("nvidia.com", watch, "dynamographdeployments", "dynamocomponentdeployments"),
+		rule("run.ai", watch, "runaijobs", "kartas", "trainingworkloads", "interactiveworkloads", "distributedworkloads", "inferenceworkloads", "distributedinferenceworkloads"),
+	}
+}
+
+func podGrouperRules() Permissions {
+	return Permissions{
+		Cluster: append([]rbacv1.PolicyRule{
+			rule(groupCore, append([]string{"patch"}, watch...), "pods"),
+			rule(groupCore, watch, "namespaces"),
+			rule(groupPriority, watch, "priorityclasses"),
+			rule(groupWork, append([]string{"create", "patch", "update"}, watch...), "podgroups"),
+			// What a workload owns may be put under the workload's protection against deletion.
+			rule(groupWork, []string{"update"}, "podgroups/finalizers"),
+			events(),
+		}, workloads()...),
+		Home: leases(keys.LeasePodGrouper),
+	}
+}
+
+// AdmissionSecret holds the certificates of the webhooks.
+const AdmissionSecret = "admission-webhook-tls-secret"
+
+func admissionRules() Permissions {
+	names := []string{"mutating-kai-admission", "validating-kai-admission", "kai-queue-validation-v2", "kai-podgroup-validation-v2alpha2"}
+	return Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			only(names, rule(groupAdmission, append([]string{"patch"}, watch...), "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
+			rule(groupWork, watch, "queues"),
+			rule(groupWork, []string{"list"}, "podgroups"),
+			rule("authorization.k8s.io", []string{"create"}, "subjectaccessreviews"),
+			events(),
+		},
+		Home: append(leases(keys.LeaseAdmission),
+			rule(groupCore, []string{"create"}, "secrets"),
+			only([]string{AdmissionSecret}, rule(groupCore, append([]string{"update"}, watch...), "secrets")),
+		),
+	}
+}
+
+// operatorRules are the operator's own, then all that it grants.
+func operatorRules() Permissions {
+	accounts := func() []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{
+			rule(groupCore, own, "serviceaccounts"),
+			rule(groupRBAC, own, "roles", "rolebindings"),
+		}
+	}
+	p := Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			rule(groupKAI, watch, "configs", "schedulingshards"),
+			rule(groupKAI, []string{"patch"}, "configs/status", "schedulingshards/status"),
+			// Objects that are owned by a Config say that it is not to go before them.
+			rule(groupKAI, []string{"update"}, "configs/finalizers", "schedulingshards/finalizers"),
+			rule(groupCore, append([]string{"create", "patch"}, watch...), "namespaces"),
+			rule(groupCore, watch, "nodes"),
+			rule(groupRBAC, own, "clusterroles", "clusterrolebindings"),
+			rule(groupAdmission, own, "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+			rule("nvidia.com", watch, "clusterpolicies"),
+			events(),
+		},
+		Home: append(append(leases(keys.LeaseOperator),
+			rule("apps", own, "deployments", "daemonsets"),
+			rule(groupCore, own, "services", "configmaps"),
+			rule(groupPolicy, own, "poddisruptionbudgets"),
+			rule("networking.k8s.io", own, "networkpolicies"),
+			rule(groupMonitors, own, "prometheuses", "servicemonitors"),
+			rule(groupVPA, own, "verticalpodautoscalers"),
+		), accounts()...),
+		Reserved: accounts(),
+		Scaling:  accounts(),
+	}
+	for _, role := range Roles() {
+		if role == Operator {
+			continue
+		}
+		granted := Rules(role)
+		p.Cluster = append(p.Cluster, granted.Cluster...)
+		p.Home = append(p.Home, granted.Home...)
+		p.Reserved = append(p.Reserved, granted.Reserved...)
+		p.Scaling = append(p.Scaling, granted.Scaling...)
+	}
+	for _, rules := range []*[]rbacv1.PolicyRule{&p.Cluster, &p.Home, &p.Reserved, &p.Scaling} {
+		*rules = merged(*rules)
+	}
+	return p
+}
+
+// merged joins rules about the same resource into one with all their verbs, so that a union reads like a list.
+func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	type key struct{ group, resource, name string }
+	verbs := map[key][]string{}
+	var order []key
+	for _, r := range rules {
+		names := r.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, name := range names {
+					k := key{group, resource, name}
+					if _, seen := verbs[k]; !seen {
+						order = append(order, k)
+					}
+					for _, v := range r.Verbs {
+						if !slices.Contains(verbs[k], v) {
+							verbs[k] = append(verbs[k], v)
+						}
+					}
+				}
+			}
+		}
+	}
+	out := make([]rbacv1.PolicyRule, 0, len(order))
+	for _, k := range order {
+		slices.Sort(verbs[k])
+		r := rule(k.group, verbs[k], k.resource)
+		if k.name != "" {
+			r.ResourceNames = []string{k.name}
+		}
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,367 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// Where a scheduler finds what it needs in its container.
+const (
+	configFolder = "/etc/config"
+	configFile   = "config.yaml"
+	usageFolder  = "/var/lib/muster/usage"
+)
+
+// SecretUsage is the Secret, in the control plane's namespace, whose keys are the environment variables that a shard's
+// usageDBConfig.connectionStringEnvVar may name. The installation only refers to it.
+const SecretUsage = "muster-usage-db"
+
+// shard renders the scheduler of one shard. After an error nothing of it has been rendered.
+func (r *render) shard(s *kaiv1.SchedulingShard) error {
+	c := r.spec.Scheduler
+	if !*c.Service.Enabled {
+		return nil
+	}
+	warnings := len(r.warnings)
+	conf, err := r.schedulerConfig(s)
+	if err == nil {
+		err = r.alone(s)
+	}
+	if err != nil {
+		r.warnings = r.warnings[:warnings]
+		return err
+	}
+	name := SchedulerName(s.Name)
+	sum := sha256.Sum256([]byte(conf.text))
+	w := &workload{
+		role: Scheduler, name: name, shard: s.Name, path: "spec.scheduler", service: c.Service, client: limits(c.Service), replicas: *c.Replicas, vpa: c.VPA,
+		args: r.schedulerArgs(s), env: r.schedulerEnv(s, conf),
+		ports: []corev1.ContainerPort{port(PortMetrics, *c.SchedulerService.TargetPort)}, probe: PortMetrics,
+		volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, DefaultMode: ptr.To[int32](0o644),
+		}}}},
+		mounts: []corev1.VolumeMount{{Name: "config", MountPath: configFolder, ReadOnly: true}},
+		notes:  map[string]string{AnnotationConfig: hex.EncodeToString(sum[:8])},
+	}
+	if conf.stores {
+		w.volumes = append(w.volumes, corev1.Volume{Name: "usage", VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("4Gi"))},
+		}})
+		w.mounts = append(w.mounts, corev1.VolumeMount{Name: "usage", MountPath: conf.folder})
+	}
+	r.add(Scheduler, &corev1.ConfigMap{
+		TypeMeta:   kind("v1", "ConfigMap"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.spec.Namespace, Name: name, Labels: map[string]string{LabelShard: ShardLabel(s.Name)}},
+		Data:       map[string]string{configFile: conf.text},
+	})
+	r.deploy(w)
+	v := corev1.ServiceSpec{
+		Type:  *c.SchedulerService.Type,
+		Ports: []corev1.ServicePort{servicePort(PortMetrics, *c.SchedulerService.Port, PortMetrics)},
+	}
+	if v.Type == corev1.ServiceTypeClusterIP {
+		v.ClusterIP = corev1.ClusterIPNone
+	}
+	r.inFront(w, name, v, map[string]string{"prometheus.io/scrape": "true"})
+	return nil
+}
+
+// alone refuses a shard whose part of the cluster is another's already: the elder's, or of two of the same age the first's by
+// name. Their schedulers would compete for one Lease.
+func (r *render) alone(s *kaiv1.SchedulingShard) error {
+	for i := range r.shards {
+		o := &r.shards[i]
+		if o.Name == s.Name || o.Spec.PartitionLabelValue != s.Spec.PartitionLabelValue || o.Spec.Args["partition-label-value"] != s.Spec.Args["partition-label-value"] {
+			continue
+		}
+		if elder := o.CreationTimestamp.Compare(s.CreationTimestamp.Time); elder < 0 || elder == 0 && o.Name < s.Name {
+			return fmt.Errorf("spec.partitionLabelValue is %q, which is SchedulingShard %s's already", s.Spec.PartitionLabelValue, o.Name)
+		}
+	}
+	return nil
+}
+
+func (r *render) warnShard(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
+	r.warnings = append(r.warnings, Warning{Object: "SchedulingShard " + s.Name, Field: field, Rule: fmt.Sprintf(rule, args...)})
+}
+
+// reserved are flags that a shard's arguments cannot change, and why.
+var reserved = map[string]string{
+	"leader-elect":   "every replica elects, so that old and new never work beside each other",
+	"listen-address": "spec.scheduler.schedulerService.targetPort of the Config says it",
+}
+
+// schedulerArgs are the flags that the operator derives, and those of the shard, which win.
+func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
+	g := r.spec.Global
+	names := []string{
+		"scheduler-conf", "scheduler-name", "namespace", "nodepool-label-key", "partition-label-value", "resource-reservation-app-label", "queue-label-key", "listen-address",
+	}
+	values := map[string]string{
+		"scheduler-conf": configFolder + "/" + configFile, "scheduler-name": *g.SchedulerName, "namespace": r.spec.Namespace,
+		"nodepool-label-key": r.poolKey(), "partition-label-value": s.Spec.PartitionLabelValue,
+		"resource-reservation-app-label": *r.spec.Binder.ResourceReservation.AppLabel, "queue-label-key": r.queueKey(),
+		"listen-address": fmt.Sprintf(":%d", *r.spec.Scheduler.SchedulerService.TargetPort),
+	}
+	if m := ptr.Deref(r.spec.QueueController.MetricsNamespace, ""); m != "" {
+		names = append(names, "metrics-namespace")
+		values["metrics-namespace"] = m
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Spec.Args)) {
+		field := "spec.args." + name
+		switch why, fixed := reserved[name]; {
+		case fixed:
+			r.warnShard(s, field, "has no effect: %s", why)
+			continue
+		case r.env.SchedulerFlags != nil && !slices.Contains(r.env.SchedulerFlags, name):
+			r.warnShard(s, field, "is left out: the scheduler has no such flag")
+			continue
+		}
+		if _, derived := values[name]; !derived {
+			names = append(names, name)
+		}
+		values[name] = s.Spec.Args[name]
+	}
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = "--" + name + "=" + values[name]
+	}
+	return out
+}
+
+func (r *render) schedulerEnv(s *kaiv1.SchedulingShard, conf *schedulerConf) []corev1.EnvVar {
+	out := []corev1.EnvVar{{Name: "GOGC", Value: strconv.Itoa(*r.spec.Scheduler.GOGC)}}
+	if limit := s.Spec.GoMemLimit; limit != nil {
+		if s.Spec.GoMemLimitRatio != nil {
+			r.warnShard(s, "spec.goMemLimitRatio", "has no effect beside goMemLimit")
+		}
+		out = append(out, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value(), 10)})
+	} else {
+		out = append(out, corev1.EnvVar{Name: "KAI_GOMEMLIMIT_RATIO", Value: strconv.FormatFloat(ptr.Deref(s.Spec.GoMemLimitRatio, 0.9), 'f', -1, 64)})
+	}
+	if conf.env != "" {
+		out = append(out, corev1.EnvVar{Name: conf.env, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: SecretUsage}, Key: conf.env, Optional: ptr.To(true),
+		}}})
+	}
+	return out
+}
+
+// schedulerConf is a shard's configuration file, and what it needs in the container.
+type schedulerConf struct {
+	text   string
+	stores bool   // history is kept in process,
+	folder string // here
+	env    string // the environment variable that names the history's address
+}
+
+// confFile is KAI's configuration file, as it is written.
+type confFile struct {
+	Actions             string                       `json:"actions"`
+	Tiers               []confTier                   `json:"tiers"`
+	QueueDepthPerAction map[string]int               `json:"queueDepthPerAction,omitempty"`
+	UsageDBConfig       *kaiv1.UsageDBConfig         `json:"usageDBConfig,omitempty"`
+	Budgets             *kaiv1.ScenarioSearchBudgets `json:"scenarioSearchBudgets,omitempty"`
+}
+
+type confTier struct {
+	Plugins []confPlugin `json:"plugins"`
+}
+
+type confPlugin struct {
+	Name      string            `json:"name"`
+	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
+// schedulerConfig writes a shard's configuration file, and reads it as the scheduler will, so that what it would refuse is
+// known here.
+func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, error) {
+	if err := checkShard(s); err != nil {
+		return nil, err
+	}
+	p, err := profile.ForShard(profileOf(&s.Spec))
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	if len(p.Actions) == 0 {
+		return nil, errors.New("spec.actions: at least one must be enabled")
+	}
+	conf := &schedulerConf{}
+	f := confFile{Actions: strings.Join(p.Actions, ", "), QueueDepthPerAction: s.Spec.QueueDepthPerAction, Budgets: s.Spec.ScenarioSearchBudgets}
+	for _, tier := range p.Tiers {
+		var t confTier
+		for _, u := range tier {
+			t.Plugins = append(t.Plugins, confPlugin{Name: u.Name, Arguments: u.Arguments})
+		}
+		f.Tiers = append(f.Tiers, t)
+	}
+	if f.UsageDBConfig, err = r.usage(s, conf); err != nil {
+		return nil, err
+	}
+	if s.Spec.ScenarioSearchBudgets != nil {
+		r.warnShard(s, "spec.scenarioSearchBudgets", "bounds nothing: searches are bounded in steps, so that the same situation always gets the same answer")
+	}
+	r.overridden(s)
+	body, err := yaml.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("write the scheduler's configuration: %w", err)
+	}
+	conf.text = string(body)
+	read, err := profile.Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	if _, err := profile.Usage(body); err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	if r.env.Check != nil {
+		if err := r.env.Check(read); err != nil {
+			return nil, fmt.Errorf("spec: %w", err)
+		}
+	}
+	return conf, nil
+}
+
+func profileOf(s *kaiv1.SchedulingShardSpec) profile.Shard {
+	out := profile.Shard{KValue: s.KValue, Plugins: map[string]profile.Override{}, Actions: map[string]profile.Override{}}
+	if p := s.PlacementStrategy; p != nil {
+		out.GPUStrategy, out.CPUStrategy = ptr.Deref(p.GPU, ""), ptr.Deref(p.CPU, "")
+	}
+	if m := s.MinRuntime; m != nil {
+		out.PreemptMinRuntime, out.ReclaimMinRuntime = ptr.Deref(m.PreemptMinRuntime, ""), ptr.Deref(m.ReclaimMinRuntime, "")
+	}
+	for name, p := range s.Plugins { // order: the result is a map
+		out.Plugins[name] = profile.Override{Enabled: p.Enabled, Priority: p.Priority, Arguments: p.Arguments}
+	}
+	for name, a := range s.Actions { // order: the result is a map
+		out.Actions[name] = profile.Override{Enabled: a.Enabled, Priority: a.Priority}
+	}
+	return out
+}
+
+// overridden warns of fields that are lost because arguments replace all that a plugin would get, as in KAI.
+func (r *render) overridden(s *kaiv1.SchedulingShard) {
+	for _, o := range []struct {
+		field, plugin string
+		given         bool
+		arguments     []string
+	}{
+		{"spec.kValue", "proportion", s.Spec.KValue != nil, []string{"kValue"}},
+		{"spec.minRuntime", "minruntime", s.Spec.MinRuntime != nil, []string{"defaultPreemptMinRuntime", "defaultReclaimMinRuntime"}},
+		{"spec.placementStrategy", "nodeplacement", s.Spec.PlacementStrategy != nil, []string{"gpu", "cpu"}},
+	} {
+		given := s.Spec.Plugins[o.plugin].Arguments
+		if o.given && given != nil && !slices.ContainsFunc(o.arguments, func(a string) bool { _, ok := given[a]; return ok }) {
+			r.warnShard(s, o.field, "does not reach plugin %s: spec.plugins.%s.arguments replaces all its arguments", o.plugin, o.plugin)
+		}
+	}
+}
+
+// usage is the shard's usageDBConfig as its scheduler needs it: with an address.
+func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.UsageDBConfig, error) {
+	u := s.Spec.UsageDBConfig.DeepCopy()
+	if u == nil {
+		return nil, nil
+	}
+	conf.env = u.ConnectionStringEnvVar
+	if errs := validation.IsEnvVarName(conf.env); conf.env != "" && len(errs) > 0 {
+		return nil, fmt.Errorf("spec.usageDBConfig.connectionStringEnvVar is %q: %s", conf.env, strings.Join(errs, ", "))
+	}
+	named := u.ConnectionString != "" || u.ConnectionStringEnvVar != ""
+	switch p := r.spec.Prometheus; u.ClientType {
+	case kaiv1.UsageClientPrometheus:
+		external := ptr.Deref(p.ExternalPrometheusURL, "")
+		switch {
+		case named:
+		case external != "":
+			u.ConnectionString = external
+		case *p.Enabled:
+			u.ConnectionString = fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", PrometheusService, r.spec.Namespace, PrometheusPort)
+		default:
+			return nil, errors.New("spec.usageDBConfig: connectionString is missing, and the Config has neither spec.prometheus.enabled nor spec.prometheus.externalPrometheusUrl")
+		}
+	case "", kaiv1.UsageClientEmbedded, kaiv1.UsageClientFakeWithHistory:
+		u.ClientType = kaiv1.UsageClientEmbedded
+		conf.stores = u.ConnectionStringEnvVar == ""
+		if !named {
+			u.ConnectionString = usageFolder
+		}
+		if conf.folder = u.ConnectionString; conf.stores && !strings.HasPrefix(conf.folder, "/") {
+			return nil, fmt.Errorf("spec.usageDBConfig.connectionString is %q; the embedded store needs the absolute path of a folder", conf.folder)
+		}
+	}
+	return u, nil
+}
+
+// checkShard looks at what neither the CRD nor the profile does.
+func checkShard(s *kaiv1.SchedulingShard) error {
+	if v := s.Spec.PartitionLabelValue; v != "" {
+		if errs := validation.IsValidLabelValue(v); len(errs) > 0 {
+			return fmt.Errorf("spec.partitionLabelValue is %q, which is no label's value: %s", v, strings.Join(errs, ", "))
+		}
+	}
+	if ratio := s.Spec.GoMemLimitRatio; ratio != nil && !(*ratio > 0 && *ratio <= 1) {
+		return fmt.Errorf("spec.goMemLimitRatio is %v; it must be above 0 and at most 1", *ratio)
+	}
+	if limit := s.Spec.GoMemLimit; limit != nil && limit.Sign() <= 0 {
+		return fmt.Errorf("spec.goMemLimit is %v; it must be above 0", limit)
+	}
+	if m := s.Spec.MinRuntime; m != nil {
+		for field, v := range map[string]*string{"preemptMinRuntime": m.PreemptMinRuntime, "reclaimMinRuntime": m.ReclaimMinRuntime} {
+			if v == nil || *v == "" {
+				continue
+			}
+			if d, err := time.ParseDuration(*v); err != nil || d < 0 {
+				return fmt.Errorf("spec.minRuntime.%s is %q; it must be a Go duration that is not negative, such as 90s", field, *v)
+			}
+		}
+	}
+	return checkBudgets(s.Spec.ScenarioSearchBudgets)
+}
+
+// checkBudgets holds scenarioSearchBudgets against KAI's rules.
+func checkBudgets(b *kaiv1.ScenarioSearchBudgets) error {
+	if b == nil {
+		return nil
+	}
+	const at = "spec.scenarioSearchBudgets."
+	for _, name := range slices.Sorted(maps.Keys(b.MaxActionSearchDuration)) {
+		if !slices.Contains([]string{"default", "reclaim", "preempt", "consolidation"}, name) {
+			return fmt.Errorf(at+"maxActionSearchDuration.%s: must be default, reclaim, preempt or consolidation", name)
+		}
+	}
+	for field, durations := range map[string]map[string]metav1.Duration{"maxActionSearchDuration": b.MaxActionSearchDuration, "maxGeneratorSearchDuration": b.MaxGeneratorSearchDuration} {
+		for _, name := range slices.Sorted(maps.Keys(durations)) {
+			if d := durations[name]; d.Duration < 0 {
+				return fmt.Errorf(at+"%s.%s is %v; it must not be negative", field, name, d.Duration)
+			}
+		}
+	}
+	most, least := ptr.Deref(b.MaxJobSearchDuration, metav1.Duration{Duration: 4 * time.Minute}).Duration, ptr.Deref(b.MinJobSearchDuration, metav1.Duration{}).Duration
+	switch {
+	case most < 0:
+		return fmt.Errorf(at+"maxJobSearchDuration is %v; it must not be negative", most)
+	case least < 0:
+		return fmt.Errorf(at+"minJobSearchDuration is %v; it must not be negative", least)
+	case most != 0 && least >= most:
+		return fmt.Errorf(at+"minJobSearchDuration is %v; it must be below maxJobSearchDuration, %v", least, most)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// TestStagesCarryKAIsNames: what a run consists of, under KAI's names and labels.
+func TestStagesCarryKAIsNames(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	s, err := newStages("ns", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, stage := range []engine.Stage{
+		{Kind: engine.StageOpen},
+		{Kind: engine.StageOpenPlugin, Name: "p"},
+		{Kind: engine.StageAction, Name: "reclaim"},
+		{Kind: engine.StageClose},
+		{Kind: engine.StageClosePlugin, Name: "p"},
+	} {
+		s.took(stage, time.Hour) // the last value counts
+		s.took(stage, time.Duration(i+1)*time.Millisecond)
+	}
+	did := engine.Stats{Steps: 7, Actions: []engine.ActionStats{
+		{Action: "allocate", Considered: 3}, {Action: "reclaim", Considered: 2, Searches: 2, Found: 1, Filtered: 5, Simulated: 4},
+	}}
+	s.did(&did)
+	s.did(&did)
+	want := `
+ns_open_session_latency_milliseconds 1
+ns_plugin_scheduling_latency_milliseconds{OnSession="OnSessionOpen",plugin="p"} 2
+ns_plugin_scheduling_latency_milliseconds{OnSession="OnSessionClose",plugin="p"} 5
+ns_action_scheduling_latency_milliseconds{action="reclaim"} 3
+ns_close_session_latency_milliseconds 4
+ns_podgroups_acted_on_by_action{action="allocate"} 6
+ns_podgroups_acted_on_by_action{action="reclaim"} 4
+ns_scenarios_simulation_by_action{action="allocate"} 0
+ns_scenarios_simulation_by_action{action="reclaim"} 8
+ns_scenarios_filtered_by_action{action="allocate"} 0
+ns_scenarios_filtered_by_action{action="reclaim"} 10
+ns_total_preemption_attempts 4
+muster_victim_searches_total{action="allocate",result="found"} 0
+muster_victim_searches_total{action="allocate",result="none"} 0
+muster_victim_searches_total{action="reclaim",result="found"} 2
+muster_victim_searches_total{action="reclaim",result="none"} 2
+muster_search_steps_total 14
+`
+	got, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]bool{}
+	for _, family := range got {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
+			}
+			line := family.GetName()
+			if len(labels) > 0 {
+				line += "{" + strings.Join(labels, ",") + "}"
+			}
+			lines[line+" "+fmt.Sprint(m.GetGauge().GetValue()+m.GetCounter().GetValue())] = true
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(want), "\n") {
+		if !lines[line] {
+			t.Errorf("missing: %s", line)
+		}
+		delete(lines, line)
+	}
+	for line := range lines {
+		t.Errorf("not expected: %s", line)
+	}
+}
+
+// TestRunIsTakenApart: the engine tells of its stages, and a search for victims is counted where it happens.
+func TestRunIsTakenApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{Period: time.Hour}, func(w *world) { full(w, "a", "b") })
+		w.pass(time.Second)
+		w.happens(urgent("new", "p")...)
+		w.pass(500 * time.Millisecond)
+		s := w.metrics.stages
+		for name, c := range map[string]struct {
+			is, least float64
+		}{
+			"tried by preempt": {counter(s.acted.WithLabelValues("preempt")), 1},
+			"found by preempt": {counter(s.searches.WithLabelValues("preempt", "found")), 1},
+			"attempts":         {counter(s.attempts), 1},
+			"worked out":       {counter(s.simulated.WithLabelValues("preempt")), 1},
+			"ruled out":        {counter(s.filtered.WithLabelValues("preempt")), 1}, // with nobody gone
+			"actions timed":    {float64(testutil.CollectAndCount(s.actions)), float64(len(w.loop.engine.Profile().Actions))},
+			"plugins timed":    {float64(testutil.CollectAndCount(s.plugins)), 10},
+		} {
+			if c.is < c.least {
+				t.Errorf("%s: %v, want at least %v", name, c.is, c.least)
+			}
+		}
+	})
+}
