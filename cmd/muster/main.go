@@ -32,9 +32,11 @@ func main() {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(roles.Command(version), cli.NewConformance(), cli.NewSim(), demo.Command())
-	root.AddCommand(cli.New(cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+	deps := cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
-	}})...)
+	}}
+	root.AddCommand(cli.New(deps)...)
+	root.AddCommand(cli.NewReplay(deps)...)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)

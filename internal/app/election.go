@@ -39,11 +39,15 @@ func NewElection(client kubernetes.Interface, identity string) Election {
 	return Election{Client: client, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 500 * time.Millisecond}
 }
 
-// NewIdentity is HOSTNAME_UUID: KAI's form, from which its operator reads the leader's pod name.
+// NewIdentity is HOSTNAME_UUID: KAI's form, from which its operator reads the leader's pod name. What the environment calls the
+// host comes first: a container's runtime sets it, and where pods are processes of one machine it alone tells them apart.
 func NewIdentity() (string, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("host name for the leader election: %w", err)
+	host := os.Getenv("HOSTNAME")
+	if host == "" {
+		var err error
+		if host, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("host name for the leader election: %w", err)
+		}
 	}
 	return host + "_" + string(uuid.NewUUID()), nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -148,14 +149,30 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Listen opens a TCP listener. An address of "" or "0" means that the server is turned off: nil, nil.
+// EnvListenHost names the environment variable with the host for listen addresses that name none, such as ":8080". Unset or
+// empty, these mean every address of the machine.
+const EnvListenHost = "MUSTER_LISTEN_HOST"
+
+// ListenHost is the host for listen addresses that name none; empty for every address of the machine.
+func ListenHost() string { return os.Getenv(EnvListenHost) }
+
+// Listen opens a TCP listener. An address of "" or "0" means that the server is turned off: nil, nil. An address without a host
+// has that of ListenHost.
 func Listen(address string) (net.Listener, error) {
 	if address == "" || address == "0" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", hosted(address, ListenHost()))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	return l, nil
+}
+
+// hosted is the address with a host, where it names none.
+func hosted(address, host string) string {
+	if h, port, err := net.SplitHostPort(address); err == nil && h == "" && host != "" {
+		return net.JoinHostPort(host, port)
+	}
+	return address
 }

@@ -135,3 +135,18 @@ func TestListen(t *testing.T) {
 		t.Errorf("got %v, want an error that names the address", err)
 	}
 }
+
+func TestHosted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ address, host, want string }{
+		{":8080", "", ":8080"},
+		{":8080", "127.1.2.3", "127.1.2.3:8080"},
+		{":8080", "::1", "[::1]:8080"},
+		{"127.0.0.1:8080", "127.1.2.3", "127.0.0.1:8080"},
+		{"nonsense", "127.1.2.3", "nonsense"},
+	} {
+		if got := hosted(c.address, c.host); got != c.want {
+			t.Errorf("%q with host %q is %q, want %q", c.address, c.host, got, c.want)
+		}
+	}
+}

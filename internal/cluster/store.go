@@ -313,26 +313,11 @@ func Fork(snap *Snapshot, o Options) *Store {
 	s := NewStore(o)
 	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
 	snap.EachPod(func(p *Pod) { s.classes.next = max(s.classes.next, p.Class.ID+1) })
-	for _, id := range snap.NodeOrder {
-		s.Apply(snap.Node(id).State(snap.Dims))
-	}
-	for _, id := range snap.QueueOrder {
-		s.Apply(snap.Queue(id).State(snap.Dims))
-	}
-	snap.EachGang(func(g *Gang) { s.Apply(g.State()) })
-	snap.EachPod(func(p *Pod) {
-		s.Apply(p.State(snap.Dims))
-		if p.NotBefore > snap.Now {
-			s.Postpone(p.UID, p.NotBefore)
-		}
-	})
-	for _, t := range snap.topologies { // order: each on its own
-		s.Apply(t.State())
-	}
+	s.Apply(snap.events()...)
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true
 	}
-	s.Restore(snap.Memory())
+	s.remember(snap.postponed(), snap.Memory())
 	return s
 }
 

@@ -125,8 +125,14 @@ const (
 	PartOf  = "muster"
 )
 
-// Annotations of ours.
+// Annotations of ours. Those of a Config are settings that KAI's Config has no field for: a field of our own would be lost when
+// KAI's CRD is applied over ours.
 const (
+	// AnnotationIdentity, on a Config, is what becomes of a tenant who says what only Muster may say, such as which device a
+	// pod has: off, warn (the default) or enforce.
+	AnnotationIdentity = "muster.dev/identity"
+	// AnnotationAuthorizeQueues, on a Config, demands the verb use on a queue of whoever submits work to it: true or false.
+	AnnotationAuthorizeQueues = "muster.dev/authorize-queues"
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

@@ -104,6 +104,7 @@ func rank(o client.Object) int {
 // render is one rendering.
 type render struct {
 	spec     *kaiv1.ConfigSpec
+	notes    map[string]string       // the Config's annotations
 	shards   []kaiv1.SchedulingShard // by name
 	env      Environment
 	objects  []client.Object
@@ -111,7 +112,7 @@ type render struct {
 }
 
 func newRender(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environment) *render {
-	r := &render{spec: Defaulted(config), env: env}
+	r := &render{spec: Defaulted(config), notes: config.Annotations, env: env}
 	for i := range shards {
 		r.shards = append(r.shards, *shards[i].DeepCopy())
 	}

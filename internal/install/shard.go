@@ -9,14 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -172,63 +170,30 @@ type schedulerConf struct {
 	env    string // the environment variable that names the history's address
 }
 
-// confFile is KAI's configuration file, as it is written.
-type confFile struct {
-	Actions             string                       `json:"actions"`
-	Tiers               []confTier                   `json:"tiers"`
-	QueueDepthPerAction map[string]int               `json:"queueDepthPerAction,omitempty"`
-	UsageDBConfig       *kaiv1.UsageDBConfig         `json:"usageDBConfig,omitempty"`
-	Budgets             *kaiv1.ScenarioSearchBudgets `json:"scenarioSearchBudgets,omitempty"`
-}
-
-type confTier struct {
-	Plugins []confPlugin `json:"plugins"`
-}
-
-type confPlugin struct {
-	Name      string            `json:"name"`
-	Arguments map[string]string `json:"arguments,omitempty"`
-}
-
 // schedulerConfig writes a shard's configuration file, and reads it as the scheduler will, so that what it would refuse is
 // known here.
 func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, error) {
 	if err := checkShard(s); err != nil {
 		return nil, err
 	}
-	p, err := profile.ForShard(profileOf(&s.Spec))
-	if err != nil {
-		return nil, fmt.Errorf("spec: %w", err)
-	}
-	if len(p.Actions) == 0 {
-		return nil, errors.New("spec.actions: at least one must be enabled")
-	}
-	conf := &schedulerConf{}
-	f := confFile{Actions: strings.Join(p.Actions, ", "), QueueDepthPerAction: s.Spec.QueueDepthPerAction, Budgets: s.Spec.ScenarioSearchBudgets}
-	for _, tier := range p.Tiers {
-		var t confTier
-		for _, u := range tier {
-			t.Plugins = append(t.Plugins, confPlugin{Name: u.Name, Arguments: u.Arguments})
-		}
-		f.Tiers = append(f.Tiers, t)
-	}
-	if f.UsageDBConfig, err = r.usage(s, conf); err != nil {
+	conf, spec := &schedulerConf{}, s.Spec.DeepCopy()
+	var err error
+	if spec.UsageDBConfig, err = r.usage(s, conf); err != nil {
 		return nil, err
 	}
-	if s.Spec.ScenarioSearchBudgets != nil {
-		r.warnShard(s, "spec.scenarioSearchBudgets", "bounds nothing: searches are bounded in steps, so that the same situation always gets the same answer")
+	asked := profile.Of(spec)
+	body, err := profile.File(asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range asked.Warnings() {
+		field, rule, _ := strings.Cut(w, " ")
+		r.warnShard(s, "spec."+field, "%s", rule)
 	}
 	r.overridden(s)
-	body, err := yaml.Marshal(f)
-	if err != nil {
-		return nil, fmt.Errorf("write the scheduler's configuration: %w", err)
-	}
 	conf.text = string(body)
 	read, err := profile.Parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("spec: %w", err)
-	}
-	if _, err := profile.Usage(body); err != nil {
 		return nil, fmt.Errorf("spec: %w", err)
 	}
 	if r.env.Check != nil {
@@ -237,23 +202,6 @@ func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, erro
 		}
 	}
 	return conf, nil
-}
-
-func profileOf(s *kaiv1.SchedulingShardSpec) profile.Shard {
-	out := profile.Shard{KValue: s.KValue, Plugins: map[string]profile.Override{}, Actions: map[string]profile.Override{}}
-	if p := s.PlacementStrategy; p != nil {
-		out.GPUStrategy, out.CPUStrategy = ptr.Deref(p.GPU, ""), ptr.Deref(p.CPU, "")
-	}
-	if m := s.MinRuntime; m != nil {
-		out.PreemptMinRuntime, out.ReclaimMinRuntime = ptr.Deref(m.PreemptMinRuntime, ""), ptr.Deref(m.ReclaimMinRuntime, "")
-	}
-	for name, p := range s.Plugins { // order: the result is a map
-		out.Plugins[name] = profile.Override{Enabled: p.Enabled, Priority: p.Priority, Arguments: p.Arguments}
-	}
-	for name, a := range s.Actions { // order: the result is a map
-		out.Actions[name] = profile.Override{Enabled: a.Enabled, Priority: a.Priority}
-	}
-	return out
 }
 
 // overridden warns of fields that are lost because arguments replace all that a plugin would get, as in KAI.
@@ -322,46 +270,6 @@ func checkShard(s *kaiv1.SchedulingShard) error {
 	}
 	if limit := s.Spec.GoMemLimit; limit != nil && limit.Sign() <= 0 {
 		return fmt.Errorf("spec.goMemLimit is %v; it must be above 0", limit)
-	}
-	if m := s.Spec.MinRuntime; m != nil {
-		for field, v := range map[string]*string{"preemptMinRuntime": m.PreemptMinRuntime, "reclaimMinRuntime": m.ReclaimMinRuntime} {
-			if v == nil || *v == "" {
-				continue
-			}
-			if d, err := time.ParseDuration(*v); err != nil || d < 0 {
-				return fmt.Errorf("spec.minRuntime.%s is %q; it must be a Go duration that is not negative, such as 90s", field, *v)
-			}
-		}
-	}
-	return checkBudgets(s.Spec.ScenarioSearchBudgets)
-}
-
-// checkBudgets holds scenarioSearchBudgets against KAI's rules.
-func checkBudgets(b *kaiv1.ScenarioSearchBudgets) error {
-	if b == nil {
-		return nil
-	}
-	const at = "spec.scenarioSearchBudgets."
-	for _, name := range slices.Sorted(maps.Keys(b.MaxActionSearchDuration)) {
-		if !slices.Contains([]string{"default", "reclaim", "preempt", "consolidation"}, name) {
-			return fmt.Errorf(at+"maxActionSearchDuration.%s: must be default, reclaim, preempt or consolidation", name)
-		}
-	}
-	for field, durations := range map[string]map[string]metav1.Duration{"maxActionSearchDuration": b.MaxActionSearchDuration, "maxGeneratorSearchDuration": b.MaxGeneratorSearchDuration} {
-		for _, name := range slices.Sorted(maps.Keys(durations)) {
-			if d := durations[name]; d.Duration < 0 {
-				return fmt.Errorf(at+"%s.%s is %v; it must not be negative", field, name, d.Duration)
-			}
-		}
-	}
-	most, least := ptr.Deref(b.MaxJobSearchDuration, metav1.Duration{Duration: 4 * time.Minute}).Duration, ptr.Deref(b.MinJobSearchDuration, metav1.Duration{}).Duration
-	switch {
-	case most < 0:
-		return fmt.Errorf(at+"maxJobSearchDuration is %v; it must not be negative", most)
-	case least < 0:
-		return fmt.Errorf(at+"minJobSearchDuration is %v; it must not be negative", least)
-	case most != 0 && least >= most:
-		return fmt.Errorf(at+"minJobSearchDuration is %v; it must be below maxJobSearchDuration, %v", least, most)
 	}
 	return nil
 }

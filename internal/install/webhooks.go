@@ -2,11 +2,9 @@ package install
 
 import (
 	"fmt"
-	"slices"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
@@ -20,6 +18,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 		return
 	}
 	hami := ptr.Deref(r.binderPlugins(&kaiv1.Binder{Plugins: hamicore(r.spec.Binder.Plugins), VolumeBindingTimeoutSeconds: ptr.To(1)})["hamicore"].Enabled, false)
+	o := r.admissionOptions(a)
 	var f flags
 	f.set("scheduler-name", *r.spec.Global.SchedulerName)
 	f.set("webhook-addr", *a.Webhook.TargetPort)
@@ -37,6 +36,15 @@ func (r *render) admission(a *kaiv1.Admission) {
 	}
 	f.set("mutating-webhook-configuration", *a.MutatingWebhookConfigurationName)
 	f.set("validating-webhook-configuration", *a.ValidatingWebhookConfigurationName)
+	f.set("queue-webhook-configuration", r.webhookNames()[2])
+	f.set("podgroup-webhook-configuration", r.webhookNames()[3])
+	f.set("enable-webhook", o.QueueWebhook != "")
+	f.set("enable-podgroup-webhook", o.PodGroupWebhook != "")
+	f.set("identity", o.Identity)
+	f.set("authorize-queues", o.AuthorizeQueues)
+	f.set("queue-label-key", o.QueueLabel)
+	f.set("resource-reservation-app-label", o.ReservationApp)
+	f.set("resource-reservation-namespace", o.TrustedNamespaces[0])
 	f.set("webhook-secret", AdmissionSecret)
 	r.account(Admission)
 	w := &workload{
@@ -47,7 +55,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 	r.inFront(w, AdmissionService, corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		servicePort(PortWebhook, *a.Webhook.Port, PortWebhook), servicePort(PortMetrics, *a.Webhook.MetricsPort, PortMetrics),
 	}}, nil)
-	r.webhooks(a)
+	r.webhooks(&o, a)
 }
 
 // hamicore is what Config says of that plugin alone.
@@ -67,33 +75,53 @@ func (r *render) webhookNames() []string {
 	}
 }
 
-// webhooks renders the configurations: the role's own, narrowed down to what Config says is ours.
-func (r *render) webhooks(a *kaiv1.Admission) {
+// admissionOptions are what the role is told by its flags, as far as the API server has to know it, too.
+func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
+	g, names := r.spec.Global, r.webhookNames()
 	o := admission.DefaultOptions()
-	o.SchedulerNames, o.Namespace = []string{*r.spec.Global.SchedulerName}, r.spec.Namespace
-	o.Mutating, o.Validating = *a.MutatingWebhookConfigurationName, *a.ValidatingWebhookConfigurationName
-	mutating, validating := o.Webhooks(nil)
-	about := func(rules []admissionregv1.RuleWithOperations) bool { // pods
-		return slices.ContainsFunc(rules, func(rule admissionregv1.RuleWithOperations) bool { return slices.Contains(rule.Resources, "pods") })
+	o.SchedulerNames, o.Namespace, o.QueueLabel = []string{*g.SchedulerName}, r.spec.Namespace, r.queueKey()
+	o.Mutating, o.Validating, o.QueueWebhook, o.PodGroupWebhook = names[0], names[1], names[2], names[3]
+	if !*r.spec.QueueController.Webhooks.EnableValidation {
+		o.QueueWebhook = ""
 	}
-	for i := range mutating.Webhooks {
-		h := &mutating.Webhooks[i]
-		r.aim(&h.ClientConfig, a)
-		if about(h.Rules) {
-			r.narrow(h.NamespaceSelector, h.ObjectSelector, a)
+	if !*r.spec.PodGroupController.Webhooks.EnableValidation {
+		o.PodGroupWebhook = ""
+	}
+	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector = g.NamespaceLabelSelector, g.PodLabelSelector, *a.QueueLabelSelector
+	reserved := r.spec.Binder.ResourceReservation
+	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
+	switch mode := admission.Mode(r.notes[AnnotationIdentity]); mode {
+	case admission.Off, admission.Warn, admission.Enforce:
+		o.Identity = mode
+	case "":
+	default:
+		r.warn("metadata.annotations."+AnnotationIdentity, "is %q, must be off, warn or enforce; it is %s", mode, o.Identity)
+	}
+	switch value := r.notes[AnnotationAuthorizeQueues]; value {
+	case "true":
+		o.AuthorizeQueues = true
+	case "", "false":
+	default:
+		r.warn("metadata.annotations."+AnnotationAuthorizeQueues, "is %q, must be true or false; queues are not authorized", value)
+	}
+	return o
+}
+
+// webhooks renders what the API server has to be told: the role's own configurations and policies.
+func (r *render) webhooks(o *admission.Options, a *kaiv1.Admission) {
+	for _, object := range o.Objects(nil) {
+		switch c := object.(type) {
+		case *admissionregv1.MutatingWebhookConfiguration:
+			for i := range c.Webhooks {
+				r.aim(&c.Webhooks[i].ClientConfig, a)
+			}
+		case *admissionregv1.ValidatingWebhookConfiguration:
+			for i := range c.Webhooks {
+				r.aim(&c.Webhooks[i].ClientConfig, a)
+			}
 		}
+		r.add(Admission, object)
 	}
-	for i := range validating.Webhooks {
-		h := &validating.Webhooks[i]
-		r.aim(&h.ClientConfig, a)
-		if about(h.Rules) {
-			r.narrow(h.NamespaceSelector, h.ObjectSelector, a)
-		}
-	}
-	version := admissionregv1.SchemeGroupVersion.String()
-	mutating.TypeMeta, validating.TypeMeta = kind(version, "MutatingWebhookConfiguration"), kind(version, "ValidatingWebhookConfiguration")
-	r.add(Admission, mutating)
-	r.add(Admission, validating)
 }
 
 // aim makes a webhook's address that of the Service.
@@ -102,19 +130,4 @@ func (r *render) aim(c *admissionregv1.WebhookClientConfig, a *kaiv1.Admission) 
 		panic(fmt.Sprintf("a webhook without a Service: %v", c.URL)) // no URL is ever set here
 	}
 	c.Service.Name, c.Service.Namespace, c.Service.Port = AdmissionService, r.spec.Namespace, ptr.To(int32(*a.Webhook.Port))
-}
-
-// narrow has a webhook asked only about pods of namespaces, and with labels, that Config names. As with KAI, the queue's label
-// is looked for at namespaces.
-func (r *render) narrow(namespaces, objects *metav1.LabelSelector, a *kaiv1.Admission) {
-	g := r.spec.Global
-	if len(g.NamespaceLabelSelector) > 0 {
-		namespaces.MatchLabels = g.NamespaceLabelSelector
-	}
-	if *a.QueueLabelSelector {
-		namespaces.MatchExpressions = append(namespaces.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.queueKey(), Operator: metav1.LabelSelectorOpExists})
-	}
-	if len(g.PodLabelSelector) > 0 {
-		objects.MatchLabels = g.PodLabelSelector
-	}
 }

@@ -12,6 +12,8 @@
 //	                              ├─ etcd, kube-apiserver, kube-controller-manager, [kube-scheduler]
 //	                              ├─ lab/kubelet   plays the kubelets of nodes labelled muster.lab/pool
 //	                              │                and runs the containers of chosen images for real (Options.Programs)
+//	                              ├─ a proxy by which the API server reaches those (ProcessAddress): webhooks by Service,
+//	                              │  kubectl get --raw …/services/NAME:PORT/proxy/…
 //	                              └─ lab/operator  plays PyTorchJob's operator and its like
 //
 // What the lab plays is asked for in objects, so that kubectl can ask too: the labels and annotations of this

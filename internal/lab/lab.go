@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -244,6 +245,12 @@ func (l *Lab) Status(ctx context.Context) (Status, error) { return GetStatus(ctx
 func (l *Lab) Rejected(ctx context.Context) (map[string]int, error) {
 	s, err := l.Status(ctx)
 	return s.Rejected, err
+}
+
+// Dial connects to the process of a pod by the address that the pod's status shows, or to anything else of this machine. Services
+// have no address that leads anywhere: ask the API server to proxy, or choose an endpoint.
+func (l *Lab) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, ProcessAddress(address))
 }
 
 // Done is closed when the lab has ended, by Stop or otherwise.

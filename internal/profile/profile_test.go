@@ -255,7 +255,7 @@ func TestProfileMeetsRegistry(t *testing.T) {
 			}
 		})
 	}
-	p, err := Parse([]byte("actions: allocate,reclaim\ntiers:\n- plugins: [{name: snapshot}, {name: elastic, arguments: {speed: fast}}]"))
+	p, err := Parse([]byte("actions: allocate,reclaim\ntiers:\n- plugins: [{name: sg-nodelocalgreedy}, {name: elastic, arguments: {speed: fast}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestProfileMeetsRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`plugin "snapshot" is planned (control plane) and does nothing yet`,
+		`plugin "sg-nodelocalgreedy" is planned (fairness and disruption) and does nothing yet`,
 		`plugin "elastic" does not know argument "speed"; it has no effect`,
 	}
 	if diff := cmp.Diff(want, e.Warnings); diff != "" {

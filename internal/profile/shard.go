@@ -91,7 +91,7 @@ type entry struct {
 func ForShard(s Shard) (engine.Profile, error) {
 	p, err := s.resolve()
 	if err != nil {
-		return engine.Profile{}, fmt.Errorf("shard: %w", err)
+		return engine.Profile{}, fmt.Errorf("spec.%w", err)
 	}
 	return p, nil
 }
@@ -118,13 +118,13 @@ func File(s Shard) ([]byte, error) {
 	}
 	if s.Usage != nil {
 		if f.UsageDBConfig, err = json.Marshal(s.Usage); err != nil {
-			return nil, fmt.Errorf("shard: usageDBConfig: %w", err)
+			return nil, fmt.Errorf("spec.usageDBConfig: %w", err)
 		}
 	}
 	f.ScenarioBudgets = timesOf(s.SearchBudgets)
 	text, err := yaml.Marshal(f)
 	if err != nil {
-		return nil, fmt.Errorf("shard: write the configuration: %w", err)
+		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	return text, nil
 }

@@ -188,7 +188,7 @@ func TestShardErrors(t *testing.T) {
 		`scenarioSearchBudgets.minJobSearchDuration is 1s; it must be below maxJobSearchDuration, 1s`:              times(kaiv1.ScenarioSearchBudgets{MinJobSearchDuration: &short, MaxJobSearchDuration: &short}),
 		`scenarioSearchBudgets.maxJobSearchDuration is "-1s"; it must be a Go duration that is not negative, such`: times(kaiv1.ScenarioSearchBudgets{MaxJobSearchDuration: &negative}),
 	} {
-		if _, err := ForShard(s); err == nil || !strings.HasPrefix(err.Error(), "shard: ") || !strings.Contains(err.Error(), want) {
+		if _, err := ForShard(s); err == nil || !strings.HasPrefix(err.Error(), "spec.") || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 		if _, err := File(s); err == nil {

@@ -34,12 +34,16 @@ func same(a, b string) bool {
 func TestKAIsFlags(t *testing.T) {
 	t.Parallel()
 	run := Command("v")
-	for _, role := range Names() {
+	for _, role := range slices.Concat(Names(), Apart()) {
 		rows, err := ledgers.Flags(kaiProgram(role))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{role, All} {
+		commands := []string{role, All}
+		if slices.Contains(Apart(), role) {
+			commands = []string{role}
+		}
+		for _, name := range commands {
 			c, _, err := run.Find([]string{name})
 			if err != nil || c.Name() != name {
 				t.Fatalf("no command %s: %v", name, err)
@@ -169,6 +173,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		},
 		PodGrouper: {
 			"--scheduler-name=x", "--max-concurrent-reconciles=3", "--queue-label-key=x", "--nodepool-label-key=x", "--search-legacy-pg=false",
+			"--knative-gang-schedule=false", "--generic-karta-fallback=false",
 			"--default-priorities-configmap-name=x", "--default-priorities-configmap-namespace=x", "--pod-label-selector=a=b", "--namespace-label-selector=a=b",
 		},
 		PodGroup: {"--scheduler-name=x", "--max-concurrent-reconciles=3"},
@@ -363,7 +368,7 @@ func TestSettingsAreRead(t *testing.T) {
 	t.Parallel()
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	s := &Settings{}
-	for _, role := range Names() {
+	for _, role := range slices.Concat(Names(), Apart()) {
 		if err := s.flags(role, fs); err != nil {
 			t.Fatal(err)
 		}
@@ -419,17 +424,32 @@ func TestDisruptionFlags(t *testing.T) {
 func TestAdmissionFlags(t *testing.T) {
 	t.Parallel()
 	want := admission.DefaultOptions()
-	if d := cmp.Diff(want, parse(t, Admission).admission()); d != "" {
+	given := func(args ...string) admission.Options {
+		o, err := parse(t, Admission, args...).admission()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if d := cmp.Diff(want, given()); d != "" {
 		t.Errorf("the defaults: %s", d)
 	}
 	want = admission.Options{
-		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r"},
-		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v",
+		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true},
+		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v", QueueWebhook: "qw", PodGroupWebhook: "gw",
+		PodSelector: map[string]string{"p": "1"}, NamespaceSelector: map[string]string{"q": "2"}, QueueLabelSelector: true, QueueLabel: "ql",
+		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true,
 	}
-	got := parse(t, Admission, "--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
-		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v").admission()
+	got := given("--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
+		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v",
+		"--enable-quota-validation", "--queue-webhook-configuration=qw", "--podgroup-webhook-configuration=gw", "--pod-label-selector=p=1", "--namespace-label-selector=q=2",
+		"--queue-label-selector", "--queue-label-key=ql", "--resource-reservation-app-label=ra", "--resource-reservation-namespace=rn",
+		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+	if got := given("--enable-webhook=false", "--enable-podgroup-webhook=false"); got.QueueWebhook != "" || got.PodGroupWebhook != "" {
+		t.Errorf("webhooks that are switched off: %q, %q", got.QueueWebhook, got.PodGroupWebhook)
 	}
 }
 
@@ -443,7 +463,11 @@ func TestRuntimeClassFlags(t *testing.T) {
 		"":       {{newer}, {older}, {newer, older + "y"}},
 	} {
 		for _, args := range rows {
-			if got := parse(t, Admission, args...).admission().RuntimeClass; got != want {
+			o, err := parse(t, Admission, args...).admission()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := o.RuntimeClass; got != want {
 				t.Errorf("%q: %q, want %q", args, got, want)
 			}
 		}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -145,6 +147,7 @@ func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace
+	o.KnativeGangs, o.Definitions = s.KnativeGangs, s.Definitions
 	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
 		return o, err
 	}
@@ -162,16 +165,46 @@ func (s *Settings) queue() queue.Options {
 	return queue.Options{MetricsNamespace: s.MetricsNamespace, LabelToMetricLabel: s.LabelToMetric, LabelToDefaultMetricValue: s.LabelToDefault}
 }
 
-func (s *Settings) admission() admission.Options {
-	o := admission.DefaultOptions()
-	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices
+func (s *Settings) admission() (o admission.Options, err error) {
+	o = admission.DefaultOptions()
+	o.SchedulerNames, o.GPUSharing, o.MemoryLimits, o.GuardDevices, o.Quotas = s.SchedulerNames, s.GPUSharing, s.HAMiCore, s.GuardDevices, s.Quotas
+	o.Host = app.ListenHost()
 	o.Namespace, o.Port, o.URL, o.Secret, o.Mutating, o.Validating = s.Namespace, s.WebhookPort, s.WebhookURL, s.WebhookSecret, s.Mutating, s.Validating
+	o.QueueWebhook, o.PodGroupWebhook = "", ""
+	if s.QueueWebhook {
+		o.QueueWebhook = s.QueueConfig
+	}
+	if s.PodGroupWebhook {
+		o.PodGroupWebhook = s.PodGroupConfig
+	}
+	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
+	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.TrustedNamespaces = []string{s.ReservationSpace}
+	if len(s.TrustedUsers) > 0 {
+		o.Trusted = s.TrustedUsers
+	}
 	for _, given := range []string{s.OlderSharingClass, s.SharingClass} { // the later one has precedence
 		if given != unset {
 			o.RuntimeClass = given
 		}
 	}
-	return o
+	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
+		return o, err
+	}
+	o.NamespaceSelector, err = parseLabels("namespace-label-selector", s.NamespaceChooser)
+	return o, err
+}
+
+// Environment of the operator, as KAI's: where images come from that Config does not say it of.
+const (
+	envRepository = "MS_REPOSITORY"
+	envTag        = "MS_TAG"
+)
+
+func (s *Settings) operator(lookup func(string) string) operator.Options {
+	return operator.Options{
+		Repository: lookup(envRepository), Tag: lookup(envTag), PullSecret: s.PullSecret, SchedulerFlags: FlagNames(Scheduler), Check: CheckProfile,
+	}
 }
 
 // parseLabels reads "k=v,k=v".

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/muster-scheduler/muster/internal/replay"
 )
 
 // get asks a process's own server.
@@ -301,7 +303,7 @@ func TestDecisionsEndpoint(t *testing.T) {
 	port := freePort(t)
 	_, _, stop := launch(t, Scheduler, quiet(Scheduler, "--kubeconfig="+server.kubeconfig(), fmt.Sprintf("--plugin-server-port=%d", port))...)
 	server.await(begins(Scheduler))
-	for path, want := range map[string]string{"/decisions": "[]", "/get-snapshot": "plugin not found"} {
+	for path, want := range map[string]string{"/decisions": "[]", "/get-nothing": "plugin not found", "/get-job-order": "plugin not found"} {
 		if status, body := get(t, fmt.Sprintf("http://127.0.0.1:%d%s", port, path)); status == 0 || strings.TrimSpace(body) != want {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
@@ -317,7 +319,7 @@ func TestDecisionsEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	p := &process{Settings: &Settings{PluginPort: taken.Addr().(*net.TCPAddr).Port}, names: []string{Scheduler}, log: logr.Discard()}
+	p := &process{recorder: &replay.Recorder{}, Settings: &Settings{PluginPort: taken.Addr().(*net.TCPAddr).Port}, names: []string{Scheduler}, log: logr.Discard()}
 	if err := p.tell(); err == nil || !strings.Contains(err.Error(), "--plugin-server-port") {
 		t.Errorf("a port that is taken: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,6 +49,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -71,7 +73,7 @@ func Command(version string) *cobra.Command {
 		Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	for _, name := range append(Names(), All) {
+	for _, name := range slices.Concat(Names(), Apart(), []string{All}) {
 		s := &Settings{}
 		roles := []string{name}
 		if name == All {
@@ -113,6 +115,8 @@ func about(role string) string {
 		return "Keep the status and metrics of queues"
 	case Admission:
 		return "Check and complete pods before they exist"
+	case Operator:
+		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
 	return "All roles in one process, sharing one cache; admission only with --admission"
 }
@@ -131,6 +135,8 @@ type process struct {
 	events   *eventSink
 	server   *app.Server
 	records  *scheduler.Records
+	recorder *replay.Recorder // of the scheduler; nil in processes without it
+	packing  sync.Mutex       // of archives
 	group    app.Group
 	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
 }
@@ -301,10 +307,12 @@ func (p *process) add(name string) error {
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Admission:
 		return p.admit(lease, log)
+	case Operator:
+		c, err = p.newOperator(log)
 	case Queue:
 		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
 	default:
-		return fmt.Errorf("unknown role; known: %v", Names())
+		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
 	if err != nil {
 		return err
@@ -349,14 +357,17 @@ func (p *process) warm(ctx context.Context, role string) error {
 // admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
 // through a cache of its own, so that it needs no right to see others.
 func (p *process) admit(lease string, log logr.Logger) error {
-	o := p.admission()
+	o, err := p.admission()
+	if err != nil {
+		return err
+	}
 	co := o.Watched()
 	co.Scheme = p.scheme
 	own, err := cache.New(p.config, co)
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
 	if err != nil {
 		return err
 	}
@@ -410,7 +421,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(prof, filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage}))
+	e, err := engine.New(prof, p.actions())
 	if err != nil {
 		return nil, err
 	}
@@ -447,7 +458,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	ro := p.reports()
 	ro.Event = p.events.recorder(p.SchedulerNames[0])
 	reports := apply.NewReports(kit, p.cache, ro)
+	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
+		return nil, fmt.Errorf("--record-decisions: %w", err)
+	}
 	lo := p.loop()
+	lo.Decided = p.recorder.Decided
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
@@ -490,6 +505,11 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
 	}, nil
+}
+
+// actions are the actions and plugins of the scheduler.
+func (p *process) actions() engine.Registry {
+	return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: p.CSIStorage})
 }
 
 // listen opens the process's ports.
@@ -541,6 +561,14 @@ func (p *process) tell() error {
 	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
+	mux.Handle("GET /snapshot", p.recorder)
+	prof := p.recorder.Profile()
+	if prof.Uses("snapshot") {
+		mux.HandleFunc("GET /get-snapshot", p.archive)
+	}
+	if prof.Uses("reflectjoborder") {
+		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {

@@ -23,6 +23,7 @@ const (
 	PodGroup   = "podgroup"
 	Queue      = "queue"
 	Admission  = "admission"
+	Operator   = "operator"
 	All        = "all"
 )
 
@@ -39,6 +40,9 @@ func FlagNames(role string) []string {
 	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
 }
+
+// Apart lists the roles that are no part of All: the operator deploys the others.
+func Apart() []string { return []string{Operator} }
 
 // kaiProgram is the program of KAI whose flags a role takes.
 func kaiProgram(role string) string {
@@ -89,6 +93,7 @@ type Settings struct {
 	MovedAreFree    bool
 	StaleGrace      time.Duration
 	PluginPort      int
+	RecordDecisions int
 
 	ReservationSpace     string
 	ReservationAccount   string
@@ -106,10 +111,14 @@ type Settings struct {
 	RateLimiterBase  int
 	RateLimiterMax   int
 	PlainGroups      bool
+	KnativeGangs     bool
+	Definitions      bool
 	DefaultsName     string
 	DefaultsSpace    string
 	PodSelector      string
 	NamespaceChooser string
+
+	PullSecret string
 
 	LabelToMetric  string
 	LabelToDefault string
@@ -123,6 +132,15 @@ type Settings struct {
 	GPUSharing        bool
 	HAMiCore          bool
 	GuardDevices      bool
+	QueueWebhook      bool
+	PodGroupWebhook   bool
+	QueueConfig       string
+	PodGroupConfig    string
+	Quotas            bool
+	QueueNamespaces   bool
+	Identity          string
+	TrustedUsers      []string
+	AuthorizeQueues   bool
 	SharingClass      string
 	OlderSharingClass string
 }
@@ -137,7 +155,11 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	app.BindClientFlags(own, &s.Client)
 	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
 	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
-	own.StringVar(&s.Namespace, "namespace", keys.Namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
+	namespace := keys.Namespace
+	if role == Operator {
+		namespace = "runai-engine" // KAI's; it only ever counts outside of a pod
+	}
+	own.StringVar(&s.Namespace, "namespace", namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
 	switch role {
 	case Scheduler:
 		s.Log.Verbosity = 3 // KAI's scheduler tells the story of its decisions unless asked not to
@@ -154,7 +176,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
 		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
-		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions); 0 for none")
+		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
+		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for `muster snapshot save --cycle`, so many cycles that decided something, besides the latest one; each holds what has changed since")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
@@ -188,13 +211,19 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide gangs")
 		own.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
+		own.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
+		own.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
 		own.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
 		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
 		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
 		own.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
+	case Operator:
+		own.StringVar(&s.PullSecret, "image-pull-secret", "", "a further pull secret of everything that is deployed")
 	case PodGroup:
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
+		s.podGroupWebhookFlag(own)
 	case Queue:
+		s.queueWebhookFlags(own)
 		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
 		own.StringVar(&s.LabelToMetric, "queue-label-to-metric-label", "", "labels of queues to add to metrics, label=metric_label,…")
 		own.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
@@ -232,6 +261,19 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.HAMiCore, "hami-core-enabled", o.MemoryLimits, "hand containers that share a GPU the memory limit that HAMi-core enforces")
 	fs.BoolVar(&s.GuardDevices, "block-nvidia-visible-devices", o.GuardDevices, "refuse containers that name their devices themselves, and hide the devices from those that ask for none")
 	s.SharingClass, s.OlderSharingClass = unset, unset
+	s.queueWebhookFlags(fs)
+	s.podGroupWebhookFlag(fs)
+	fs.StringVar(&s.QueueConfig, "queue-webhook-configuration", o.QueueWebhook, "configuration of the webhook for Queues, told to trust the role's certificates")
+	fs.StringVar(&s.PodGroupConfig, "podgroup-webhook-configuration", o.PodGroupWebhook, "configuration of the webhook for PodGroups, told to trust the role's certificates")
+	fs.StringVar(&s.QueueLabel, "queue-label-key", o.QueueLabel, "label that names the queue")
+	fs.StringVar(&s.ReservationApp, "resource-reservation-app-label", o.ReservationApp, "value of the label app on pods that hold shared GPUs")
+	fs.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of those pods; what its service accounts say of pods is believed")
+	fs.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
+	fs.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
+	fs.BoolVar(&s.QueueNamespaces, "queue-label-selector", o.QueueLabelSelector, "only pods of namespaces that have the queue label")
+	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: off, warn or enforce")
+	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
+	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
 	fs.Var(text{&s.OlderSharingClass, o.RuntimeClass}, "gpu-pod-runtime-class-name", "the same under its older name; the newer one has precedence")
 	fs.BoolVar(&s.WithAdmission, "admission", false, "run the role admission too, where all roles run in one process")
@@ -239,6 +281,18 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.WebhookSecret, "webhook-secret", o.Secret, "Secret of the certificates")
 	fs.StringVar(&s.Mutating, "mutating-webhook-configuration", o.Mutating, "configuration that is told to trust the role's certificates")
 	fs.StringVar(&s.Validating, "validating-webhook-configuration", o.Validating, "configuration that is told to trust the role's certificates")
+}
+
+// queueWebhookFlags are KAI's flags of its queue controller, which judges Queues by itself. Here the role admission does, so that
+// both roles take them.
+func (s *Settings) queueWebhookFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&s.QueueWebhook, "enable-webhook", true, "judge Queues before they exist (the role admission does)")
+	fs.BoolVar(&s.Quotas, "enable-quota-validation", false, "warn of quotas that are more than the parent queue's (the role admission does)")
+}
+
+// podGroupWebhookFlag is KAI's flag of its podgroup controller.
+func (s *Settings) podGroupWebhookFlag(fs *pflag.FlagSet) {
+	fs.BoolVar(&s.PodGroupWebhook, "enable-podgroup-webhook", true, "judge PodGroups before they exist (the role admission does)")
 }
 
 // text is a flag's value that remembers whether it was given.

@@ -107,6 +107,9 @@ type Options struct {
 	Annotated func(about client.Object, reason, message string, annotations map[string]string)
 	// Records keeps the decisions that evict; nil keeps none.
 	Records *Records
+	// Decided is told of each cycle that was not cut short: the snapshot and what was decided on it, which nobody writes to any
+	// more. It must not block. Nil is not told.
+	Decided func(snap *cluster.Snapshot, plans []engine.Plan)
 }
 
 // After a run the loop rests for restPart times as long as the run took, at least Options.Gap and at most longestRest.
@@ -159,6 +162,9 @@ func New(p Parts, o Options) *Loop {
 	}
 	if o.Usage == nil {
 		o.Usage = noUsage{}
+	}
+	if o.Decided == nil {
+		o.Decided = func(*cluster.Snapshot, []engine.Plan) {}
 	}
 	if o.Annotated == nil {
 		o.Annotated = func(client.Object, string, string, map[string]string) {}
@@ -229,8 +235,10 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		c.generation = snap.Generation
 		l.o.Usage.Observe(snap)
 		var handing time.Duration // that writers kept us waiting
+		var plans []engine.Plan
 		res := l.engine.Run(ctx, snap, func(p engine.Plan) {
 			began := time.Now()
+			plans = append(plans, p)
 			p.Assume(l.store, now.UnixNano())
 			l.metrics.plan(&p, snap, began)
 			l.repeats.decided(&p, snap)
@@ -239,6 +247,9 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 			handing += time.Since(began)
 		})
 		res.Remember(l.store)
+		if !res.Trace.Truncated {
+			l.o.Decided(snap, plans)
+		}
 		c.ran, c.snap, c.trace = true, snap, res.Trace
 		l.took = time.Since(now) - handing
 		l.metrics.run(snap, &res, l.took)

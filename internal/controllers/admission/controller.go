@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,12 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 const (
-	// check is how often the certificates are looked at when nothing happens; what is to be done is never urgent.
-	check = 10 * time.Minute
+	// check is how often the certificates and configurations are looked at when nothing is heard of them: a few reads. Only the
+	// two configurations that are not watched, and a clock that says it is time for new certificates, wait for it.
+	check = 15 * time.Second
 	// retryMin and retryMax bound the wait after a failed write.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -38,8 +42,10 @@ const (
 type Deps struct {
 	// Cache watches the role's own objects and no others; see Watched. It is started by the process.
 	Cache cache.Cache
-	// Client reads and writes these objects, past the cache.
+	// Client reads and writes these objects, past the cache. It lists Queues and PodGroups, too.
 	Client client.Client
+	// Shard judges SchedulingShards; nil takes them all.
+	Shard ShardCheck
 	// Log takes the role's messages.
 	Log logr.Logger
 	// Registry takes the role's metrics; nil for none.
@@ -68,7 +74,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	handler, err := NewHandler(o.Rules, deps.Registry)
+	handler, err := NewHandler(o.Rules, Sources{Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Shard: deps.Shard}, deps.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +94,8 @@ func New(deps Deps, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Watched says which objects the role's cache has to watch: each by its name, so that no right to read others is needed.
+// Watched says which objects the role's cache has to watch: each by its name, so that no right to read others is needed. A watch
+// can select one name of a kind: the configurations of Queues and PodGroups are looked at every so often instead.
 func (o *Options) Watched() cache.Options {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -98,10 +105,51 @@ func (o *Options) Watched() cache.Options {
 	}}
 }
 
+// listQueues reads all queues, past any cache: what a review says must be so.
+func listQueues(c client.Client) func(context.Context) (Forest, error) {
+	return func(ctx context.Context) (Forest, error) {
+		var list v2.QueueList
+		if err := c.List(ctx, &list); err != nil {
+			return nil, fmt.Errorf("list Queues: %w", err)
+		}
+		out := make(Forest, len(list.Items))
+		for i := range list.Items {
+			out[list.Items[i].Name] = &list.Items[i]
+		}
+		return out, nil
+	}
+}
+
+// listGroups looks for PodGroups of a queue, page by page, until there are more than are shown.
+func listGroups(c client.Client) func(context.Context, string) ([]string, bool, error) {
+	const page, shown = 500, 3
+	return func(ctx context.Context, queue string) (names []string, more bool, err error) {
+		var list v2alpha2.PodGroupList
+		for {
+			if err := c.List(ctx, &list, client.Limit(page), client.Continue(list.Continue)); err != nil {
+				return nil, false, fmt.Errorf("list PodGroups: %w", err)
+			}
+			for i := range list.Items {
+				pg := &list.Items[i]
+				if pg.Spec.Queue != queue || pg.DeletionTimestamp != nil {
+					continue
+				}
+				if len(names) == shown {
+					return names, true, nil
+				}
+				names = append(names, pg.Namespace+"/"+pg.Name)
+			}
+			if list.Continue == "" {
+				return names, false, nil
+			}
+		}
+	}
+}
+
 // Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
 // each that follows.
 func (c *Controller) Serve(ctx context.Context) error {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", c.options.Port))
+	l, err := net.Listen("tcp", net.JoinHostPort(c.options.Host, strconv.Itoa(c.options.Port)))
 	if err != nil {
 		return fmt.Errorf("admission role: --webhook-addr: %w", err)
 	}

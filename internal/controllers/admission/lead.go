@@ -17,7 +17,7 @@ import (
 )
 
 // Lead keeps the Secret and the webhook configurations as they must be until ctx ends, which is no error. It looks at them when
-// one of them changes, and every ten minutes.
+// one of them changes, and every 15 seconds.
 func (c *Controller) Lead(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	for _, kind := range []client.Object{&corev1.Secret{}, &admissionregv1.MutatingWebhookConfiguration{}, &admissionregv1.ValidatingWebhookConfiguration{}} {
@@ -87,7 +87,58 @@ func (c *Controller) keep(ctx context.Context) error {
 	if err := c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{}); err != nil {
 		return err
 	}
-	return c.register(ctx, validating, &admissionregv1.ValidatingWebhookConfiguration{})
+	for _, v := range validating {
+		if err := c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}); err != nil {
+			return err
+		}
+	}
+	if c.options.URL == "" {
+		return nil // policies are an installer's: there is nothing in them that only we know
+	}
+	for _, p := range c.options.Policies() {
+		have, ok := p.DeepCopyObject().(client.Object)
+		if !ok {
+			continue
+		}
+		if err := c.whole(ctx, p, have); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole makes a policy or its binding as wanted.
+func (c *Controller) whole(ctx context.Context, want, have client.Object) error {
+	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if apierrors.IsNotFound(err) {
+		if err = c.deps.Client.Create(ctx, want); err != nil {
+			return fmt.Errorf("create %T %s: %w", want, want.GetName(), err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %T %s: %w", want, want.GetName(), err)
+	}
+	if equality.Semantic.DeepEqual(specOf(want), specOf(have)) {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "spec": specOf(want)})
+	if err != nil {
+		return fmt.Errorf("write %T %s: %w", want, want.GetName(), err)
+	}
+	_, err = c.kit.Merge(ctx, have, body)
+	return err
+}
+
+// specOf is what a policy or its binding says.
+func specOf(o client.Object) any {
+	switch o := o.(type) {
+	case *admissionregv1.ValidatingAdmissionPolicy:
+		return o.Spec
+	case *admissionregv1.ValidatingAdmissionPolicyBinding:
+		return o.Spec
+	}
+	return nil
 }
 
 // register makes one configuration as wanted. Where an installer owns it, only what to trust is ours to say.
@@ -95,7 +146,7 @@ func (c *Controller) register(ctx context.Context, want, have client.Object) err
 	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err) && c.options.URL == "":
-		c.deps.Log.Info("there is no webhook configuration; it has to be installed", "name", want.GetName(), "kind", fmt.Sprintf("%T", want))
+		c.deps.Log.V(1).Info("there is no webhook configuration; it has to be installed", "name", want.GetName(), "kind", fmt.Sprintf("%T", want))
 		return nil
 	case apierrors.IsNotFound(err):
 		if err = c.deps.Client.Create(ctx, want); err != nil {

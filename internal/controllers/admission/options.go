@@ -3,11 +3,12 @@ package admission
 import (
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
-// Rules are the settings by which pods are judged and completed.
+// Rules are the settings by which objects are judged and completed.
 type Rules struct {
 	// SchedulerNames are the values of spec.schedulerName that make a pod ours; others pass unchanged.
 	SchedulerNames []string
@@ -20,13 +21,30 @@ type Rules struct {
 	GuardDevices bool
 	// RuntimeClass is given to pods that share a GPU and name none; "" leaves them as they are.
 	RuntimeClass string
+	// Quotas warns of queues whose quotas are more than their parent's, alone or together.
+	Quotas bool
 }
+
+// Mode is what becomes of a request that breaks a rule.
+type Mode string
+
+// The modes.
+const (
+	// Off does not look.
+	Off Mode = "off"
+	// Warn lets the request pass, warns its author, and leaves a note in the audit log.
+	Warn Mode = "warn"
+	// Enforce refuses it.
+	Enforce Mode = "enforce"
+)
 
 // Names of what the role keeps in the cluster, unless the flags say otherwise.
 const (
-	// DefaultMutating and DefaultValidating are the webhook configurations.
-	DefaultMutating   = "mutating-kai-admission"
-	DefaultValidating = "validating-kai-admission"
+	// DefaultMutating, DefaultValidating, DefaultQueueWebhook and DefaultPodGroupWebhook are the webhook configurations.
+	DefaultMutating        = "mutating-kai-admission"
+	DefaultValidating      = "validating-kai-admission"
+	DefaultQueueWebhook    = "kai-queue-validation-v2"
+	DefaultPodGroupWebhook = "kai-podgroup-validation-v2alpha2"
 	// DefaultSecret holds certificates and keys.
 	DefaultSecret = "admission-webhook-tls-secret"
 	// service is how the API server finds the role inside a cluster, and the first part of the webhooks' names.
@@ -40,19 +58,43 @@ type Options struct {
 	Namespace string
 	// Port is where the webhooks are served; 0 is any free port.
 	Port int
+	// Host is the address at which they are served; empty is every address of the machine.
+	Host string
 	// URL is how the API server reaches the role where there is no Service: https://host:port. With it the role creates the
-	// webhook configurations and keeps them whole. Without it an installer creates them, and the role keeps only the CA
-	// bundle of those that are there.
+	// webhook configurations and the policies and keeps them whole. Without it an installer creates them (Objects), and the
+	// role keeps only the CA bundle of those that are there.
 	URL string
-	// Mutating, Validating and Secret name the objects that the role owns.
-	Mutating, Validating, Secret string
+	// Mutating, Validating, QueueWebhook, PodGroupWebhook and Secret name the objects that the role owns. Without a
+	// QueueWebhook or PodGroupWebhook there is none.
+	Mutating, Validating, QueueWebhook, PodGroupWebhook, Secret string
+
+	// NamespaceSelector and PodSelector are labels that a pod's namespace, and the pod, must have for the role to be asked
+	// about it; nil for any.
+	NamespaceSelector, PodSelector map[string]string
+	// QueueLabelSelector asks only about pods of namespaces that have the queue label, as KAI's setting of that name does.
+	QueueLabelSelector bool
+	// QueueLabel is the label that names the queue of a workload.
+	QueueLabel string
+	// ReservationApp is the value of the label app by which pods that hold shared devices are known.
+	ReservationApp string
+
+	// Identity guards what only Muster may say: which device a pod has, when a gang started, where a pod goes.
+	Identity Mode
+	// Trusted are names of users that may say it, besides the service accounts of TrustedNamespaces and those of Namespace.
+	Trusted, TrustedNamespaces []string
+	// AuthorizeQueues demands the right to use a queue (verb use, resource queues.scheduling.run.ai) of whoever submits work
+	// to it.
+	AuthorizeQueues bool
 }
 
-// DefaultOptions are KAI's.
+// DefaultOptions are KAI's, with the guard of identity that only warns.
 func DefaultOptions() Options {
 	return Options{
 		Rules:     Rules{SchedulerNames: []string{keys.SchedulerName}, RuntimeClass: keys.RuntimeClass},
-		Namespace: keys.Namespace, Port: 9443, Mutating: DefaultMutating, Validating: DefaultValidating, Secret: DefaultSecret,
+		Namespace: keys.Namespace, Port: 9443, Secret: DefaultSecret,
+		Mutating: DefaultMutating, Validating: DefaultValidating, QueueWebhook: DefaultQueueWebhook, PodGroupWebhook: DefaultPodGroupWebhook,
+		QueueLabel: keys.QueueLabel, ReservationApp: keys.ReservationNamespace,
+		Identity: Warn, TrustedNamespaces: []string{keys.ReservationNamespace},
 	}
 }
 
@@ -67,10 +109,19 @@ func (o *Options) check() error {
 			return fmt.Errorf("admission role: --webhook-url is %q: it must have the form https://HOST:PORT", o.URL)
 		}
 	}
-	for flag, name := range map[string]string{"namespace": o.Namespace, "webhook-secret": o.Secret, "mutating-webhook-configuration": o.Mutating, "validating-webhook-configuration": o.Validating} {
-		if name == "" {
-			return fmt.Errorf("admission role: --%s must not be empty", flag)
+	for _, f := range []struct{ flag, value string }{
+		{"namespace", o.Namespace},
+		{"webhook-secret", o.Secret},
+		{"mutating-webhook-configuration", o.Mutating},
+		{"validating-webhook-configuration", o.Validating},
+		{"queue-label-key", o.QueueLabel},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("admission role: --%s must not be empty", f.flag)
 		}
+	}
+	if modes := []Mode{Off, Warn, Enforce}; !slices.Contains(modes, o.Identity) {
+		return fmt.Errorf("admission role: --identity is %q: it must be one of %v", o.Identity, modes)
 	}
 	return nil
 }

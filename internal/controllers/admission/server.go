@@ -1,12 +1,14 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
 
 // Paths that the role serves, as KAI's does.
@@ -25,6 +30,10 @@ const (
 	MutatePodPath        = "/mutate--v1-pod"
 	ValidatePodPath      = "/validate--v1-pod"
 	ValidateTopologyPath = "/validate-kai-scheduler-v1alpha1-topology"
+	ValidateQueuePath    = "/validate-scheduling-run-ai-v2-queue"
+	ValidatePodGroupPath = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+	// ValidateShardPath is ours: KAI does not judge shards before they exist.
+	ValidateShardPath = "/validate-kai-scheduler-v1-schedulingshard"
 )
 
 const (
@@ -32,11 +41,24 @@ const (
 	maxReview = 8 << 20
 	// reviewsAtOnce bounds the memory that requests can take together; more wait their turn.
 	reviewsAtOnce = 32
+	// answerWithin is a little less than the API server waits.
+	answerWithin = (timeout - 1) * time.Second
 )
+
+// Sources are what reviews look at besides the object.
+type Sources struct {
+	// Queues are all queues that there are.
+	Queues func(context.Context) (Forest, error)
+	// Groups are the first few PodGroups that name a queue, as NAMESPACE/NAME, and whether there are more.
+	Groups func(ctx context.Context, queue string) (names []string, more bool, err error)
+	// Shard judges SchedulingShards; nil takes them all.
+	Shard ShardCheck
+}
 
 // Handler answers admission reviews of version v1. It keeps nothing between requests and is safe for concurrent use.
 type Handler struct {
 	rules   Rules
+	sources Sources
 	mux     *http.ServeMux
 	slots   chan struct{}
 	reviews *prometheus.CounterVec
@@ -45,9 +67,9 @@ type Handler struct {
 
 // NewHandler returns the handler of all paths. It registers the counter muster_admission_reviews_total{path,result} and the
 // histogram muster_admission_review_seconds{path}; a nil registry counts for nobody.
-func NewHandler(rules Rules, registry prometheus.Registerer) (*Handler, error) {
+func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*Handler, error) {
 	h := &Handler{
-		rules: rules, mux: http.NewServeMux(), slots: make(chan struct{}, reviewsAtOnce),
+		rules: rules, sources: sources, mux: http.NewServeMux(), slots: make(chan struct{}, reviewsAtOnce),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_admission_reviews_total", Help: "Admission reviews answered: allowed, patched, denied, or malformed.",
 		}, []string{"path", "result"}),
@@ -65,20 +87,27 @@ func NewHandler(rules Rules, registry prometheus.Registerer) (*Handler, error) {
 	h.serve(MutatePodPath, h.mutatePod)
 	h.serve(ValidatePodPath, h.validatePod)
 	h.serve(ValidateTopologyPath, h.validateTopology)
+	h.serve(ValidateQueuePath, h.validateQueue)
+	h.serve(ValidatePodGroupPath, h.validatePodGroup)
+	h.serve(ValidateShardPath, h.validateShard)
 	return h, nil
 }
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// answer is what a review comes to: a patch, or a refusal.
+// answer is what a review comes to: a patch, or a refusal; with warnings to whoever asked.
 type answer struct {
-	patch []Operation
-	deny  *metav1.Status
+	patch    []Operation
+	deny     *metav1.Status
+	warnings []string
 }
 
+// review judges one request.
+type review func(context.Context, *admissionv1.AdmissionRequest) (answer, error)
+
 // serve puts a review behind HTTP. An error of review is the API server's fault, not the user's.
-func (h *Handler) serve(path string, review func(*admissionv1.AdmissionRequest) (answer, error)) {
+func (h *Handler) serve(path string, judge review) {
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		since := time.Now()
 		defer func() { h.seconds.WithLabelValues(path).Observe(time.Since(since).Seconds()) }()
@@ -88,12 +117,16 @@ func (h *Handler) serve(path string, review func(*admissionv1.AdmissionRequest) 
 		case <-r.Context().Done():
 			return
 		}
-		out, result, err := respond(http.MaxBytesReader(w, r.Body, maxReview), review)
+		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
+		defer cancel()
+		out, result, err := respond(ctx, http.MaxBytesReader(w, r.Body, maxReview), judge)
 		h.reviews.WithLabelValues(path, result).Inc()
 		if err != nil {
 			code := http.StatusBadRequest
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 				code = http.StatusRequestEntityTooLarge
+			} else if errors.Is(err, errSource) {
+				code = http.StatusInternalServerError
 			}
 			http.Error(w, err.Error(), code)
 			return
@@ -104,7 +137,7 @@ func (h *Handler) serve(path string, review func(*admissionv1.AdmissionRequest) 
 }
 
 // respond reads a review and writes the answer to it.
-func respond(body io.Reader, review func(*admissionv1.AdmissionRequest) (answer, error)) (out []byte, result string, err error) {
+func respond(ctx context.Context, body io.Reader, judge review) (out []byte, result string, err error) {
 	const malformed = "malformed"
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -117,11 +150,16 @@ func respond(body io.Reader, review func(*admissionv1.AdmissionRequest) (answer,
 	if in.Kind != "AdmissionReview" || in.APIVersion != admissionv1.SchemeGroupVersion.String() || in.Request == nil {
 		return nil, malformed, fmt.Errorf("the request must be an AdmissionReview of %s with a request in it", admissionv1.SchemeGroupVersion)
 	}
-	a, err := review(in.Request)
+	a, err := judge(ctx, in.Request)
+	if errors.Is(err, errSource) {
+		return nil, "failed", err
+	}
 	if err != nil {
 		return nil, malformed, err
 	}
-	reply := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: a.deny == nil, Result: a.deny}}
+	reply := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{
+		UID: in.Request.UID, Allowed: a.deny == nil, Result: a.deny, Warnings: a.warnings,
+	}}
 	result = "allowed"
 	if a.deny != nil {
 		result = "denied"
@@ -165,7 +203,7 @@ func readPod(raw []byte, req *admissionv1.AdmissionRequest) (*corev1.Pod, *metav
 	return p, nil, nil
 }
 
-func (h *Handler) mutatePod(req *admissionv1.AdmissionRequest) (answer, error) {
+func (h *Handler) mutatePod(_ context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
 	p, deny, err := readPod(req.Object.Raw, req)
 	if err != nil || deny != nil {
 		return answer{deny: deny}, err
@@ -180,7 +218,7 @@ func (h *Handler) mutatePod(req *admissionv1.AdmissionRequest) (answer, error) {
 	return answer{patch: ops}, err
 }
 
-func (h *Handler) validatePod(req *admissionv1.AdmissionRequest) (answer, error) {
+func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return answer{}, nil
 	}
@@ -201,7 +239,7 @@ func (h *Handler) validatePod(req *admissionv1.AdmissionRequest) (answer, error)
 	return refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong), nil
 }
 
-func (h *Handler) validateTopology(req *admissionv1.AdmissionRequest) (answer, error) {
+func (h *Handler) validateTopology(_ context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return answer{}, nil
 	}
@@ -210,6 +248,101 @@ func (h *Handler) validateTopology(req *admissionv1.AdmissionRequest) (answer, e
 		return answer{}, fmt.Errorf("read the Topology: %w", err)
 	}
 	return refuse(schema.GroupKind{Group: kaiv1alpha1.GroupVersion.Group, Kind: "Topology"}, t.Name, t.GenerateName, ValidateTopology(t)), nil
+}
+
+// errSource is that something else than the request could not be read.
+var errSource = errors.New("the cluster cannot be read")
+
+// decode reads the objects of a request: the new one and, for an update, the old one.
+func decode[T any](req *admissionv1.AdmissionRequest) (object, old *T, err error) {
+	object = new(T)
+	if err := json.Unmarshal(req.Object.Raw, object); err != nil {
+		return nil, nil, fmt.Errorf("read the object: %w", err)
+	}
+	if req.Operation != admissionv1.Update {
+		return object, nil, nil
+	}
+	old = new(T)
+	if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
+		return nil, nil, fmt.Errorf("read the old object: %w", err)
+	}
+	return object, old, nil
+}
+
+func (h *Handler) validateQueue(ctx context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
+	kind := schema.GroupKind{Group: v2.GroupVersion.Group, Kind: "Queue"}
+	switch req.Operation {
+	case admissionv1.Create, admissionv1.Update:
+		q, old, err := decode[v2.Queue](req)
+		if err != nil {
+			return answer{}, err
+		}
+		if q.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, q.Spec) {
+			return answer{}, nil
+		}
+		others, err := h.sources.Queues(ctx)
+		if err != nil {
+			return answer{}, fmt.Errorf("%w: %w", errSource, err)
+		}
+		wrong, warnings := h.rules.ValidateQueue(q, old, others)
+		a := refuse(kind, q.Name, q.GenerateName, wrong)
+		a.warnings = warnings
+		return a, nil
+	case admissionv1.Delete:
+		others, err := h.sources.Queues(ctx)
+		if err != nil {
+			return answer{}, fmt.Errorf("%w: %w", errSource, err)
+		}
+		groups, more, err := h.sources.Groups(ctx, req.Name)
+		if err != nil {
+			return answer{}, fmt.Errorf("%w: %w", errSource, err)
+		}
+		wrong := KeepQueue(req.Name, others, groups, more)
+		if len(wrong) == 0 {
+			return answer{}, nil
+		}
+		status := apierrors.NewForbidden(v2.GroupVersion.WithResource("queues").GroupResource(), req.Name, wrong.ToAggregate()).Status()
+		return answer{deny: &status}, nil
+	}
+	return answer{}, nil
+}
+
+func (h *Handler) validatePodGroup(_ context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return answer{}, nil
+	}
+	pg, old, err := decode[v2alpha2.PodGroup](req)
+	if err != nil {
+		return answer{}, err
+	}
+	wrong, warnings := ValidatePodGroup(pg, old)
+	a := refuse(schema.GroupKind{Group: v2alpha2.GroupVersion.Group, Kind: "PodGroup"}, pg.Name, pg.GenerateName, wrong)
+	a.warnings = warnings
+	return a, nil
+}
+
+func (h *Handler) validateShard(_ context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
+	if h.sources.Shard == nil || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return answer{}, nil
+	}
+	shard, old, err := decode[kaiv1.SchedulingShard](req)
+	if err != nil {
+		return answer{}, err
+	}
+	if shard.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, shard.Spec) {
+		return answer{}, nil
+	}
+	warnings, err := h.sources.Shard(&shard.Spec)
+	for i := range warnings {
+		warnings[i] = short(warnings[i])
+	}
+	if err == nil {
+		return answer{warnings: warnings}, nil
+	}
+	a := refuse(schema.GroupKind{Group: kaiv1.GroupVersion.Group, Kind: "SchedulingShard"}, shard.Name, shard.GenerateName,
+		field.ErrorList{field.Forbidden(field.NewPath("spec"), err.Error())})
+	a.warnings = warnings
+	return a, nil
 }
 
 // token is what tells the ConfigMaps of one pod from those of others of one owner: seven random characters, as in KAI's names.

@@ -7,55 +7,110 @@ import (
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
 
-// Webhooks returns the two configurations by which the API server asks the role, complete with every default that the API
-// server would fill in. They have it ask only about pods that are ours: of our schedulers, and neither of this role's own
-// namespace nor of kube-system. bundle is what it must trust (PEM).
+// Names of the webhooks that KAI's other programs have; those of pods and Topologies end in admission.NAMESPACE.svc.
+const (
+	queueWebhook    = "queue-validation.kai.scheduler"
+	podGroupWebhook = "podgroup-validation.kai.scheduler"
+)
+
+// timeout is how long the API server waits for an answer, in seconds.
+const timeout = 10
+
+// Objects returns everything that the API server has to be told about admission: the webhook configurations, and the policies
+// with their bindings. bundle is what it must trust (PEM); an installer that leaves it nil must not take it away again once the
+// role has written it.
+func (o *Options) Objects(bundle []byte) []client.Object {
+	mutating, validating := o.Webhooks(bundle)
+	out := []client.Object{mutating}
+	for _, v := range validating {
+		out = append(out, v)
+	}
+	return append(out, o.Policies()...)
+}
+
+// Webhooks returns the configurations by which the API server asks the role, complete with every default that the API server
+// would fill in. They have it ask only about pods that are ours: of our schedulers, of the namespaces and with the labels that
+// the options select, and neither of this role's own namespace nor of kube-system. bundle is what it must trust (PEM).
 //
-// A pod of ours is refused while the role is dead: unjudged and without its devices it would do harm. A Topology is not, its
-// schema has the same rules.
-func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfiguration, *admissionregv1.ValidatingWebhookConfiguration) {
+// While the role is dead, a pod of ours is refused: unjudged and without its devices it would do harm. So is a change of a
+// Queue: nothing but this role keeps a queue that is in use. A Topology, a PodGroup and a SchedulingShard are let through,
+// because whoever reads them judges them again.
+func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfiguration, []*admissionregv1.ValidatingWebhookConfiguration) {
 	const (
-		create = admissionregv1.Create
-		update = admissionregv1.Update
+		create  = admissionregv1.Create
+		update  = admissionregv1.Update
+		removal = admissionregv1.Delete
 	)
 	name := service + "." + o.Namespace + ".svc"
 	matches := []admissionregv1.MatchCondition{{Name: "scheduler-name-match", Expression: o.schedulerNameMatch()}}
-	namespaces := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", o.Namespace},
-	}}}
+	pods := &metav1.LabelSelector{MatchLabels: o.PodSelector}
 	m := &admissionregv1.MutatingWebhookConfiguration{
+		TypeMeta:   typeOf("MutatingWebhookConfiguration"),
 		ObjectMeta: metav1.ObjectMeta{Name: o.Mutating},
 		Webhooks: []admissionregv1.MutatingWebhook{{
 			Name: name, ClientConfig: o.clientConfig(MutatePodPath, bundle), Rules: rules("", "v1", []string{"pods"}, create),
 			FailurePolicy: ptr.To(admissionregv1.Fail), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
-			TimeoutSeconds: ptr.To[int32](10), AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: ptr.To(admissionregv1.IfNeededReinvocationPolicy),
-			NamespaceSelector: namespaces, ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matches,
+			TimeoutSeconds: ptr.To[int32](timeout), AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: ptr.To(admissionregv1.IfNeededReinvocationPolicy),
+			NamespaceSelector: o.namespaces(), ObjectSelector: pods, MatchConditions: matches,
 		}},
 	}
-	v := &admissionregv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: o.Validating},
-		Webhooks: []admissionregv1.ValidatingWebhook{
-			{
-				Name: name, ClientConfig: o.clientConfig(ValidatePodPath, bundle),
-				Rules:         append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...),
-				FailurePolicy: ptr.To(admissionregv1.Fail), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
-				TimeoutSeconds: ptr.To[int32](10), AdmissionReviewVersions: []string{"v1"},
-				NamespaceSelector: namespaces.DeepCopy(), ObjectSelector: &metav1.LabelSelector{}, MatchConditions: matches,
-			},
-			{
-				Name: "topology." + name, ClientConfig: o.clientConfig(ValidateTopologyPath, bundle),
-				Rules:         rules(kaiv1alpha1.GroupVersion.Group, kaiv1alpha1.GroupVersion.Version, []string{"topologies"}, create, update),
-				FailurePolicy: ptr.To(admissionregv1.Ignore), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
-				TimeoutSeconds: ptr.To[int32](10), AdmissionReviewVersions: []string{"v1"},
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
-			},
-		},
+	validating := func(name, path string, dead admissionregv1.FailurePolicyType, rules []admissionregv1.RuleWithOperations) admissionregv1.ValidatingWebhook {
+		return admissionregv1.ValidatingWebhook{
+			Name: name, ClientConfig: o.clientConfig(path, bundle), Rules: rules,
+			FailurePolicy: ptr.To(dead), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
+			TimeoutSeconds: ptr.To[int32](timeout), AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+		}
+	}
+	configuration := func(name string, webhooks ...admissionregv1.ValidatingWebhook) *admissionregv1.ValidatingWebhookConfiguration {
+		return &admissionregv1.ValidatingWebhookConfiguration{
+			TypeMeta: typeOf("ValidatingWebhookConfiguration"), ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: webhooks,
+		}
+	}
+	forPods := validating(name, ValidatePodPath, admissionregv1.Fail,
+		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
+	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), matches
+	kai := kaiv1alpha1.GroupVersion.Group
+	v := []*admissionregv1.ValidatingWebhookConfiguration{configuration(
+		o.Validating, forPods,
+		validating("topology."+name, ValidateTopologyPath, admissionregv1.Ignore, rules(kai, kaiv1alpha1.GroupVersion.Version, []string{"topologies"}, create, update)),
+		validating("schedulingshard."+name, ValidateShardPath, admissionregv1.Ignore, rules(kai, kaiv1.GroupVersion.Version, []string{"schedulingshards"}, create, update)),
+	)}
+	if o.QueueWebhook != "" {
+		v = append(v, configuration(o.QueueWebhook, validating(queueWebhook, ValidateQueuePath, admissionregv1.Fail,
+			rules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, create, update, removal))))
+	}
+	if o.PodGroupWebhook != "" {
+		v = append(v, configuration(o.PodGroupWebhook, validating(podGroupWebhook, ValidatePodGroupPath, admissionregv1.Ignore,
+			rules(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, create, update))))
 	}
 	return m, v
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: admissionregv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// namespaceName is the label that the API server gives every namespace.
+const namespaceName = "kubernetes.io/metadata.name"
+
+// namespaces selects those whose pods are looked at.
+func (o *Options) namespaces() *metav1.LabelSelector {
+	s := &metav1.LabelSelector{MatchLabels: o.NamespaceSelector, MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: namespaceName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{metav1.NamespaceSystem, o.Namespace},
+	}}}
+	if o.QueueLabelSelector {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: o.QueueLabel, Operator: metav1.LabelSelectorOpExists})
+	}
+	return s
 }
 
 func rules(group, version string, resources []string, operations ...admissionregv1.OperationType) []admissionregv1.RuleWithOperations {
@@ -76,12 +131,22 @@ func (o *Options) clientConfig(path string, bundle []byte) admissionregv1.Webhoo
 
 // schedulerNameMatch is the condition, in CEL, that a pod is for one of our schedulers.
 func (o *Options) schedulerNameMatch() string {
-	quoted := make([]string, len(o.SchedulerNames))
-	for i, name := range o.SchedulerNames {
-		quoted[i] = "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(name) + "'"
+	if len(o.SchedulerNames) == 1 {
+		return "object.spec.schedulerName == " + quote(o.SchedulerNames[0])
 	}
-	if len(quoted) == 1 {
-		return "object.spec.schedulerName == " + quoted[0]
+	return fmt.Sprintf("object.spec.schedulerName in %s", quoted(o.SchedulerNames))
+}
+
+// quote writes a text as a literal of CEL.
+func quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(s) + "'"
+}
+
+// quoted writes texts as a list of CEL.
+func quoted(list []string) string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = quote(s)
 	}
-	return fmt.Sprintf("object.spec.schedulerName in [%s]", strings.Join(quoted, ", "))
+	return "[" + strings.Join(out, ", ") + "]"
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -125,7 +126,8 @@ func newGrouper(
 			name:   types.NamespacedName{Namespace: o.DefaultsNamespace, Name: o.DefaultsName},
 			reader: deps.Reader, clock: deps.Clock,
 		},
-		event: deps.Event, clock: deps.Clock, counts: counts,
+		definitions: newDefinitions(deps.Reader, deps.Clock, o.Definitions),
+		event:       deps.Event, clock: deps.Clock, counts: counts,
 	}
 }
 
@@ -180,11 +182,24 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 		}
 	}
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q adder) { add(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q adder) {
+			if !e.IsInInitialList && c.grouper.table.Decisive(e.Object) {
+				c.decided(e.Object)
+			}
+			add(e.Object, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], _ adder) {
+			if c.grouper.table.Decisive(e.Object) {
+				c.decided(e.Object)
+			}
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q adder) {
 			is, was := e.ObjectNew, e.ObjectOld
 			switch {
 			case was.UID != is.UID:
+			case c.decisive(was, is):
+				c.decided(is)
+				return
 			case !workload.SameHints(was, is, &settings):
 				for _, owner := range is.OwnerReferences {
 					c.grouper.memory.forgetOwner(owner.UID)
@@ -197,13 +212,38 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 	}
 }
 
+// decisive says whether a pod on which the minimum of its gang depends came to life, got its node or ended.
+func (c *Controller) decisive(was, is *corev1.Pod) bool {
+	ended := func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	}
+	return (was.Spec.NodeName != is.Spec.NodeName || ended(was) != ended(is) ||
+		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)) && c.grouper.table.Decisive(is)
+}
+
+// decided looks again at the gang of such a pod, all of whose owners' pods it may be about.
+func (c *Controller) decided(pod *corev1.Pod) {
+	if len(pod.OwnerReferences) == 0 || !slices.Contains(c.grouper.options.SchedulerNames, pod.Spec.SchedulerName) {
+		return
+	}
+	group := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Annotations[keys.PodGroupAnnotation]}
+	owners := c.grouper.memory.forgetGroup(group)
+	if owner := pod.OwnerReferences[0].UID; !slices.Contains(owners, owner) {
+		c.grouper.memory.forgetOwner(owner)
+		owners = append(owners, owner)
+	}
+	for _, owner := range owners {
+		c.enqueue(owner)
+	}
+}
+
 // settled says whether the pod is known to be grouped as it should be.
 func (g *grouper) settled(pod *corev1.Pod) bool {
 	if len(pod.OwnerReferences) == 0 {
 		return false
 	}
-	d := g.memory.get(pod.OwnerReferences[0].UID, g.clock.Now())
-	if d == nil {
+	d := g.memory.get(g.keyOf(pod), g.clock.Now())
+	if d == nil || d.anew {
 		return false
 	}
 	if d.left {

@@ -81,7 +81,7 @@ func (f *follower) kind(ctx context.Context, gvk schema.GroupVersionKind) *follo
 	m.SetGroupVersionKind(gvk)
 	informer, err := f.cache.GetInformer(ctx, &m, cache.BlockUntilSynced(false))
 	if err == nil {
-		k.handler, err = informer.AddEventHandler(f.events(f.table.Rule(gvk).NeedsContent()))
+		k.handler, err = informer.AddEventHandler(f.events(f.table.Read(gvk)))
 	}
 	if err != nil {
 		f.log.Info("owners of this kind are read one by one: they cannot be watched", "kind", gvk.String(), "reason", err.Error())

@@ -3,6 +3,8 @@ package podgrouper
 import (
 	"container/list"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,17 +14,20 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
-// derivation is what is remembered of the pods of one nearest owner. It is immutable.
+// derivation is what is remembered of the pods of one nearest owner, or of one part of them. It is immutable.
 type derivation struct {
 	owner types.UID
+	// part tells the pods of an owner apart that are in different gangs; see workload.Table.Part.
+	part string
 	// chain are the owners it was derived from, the nearest among them.
 	chain []types.UID
 	// left says that the owners ask to leave the pods alone; nothing below counts then.
 	left bool
 	// failed is why no group could be derived, a *workload.Invalid; nothing below counts then.
 	failed error
-	// eachPod says that each pod has a group of its own, which is derived per pod.
-	eachPod bool
+	// eachPod says that each pod has a group of its own, which is derived per pod. anew says that it has to be derived per
+	// pod because no one knows beforehand which pods share one.
+	eachPod, anew bool
 	// podNamed says that a group named after the pod wins if it exists.
 	podNamed bool
 	group    types.NamespacedName
@@ -39,7 +44,17 @@ func (d *derivation) groupOf(pod *corev1.Pod) string {
 	return d.group.Name
 }
 
-// memory holds derivations by the UID of the nearest owner, bounded by forgetting the least recently used. It also sees
+// key is what a derivation is remembered by: the nearest owner's UID, and the part if there is one.
+func (d *derivation) key() types.UID { return memoryKey(d.owner, d.part) }
+
+func memoryKey(owner types.UID, part string) types.UID {
+	if part == "" {
+		return owner
+	}
+	return owner + types.UID("/"+part)
+}
+
+// memory holds derivations by their key, bounded by forgetting the least recently used. It also sees
 // to it that of many pods with one new owner only one does the work, and that a derivation made from facts that changed
 // meanwhile is not kept.
 type memory struct {
@@ -68,14 +83,14 @@ func newMemory(most int) *memory {
 }
 
 // get returns what is remembered, or nil.
-func (m *memory) get(owner types.UID, now time.Time) *derivation {
+func (m *memory) get(key types.UID, now time.Time) *derivation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lookup(owner, now)
+	return m.lookup(key, now)
 }
 
-func (m *memory) lookup(owner types.UID, now time.Time) *derivation {
-	e := m.entries[owner]
+func (m *memory) lookup(key types.UID, now time.Time) *derivation {
+	e := m.entries[key]
 	if e == nil {
 		return nil
 	}
@@ -87,19 +102,19 @@ func (m *memory) lookup(owner types.UID, now time.Time) *derivation {
 	return d
 }
 
-// derive returns what is remembered, or else what work returns, and remembers that. While work runs for an owner, other
-// callers for the same owner wait for it; when it fails they try themselves, in turn. stale says that an owner changed
+// derive returns what is remembered, or else what work returns, and remembers that. While work runs for a key, other
+// callers for the same key wait for it; when it fails they try themselves, in turn. stale says that an owner changed
 // while work ran: the result was right a moment ago, is not kept, and the caller should come back.
 func (m *memory) derive(
-	ctx context.Context, owner types.UID, now time.Time, work func() (*derivation, error),
+	ctx context.Context, key types.UID, now time.Time, work func() (*derivation, error),
 ) (d *derivation, stale bool, err error) {
 	for {
 		m.mu.Lock()
-		if d := m.lookup(owner, now); d != nil {
+		if d := m.lookup(key, now); d != nil {
 			m.mu.Unlock()
 			return d, false, nil
 		}
-		busy := m.making[owner]
+		busy := m.making[key]
 		if busy == nil {
 			break
 		}
@@ -111,11 +126,11 @@ func (m *memory) derive(
 		}
 	}
 	done := make(chan struct{})
-	m.making[owner] = done
+	m.making[key] = done
 	m.mu.Unlock()
 	defer func() { // a panic in work must not leave the others waiting
 		m.mu.Lock()
-		delete(m.making, owner)
+		delete(m.making, key)
 		if d != nil && err == nil {
 			stale = m.keep(d)
 		}
@@ -136,31 +151,32 @@ func (m *memory) keep(d *derivation) (stale bool) {
 			return true
 		}
 	}
-	m.drop(d.owner)
-	m.entries[d.owner] = m.recent.PushFront(d)
+	key := d.key()
+	m.drop(key)
+	m.entries[key] = m.recent.PushFront(d)
 	for _, uid := range d.chain {
-		m.links.add(uid, d.owner)
+		m.links.add(uid, key)
 	}
 	if !d.eachPod {
-		m.groups.add(d.group, d.owner)
+		m.groups.add(d.group, key)
 	}
 	for len(m.entries) > m.most {
-		m.drop(m.recent.Back().Value.(*derivation).owner)
+		m.drop(m.recent.Back().Value.(*derivation).key())
 	}
 	return false
 }
 
-func (m *memory) drop(owner types.UID) {
-	e := m.entries[owner]
+func (m *memory) drop(key types.UID) {
+	e := m.entries[key]
 	if e == nil {
 		return
 	}
 	d := m.recent.Remove(e).(*derivation)
-	delete(m.entries, owner)
+	delete(m.entries, key)
 	for _, uid := range d.chain {
-		m.links.remove(uid, owner)
+		m.links.remove(uid, key)
 	}
-	m.groups.remove(d.group, owner)
+	m.groups.remove(d.group, key)
 }
 
 // forgetOwner forgets all that was derived from an object, which changed or went away, and returns the nearest owners
@@ -181,15 +197,16 @@ func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	return m.forget(m.groups[group])
 }
 
-func (m *memory) forget(owners map[types.UID]struct{}) []types.UID {
-	out := make([]types.UID, 0, len(owners))
-	for owner := range owners {
-		out = append(out, owner)
+func (m *memory) forget(keys map[types.UID]struct{}) []types.UID {
+	var owners []types.UID
+	for _, key := range slices.Collect(maps.Keys(keys)) { // a copy: dropping changes the map
+		owner := m.entries[key].Value.(*derivation).owner
+		if !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
+		}
+		m.drop(key)
 	}
-	for _, owner := range out {
-		m.drop(owner)
-	}
-	return out
+	return owners
 }
 
 // all returns what is remembered, expired entries included, in no particular order.
@@ -203,20 +220,20 @@ func (m *memory) all() []*derivation {
 	return out
 }
 
-// index finds the nearest owners for a key.
+// index finds derivations, by their keys.
 type index[K comparable] map[K]map[types.UID]struct{}
 
-func (x index[K]) add(key K, owner types.UID) {
-	if x[key] == nil {
-		x[key] = map[types.UID]struct{}{}
+func (x index[K]) add(by K, key types.UID) {
+	if x[by] == nil {
+		x[by] = map[types.UID]struct{}{}
 	}
-	x[key][owner] = struct{}{}
+	x[by][key] = struct{}{}
 }
 
-func (x index[K]) remove(key K, owner types.UID) {
-	delete(x[key], owner)
-	if len(x[key]) == 0 {
-		delete(x, key)
+func (x index[K]) remove(by K, key types.UID) {
+	delete(x[by], key)
+	if len(x[by]) == 0 {
+		delete(x, by)
 	}
 }
 
@@ -224,7 +241,7 @@ func (x index[K]) remove(key K, owner types.UID) {
 func (m *memory) discard(d *derivation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entries[d.owner]; e != nil && e.Value.(*derivation) == d {
-		m.drop(d.owner)
+	if e := m.entries[d.key()]; e != nil && e.Value.(*derivation) == d {
+		m.drop(d.key())
 	}
 }

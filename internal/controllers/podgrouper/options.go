@@ -12,7 +12,7 @@ import (
 )
 
 // Options are the flags of the role. Flags that concern the process as a whole (addresses, leader election, API rates) are
-// read by the process; --knative-gang-schedule and --generic-karta-fallback belong to kinds that have no rule yet.
+// read by the process.
 type Options struct {
 	// SchedulerNames are the spec.schedulerName values of pods that are ours (--scheduler-name). At least one.
 	SchedulerNames []string
@@ -22,6 +22,10 @@ type Options struct {
 	Workers int
 	// PodNamedGroups takes over groups that old installations named after a pod (--search-legacy-pg).
 	PodNamedGroups bool
+	// KnativeGangs makes one gang of each revision of a Knative service, else each pod is one (--knative-gang-schedule).
+	KnativeGangs bool
+	// Definitions lets Karta objects define kinds of workloads that have no rule (--generic-karta-fallback).
+	Definitions bool
 	// DefaultsNamespace and DefaultsName name the ConfigMap with defaults per kind of workload
 	// (--default-priorities-configmap-namespace, --default-priorities-configmap-name). Both empty: there is none.
 	DefaultsNamespace, DefaultsName string
@@ -47,6 +51,8 @@ func DefaultOptions() Options {
 		NodePoolLabel:  keys.NodePoolLabel,
 		Workers:        10,
 		PodNamedGroups: true,
+		KnativeGangs:   true,
+		Definitions:    true,
 		Remembered:     16384,
 		Backoff:        time.Second,
 		MaxBackoff:     time.Minute,

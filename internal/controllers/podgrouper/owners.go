@@ -28,7 +28,8 @@ type owners struct {
 	counts       *counts
 }
 
-// chain returns the owners of the pod, nearest first, and whether all of them are watched. An owner that may not be read
+// chain returns the owners of the pod, nearest first, and after them the object that the pod names as its gang's, if its kind
+// does; and whether all of them are watched. An owner that may not be read
 // ends the chain before it. Errors are *workload.Invalid for a chain that is broken as it stands, else those of the API.
 func (o *owners) chain(ctx context.Context, pod *corev1.Pod) (chain []workload.Object, watched bool, err error) {
 	self := workload.FromPod(pod)
@@ -62,7 +63,36 @@ func (o *owners) chain(ctx context.Context, pod *corev1.Pod) (chain []workload.O
 		chain = append(chain, owner)
 		below = &chain[len(chain)-1]
 	}
-	return chain, watched, nil
+	return o.named(ctx, pod, chain, watched)
+}
+
+// named adds the object that a label of the pod names.
+func (o *owners) named(ctx context.Context, pod *corev1.Pod, chain []workload.Object, watched bool) ([]workload.Object, bool, error) {
+	gvk, name, ok, err := o.table.Named(pod, chain)
+	if !ok || err != nil {
+		return chain, watched, err
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
+	var m metav1.PartialObjectMetadata
+	m.SetGroupVersionKind(gvk)
+	if followed && o.cached.Get(ctx, key, &m, client.UnsafeDisableDeepCopy) == nil {
+		o.counts.ownerReads.WithLabelValues("watch").Inc()
+		return append(chain, workload.FromMeta(gvk, &m, nil)), watched, nil
+	}
+	o.counts.ownerReads.WithLabelValues("request").Inc()
+	m = metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(gvk)
+	if err := o.live.Get(ctx, key, &m); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, false, &workload.Invalid{
+				Object: fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name), Field: "metadata.labels",
+				Rule: fmt.Sprintf("must name a %s that exists, %q does not", gvk.Kind, name),
+			}
+		}
+		return nil, false, fmt.Errorf("read %s %s, which a pod names: %w", gvk.Kind, key, err)
+	}
+	return append(chain, workload.FromMeta(gvk, &m, nil)), watched && followed, nil
 }
 
 // get reads the metadata of one owner.
@@ -73,7 +103,7 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	}
 	gvk := gv.WithKind(ref.Kind)
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	followed := o.table.Rule(gvk).Watch && o.follow(ctx, gvk)
+	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
 	if followed {
 		var m metav1.PartialObjectMetadata
 		m.SetGroupVersionKind(gvk)
@@ -100,22 +130,23 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	return workload.FromMeta(gvk, &m, nil), followed, nil
 }
 
-// fill reads the whole of the objects whose fields the top owner's rule needs, from the API server.
-func (o *owners) fill(ctx context.Context, chain []workload.Object) error {
-	if len(chain) == 0 || !o.table.Rule(chain[len(chain)-1].GVK).NeedsContent() {
+// fill reads the whole of the object whose fields the rule needs, from the API server.
+func (o *owners) fill(ctx context.Context, pod *corev1.Pod, chain []workload.Object, define func(schema.GroupVersionKind) *workload.Definition) error {
+	i := o.table.Content(pod, chain, define)
+	if i < 0 {
 		return nil
 	}
-	top := &chain[len(chain)-1]
+	owner := &chain[i]
 	var u unstructured.Unstructured
-	u.SetGroupVersionKind(top.GVK)
+	u.SetGroupVersionKind(owner.GVK)
 	o.counts.ownerReads.WithLabelValues("request").Inc()
-	if err := o.live.Get(ctx, types.NamespacedName{Namespace: top.Namespace, Name: top.Name}, &u); err != nil {
-		return fmt.Errorf("read %s: %w", top, err)
+	if err := o.live.Get(ctx, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}, &u); err != nil {
+		return fmt.Errorf("read %s: %w", owner, err)
 	}
-	if u.GetUID() != top.UID {
-		return broken(top, "the object was replaced by another of its name")
+	if u.GetUID() != owner.UID {
+		return broken(owner, "the object was replaced by another of its name")
 	}
-	*top = workload.FromMeta(top.GVK, &u, u.Object)
+	*owner = workload.FromMeta(owner.GVK, &u, u.Object)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,9 +42,11 @@ type grouper struct {
 	owners   *owners
 	memory   *memory
 	defaults *defaults
-	event    func(obj client.Object, eventType, reason, message string)
-	clock    clock.Clock
-	counts   *counts
+	// definitions of further kinds.
+	definitions *definitions
+	event       func(obj client.Object, eventType, reason, message string)
+	clock       clock.Clock
+	counts      *counts
 }
 
 // reconcile sees to it that a pod's group exists and that the pod names it.
@@ -163,14 +166,14 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, worklo
 		if err != nil {
 			return "", workload.Members{}, 0, err
 		}
-		return d.groupOf(pod), d.members, 0, nil
+		return d.group.Name, d.members, 0, nil
 	}
 	derivedHere := false
-	d, stale, err := g.memory.derive(ctx, pod.OwnerReferences[0].UID, g.clock.Now(), func() (*derivation, error) {
+	d, stale, err := g.memory.derive(ctx, g.keyOf(pod), g.clock.Now(), func() (*derivation, error) {
 		derivedHere = true
 		return g.derive(ctx, pod)
 	})
-	if err == nil && d.eachPod && !derivedHere {
+	if err == nil && (d.eachPod || d.anew) && !derivedHere {
 		d, err = g.derive(ctx, pod)
 	}
 	if err == nil && d.failed != nil {
@@ -195,7 +198,12 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, worklo
 			return old, workload.Members{}, again, nil
 		}
 	}
-	return d.groupOf(pod), d.members, again, nil
+	return d.group.Name, d.members, again, nil
+}
+
+// keyOf is what a pod's derivation is remembered by.
+func (g *grouper) keyOf(pod *corev1.Pod) types.UID {
+	return memoryKey(pod.OwnerReferences[0].UID, g.table.Part(pod))
 }
 
 // derive reads the pod's owners, works out the group, and writes it if it is missing or differs. A workload that cannot be
@@ -203,7 +211,7 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, worklo
 func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, error) {
 	d := &derivation{}
 	if len(pod.OwnerReferences) > 0 {
-		d.owner = pod.OwnerReferences[0].UID
+		d.owner, d.part = pod.OwnerReferences[0].UID, g.table.Part(pod)
 		d.chain = []types.UID{d.owner}
 	}
 	err := g.deriveInto(ctx, d, pod)
@@ -231,17 +239,24 @@ func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod
 	if d.left {
 		return nil
 	}
-	if err := g.owners.fill(ctx, chain); err != nil {
+	define, err := g.definitions.get(ctx)
+	if err != nil {
 		return err
 	}
-	grouping, err := g.grouping(ctx, pod, chain)
+	if err := g.owners.fill(ctx, pod, chain, define); err != nil {
+		return err
+	}
+	grouping, err := g.grouping(ctx, pod, chain, define)
 	if err != nil {
 		return err
 	}
 	for _, w := range grouping.Warnings {
 		g.warn(pod, w)
 	}
-	d.eachPod, d.podNamed, d.members = grouping.EachPod, grouping.PodNamed, grouping.Members
+	if err := g.flatten(ctx, grouping); err != nil {
+		return err
+	}
+	d.eachPod, d.anew, d.podNamed, d.members = grouping.EachPod, grouping.Anew, grouping.PodNamed, grouping.Members
 	d.group = client.ObjectKeyFromObject(grouping.PodGroup)
 	if d.podNamed && g.options.PodNamedGroups {
 		// An old group stands; writing the new one as well would leave it without pods.
@@ -255,7 +270,9 @@ func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod
 }
 
 // grouping asks the dialect, with the settings of this moment.
-func (g *grouper) grouping(ctx context.Context, pod *corev1.Pod, chain []workload.Object) (*workload.Grouping, error) {
+func (g *grouper) grouping(
+	ctx context.Context, pod *corev1.Pod, chain []workload.Object, define func(schema.GroupVersionKind) *workload.Definition,
+) (*workload.Grouping, error) {
 	var failed error
 	kinds, err := g.defaults.get(ctx)
 	if err != nil {
@@ -265,6 +282,20 @@ func (g *grouper) grouping(ctx context.Context, pod *corev1.Pod, chain []workloa
 		QueueLabel:    g.options.QueueLabel,
 		NodePoolLabel: g.options.NodePoolLabel,
 		Kinds:         kinds,
+		Definition:    define,
+		KnativePerPod: !g.options.KnativeGangs,
+		Peers: func(namespace string, matches labels.Selector) []*corev1.Pod {
+			list := &corev1.PodList{}
+			err := g.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: matches}, client.UnsafeDisableDeepCopy)
+			if err != nil && failed == nil {
+				failed = fmt.Errorf("list pods of a gang: %w", err)
+			}
+			out := make([]*corev1.Pod, len(list.Items))
+			for i := range list.Items {
+				out[i] = &list.Items[i]
+			}
+			return out
+		},
 		PriorityClassExists: func(name string) bool {
 			class := &schedulingv1.PriorityClass{}
 			err := g.cached.Get(ctx, types.NamespacedName{Name: name}, class, client.UnsafeDisableDeepCopy)
@@ -279,6 +310,20 @@ func (g *grouper) grouping(ctx context.Context, pod *corev1.Pod, chain []workloa
 		return nil, failed
 	}
 	return grouping, err
+}
+
+// flatten keeps a group without subgroups that was made when its kind had none.
+func (g *grouper) flatten(ctx context.Context, grouping *workload.Grouping) error {
+	if grouping.Flat == nil {
+		return nil
+	}
+	existing := &v2alpha2.PodGroup{}
+	key := client.ObjectKeyFromObject(grouping.PodGroup)
+	if err := g.cached.Get(ctx, key, existing, client.UnsafeDisableDeepCopy); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	grouping.Flatten(existing)
+	return nil
 }
 
 func (g *grouper) exists(ctx context.Context, group types.NamespacedName) (bool, error) {

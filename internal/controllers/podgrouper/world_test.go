@@ -120,8 +120,17 @@ func scheme(t testing.TB) *runtime.Scheme {
 		gvk := schema.GroupVersionKind{Group: "kubeflow.org", Version: "v1", Kind: kind}
 		s.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 	}
-	fleet := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Fleet"}
-	s.AddKnownTypeWithName(fleet, &unstructured.Unstructured{})
+	for _, gvk := range []schema.GroupVersionKind{
+		{Group: "example.org", Version: "v1", Kind: "Fleet"},
+		{Group: "run.ai", Version: "v1alpha1", Kind: "Karta"},
+		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"},
+		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+		{Group: "grove.io", Version: "v1alpha1", Kind: "PodCliqueSet"},
+		{Group: "scheduler.grove.io", Version: "v1alpha1", Kind: "PodGang"},
+	} {
+		s.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
+		s.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
+	}
 	return s
 }
 

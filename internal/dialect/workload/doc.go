@@ -11,8 +11,10 @@
 //	existing PodGroup + wanted one          ──UpdatePatch──▶  merge patch, or nil
 //	pod + group name + subgroup             ──PodPatch──────▶ merge patch, or nil
 //
-// Kinds are rows of a Table (see Rule and Kinds): a further kind is data, not code. An unknown kind gets the default
-// row, a group per top owner with a minimum of one.
+// Kinds are rows of a Table (see Rule and Kinds): a further kind is data, not code, except where subgroups follow no list that
+// data could describe (Ray, JobSet, LeaderWorkerSet, Grove). A kind without a row may be described by a Karta object (see
+// Definition), in a part of jq that is bounded in time (see query); any other gets the default row, a group per top owner with
+// a minimum of one. What the role may read follows from the rows (see Accesses).
 //
 // The package is pure: no client, no clock, no logging, and equal input gives equal output. It refuses what it cannot
 // understand with an Invalid error that names object, field and rule; it ignores optional hints that are malformed, with

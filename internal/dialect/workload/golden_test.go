@@ -15,7 +15,9 @@ import (
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
@@ -65,8 +67,28 @@ func podFrom(t testing.TB, u *unstructured.Unstructured) *corev1.Pod {
 func outcome(t testing.TB, objects []*unstructured.Unstructured, settings *Settings) string {
 	t.Helper()
 	byUID := map[types.UID]*unstructured.Unstructured{}
+	definitions := map[schema.GroupVersionKind]*Definition{}
 	for _, u := range objects {
 		byUID[u.GetUID()] = u
+		if u.GetKind() != DefinitionKind.Kind {
+			continue
+		}
+		d, err := ParseDefinition(u.Object)
+		if err != nil {
+			return fmt.Sprintf("error: %s\n", err)
+		}
+		definitions[d.Kind] = d
+	}
+	settings.Definition = func(kind schema.GroupVersionKind) *Definition { return definitions[kind] }
+	// Pods come one by one: each sees itself and those before it.
+	var there []*corev1.Pod
+	settings.Peers = func(namespace string, matches labels.Selector) (out []*corev1.Pod) {
+		for _, p := range there {
+			if p.Namespace == namespace && matches.Matches(labels.Set(p.Labels)) {
+				out = append(out, p)
+			}
+		}
+		return out
 	}
 	var out strings.Builder
 	shown := map[string]string{}
@@ -78,14 +100,15 @@ func outcome(t testing.TB, objects []*unstructured.Unstructured, settings *Setti
 		var owners []Object
 		for refs := pod.OwnerReferences; len(refs) > 0; {
 			o := byUID[refs[0].UID]
-			if o == nil {
+			if o == nil || len(owners) > 8 {
 				t.Fatalf("no object has UID %q", refs[0].UID)
 			}
-			owners = append(owners, FromMeta(o.GroupVersionKind(), o, o.Object))
+			owners = append(owners, FromMeta(o.GroupVersionKind(), o, nil))
 			refs = o.GetOwnerReferences()
 		}
+		there = append(there, pod)
 		fmt.Fprintf(&out, "# pod %s\n", pod.Name)
-		g, err := table(t).Group(pod, owners, settings)
+		g, err := groupOf(t, pod, owners, objects, settings)
 		if err != nil {
 			if !errors.As(err, new(*Invalid)) {
 				t.Errorf("error %v is no *Invalid", err)
@@ -123,16 +146,43 @@ func outcome(t testing.TB, objects []*unstructured.Unstructured, settings *Setti
 	return out.String()
 }
 
+// groupOf does what the role does: it adds the object that the pod names, and reads whole what has to be.
+func groupOf(t testing.TB, pod *corev1.Pod, owners []Object, objects []*unstructured.Unstructured, settings *Settings) (*Grouping, error) {
+	t.Helper()
+	tab := table(t)
+	kind, name, ok, err := tab.Named(pod, owners)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		for _, u := range objects {
+			if u.GroupVersionKind() == kind && u.GetName() == name {
+				owners = append(owners, FromMeta(kind, u, nil))
+			}
+		}
+	}
+	if i := tab.Content(pod, owners, settings.Definition); i >= 0 {
+		for _, u := range objects {
+			if u.GetUID() == owners[i].UID {
+				owners[i].Content = u.Object
+			}
+		}
+	}
+	return tab.Group(pod, owners, settings)
+}
+
 func settingsFrom(t *testing.T, text []byte) *Settings {
 	t.Helper()
 	var in struct {
 		PriorityClasses []string `json:"priorityClasses"`
 		Kinds           string   `json:"kinds"`
+		KnativePerPod   bool     `json:"knativePerPod"`
 	}
 	if err := yaml.UnmarshalStrict(text, &in); err != nil {
 		t.Fatal(err)
 	}
 	s := DefaultSettings()
+	s.KnativePerPod = in.KnativePerPod
 	if in.PriorityClasses != nil {
 		s.PriorityClassExists = func(name string) bool { return slices.Contains(in.PriorityClasses, name) }
 	}

@@ -2,11 +2,16 @@ package workload
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -17,8 +22,13 @@ import (
 type Grouping struct {
 	// PodGroup is the gang as the workload describes it, in the pod's namespace.
 	PodGroup *v2alpha2.PodGroup
-	// EachPod says that the group is this pod's alone; otherwise every pod with the same nearest owner gets the same one.
+	// Flat, if set, says what to make of it where a group exists that has no subgroups; see Flatten.
+	Flat *Flat
+	// EachPod says that the group is this pod's alone; otherwise every pod with the same nearest owner
+	// and Part gets the same one.
 	EachPod bool
+	// Anew says that another pod of the same owner may be in another group, for reasons that Part does not know.
+	Anew bool
 	// PodNamed says that PodNamedGroup, if it exists, is to be used instead.
 	PodNamed bool
 	// Members says which subgroup a pod is in.
@@ -27,45 +37,47 @@ type Grouping struct {
 	Warnings []string
 }
 
-// Group derives the gang of a pod from the pod's owners, nearest first; the last one is the top owner. A pod without
-// owners is its own. The owner that the top owner's rule makes the subject must bring its Content if the rule
-// NeedsContent. The error is an *Invalid.
+// Group derives the gang of a pod from the pod's owners, nearest first; the last one is the top owner, or what Named told to
+// add. The owner at Content, if any, must bring its Content. The error is an *Invalid.
 //
-// The result depends on the pod only through the hints that the owners leave open, so all pods of a gang that are made
-// from one template give the same PodGroup.
+// The result depends on the pod only through the hints that the owners leave open, and through Part, so all pods of a gang
+// that are made from one template give the same PodGroup.
 func (t *Table) Group(pod *corev1.Pod, owners []Object, settings *Settings) (*Grouping, error) {
-	self := FromPod(pod)
-	if len(owners) == 0 {
-		owners = []Object{self}
+	v := t.view(pod, owners, settings.Definition)
+	rule := v.rule
+	if settings.KnativePerPod && rule.Group == "serving.knative.dev" {
+		each := *rule
+		each.Subject, each.Of, each.Minimum = EachPod, schema.GroupKind{}, nil
+		rule = &each
+		v.subject = v.inherited(v.last, v.last)
 	}
-	last := len(owners) - 1
-	rule := t.Rule(owners[last].GVK)
-	subject := &owners[last]
-	if rule.Subject == OwnerBelowTop {
-		subject = &self
-		if last > 0 {
-			last--
-			subject = &owners[last]
-		}
+	h := &hints{
+		settings: settings, pod: pod, podAs: v.self, subject: v.subject, top: &v.owners[v.last], facts: v.facts,
+		wrappers: v.owners[v.last+1:], above: v.owners, chain: []Object{*v.subject},
 	}
-	h := &hints{settings: settings, pod: pod, podAs: self, subject: subject, chain: []Object{*subject}}
 	if rule.WholeChain {
-		h.chain = owners[:last+1]
+		h.chain = append(slices.Clone(v.owners[:v.at]), *v.subject)
 	}
-	g := &Grouping{EachPod: rule.Subject == EachPod || subject.UID == self.UID, PodNamed: rule.PodNamed}
-	named := subject
+	g := &Grouping{EachPod: rule.Subject == EachPod || v.subject.UID == v.self.UID, PodNamed: rule.PodNamed}
+	named := v.subject
 	if rule.Subject == EachPod {
-		named = &self
+		named = &v.self
 	}
-
-	minimum, err := h.minimum(rule)
+	name, err := h.name(rule, named)
 	if err != nil {
 		return nil, err
+	}
+	shape, err := h.tree(rule, v.definition)
+	if err != nil {
+		return nil, err
+	}
+	if shape.name != "" {
+		name, g.Anew = shape.name, true
 	}
 	group := &v2alpha2.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   pod.Namespace,
-			Name:        GroupName(named.Name, named.UID),
+			Name:        name,
 			Labels:      h.labels(),
 			Annotations: h.annotations(),
 			OwnerReferences: []metav1.OwnerReference{{
@@ -73,46 +85,174 @@ func (t *Table) Group(pod *corev1.Pod, owners []Object, settings *Settings) (*Gr
 			}},
 		},
 		Spec: v2alpha2.PodGroupSpec{
-			MinMember:            &minimum,
+			MinMember:            &shape.minimum,
 			Queue:                h.queue(),
 			PriorityClassName:    h.priorityClass(rule),
 			Preemptibility:       h.preemptibility(),
 			PreemptionDelay:      h.duration(keys.PreemptionDelayAnnotation, false),
 			StalenessGracePeriod: h.duration(keys.StalenessGracePeriodAnnotation, true),
 			TopologyConstraint: topology(keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation,
-				subject.Annotations),
+				v.subject.Annotations),
+			SubGroups: shape.subGroups,
 		},
 	}
-	h.warnTopology(group.Spec.TopologyConstraint, keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation)
-	if rule.Parts != nil {
-		group.Spec.SubGroups, g.Members, err = h.parts(rule.Parts, minimum)
-		if err != nil {
-			return nil, err
-		}
+	if shape.minSubGroup != nil {
+		group.Spec.MinMember, group.Spec.MinSubGroup = nil, shape.minSubGroup
 	}
-	g.PodGroup, g.Warnings = group, h.warnings
+	if shape.constraint != nil {
+		group.Spec.TopologyConstraint = *shape.constraint
+	}
+	h.warnTopology(group.Spec.TopologyConstraint, keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation)
+	if err := h.distinct(shape.subGroups); err != nil {
+		return nil, err
+	}
+	if rule.KeepFlat && len(shape.subGroups) > 0 {
+		g.Flat = &Flat{Minimum: shape.minimum}
+	}
+	g.PodGroup, g.Members, g.Warnings = group, shape.members, h.warnings
 	return g, nil
 }
 
+// Flat is how a group looks that has no subgroups because it was made when its kind had none.
+type Flat struct {
+	// Minimum is the gang's minimum in pods.
+	Minimum int32
+}
+
+// Flatten takes the subgroups out of a grouping, if Flat is set and the group that exists has none.
+func (g *Grouping) Flatten(existing *v2alpha2.PodGroup) {
+	if g.Flat == nil || len(existing.Spec.SubGroups) > 0 {
+		return
+	}
+	n := g.Flat.Minimum
+	g.PodGroup.Spec.MinMember, g.PodGroup.Spec.MinSubGroup, g.PodGroup.Spec.SubGroups = &n, nil, nil
+	g.Members = Members{}
+}
+
+// name is the group's, for the object that it is named after.
+func (h *hints) name(rule *Rule, named *Object) (string, error) {
+	if rule.NameLabel != "" && h.pod.Labels[rule.AlsoLabel] != "" {
+		if name := h.pod.Labels[rule.NameLabel]; len(validation.IsDNS1123Subdomain(name)) == 0 {
+			return name, nil
+		} else if name != "" {
+			return "", invalid(&h.podAs, "label "+rule.NameLabel, "must be the name of a PodGroup, is %q", name)
+		}
+	}
+	if rule.PodPrefix {
+		return GroupName(podPrefix(h.pod), named.UID), nil
+	}
+	name := GroupName(named.Name, named.UID)
+	if rule.PartLabel == "" {
+		return name, nil
+	}
+	part := h.pod.Labels[rule.PartLabel]
+	if len(validation.IsDNS1123Label(part)) > 0 {
+		return "", invalid(&h.podAs, "label "+rule.PartLabel, "must say which of the workload's gangs the pod is in, is %q", part)
+	}
+	if name += rule.Infix + part; len(name) > maxName {
+		return "", invalid(named, "metadata.name", "must be short enough for its PodGroups' names to have at most %d characters", maxName)
+	}
+	return name, nil
+}
+
+// podPrefix is the pod's name without its last segment.
+func podPrefix(pod *corev1.Pod) string {
+	if i := strings.LastIndexByte(pod.Name, '-'); i > 0 {
+		return pod.Name[:i]
+	}
+	return pod.Name
+}
+
+// distinct refuses a tree in which two subgroups have one name, or a name that the API refuses.
+func (h *hints) distinct(groups []v2alpha2.SubGroup) error {
+	if len(groups) > maxSubGroups {
+		return invalid(h.facts, "spec", "must make at most %d subgroups, makes %d", maxSubGroups, len(groups))
+	}
+	seen := make(map[string]bool, len(groups))
+	for i := range groups {
+		name := groups[i].Name
+		if len(validation.IsDNS1123Label(name)) > 0 && !plainLabel(name) {
+			return invalid(h.facts, "spec", "must give subgroups names of lower-case letters, digits and dashes, gives %q", name)
+		}
+		if seen[name] {
+			return invalid(h.facts, "spec", "must give subgroups names of their own, %q is the name of two", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// plainLabel says whether a name that is too long for a label has the characters of one; subgroups may be longer.
+func plainLabel(name string) bool {
+	return len(name) <= maxName && plainName(name) && !strings.Contains(name, ".") &&
+		!strings.HasPrefix(name, "-") && !strings.HasSuffix(name, "-")
+}
+
+// maxSubGroups bounds the tree of one gang.
+const maxSubGroups = MaxSegments + 100
+
 // minimum evaluates the rule's sources in order.
 func (h *hints) minimum(rule *Rule) (int32, error) {
+	for _, path := range rule.Required {
+		if _, found, _ := lookup(h.facts.Content, path); !found {
+			return 0, invalid(h.facts, path, "must be there")
+		}
+	}
+	n, err := h.stated(rule)
+	if err != nil || rule.Late == nil {
+		return n, err
+	}
+	late, err := h.late(rule.Late)
+	return max(n-late, 1), err
+}
+
+func (h *hints) stated(rule *Rule) (int32, error) {
 	for _, s := range rule.Minimum {
 		switch {
 		case s.Annotation != "":
-			if n, found := h.positive(h.subject, s.Annotation); found {
+			if s.ZeroIsNone && strings.TrimSpace(h.facts.Annotations[s.Annotation]) == "0" {
+				continue
+			}
+			if n, found := h.positive(h.facts, s.Annotation); found {
 				return n, nil
 			}
 		case s.Path != "":
-			if n, found, err := integerAt(h.subject, s.Path, 0); found || err != nil {
+			n, found, err := integerAt(h.facts, s.Path, 0, s.Text)
+			if found || err != nil {
 				return n, err
 			}
+			if s.Required {
+				return 0, invalid(h.facts, s.Path, "must be an integer of at least 0, is absent")
+			}
 		default:
-			if n, found, err := sumAt(h.subject, s.Sum); found || err != nil {
+			if n, found, err := sumAt(h.facts, s.Sum); found || err != nil {
 				return n, err
 			}
 		}
 	}
 	return 1, nil
+}
+
+// late is the number of replicas that the gang cannot wait for yet.
+func (h *hints) late(l *Late) (int32, error) {
+	if value, _, _ := lookup(h.facts.Content, l.Path); value != l.Value {
+		return 0, nil
+	}
+	of := maps.Clone(l.Labels)
+	of[l.JobLabel] = h.facts.Name
+	matches := labels.SelectorFromSet(of)
+	if matches.Matches(labels.Set(h.pod.Labels)) || h.settings.peer(h.pod.Namespace, matches, alive) {
+		return 0, nil
+	}
+	n, found, err := integerAt(h.facts, l.Replicas, 0, false)
+	if !found {
+		n = 1
+	}
+	return n, err
+}
+
+func alive(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
 // labels are those of the subject, with the pod's user and node pool where the subject does not say.
@@ -167,7 +307,21 @@ func GroupName(name string, uid types.UID) string {
 	if plainName(name) && len(name) <= room {
 		return "pg-" + name + suffix
 	}
-	name = strings.Map(func(r rune) rune {
+	name = lowered(name)
+	if len(name) > room {
+		name = name[:max(room, 0)]
+	}
+	return "pg-" + trimmed(name) + suffix
+}
+
+// plainSubdomain makes a name that a PodGroup may have of one that it may not have.
+func plainSubdomain(name string) string {
+	name = lowered(name)
+	return trimmed(name[:min(len(name), maxName)])
+}
+
+func lowered(name string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '.':
 			return r
@@ -176,15 +330,15 @@ func GroupName(name string, uid types.UID) string {
 		}
 		return '-'
 	}, name)
-	if len(name) > room {
-		name = name[:max(room, 0)]
-	}
-	// A dot must stand between letters or digits, so it may not meet the dashes around the name.
+}
+
+// trimmed sees to it that dots stand between letters or digits, so that none meets the dashes around the name.
+func trimmed(name string) string {
 	labels := strings.FieldsFunc(name, func(r rune) bool { return r == '.' })
 	for i := range labels {
 		labels[i] = strings.Trim(labels[i], "-")
 	}
-	return "pg-" + strings.Trim(strings.Join(labels, "."), ".-") + suffix
+	return strings.Trim(strings.Join(labels, "."), ".-")
 }
 
 func plainName(name string) bool {

@@ -21,20 +21,30 @@ type hints struct {
 	podAs    Object
 	// subject is the object that stands for the whole gang; chain are the owners that have a say, nearest first, with the
 	// subject among them.
-	subject  *Object
-	chain    []Object
-	warnings []string
+	subject *Object
+	chain   []Object
+	// top is the top owner, facts the one whose fields are read. above are all owners there are, wrappers those that only
+	// wrap the top one.
+	top, facts      *Object
+	above, wrappers []Object
+	warnings        []string
 }
 
 func (h *hints) warn(o *Object, field, format string, args ...any) {
 	h.warnings = append(h.warnings, o.String()+": "+field+": "+fmt.Sprintf(format, args...))
 }
 
-// queue: the queue label of subject, then pod; then the project label of subject, then pod; then the default queue.
+// queue: the queue label of subject, then pod, then of the other owners, nearest first; then the project label of subject,
+// then pod; then the default queue.
 func (h *hints) queue() string {
 	label := h.settings.QueueLabel
 	for _, o := range []*Object{h.subject, &h.podAs} {
 		if q := o.Labels[label]; q != "" {
+			return q
+		}
+	}
+	for i := range h.above {
+		if q := h.above[i].Labels[label]; q != "" {
 			return q
 		}
 	}
@@ -63,6 +73,17 @@ func (h *hints) priorityClass(rule *Rule) string {
 		}
 		h.warn(o, field, "must name an existing PriorityClass, %q does not exist; ignored", class)
 		return false
+	}
+	if rule.PriorityLabel != "" {
+		if c := h.top.Labels[rule.PriorityLabel]; accept(h.top, "label "+rule.PriorityLabel, c) {
+			return c
+		}
+	}
+	if rule.PriorityPath != "" {
+		value, _, _ := lookup(h.facts.Content, rule.PriorityPath)
+		if c, _ := value.(string); accept(h.facts, rule.PriorityPath, c) {
+			return c
+		}
 	}
 	const label = "label " + keys.PriorityClassLabel
 	nearest := h.chain[0]
@@ -201,12 +222,16 @@ func (h *hints) source(i int) *Object {
 	return &h.podAs
 }
 
-// kindDefaults finds what the installation configured for the subject's kind.
+// kindDefaults finds what the installation configured for the kind that the user sees: the topmost wrapper, then the others,
+// then the subject.
 func (h *hints) kindDefaults() (KindDefaults, bool) {
-	gvk := h.subject.GVK
-	if d, ok := h.settings.Kinds[gvk.Kind+"."+gvk.Group]; ok {
+	for i := len(h.wrappers) - 1; i >= 0; i-- {
+		if d, ok := h.settings.kind(h.wrappers[i].GVK); ok {
+			return d, true
+		}
+	}
+	if d, ok := h.settings.kind(h.top.GVK); ok {
 		return d, true
 	}
-	d, ok := h.settings.Kinds[gvk.Kind]
-	return d, ok
+	return h.settings.kind(h.subject.GVK)
 }

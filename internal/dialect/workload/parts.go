@@ -19,6 +19,9 @@ const MaxSegments = 10000
 // Members says which subgroup the pods of one gang are in. The zero value is that of a gang without subgroups. It is a
 // small value that stays true until the workload changes.
 type Members struct {
+	// place, if set, decides alone.
+	place func(pod *corev1.Pod) (string, error)
+
 	parts []string
 	label string
 	// Segments of the part that is cut, if any.
@@ -31,6 +34,9 @@ type Members struct {
 // SubGroup returns the name of the pod's subgroup, "" for a gang without subgroups. The error is an *Invalid and blames the
 // pod's labels.
 func (m Members) SubGroup(pod *corev1.Pod) (string, error) {
+	if m.place != nil {
+		return m.place(pod)
+	}
 	if len(m.parts) == 0 {
 		return "", nil
 	}
@@ -64,6 +70,27 @@ type part struct {
 	path     string
 	spec     map[string]any
 	replicas int32
+}
+
+// byLabel places pods by the value of a label, which must be one of the given names.
+func byLabel(label string, names map[string]string) Members {
+	return Members{place: func(pod *corev1.Pod) (string, error) {
+		if name, ok := names[pod.Labels[label]]; ok {
+			return name, nil
+		}
+		self := FromPod(pod)
+		return "", invalid(&self, "label "+label, "must name one of the workload's parts (%s), is %q",
+			some(sortedKeys(names)), pod.Labels[label])
+	}}
+}
+
+// some lists names for a message, not too many.
+func some(names []string) string {
+	const most = 8
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // parts derives the subgroups of a gang with the given minimum.
@@ -110,7 +137,7 @@ func (h *hints) parts(rule *Parts, minimum int32) ([]v2alpha2.SubGroup, Members,
 // listed finds the rule's parts in the workload, in the rule's order. The replicas of the Rest part are read only where
 // they are needed, since elastic workloads may leave them open.
 func (h *hints) listed(rule *Parts) ([]part, error) {
-	value, found, ok := lookup(h.subject.Content, rule.Path)
+	value, found, ok := lookup(h.facts.Content, rule.Path)
 	specs, isMap := value.(map[string]any)
 	if !ok || found && !isMap {
 		return nil, invalid(h.subject, rule.Path, "must be an object, is %s", shown(value))
@@ -141,7 +168,7 @@ func (h *hints) replicas(p part) (int32, error) {
 	at := p.path + ".replicas"
 	value := p.spec["replicas"]
 	if value == nil {
-		return 0, invalid(h.subject, at, "must be an integer of at least 1, is absent")
+		return 1, nil // as the operators have it
 	}
 	return inRange(h.subject, at, value, 1)
 }

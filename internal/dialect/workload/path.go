@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -46,13 +47,19 @@ func integer(value any) (int64, bool) {
 }
 
 // integerAt reads the integer of at least low at a path of the object. found is false when the field is absent.
-func integerAt(o *Object, path string, low int64) (n int32, found bool, err error) {
+// text lets it be a string of digits.
+func integerAt(o *Object, path string, low int64, text bool) (n int32, found bool, err error) {
 	value, found, ok := lookup(o.Content, path)
 	if !ok {
 		return 0, false, invalid(o, path, "a step of this path is not an object")
 	}
 	if !found {
 		return 0, false, nil
+	}
+	if digits, isText := value.(string); isText && text {
+		if parsed, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64); err == nil {
+			value = parsed
+		}
 	}
 	n, err = inRange(o, path, value, low)
 	return n, true, err
@@ -66,7 +73,7 @@ func inRange(o *Object, path string, value any, low int64) (int32, error) {
 	return int32(n), nil
 }
 
-// sumAt adds up the integers at a path with one "*", which stands for every key of an object.
+// sumAt adds up the integers at a path with one "*", which stands for every key of an object. One that is absent counts 1.
 func sumAt(o *Object, path string) (sum int32, found bool, err error) {
 	before, after, _ := strings.Cut(path, "*")
 	before, after = strings.TrimSuffix(before, "."), strings.TrimPrefix(after, ".")
@@ -83,8 +90,9 @@ func sumAt(o *Object, path string) (sum int32, found bool, err error) {
 		at := before + "." + name + "." + after
 		entry, _ := entries[name].(map[string]any)
 		value, found, ok := lookup(entry, after)
-		if !ok || !found {
-			return 0, false, invalid(o, at, "must be an integer of at least 1, is absent")
+		if ok && !found || entry == nil {
+			total++ // what the operators take an absent number for
+			continue
 		}
 		n, err := inRange(o, at, value, 1)
 		if err != nil {

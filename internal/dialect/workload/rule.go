@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
 // Subject says which object a group is named after, owned by and gets its labels from.
@@ -20,41 +18,103 @@ const (
 	OwnerBelowTop
 	// EachPod makes a group for each pod: named after the pod and owned by it, with the labels and hints of the top owner.
 	EachPod
+	// OwnerOfKind makes one group for each owner of the kind that Rule.Of names, such as the revisions of a Knative service.
+	// When the chain has none, it is as TopOwner.
+	OwnerOfKind
 )
 
-// Rule is one row of the table of kinds: how to derive a gang from workloads of a kind. It is plain data.
+// Rule is one row of the table of kinds: how to derive a gang from workloads of a kind. It is plain data, but for the
+// kinds whose subgroups no data can describe.
 type Rule struct {
 	// Group and Kind name the kind of the top owner.
 	Group, Kind string
 	// Versions are the API versions that the row is for; none means every version. A row that names the version wins.
 	Versions []string
-	// Subject says whose group it is.
+	// Between are the kinds of the objects that stand between the top owner and its pods, for the role's permissions
+	// and watches.
+	Between []schema.GroupKind
+
+	// Skip says that the kind only wraps another: the owner below it counts as the top owner, and gets the labels and
+	// annotations that it lacks from the wrapper. When there is none, the pod stands in for it.
+	Skip bool
+	// Subject says whose group it is, and Of is the kind for OwnerOfKind.
 	Subject Subject
-	// PriorityClass is the default, when the workload names no class that exists. Empty: train.
-	PriorityClass string
-	// WholeChain lets the owners between pod and subject have a say, too, nearest first, where a hint of the workload is
-	// looked up (priority, preemptibility, delays). Otherwise only the subject has.
-	WholeChain bool
-	// Minimum are the places to look for the gang's minimum, the first that is present decides. None present: 1.
-	Minimum []Source
-	// Parts cut the gang into subgroups. Nil: it has none.
-	Parts *Parts
+	Of      schema.GroupKind
+	// Named, if set, is an object beside the chain of owners that stands for the gang in the top owner's place.
+	Named *Named
+	// Facts is the kind of the owner whose fields say what the gang looks like; none means the subject. When the chain has
+	// none of the kind, the pod is not one of the gang: the nearest owner gets a plain group.
+	Facts schema.GroupKind
+	// PartLabel is a pod label whose values part the subject's pods into gangs. The value becomes part of the group's name,
+	// after Infix.
+	PartLabel, Infix string
+	// NameLabel is a pod label whose value names the group, if the pod has AlsoLabel as well.
+	NameLabel, AlsoLabel string
+	// PodPrefix names the group after the pods' common prefix, which is their name without its last segment, instead of
+	// after the subject.
+	PodPrefix bool
 	// PodNamed says that groups named pg-<pod name>-<owner UID>, which old installations made for this kind, are taken
 	// over where they exist.
 	PodNamed bool
+	// KeepFlat says that a group that has no subgroups, which old installations made for this kind, stays without.
+	KeepFlat bool
+
+	// PriorityClass is the default, when the workload names no class that exists. Empty: train.
+	PriorityClass string
+	// PriorityLabel is a label on the top owner that names the class before any other hint.
+	PriorityLabel string
+	// PriorityPath is a field that names the class before any other hint but PriorityLabel.
+	PriorityPath string
+	// WholeChain lets the owners between pod and subject have a say, too, nearest first, where a hint of the workload is
+	// looked up (priority, preemptibility, delays). Otherwise only the subject has.
+	WholeChain bool
+
+	// Required are fields that must be there.
+	Required []string
+	// Minimum are the places to look for the gang's minimum, the first that is present decides. None present: 1.
+	Minimum []Source
+	// Late are replicas that the operator makes only when the others run.
+	Late *Late
+	// Parts cut the gang into subgroups. Nil: it has none.
+	Parts *Parts
+	// tree derives minimum and subgroups where Minimum and Parts cannot say it.
+	tree func(*hints) (*tree, error)
+
 	// Watch says that objects of the kind are worth a watch of their metadata: there are many, or edits matter at once.
 	// Otherwise they are read one by one.
 	Watch bool
 }
 
-// Source is a place where a workload states the minimum of its gang. Exactly one field is set.
+// Named says how a pod names the object that stands for its gang: by name, in a label.
+type Named struct {
+	Label string
+	GVK   schema.GroupVersionKind
+}
+
+// Source is a place where a workload states the minimum of its gang. Exactly one of Annotation, Path and Sum is set.
 type Source struct {
 	// Annotation is a key on the subject; the value is an integer of at least 1. Anything else is ignored with a warning.
 	Annotation string
 	// Path is a field with an integer of at least 0.
 	Path string
-	// Sum is a path with one "*": the sum of the integers found, all of which must be present and at least 1.
+	// Sum is a path with one "*": the sum of the integers found, each at least 1; one that is absent counts 1.
 	Sum string
+	// Text lets the field at Path be a string of digits; Required makes its absence an error.
+	Text, Required bool
+	// ZeroIsNone says that 0 in the annotation is a proper value and states no minimum.
+	ZeroIsNone bool
+}
+
+// Late are replicas of a part that the operator makes only when the other pods run, so that the gang cannot wait for them
+// before one of their pods exists.
+type Late struct {
+	// Path and Value are the field, and its value, that ask for this.
+	Path, Value string
+	// Replicas is the field with the part's number of replicas; absent means 1.
+	Replicas string
+	// JobLabel holds the subject's name on the pods; Labels are those of the part's pods.
+	JobLabel string
+	Labels   map[string]string
 }
 
 // Parts are the subgroups of a gang, one for each type of replica that the workload lists. The last type present of
@@ -73,23 +133,31 @@ type Parts struct {
 	IndexLabel string
 }
 
-// NeedsContent says whether the rule reads fields beyond an object's metadata, so that the subject's Object must bring its
-// Content.
+// NeedsContent says whether the rule reads fields beyond an object's metadata, so that the object with the facts must bring
+// its Content.
 func (r *Rule) NeedsContent() bool {
-	return r.Parts != nil || slices.ContainsFunc(r.Minimum, func(s Source) bool { return s.Path != "" || s.Sum != "" })
+	return r.Parts != nil || r.tree != nil || len(r.Required) > 0 || r.PriorityPath != "" ||
+		slices.ContainsFunc(r.Minimum, func(s Source) bool { return s.Path != "" || s.Sum != "" })
 }
 
 // Table finds the rule for a kind. It is immutable and safe for concurrent use.
 type Table struct {
 	rows map[schema.GroupVersionKind]*Rule
 	rest *Rule
+	// partLabels are the pod labels that part the pods of one owner into gangs; watched are the kinds worth a watch, and
+	// read those of which fields are read, besides the rows' own.
+	partLabels    []string
+	watched, read map[schema.GroupKind]bool
+	late          []*Late
 }
 
 // NewTable compiles rules. It refuses two rows for the same kind and version, and rows that contradict themselves.
 func NewTable(rules []Rule) (*Table, error) {
 	t := &Table{
-		rows: make(map[schema.GroupVersionKind]*Rule, len(rules)),
-		rest: &Rule{WholeChain: true},
+		rows:    make(map[schema.GroupVersionKind]*Rule, len(rules)),
+		rest:    &Rule{WholeChain: true},
+		watched: map[schema.GroupKind]bool{},
+		read:    map[schema.GroupKind]bool{},
 	}
 	for i := range rules {
 		r := rules[i]
@@ -107,8 +175,29 @@ func NewTable(rules []Rule) (*Table, error) {
 			}
 			t.rows[gvk] = &r
 		}
+		t.index(&r)
 	}
+	slices.Sort(t.partLabels)
+	t.partLabels = slices.Compact(t.partLabels)
 	return t, nil
+}
+
+func (t *Table) index(r *Rule) {
+	for _, kind := range r.Between {
+		t.watched[kind] = t.watched[kind] || r.Watch
+	}
+	if r.Facts != (schema.GroupKind{}) {
+		t.read[r.Facts] = true
+	}
+	if r.PartLabel != "" {
+		t.partLabels = append(t.partLabels, r.PartLabel)
+	}
+	if r.Named != nil {
+		t.partLabels = append(t.partLabels, r.Named.Label)
+	}
+	if r.Late != nil {
+		t.late = append(t.late, r.Late)
+	}
 }
 
 const anyVersion = "*"
@@ -116,14 +205,29 @@ const anyVersion = "*"
 // Rule returns the row for the kind: the one for its version, else the one for every version, else the default row.
 // It is never nil, and not to be changed.
 func (t *Table) Rule(gvk schema.GroupVersionKind) *Rule {
+	if r := t.row(gvk); r != nil {
+		return r
+	}
+	return t.rest
+}
+
+// row is nil for kinds that only the default row is for.
+func (t *Table) row(gvk schema.GroupVersionKind) *Rule {
 	if r := t.rows[gvk]; r != nil {
 		return r
 	}
 	gvk.Version = anyVersion
-	if r := t.rows[gvk]; r != nil {
-		return r
-	}
-	return t.rest
+	return t.rows[gvk]
+}
+
+// Watched says whether owners of the kind are worth a watch of their metadata.
+func (t *Table) Watched(gvk schema.GroupVersionKind) bool {
+	return t.Rule(gvk).Watch || t.watched[gvk.GroupKind()]
+}
+
+// Read says whether fields of the kind's objects are read, so that a change of their spec may change a gang.
+func (t *Table) Read(gvk schema.GroupVersionKind) bool {
+	return t.Rule(gvk).NeedsContent() || t.read[gvk.GroupKind()]
 }
 
 func (r *Rule) check() error {
@@ -149,33 +253,13 @@ func (r *Rule) check() error {
 			return fmt.Errorf("the group of a single pod has no parts")
 		}
 	}
-	return nil
-}
-
-// Kinds returns the rows that Muster comes with.
-func Kinds() []Rule {
-	batchMinimum := []Source{{Annotation: keys.BatchMinMemberAnnotation}}
-	return []Rule{
-		{Kind: "Pod", WholeChain: true},
-		{Group: "apps", Kind: "StatefulSet", WholeChain: true, Watch: true},
-		{Group: "apps", Kind: "ReplicaSet", WholeChain: true, Watch: true},
-		{Group: "apps", Kind: "Deployment", Subject: EachPod, PriorityClass: keys.PriorityClassInference, Watch: true},
-		{Group: "batch", Kind: "Job", Minimum: batchMinimum, PodNamed: true, Watch: true},
-		{Group: "batch", Kind: "CronJob", Subject: OwnerBelowTop, Minimum: batchMinimum, Watch: true},
-		{
-			Group: "kubeflow.org", Kind: "PyTorchJob", Versions: []string{"v1"}, Watch: true,
-			Minimum: []Source{
-				{Path: "spec.runPolicy.schedulingPolicy.minAvailable"},
-				{Path: "spec.elasticPolicy.minReplicas"},
-				{Sum: "spec.pytorchReplicaSpecs.*.replicas"},
-			},
-			Parts: &Parts{
-				Path:       "spec.pytorchReplicaSpecs",
-				Names:      []string{"master", "worker"},
-				Rest:       "worker",
-				Label:      "training.kubeflow.org/replica-type",
-				IndexLabel: "training.kubeflow.org/replica-index",
-			},
-		},
+	switch {
+	case (r.Subject == OwnerOfKind) != (r.Of != schema.GroupKind{}):
+		return fmt.Errorf("the subject is an owner of a kind exactly if the kind is named")
+	case r.tree != nil && (r.Parts != nil || len(r.Minimum) > 0 || r.Late != nil):
+		return fmt.Errorf("minimum and parts are derived by code or by data, not by both")
+	case r.Skip && (r.Subject != TopOwner || r.NeedsContent()):
+		return fmt.Errorf("a kind that is skipped has no gang of its own")
 	}
+	return nil
 }

@@ -3,6 +3,11 @@ package workload
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 )
@@ -15,6 +20,26 @@ type Settings struct {
 	Kinds map[string]KindDefaults
 	// PriorityClassExists answers whether the cluster has a PriorityClass of that name. Nil: it has every class.
 	PriorityClassExists func(name string) bool
+	// Peers lists pods of a namespace that match. Nil: there are none. A few rules look at whether some pod of the gang is
+	// there already. What it returns is not changed.
+	Peers func(namespace string, matches labels.Selector) []*corev1.Pod
+	// Definition finds the Karta definition for a kind that has no row, or nil. Nil: there are none.
+	Definition func(kind schema.GroupVersionKind) *Definition
+	// KnativePerPod makes a group for each pod of a Knative service, not one for each revision.
+	KnativePerPod bool
+}
+
+// peer says whether there is a pod that matches and for which holds is true.
+func (s *Settings) peer(namespace string, matches labels.Selector, holds func(*corev1.Pod) bool) bool {
+	return s.Peers != nil && slices.ContainsFunc(s.Peers(namespace, matches), holds)
+}
+
+func (s *Settings) kind(gvk schema.GroupVersionKind) (KindDefaults, bool) {
+	if d, ok := s.Kinds[gvk.Kind+"."+gvk.Group]; ok {
+		return d, true
+	}
+	d, ok := s.Kinds[gvk.Kind]
+	return d, ok
 }
 
 // KindDefaults hold for workloads of a kind that do not say otherwise.

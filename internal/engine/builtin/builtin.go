@@ -32,7 +32,6 @@ import (
 // Capabilities that will bring the names which are planned.
 const (
 	disruption = "fairness and disruption"
-	plane      = "control plane"
 )
 
 // Registry returns a fresh registry of everything built in, and of KAI's names that are planned.
@@ -68,11 +67,20 @@ func Registry() engine.Registry {
 			subgrouporder.Name:    subgrouporder.New,
 			taskorder.Name:        taskorder.New,
 			topology.Name:         topology.New,
+			// The scheduler answers questions where these are in the profile; they have no say in a decision.
+			"snapshot": mute, "reflectjoborder": mute, "joborder": mute,
 		},
 		PlannedActions: map[string]string{},
 		PlannedPlugins: map[string]string{
 			"sg-nodelocalgreedy": disruption, "sg-multinodegang": disruption,
-			"snapshot": plane, "reflectjoborder": plane, "joborder": plane,
 		},
 	}
 }
+
+// silent is a plugin that a decision does not depend on.
+type silent struct{}
+
+// Open returns something that implements no point.
+func (silent) Open(*engine.View) engine.Instance { return silent{} }
+
+func mute(a engine.Arguments) (engine.Plugin, []string, error) { return silent{}, a.Unknown(), nil }

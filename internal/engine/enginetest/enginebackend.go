@@ -82,6 +82,9 @@ type Engine struct {
 	pool   string    // its node pool, of several shards
 	past   bool      // its shares look at the past
 	shards []*Engine // all schedulers of the cluster, itself among them; nil when it is the only one
+
+	// Watch, if set, is told of each cycle and may fail it.
+	Watch func(snap *cluster.Snapshot, p engine.Profile, r engine.Registry, plans []engine.Plan) error
 }
 
 // epoch is when scenarios begin: a whole second with room before it.
@@ -377,7 +380,10 @@ func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
 		return plans, result, err
 	}
 	again, _ := decide(cold, b.rebuilt(snap))
-	return plans, result, samePlans(plans, again)
+	if err := samePlans(plans, again); err != nil || b.Watch == nil {
+		return plans, result, err
+	}
+	return plans, result, b.Watch(snap, b.profile, b.registry, plans)
 }
 
 // has says whether the profile has a plugin.

@@ -34,6 +34,7 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			b.Watch = replayed
 			turns, err := sc.Play(b)
 			if err != nil {
 				t.Fatal(err)

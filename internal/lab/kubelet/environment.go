@@ -8,8 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/api/v1/resource"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+
+	"github.com/muster-scheduler/muster/internal/lab"
 )
 
 // Sources are where a kubelet finds what a pod's environment refers to, in the pod's namespace. A function fails with
@@ -36,10 +39,10 @@ func SourcesOf(ctx context.Context, client kubernetes.Interface, namespace strin
 // then env, in order, each over what was there; $(NAME) stands for what was known before; what is optional and missing
 // leaves what was there. An error is what keeps a real container from starting (CreateContainerConfigError).
 //
-// Service links are left out, because nothing of the lab is reached by them. References to the container's resources and
-// to files of a volume are errors: nobody in the lab asks for them.
+// Service links are left out, because nothing of the lab is reached by them. References to files of a volume are errors:
+// nobody in the lab asks for them.
 func Environment(pod *corev1.Pod, container *corev1.Container, from Sources) (map[string]string, error) {
-	e := environment{pod: pod, from: from, vars: map[string]string{}, maps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}}
+	e := environment{pod: pod, container: container, from: from, vars: map[string]string{}, maps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}}
 	for i := range container.EnvFrom {
 		if err := e.all(&container.EnvFrom[i]); err != nil {
 			return nil, fmt.Errorf("container %s: envFrom[%d]: %w", container.Name, i, err)
@@ -60,11 +63,12 @@ func Environment(pod *corev1.Pod, container *corev1.Container, from Sources) (ma
 
 // environment is one in the making.
 type environment struct {
-	pod     *corev1.Pod
-	from    Sources
-	vars    map[string]string
-	maps    map[string]*corev1.ConfigMap // read before: one container sees one state of each
-	secrets map[string]*corev1.Secret
+	pod       *corev1.Pod
+	container *corev1.Container
+	from      Sources
+	vars      map[string]string
+	maps      map[string]*corev1.ConfigMap // read before: one container sees one state of each
+	secrets   map[string]*corev1.Secret
 }
 
 // all takes every key of an object.
@@ -115,6 +119,9 @@ func (e *environment) value(v *corev1.EnvVar) (string, bool, error) {
 	case from.FieldRef != nil:
 		value, err := e.field(from.FieldRef.FieldPath)
 		return value, err == nil, err
+	case from.ResourceFieldRef != nil:
+		value, err := e.resource(from.ResourceFieldRef)
+		return value, err == nil, err
 	}
 	return "", false, fmt.Errorf("this source of a value is not played")
 }
@@ -124,6 +131,14 @@ func missing(found bool, optional *bool, kind, name, key string) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s has no key %s", kind, name, key)
+}
+
+// resource is what a container may use. Without a limit that is what the node has, which here nobody sizes itself by: 0.
+func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error) {
+	if ref.ContainerName == "" || ref.ContainerName == e.container.Name {
+		return resource.ExtractContainerResourceValue(ref, e.container)
+	}
+	return resource.ExtractResourceValueByContainerName(ref, e.pod, ref.ContainerName)
 }
 
 // field is a field of the pod.
@@ -136,7 +151,7 @@ func (e *environment) field(path string) (string, error) {
 	case "status.hostIP", "status.hostIPs":
 		return "127.0.0.1", nil
 	case "status.podIP", "status.podIPs":
-		return podIP(e.pod.UID), nil
+		return lab.PodIP(e.pod.UID), nil
 	}
 	return fieldpath.ExtractFieldPathAsString(e.pod, path)
 }

@@ -59,7 +59,13 @@ func TestEnvironment(t *testing.T) {
 			want:      map[string]string{"NAME": "p", "L": "l", "H": "n1"},
 		},
 		"an unknown field": {container: `{env: [{name: NAME, valueFrom: {fieldRef: {fieldPath: spec.x}}}]}`, fails: "unsupported fieldPath"},
-		"resources":        {container: `{env: [{name: NAME, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]}`, fails: "not played"},
+		"resources": {
+			container: `{resources: {limits: {cpu: 1500m, memory: 64Mi}}, env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: MEM, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}]}`,
+			want:      map[string]string{"CPU": "2", "MEM": "64"},
+		},
+		"an unknown resource": {container: `{env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.x}}}]}`, fails: "unsupported container resource"},
+		"resources of nobody": {container: `{name: c, env: [{name: A, valueFrom: {resourceFieldRef: {containerName: x, resource: limits.cpu}}}]}`, fails: "container x not found"},
+		"a file":              {container: `{env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}`, fails: "not played"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

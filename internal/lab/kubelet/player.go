@@ -68,6 +68,10 @@ type pod struct {
 	admitted time.Time // when it took its room
 	started  time.Time // when its containers started
 	deleted  time.Time // when its deletion was first seen
+
+	told    []face    // how the processes were when they were last told of
+	ready   bool      // whether all were ready then
+	flipped time.Time // since when
 }
 
 // Stats are a Player's counts at one moment.

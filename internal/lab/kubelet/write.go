@@ -3,8 +3,9 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"hash/fnv"
+	"slices"
 	"sort"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/lab"
 )
 
 // syncPod does the next thing that is due for a pod, and asks to be called again when the one after it is.
@@ -77,9 +79,8 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 		return p.end(ctx, q, now)
 	case now.stage == running:
 		if now.work == nil && p.runs(now.obj) { // begun by an earlier Player
-			if err := p.run(ctx, q, now); err != nil {
-				return err
-			}
+			_, err := p.run(ctx, q, now)
+			return err // a process that has begun has us look again
 		}
 		if at := now.started.Add(now.wishes.runFor); now.wishes.runFor != forever {
 			if !clock.Before(at) {
@@ -88,6 +89,9 @@ func (p *Player) syncPod(ctx context.Context, uid types.UID) error {
 			if err := later(at); err != nil {
 				return err
 			}
+		}
+		if now.work != nil {
+			return p.showWork(ctx, q, now)
 		}
 		// The pods of a lost node were marked unready; a kubelet that comes back corrects that.
 		if now.obj.Status.Phase == corev1.PodRunning && !podReady(now.obj) {
@@ -117,11 +121,15 @@ func (q pod) grace() time.Duration {
 	return 0
 }
 
-// run starts the pod's real processes.
-func (p *Player) run(ctx context.Context, q *pod, now pod) error {
+// run starts the pod's real processes. False is that there is nothing to start any more; an error is shown in the pod's status,
+// as a kubelet does.
+func (p *Player) run(ctx context.Context, q *pod, now pod) (bool, error) {
 	w, err := p.launch(ctx, now)
 	if err != nil {
-		return ignoreGone(err)
+		return false, errors.Join(err, p.patchPod(ctx, now.obj, blockedStatus(now, err)))
+	}
+	if w == nil {
+		return false, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,12 +137,12 @@ func (p *Player) run(ctx context.Context, q *pod, now pod) error {
 		w.kill()
 	}
 	q.work = w
-	return nil
+	return true, nil
 }
 
 func (p *Player) start(ctx context.Context, q *pod, now pod) error {
 	if p.runs(now.obj) && now.work == nil {
-		if err := p.run(ctx, q, now); err != nil {
+		if begun, err := p.run(ctx, q, now); !begun {
 			return err
 		}
 	}
@@ -142,7 +150,14 @@ func (p *Player) start(ctx context.Context, q *pod, now pod) error {
 	if err := p.observe(ctx, now.obj); err != nil {
 		return err
 	}
-	if err := p.patchPod(ctx, now.obj, runningStatus(now, started)); err != nil {
+	status := runningStatus(now, started)
+	if p.runs(now.obj) {
+		status.Conditions = readiness(false, started, started) // what the probes say follows
+		for i := range status.ContainerStatuses {
+			status.ContainerStatuses[i].Ready = false
+		}
+	}
+	if err := p.patchPod(ctx, now.obj, status); err != nil {
 		return err
 	}
 	if !p.runs(now.obj) {
@@ -160,6 +175,81 @@ func (p *Player) start(ctx context.Context, q *pod, now pod) error {
 		p.queue.AddAfter(task{pod: now.obj.UID}, now.wishes.runFor)
 	}
 	return nil
+}
+
+// showWork tells how the pod's processes are, when that has changed.
+func (p *Player) showWork(ctx context.Context, q *pod, now pod) error {
+	faces := now.work.faces()
+	ready := !slices.ContainsFunc(faces, func(f face) bool { return !f.ready })
+	if slices.Equal(faces, now.told) && podReady(now.obj) == ready {
+		return nil
+	}
+	flipped := now.flipped
+	if flipped.IsZero() || now.ready != ready {
+		flipped = time.Now()
+	}
+	status := runningStatus(now, now.started)
+	status.Conditions = readiness(ready, now.started, flipped)
+	for i := range status.ContainerStatuses {
+		for _, f := range faces {
+			if f.name == status.ContainerStatuses[i].Name {
+				f.into(&status.ContainerStatuses[i])
+			}
+		}
+	}
+	if err := p.patchPod(ctx, now.obj, status); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	q.told, q.ready, q.flipped = faces, ready, flipped
+	p.mu.Unlock()
+	return nil
+}
+
+// into writes what a process looks like into its container's status.
+func (f face) into(s *corev1.ContainerStatus) {
+	s.Ready, s.Started, s.RestartCount = f.ready, &f.started, f.restarts
+	var last corev1.ContainerState
+	if !f.ended.IsZero() {
+		reason := "Completed"
+		if f.code != 0 {
+			reason = "Error"
+		}
+		last.Terminated = &corev1.ContainerStateTerminated{ExitCode: f.code, Reason: reason, StartedAt: metav1.NewTime(f.begun), FinishedAt: metav1.NewTime(f.ended)}
+	}
+	s.LastTerminationState, s.State = last, corev1.ContainerState{}
+	if f.running {
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(f.since)}
+	} else {
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "the process has ended and is started again after a while"}
+	}
+}
+
+// readiness are the conditions of a pod with processes.
+func readiness(ready bool, started, flipped time.Time) []corev1.PodCondition {
+	list := conditions(corev1.ConditionTrue, "")
+	for i := range list {
+		list[i].LastTransitionTime = metav1.NewTime(started)
+		if list[i].Type == corev1.PodReady || list[i].Type == corev1.ContainersReady {
+			list[i].LastTransitionTime = metav1.NewTime(flipped)
+			if !ready {
+				list[i].Status, list[i].Reason = corev1.ConditionFalse, "ContainersNotReady"
+			}
+		}
+	}
+	return list
+}
+
+// blockedStatus is that of a pod whose processes cannot be started.
+func blockedStatus(q pod, err error) podStatus {
+	s := podStatus{Phase: corev1.PodPending, HostIP: "127.0.0.1"}
+	for _, c := range q.obj.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: err.Error()}},
+		})
+	}
+	return s
 }
 
 // observe plays the node's exporter of NUMA placements: the kubelet took what was predicted, and the exporter says so.
@@ -263,7 +353,7 @@ func conditions(ready corev1.ConditionStatus, reason string) []corev1.PodConditi
 
 func runningStatus(q pod, started time.Time) podStatus {
 	at := metav1.NewTime(started)
-	ip := podIP(q.obj.UID)
+	ip := lab.PodIP(q.obj.UID)
 	s := podStatus{
 		Phase: corev1.PodRunning, HostIP: "127.0.0.1", PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &at,
 		Conditions: conditions(corev1.ConditionTrue, ""),
@@ -324,14 +414,6 @@ func terminated(q pod, phase corev1.PodPhase, code int32, reason, condition stri
 func rejectedStatus(q pod) podStatus {
 	now := metav1.Now()
 	return podStatus{Phase: corev1.PodFailed, Reason: q.short.reason(), Message: q.short.message(), StartTime: &now}
-}
-
-// podIP makes an address in 10/8 of a UID: stable, and good enough where nothing is dialled.
-func podIP(uid types.UID) string {
-	h := fnv.New32a()
-	h.Write([]byte(uid))
-	v := h.Sum32()
-	return fmt.Sprintf("10.%d.%d.%d", 128+byte(v>>16)%127, byte(v>>8), 1+byte(v)%254)
 }
 
 func podReady(obj *corev1.Pod) bool {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,10 +118,15 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 
+	pods, err := newEgress(dir, p)
+	if err != nil {
+		return err
+	}
 	// The API server outlives the others, so that they can take their leave of it.
 	back := newGroup(context.WithoutCancel(ctx))
 	front := newGroup(ctx)
-	args := append(apiServerArgs(p, endpoint), c.APIServerArgs...)
+	args := slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs)
+	back.run("the proxy to pods", pods.serve)
 	_ = os.Remove(lab.APIServerPIDPath(dir)) // of an earlier lab in this folder
 	back.run("kube-apiserver", func(ctx context.Context) error {
 		if c.Split {

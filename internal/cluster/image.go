@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Image is a Snapshot as plain data: the events that make it and what its Store remembered beyond them. A Store made from
+// it (Store) gives a Snapshot on which the same is decided, byte for byte. It shares slices and maps with the snapshot
+// and is not written to.
+type Image struct {
+	// Now is the moment, Unix nanoseconds.
+	Now int64
+	// Dims are the names of all dimensions, in the order of their indices: plans speak of vectors over them.
+	Dims []string
+	// Events are the objects as they stand, what is assumed of them included: nodes, topologies, queues, usage, gangs, pods, and what
+	// is carried for filters, in this order, each kind sorted by name.
+	Events []Event
+	// Postponed says until when pods may not be placed, by UID.
+	Postponed map[string]int64
+	Memory    Memory
+}
+
+// Image returns the snapshot as plain data: O(objects).
+func (s *Snapshot) Image() Image {
+	im := Image{Now: s.Now, Dims: slices.Clone(s.Dims.names), Events: s.events(), Postponed: s.postponed(), Memory: s.Memory()}
+	for _, kind := range slices.Sorted(maps.Keys(s.objects)) {
+		of := s.objects[kind]
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			im.Events = append(im.Events, ObjectState{Kind: kind, Key: key, Object: of[key]})
+		}
+	}
+	return im
+}
+
+// Store returns a Store that knows what the image says.
+func (im *Image) Store(o Options) *Store {
+	s := NewStore(o)
+	for _, name := range im.Dims {
+		s.dims, _ = s.dims.With(name)
+	}
+	s.Apply(im.Events...)
+	s.remember(im.Postponed, im.Memory)
+	return s
+}
+
+// remember takes in what events do not say.
+func (s *Store) remember(postponed map[string]int64, m Memory) {
+	for uid, until := range postponed { // order: each pod on its own
+		s.Postpone(uid, until)
+	}
+	s.Restore(m)
+}
+
+// postponed says until when pods may not be placed, by UID; nil for none.
+func (s *Snapshot) postponed() map[string]int64 {
+	var out map[string]int64
+	s.EachPod(func(p *Pod) {
+		if p.NotBefore > s.Now {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[p.UID] = p.NotBefore
+		}
+	})
+	return out
+}
+
+// events are those that make everything but what is carried for filters, in the order of Image.Events.
+func (s *Snapshot) events() []Event {
+	var out []Event
+	for _, id := range s.NodeOrder {
+		out = append(out, s.Node(id).State(s.Dims))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.topologies)) {
+		out = append(out, s.topologies[name].State())
+	}
+	usage := map[string][]Quantity{}
+	for _, id := range s.QueueOrder {
+		q := s.Queue(id)
+		out = append(out, q.State(s.Dims))
+		if q.Usage != nil {
+			usage[q.Name] = s.Dims.some(q.Usage)
+		}
+	}
+	if len(usage) > 0 {
+		out = append(out, UsageState{Queues: usage})
+	}
+	var gangs []GangState
+	s.EachGang(func(g *Gang) { gangs = append(gangs, g.State()) })
+	slices.SortFunc(gangs, func(a, b GangState) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name), cmp.Compare(a.Key.Face, b.Key.Face))
+	})
+	for i := range gangs {
+		out = append(out, gangs[i])
+	}
+	var pods []PodState
+	s.EachPod(func(p *Pod) { pods = append(pods, p.State(s.Dims)) })
+	slices.SortFunc(pods, func(a, b PodState) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	for i := range pods {
+		out = append(out, pods[i])
+	}
+	return out
+}
+
+// Quantities names the dimensions of a vector, zeros left out. It is never nil.
+func (d Dims) Quantities(r Resources) []Quantity { return d.some(r) }
+
+// Vector is the vector over d of named quantities. A name that d does not have is left out, and reported.
+func (d Dims) Vector(qs []Quantity) (r Resources, unknown string) {
+	for _, q := range qs {
+		i, ok := d.Index(q.Name)
+		if !ok {
+			unknown = q.Name
+			continue
+		}
+		r.Set(i, q.Value)
+	}
+	return r, unknown
+}

@@ -1,0 +1,200 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// judge is one of our policies, compiled as the API server compiles it.
+type judge struct {
+	policy  *admissionregv1.ValidatingAdmissionPolicy
+	binding *admissionregv1.ValidatingAdmissionPolicyBinding
+	check   validating.Validator
+}
+
+// asked is a request that a policy judges: by default a creation by somebody.
+type asked struct {
+	resource      string // RESOURCE.VERSION.GROUP, as in schema.ParseResourceArg; pods.v1. for the core group
+	object, old   string // YAML
+	user          string
+	groups        []string
+	subresource   string
+	mayUse        []string // queues
+	wantUnmatched bool
+}
+
+// judges compiles the policies of the options.
+func judges(t testing.TB, o Options) map[string]*judge {
+	t.Helper()
+	out := map[string]*judge{}
+	objects := o.Policies()
+	for i := 0; i < len(objects); i += 2 {
+		p, isPolicy := objects[i].(*admissionregv1.ValidatingAdmissionPolicy)
+		b, isBinding := objects[i+1].(*admissionregv1.ValidatingAdmissionPolicyBinding)
+		if !isPolicy || !isBinding || b.Spec.PolicyName != p.Name {
+			t.Fatalf("%T, %T: not a policy and its binding", objects[i], objects[i+1])
+		}
+		out[p.Name] = &judge{p, b, compile(t, p)}
+	}
+	return out
+}
+
+func compile(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy) validating.Validator {
+	t.Helper()
+	c, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := cel.OptionalVariableDeclarations{HasAuthorizer: true}, cel.OptionalVariableDeclarations{}
+	for i := range p.Spec.Variables {
+		v := &validating.Variable{Name: p.Spec.Variables[i].Name, Expression: p.Spec.Variables[i].Expression}
+		if r := c.CompileAndStoreVariable(v, with, environment.NewExpressions); r.Error != nil {
+			t.Fatalf("%s: variable %s: %s\n%s", p.Name, v.Name, r.Error.Detail, v.Expression)
+		}
+	}
+	conditions := func(what string, of []cel.ExpressionAccessor, d cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
+		e := c.CompileCondition(of, d, environment.NewExpressions)
+		for _, err := range e.CompilationErrors() {
+			t.Fatalf("%s: %s: %v", p.Name, what, err)
+		}
+		return e
+	}
+	var checks, messages, matches []cel.ExpressionAccessor
+	for i := range p.Spec.Validations {
+		v := &p.Spec.Validations[i]
+		checks = append(checks, &validating.ValidationCondition{Expression: v.Expression, Reason: v.Reason})
+		messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+	}
+	var matcher matchconditions.Matcher
+	for i := range p.Spec.MatchConditions {
+		matches = append(matches, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+	}
+	if matches != nil {
+		matcher = matchconditions.NewMatcher(conditions("condition", matches, with), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	}
+	return validating.NewValidator(conditions("check", checks, with), matcher, conditions("annotation", nil, with), conditions("message", messages, without), p.Spec.FailurePolicy, nil)
+}
+
+// says is what the policy answers: "" for nothing, or what it refuses or warns of.
+func (j *judge) says(t testing.TB, a asked) string {
+	t.Helper()
+	read := func(text string) *unstructured.Unstructured {
+		if text == "" {
+			return nil
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		if u.GetKind() == "" {
+			u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Thing"})
+		}
+		return u
+	}
+	parts := strings.SplitN(a.resource, ".", 3)
+	gvr := schema.GroupVersionResource{Resource: parts[0], Version: parts[1], Group: parts[2]}
+	object, old, op := read(a.object), read(a.old), admission.Create
+	var before runtime.Object
+	if old != nil {
+		op, before = admission.Update, old
+	}
+	if matches := j.matches(gvr, a.subresource, string(op), object, old); matches == a.wantUnmatched {
+		t.Fatalf("%s: %s %s/%s matches: %t", j.policy.Name, op, gvr, a.subresource, matches)
+	} else if !matches {
+		return ""
+	}
+	who := &user.DefaultInfo{Name: a.user, Groups: a.groups}
+	attributes := admission.NewAttributesRecord(object, before, object.GroupVersionKind(), "team", object.GetName(), gvr, a.subresource, op, nil, false, who)
+	may := authorizer.AuthorizerFunc(func(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
+		if q.GetAPIGroup() == "scheduling.run.ai" && q.GetResource() == "queues" && q.GetVerb() == "use" && q.GetUser().GetName() == a.user {
+			for _, queue := range a.mayUse {
+				if queue == q.GetName() || queue == "*" {
+					return authorizer.DecisionAllow, "", nil
+				}
+			}
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	result := j.check.Validate(t.Context(), gvr, &admission.VersionedAttributes{
+		Attributes: attributes, VersionedObject: object, VersionedOldObject: before, VersionedKind: object.GroupVersionKind(),
+	}, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, may)
+	var out []string
+	for _, d := range result.Decisions {
+		if d.Evaluation == validating.EvalError {
+			t.Errorf("%s: cannot be evaluated: %s", j.policy.Name, d.Message)
+		}
+		if d.Action != validating.ActionAdmit {
+			out = append(out, d.Message)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// matches says whether the policy's rules select a request, as far as they need to be understood here.
+func (j *judge) matches(gvr schema.GroupVersionResource, subresource, operation string, object, old *unstructured.Unstructured) bool {
+	resource := gvr.Resource
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	for _, e := range j.policy.Spec.MatchConstraints.ObjectSelector.MatchExpressions {
+		found := false
+		for _, o := range []*unstructured.Unstructured{object, old} {
+			if o != nil {
+				_, has := o.GetLabels()[e.Key]
+				found = found || has
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	in := func(list []string, x string) bool {
+		for _, l := range list {
+			if l == x || l == "*" || l == "*/*" {
+				return true
+			}
+		}
+		return false
+	}
+	for _, r := range j.policy.Spec.MatchConstraints.ResourceRules {
+		var ops []string
+		for _, o := range r.Operations {
+			ops = append(ops, string(o))
+		}
+		if in(r.APIGroups, gvr.Group) && in(r.APIVersions, gvr.Version) && in(r.Resources, resource) && in(ops, operation) {
+			return true
+		}
+	}
+	return false
+}
+
+// expect fails the test unless the answer contains want, or is empty when want is.
+func (j *judge) expect(t *testing.T, name string, a asked, want string) {
+	t.Helper()
+	if got := j.says(t, a); (got == "") != (want == "") || !strings.Contains(got, want) {
+		t.Errorf("%s: %s: says %q, want %q", j.policy.Name, name, got, want)
+	}
+}
+
+// serviceAccount is the user that a service account is, and its groups.
+func serviceAccount(namespace, name string) (string, []string) {
+	return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, name), []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+}

@@ -1,0 +1,283 @@
+//go:build lab
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/crds"
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+// TestInstallation is the life of an installation on a real API server, whose own controllers run too: installed, drifted and
+// repaired, shards coming and going, one that cannot run, a component switched off, uninstalled.
+func TestInstallation(t *testing.T) {
+	var definitions [][]byte
+	for _, plural := range []string{"configs", "schedulingshards"} {
+		crd, err := crds.YAML("kai.scheduler", plural)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions = append(definitions, crd)
+	}
+	l, err := lab.Start(t.Context(), lab.Options{
+		CRDs: definitions, Logf: t.Logf, KubeScheduler: true, Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 1, CPU: "16"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(l.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, _ := ktesting.NewTestContext(t)
+	events := make(chan string, 1000)
+	role, err := New(Deps{Config: l.Config(), Scheme: scheme, Client: c, Log: log, Event: func(o client.Object, _, reason, message string) {
+		select {
+		case events <- o.GetName() + " " + reason + ": " + message:
+		default:
+		}
+	}}, Options{Repository: "registry.example", Tag: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// await looks until nothing is wrong any more.
+	await := func(what string, wrong func() string) {
+		t.Helper()
+		deadline, stop := context.WithTimeout(t.Context(), 40*time.Second)
+		defer stop()
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		begun := time.Now()
+		for why := wrong(); why != ""; why = wrong() {
+			select {
+			case <-deadline.Done():
+				t.Fatalf("%s: %s", what, why)
+			case <-tick.C:
+			}
+		}
+		t.Logf("%s: %s", what, time.Since(begun).Round(10*time.Millisecond))
+	}
+	get := func(o client.Object, namespace, name string) error {
+		return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+	}
+	const home = "kai-scheduler"
+	must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}))
+	shard := func(name string, change func(*kaiv1.SchedulingShardSpec)) *kaiv1.SchedulingShard {
+		s := &kaiv1.SchedulingShard{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		s.Spec.PartitionLabelValue = name
+		if change != nil {
+			change(&s.Spec)
+		}
+		return s
+	}
+	must(c.Create(t.Context(), shard("default", func(s *kaiv1.SchedulingShardSpec) { s.PartitionLabelValue = "" })))
+	must(c.Create(t.Context(), &kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName}}))
+	// Somebody else's object that only looks like ours.
+	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: home, Name: "foreign", Labels: map[string]string{install.LabelManagedBy: install.Manager},
+	}}))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- role.Run(ctx) }()
+	running := true
+	stop := func() {
+		if running {
+			running = false
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(stop)
+
+	ready := func() string {
+		var config kaiv1.Config
+		var s kaiv1.SchedulingShard
+		if err := get(&config, "", kaiv1.ConfigName); err != nil {
+			return err.Error()
+		}
+		if err := get(&s, "", "default"); err != nil {
+			return err.Error()
+		}
+		for name, list := range map[string][]metav1.Condition{"Config": config.Status.Conditions, "shard": s.Status.Conditions} {
+			if got := condition(list, kaiv1.ConditionReady); !strings.HasPrefix(got, "True ready") {
+				return name + " is Ready=" + got + ", Deployed=" + condition(list, kaiv1.ConditionDeployed)
+			}
+		}
+		return ""
+	}
+	await("installed", ready)
+
+	// A drift is repaired; what others added besides stays.
+	deployment := &appsv1.Deployment{}
+	must(get(deployment, home, "muster-binder"))
+	deployment.Spec.Template.Spec.Containers[0].Image = "elsewhere/x:1"
+	deployment.Labels["team"] = "a"
+	must(c.Update(t.Context(), deployment))
+	role2 := &rbacv1.ClusterRole{}
+	must(get(role2, "", "muster-queue"))
+	role2.Rules = append(role2.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	must(c.Update(t.Context(), role2))
+	must(c.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "admission"}}))
+	rules := len(install.Rules(install.Queue).Cluster)
+	await("drift repaired", func() string {
+		if err := get(deployment, home, "muster-binder"); err != nil || deployment.Spec.Template.Spec.Containers[0].Image != "registry.example/muster:v1" {
+			return fmt.Sprintf("%v, image %s", err, deployment.Spec.Template.Spec.Containers[0].Image)
+		}
+		if err := get(role2, "", "muster-queue"); err != nil || len(role2.Rules) != rules {
+			return fmt.Sprintf("%v, %d rules, want %d", err, len(role2.Rules), rules)
+		}
+		if err := get(&corev1.Service{}, home, "admission"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if deployment.Labels["team"] != "a" {
+		t.Error("the repair took away somebody else's label")
+	}
+
+	// Shards come and go; one cannot run.
+	must(c.Create(t.Context(), shard("second", nil)))
+	must(c.Create(t.Context(), shard("broken", func(s *kaiv1.SchedulingShardSpec) { s.QueueDepthPerAction = map[string]int{"nosuch": 1} })))
+	await("a shard more, and one broken", func() string {
+		if err := get(&appsv1.Deployment{}, home, "muster-scheduler-second"); err != nil {
+			return err.Error()
+		}
+		var s kaiv1.SchedulingShard
+		if err := get(&s, "", "broken"); err != nil {
+			return err.Error()
+		}
+		if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.Contains(got, `False not_ready: spec: scheduler configuration: queueDepthPerAction: "nosuch"`) {
+			return "broken is Ready=" + got
+		}
+		return ""
+	})
+	must(c.Delete(t.Context(), shard("second", nil)))
+	gone := func(objects ...client.Object) func() string {
+		return func() string {
+			for _, o := range objects {
+				if err := get(o, o.GetNamespace(), o.GetName()); !apierrors.IsNotFound(err) {
+					return fmt.Sprintf("%T %s is there (%v)", o, o.GetName(), err)
+				}
+			}
+			return ""
+		}
+	}
+	named := func(o client.Object, namespace, name string) client.Object {
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		return o
+	}
+	await("a shard less", gone(
+		named(&appsv1.Deployment{}, home, "muster-scheduler-second"), named(&corev1.ConfigMap{}, home, "muster-scheduler-second"),
+		named(&corev1.Service{}, home, "muster-scheduler-second"),
+	))
+
+	// A component is switched off.
+	config := &kaiv1.Config{}
+	must(get(config, "", kaiv1.ConfigName))
+	before := config.DeepCopy()
+	config.Spec.PodGrouper = &kaiv1.PodGrouper{Service: &kaiv1.Service{Enabled: ptr.To(false)}}
+	must(c.Patch(t.Context(), config, client.MergeFrom(before)))
+	await("a component less", gone(named(&appsv1.Deployment{}, home, "muster-podgrouper"), named(&rbacv1.ClusterRole{}, "", "muster-podgrouper")))
+	await("ready again", ready)
+
+	// At rest nothing is written: not by a second look, nor by the first of a new process.
+	stop()
+	w := newWire(role, func() {})
+	looking, endLooking := context.WithCancel(t.Context())
+	defer endLooking()
+	must(w.open(looking))
+	var writes []string
+	r := &reconciler{world: w.world(), warned: map[string]string{}}
+	apply := r.apply
+	r.apply = func(ctx context.Context, o object) error {
+		writes = append(writes, "apply "+name(o))
+		return apply(ctx, o)
+	}
+	set := r.setConditions
+	r.setConditions = func(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
+		writes = append(writes, "conditions of "+o.GetName())
+		return set(ctx, o, conditions)
+	}
+	for range 2 {
+		if _, err := r.reconcile(looking); err != nil {
+			t.Error(err)
+		}
+	}
+	endLooking()
+	w.close()
+	if len(writes) > 0 {
+		t.Errorf("at rest: %v", writes)
+	}
+
+	// The Config goes, and all that it asked for, without the operator. What running gangs need stays, and what is not ours.
+	must(get(config, "", kaiv1.ConfigName))
+	must(c.Delete(t.Context(), config))
+	await("uninstalled", func() string {
+		var deployments appsv1.DeploymentList
+		var roles rbacv1.ClusterRoleList
+		ours := client.MatchingLabels{install.LabelManagedBy: install.Manager}
+		if err := c.List(t.Context(), &deployments, ours); err != nil || len(deployments.Items) > 0 {
+			return fmt.Sprintf("%v, %d Deployments", err, len(deployments.Items))
+		}
+		if err := c.List(t.Context(), &roles, ours); err != nil || len(roles.Items) > 0 {
+			return fmt.Sprintf("%v, %d ClusterRoles", err, len(roles.Items))
+		}
+		return ""
+	})
+	must(get(&corev1.Namespace{}, "", "kai-resource-reservation"))
+	must(get(&corev1.ServiceAccount{}, "kai-resource-reservation", "kai-resource-reservation"))
+	must(get(&corev1.ConfigMap{}, home, "foreign"))
+	close(events)
+	var said []string
+	for e := range events {
+		said = append(said, e)
+	}
+	for _, want := range []string{
+		"kai-config Applied: Deployment kai-scheduler/muster-binder was not as it should be",
+		"kai-config Removed: Deployment kai-scheduler/muster-scheduler-second is not asked for any more",
+	} {
+		if !slices.Contains(said, want) {
+			t.Errorf("no event %q among %q", want, said)
+		}
+	}
+}

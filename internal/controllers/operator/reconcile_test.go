@@ -1,0 +1,327 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/install"
+)
+
+var errTest = errors.New("no answer")
+
+// town is a cluster that a test plays.
+type town struct {
+	config  *kaiv1.Config
+	shards  []kaiv1.SchedulingShard
+	objects map[string]object
+	refuse  string // objects whose name has this in it cannot be applied
+	writes  []string
+	events  []string
+	version int
+}
+
+func newTown(shards ...string) *town {
+	c := &town{config: &kaiv1.Config{}, objects: map[string]object{}}
+	c.config.Name, c.config.UID, c.config.Generation = kaiv1.ConfigName, "config", 1
+	for i, name := range shards {
+		s := kaiv1.SchedulingShard{}
+		s.Name, s.Generation, s.UID = name, 1, "shard"
+		if i > 0 {
+			s.Spec.PartitionLabelValue = name
+		}
+		c.shards = append(c.shards, s)
+	}
+	return c
+}
+
+func (c *town) reconciler() *reconciler {
+	wrote := func(format string, args ...any) { c.writes = append(c.writes, fmt.Sprintf(format, args...)) }
+	return &reconciler{warned: map[string]string{}, world: world{
+		config: func(context.Context) (*kaiv1.Config, error) {
+			if c.config == nil {
+				return nil, nil
+			}
+			return c.config.DeepCopy(), nil
+		},
+		shards: func(context.Context) ([]kaiv1.SchedulingShard, error) {
+			var out []kaiv1.SchedulingShard
+			for i := range c.shards {
+				out = append(out, *c.shards[i].DeepCopy())
+			}
+			return out, nil
+		},
+		environment: func(context.Context) (install.Environment, error) { return install.Environment{Tag: "v1"}, nil },
+		owned: func(context.Context, []string, []string) ([]object, error) {
+			var out []object
+			for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+				out = append(out, c.objects[key].DeepCopy())
+			}
+			return out, nil
+		},
+		apply: func(_ context.Context, o object) error {
+			if c.refuse != "" && strings.Contains(o.GetName(), c.refuse) {
+				return fmt.Errorf("apply %s: refused", name(o))
+			}
+			wrote("apply %s", name(o))
+			c.version++
+			o.SetResourceVersion(fmt.Sprint(c.version))
+			c.objects[install.Key(o)] = o.DeepCopy()
+			return nil
+		},
+		remove: func(_ context.Context, o object) error {
+			wrote("remove %s", name(o))
+			delete(c.objects, install.Key(o))
+			return nil
+		},
+		annotate: func(_ context.Context, o object, key, _ string) error {
+			wrote("annotate %s %s", name(o), key)
+			return nil
+		},
+		setConditions: func(_ context.Context, o client.Object, conditions []metav1.Condition) error {
+			wrote("conditions of %s", o.GetName())
+			if o.GetName() == kaiv1.ConfigName {
+				c.config.Status.Conditions = conditions
+				return nil
+			}
+			for i := range c.shards {
+				if c.shards[i].Name == o.GetName() {
+					c.shards[i].Status.Conditions = conditions
+				}
+			}
+			return nil
+		},
+		probed: func(*kaiv1.Prometheus) *connection { return nil },
+		tell: func(o client.Object, kind, reason, message string) {
+			c.events = append(c.events, fmt.Sprintf("%s %s %s: %s", o.GetName(), kind, reason, message))
+		},
+		now: func() time.Time { return time.Unix(5000, 0) },
+	}}
+}
+
+func (c *town) schedulers() (out []string) {
+	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+		if o := c.objects[key]; o.GetKind() == "Deployment" && strings.HasPrefix(o.GetName(), "muster-scheduler-") {
+			out = append(out, o.GetName())
+		}
+	}
+	return out
+}
+
+func condition(list []metav1.Condition, kind string) string {
+	for _, c := range list {
+		if c.Type == kind {
+			return string(c.Status) + " " + c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+func (c *town) look(t *testing.T, r *reconciler) error {
+	t.Helper()
+	c.writes, c.events = nil, nil
+	_, err := r.reconcile(t.Context())
+	return err
+}
+
+// TestAtRestNothingIsWritten: the second look writes nothing, and so does one of a process that was started anew.
+func TestAtRestNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	c := newTown("default", "b")
+	r := c.reconciler()
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.writes) < 40 || c.writes[0] != "conditions of kai-config" {
+		t.Errorf("%d writes, first %v", len(c.writes), c.writes[:1])
+	}
+	for range 2 {
+		if err := c.look(t, r); err != nil || len(c.writes) > 0 || len(c.events) > 0 {
+			t.Errorf("at rest: %v %v %v", c.writes, c.events, err)
+		}
+		r = c.reconciler()
+	}
+	// Nothing is done without a Config, or to one that is being deleted.
+	c.config.DeletionTimestamp = ptr.To(metav1.Now())
+	if err := c.look(t, c.reconciler()); err != nil || len(c.writes) > 0 {
+		t.Errorf("deleted: %v %v", c.writes, err)
+	}
+	c.config = nil
+	if err := c.look(t, c.reconciler()); err != nil || len(c.writes) > 0 {
+		t.Errorf("no Config: %v %v", c.writes, err)
+	}
+}
+
+// TestShardsComeAndGo, and one that cannot run keeps what it has, says why, and hinders nobody.
+func TestShardsComeAndGo(t *testing.T) {
+	t.Parallel()
+	c := newTown("default", "b")
+	r := c.reconciler()
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"muster-scheduler-b", "muster-scheduler-default"}, c.schedulers()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c.shards[1].Spec.PlacementStrategy, c.shards[1].Generation = &kaiv1.PlacementStrategy{GPU: ptr.To("pile")}, 2
+	c.shards[0].Spec.KValue, c.shards[0].Generation = ptr.To(2.0), 2
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"muster-scheduler-b", "muster-scheduler-default"}, c.schedulers()); diff != "" {
+		t.Errorf("a bad edit (-want +got):\n%s", diff)
+	}
+	if got := condition(c.shards[1].Status.Conditions, kaiv1.ConditionReady); !strings.HasPrefix(got, "False not_ready") || !strings.Contains(got, `placementStrategy.gpu is "pile"`) {
+		t.Errorf("the bad shard is Ready=%s", got)
+	}
+	if got := condition(c.shards[0].Status.Conditions, kaiv1.ConditionDeployed); !strings.HasPrefix(got, "True") {
+		t.Errorf("the good shard is Deployed=%s", got)
+	}
+	if !slices.Contains(c.writes, "apply ConfigMap kai-scheduler/muster-scheduler-default") {
+		t.Errorf("the good shard's change was not applied: %v", c.writes)
+	}
+	if !slices.ContainsFunc(c.events, func(e string) bool { return strings.HasPrefix(e, "b Warning SettingIgnored") }) {
+		t.Errorf("events %v", c.events)
+	}
+	c.shards = c.shards[:1]
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"muster-scheduler-default"}, c.schedulers()); diff != "" {
+		t.Errorf("a shard is removed (-want +got):\n%s", diff)
+	}
+}
+
+// TestOneFailureHindersNobody: what cannot be applied is named, all else is applied.
+func TestOneFailureHindersNobody(t *testing.T) {
+	t.Parallel()
+	c := newTown("default", "b")
+	c.refuse = "binder"
+	r := c.reconciler()
+	err := c.look(t, r)
+	if err == nil || !strings.Contains(err.Error(), "apply Deployment kai-scheduler/muster-binder: refused") {
+		t.Errorf("error %v", err)
+	}
+	if len(c.schedulers()) != 2 {
+		t.Errorf("schedulers %v", c.schedulers())
+	}
+	if got := condition(c.config.Status.Conditions, kaiv1.ConditionDeployed); !strings.HasPrefix(got, "False not_ready") || !strings.Contains(got, "muster-binder: refused") {
+		t.Errorf("Deployed=%s", got)
+	}
+	if got := condition(c.config.Status.Conditions, kaiv1.ConditionReconciling); !strings.HasPrefix(got, "False reconciled") {
+		t.Errorf("Reconciling=%s", got)
+	}
+	c.refuse = ""
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(c.config.Status.Conditions, kaiv1.ConditionDeployed); !strings.HasPrefix(got, "True") {
+		t.Errorf("then Deployed=%s", got)
+	}
+}
+
+// TestServicesComeAndGo: a component that is switched off goes, and its accounts and webhooks with it.
+func TestServicesComeAndGo(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	r := c.reconciler()
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	before := len(c.objects)
+	c.config.Spec.Admission, c.config.Generation = &kaiv1.Admission{Service: &kaiv1.Service{Enabled: ptr.To(false)}}, 2
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	for key, o := range c.objects {
+		if o.GetLabels()[install.LabelComponent] == install.Admission {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if len(c.objects) >= before || !slices.Contains(c.writes, "remove MutatingWebhookConfiguration mutating-kai-admission") {
+		t.Errorf("writes %v", c.writes)
+	}
+}
+
+// TestExternalPrometheusIsAsked: as often as Config says, and what it answers is known.
+func TestExternalPrometheusIsAsked(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/status/config" || broken.Load() {
+			http.Error(w, "no", http.StatusTeapot)
+		}
+	}))
+	defer server.Close()
+	spec := install.Defaulted(&kaiv1.Config{Spec: kaiv1.ConfigSpec{Prometheus: &kaiv1.Prometheus{
+		ExternalPrometheusURL:         &server.URL,
+		ExternalPrometheusHealthProbe: &kaiv1.ExternalPrometheusHealthProbe{Interval: ptr.To(7), MaxRetries: ptr.To(2)},
+	}}}).Prometheus
+	changed, waits := make(chan struct{}, 1), make(chan time.Duration)
+	p := newProber(func() { changed <- struct{}{} })
+	p.pause = func(ctx context.Context, d time.Duration) error {
+		select {
+		case waits <- d:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer p.end()
+	p.ask(t.Context(), spec)
+	<-changed
+	if c := p.ask(t.Context(), spec); c == nil || c.Err != nil {
+		t.Errorf("it answers, but %v", c)
+	}
+	broken.Store(true)
+	for _, want := range []time.Duration{7 * time.Second, time.Second, 2 * time.Second} {
+		if got := <-waits; got != want {
+			t.Errorf("waits %v, want %v", got, want)
+		}
+	}
+	<-changed
+	if c := p.ask(t.Context(), spec); c == nil || c.Err == nil || !strings.Contains(c.Err.Error(), "418") {
+		t.Errorf("it is broken, but %v", c)
+	}
+	spec.ExternalPrometheusURL = nil
+	if c := p.ask(t.Context(), spec); c != nil {
+		t.Errorf("there is none, but %v", c)
+	}
+}
+
+// TestPause: a wake ends a wait, after what comes with it; the end of the context ends it at once.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{}, 1)
+		begun := time.Now()
+		if err := pause(t.Context(), time.Hour, wake); err != nil || time.Since(begun) != time.Hour {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		wake <- struct{}{}
+		begun = time.Now()
+		if err := pause(t.Context(), time.Hour, wake); err != nil || time.Since(begun) != settle {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := pause(ended, time.Hour, wake); err == nil {
+			t.Error("no error")
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// MaxKept is how many decisions a Recorder keeps at most: each holds on to a snapshot.
+const MaxKept = 1000
+
+// Recorder keeps the latest cycle of a scheduler, and the last cycles that decided something, and serves them as files. To keep
+// a cycle costs a pointer and what has changed in the cluster since; it is written only when somebody asks. It is safe for
+// concurrent use.
+type Recorder struct {
+	version string
+	profile engine.Profile
+	storage bool
+
+	mu     sync.Mutex
+	latest *moment
+	ring   []moment // of cycles that decided something; full when its length is its capacity
+	next   int
+	cycles uint64
+
+	writing sync.Mutex // one at a time: a file of a large cluster takes much memory
+}
+
+// moment is one cycle.
+type moment struct {
+	cycle uint64
+	snap  *cluster.Snapshot
+	plans []engine.Plan
+}
+
+// Cycle is what a list of cycles says of one.
+type Cycle struct {
+	// Cycle is its number, from 1 on in each process.
+	Cycle     uint64    `json:"cycle"`
+	At        time.Time `json:"at"`
+	Binds     int       `json:"binds"`
+	Evictions int       `json:"evictions"`
+}
+
+// NewRecorder returns a recorder for a scheduler of this version, profile and --schedule-csi-storage, that keeps, besides the
+// latest cycle, so many that decided something: 0 to MaxKept.
+func NewRecorder(version string, p engine.Profile, storageCapacity bool, keep int) (*Recorder, error) {
+	if keep < 0 || keep > MaxKept {
+		return nil, fmt.Errorf("%d decisions cannot be kept: 0 to %d", keep, MaxKept)
+	}
+	return &Recorder{version: version, profile: p, storage: storageCapacity, ring: make([]moment, 0, keep)}, nil
+}
+
+// Decided takes a cycle in: the snapshot and what was decided on it. Nobody writes to them any more.
+func (r *Recorder) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cycles++
+	m := moment{r.cycles, snap, plans}
+	r.latest = &m
+	switch {
+	case len(plans) == 0 || cap(r.ring) == 0:
+	case len(r.ring) < cap(r.ring):
+		r.ring = append(r.ring, m)
+	default:
+		r.ring[r.next] = m
+		r.next = (r.next + 1) % len(r.ring)
+	}
+}
+
+// Latest returns the snapshot of the latest cycle; nil before the first.
+func (r *Recorder) Latest() *cluster.Snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest == nil {
+		return nil
+	}
+	return r.latest.snap
+}
+
+// Profile is what the scheduler decides by.
+func (r *Recorder) Profile() engine.Profile { return r.profile }
+
+// find returns a cycle by its number, 0 for the latest.
+func (r *Recorder) find(cycle uint64) (moment, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest != nil && (cycle == 0 || cycle == r.latest.cycle) {
+		return *r.latest, true
+	}
+	for _, m := range r.ring {
+		if m.cycle == cycle {
+			return m, true
+		}
+	}
+	return moment{}, false
+}
+
+// Cycles lists the cycles that are kept, oldest first.
+func (r *Recorder) Cycles() []Cycle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := []Cycle{}
+	add := func(m *moment) {
+		c := Cycle{Cycle: m.cycle, At: time.Unix(0, m.snap.Now).UTC()}
+		for i := range m.plans {
+			c.Binds += m.plans[i].Binds()
+			c.Evictions += m.plans[i].Evictions()
+		}
+		out = append(out, c)
+	}
+	for i := range r.ring {
+		add(&r.ring[(r.next+i)%len(r.ring)])
+	}
+	if r.latest != nil && (len(out) == 0 || out[len(out)-1].Cycle != r.latest.cycle) {
+		add(r.latest)
+	}
+	return out
+}
+
+// ServeHTTP answers a GET with a file (Write) of the latest cycle, or of the one that the parameter cycle numbers; with the
+// parameter list, with the list of those that are kept, as JSON.
+func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	q := req.URL.Query()
+	if q.Has("list") {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r.Cycles()) // the reader has gone
+		return
+	}
+	number := uint64(0)
+	if text := q.Get("cycle"); text != "" {
+		var err error
+		if number, err = strconv.ParseUint(text, 10, 64); err != nil {
+			http.Error(w, fmt.Sprintf("cycle: %q is no number", shown(text)), http.StatusBadRequest)
+			return
+		}
+	}
+	m, ok := r.find(number)
+	switch {
+	case !ok && number == 0:
+		http.Error(w, "there has been no cycle yet", http.StatusServiceUnavailable)
+		return
+	case !ok:
+		http.Error(w, fmt.Sprintf("cycle %d is not kept", number), http.StatusNotFound)
+		return
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("Muster-Cycle", strconv.FormatUint(m.cycle, 10))
+	c := &Case{Version: r.version, Profile: r.profile, StorageCapacity: r.storage, Image: m.snap.Image(), Decided: true, Plans: m.plans}
+	if err := Write(w, c); err != nil {
+		panic(http.ErrAbortHandler) // the header is sent: the reader must not take what it has for a whole file
+	}
+}

@@ -1,0 +1,151 @@
+package replay
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Format names the file format and its version; it changes with every change of the fields below, or of the model's that they
+// contain, after which an older reader would decide otherwise.
+const Format = "muster.snapshot/v1"
+
+// file is a case as it is written.
+type file struct {
+	Format          string                                            `json:"format"`
+	Version         string                                            `json:"version,omitzero"`
+	Now             int64                                             `json:"now"`
+	Profile         engine.Profile                                    `json:"profile"`
+	StorageCapacity bool                                              `json:"storageCapacity,omitzero"`
+	Dims            []string                                          `json:"dims"`
+	Nodes           []cluster.NodeState                               `json:"nodes,omitzero"`
+	Topologies      []cluster.TopologyState                           `json:"topologies,omitzero"`
+	Queues          []cluster.QueueState                              `json:"queues,omitzero"`
+	Usage           map[string][]cluster.Quantity                     `json:"usage,omitzero"`
+	Gangs           []cluster.GangState                               `json:"gangs,omitzero"`
+	Classes         []class                                           `json:"classes,omitzero"`
+	Pods            []pod                                             `json:"pods,omitzero"`
+	Objects         map[cluster.ObjectKind]map[string]json.RawMessage `json:"objects,omitzero"`
+	Postponed       map[string]int64                                  `json:"postponed,omitzero"`
+	Memory          memory                                            `json:"memory,omitzero"`
+	Decided         bool                                              `json:"decided,omitzero"`
+	Plans           []engine.Plan                                     `json:"plans,omitzero"`
+}
+
+// class is what pods of one class have in common. The amounts in Spec are empty: those here are named.
+type class struct {
+	Spec     cluster.ClassSpec  `json:"spec"`
+	Requests []cluster.Quantity `json:"requests"`
+	Charge   []cluster.Quantity `json:"charge,omitzero"`
+}
+
+// pod is a cluster.PodState without its class, of which it has the index.
+type pod struct {
+	UID         string                    `json:"uid"`
+	Namespace   string                    `json:"namespace,omitzero"`
+	Name        string                    `json:"name"`
+	Class       int                       `json:"class"`
+	Labels      map[string]string         `json:"labels,omitzero"`
+	Groups      []string                  `json:"groups,omitzero"`
+	Zones       []cluster.ZoneShare       `json:"zones,omitzero"`
+	Phase       string                    `json:"phase"`
+	Node        string                    `json:"node,omitzero"`
+	Gang        cluster.Key               `json:"gang,omitzero"`
+	Set         string                    `json:"set,omitzero"`
+	Ours        bool                      `json:"ours,omitzero"`
+	Utility     bool                      `json:"utility,omitzero"`
+	Created     int64                     `json:"created,omitzero"`
+	DeletedAt   int64                     `json:"deletedAt,omitzero"`
+	Nominated   string                    `json:"nominated,omitzero"`
+	Recreated   bool                      `json:"recreated,omitzero"`
+	Claims      []cluster.DeviceClaim     `json:"claims,omitzero"`
+	Allocations []cluster.ClaimAllocation `json:"allocations,omitzero"`
+}
+
+// memory is a cluster.Memory: what is a map there by more than a text is a sorted list here.
+type memory struct {
+	Holds     []hold            `json:"holds,omitzero"`
+	Gangs     []gangMemory      `json:"gangs,omitzero"`
+	Held      map[string]int64  `json:"held,omitzero"`
+	Moved     map[string]int64  `json:"moved,omitzero"`
+	Rests     map[string]rest   `json:"rests,omitzero"`
+	Orphans   map[string]string `json:"orphans,omitzero"`
+	Returning []string          `json:"returning,omitzero"`
+	Frozen    []frozen          `json:"frozen,omitzero"`
+	News      int64             `json:"news,omitzero"`
+}
+
+type hold struct {
+	Gang     cluster.Key               `json:"gang"`
+	Pod      string                    `json:"pod,omitzero"`
+	Moved    string                    `json:"moved,omitzero"`
+	Set      string                    `json:"set,omitzero"`
+	Node     string                    `json:"node"`
+	Requests []cluster.Quantity        `json:"requests,omitzero"`
+	Share    cluster.Share             `json:"share,omitzero"`
+	Charge   []cluster.Quantity        `json:"charge,omitzero"`
+	Claims   []cluster.ClaimAllocation `json:"claims,omitzero"`
+	Zones    []cluster.ZoneShare       `json:"zones,omitzero"`
+	Until    int64                     `json:"until"`
+	Bundle   string                    `json:"bundle,omitzero"`
+}
+
+type gangMemory struct {
+	Gang cluster.Key `json:"gang"`
+	cluster.GangMemory
+}
+
+// rest is an answer that rests. All that rest are attempts of the solver.
+type rest struct {
+	Until int64          `json:"until"`
+	Why   engine.Attempt `json:"why"`
+}
+
+type frozen struct {
+	Taker cluster.Key `json:"taker"`
+	Giver cluster.Key `json:"giver"`
+	Until int64       `json:"until"`
+}
+
+// blank returns an empty object of the type that the model carries for a kind; nil for a kind that it does not carry.
+func blank(kind cluster.ObjectKind) any {
+	switch kind {
+	case cluster.PersistentVolumes:
+		return &v1.PersistentVolume{}
+	case cluster.PersistentVolumeClaims:
+		return &v1.PersistentVolumeClaim{}
+	case cluster.StorageClasses:
+		return &storagev1.StorageClass{}
+	case cluster.CSINodes:
+		return &storagev1.CSINode{}
+	case cluster.CSIDrivers:
+		return &storagev1.CSIDriver{}
+	case cluster.CSIStorageCapacities:
+		return &storagev1.CSIStorageCapacity{}
+	case cluster.Namespaces:
+		return &v1.Namespace{}
+	case cluster.ConfigMaps:
+		return &metav1.PartialObjectMetadata{}
+	case cluster.PriorityClasses:
+		return &schedulingv1.PriorityClass{}
+	case cluster.PodDisruptionBudgets:
+		return &policyv1.PodDisruptionBudget{}
+	case cluster.NodeResourceTopologies:
+		return &cluster.NodeZones{}
+	case cluster.ResourceSlices:
+		return &resourcev1.ResourceSlice{}
+	case cluster.ResourceClaims:
+		return &resourcev1.ResourceClaim{}
+	case cluster.DeviceClasses:
+		return &resourcev1.DeviceClass{}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Write writes the case. Equal cases are written as equal bytes.
+func Write(w io.Writer, c *Case) error {
+	f, err := pack(c)
+	if err != nil {
+		return err
+	}
+	z := gzip.NewWriter(w)
+	if err := json.NewEncoder(z).Encode(f); err != nil {
+		return fmt.Errorf("write a snapshot: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("write a snapshot: %w", err)
+	}
+	return nil
+}
+
+// pack turns a case into what is written.
+func pack(c *Case) (*file, error) {
+	f := &file{
+		Format: Format, Version: c.Version, Now: c.Image.Now, Profile: c.Profile, StorageCapacity: c.StorageCapacity,
+		Dims: c.Image.Dims, Postponed: c.Image.Postponed, Decided: c.Decided, Plans: c.Plans,
+	}
+	classes := map[string]int{} // by their text
+	for _, e := range c.Image.Events {
+		switch e := e.(type) {
+		case cluster.NodeState:
+			f.Nodes = append(f.Nodes, e)
+		case cluster.TopologyState:
+			f.Topologies = append(f.Topologies, e)
+		case cluster.QueueState:
+			f.Queues = append(f.Queues, e)
+		case cluster.UsageState:
+			f.Usage = e.Queues
+		case cluster.GangState:
+			f.Gangs = append(f.Gangs, e)
+		case cluster.PodState:
+			p := packPod(&e)
+			var err error
+			if p.Class, err = f.class(classes, &e); err != nil {
+				return nil, err
+			}
+			f.Pods = append(f.Pods, p)
+		case cluster.ObjectState:
+			if err := f.object(e); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("write a snapshot: an event of type %T is no state", e)
+		}
+	}
+	dims := cluster.BaseDims()
+	for _, name := range c.Image.Dims {
+		dims, _ = dims.With(name)
+	}
+	var err error
+	f.Memory, err = packMemory(&c.Image.Memory, dims)
+	return f, err
+}
+
+// class returns the index of the pod's class, which it adds if it is new.
+func (f *file) class(known map[string]int, p *cluster.PodState) (int, error) {
+	c := class{Spec: p.Spec, Requests: p.Requests, Charge: p.Charge}
+	c.Spec.Requests, c.Spec.Charge = nil, nil
+	text, err := json.Marshal(c)
+	if err != nil {
+		return 0, fmt.Errorf("write pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	i, ok := known[string(text)]
+	if !ok {
+		i = len(f.Classes)
+		known[string(text)] = i
+		f.Classes = append(f.Classes, c)
+	}
+	return i, nil
+}
+
+// object adds an object that is carried for filters.
+func (f *file) object(e cluster.ObjectState) error {
+	if blank(e.Kind) == nil {
+		return fmt.Errorf("write a snapshot: objects of kind %s are not known", e.Kind)
+	}
+	text, err := json.Marshal(e.Object)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", e.Kind, e.Key, err)
+	}
+	if e.Kind == cluster.ConfigMaps { // of these only the existence matters, and what they contain is nobody's business
+		text = []byte("{}")
+	}
+	if f.Objects == nil {
+		f.Objects = map[cluster.ObjectKind]map[string]json.RawMessage{}
+	}
+	if f.Objects[e.Kind] == nil {
+		f.Objects[e.Kind] = map[string]json.RawMessage{}
+	}
+	f.Objects[e.Kind][e.Key] = text
+	return nil
+}
+
+func packPod(p *cluster.PodState) pod {
+	return pod{
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Groups: p.Groups, Zones: p.Zones, Phase: p.Phase.String(),
+		Node: p.NodeName, Gang: p.Gang, Set: p.SetName, Ours: p.Ours, Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt,
+		Nominated: p.Nominated, Recreated: p.Recreated, Claims: p.DeviceClaims, Allocations: p.Allocations,
+	}
+}
+
+func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
+	out = memory{Held: m.Held, Moved: m.Moved, Orphans: m.Orphans, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News}
+	if len(m.Rests) > 0 {
+		out.Rests = map[string]rest{}
+	}
+	for question, r := range m.Rests { // order: into a map
+		why, ok := r.Why.(engine.Attempt)
+		if !ok {
+			return out, fmt.Errorf("write a snapshot: the answer to %q is of type %T", question, r.Why)
+		}
+		out.Rests[question] = rest{Until: r.Until, Why: why}
+	}
+	for i := range m.Holds {
+		h := &m.Holds[i]
+		out.Holds = append(out.Holds, hold{
+			Gang: h.Gang, Pod: h.Pod, Moved: h.Moved, Set: h.Set, Node: h.Node, Requests: dims.Quantities(h.Requests), Share: h.Share,
+			Charge: dims.Quantities(h.Charge), Claims: h.Claims, Zones: h.Zones, Until: h.Until, Bundle: h.Bundle,
+		})
+	}
+	for key, g := range m.Gangs { // order: sorted below
+		out.Gangs = append(out.Gangs, gangMemory{key, g})
+	}
+	slices.SortFunc(out.Gangs, func(a, b gangMemory) int { return compare(a.Gang, b.Gang) })
+	for pair, until := range m.Frozen { // order: sorted below
+		out.Frozen = append(out.Frozen, frozen{pair.Taker, pair.Giver, until})
+	}
+	slices.SortFunc(out.Frozen, func(a, b frozen) int { return cmp.Or(compare(a.Taker, b.Taker), compare(a.Giver, b.Giver)) })
+	return out, nil
+}
+
+func compare(a, b cluster.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Face, b.Face))
+}

@@ -1,0 +1,25 @@
+package roles
+
+import (
+	"os"
+
+	"github.com/go-logr/logr"
+
+	"github.com/muster-scheduler/muster/internal/controllers/operator"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
+)
+
+// newOperator builds the role that installs the others.
+func (p *process) newOperator(log logr.Logger) (*operator.Controller, error) {
+	return operator.New(operator.Deps{
+		Config: p.config, Scheme: p.scheme, Client: p.client, Log: log, Registry: p.registry, Event: p.events.recorder("operator"),
+	}, p.Settings.operator(os.Getenv))
+}
+
+// CheckProfile says whether the scheduler would run a profile: it knows the actions and plugins, and their arguments.
+func CheckProfile(p engine.Profile) error {
+	_, err := engine.New(p, filters.Register(builtin.Registry(), filters.Options{}))
+	return err
+}
