@@ -33,10 +33,10 @@ type Election struct {
 	Retry time.Duration
 }
 
-// NewElection returns an election with Muster's times: a dead leader is replaced within 5 s (4 and an attempt, whose jitter is
-// a fifth). KAI waits 15.
+// NewElection returns an election with Muster's times: a dead leader is replaced within 5 s. A candidate looks every 0.4 to
+// 0.9 s; it may see the last renewal that late, then waits out the Lease, and looks again. KAI's Lease lasts 15 s.
 func NewElection(client kubernetes.Interface, identity string) Election {
-	return Election{Client: client, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 500 * time.Millisecond}
+	return Election{Client: client, Identity: identity, Lease: 3 * time.Second, Renew: 2500 * time.Millisecond, Retry: 400 * time.Millisecond}
 }
 
 // NewIdentity is HOSTNAME_UUID: KAI's form, from which its operator reads the leader's pod name. What the environment calls the
