@@ -18,14 +18,15 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-// runsEnv names the environment variable that says how often each fault is played; two times unless it is set.
+// runsEnv names the environment variable that says how often each fault is played. Unless it is set, a test has a number of
+// its own.
 const runsEnv = "MUSTER_AVAILABILITY_RUNS"
 
-func runs(t *testing.T) int {
+func runs(t *testing.T, usually int) int {
 	t.Helper()
 	text := os.Getenv(runsEnv)
 	if text == "" {
-		return 2
+		return usually
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -33,6 +34,9 @@ func runs(t *testing.T) int {
 	}
 	return n
 }
+
+// faultTime is how long the API server misbehaves in each way.
+const faultTime = 3 * time.Second
 
 // figures prints the median and the worst of some times.
 func figures(ds []time.Duration) string {
@@ -58,7 +62,7 @@ func TestFailover(t *testing.T) {
 	l.flows(t, loadSize, 30*time.Second)
 	standby.start()
 	var took []time.Duration
-	for i := range runs(t) {
+	for i := range runs(t, 2) {
 		ns := fmt.Sprintf("failover-%d", i)
 		w.namespace(t, ns)
 		standby.awaitReady(t) // its cache has everything
@@ -98,7 +102,7 @@ func TestRollingUpgrade(t *testing.T) {
 	l.flows(t, loadSize, 30*time.Second)
 	for _, role := range roles {
 		var took, ends []time.Duration
-		for i := range runs(t) {
+		for i := range runs(t, 1) {
 			ns := fmt.Sprintf("upgrade-%s-%d", role, i)
 			w.namespace(t, ns)
 			next := start(role)
@@ -164,7 +168,7 @@ func TestAPIServerFaults(t *testing.T) {
 			hits = append(hits, proxy.Fail(f))
 		}
 		cut := 0
-		tick, over := time.NewTicker(200*time.Millisecond), time.NewTimer(3*time.Second)
+		tick, over := time.NewTicker(200*time.Millisecond), time.NewTimer(faultTime)
 		for open := true; open; {
 			select {
 			case <-tick.C:
@@ -185,10 +189,10 @@ func TestAPIServerFaults(t *testing.T) {
 			t.Errorf("%s: nothing was hit", phase.name)
 		}
 		after := l.flows(t, 2*loadSize, 30*time.Second)
-		t.Logf("%s, for 3 s: %d hit, %d pods bound meanwhile; %d further ones bound %v after it was over; %s", phase.name, cut, meanwhile, 2*loadSize, after.Round(10*time.Millisecond), memory(t, p))
+		t.Logf("%s, for %v: %d hit, %d pods bound meanwhile; %d further ones bound %v after it was over; %s", phase.name, faultTime, cut, meanwhile, 2*loadSize, after.Round(10*time.Millisecond), memory(t, p))
 	}
 	var gone, back []time.Duration
-	for range runs(t) {
+	for range runs(t, 1) {
 		took, err := w.lab.KillAPIServer(t.Context())
 		if err != nil {
 			t.Fatal(err)

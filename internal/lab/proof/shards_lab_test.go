@@ -70,8 +70,9 @@ func policies(history string) []policy {
 			runs: []string{"b", "c3"}, together: true, reason: "gangs of queue brief-calm are before it",
 		},
 		{
-			name: "equal", about: "plugin priority off", spec: kaiv1.SchedulingShardSpec{
+			name: "equal", about: "plugin priority off, and nobody preempts", spec: kaiv1.SchedulingShardSpec{
 				Plugins: map[string]kaiv1.PluginConfig{"priority": {Enabled: &off}},
+				Actions: map[string]kaiv1.ActionConfig{"preempt": {Enabled: &off}},
 			},
 			runs: []string{"b", "c1"}, together: true,
 		},
