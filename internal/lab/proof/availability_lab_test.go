@@ -55,6 +55,7 @@ func TestFailover(t *testing.T) {
 	var pair [2]*process
 	for i := range pair {
 		pair[i] = newProcess(t, "all", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0")
+		pair[i].kept = true
 	}
 	leader, standby := pair[0], pair[1]
 	leader.start()
@@ -92,6 +93,7 @@ func TestRollingUpgrade(t *testing.T) {
 			args = append(args, "--plugin-server-port=0")
 		}
 		p := newProcess(t, role, w.lab.Kubeconfig(), args...)
+		p.kept = true
 		p.start()
 		return p
 	}

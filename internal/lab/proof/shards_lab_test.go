@@ -116,7 +116,7 @@ func TestFiveShards(t *testing.T) {
 		if err := os.WriteFile(conf, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := newProcess(t, "scheduler", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--partition-label-value="+p.name, "--scheduler-conf="+conf)
+		s := newProcess(t, "scheduler", w.lab.Kubeconfig(), "--plugin-server-port=0", "--partition-label-value="+p.name, "--scheduler-conf="+conf)
 		s.start()
 		if p.name == "fair" {
 			fair = s
