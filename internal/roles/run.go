@@ -220,7 +220,7 @@ func (p *process) connect() (err error) {
 	}
 	o := cache.Options{Scheme: p.scheme}
 	feed.Trim(&o)
-	if p.cache, err = cache.New(p.config, o); err != nil {
+	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
 	if p.client, err = client.New(write.Impatient(p.config), client.Options{Scheme: p.scheme}); err != nil {
@@ -363,7 +363,7 @@ func (p *process) admit(lease string, log logr.Logger) error {
 	}
 	co := o.Watched()
 	co.Scheme = p.scheme
-	own, err := cache.New(p.config, co)
+	own, err := cache.New(app.Patient(p.config), co)
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
