@@ -16,7 +16,7 @@ import (
 // TestMetricsPage: docs/operations/metrics.md lists what the roles serve, no more and no less.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	s := parse(t, All, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--admission", "--webhook-addr=0")
+	s := parse(t, All, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--admission", "--webhook-addr=0", "--nodescale")
 	p, err := newProcess(Names(), s, "v", logr.Discard())
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +28,8 @@ func TestMetricsPage(t *testing.T) {
 	served := []string{
 		"kai_queue_info", "kai_queue_deserved_gpus", "kai_queue_quota_cpu_cores", "kai_queue_quota_memory_bytes",
 		"kai_queue_allocated_gpus", "kai_queue_allocated_cpu_cores", "kai_queue_allocated_memory_bytes",
+		"muster_queue_requested_gpus", "muster_queue_requested_cpu_cores", "muster_queue_requested_memory_bytes", "muster_queue_limit_gpus",
+		"muster_queue_condition",
 	}
 	descs := make(chan *prometheus.Desc)
 	go func() {
