@@ -347,6 +347,8 @@ func watched(role string) []client.Object {
 		return []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &corev1.Pod{}}
 	case Queue:
 		return []client.Object{&queuev2.Queue{}, &v2alpha2.PodGroup{}}
+	case NodeScale:
+		return []client.Object{&v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Pod{}}
 	}
 	return nil
 }
