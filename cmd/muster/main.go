@@ -41,7 +41,7 @@ func main() {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(roles.Command(version), scalingPod(), cli.NewConformance(), cli.NewSim(), demo.Command())
-	deps := cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+	deps := cli.Deps{Version: version, SchedulerFlags: roles.FlagNames(roles.Scheduler), Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}}
 	root.AddCommand(cli.New(deps)...)

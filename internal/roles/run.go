@@ -112,7 +112,7 @@ func about(role string) string {
 	case Queue:
 		return "Keep the status and metrics of queues"
 	case Admission:
-		return "Check and complete pods before they exist"
+		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
 	case NodeScale:
 		return "Let a cluster autoscaler see the demand for shared GPUs"
 	case Operator:

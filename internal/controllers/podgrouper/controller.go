@@ -204,6 +204,7 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 				for _, owner := range is.OwnerReferences {
 					c.grouper.memory.forgetOwner(owner.UID)
 				}
+				c.ownerChanged(is.UID) // a pod may own others, as a Spark driver does
 			case maps.Equal(was.Labels, is.Labels) && maps.Equal(was.Annotations, is.Annotations):
 				return // its status changed, or fields that are nothing to us
 			}

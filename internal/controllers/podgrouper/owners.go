@@ -103,6 +103,14 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	}
 	gvk := gv.WithKind(ref.Kind)
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if gvk == corev1.SchemeGroupVersion.WithKind("Pod") {
+		// Pods are in the cache already; a leader or driver that came a moment ago may not be.
+		owner := &corev1.Pod{}
+		if err := o.cached.Get(ctx, key, owner, client.UnsafeDisableDeepCopy); err == nil && owner.UID == ref.UID {
+			o.counts.ownerReads.WithLabelValues("watch").Inc()
+			return workload.FromPod(owner), true, nil
+		}
+	}
 	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
 	if followed {
 		var m metav1.PartialObjectMetadata

@@ -59,7 +59,7 @@ func (b *Book) Pod(st *cluster.PodState, p *v1.Pod) {
 // none is needed.
 func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed bool) {
 	if ref.ResourceClaimName != nil {
-		return *ref.ResourceClaimName, false, true
+		return *ref.ResourceClaimName, false, *ref.ResourceClaimName != "" // the API server refuses an empty name
 	}
 	if ref.ResourceClaimTemplateName == nil {
 		return "", false, false // neither: the API server refuses such pods

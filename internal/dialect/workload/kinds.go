@@ -79,7 +79,7 @@ func Kinds() []Rule {
 		Rule{
 			Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet", Versions: []string{"v1"}, Watch: true,
 			PartLabel: lwsGroupIndex, Infix: "-group-", tree: lwsTree,
-			Between: append(apps("StatefulSet"), kinds("", "Pod")...),
+			Between: apps("StatefulSet"),
 		},
 		Rule{
 			Group: "jobset.x-k8s.io", Kind: "JobSet", Versions: []string{"v1alpha2"}, Watch: true,
