@@ -62,8 +62,20 @@ func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest,
 		return fmt.Errorf("status of BindRequest %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	_, err = w.kit.JSONStatus(ctx, target, body)
-	return err
+	result, err := w.kit.JSONStatus(ctx, target, body)
+	if err != nil || result != write.Changed {
+		return err
+	}
+	// Either it is another request by now, which needs nothing of us, or the API server was at odds with itself: an end that
+	// nobody is told would keep the gang waiting for a bind that does not come.
+	now, err := read(ctx, w.cache, client.ObjectKeyFromObject(r), &schedulingv1alpha2.BindRequest{})
+	if err != nil {
+		return err
+	}
+	if now != nil && now.UID == r.UID {
+		return fmt.Errorf("status of BindRequest %s/%s: a conflict; it is written again", r.Namespace, r.Name)
+	}
+	return nil
 }
 
 func (w *wire) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequest) error {

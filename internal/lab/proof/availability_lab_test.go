@@ -198,6 +198,7 @@ func TestAPIServerFaults(t *testing.T) {
 	}
 	var gone, back []time.Duration
 	w.namespace(t, "outage")
+	l.blind(t)
 	for i := range runs(t, 1) {
 		took, err := w.lab.KillAPIServer(t.Context())
 		if err != nil {
@@ -206,6 +207,7 @@ func TestAPIServerFaults(t *testing.T) {
 		gone = append(gone, took)
 		back = append(back, w.placeOne(t, fmt.Sprintf("after-%d", i)))
 		l.flows(t, 2*loadSize, 90*time.Second)
+		l.within(t)
 	}
 	t.Logf("API server killed by SIGKILL: away for %s; a pod submitted when it was ready again was bound after: %s; %s", figures(gone), figures(back), memory(t, p))
 	if p.started != 1 || !p.running() {
