@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/internal/lab"
@@ -30,6 +31,7 @@ type upFlags struct {
 	workloads                            bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
+	recorded                             string
 }
 
 func upCommand() *cobra.Command {
@@ -63,6 +65,7 @@ func upCommand() *cobra.Command {
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
 	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH ARG…`, separated by spaces; may be repeated")
+	fl.StringVar(&f.recorded, "recorded", "", "a JSON `file` with a list of objects that are there from the beginning, with their UIDs, times and statuses")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, or json: one line with the lab's state once it is ready")
 	fl.BoolVar(&f.leash, "leash", false, "end when standard input ends, so that no lab outlives its user")
 	return cmd
@@ -97,7 +100,12 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return err
 	}
+	recorded, err := recordedOf(f.recorded)
+	if err != nil {
+		return err
+	}
 	c := server.Config{
+		Recorded: recorded,
 		Programs: programs,
 		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
@@ -190,4 +198,24 @@ func detach(ctx context.Context, out io.Writer, f upFlags) error {
 	}
 	fmt.Fprintf(out, "The lab is ready (process %d). Use it with\n\n  export KUBECONFIG=%s\n\nand end it with `muster-lab down --dir %s`.\n", s.PID, s.Kubeconfig, f.dir)
 	return cmd.Process.Release()
+}
+
+// recordedOf reads a list of objects; an empty name means none.
+func recordedOf(name string) ([]*unstructured.Unstructured, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--recorded: %w", err)
+	}
+	var list unstructured.UnstructuredList
+	if err := list.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("--recorded: %s: %w", name, err)
+	}
+	out := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
 }

@@ -32,3 +32,30 @@ func Flags(program string) (map[string]Flag, error) {
 	}
 	return rows, nil
 }
+
+//go:embed properties.yaml
+var properties []byte
+
+// Property is one row of the ledger of properties.
+type Property struct {
+	// Exactly one of these is set: what proves that the property is honoured, why it has no effect, or what will honour it.
+	Honoured string `json:"honoured,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
+	Planned  string `json:"planned,omitempty"`
+	// Ours says that KAI does not have it.
+	Ours bool `json:"ours,omitempty"`
+}
+
+// Properties returns the rows of one custom resource, such as queues.scheduling.run.ai, by path; an error for one the ledger
+// does not have.
+func Properties(resource string) (map[string]Property, error) {
+	var all map[string]map[string]Property
+	if err := yaml.UnmarshalStrict(properties, &all); err != nil {
+		return nil, fmt.Errorf("property ledger: %w", err)
+	}
+	rows, ok := all[resource]
+	if !ok {
+		return nil, fmt.Errorf("property ledger: no resource %q", resource)
+	}
+	return rows, nil
+}

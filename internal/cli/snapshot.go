@@ -20,14 +20,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
-// NewReplay returns the commands about decisions as files: snapshot and replay.
+// NewReplay returns the commands about decisions as files: snapshot, replay and snapshot-tool.
 func NewReplay(d Deps) []*cobra.Command {
 	s := &cobra.Command{
 		Use: "snapshot", Short: "Save what a running scheduler decided on, to be looked at and decided again elsewhere", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	s.AddCommand(newSave(), newCycles())
-	return []*cobra.Command{s, newReplay(d)}
+	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d)}
 }
 
 // source is where a scheduler serves its snapshots.

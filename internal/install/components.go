@@ -248,6 +248,7 @@ func (r *render) nodeScale(n *kaiv1.NodeScaleAdjuster) {
 	if *n.Service.PodDisruptionBudget.Enabled {
 		r.warn("spec.nodeScaleAdjuster.service.podDisruptionBudget", "has no effect: there is one replica")
 	}
+	f.set("nodepool-label-key", r.poolKey())
 	if ratio := n.Args.GPUMemoryToFractionRatio; ratio != nil {
 		f.set("gpu-memory-to-fraction-ratio", strconv.FormatFloat(*ratio, 'f', -1, 64))
 	}

@@ -101,9 +101,8 @@ func Rules(role string) Permissions {
 	case NodeScale:
 		return Permissions{
 			Cluster: []rbacv1.PolicyRule{
-				rule(groupCore, watch, "pods", "nodes"),
-				rule(groupWork, watch, "podgroups", "queues"),
-				events(),
+				rule(groupCore, watch, "pods"),
+				rule(groupWork, watch, "podgroups", "bindrequests"),
 			},
 			Home: leases(keys.LeaseNodeScaleAdjuster),
 			Scaling: []rbacv1.PolicyRule{

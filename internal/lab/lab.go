@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +35,10 @@ type Options struct {
 	Fleet Fleet
 	// CRDs are YAML documents to install; they are established when Start returns.
 	CRDs [][]byte
+	// Recorded are objects that are in the API server's store before it starts, as they are: with their UIDs, times and
+	// statuses, as somebody recorded them elsewhere. Their namespaces must be among them; nodes that the lab is to play carry
+	// LabelPool.
+	Recorded []*unstructured.Unstructured
 	// KubeScheduler adds a stock kube-scheduler, which answers to schedulerName default-scheduler.
 	KubeScheduler bool
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
@@ -150,6 +155,21 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if len(o.CRDs) > 0 {
 		args = append(args, "--crds="+filepath.Join(in, "crds"))
+	}
+	if len(o.Recorded) > 0 {
+		list := unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+		for _, r := range o.Recorded {
+			list.Items = append(list.Items, *r)
+		}
+		text, err := list.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("recorded objects: %w", err)
+		}
+		path := filepath.Join(in, "recorded.json")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--recorded="+path)
 	}
 	if o.KubeScheduler {
 		args = append(args, "--with-kube-scheduler")

@@ -35,6 +35,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -112,10 +113,12 @@ func about(role string) string {
 		return "Keep the status and metrics of queues"
 	case Admission:
 		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
+	case NodeScale:
+		return "Let a cluster autoscaler see the demand for shared GPUs"
 	case Operator:
 		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
-	return "All roles in one process, sharing one cache; admission only with --admission"
+	return "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
 }
 
 // process is what the roles of one process share.
@@ -183,6 +186,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	for _, name := range names {
 		if name == Admission && len(names) > 1 && !s.WithAdmission {
 			continue // it needs a port, certificates and the API server's consent
+		}
+		if name == NodeScale && len(names) > 1 && !s.WithNodeScale {
+			continue // it is of use only beside an autoscaler
 		}
 		if err := p.add(name); err != nil {
 			return nil, fmt.Errorf("role %s: %w", name, err)
@@ -310,6 +316,8 @@ func (p *process) add(name string) error {
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Admission:
 		return p.admit(lease, log)
+	case NodeScale:
+		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.nodescale())
 	case Operator:
 		c, err = p.newOperator(log)
 	case Queue:
@@ -414,19 +422,22 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		return nil, err
 	}
 	marks := apply.NewMarks(kit)
+	event := p.events.recorder(p.SchedulerNames[0])
+	news := apply.NewNews(p.partition().Pool(), event)
 	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
+		news.Scheduled(b)
 	}})
-	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{})
+	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	ro := p.reports()
-	ro.Event = p.events.recorder(p.SchedulerNames[0])
+	ro.Event = event
 	reports := apply.NewReports(kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)

@@ -2,11 +2,14 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 )
 
 // metrics serves a queue's numbers under KAI's names. They are read from the fold at each scrape: nothing is spent on
@@ -17,8 +20,8 @@ type metrics struct {
 
 	extra []mapped // after the three fixed labels
 
-	info, deserved, quotaCPU, quotaMemory, gpus, cpu, memory *prometheus.Desc
-	wantsGPUs, wantsCPU, wantsMemory                         *prometheus.Desc
+	info, deserved, quotaCPU, quotaMemory, gpus, cpu, memory *prometheus.Desc // KAI's
+	asksGPUs, asksCPU, asksMemory, limitGPUs, condition      *prometheus.Desc // ours
 }
 
 // mapped is a label of the Queue object that becomes a label of its metrics.
@@ -32,9 +35,16 @@ func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metr
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
-	own := func(name, help string) *prometheus.Desc { return prometheus.NewDesc("muster_"+name, help, labels, nil) }
+	own := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName("muster", "", name), help, append(slices.Clone(labels), more...), nil)
+	}
 	return &metrics{
-		mu: mu, fold: f, extra: extra,
+		asksGPUs:   own("queue_requested_gpus", "GPUs that the queue and the queues below it ask for, what they hold included, in devices."),
+		asksCPU:    own("queue_requested_cpu_cores", "CPU that the queue and the queues below it ask for, what they hold included, in cores."),
+		asksMemory: own("queue_requested_memory_bytes", "Memory that the queue and the queues below it ask for, what they hold included, in bytes."),
+		limitGPUs:  own("queue_limit_gpus", "The queue's GPU limit in devices; -1 is without bound."),
+		condition:  own("queue_condition", "Whether a condition of the queue is true (1) or not (0).", "condition"),
+		mu:         mu, fold: f, extra: extra,
 		info:        desc("queue_info", "A queue; always 1."),
 		deserved:    desc("queue_deserved_gpus", "The queue's GPU quota in devices; -1 is without bound."),
 		quotaCPU:    desc("queue_quota_cpu_cores", "The queue's CPU quota in cores; -1 is without bound."),
@@ -42,15 +52,14 @@ func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metr
 		gpus:        desc("queue_allocated_gpus", "GPUs that the queue and the queues below it hold, in devices."),
 		cpu:         desc("queue_allocated_cpu_cores", "CPU that the queue and the queues below it hold, in cores."),
 		memory:      desc("queue_allocated_memory_bytes", "Memory that the queue and the queues below it hold, in bytes."),
-		wantsGPUs:   own("queue_requested_gpus", "GPUs that the work of the queue and the queues below it asks for, held ones included, in devices."),
-		wantsCPU:    own("queue_requested_cpu_cores", "CPU that the work of the queue and the queues below it asks for, held CPU included, in cores."),
-		wantsMemory: own("queue_requested_memory_bytes", "Memory that the work of the queue and the queues below it asks for, held memory included, in bytes."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.info, m.deserved, m.quotaCPU, m.quotaMemory, m.gpus, m.cpu, m.memory, m.wantsGPUs, m.wantsCPU, m.wantsMemory} {
+	for _, d := range []*prometheus.Desc{
+		m.info, m.deserved, m.quotaCPU, m.quotaMemory, m.gpus, m.cpu, m.memory, m.asksGPUs, m.asksCPU, m.asksMemory, m.limitGPUs, m.condition,
+	} {
 		ch <- d
 	}
 }
@@ -58,17 +67,19 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	type row struct {
-		labels           []string
-		holdings         []holding
-		gpu, cpu, memory float64 // requested
+		labels   []string
+		holdings []holding
+		asks     [3]float64 // GPUs, cores, bytes
+		limit    float64
+		is       map[v2.QueueConditionType]bool
 	}
 	m.mu.Lock()
 	rows := make([]row, 0, len(m.fold.nodes))
 	for _, n := range m.fold.nodes {
 		if n.exists {
-			asked := n.total.requested.List()
-			amount := func(name corev1.ResourceName) float64 { q := asked[name]; return q.AsApproximateFloat64() }
-			rows = append(rows, row{m.labels(n), n.holdings(), gpus(asked), amount(corev1.ResourceCPU), amount(corev1.ResourceMemory)})
+			rows = append(rows, row{m.labels(n), n.holdings(), n.asks(), n.limitGPUs(), map[v2.QueueConditionType]bool{
+				v2.QueueOrphan: n.orphan().Status == corev1.ConditionTrue, v2.QueueOverQuota: n.overQuota().Status == corev1.ConditionTrue,
+			}})
 		}
 	}
 	m.mu.Unlock() // before the sends, which wait for the scraper
@@ -84,10 +95,33 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		send(m.gpus, rounded(gpu.allocated))
 		send(m.cpu, rounded(cpu.allocated))
 		send(m.memory, rounded(memory.allocated))
-		send(m.wantsGPUs, rounded(r.gpu))
-		send(m.wantsCPU, rounded(r.cpu))
-		send(m.wantsMemory, rounded(r.memory))
+		send(m.asksGPUs, rounded(r.asks[0]))
+		send(m.asksCPU, rounded(r.asks[1]))
+		send(m.asksMemory, rounded(r.asks[2]))
+		send(m.limitGPUs, r.limit)
+		for name, is := range r.is { // order: each its own series
+			v := 0.0
+			if is {
+				v = 1
+			}
+			ch <- prometheus.MustNewConstMetric(m.condition, prometheus.GaugeValue, v, append(slices.Clone(r.labels), string(name))...)
+		}
 	}
+}
+
+// asks is what the queue and everything below it asks for: GPUs, cores, bytes.
+func (n *node) asks() [3]float64 {
+	list := n.total.requested.List()
+	cpu, memory := list[corev1.ResourceCPU], list[corev1.ResourceMemory]
+	return [3]float64{gpus(list), cpu.AsApproximateFloat64(), memory.AsApproximateFloat64()}
+}
+
+// limitGPUs is the queue's GPU limit; one that states no resources may have none.
+func (n *node) limitGPUs() float64 {
+	if n.spec.Resources == nil {
+		return 0
+	}
+	return n.spec.Resources.GPU.Limit
 }
 
 func (m *metrics) labels(n *node) []string {

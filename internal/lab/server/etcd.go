@@ -10,8 +10,8 @@ import (
 )
 
 // startEtcd runs one etcd member on a loopback port of the kernel's choice and returns its client URL once it
-// serves. stop closes it and waits for its goroutines.
-func startEtcd(ctx context.Context, dir string, durable bool) (endpoint string, stop func(), err error) {
+// serves. write writes into it; stop closes it and waits for its goroutines.
+func startEtcd(ctx context.Context, dir string, durable bool) (endpoint string, write put, stop func(), err error) {
 	c := embed.NewConfig()
 	c.Dir = filepath.Join(dir, "etcd")
 	c.Name = "lab"
@@ -31,16 +31,16 @@ func startEtcd(ctx context.Context, dir string, durable bool) (endpoint string, 
 	c.TickMs, c.ElectionMs = 100, 1000
 	e, err := embed.StartEtcd(c)
 	if err != nil {
-		return "", nil, fmt.Errorf("start etcd: %w", err)
+		return "", nil, nil, fmt.Errorf("start etcd: %w", err)
 	}
 	select {
 	case <-e.Server.ReadyNotify():
 	case err := <-e.Err():
 		e.Close()
-		return "", nil, fmt.Errorf("start etcd: %w", err)
+		return "", nil, nil, fmt.Errorf("start etcd: %w", err)
 	case <-ctx.Done():
 		e.Close()
-		return "", nil, fmt.Errorf("start etcd: %w", ctx.Err())
+		return "", nil, nil, fmt.Errorf("start etcd: %w", ctx.Err())
 	}
-	return "http://" + e.Clients[0].Addr().String(), e.Close, nil
+	return "http://" + e.Clients[0].Addr().String(), e.Server.Put, e.Close, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -39,6 +40,9 @@ type Config struct {
 	Fleet lab.Fleet
 	// CRDs are YAML documents to install before the lab is ready.
 	CRDs [][]byte
+	// Recorded are objects that are there before anything starts, as they are: with their UIDs, times and statuses. Namespaces
+	// of theirs are among them.
+	Recorded []*unstructured.Unstructured
 	// Scheduler adds a stock kube-scheduler, which answers to default-scheduler.
 	Scheduler bool
 	// Durable makes etcd sync to disk. Without it a lab survives its own end but not the machine's.
@@ -94,11 +98,14 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 
-	endpoint, stopEtcd, err := startEtcd(ctx, dir, c.Durable)
+	endpoint, write, stopEtcd, err := startEtcd(ctx, dir, c.Durable)
 	if err != nil {
 		return err
 	}
 	defer stopEtcd()
+	if err := store(ctx, c.Recorded, write); err != nil {
+		return err
+	}
 	c.Progress("etcd answers after %s", since(started))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
