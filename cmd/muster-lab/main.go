@@ -35,7 +35,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), downCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), apiServerCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "muster-lab:", err)
 		os.Exit(1)

@@ -28,7 +28,7 @@ type upFlags struct {
 	dir, fleet, crds, kubeconfig, output string
 	nodes, gpus, racks                   int
 	scheduler, durable, detach, leash    bool
-	workloads                            bool
+	workloads, split                     bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
 	recorded                             string
@@ -59,6 +59,7 @@ func upCommand() *cobra.Command {
 	fl.BoolVar(&f.workloads, "workload-crds", false, "install the CRDs of workloads that come with the lab (PyTorchJob)")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
+	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
 	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with `down`")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
@@ -107,7 +108,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	c := server.Config{
 		Recorded: recorded,
 		Programs: programs,
-		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Kubeconfig: f.kubeconfig,
+		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	switch f.output {

@@ -41,6 +41,8 @@ type Options struct {
 	Recorded []*unstructured.Unstructured
 	// KubeScheduler adds a stock kube-scheduler, which answers to schedulerName default-scheduler.
 	KubeScheduler bool
+	// Split runs the API server as a process of its own, so that KillAPIServer can kill it.
+	Split bool
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
@@ -173,6 +175,9 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if o.KubeScheduler {
 		args = append(args, "--with-kube-scheduler")
+	}
+	if o.Split {
+		args = append(args, "--split")
 	}
 	for image, command := range o.Programs {
 		args = append(args, "--program="+image+"="+strings.Join(command, " "))

@@ -35,8 +35,10 @@ type Proxy struct {
 	served     chan struct{}
 	transports []*http2.Transport
 
-	mu    sync.Mutex
-	rules []*rule
+	mu     sync.Mutex
+	rules  []*rule
+	faults []*fault
+	open   map[net.Conn]struct{}
 }
 
 // Request is what a Proxy knows of a request to the API server.
@@ -115,7 +117,7 @@ func (l *Lab) NewProxy() (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
-	p := &Proxy{url: "https://" + listener.Addr().String(), served: make(chan struct{})}
+	p := &Proxy{url: "https://" + listener.Addr().String(), served: make(chan struct{}), open: map[net.Conn]struct{}{}}
 	p.kubeconfig = filepath.Join(l.dir, fmt.Sprintf("kubeconfig-proxy-%d", listener.Addr().(*net.TCPAddr).Port))
 	if err := redirect(l.Kubeconfig(), p.kubeconfig, p.url); err != nil {
 		listener.Close()
@@ -144,6 +146,7 @@ func (l *Lab) NewProxy() (*Proxy, error) {
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          quiet,
+		ConnState:         p.connection,
 	}
 	go func() {
 		defer close(p.served)
@@ -191,11 +194,11 @@ func (p *Proxy) Count(m Match) func() int {
 	}
 }
 
-// Reset forgets every hook and counter.
+// Reset forgets every hook, counter and fault.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = nil
+	p.rules, p.faults = nil, nil
 }
 
 // Close cuts every connection and waits until the proxy no longer accepts any.
@@ -231,6 +234,9 @@ func (p *Proxy) handler(next http.Handler) http.Handler {
 			x.req.Body = body
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			r.ContentLength = int64(len(body))
+		}
+		if f := p.fault(x.req); f != nil && !f.play(w, r) {
+			return
 		}
 		// ReverseProxy ends a cut response with a panic that the server understands; the hooks of a response that
 		// was not handed over in full must not run, and they do not.

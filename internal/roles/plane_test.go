@@ -45,6 +45,7 @@ type plane struct {
 	leases  map[string]*coordinationv1.Lease
 	version int
 	paths   []string      // of all requests but discovery
+	writes  []string      // those of them that write, but Leases
 	agents  []string      // User-Agent of each
 	news    chan struct{} // closed and replaced at each request
 }
@@ -92,6 +93,9 @@ func (p *plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.paths, p.agents = append(p.paths, path), append(p.agents, r.UserAgent())
+	if r.Method != http.MethodGet && !strings.Contains(path, "/leases") {
+		p.writes = append(p.writes, r.Method+" "+path)
+	}
 	close(p.news)
 	p.news = make(chan struct{})
 	p.mu.Unlock()

@@ -17,6 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -226,7 +229,7 @@ func (p *process) connect() (err error) {
 	}
 	o := cache.Options{Scheme: p.scheme}
 	feed.Trim(&o)
-	if p.cache, err = cache.New(p.config, o); err != nil {
+	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
 	if p.client, err = client.New(write.Impatient(p.config), client.Options{Scheme: p.scheme}); err != nil {
@@ -328,7 +331,42 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
+	if p.LeaderElect {
+		p.group.Add(name+"-standby", func(ctx context.Context) error { return p.warm(ctx, name) })
+	}
 	p.group.Add(name, p.elect(lease, untilAsked(c.Run)))
+	return nil
+}
+
+// watched are the kinds that a role watches when it leads, and before that so as to know them when its turn comes. One that is
+// missing here only makes a takeover longer.
+func watched(role string) []client.Object {
+	switch role {
+	case Binder:
+		return []client.Object{
+			&corev1.Node{}, &storagev1.StorageClass{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}, &resourcev1.ResourceClaim{},
+			&corev1.Pod{}, &v1alpha2.BindRequest{},
+		}
+	case PodGrouper:
+		return []client.Object{&corev1.Pod{}, &v2alpha2.PodGroup{}}
+	case PodGroup:
+		return []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &corev1.Pod{}}
+	case Queue:
+		return []client.Object{&queuev2.Queue{}, &v2alpha2.PodGroup{}}
+	case NodeScale:
+		return []client.Object{&v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Pod{}}
+	}
+	return nil
+}
+
+// warm fills the process's cache with what a role will need.
+func (p *process) warm(ctx context.Context, role string) error {
+	for _, kind := range watched(role) {
+		if _, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil && !meta.IsNoMatchError(err) && ctx.Err() == nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	<-ctx.Done()
 	return nil
 }
 
@@ -341,7 +379,7 @@ func (p *process) admit(lease string, log logr.Logger) error {
 	}
 	co := o.Watched()
 	co.Scheme = p.scheme
-	own, err := cache.New(p.config, co)
+	own, err := cache.New(app.Patient(p.config), co)
 	if err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
@@ -449,7 +487,22 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A process that waits for its turn follows the cluster, so that its turn begins with what it knows.
+	store, turn, handed := scheduler.NewStore(lo), make(chan struct{}), make(chan struct{})
+	p.group.Add("feed", untilAsked(f.Run))
+	p.group.Add("standby", func(ctx context.Context) error {
+		scheduler.Follow(ctx, turn, f, store)
+		close(handed)
+		<-ctx.Done()
+		return nil
+	})
 	return func(ctx context.Context) error {
+		close(turn) // a process leads once
+		select {
+		case <-handed:
+		case <-ctx.Done():
+			return nil
+		}
 		var g app.Group
 		keeper, done, err := past.open(ctx)
 		if err != nil {
@@ -461,9 +514,8 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 			g.Add("usage", keeper.Run)
 		}
 		loop := scheduler.New(scheduler.Parts{
-			Feed: f, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
+			Feed: f, Store: store, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
 		}, lo)
-		g.Add("feed", untilAsked(f.Run))
 		g.Add("binds", binds.Run)
 		g.Add("evictions", evictions.Run)
 		g.Add("rooms", rooms.Run)

@@ -76,7 +76,9 @@ func (noUsage) Observe(*cluster.Snapshot) {}
 
 // Parts are what a loop is put together from.
 type Parts struct {
-	Feed      Feed
+	Feed Feed
+	// Store is what Follow has kept from the same feed; nil for an empty one.
+	Store     *cluster.Store
 	Engine    *engine.Engine
 	Binds     Binds
 	Evictions Evictions
@@ -93,7 +95,8 @@ type Options struct {
 	// Gap is the shortest time between the end of one run and the start of the next, so that a burst of events is decided
 	// on together; 0 means 50 ms.
 	Gap time.Duration
-	// StuckAfter is how long after its grace a pod that refuses to go stops being counted as leaving; 0 means 2 minutes.
+	// StuckAfter is how long after its grace a pod that refuses to go stops being counted as leaving; 0 means 2 minutes. It
+	// counts for the store that New makes; one that is handed over has been told.
 	StuckAfter time.Duration
 	// Event records an event about an object that is no gang: a node, a queue, a BindRequest. It must not block. Nil records
 	// none.
@@ -154,9 +157,6 @@ func New(p Parts, o Options) *Loop {
 	if o.Gap == 0 {
 		o.Gap = 50 * time.Millisecond
 	}
-	if o.StuckAfter == 0 {
-		o.StuckAfter = 2 * time.Minute
-	}
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
@@ -169,10 +169,13 @@ func New(p Parts, o Options) *Loop {
 	if o.Annotated == nil {
 		o.Annotated = func(client.Object, string, string, map[string]string) {}
 	}
+	if p.Store == nil {
+		p.Store = NewStore(o)
+	}
 	l := &Loop{
 		feed: p.Feed, engine: p.Engine, binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
 		metrics: p.Metrics, o: o,
-		store: cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter)}), failed: map[string]int{}, stale: map[string]int64{},
+		store: p.Store, failed: map[string]int{}, stale: map[string]int64{},
 	}
 	l.engine.Around = func(stage engine.Stage) func() {
 		began := time.Now()

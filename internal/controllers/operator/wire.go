@@ -30,9 +30,16 @@ import (
 // syncTimeout is how long watches may take to begin.
 const syncTimeout = 30 * time.Second
 
+// fresh is how long what is asked of the API server about the cluster itself counts: looks can follow each other closely.
+const fresh = 10 * time.Second
+
 // wire is a real cluster. But for wake it is used by one goroutine.
 type wire struct {
 	*Controller
+	asked   time.Time // when the answers were forgotten last
+	kinds   map[schema.GroupVersionKind]bool
+	allowed map[string]bool // namespaces in which the operator may look
+	env     *install.Environment
 	wake    func()
 	running context.Context // the role's, for what it starts
 	specs   *watching       // Configs and SchedulingShards
@@ -153,8 +160,27 @@ func (w *wire) shards(ctx context.Context) ([]kaiv1.SchedulingShard, error) {
 // clusterPolicy is the GPU operator's configuration.
 var clusterPolicy = schema.GroupVersionKind{Group: "nvidia.com", Version: "v1", Kind: "ClusterPolicy"}
 
-// environment asks the API server what it is like.
+// forget forgets answers that are not fresh any more.
+func (w *wire) forget() {
+	if now := time.Now(); now.Sub(w.asked) > fresh {
+		w.asked, w.kinds, w.allowed, w.env = now, map[schema.GroupVersionKind]bool{}, map[string]bool{}, nil
+	}
+}
+
+// environment is what the API server says it is like.
 func (w *wire) environment(ctx context.Context) (install.Environment, error) {
+	w.forget()
+	if w.env == nil {
+		env, err := w.ask(ctx)
+		if err != nil {
+			return env, err
+		}
+		w.env = &env
+	}
+	return *w.env, nil
+}
+
+func (w *wire) ask(ctx context.Context) (install.Environment, error) {
 	env := install.Environment{
 		Repository: w.options.Repository, Tag: w.options.Tag, PullSecrets: []string{w.options.PullSecret}, Check: w.options.Check,
 		SchedulerFlags: w.options.SchedulerFlags, Kinds: map[schema.GroupKind]bool{},
@@ -186,14 +212,15 @@ func (w *wire) environment(ctx context.Context) (install.Environment, error) {
 
 // known says whether the API server serves a kind.
 func (w *wire) known(gvk schema.GroupVersionKind) (bool, error) {
-	_, err := w.deps.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) {
-		return false, nil
+	if known, asked := w.kinds[gvk]; asked {
+		return known, nil
 	}
-	if err != nil {
+	_, err := w.deps.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil && !meta.IsNoMatchError(err) {
 		return false, fmt.Errorf("ask whether there are objects of kind %s: %w", gvk.Kind, err)
 	}
-	return true, nil
+	w.kinds[gvk] = err == nil
+	return err == nil, nil
 }
 
 // usesCDI says whether a GPU operator of this policy has devices handed out by the Container Device Interface: it is
@@ -305,9 +332,14 @@ func (w *wire) owned(ctx context.Context, homes, others []string) ([]object, err
 func (w *wire) permitted(ctx context.Context, namespaces []string) []string {
 	var out []string
 	for _, ns := range namespaces {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"})
-		if err := w.deps.Client.List(ctx, list, client.InNamespace(ns), client.Limit(1)); !apierrors.IsForbidden(err) {
+		allowed, asked := w.allowed[ns]
+		if !asked {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"})
+			allowed = !apierrors.IsForbidden(w.deps.Client.List(ctx, list, client.InNamespace(ns), client.Limit(1)))
+			w.allowed[ns] = allowed
+		}
+		if allowed {
 			out = append(out, ns)
 		}
 	}

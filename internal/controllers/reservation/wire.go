@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,12 +104,22 @@ func (w *wire) unscheduled(ctx context.Context, namespace string) (bool, error) 
 	if err := w.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("pods of namespace %s: %w", namespace, err)
 	}
+	now := time.Now()
 	for i := range list.Items {
-		if p := &list.Items[i]; p.Spec.NodeName == "" && !over(p) && p.DeletionTimestamp == nil {
+		if asksForNode(&list.Items[i], now) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// patience is how long a pod that waits for a new node keeps others from reserving devices. An autoscaler that has brought
+// nothing by then is at its bound, or does not exist; all binds of shared devices would wait for it for ever.
+const patience = 10 * time.Minute
+
+// asksForNode says whether a pod of the scaling namespace waits for a new node, and still may hope for one.
+func asksForNode(p *corev1.Pod, now time.Time) bool {
+	return p.Spec.NodeName == "" && !over(p) && p.DeletionTimestamp == nil && now.Sub(p.CreationTimestamp.Time) < patience
 }
 
 func (w *wire) liveMembers(ctx context.Context, group string) ([]*corev1.Pod, error) {

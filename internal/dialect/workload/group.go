@@ -335,11 +335,13 @@ func lowered(name string) string {
 
 // trimmed sees to it that dots stand between letters or digits, so that none meets the dashes around the name.
 func trimmed(name string) string {
-	labels := strings.FieldsFunc(name, func(r rune) bool { return r == '.' })
-	for i := range labels {
-		labels[i] = strings.Trim(labels[i], "-")
+	var labels []string
+	for label := range strings.SplitSeq(name, ".") {
+		if label = strings.Trim(label, "-"); label != "" {
+			labels = append(labels, label)
+		}
 	}
-	return strings.Trim(strings.Join(labels, "."), ".-")
+	return strings.Join(labels, ".")
 }
 
 func plainName(name string) bool {

@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,9 +17,9 @@ import (
 )
 
 // Conditions returns a gang's scheduling conditions with ours brought up to date: those of other pools first, then ours,
-// with the next transition id; or without ours when why is nil. It reports whether anything changed: the numbers in
+// with the next transition id; or without ours when why is nil. More stands in the way besides why. It reports whether anything changed: the numbers in
 // Details alone are no change.
-func Conditions(have []v2alpha2.SchedulingCondition, pool string, why *v2alpha2.UnschedulableExplanation, now metav1.Time) ([]v2alpha2.SchedulingCondition, bool) {
+func Conditions(have []v2alpha2.SchedulingCondition, pool string, why *v2alpha2.UnschedulableExplanation, now metav1.Time, more ...v2alpha2.UnschedulableExplanation) ([]v2alpha2.SchedulingCondition, bool) {
 	last, count := 0, 0
 	out := make([]v2alpha2.SchedulingCondition, 0, len(have)+1)
 	var mine *v2alpha2.SchedulingCondition
@@ -36,7 +38,11 @@ func Conditions(have []v2alpha2.SchedulingCondition, pool string, why *v2alpha2.
 	if why == nil {
 		return out, count > 0
 	}
-	if count == 1 && mine.Status == v1.ConditionTrue && mine.Message == why.Message && len(mine.Reasons) == 1 && mine.Reasons[0].Reason == why.Reason {
+	reasons := append(v2alpha2.UnschedulableExplanations{*why}, more...)
+	same := func(a, b v2alpha2.UnschedulableExplanation) bool {
+		return a.Reason == b.Reason && a.Message == b.Message
+	}
+	if count == 1 && mine.Status == v1.ConditionTrue && mine.Message == why.Message && slices.EqualFunc(mine.Reasons, reasons, same) {
 		return have, false
 	}
 	since := now
@@ -45,7 +51,7 @@ func Conditions(have []v2alpha2.SchedulingCondition, pool string, why *v2alpha2.
 	}
 	return append(out, v2alpha2.SchedulingCondition{
 		Type: v2alpha2.UnschedulableOnNodePool, NodePool: pool, Reason: v2alpha2.ReasonUnschedulable,
-		Message: why.Message, Reasons: v2alpha2.UnschedulableExplanations{*why},
+		Message: why.Message, Reasons: reasons,
 		TransitionID: strconv.Itoa(last + 1), LastTransitionTime: since, Status: v1.ConditionTrue,
 	}), true
 }
@@ -104,6 +110,19 @@ func explain(snap *cluster.Snapshot, g *cluster.Gang, v engine.Verdict, text str
 		break
 	}
 	return e
+}
+
+// delayed says, in KAI's word, that others are not evicted for the gang yet; nil when that is not so.
+func delayed(g *engine.GangTrace) []v2alpha2.UnschedulableExplanation {
+	for i := range g.Tried {
+		if v := g.Tried[i].Verdict; v.Code == engine.Wait && v.Reason == engine.ReasonPreemptionDelay {
+			return []v2alpha2.UnschedulableExplanation{{
+				Reason:  v2alpha2.ReasonPreemptionDelayNotElapsed,
+				Message: "others are not evicted for it before " + time.Unix(0, v.WakeAt).UTC().Format(time.RFC3339) + ": spec.preemptionDelay",
+			}}
+		}
+	}
+	return nil
 }
 
 // maxText bounds what is written to an object, in bytes.

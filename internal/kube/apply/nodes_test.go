@@ -11,7 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -71,6 +74,47 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 			t.Errorf("%s is no reason of the engine", r)
 		}
 	}
+}
+
+// TestPreemptionDelayIsNamed: while a gang waits for its preemption delay, its condition says so in KAI's word, beside what it
+// waits for; a node may help, all the same.
+func TestPreemptionDelayIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := waiting(t, ReportOptions{}, nil)
+		until := time.Now().Add(10 * time.Minute)
+		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPreemptionDelay, WakeAt: until.UnixNano()}}
+		snap := d.store.Snapshot(time.Now().UnixNano())
+		g := snap.GangByKey(kai.GangKey("a", "g"))
+		room := engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNoRoom, Need: 2}
+		d.trace = engine.Trace{Gangs: []engine.GangTrace{{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{Verdict: room}, Tried: []engine.Attempt{wait}}}}
+		d.publish(snap)
+		reasons := func() (out []string) {
+			var pg v2alpha2.PodGroup
+			if err := d.client.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "g"}, &pg); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range pg.Status.SchedulingConditions {
+				for _, r := range c.Reasons {
+					out = append(out, string(r.Reason))
+				}
+			}
+			if why := kai.Blocked(&pg); why != "" {
+				t.Errorf("no node is said to help: %s", why)
+			}
+			return out
+		}
+		d.pass(2 * time.Second)
+		if diff := cmp.Diff([]string{"GangNoRoom", "PreemptionDelayNotElapsed"}, reasons()); diff != "" {
+			t.Error(diff)
+		}
+		d.trace.Gangs[0].Tried = nil
+		d.publish(d.store.Snapshot(until.UnixNano()))
+		d.pass(2 * time.Minute)
+		if diff := cmp.Diff([]string{"GangNoRoom"}, reasons()); diff != "" {
+			t.Errorf("afterwards: %s", diff)
+		}
+	})
 }
 
 // TestAutoscalersAreNotMisled: a pod says Unschedulable, which is what makes autoscalers buy nodes, only while a node might

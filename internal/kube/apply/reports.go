@@ -58,8 +58,9 @@ type Reports struct {
 
 // said is what must change for a reason to be another one; all else is numbers.
 type said struct {
-	reason engine.Reason
-	object string
+	reason  engine.Reason
+	object  string
+	delayed bool // others are not evicted for it yet
 }
 
 // restored stands for a condition that an earlier process wrote.
@@ -86,7 +87,8 @@ type report struct {
 type message struct {
 	says    said // zero: take everything back
 	verdict engine.Verdict
-	why     *v2alpha2.UnschedulableExplanation // for the gang's condition; nil for none
+	why     *v2alpha2.UnschedulableExplanation  // for the gang's condition; nil for none
+	more    []v2alpha2.UnschedulableExplanation // that stands in the way besides
 	text    string
 	news    bool     // the reason is another one than before: worth an event
 	rest    bool     // only pods that came later; the gang itself shows the text already
@@ -195,7 +197,7 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 		rep = &report{key: g.Gang}
 		r.gangs[g.UID] = rep
 	}
-	if says := (said{v.Reason, v.Object}); rep.says != says {
+	if says := (said{v.Reason, v.Object, delayed(g) != nil}); rep.says != says {
 		if rep.says == (said{}) {
 			rep.out = nil // no need to take back what waits to be taken back
 		}
@@ -245,7 +247,7 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 	rep.touched = time.Time{}
 	m := &message{says: rep.says, verdict: v, text: text, rest: rest, news: rep.says != rep.written, running: gang.ActivePods > 0, single: len(gang.Pods) == 1}
 	if !m.running && (!gang.Backoff || attempted(v.Reason)) {
-		m.why = explain(p.snap, gang, v, text, p.trace.Queues)
+		m.why, m.more = explain(p.snap, gang, v, text, p.trace.Queues), delayed(g)
 	}
 	waiting := map[string]struct{}{}
 	// Pods to which room is promised are not marked: an autoscaler would buy nodes for them.
@@ -388,7 +390,7 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 	if m.verdict.Reason == engine.ReasonGangNotReady {
 		reason = "NotReady"
 	}
-	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, m.why, metav1.Now())
+	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, m.why, metav1.Now(), m.more...)
 	if changed {
 		meta := map[string]any{"uid": uid}
 		if len(conditions) > 1 || len(conditions) == 1 && m.why == nil {

@@ -21,6 +21,11 @@
 //   - TestReservationProcess: the same with the real program in the pods that hold the devices, under its own account.
 //   - TestTimeShares: with a real Prometheus server that scrapes the queue role and the lab, and an hour in its past in
 //     which one queue held everything, two queues that ask for everything get what the formula of usage gives.
+//   - TestFiveShards: five schedulers on five pools of one cluster, each with the configuration that its SchedulingShard
+//     becomes, decide the same situation differently, each on its own nodes.
+//   - TestFailover, TestRollingUpgrade: under load, the leader of all roles dies by SIGKILL, or each role is replaced; the
+//     next bind comes within seconds, and S1 to S4 hold (L3).
+//   - TestAPIServerFaults: the API server refuses, delays, cuts and dies; a process survives it, with bounded memory.
 //   - TestEmbeddedHistory: a scheduler that keeps the history itself still has it after SIGKILL.
 //   - TestWorkloadKinds: an object of every kind of workload becomes the gang that docs/concepts/workloads.md says, and runs.
 //

@@ -60,12 +60,15 @@ type process struct {
 	args       []string
 	address    string // of its probes and metrics
 	log        string // file
+	// kept has it started again when it ends by itself, as a Deployment does: a leader that cannot renew its Lease ends.
+	kept bool
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when it has ended
 	err     error         // how, valid then
 	started int           // how often it was started
+	asked   bool          // it was told to end since
 }
 
 // newProcess prepares `muster run ROLE`; start starts it. Whatever still runs at the end of the test is killed.
@@ -101,6 +104,12 @@ func newProcess(t testing.TB, role, kubeconfig string, args ...string) *process 
 // start starts the process; it does not wait for it to be ready.
 func (p *process) start() {
 	p.t.Helper()
+	p.launch(false)
+}
+
+// launch starts the process; again, unless somebody has asked it to end since.
+func (p *process) launch(again bool) {
+	p.t.Helper()
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		p.t.Fatal(err)
@@ -112,7 +121,11 @@ func (p *process) start() {
 	ended, begun := make(chan struct{}), make(chan error)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd, p.ended, p.err = cmd, ended, nil
+	if again && p.asked {
+		out.Close()
+		return
+	}
+	p.cmd, p.ended, p.err, p.asked = cmd, ended, nil, false
 	p.started++
 	go func() {
 		runtime.LockOSThread()
@@ -125,8 +138,12 @@ func (p *process) start() {
 		err = cmd.Wait()
 		p.mu.Lock()
 		p.err = err
+		again := p.kept && !p.asked
 		p.mu.Unlock()
 		close(ended)
+		if again {
+			p.launch(true)
+		}
 	}()
 	if err := <-begun; err != nil {
 		p.t.Fatalf("start %s: %v", p.role, err)
@@ -137,6 +154,7 @@ func (p *process) start() {
 func (p *process) signal(s syscall.Signal) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.asked = true
 	if p.cmd == nil {
 		done := make(chan struct{})
 		close(done)

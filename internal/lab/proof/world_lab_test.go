@@ -46,10 +46,13 @@ type world struct {
 
 // story is what was seen happen in a namespace, by the API server's revisions: one counter for all kinds of objects.
 type story struct {
-	firstBind uint64             // when the first pod had a node; 0 for never
-	requests  map[types.UID]span // the life of each BindRequest
-	claims    map[string]uint64  // when the claim was bound
-	evicted   map[types.UID]bool // pods that the eviction API let go, which here is asked by the scheduler alone
+	firstBind uint64                  // when the first pod had a node; 0 for never
+	requests  map[types.UID]span      // the life of each BindRequest
+	claims    map[string]uint64       // when the claim was bound
+	bound     map[types.UID]time.Time // when a pod was first seen on a node
+	holds     map[types.UID]bool      // pods that are on a node and have not ended
+	most      int                     // pods that were so at once
+	evicted   map[types.UID]bool      // pods that the eviction API let go, which here is asked by the scheduler alone
 }
 
 // span is from when to when an object existed; an end of 0 is not known.
@@ -146,6 +149,7 @@ func (w *world) seen(object any, deleted bool) {
 	}
 	switch o := o.(type) {
 	case *corev1.Pod:
+		s.placed(o, deleted)
 		if o.Spec.NodeName != "" && (s.firstBind == 0 || revision < s.firstBind) {
 			s.firstBind = revision
 		}
@@ -174,7 +178,7 @@ func (w *world) seen(object any, deleted bool) {
 func (w *world) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
 // early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or

@@ -45,6 +45,8 @@ type Config struct {
 	Recorded []*unstructured.Unstructured
 	// Scheduler adds a stock kube-scheduler, which answers to default-scheduler.
 	Scheduler bool
+	// Split runs the API server as a process of its own, which can be killed and is started again.
+	Split bool
 	// Durable makes etcd sync to disk. Without it a lab survives its own end but not the machine's.
 	Durable bool
 	// Kubeconfig, if set, is a second place to write the kubeconfig to.
@@ -130,9 +132,17 @@ func Run(ctx context.Context, c Config) (err error) {
 	// The API server outlives the others, so that they can take their leave of it.
 	back := newGroup(context.WithoutCancel(ctx))
 	front := newGroup(ctx)
+	args := slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs)
 	back.run("the proxy to pods", pods.serve)
+	_ = os.Remove(lab.APIServerPIDPath(dir)) // of an earlier lab in this folder
 	back.run("kube-apiserver", func(ctx context.Context) error {
-		return runAPIServer(ctx, listener, slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs))
+		if c.Split {
+			if err := listener.Close(); err != nil { // the children listen there
+				return fmt.Errorf("kube-apiserver: %w", err)
+			}
+			return superviseAPIServer(ctx, dir, listener.Addr().String(), args)
+		}
+		return runAPIServer(ctx, listener, args)
 	})
 	defer func() { err = errors.Join(err, back.stop(stopGrace)) }()
 	defer func() { err = errors.Join(err, front.stop(stopGrace)) }()

@@ -1,0 +1,209 @@
+//go:build lab
+
+package proof
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+)
+
+// The load: so many gangs at once, of four pods each. Its queue may hold loadLimit GPUs, so that some always wait.
+const (
+	loadGangs = 10
+	loadSize  = 4
+	loadLimit = 24
+)
+
+// placed keeps account of where pods are. The caller holds the world's lock.
+func (s *story) placed(p *corev1.Pod, deleted bool) {
+	ended := deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	switch {
+	case ended:
+		delete(s.holds, p.UID)
+	case p.Spec.NodeName != "":
+		s.holds[p.UID] = true
+		if _, known := s.bound[p.UID]; !known {
+			s.bound[p.UID] = time.Now()
+		}
+	}
+	s.most = max(s.most, len(s.holds))
+}
+
+// binds counts the pods of a namespace that were ever bound.
+func (w *world) binds(namespace string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stories[namespace].bound)
+}
+
+// load submits gangs, deletes each when it runs whole, and submits another, until it is stopped.
+type load struct {
+	w        *world
+	ns       string
+	cancel   context.CancelFunc
+	ended    sync.WaitGroup
+	mu       sync.Mutex
+	finished int
+	slowest  time.Duration
+}
+
+// newLoad starts the load in a namespace of its own, under a queue of its own that has the limit.
+func newLoad(t *testing.T, w *world, ns string) *load {
+	t.Helper()
+	q := queue(ns, "root")
+	q.Spec.Resources.GPU.Limit = loadLimit
+	w.create(t, q)
+	w.namespace(t, ns)
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{w: w, ns: ns, cancel: cancel}
+	l.ended.Go(func() { l.run(ctx) })
+	t.Cleanup(func() { cancel(); l.ended.Wait() })
+	return l
+}
+
+func (l *load) run(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	since := map[string]time.Time{} // of the gangs that have not run yet
+	for next := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		running := map[string]int{}
+		for _, p := range l.w.pods(l.ns) {
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+				running[p.Labels[batchv1.JobNameLabel]]++
+			}
+		}
+		for name, began := range since { // order: each gang on its own
+			if running[name] < loadSize {
+				continue
+			}
+			// The API server may be away: then the next round tries again.
+			if err := l.end(ctx, name); err != nil {
+				continue
+			}
+			delete(since, name)
+			l.mu.Lock()
+			l.finished, l.slowest = l.finished+1, max(l.slowest, time.Since(began))
+			l.mu.Unlock()
+		}
+		if len(since) < loadGangs {
+			name := fmt.Sprintf("load-%d", next)
+			j := gang(l.ns, name, loadSize, "")
+			j.Labels[keys.QueueLabel], j.Spec.Template.Labels[keys.QueueLabel] = l.ns, l.ns
+			if err := l.w.client.Create(ctx, j); err == nil {
+				since[name] = time.Now()
+				next++
+			}
+		}
+	}
+}
+
+// end deletes a gang, its pods at once.
+func (l *load) end(ctx context.Context, name string) error {
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: name}}
+	if err := client.IgnoreNotFound(l.w.client.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
+		return err
+	}
+	return l.w.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(l.ns), client.MatchingLabels{batchv1.JobNameLabel: name})
+}
+
+// flows waits until the load has had so many more pods bound.
+func (l *load) flows(t *testing.T, more int, limit time.Duration) time.Duration {
+	t.Helper()
+	from := l.w.binds(l.ns)
+	return l.w.must(t, limit, func() string {
+		if n := l.w.binds(l.ns); n < from+more {
+			return fmt.Sprintf("only %d of %d further pods of the load are bound", n-from, more)
+		}
+		return ""
+	})
+}
+
+// stop ends the load, waits until every gang that is left is whole or has no room under the limit, and checks what must hold
+// of all there was.
+func (l *load) stop(t *testing.T) {
+	t.Helper()
+	l.cancel()
+	l.ended.Wait()
+	// Gangs end whole: of each, none or all pods are on nodes.
+	l.w.must(t, 30*time.Second, func() string {
+		on := map[string]int{}
+		for _, p := range l.w.pods(l.ns) {
+			if p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+				on[p.Labels[batchv1.JobNameLabel]]++
+			}
+		}
+		for name, n := range on { // order: any one will do
+			if n != loadSize {
+				return fmt.Sprintf("%d of %d pods of %s are on nodes", n, loadSize, name)
+			}
+		}
+		return ""
+	})
+	l.w.mu.Lock()
+	most := l.w.stories[l.ns].most
+	l.w.mu.Unlock()
+	if most > loadLimit {
+		t.Errorf("%d pods held a GPU each at once, where the queue's limit is %d", most, loadLimit)
+	}
+	l.w.sound(t)
+	t.Logf("the load: %d gangs came and went, the slowest ran whole %v after it was submitted; at most %d of %d GPUs of its limit were held", l.finished, l.slowest.Round(10*time.Millisecond), most, loadLimit)
+}
+
+// sound fails the test if a node was overcommitted, or a request speaks of a node its pod is not on.
+func (w *world) sound(t *testing.T) {
+	t.Helper()
+	rejected, err := w.lab.Rejected(t.Context())
+	if err != nil || len(rejected) > 0 {
+		t.Errorf("kubelets turned pods away: %v, %v", rejected, err)
+	}
+	nodes := map[string]string{}
+	for _, p := range list(w, &corev1.PodList{}).Items {
+		nodes[p.Namespace+"/"+p.Name] = p.Spec.NodeName
+	}
+	for _, r := range list(w, &v1alpha2.BindRequestList{}).Items {
+		if on := nodes[r.Namespace+"/"+r.Spec.PodName]; on != "" && r.Spec.SelectedNode != on {
+			t.Errorf("BindRequest %s/%s is for node %s, its pod is on %s", r.Namespace, r.Name, r.Spec.SelectedNode, on)
+		}
+	}
+}
+
+// probe submits a gang in a namespace made before, and returns how long after since its first pod was bound. It fails unless
+// the gang was decided whole before that, and runs whole soon.
+func (w *world) probe(t *testing.T, ns string, since time.Time, limit time.Duration) time.Duration {
+	t.Helper()
+	err := retry.OnError(retry.DefaultBackoff, func(error) bool { return true }, func() error {
+		return w.client.Create(t.Context(), gang(ns, "probe", loadSize, ""))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, limit, func() string {
+		if w.binds(ns) == 0 {
+			return "no pod of the gang " + ns + " is bound"
+		}
+		return ""
+	})
+	took := time.Since(since)
+	w.must(t, limit, w.allRunning(ns, loadSize))
+	if what := w.early(ns, loadSize, false); what != "" {
+		t.Errorf("%s: %s", ns, what)
+	}
+	return took
+}
