@@ -23,6 +23,15 @@ var version = "dev"
 // nodes with 4,000 one-GPU Jobs peaked at 234 MB with it and 248 MB with the default of 100. GOGC overrules it.
 const gcPercent = 80
 
+// scalingPod is what pods run that are made to have a cluster autoscaler add a node: once they run, they have served their
+// purpose.
+func scalingPod() *cobra.Command {
+	return &cobra.Command{
+		Use: "scalingpod", Short: "End at once with success (what scaling pods run)", Hidden: true, Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {},
+	}
+}
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -31,8 +40,8 @@ func main() {
 		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(roles.Command(version), cli.NewConformance(), cli.NewSim(), demo.Command())
-	deps := cli.Deps{Version: version, Registry: func(storageCapacity bool) engine.Registry {
+	root.AddCommand(roles.Command(version), scalingPod(), cli.NewConformance(), cli.NewSim(), demo.Command())
+	deps := cli.Deps{Version: version, SchedulerFlags: roles.FlagNames(roles.Scheduler), Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}}
 	root.AddCommand(cli.New(deps)...)

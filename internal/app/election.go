@@ -31,6 +31,8 @@ type Election struct {
 	Renew time.Duration
 	// Retry is the time between attempts. Renew must exceed it by more than a fifth, the jitter of attempts.
 	Retry time.Duration
+	// Told, if set, hears whether this process leads: once it stands for a Lease, when it leads, and when its work has ended.
+	Told func(lease string, leads bool)
 }
 
 // NewElection returns an election with Muster's times: a dead leader is replaced within about 5 s. (KAI waits 15.)
@@ -59,6 +61,12 @@ func NewIdentity() (string, error) {
 func (e Election) RunLeading(ctx context.Context, name, namespace string, lead func(context.Context) error) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("lease", namespace+"/"+name)
 
+	tell := func(leads bool) {
+		if e.Told != nil {
+			e.Told(name, leads)
+		}
+	}
+	tell(false)
 	// The elector outlives ctx for as long as lead needs to end: the Lease is renewed until then.
 	electing, endElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer endElection()
@@ -90,7 +98,9 @@ func (e Election) RunLeading(ctx context.Context, name, namespace string, lead f
 					return
 				}
 				log.Info("leading", "identity", e.Identity)
+				tell(true)
 				err := lead(leading)
+				tell(false)
 				close(ended)
 				done <- err
 				endElection()

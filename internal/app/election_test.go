@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,12 +46,27 @@ func TestElectionLeadsAndReleases(t *testing.T) {
 		client := fake.NewClientset()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- NewElection(client, "a").RunLeading(ctx, "lease", "ns", untilDone) }()
+		registry := prometheus.NewPedanticRegistry()
+		e := NewElection(client, "a")
+		var err error
+		if e.Told, err = LeaderGauge(registry); err != nil {
+			t.Fatal(err)
+		}
+		shows := func(want string) {
+			t.Helper()
+			help := "# HELP leader_election_master_status 1 while this process holds the Lease of that name, 0 while it stands by. No series without --leader-elect.\n# TYPE leader_election_master_status gauge\n"
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(help+`leader_election_master_status{name="lease"} `+want+"\n")); err != nil {
+				t.Error(err)
+			}
+		}
+		go func() { ended <- e.RunLeading(ctx, "lease", "ns", untilDone) }()
 		elapse(time.Minute)
 		synctest.Wait()
 		if got := holder(t, client); got != "a" {
 			t.Errorf("the Lease is held by %q, want a", got)
 		}
+		shows("1")
+		defer shows("0")
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("a graceful stop returned %v", err)

@@ -37,8 +37,11 @@ func Registry() *prometheus.Registry {
 type Server struct {
 	// Metrics is what /metrics shows; nil shows nothing.
 	Metrics prometheus.Gatherer
-	// Profiling serves /debug/pprof. It shows memory contents: off unless the operator asks.
+	// Profiling serves /debug/pprof. It shows memory contents: off unless the operator asks, and then Local, on a listener of
+	// ListenLocal.
 	Profiling bool
+	// Local answers nothing but requests to the loopback; see Local.
+	Local bool
 	// Grace bounds how long a stop waits for answers under way; 0 means 5 s.
 	Grace time.Duration
 
@@ -77,6 +80,9 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	if s.Local {
+		return Local(mux)
 	}
 	return mux
 }

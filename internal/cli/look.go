@@ -39,11 +39,14 @@ type Deps struct {
 	Registry func(storageCapacity bool) engine.Registry
 	// Version goes into the user agent.
 	Version string
+	// SchedulerFlags are the names of the scheduler's flags, for `muster render`.
+	SchedulerFlags []string
 }
 
-// New returns the commands that look at a cluster: status, queue, gang, explain, decisions. They read, and write nothing.
+// New returns the commands that look at a cluster: status, queue, gang, explain, decisions; and render, which looks at none.
+// They read, and write nothing.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newDecisions(d)}
+	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newDecisions(d), newRender(d)}
 }
 
 // looker makes one look at a cluster, as its flags say.

@@ -245,6 +245,10 @@ func (r *render) nodeScale(n *kaiv1.NodeScaleAdjuster) {
 	}
 	f.set("scale-adjust-namespace", *n.Args.NodeScaleNamespace)
 	f.set("scaling-pod-service-account", *n.Args.NodeScaleServiceAccount)
+	if *n.Service.PodDisruptionBudget.Enabled {
+		r.warn("spec.nodeScaleAdjuster.service.podDisruptionBudget", "has no effect: there is one replica")
+	}
+	f.set("nodepool-label-key", r.poolKey())
 	if ratio := n.Args.GPUMemoryToFractionRatio; ratio != nil {
 		f.set("gpu-memory-to-fraction-ratio", strconv.FormatFloat(*ratio, 'f', -1, 64))
 	}
@@ -282,7 +286,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 	if *g.JSONLog {
 		f.set("zap-devel", false)
 	}
-	if e.Service.Affinity != nil && *e.Service.PodDisruptionBudget.Enabled {
+	if *e.Service.PodDisruptionBudget.Enabled {
 		r.warn("spec.numaPlacementExporter.service.podDisruptionBudget", "has no effect: node agents go with their nodes")
 	}
 	host := func(name, path string) corev1.Volume {

@@ -64,9 +64,9 @@ func testEnvironment() Environment {
 	}
 }
 
-// TestRender compares what the Configs and shards of testdata are rendered to with the files' want sections. -update writes
+// TestRenderedObjects compares what the Configs and shards of testdata are rendered to with the files' want sections. -update writes
 // them anew.
-func TestRender(t *testing.T) {
+func TestRenderedObjects(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -93,7 +93,6 @@ func Rules(role string) Permissions {
 			Cluster: []rbacv1.PolicyRule{
 				rule(groupWork, watch, "queues", "podgroups"),
 				rule(groupWork, []string{"patch"}, "queues", "queues/status"),
-				events(),
 			},
 			Home: leases(keys.LeaseQueueController),
 		}
@@ -102,9 +101,8 @@ func Rules(role string) Permissions {
 	case NodeScale:
 		return Permissions{
 			Cluster: []rbacv1.PolicyRule{
-				rule(groupCore, watch, "pods", "nodes"),
-				rule(groupWork, watch, "podgroups", "queues"),
-				events(),
+				rule(groupCore, watch, "pods"),
+				rule(groupWork, watch, "podgroups", "bindrequests"),
 			},
 			Home: leases(keys.LeaseNodeScaleAdjuster),
 			Scaling: []rbacv1.PolicyRule{
@@ -157,6 +155,7 @@ func binderRules() Permissions {
 			rule(groupWork, []string{"patch"}, "bindrequests/status"),
 			rule(groupCore, append([]string{"patch"}, watch...), "pods", "persistentvolumes", "persistentvolumeclaims"),
 			rule(groupCore, []string{"create"}, "pods/binding", "pods/eviction"),
+			rule(groupCore, []string{"update"}, "pods/finalizers"), // a claim of extended resources keeps its pod until it is gone
 			rule(groupCore, []string{"patch"}, "pods/status"),
 			rule(groupCore, watch, "nodes"),
 			rule(groupCore, []string{"get", "create", "update", "delete"}, "configmaps"), // what tells containers their devices lies beside their pods
@@ -203,9 +202,7 @@ func podGrouperRules() Permissions {
 			rule(groupCore, append([]string{"patch"}, watch...), "pods"),
 			rule(groupCore, watch, "namespaces"),
 			rule(groupPriority, watch, "priorityclasses"),
-			rule(groupWork, append([]string{"create", "patch", "update"}, watch...), "podgroups"),
-			// What a workload owns may be put under the workload's protection against deletion.
-			rule(groupWork, []string{"update"}, "podgroups/finalizers"),
+			rule(groupWork, append([]string{"create", "patch"}, watch...), "podgroups"),
 			events(),
 		}, workloads()...),
 		Home: leases(keys.LeasePodGrouper),
@@ -220,10 +217,7 @@ func admissionRules() Permissions {
 	return Permissions{
 		Cluster: []rbacv1.PolicyRule{
 			only(names, rule(groupAdmission, append([]string{"patch"}, watch...), "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
-			rule(groupWork, watch, "queues"),
-			rule(groupWork, []string{"list"}, "podgroups"),
-			rule("authorization.k8s.io", []string{"create"}, "subjectaccessreviews"),
-			events(),
+			rule(groupWork, []string{"list"}, "queues", "podgroups"),
 		},
 		Home: append(leases(keys.LeaseAdmission),
 			rule(groupCore, []string{"create"}, "secrets"),

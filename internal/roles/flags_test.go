@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -470,6 +471,53 @@ func TestRuntimeClassFlags(t *testing.T) {
 			if got := o.RuntimeClass; got != want {
 				t.Errorf("%q: %q, want %q", args, got, want)
 			}
+		}
+	}
+}
+
+// TestNodeScaleFlags: they reach the options by which nodes are asked for.
+func TestNodeScaleFlags(t *testing.T) {
+	t.Parallel()
+	if d := cmp.Diff(nodescale.DefaultOptions(), parse(t, NodeScale).nodescale()); d != "" {
+		t.Errorf("without flags: %s", d)
+	}
+	got := parse(t, NodeScale, "--scheduler-name=a,b", "--scaling-pod-image=i", "--scale-adjust-namespace=n", "--scaling-pod-app-label=l",
+		"--scaling-pod-service-account=s", "--gpu-memory-to-fraction-ratio=0.5", "--nodepool-label-key=p").nodescale()
+	want := nodescale.Options{SchedulerNames: []string{"a", "b"}, Namespace: "n", App: "l", ServiceAccount: "s", Image: "i", MemoryRatio: 0.5, NodePoolLabel: "p"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, flag := range []string{"scale-adjust-namespace=A_b", "gpu-memory-to-fraction-ratio=2", "scaling-pod-app-label=a b"} {
+		name, _, _ := strings.Cut(flag, "=")
+		s := parse(t, NodeScale, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--"+flag)
+		if _, err := newProcess([]string{NodeScale}, s, "v", logr.Discard()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("--%s: %v", flag, err)
+		}
+	}
+}
+
+// TestNodeScaleBesideOthers: with all roles in one process it runs only if asked for.
+func TestNodeScaleBesideOthers(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{false, true} {
+		args := []string{"--kubeconfig=" + newPlane(t, true).kubeconfig()}
+		if on {
+			args = append(args, "--nodescale")
+		}
+		p, err := newProcess(Names(), parse(t, All, args...), "v", logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		families, err := p.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := false
+		for _, f := range families {
+			there = there || f.GetName() == "muster_scaling_pods"
+		}
+		if there != on {
+			t.Errorf("--nodescale=%v: there %v", on, there)
 		}
 	}
 }

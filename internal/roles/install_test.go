@@ -11,6 +11,7 @@ import (
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/docs/ledgers"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
 )
 
@@ -92,4 +93,24 @@ func flagsOf(t *testing.T, role string) *pflag.FlagSet {
 		}
 	}
 	return fs
+}
+
+// TestOperatorFlags: what the operator is told about images reaches what it installs.
+func TestOperatorFlags(t *testing.T) {
+	t.Parallel()
+	s := &Settings{}
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	if err := s.flags(Operator, fs); err != nil {
+		t.Fatal(err)
+	}
+	if err := fs.Parse([]string{"--image-pull-secret=pull"}); err != nil {
+		t.Fatal(err)
+	}
+	o := s.operator(func(name string) string { return map[string]string{"MS_REPOSITORY": "r", "MS_TAG": "t"}[name] })
+	if o.PullSecret != "pull" || o.Repository != "r" || o.Tag != "t" || !slices.Contains(o.SchedulerFlags, "eviction-mode") || o.Check == nil {
+		t.Errorf("%+v", o)
+	}
+	if err := o.Check(engine.Profile{Actions: []string{"nosuch"}}); err == nil {
+		t.Error("a profile with an unknown action passes")
+	}
 }

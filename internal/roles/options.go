@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
@@ -163,6 +164,13 @@ func (s *Settings) podgroup() podgroup.Options {
 
 func (s *Settings) queue() queue.Options {
 	return queue.Options{MetricsNamespace: s.MetricsNamespace, LabelToMetricLabel: s.LabelToMetric, LabelToDefaultMetricValue: s.LabelToDefault}
+}
+
+func (s *Settings) nodescale() nodescale.Options {
+	return nodescale.Options{
+		SchedulerNames: s.SchedulerNames, Namespace: s.ScalingSpace, App: s.ScalingApp, ServiceAccount: s.ScalingUser, Image: s.ScalingImage,
+		MemoryRatio: s.MemoryRatio, NodePoolLabel: s.NodePoolKey,
+	}
 }
 
 func (s *Settings) admission() (o admission.Options, err error) {

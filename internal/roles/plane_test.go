@@ -239,6 +239,9 @@ func quiet(role string, more ...string) []string {
 		return append(more, "--metrics-listen-address=0")
 	case Admission, All:
 		more = append(more, "--admission", "--webhook-addr=0")
+		if role == All {
+			more = append(more, "--nodescale")
+		}
 	}
 	return append(more, "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }

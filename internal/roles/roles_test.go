@@ -54,7 +54,8 @@ func TestRoleEndpoints(t *testing.T) {
 	for role, flags := range map[string][]string{
 		Scheduler: {"listen-address"}, Queue: {"metrics-listen-address"},
 		Binder: {"metrics-bind-address", "health-probe-bind-address"}, PodGrouper: {"metrics-bind-address", "health-probe-bind-address"},
-		PodGroup: {"metrics-bind-address", "health-probe-bind-address"}, Admission: {"metrics-bind-address", "health-probe-bind-address"}, All: {"listen-address", "health-probe-bind-address"},
+		PodGroup: {"metrics-bind-address", "health-probe-bind-address"}, Admission: {"metrics-bind-address", "health-probe-bind-address"},
+		NodeScale: {"metrics-bind-address", "health-probe-bind-address"}, All: {"listen-address", "health-probe-bind-address"},
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +145,7 @@ func TestProfilerEndpoint(t *testing.T) {
 func begins(role string) string {
 	return map[string]string{
 		Scheduler: "v1/nodes", Binder: "v1/nodes", PodGrouper: "v2alpha2/podgroups", PodGroup: "v2alpha2/podgroups",
-		Queue: "v2/queues", Admission: "secrets/admission-webhook-tls-secret", All: "/bindrequests",
+		Queue: "v2/queues", Admission: "secrets/admission-webhook-tls-secret", NodeScale: "/podgroups", All: "/bindrequests",
 	}[role]
 }
 
@@ -152,7 +153,7 @@ func begins(role string) string {
 func leaseOf(role string) string {
 	return map[string]string{
 		Scheduler: "kai-scheduler", Binder: "2ad35f9c.kai.scheduler", PodGrouper: "54dff599.kai.scheduler",
-		PodGroup: "o1x22tjj.kai.scheduler", Queue: "ov3xj497.kai.scheduler", Admission: "ojptxr84.kai.scheduler",
+		PodGroup: "o1x22tjj.kai.scheduler", Queue: "ov3xj497.kai.scheduler", Admission: "ojptxr84.kai.scheduler", NodeScale: "7n7h49uc.kai.scheduler",
 	}[role]
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +35,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
 	"github.com/muster-scheduler/muster/internal/controllers/queue"
@@ -111,11 +112,13 @@ func about(role string) string {
 	case Queue:
 		return "Keep the status and metrics of queues"
 	case Admission:
-		return "Check and complete pods before they exist"
+		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
+	case NodeScale:
+		return "Let a cluster autoscaler see the demand for shared GPUs"
 	case Operator:
 		return "Install what a Config and SchedulingShards ask for, and keep it so"
 	}
-	return "All roles in one process, sharing one cache; admission only with --admission"
+	return "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
 }
 
 // process is what the roles of one process share.
@@ -184,6 +187,9 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 		if name == Admission && len(names) > 1 && !s.WithAdmission {
 			continue // it needs a port, certificates and the API server's consent
 		}
+		if name == NodeScale && len(names) > 1 && !s.WithNodeScale {
+			continue // it is of use only beside an autoscaler
+		}
 		if err := p.add(name); err != nil {
 			return nil, fmt.Errorf("role %s: %w", name, err)
 		}
@@ -212,6 +218,9 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	p.group.Add("credentials", app.WatchCredentials(p.config))
+	if err := app.CountRequests(p.config, p.registry); err != nil {
+		return err
+	}
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
@@ -237,6 +246,9 @@ func (p *process) connect() (err error) {
 			return err
 		}
 		e := app.NewElection(leases, id)
+		if e.Told, err = app.LeaderGauge(p.registry); err != nil {
+			return err
+		}
 		p.elect = func(lease string, lead func(context.Context) error) func(context.Context) error {
 			return func(ctx context.Context) error { return e.RunLeading(ctx, lease, p.Namespace, lead) }
 		}
@@ -304,6 +316,8 @@ func (p *process) add(name string) error {
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
 	case Admission:
 		return p.admit(lease, log)
+	case NodeScale:
+		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.nodescale())
 	case Operator:
 		c, err = p.newOperator(log)
 	case Queue:
@@ -390,37 +404,40 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 		return nil, err
 	}
 	for _, w := range e.Warnings {
-		p.log.Info("profile: " + w)
-	}
-	fo := p.feed()
-	fo.Zones = prof.Uses(numa.Name)
-	f := feed.New(feed.FromCache(p.cache), fo)
-	kit, err := write.New(p.client, Scheduler, p.registry)
-	if err != nil {
-		return nil, err
+		p.log.Info("the profile was understood in part", "problem", w)
 	}
 	metrics, err := scheduler.NewMetrics(p.MetricsNamespace, p.partition().Pool(), p.registry)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	fo := p.feed()
+	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
+	f := feed.New(feed.FromCache(p.cache), fo)
+	kit, err := write.New(p.client, Scheduler, p.registry)
+	if err != nil {
+		return nil, err
 	}
 	eo, err := p.evictions()
 	if err != nil {
 		return nil, err
 	}
 	marks := apply.NewMarks(kit)
+	event := p.events.recorder(p.SchedulerNames[0])
+	news := apply.NewNews(p.partition().Pool(), event)
 	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
+		news.Scheduled(b)
 	}})
-	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{})
+	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	ro := p.reports()
-	ro.Event = p.events.recorder(p.SchedulerNames[0])
+	ro.Event = event
 	reports := apply.NewReports(kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
@@ -483,12 +500,12 @@ func (p *process) listen() error {
 		return err
 	}
 	if p.Profiler {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.ProfilerPort))
+		l, err := app.ListenLocal(strconv.Itoa(p.ProfilerPort))
 		if err != nil {
 			return fmt.Errorf("--profiler-port: %w", err)
 		}
 		p.log.V(1).Info("profiling", "address", l.Addr().String())
-		profiler := &app.Server{Profiling: true}
+		profiler := &app.Server{Profiling: true, Local: true}
 		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
 	return nil
@@ -500,7 +517,7 @@ func (p *process) tell() error {
 	if p.PluginPort == 0 || !slices.Contains(p.names, Scheduler) {
 		return nil
 	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.PluginPort))
+	l, err := app.ListenLocal(strconv.Itoa(p.PluginPort))
 	if err != nil {
 		if p.PluginPort != pluginPort {
 			return fmt.Errorf("--plugin-server-port: %w", err)
@@ -520,7 +537,7 @@ func (p *process) tell() error {
 		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
-	teller := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
 	p.group.Add("decisions", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { teller.Close() })
 		defer stop()

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
+	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 )
@@ -23,12 +24,15 @@ const (
 	PodGroup   = "podgroup"
 	Queue      = "queue"
 	Admission  = "admission"
+	NodeScale  = "nodescale"
 	Operator   = "operator"
 	All        = "all"
 )
 
 // Names lists the roles a process can run one of, without All.
-func Names() []string { return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission} }
+func Names() []string {
+	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale}
+}
 
 // FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
 func FlagNames(role string) []string {
@@ -51,6 +55,8 @@ func kaiProgram(role string) string {
 		return "podgroupcontroller"
 	case Queue:
 		return "queuecontroller"
+	case NodeScale:
+		return "nodescaleadjuster"
 	}
 	return role
 }
@@ -118,7 +124,12 @@ type Settings struct {
 	PodSelector      string
 	NamespaceChooser string
 
-	PullSecret string
+	WithNodeScale bool
+	ScalingImage  string
+	ScalingApp    string
+	ScalingUser   string
+	MemoryRatio   float64
+	PullSecret    string
 
 	LabelToMetric  string
 	LabelToDefault string
@@ -229,8 +240,11 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
 		own.StringVar(&s.Listen, "metrics-listen-address", ":8080", "address of /metrics; empty or 0 for none")
 	}
-	if role == Admission {
+	switch role {
+	case Admission:
 		s.admissionFlags(own)
+	case NodeScale:
+		s.nodeScaleFlags(own)
 	}
 	if role != Scheduler {
 		app.BindZapFlags(own, &s.Log)
@@ -281,6 +295,18 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.WebhookSecret, "webhook-secret", o.Secret, "Secret of the certificates")
 	fs.StringVar(&s.Mutating, "mutating-webhook-configuration", o.Mutating, "configuration that is told to trust the role's certificates")
 	fs.StringVar(&s.Validating, "validating-webhook-configuration", o.Validating, "configuration that is told to trust the role's certificates")
+}
+
+// nodeScaleFlags declares the flags of the nodescale role, KAI's first and then ours.
+func (s *Settings) nodeScaleFlags(fs *pflag.FlagSet) {
+	o := nodescale.DefaultOptions()
+	fs.StringVar(&s.ScalingImage, "scaling-pod-image", o.Image, "image of scaling pods; it must end at once, as Muster's does with the argument scalingpod, which they are given")
+	fs.StringVar(&s.ScalingSpace, "scale-adjust-namespace", o.Namespace, "namespace of scaling pods")
+	fs.StringVar(&s.ScalingApp, "scaling-pod-app-label", o.App, "value of their label app")
+	fs.StringVar(&s.ScalingUser, "scaling-pod-service-account", o.ServiceAccount, "their service account")
+	fs.Float64Var(&s.MemoryRatio, "gpu-memory-to-fraction-ratio", o.MemoryRatio, "what part of a GPU a pod counts as that asks for an amount of its memory")
+	fs.StringVar(&s.NodePoolKey, "nodepool-label-key", o.NodePoolLabel, "label by which shards divide nodes: nodes for a pod that has it must have it too; empty for none")
+	fs.BoolVar(&s.WithNodeScale, "nodescale", false, "run the role nodescale too, where all roles run in one process")
 }
 
 // queueWebhookFlags are KAI's flags of its queue controller, which judges Queues by itself. Here the role admission does, so that

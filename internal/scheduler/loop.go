@@ -226,9 +226,11 @@ type cycle struct {
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
 func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	now := time.Now()
+	l.metrics.pulse.looks.Inc()
 	due := c.ran && c.trace.WakeAt <= now.UnixNano() || l.store.NextTimer() <= now.UnixNano()
 	if !c.ran || due || l.store.Generation() != c.generation {
 		snap := l.store.Snapshot(now.UnixNano())
+		l.metrics.pulse.took(time.Since(now))
 		c.generation = snap.Generation
 		l.o.Usage.Observe(snap)
 		var handing time.Duration // that writers kept us waiting
@@ -237,7 +239,9 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 			began := time.Now()
 			plans = append(plans, p)
 			p.Assume(l.store, now.UnixNano())
-			l.metrics.plan(&p, snap, began)
+			gangs := gangsOf(&p, snap)
+			l.metrics.plan(&p, snap, gangs, began)
+			story(c.log.V(3), &p, gangs)
 			l.repeats.decided(&p, snap)
 			l.binds.Submit(ctx, p)
 			l.evictions.Submit(ctx, p)

@@ -35,6 +35,7 @@ type Metrics struct {
 	pool          string
 	givers        map[string]bool // UIDs of gangs with series of their own
 	forgetAt      int             // at how many of them those that are gone are looked for
+	pulse         *pulse
 
 	shares  map[string]string // queues with a fair share shown, and their display names; of the loop's goroutine
 	reasons map[engine.Reason]bool
@@ -82,12 +83,19 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		evictedGPUs: prometheus.NewCounterVec(own("disruption_gpus_total", "GPUs of pods that were evicted (evicted), of those among them that have room elsewhere (moved), and of pods that this made room for (placed), by right."), []string{"right", "fate"}),
 		frozen:      prometheus.NewCounter(own("frozen_pairs_total", "Pairs of gangs of which one was evicted for the other again and again, and is left alone for a while.")),
 		pool:        pool, givers: map[string]bool{}, forgetAt: forgetGivers,
-		shares: map[string]string{}, reasons: map[engine.Reason]bool{},
+		shares: map[string]string{}, reasons: map[engine.Reason]bool{}, pulse: newPulse(),
 	}
-	for _, c := range []prometheus.Collector{
+	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
+		m.evictions.WithLabelValues(string(right)) // from 0 on, or the first eviction of all would be no increase
+		for _, fate := range []string{"evicted", "moved", "placed"} {
+			m.evictedGPUs.WithLabelValues(string(right), fate)
+		}
+	}
+	for _, c := range append(m.pulse.collectors(),
+
 		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.overcommitted, m.freeGPUs, m.unusableGPUs,
 		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
-	} {
+	) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -149,8 +157,24 @@ const forgetGivers = 1000
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// gangsOf are the gangs that a plan is about, found in one pass.
+func gangsOf(p *engine.Plan, snap *cluster.Snapshot) map[cluster.Key]*cluster.Gang {
+	out := make(map[cluster.Key]*cluster.Gang, len(p.Bundles))
+	for i := range p.Bundles {
+		out[p.Bundles[i].Gang] = nil
+	}
+	if len(out) > 0 {
+		snap.EachGang(func(g *cluster.Gang) {
+			if _, meant := out[g.Key]; meant {
+				out[g.Key] = g
+			}
+		})
+	}
+	return out
+}
+
 // plan counts what a plan gives room to.
-func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
+func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, gangs map[cluster.Key]*cluster.Gang, now time.Time) {
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
 		binds := make(map[string]bool, len(b.Intents))
@@ -163,7 +187,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
 			continue
 		}
 		m.scheduled.WithLabelValues(p.Action).Inc()
-		g := snap.GangByKey(b.Gang)
+		g := gangs[b.Gang]
 		if g == nil {
 			continue
 		}
@@ -178,6 +202,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, now time.Time) {
 // run shows what a run left. Called by the loop's goroutine.
 func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Duration) {
 	m.runs.Inc()
+	m.pulse.run(snap, &r.Trace, took)
 	m.forget(snap)
 	m.considered.Add(float64(r.Stats.Considered))
 	m.stages.did(&r.Stats)

@@ -33,10 +33,11 @@ func TestMetricsNamespace(t *testing.T) {
 		store.Apply(cluster.UsageState{Queues: map[string][]cluster.Quantity{"q": {{Name: "gpu", Value: 250_000}, {Name: "memory", Value: 1_500_000}}}})
 		snap := store.Snapshot(0)
 		at := time.Unix(0, 0).Add(20 * time.Millisecond)
-		m.plan(&engine.Plan{Action: "allocate", Bundles: []engine.Bundle{
+		plan := &engine.Plan{Action: "allocate", Bundles: []engine.Bundle{
 			{Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Bind, UID: "u-p"}, {Verb: engine.Bind, UID: "u-q"}}},
 			{Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Nominate, UID: "u-q"}}},
-		}}, snap, at)
+		}}
+		m.plan(plan, snap, gangsOf(plan, snap), at)
 		m.Bound(12 * time.Millisecond)
 		share := engine.QueueTrace{Name: "q", FairShare: cluster.Resources{1500, 2e9, 3000}}
 		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit}}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
@@ -83,4 +85,24 @@ func overuse(d cluster.Dims, n *cluster.Node) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// story logs what a plan decides, a line per bundle.
+func story(log logr.Logger, p *engine.Plan, gangs map[cluster.Key]*cluster.Gang) {
+	if !log.Enabled() {
+		return
+	}
+	for i := range p.Bundles {
+		b := &p.Bundles[i]
+		n := map[engine.Verb]int{}
+		for j := range b.Intents {
+			n[b.Intents[j].Verb]++
+		}
+		queue := ""
+		if g := gangs[b.Gang]; g != nil {
+			queue = g.Queue
+		}
+		log.Info("decided", "gang", b.Gang.String(), "queue", queue, "bundle", b.ID, "action", p.Action,
+			"binds", n[engine.Bind], "nominations", n[engine.Nominate], "evictions", n[engine.Evict])
+	}
 }

@@ -67,12 +67,12 @@ type Resources corev1.ResourceRequirements
 
 // K8sClientConfig bounds a component's calls to the API server.
 type K8sClientConfig struct {
-	// QPS is the sustained number of calls per second. Default: 20.
+	// QPS is the sustained number of calls per second. Unset: the component's own, 50.
 	//
 	// +optional
 	QPS *int `json:"qps,omitempty"`
 
-	// Burst is the number of calls that may be made at once. Default: 100.
+	// Burst is the number of calls that may be made at once. Unset: the component's own, 300.
 	//
 	// +optional
 	Burst *int `json:"burst,omitempty"`

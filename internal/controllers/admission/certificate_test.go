@@ -26,8 +26,9 @@ func renewed(t *testing.T, data map[string][]byte, now time.Time) (map[string][]
 	return out, changed
 }
 
-// trusts fails the test unless who trusts the bundle of one Secret believes a server that has another.
-func trusts(t *testing.T, client, server map[string][]byte, now time.Time) {
+// trusts fails the test unless who trusts the bundle of one Secret believes a server of the hosts (of testHosts, if none are given)
+// that has another.
+func trusts(t *testing.T, client, server map[string][]byte, now time.Time, hosts ...string) {
 	t.Helper()
 	cert, err := tls.X509KeyPair(server[keyServing], server[keyServingKey])
 	if err != nil {
@@ -37,7 +38,10 @@ func trusts(t *testing.T, client, server map[string][]byte, now time.Time) {
 	if !roots.AppendCertsFromPEM(client[keyTrusted]) {
 		t.Fatal("nobody is trusted")
 	}
-	for _, host := range testHosts {
+	if hosts == nil {
+		hosts = testHosts
+	}
+	for _, host := range hosts {
 		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now}); err != nil {
 			t.Fatalf("%s at %s: %v", host, now, err)
 		}

@@ -61,6 +61,7 @@ type Controller struct {
 	hosts   []string // names and addresses by which the API server calls us
 	handler *Handler
 	kit     *write.Kit
+	self    string // the user that this process is; "" while unknown. Only Lead asks
 
 	certificate atomic.Pointer[tls.Certificate]
 	address     atomic.Pointer[net.TCPAddr]

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	stdlog "log"
+	"slices"
 
 	"github.com/go-logr/logr"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,31 +87,42 @@ func (c *Controller) keep(ctx context.Context) error {
 	}
 	c.load(data)
 	mutating, validating := c.options.Webhooks(data[keyTrusted])
-	if err := c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{}); err != nil {
-		return err
-	}
+	wrong := []error{c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{})}
 	for _, v := range validating {
-		if err := c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}); err != nil {
-			return err
+		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
+	}
+	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
+		for _, p := range c.trusting(ctx).Policies() {
+			wrong = append(wrong, c.whole(ctx, p))
 		}
 	}
-	if c.options.URL == "" {
-		return nil // policies are an installer's: there is nothing in them that only we know
-	}
-	for _, p := range c.options.Policies() {
-		have, ok := p.DeepCopyObject().(client.Object)
-		if !ok {
-			continue
+	return errors.Join(wrong...)
+}
+
+// trusting is the options with the user trusted that this process is: where it runs as itself and not as a service account, so do
+// the others that are Muster.
+func (c *Controller) trusting(ctx context.Context) *Options {
+	if c.self == "" {
+		me := &authenticationv1.SelfSubjectReview{}
+		if err := c.deps.Client.Create(ctx, me); err != nil {
+			c.deps.Log.V(1).Info("it cannot be told which user this is", "error", err.Error())
+			return &c.options
 		}
-		if err := c.whole(ctx, p, have); err != nil {
-			return err
-		}
+		c.self = me.Status.UserInfo.Username
 	}
-	return nil
+	o := c.options
+	if c.self != "" && !slices.Contains(o.Trusted, c.self) {
+		o.Trusted = append(slices.Clone(o.Trusted), c.self)
+	}
+	return &o
 }
 
 // whole makes a policy or its binding as wanted.
-func (c *Controller) whole(ctx context.Context, want, have client.Object) error {
+func (c *Controller) whole(ctx context.Context, want client.Object) error {
+	have, ok := want.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil // it is one: its copy is, too
+	}
 	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
 		if err = c.deps.Client.Create(ctx, want); err != nil {

@@ -159,8 +159,10 @@ func (b *patch) forget(p *corev1.Pod) {
 	for _, key := range stale {
 		b.remove("/metadata/labels/" + escape(key))
 	}
-	if _, ok := p.Annotations[keys.ReceivedResourceTypeAnnotation]; ok {
-		b.remove("/metadata/annotations/" + escape(keys.ReceivedResourceTypeAnnotation))
+	for _, key := range marks() {
+		if _, ok := p.Annotations[key]; ok {
+			b.remove("/metadata/annotations/" + escape(key))
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ spec:
 `,
 		},
 		"a manifest of a running pod": {
-			pod: `{metadata: {labels: {app: x, runai-gpu-group: g, runai-gpu-group/h: h}, annotations: {received-resource-type: Fraction}}, spec: {schedulerName: kai-scheduler, containers: [{name: a, resources: {}}]}}`,
+			pod: `{metadata: {labels: {app: x, runai-gpu-group: g, runai-gpu-group/h: h}, annotations: {received-resource-type: Fraction, kai.scheduler/numa-placement-observed: "[]", muster.dev/bundle: b, run.ai/reserve_for_gpu_index: g}}, spec: {schedulerName: kai-scheduler, containers: [{name: a, resources: {}}]}}`,
 			out: `{metadata: {labels: {app: x}}, spec: {schedulerName: kai-scheduler, containers: [{name: a, resources: {}}]}}`,
 		},
 		"a pod of others": {

@@ -265,7 +265,7 @@ func mayUse() []admissionregv1.Validation {
 // queueLabels judges the queue label of everything: workloads of any kind, pods, PodGroups, claims.
 func (o *Options) queueLabels() policy {
 	label := quote(o.QueueLabel)
-	everything := on("*", "*", []string{"*", "*/*"}, admissionregv1.Create, admissionregv1.Update)
+	everything := on("*", "*", []string{"*/*"}, admissionregv1.Create, admissionregv1.Update)
 	everything.Scope = ptr.To(admissionregv1.NamespacedScope)
 	return policy{
 		name: PolicyQueueLabels, actions: deny, skip: o.spokenFor(), labelled: o.QueueLabel, namespaces: true,

@@ -22,6 +22,8 @@ const (
 	maxMemory = 1 << 30
 	// maxDevices bounds gpu-fraction-num-devices, as the scheduler does. No machine has more.
 	maxDevices = 1024
+	// maxClaims bounds the device claims of a pod: for each, the devices of a node are searched.
+	maxClaims = 64
 	// maxPrefix bounds the annotation that begins ConfigMaps' names: the longest such name has to be one.
 	maxPrefix = validation.DNS1123SubdomainMaxLength - len("-i99999-evar")
 	// shown bounds how much of a user's text is repeated in an error.
@@ -49,7 +51,11 @@ func (r *Rules) Validate(p *corev1.Pod) field.ErrorList {
 	if !r.ours(p) {
 		return nil
 	}
-	return append(r.share(p), r.devices(p)...)
+	out := append(r.share(p), r.devices(p)...)
+	if n := len(p.Spec.ResourceClaims); n > maxClaims {
+		out = append(out, field.TooMany(field.NewPath("spec", "resourceClaims"), n, maxClaims))
+	}
+	return out
 }
 
 // ValidateUpdate returns what is wrong with a pod as it is to become, and was not wrong before: rules that came after a pod do

@@ -116,6 +116,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		steps:      workqueue.NewTyped[*task](),
 		reports:    workqueue.NewTyped[*task](),
 	}
+	c.metrics.book.Store(r.book)
+	defer c.metrics.book.Store(nil)
 	return r.run(ctx)
 }
 
@@ -365,10 +367,10 @@ func (r *run) tell(t *task, out outcome) {
 	log := r.deps.Log.V(4)
 	switch {
 	case out.fault != nil:
-		r.deps.Log.Info("An action is repeated later", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "fault", out.fault.Error())
+		r.deps.Log.Info("An action is repeated later", "action", t.Verb.String(), "pod", t.Member.PodName.String(), "bundle", t.bundle.String(), "fault", out.fault.Error())
 	case out.failure != nil:
-		r.deps.Log.Info("An attempt failed", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "failure", out.failure.Error())
+		r.deps.Log.Info("An attempt failed", "action", t.Verb.String(), "pod", t.Member.PodName.String(), "bundle", t.bundle.String(), "failure", out.failure.Error())
 	case log.Enabled():
-		log.Info("An action is done", "action", t.Verb.String(), "pod", t.Member.PodName, "bundle", t.bundle.String(), "done", out.done)
+		log.Info("An action is done", "action", t.Verb.String(), "pod", t.Member.PodName.String(), "bundle", t.bundle.String(), "done", out.done)
 	}
 }

@@ -185,7 +185,7 @@ func TestInstallation(t *testing.T) {
 		if err := get(&s, "", "broken"); err != nil {
 			return err.Error()
 		}
-		if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.Contains(got, `False not_ready: spec: scheduler configuration: queueDepthPerAction: "nosuch"`) {
+		if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.Contains(got, `False not_ready: spec.queueDepthPerAction: "nosuch"`) {
 			return "broken is Ready=" + got
 		}
 		return ""

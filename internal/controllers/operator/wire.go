@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +66,8 @@ func (w *wire) world() world {
 func (w *wire) open(ctx context.Context) (err error) {
 	w.running = ctx
 	w.specs, err = w.watch(ctx, cache.Options{Scheme: w.deps.Scheme}, []client.Object{&kaiv1.Config{}, &kaiv1.SchedulingShard{}}, func(old, now client.Object) bool {
-		return old == nil || now == nil || old.GetGeneration() != now.GetGeneration() || (old.GetDeletionTimestamp() == nil) != (now.GetDeletionTimestamp() == nil)
+		return old == nil || now == nil || old.GetGeneration() != now.GetGeneration() || !maps.Equal(old.GetAnnotations(), now.GetAnnotations()) ||
+			(old.GetDeletionTimestamp() == nil) != (now.GetDeletionTimestamp() == nil)
 	})
 	return err
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -40,7 +42,7 @@ const (
 
 // Deps are what the role needs of the process around it.
 type Deps struct {
-	// Cache feeds pods, nodes, PodGroups and PriorityClasses; it is started by the process.
+	// Cache feeds pods, nodes, ResourceClaims, PodGroups and PriorityClasses; it is started by the process.
 	Cache cache.Cache
 	// Client writes PodGroup statuses. It must know the PodGroup kind.
 	Client client.Client
@@ -58,7 +60,7 @@ type Controller struct {
 	options Options
 	kit     *write.Kit
 
-	mu   sync.Mutex // guards fold: handlers of four informers and the workers share it
+	mu   sync.Mutex // guards fold: handlers of five informers and the workers share it
 	fold *fold
 }
 
@@ -99,12 +101,20 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("podgroup role: %w", err)
 	}
-	for _, s := range []source.TypedSource[key]{
+	sources := []source.TypedSource[key]{
 		source.TypedKind(c.deps.Cache, &schedulingv1.PriorityClass{}, c.classes()),
 		source.TypedKind(c.deps.Cache, &corev1.Node{}, c.nodes()),
 		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, c.groups()),
 		source.TypedKind(c.deps.Cache, &corev1.Pod{}, c.pods()),
-	} {
+	}
+	switch _, err := c.deps.Cache.GetInformer(ctx, &resourcev1.ResourceClaim{}, cache.BlockUntilSynced(false)); {
+	case meta.IsNoMatchError(err): // an API server without resource claims: there are none
+	case err != nil:
+		return fmt.Errorf("podgroup role: watch ResourceClaims: %w", err)
+	default:
+		sources = append(sources, source.TypedKind(c.deps.Cache, &resourcev1.ResourceClaim{}, c.claims()))
+	}
+	for _, s := range sources {
 		if err := ctrl.Watch(s); err != nil {
 			return fmt.Errorf("podgroup role: %w", err)
 		}
@@ -200,6 +210,29 @@ func (c *Controller) classes() handler.TypedEventHandler[*schedulingv1.PriorityC
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			enqueue(q, c.fold.classGone(e.Object.Name))
+		},
+	}
+}
+
+func (c *Controller) claims() handler.TypedEventHandler[*resourcev1.ResourceClaim, key] {
+	changed := func(q queue, claim *resourcev1.ResourceClaim, list corev1.ResourceList) {
+		c.mu.Lock()
+		changes, errs := c.fold.claimChanged(client.ObjectKeyFromObject(claim), list)
+		enqueue(q, changes)
+		c.mu.Unlock()
+		for _, err := range errs {
+			c.deps.Log.Info("pod counted in part", "reason", err.Error())
+		}
+	}
+	return handler.TypedFuncs[*resourcev1.ResourceClaim, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*resourcev1.ResourceClaim], q queue) {
+			changed(q, e.Object, claimList(e.Object))
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*resourcev1.ResourceClaim], q queue) {
+			changed(q, e.ObjectNew, claimList(e.ObjectNew))
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*resourcev1.ResourceClaim], q queue) {
+			changed(q, e.Object, nil)
 		},
 	}
 }

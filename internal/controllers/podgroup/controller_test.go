@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -42,7 +43,7 @@ type rig struct {
 func startRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -61,6 +62,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 	r.pods, r.groups = informer(&corev1.Pod{}), informer(&v2alpha2.PodGroup{})
 	informer(&corev1.Node{})
 	informer(&schedulingv1.PriorityClass{})
+	informer(&resourcev1.ResourceClaim{})
 	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
 	if err != nil {
 		t.Fatal(err)

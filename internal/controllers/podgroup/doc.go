@@ -1,7 +1,7 @@
 // Package podgroup keeps PodGroup.status.resourcesStatus true: what the pods of a gang ask for, what they hold, and
 // what of that cannot be preempted.
 //
-//	pods, podgroups, priority classes, nodes ──events──► fold ──gangs whose sums changed──► queue, ≥1 s per gang
+//	pods, claims, podgroups, classes, nodes  ──events──► fold ──gangs whose sums changed──► queue, ≥1 s per gang
 //	                                                      ▲                                      │
 //	                                                      └────────── desired status ◄───────────┘──► merge patch
 //
@@ -16,10 +16,11 @@
 //
 // A pod counts as the scheduler counts it: containers, init containers, native sidecars, overhead, pod-level resources
 // and resizes. It asks while it is pending or running, and holds from its binding to its end. Shared GPUs count with
-// their portion on every device. Devices that come through ResourceClaims are not counted.
+// their portion on every device. GPUs that come through ResourceClaims count under the name of their device class, as many as
+// the scheduler charges its queue for: once the claim exists, to every pod that uses it.
 //
 // What it reads, and an informer's transform must keep: of pods metadata.annotations, spec.schedulerName, nodeName,
 // overhead, resources, and per container and init container name, resources and restartPolicy; status.phase, conditions
-// and the resources in container statuses; of nodes metadata.labels; PodGroups without schedulingConditions and
+// and the resources in container statuses; spec.resourceClaims and status.resourceClaimStatuses of pods; of nodes metadata.labels; of ResourceClaims spec; PodGroups without schedulingConditions and
 // PriorityClasses whole.
 package podgroup

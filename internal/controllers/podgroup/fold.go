@@ -3,6 +3,7 @@ package podgroup
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -37,7 +38,14 @@ type fold struct {
 	pods    map[types.UID]*member
 	classes kai.Priorities
 	nodes   map[string]*gpuNode
+	claims  map[types.NamespacedName]*deviceClaim
 	changes []change
+}
+
+// deviceClaim is a ResourceClaim that counts as something, one that pods use, or both.
+type deviceClaim struct {
+	list corev1.ResourceList
+	pods map[types.UID]*corev1.Pod
 }
 
 // gang is a PodGroup, pods that name one, or both.
@@ -58,6 +66,7 @@ type member struct {
 	gang  *gang
 	share share
 	pod   *corev1.Pod // only of those whose share depends on their node
+	uses  []types.NamespacedName
 }
 
 // gpuNode is a node that states the memory of its GPUs, or one that pods wait for to do so.
@@ -72,7 +81,7 @@ func newFold(schedulerNames []string) *fold {
 		ours:  make(map[string]bool, len(schedulerNames)),
 		gangs: map[types.NamespacedName]*gang{},
 		pods:  map[types.UID]*member{},
-		nodes: map[string]*gpuNode{},
+		nodes: map[string]*gpuNode{}, claims: map[types.NamespacedName]*deviceClaim{},
 	}
 	for _, name := range schedulerNames {
 		f.ours[name] = true
@@ -107,7 +116,7 @@ func (f *fold) count(pod *corev1.Pod) error {
 		f.forget(pod.UID)
 		m = nil
 	}
-	now, err := shareOf(pod, f.gpuMemory)
+	now, err := shareOf(pod, f)
 	if err != nil {
 		err = fmt.Errorf("pod %s/%s: its shared GPU is not counted: %w", pod.Namespace, pod.Name, err)
 	}
@@ -117,6 +126,7 @@ func (f *fold) count(pod *corev1.Pod) error {
 		f.pods[pod.UID] = m
 	}
 	f.tie(m, pod)
+	f.use(m, pod)
 	was := m.share
 	m.share = now
 	g := m.gang
@@ -141,6 +151,7 @@ func (f *fold) forget(uid types.UID) {
 		return
 	}
 	f.untie(m)
+	f.unuse(m, uid)
 	delete(f.pods, uid)
 	g := m.gang
 	g.members--
@@ -183,6 +194,78 @@ func (f *fold) untie(m *member) {
 	if !n.exists && len(n.pods) == 0 {
 		delete(f.nodes, name)
 	}
+}
+
+// use lets a pod with claims be counted anew when one of them changes.
+func (f *fold) use(m *member, pod *corev1.Pod) {
+	uses := claimsOf(pod)
+	if !slices.Equal(uses, m.uses) {
+		f.unuse(m, pod.UID)
+	}
+	m.uses = uses
+	for _, name := range uses {
+		c := f.claim(name)
+		if c.pods == nil {
+			c.pods = map[types.UID]*corev1.Pod{}
+		}
+		c.pods[pod.UID] = pod
+	}
+}
+
+func (f *fold) unuse(m *member, uid types.UID) {
+	for _, name := range m.uses {
+		if c := f.claims[name]; c != nil { // the same claim may be named twice
+			delete(c.pods, uid)
+			f.pruneClaim(name, c)
+		}
+	}
+	m.uses = nil
+}
+
+func (f *fold) claim(name types.NamespacedName) *deviceClaim {
+	c := f.claims[name]
+	if c == nil {
+		c = &deviceClaim{}
+		f.claims[name] = c
+	}
+	return c
+}
+
+func (f *fold) pruneClaim(name types.NamespacedName, c *deviceClaim) {
+	if len(c.pods) == 0 && len(c.list) == 0 {
+		delete(f.claims, name)
+	}
+}
+
+// claimed is what a claim counts as.
+func (f *fold) claimed(name types.NamespacedName) corev1.ResourceList {
+	if c := f.claims[name]; c != nil {
+		return c.list
+	}
+	return nil
+}
+
+// claimChanged takes in what a ResourceClaim counts as; nothing if it was deleted. Errors say which of its pods cannot be
+// counted in full.
+func (f *fold) claimChanged(name types.NamespacedName, list corev1.ResourceList) ([]change, []error) {
+	f.changes = f.changes[:0]
+	if tally.Equal(f.claimed(name), list) {
+		return nil, nil
+	}
+	c := f.claim(name)
+	c.list = list
+	var errs []error
+	pods := make([]*corev1.Pod, 0, len(c.pods))
+	for _, pod := range c.pods { // the order does not matter: each adds to its own gang, exactly
+		pods = append(pods, pod)
+	}
+	for _, pod := range pods {
+		if err := f.count(pod); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	f.pruneClaim(name, c)
+	return f.changes, errs
 }
 
 // groupChanged takes in a PodGroup that was created or updated, which is also how the fold sees its own writes. The

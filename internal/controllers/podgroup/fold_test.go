@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -249,6 +250,100 @@ func TestPortionByMemoryFollowsTheNode(t *testing.T) {
 	}
 }
 
+// makeClaim is a claim of namespace ns.
+func makeClaim(name string, requests ...resourcev1.DeviceRequest) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	c.Spec.Devices.Requests = requests
+	return c
+}
+
+func exactly(class string, count int64) resourcev1.DeviceRequest {
+	return resourcev1.DeviceRequest{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
+	}}
+}
+
+// uses makes a pod use claims of these names.
+func uses(names ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for i, name := range names {
+			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: fmt.Sprint(i), ResourceClaimName: &name})
+		}
+	}
+}
+
+// Claims and pods come in any order, and a claim made from a template is known by the pod's status only.
+func TestGPUsByClaimAreCounted(t *testing.T) {
+	t.Parallel()
+	f := newFold([]string{"kai-scheduler"})
+	f.groupChanged(makeGroup("gang", says(v2alpha2.NonPreemptible)))
+	template := makePod("b", on("n1"), containers(container("cpu", "1")), func(p *corev1.Pod) {
+		name := "t"
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimTemplateName: &name}}
+	})
+	made := template.DeepCopy()
+	name := "b-c"
+	made.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c", ResourceClaimName: &name}}
+	several := makeClaim("k", exactly("gpu.nvidia.com", 2), exactly("nic", 5), resourcev1.DeviceRequest{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "big-GPU", AllocationMode: resourcev1.DeviceAllocationModeAll,
+	}}, resourcev1.DeviceRequest{Name: "first", FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu.nvidia.com", Count: 4}, {DeviceClassName: "gpu.nvidia.com", Count: 8}}})
+	pending := makePod("a", uses("k"), containers(container("cpu", "1")))
+	steps := []struct {
+		what                 string
+		do                   func()
+		requested, allocated map[string]string
+	}{
+		{"pods first", func() {
+			must(t)(f.podChanged(pending))
+			must(t)(f.podChanged(template))
+		}, map[string]string{"cpu": "2"}, map[string]string{"cpu": "1"}},
+		{
+			"the claim", func() { f.claimChanged(keyOfClaim("k"), claimList(several)) },
+			map[string]string{"cpu": "2", "gpu.nvidia.com": "6", "big-GPU": "1"},
+			map[string]string{"cpu": "1"},
+		},
+		{"of the template", func() {
+			f.claimChanged(keyOfClaim("b-c"), claimList(makeClaim("b-c", exactly("gpu.nvidia.com", 0))))
+			must(t)(f.podChanged(made))
+		}, map[string]string{"cpu": "2", "gpu.nvidia.com": "7", "big-GPU": "1"}, map[string]string{"cpu": "1", "gpu.nvidia.com": "1"}},
+		{
+			"the pod is bound", func() { must(t)(f.podChanged(makePod("a", uses("k"), on("n1"), containers(container("cpu", "1"))))) },
+			map[string]string{"cpu": "2", "gpu.nvidia.com": "7", "big-GPU": "1"},
+			map[string]string{"cpu": "2", "gpu.nvidia.com": "7", "big-GPU": "1"},
+		},
+		{
+			"the claim is gone", func() { f.claimChanged(keyOfClaim("k"), nil) },
+			map[string]string{"cpu": "2", "gpu.nvidia.com": "1"},
+			map[string]string{"cpu": "2", "gpu.nvidia.com": "1"},
+		},
+		{"the pods are gone", func() {
+			f.podGone("uid-a")
+			f.podGone("uid-b")
+			f.claimChanged(keyOfClaim("b-c"), nil)
+		}, map[string]string{}, map[string]string{}},
+	}
+	for _, step := range steps {
+		step.do()
+		d := f.gangs[gangKey].desired()
+		if diff := cmp.Diff(step.requested, shown(d.Requested)); diff != "" {
+			t.Errorf("%s: requested: %s", step.what, diff)
+		}
+		if diff := cmp.Diff(step.allocated, shown(d.Allocated)); diff != "" {
+			t.Errorf("%s: allocated: %s", step.what, diff)
+		}
+		if diff := cmp.Diff(step.allocated, shown(d.AllocatedNonPreemptible)); diff != "" {
+			t.Errorf("%s: of it non-preemptible: %s", step.what, diff)
+		}
+	}
+	if len(f.claims) != 0 {
+		t.Errorf("claims left over: %d", len(f.claims))
+	}
+}
+
+func keyOfClaim(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
 // Whatever happened, in whatever order, the status is what one would get by summing up what is there now; and once it
 // is written, there is nothing more to write.
 func TestFoldedEqualsRecomputed(t *testing.T) {
@@ -259,6 +354,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		groups := map[string]*v2alpha2.PodGroup{}
 		classes := map[string]*schedulingv1.PriorityClass{}
 		nodes := map[string]map[string]string{}
+		claims := map[string]*resourcev1.ResourceClaim{}
 		statuses := map[string]v2alpha2.PodGroupResourcesStatus{}
 		pending := map[string]bool{}
 		note := func(changes []change) {
@@ -282,7 +378,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		}
 		names := []string{"a", "b", "c"}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 7).Draw(t, "event") {
+			switch rapid.IntRange(0, 8).Draw(t, "event") {
 			case 0, 1, 2:
 				name := rapid.SampledFrom([]string{"p", "q", "r", "s"}).Draw(t, "pod")
 				p := makePod(name,
@@ -293,6 +389,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 					containers(container("cpu", rapid.SampledFrom([]string{"0", "1", "100m", "1n", "8E"}).Draw(t, "cpu"))),
 					on(rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")),
 					phase(rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")),
+					uses(rapid.SliceOfN(rapid.SampledFrom([]string{"k", "l"}), 0, 2).Draw(t, "claims")...),
 					func(p *corev1.Pod) {
 						p.Spec.SchedulerName = rapid.SampledFrom([]string{"kai-scheduler", "muster", "other"}).Draw(t, "scheduler")
 					})
@@ -338,6 +435,16 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 				}
 				changes, _ := f.nodeChanged(name, labels, exists)
 				note(changes)
+			case 8:
+				name := rapid.SampledFrom([]string{"k", "l"}).Draw(t, "claim")
+				delete(claims, name)
+				var list corev1.ResourceList
+				if rapid.Bool().Draw(t, "exists") {
+					claims[name] = makeClaim(name, exactly(rapid.SampledFrom([]string{"gpu.x", "GPU", "nic"}).Draw(t, "class"), rapid.Int64Range(0, 3).Draw(t, "count")))
+					list = claimList(claims[name])
+				}
+				changes, _ := f.claimChanged(types.NamespacedName{Namespace: "ns", Name: name}, list)
+				note(changes)
 			}
 			if len(pending) > 0 && rapid.Bool().Draw(t, "write") {
 				write(slices.Min(slices.Collect(maps.Keys(pending))))
@@ -357,6 +464,9 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		for name, labels := range nodes {
 			fresh.nodeChanged(name, labels, true)
 		}
+		for name, c := range claims {
+			fresh.claimChanged(types.NamespacedName{Namespace: "ns", Name: name}, claimList(c))
+		}
 		for _, c := range classes {
 			fresh.classChanged(c)
 		}
@@ -370,7 +480,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 				if p.Annotations[kai.PodGroupAnnotation] != name || p.Spec.SchedulerName == "other" {
 					continue
 				}
-				s, _ := shareOf(p, fresh.gpuMemory)
+				s, _ := shareOf(p, fresh)
 				requested.Add(s.requested)
 				allocated.Add(s.allocated)
 			}

@@ -6,9 +6,12 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
@@ -36,13 +39,26 @@ type share struct {
 	requested, allocated corev1.ResourceList
 }
 
-// shareOf says what a pod asks for and what it holds. gpuMemory returns the memory, in MiB, of one GPU of a node. An
-// error says which annotation or node is at fault; the share then counts everything but the shared GPU.
-func shareOf(pod *corev1.Pod, gpuMemory func(node string) (mib int64, err error)) (share, error) {
+// surroundings are what a pod's share depends on beside the pod.
+type surroundings interface {
+	// gpuMemory is the memory, in MiB, of one GPU of a node.
+	gpuMemory(node string) (mib int64, err error)
+	// claimed is what a ResourceClaim counts as, by device class; nil for nothing, or if it does not exist yet.
+	claimed(claim types.NamespacedName) corev1.ResourceList
+}
+
+// shareOf says what a pod asks for and what it holds. An error says which annotation or node is at fault; the share then
+// counts everything but the shared GPU.
+func shareOf(pod *corev1.Pod, around surroundings) (share, error) {
 	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning {
 		return share{}, nil
 	}
 	containers := core.RequestList(pod)
+	for _, claim := range claimsOf(pod) {
+		for class, q := range around.claimed(claim) { // order: sums
+			containers = with(containers, class, q)
+		}
+	}
 	holds := holds(pod)
 	s := share{requested: containers}
 	if holds {
@@ -62,7 +78,7 @@ func shareOf(pod *corev1.Pod, gpuMemory func(node string) (mib int64, err error)
 	}
 	portion := gpu.portion
 	if portion.IsZero() {
-		mib, err := gpuMemory(pod.Spec.NodeName)
+		mib, err := around.gpuMemory(pod.Spec.NodeName)
 		if err != nil {
 			return s, err
 		}
@@ -70,6 +86,29 @@ func shareOf(pod *corev1.Pod, gpuMemory func(node string) (mib int64, err error)
 	}
 	s.allocated = with(containers, resourceGPU, times(portion, gpu.devices))
 	return s, nil
+}
+
+// claimsOf are the ResourceClaims that a pod uses, as far as they have been made.
+func claimsOf(pod *corev1.Pod) []types.NamespacedName {
+	var out []types.NamespacedName
+	for i := range pod.Spec.ResourceClaims {
+		if name, _, needed := devices.ClaimName(pod, &pod.Spec.ResourceClaims[i]); needed && name != "" {
+			out = append(out, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		}
+	}
+	return out
+}
+
+// claimList is what a claim counts as, by device class.
+func claimList(c *resourcev1.ResourceClaim) corev1.ResourceList {
+	var list corev1.ResourceList
+	for class, n := range devices.Classes(&c.Spec) { // order: a map again
+		if list == nil {
+			list = corev1.ResourceList{}
+		}
+		list[corev1.ResourceName(class)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+	return list
 }
 
 // holds says whether the pod's resources are taken: from its binding on, whatever its kubelet has made of it so far.

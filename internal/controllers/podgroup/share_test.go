@@ -1,7 +1,6 @@
 package podgroup
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -155,16 +154,12 @@ func TestShareOfAPod(t *testing.T) {
 			err: `annotation gpu-fraction-num-devices="99999999999999999999": it must be a whole number from 1 to 65536`,
 		},
 	}
-	memory := func(node string) (int64, error) {
-		if node == "n1" {
-			return 40000, nil
-		}
-		return 0, errors.New("node " + node + " says nothing")
-	}
+	around := newFold(nil)
+	around.nodeChanged("n1", map[string]string{core.GPUMemoryLabel: "40000"}, true)
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := shareOf(tc.pod, memory)
+			got, err := shareOf(tc.pod, around)
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}

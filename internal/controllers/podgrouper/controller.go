@@ -204,6 +204,7 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 				for _, owner := range is.OwnerReferences {
 					c.grouper.memory.forgetOwner(owner.UID)
 				}
+				c.ownerChanged(is.UID) // a pod may own others, as a Spark driver does
 			case maps.Equal(was.Labels, is.Labels) && maps.Equal(was.Annotations, is.Annotations):
 				return // its status changed, or fields that are nothing to us
 			}
@@ -221,19 +222,23 @@ func (c *Controller) decisive(was, is *corev1.Pod) bool {
 		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)) && c.grouper.table.Decisive(is)
 }
 
-// decided looks again at the gang of such a pod, all of whose owners' pods it may be about.
+// decided looks again at the gang of such a pod: through the pod itself, and through one pod of each owner that has pods in it.
 func (c *Controller) decided(pod *corev1.Pod) {
-	if len(pod.OwnerReferences) == 0 || !slices.Contains(c.grouper.options.SchedulerNames, pod.Spec.SchedulerName) {
+	q := c.queue.Load()
+	if q == nil || len(pod.OwnerReferences) == 0 || !slices.Contains(c.grouper.options.SchedulerNames, pod.Spec.SchedulerName) {
 		return
 	}
+	c.grouper.memory.forgetKey(c.grouper.keyOf(pod))
+	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	group := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Annotations[keys.PodGroupAnnotation]}
-	owners := c.grouper.memory.forgetGroup(group)
-	if owner := pod.OwnerReferences[0].UID; !slices.Contains(owners, owner) {
-		c.grouper.memory.forgetOwner(owner)
-		owners = append(owners, owner)
-	}
-	for _, owner := range owners {
-		c.enqueue(owner)
+	for _, owner := range c.grouper.memory.forgetGroup(group) {
+		pods, err := c.grouper.podsOf(owner)
+		if err != nil {
+			c.deps.Log.Error(err, "pods of a gang that changed could not be listed", "owner", owner)
+		}
+		if len(pods) > 0 {
+			q.Add(reconcile.Request{NamespacedName: pods[0]})
+		}
 	}
 }
 
@@ -260,18 +265,19 @@ func (g *grouper) settled(pod *corev1.Pod) bool {
 func (c *Controller) groupEvents() handler.TypedEventHandler[*v2alpha2.PodGroup, reconcile.Request] {
 	return handler.TypedFuncs[*v2alpha2.PodGroup, reconcile.Request]{
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], _ adder) {
-			if e.ObjectOld.Generation != e.ObjectNew.Generation {
-				c.groupChanged(e.ObjectNew)
+			if e.ObjectOld.Generation != e.ObjectNew.Generation &&
+				!c.grouper.memory.own(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew.Generation) {
+				c.groupChanged(e.ObjectNew, c.grouper.memory.forgetGroup)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], _ adder) {
-			c.groupChanged(e.Object)
+			c.groupChanged(e.Object, c.grouper.memory.forgetGone)
 		},
 	}
 }
 
-func (c *Controller) groupChanged(group *v2alpha2.PodGroup) {
-	for _, owner := range c.grouper.memory.forgetGroup(client.ObjectKeyFromObject(group)) {
+func (c *Controller) groupChanged(group *v2alpha2.PodGroup, forget func(types.NamespacedName) []types.UID) {
+	for _, owner := range forget(client.ObjectKeyFromObject(group)) {
 		c.enqueue(owner)
 	}
 	q := c.queue.Load()

@@ -8,10 +8,12 @@
 // What it costs, since it runs for every pod of the cluster:
 //
 //   - A gang's group is derived once per nearest owner, whatever the number of pods, and remembered until an owner or the
-//     PodGroup changes. The memory is bounded; what falls out is derived again.
+//     PodGroup changes. The memory is bounded; what falls out is derived again. Where the pods of one owner are of several
+//     gangs (the groups of a LeaderWorkerSet), once per gang.
 //   - Owners of kinds in the table are read from metadata-only watches that start with the first pod of the kind; until one
 //     has synced, and for other kinds, an owner costs one read from the API server. Whole objects are read only where the
 //     kind's rule looks into the spec, once per change of it.
+//   - Karta objects, which define further kinds, are listed at most twice a minute, and where there is no such kind once.
 //   - A new gang is one POST, a new pod one merge patch, and nothing is written that is there already. Events of pods that
 //     are grouped as remembered do not enter the queue.
 //

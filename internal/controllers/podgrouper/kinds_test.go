@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -180,5 +181,83 @@ func TestFlatGroupStaysFlat(t *testing.T) {
 	fresh.mustReconcile("p")
 	if g := fresh.podGroup("pg-js-u-js"); len(g.Spec.SubGroups) != 3 || fresh.pod("p").Labels[keys.SubGroupLabel] != "w-replica-0" {
 		t.Errorf("%+v", g.Spec)
+	}
+}
+
+// TestContentIsReadOnce: the Jobs of a JobSet share one reading of it, until its spec changes.
+func TestContentIsReadOnce(t *testing.T) {
+	t.Parallel()
+	jobs := func(replicas int64) map[string]any {
+		return map[string]any{"replicatedJobs": []any{map[string]any{"name": "w", "replicas": replicas}}}
+	}
+	set := custom("jobset.x-k8s.io/v1alpha2", "JobSet", "js", jobs(2))
+	set.SetGeneration(1)
+	objects := []client.Object{set}
+	for _, i := range []string{"0", "1"} {
+		pod := podOf("p"+i, ref("batch/v1", "Job", "js-w-"+i))
+		pod.Labels = map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": i}
+		objects = append(objects, pod, job("js-w-"+i, nil, *ref("jobset.x-k8s.io/v1alpha2", "JobSet", "js")))
+	}
+	w := newWorld(t, nil, objects...)
+	reads := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.reads
+	}
+	w.mustReconcile("p0")
+	before := reads()
+	w.mustReconcile("p1")
+	first := reads() - before
+	if len(w.podGroup("pg-js-u-js").Spec.SubGroups) != 3 {
+		t.Errorf("%+v", w.podGroup("pg-js-u-js").Spec)
+	}
+	edited := &unstructured.Unstructured{}
+	edited.SetGroupVersionKind(set.GroupVersionKind())
+	if err := w.client.Get(t.Context(), key("js"), edited); err != nil {
+		t.Fatal(err)
+	}
+	edited.Object["spec"] = jobs(3)
+	edited.SetGeneration(2)
+	if err := w.client.Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	w.role.grouper.memory.forgetOwner("u-js")
+	before = reads()
+	w.mustReconcile("p1")
+	if again := reads() - before; again != first+1 || len(w.podGroup("pg-js-u-js").Spec.SubGroups) != 4 {
+		t.Errorf("%d reads for another Job, %d after an edit; %+v", first, again, w.podGroup("pg-js-u-js").Spec)
+	}
+}
+
+// TestDecisivePod: the leader of a group gets its node, and the gang is the whole group from then on.
+func TestDecisivePod(t *testing.T) {
+	t.Parallel()
+	lws := custom("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "vllm", map[string]any{
+		"startupPolicy": "LeaderReady", "leaderWorkerTemplate": map[string]any{"size": int64(3)},
+	})
+	leader := podOf("vllm-0", ref("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "vllm"))
+	leader.Labels = map[string]string{
+		"leaderworkerset.sigs.k8s.io/name": "vllm", "leaderworkerset.sigs.k8s.io/group-index": "0", "leaderworkerset.sigs.k8s.io/worker-index": "0",
+	}
+	w := newWorld(t, nil, lws, leader)
+	pods, _ := w.running()
+	pods.Add(leader)
+	w.expect("create PodGroup team/pg-vllm-u-vllm-group-0", "patch Pod team/vllm-0")
+	if g := w.podGroup("pg-vllm-u-vllm-group-0"); *g.Spec.MinMember != 1 {
+		t.Errorf("before: %+v", g.Spec)
+	}
+	before := w.pod("vllm-0")
+	if err := w.client.Patch(t.Context(), before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeName":"n"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	pods.Update(before, w.pod("vllm-0"))
+	w.expect("patch PodGroup team/pg-vllm-u-vllm-group-0")
+	// The write is told of before it is done.
+	var got v2alpha2.PodGroupSpec
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		got = w.podGroup("pg-vllm-u-vllm-group-0").Spec
+		return *got.MinMember == 3, nil
+	}); err != nil {
+		t.Errorf("after: %+v", got)
 	}
 }

@@ -65,9 +65,13 @@ type memory struct {
 	// links and groups find entries by each UID of their chain and by group.
 	links  index[types.UID]
 	groups index[types.NamespacedName]
-	// making are the derivations under way; changed are the UIDs that changed since the oldest of them began.
+	// making are the derivations under way; changed are the UIDs that changed, and gone the groups that went away, since the
+	// oldest of them began.
 	making  map[types.UID]chan struct{}
 	changed map[types.UID]struct{}
+	gone    map[types.NamespacedName]struct{}
+	// ours are the generations of groups that our own last change is about to make.
+	ours map[types.NamespacedName]int64
 }
 
 func newMemory(most int) *memory {
@@ -79,6 +83,8 @@ func newMemory(most int) *memory {
 		groups:  index[types.NamespacedName]{},
 		making:  map[types.UID]chan struct{}{},
 		changed: map[types.UID]struct{}{},
+		gone:    map[types.NamespacedName]struct{}{},
+		ours:    map[types.NamespacedName]int64{},
 	}
 }
 
@@ -136,6 +142,7 @@ func (m *memory) derive(
 		}
 		if len(m.making) == 0 {
 			clear(m.changed)
+			clear(m.gone)
 		}
 		m.mu.Unlock()
 		close(done)
@@ -144,8 +151,11 @@ func (m *memory) derive(
 	return d, stale, err
 }
 
-// keep stores a derivation unless one of its owners changed meanwhile.
+// keep stores a derivation unless one of its owners changed, or its group went away, meanwhile.
 func (m *memory) keep(d *derivation) (stale bool) {
+	if _, yes := m.gone[d.group]; yes {
+		return true
+	}
 	for _, uid := range d.chain {
 		if _, yes := m.changed[uid]; yes {
 			return true
@@ -194,6 +204,45 @@ func (m *memory) forgetOwner(uid types.UID) []types.UID {
 func (m *memory) forgetGroup(group types.NamespacedName) []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.forget(m.groups[group])
+}
+
+// forgetKey forgets one derivation.
+func (m *memory) forgetKey(key types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(key)
+}
+
+// changing notes that we are about to change a group that is of a generation. What is noted is bounded by starting anew.
+func (m *memory) changing(group types.NamespacedName, generation int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.ours) >= m.most {
+		clear(m.ours)
+	}
+	m.ours[group] = generation + 1
+}
+
+// own says whether a change of a group to a generation is the one that we noted, and takes the note back. Were it a reason to
+// look at the gang again, two owners of one gang that do not agree about it would keep each other, and us, busy for ever.
+func (m *memory) own(group types.NamespacedName, generation int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if generation == 0 || m.ours[group] != generation {
+		return false
+	}
+	delete(m.ours, group)
+	return true
+}
+
+// forgetGone is forgetGroup for a group that is there no more.
+func (m *memory) forgetGone(group types.NamespacedName) []types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.making) > 0 {
+		m.gone[group] = struct{}{}
+	}
 	return m.forget(m.groups[group])
 }
 

@@ -124,3 +124,20 @@ func TestMemoryOneAtATime(t *testing.T) {
 		t.Errorf("the second caller got %v", d)
 	}
 }
+
+// TestOwnChanges: the one change that we made is known as ours, once; others' are not.
+func TestOwnChanges(t *testing.T) {
+	t.Parallel()
+	m := newMemory(2)
+	a := key("a")
+	m.changing(a, 4)
+	if m.own(a, 4) || m.own(key("b"), 5) || m.own(a, 6) || !m.own(a, 5) || m.own(a, 5) {
+		t.Error("of generations 4, 5 and 6 only 5 is ours, and once")
+	}
+	for i := range 100 {
+		m.changing(key(fmt.Sprint(i)), 1)
+	}
+	if len(m.ours) > 2 {
+		t.Errorf("%d notes are kept", len(m.ours))
+	}
+}

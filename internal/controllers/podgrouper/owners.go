@@ -3,6 +3,7 @@ package podgrouper
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,42 @@ type owners struct {
 	cached, live client.Reader
 	follow       func(ctx context.Context, gvk schema.GroupVersionKind) bool
 	counts       *counts
+	contents     contents
+}
+
+// contents are the whole objects that were read last, by UID: the many Jobs of a JobSet ask for one.
+type contents struct {
+	mu   sync.Mutex
+	last map[types.UID]content
+}
+
+type content struct {
+	generation int64
+	object     map[string]any
+}
+
+// maxContents bounds the objects that are kept. They may be a megabyte each, though most are a few kilobytes.
+const maxContents = 32
+
+func (c *contents) get(uid types.UID, generation int64) map[string]any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if is, ok := c.last[uid]; ok && generation != 0 && is.generation == generation {
+		return is.object
+	}
+	return nil
+}
+
+func (c *contents) put(uid types.UID, generation int64, object map[string]any) {
+	if generation == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.last) >= maxContents || c.last == nil {
+		c.last = map[types.UID]content{}
+	}
+	c.last[uid] = content{generation, object}
 }
 
 // chain returns the owners of the pod, nearest first, and after them the object that the pod names as its gang's, if its kind
@@ -103,6 +140,14 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	}
 	gvk := gv.WithKind(ref.Kind)
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
+	if gvk == corev1.SchemeGroupVersion.WithKind("Pod") {
+		// Pods are in the cache already; a leader or driver that came a moment ago may not be.
+		owner := &corev1.Pod{}
+		if err := o.cached.Get(ctx, key, owner, client.UnsafeDisableDeepCopy); err == nil && owner.UID == ref.UID {
+			o.counts.ownerReads.WithLabelValues("watch").Inc()
+			return workload.FromPod(owner), true, nil
+		}
+	}
 	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
 	if followed {
 		var m metav1.PartialObjectMetadata
@@ -130,13 +175,16 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	return workload.FromMeta(gvk, &m, nil), followed, nil
 }
 
-// fill reads the whole of the object whose fields the rule needs, from the API server.
+// fill reads the whole of the object whose fields the rule needs, from the API server unless its spec is as it was read last.
 func (o *owners) fill(ctx context.Context, pod *corev1.Pod, chain []workload.Object, define func(schema.GroupVersionKind) *workload.Definition) error {
 	i := o.table.Content(pod, chain, define)
 	if i < 0 {
 		return nil
 	}
 	owner := &chain[i]
+	if owner.Content = o.contents.get(owner.UID, owner.Generation); owner.Content != nil {
+		return nil
+	}
 	var u unstructured.Unstructured
 	u.SetGroupVersionKind(owner.GVK)
 	o.counts.ownerReads.WithLabelValues("request").Inc()
@@ -147,6 +195,9 @@ func (o *owners) fill(ctx context.Context, pod *corev1.Pod, chain []workload.Obj
 		return broken(owner, "the object was replaced by another of its name")
 	}
 	*owner = workload.FromMeta(owner.GVK, &u, u.Object)
+	if o.table.Read(owner.GVK) { // what a Karta defines may depend on more than the spec
+		o.contents.put(owner.UID, owner.Generation, u.Object)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package podgrouper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -356,7 +357,14 @@ func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
 	if patch == nil {
 		return nil
 	}
-	return g.patch(ctx, metadataOf(v2alpha2.GroupVersion.WithKind("PodGroup"), existing), patch)
+	if bytes.Contains(patch, []byte(`"spec":{`)) { // metadata alone makes no new generation
+		g.memory.changing(key, existing.Generation)
+	}
+	err = g.patch(ctx, metadataOf(v2alpha2.GroupVersion.WithKind("PodGroup"), existing), patch)
+	if err != nil {
+		g.memory.own(key, existing.Generation+1) // there will be no such event of ours
+	}
+	return err
 }
 
 // errChanged says that a write met an object that is not what it was derived from.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	model "github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/devices"
 )
 
 // The reasons of a queue's conditions.
@@ -140,11 +142,12 @@ func scaled(quota, by float64) float64 {
 	return quota * by
 }
 
-// gpus is the number of devices of all makers: resources whose name ends in /gpu.
+// gpus is the number of devices of all makers, as the scheduler charges them: resources whose name ends in /gpu, device
+// classes of claims, and slices, by what each counts as.
 func gpus(list corev1.ResourceList) float64 {
 	var names []string
 	for name := range list {
-		if strings.HasSuffix(string(name), "/gpu") {
+		if gpusPer(string(name)) > 0 {
 			names = append(names, string(name))
 		}
 	}
@@ -152,7 +155,18 @@ func gpus(list corev1.ResourceList) float64 {
 	sum := 0.0
 	for _, name := range names {
 		q := list[corev1.ResourceName(name)]
-		sum += q.AsApproximateFloat64()
+		sum += q.AsApproximateFloat64() * gpusPer(name)
 	}
 	return sum
+}
+
+// gpusPer is how many GPUs one unit of a resource counts as; 0 for one that is none.
+func gpusPer(name string) float64 {
+	switch {
+	case strings.HasSuffix(name, "/gpu"):
+		return 1
+	case !strings.Contains(name, "/") && devices.IsGPU(name): // only device classes are listed under such names
+		return 1
+	}
+	return float64(model.SliceGPUs(name))
 }

@@ -343,7 +343,7 @@ func TestOverQuota(t *testing.T) {
 		"above, all":          {makeQueue("q", "", quota(2, 1500, 1000)), group("nvidia.com/gpu", "2500m", "cpu", "2", "memory", "1Gi"), "allocated of quota: gpu: 2.5 of 2, cpu cores: 2 of 1.5, memory bytes: 1073741824 of 1000000000"},
 		"without bound":       {makeQueue("q", "", quota(-1, -1, -1)), group("nvidia.com/gpu", "8E", "cpu", "8E", "memory", "8E"), ""},
 		"no resources":        {makeQueue("q", "", func(q *v2.Queue) { q.Spec.Resources = nil }), group("cpu", "1"), "allocated of quota: cpu cores: 1 of 0"},
-		"two makers of GPUs":  {makeQueue("q", "", quota(2, -1, -1)), group("nvidia.com/gpu", "2", "amd.com/gpu", "1", "nvidia.com/mig-1g.5gb", "7"), "allocated of quota: gpu: 3 of 2"},
+		"GPUs of all kinds":   {makeQueue("q", "", quota(2, -1, -1)), group("nvidia.com/gpu", "2", "amd.com/gpu", "1", "nvidia.com/mig-1g.5gb", "7", "gpu.example.com", "2"), "allocated of quota: gpu: 12 of 2"},
 		"negative allocation": {makeQueue("q", "", quota(0, 0, 0)), group("nvidia.com/gpu", "-2"), ""},
 		"extended": {makeQueue("q", "", func(q *v2.Queue) {
 			q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 1}, "b/c": {Quota: 1}}

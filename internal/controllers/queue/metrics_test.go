@@ -33,7 +33,10 @@ func TestMetricsCarryKAIsNames(t *testing.T) {
 		q.Spec.Resources = &v2.QueueResources{GPU: v2.QueueResource{Quota: 2.5}, CPU: v2.QueueResource{Quota: 1500}, Memory: v2.QueueResource{Quota: 2000}}
 	}))
 	pg := makeGroup("g", "team", 3)
-	pg.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", "3", "cpu", "1234567u", "memory", "1Gi")
+	// Three devices, in all the ways there are to hold them, whatever the order of the map.
+	pg.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", "500m", "amd.com/gpu", "500m", "gpu.example.com", "1", "nvidia.com/mig-1g.5gb", "1",
+		"run.ai/gpu.memory", "5000", "cpu", "1234567u", "memory", "1Gi")
+	pg.Status.ResourcesStatus.Requested = list("nvidia.com/gpu", "4", "cpu", "2", "memory", "2Gi")
 	c.note(c.fold.groupChanged(pg))
 	c.settle()
 
@@ -68,6 +71,28 @@ kai_queue_quota_cpu_cores{queue_display_name="The Team",queue_metadata_name="tea
 # TYPE kai_queue_quota_memory_bytes gauge
 kai_queue_quota_memory_bytes{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} -1
 kai_queue_quota_memory_bytes{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 2e+09
+# HELP muster_queue_condition Whether a condition of the queue is true (1) or not (0).
+# TYPE muster_queue_condition gauge
+muster_queue_condition{condition="Orphan",queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 0
+muster_queue_condition{condition="Orphan",queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 0
+muster_queue_condition{condition="OverQuota",queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 0
+muster_queue_condition{condition="OverQuota",queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 1
+# HELP muster_queue_limit_gpus The queue's GPU limit in devices; -1 is without bound.
+# TYPE muster_queue_limit_gpus gauge
+muster_queue_limit_gpus{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} -1
+muster_queue_limit_gpus{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 0
+# HELP muster_queue_requested_cpu_cores CPU that the queue and the queues below it ask for, what they hold included, in cores.
+# TYPE muster_queue_requested_cpu_cores gauge
+muster_queue_requested_cpu_cores{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 2
+muster_queue_requested_cpu_cores{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 2
+# HELP muster_queue_requested_gpus GPUs that the queue and the queues below it ask for, what they hold included, in devices.
+# TYPE muster_queue_requested_gpus gauge
+muster_queue_requested_gpus{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 4
+muster_queue_requested_gpus{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 4
+# HELP muster_queue_requested_memory_bytes Memory that the queue and the queues below it ask for, what they hold included, in bytes.
+# TYPE muster_queue_requested_memory_bytes gauge
+muster_queue_requested_memory_bytes{queue_display_name="",queue_metadata_name="dept",queue_name="dept",site="",tier="none"} 2.147483648e+09
+muster_queue_requested_memory_bytes{queue_display_name="The Team",queue_metadata_name="team",queue_name="team",site="north",tier="none"} 2.147483648e+09
 `
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want)); err != nil {
 		t.Error(err)

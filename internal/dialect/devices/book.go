@@ -188,7 +188,7 @@ func (b *Book) Node(st *cluster.NodeState) {
 	all, gpus := int64(0), int64(0)
 	for _, s := range here { // order: sums
 		all += s.devices
-		if isGPU(s.driver) {
+		if IsGPU(s.driver) {
 			gpus += s.devices
 		}
 	}
@@ -216,5 +216,5 @@ func (b *Book) Node(st *cluster.NodeState) {
 
 const gpuDimension = "gpu"
 
-// isGPU is KAI's rule of what is a GPU: by the name of the driver or the class.
-func isGPU(name string) bool { return strings.Contains(strings.ToLower(name), "gpu") }
+// IsGPU is KAI's rule of which drivers and device classes are of GPUs: by their name.
+func IsGPU(name string) bool { return strings.Contains(strings.ToLower(name), "gpu") }

@@ -59,7 +59,7 @@ func (b *Book) Pod(st *cluster.PodState, p *v1.Pod) {
 // none is needed.
 func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed bool) {
 	if ref.ResourceClaimName != nil {
-		return *ref.ResourceClaimName, false, true
+		return *ref.ResourceClaimName, false, *ref.ResourceClaimName != "" // the API server refuses an empty name
 	}
 	if ref.ResourceClaimTemplateName == nil {
 		return "", false, false // neither: the API server refuses such pods
@@ -169,8 +169,17 @@ func extendedOf(c *v1.Container) []string {
 // GPUs is how many GPUs a claim counts as. A request that asks for alternatives counts as its first, which is what it would
 // rather have.
 func GPUs(spec *resourceapi.ResourceClaimSpec) int64 {
-	const most = int64(resourceapi.AllocationResultsMaxSize)
 	sum := int64(0)
+	for _, n := range Classes(spec) { // order: a sum
+		sum += n
+	}
+	return sum
+}
+
+// Classes is how many GPUs a claim counts as, by the name of the device class; nil for none.
+func Classes(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
+	const most = int64(resourceapi.AllocationResultsMaxSize)
+	var out map[string]int64
 	for i := range spec.Devices.Requests {
 		r := &spec.Devices.Requests[i]
 		class, mode, count := "", resourceapi.DeviceAllocationMode(""), int64(0)
@@ -183,15 +192,18 @@ func GPUs(spec *resourceapi.ResourceClaimSpec) int64 {
 		case len(r.FirstAvailable) > 0:
 			class, mode, count = r.FirstAvailable[0].DeviceClassName, r.FirstAvailable[0].AllocationMode, r.FirstAvailable[0].Count
 		}
-		if !isGPU(class) {
+		if !IsGPU(class) {
 			continue
 		}
 		if mode == resourceapi.DeviceAllocationModeAll {
 			count = 1
 		}
-		sum += min(max(1, count), most)
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[class] += min(max(1, count), most)
 	}
-	return sum
+	return out
 }
 
 // specText is a spec as canonical text.

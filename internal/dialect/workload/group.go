@@ -270,14 +270,15 @@ func (h *hints) labels() map[string]string {
 }
 
 // annotations are those of the subject, with the pod's user where the subject does not say, and a description of the
-// subject. The copy that kubectl keeps of what was applied is left out: it describes another object, and is large.
+// subject. The copy that kubectl keeps of what was applied is left out: it describes another object, and is large. So are the
+// scheduler's notes: since when a gang runs says how long it is safe, and no tenant may say that.
 func (h *hints) annotations() map[string]string {
 	out := make(map[string]string, len(h.subject.Annotations)+2)
 	if v := h.pod.Annotations[keys.User]; v != "" {
 		out[keys.User] = v
 	}
 	for k, v := range h.subject.Annotations {
-		if k != corev1.LastAppliedConfigAnnotation {
+		if k != corev1.LastAppliedConfigAnnotation && !schedulers(k) {
 			out[k] = v
 		}
 	}
@@ -334,11 +335,13 @@ func lowered(name string) string {
 
 // trimmed sees to it that dots stand between letters or digits, so that none meets the dashes around the name.
 func trimmed(name string) string {
-	labels := strings.FieldsFunc(name, func(r rune) bool { return r == '.' })
-	for i := range labels {
-		labels[i] = strings.Trim(labels[i], "-")
+	var labels []string
+	for label := range strings.SplitSeq(name, ".") {
+		if label = strings.Trim(label, "-"); label != "" {
+			labels = append(labels, label)
+		}
 	}
-	return strings.Trim(strings.Join(labels, "."), ".-")
+	return strings.Join(labels, ".")
 }
 
 func plainName(name string) bool {

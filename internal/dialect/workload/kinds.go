@@ -54,6 +54,9 @@ func Kinds() []Rule {
 
 		plain("machinelearning.seldon.io", "SeldonDeployment", apps("Deployment", "ReplicaSet"), "v1alpha2", "v1"),
 		plain("kubevirt.io", "VirtualMachineInstance", nil, "v1"),
+		plain("kubevirt.io", "VirtualMachine", kinds("kubevirt.io", "VirtualMachineInstance")),
+		plain("sparkoperator.k8s.io", "SparkApplication", nil),
+		plain("sparkoperator.k8s.io", "ScheduledSparkApplication", kinds("sparkoperator.k8s.io", "SparkApplication")),
 		plain("workspace.devfile.io", "DevWorkspace", apps("Deployment", "ReplicaSet"), "v1alpha2"),
 		plain("kubeflow.org", "ScheduledWorkflow", kinds("argoproj.io", "Workflow"), "v1alpha1"),
 		plain("tekton.dev", "PipelineRun", kinds("tekton.dev", "TaskRun"), "v1"),
@@ -79,7 +82,7 @@ func Kinds() []Rule {
 		Rule{
 			Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet", Versions: []string{"v1"}, Watch: true,
 			PartLabel: lwsGroupIndex, Infix: "-group-", tree: lwsTree,
-			Between: append(apps("StatefulSet"), kinds("", "Pod")...),
+			Between: apps("StatefulSet"),
 		},
 		Rule{
 			Group: "jobset.x-k8s.io", Kind: "JobSet", Versions: []string{"v1alpha2"}, Watch: true,

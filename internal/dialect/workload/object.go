@@ -17,6 +17,8 @@ type Object struct {
 	UID         types.UID
 	Labels      map[string]string
 	Annotations map[string]string
+	// Generation counts the changes of the object's spec; 0 where that is not known.
+	Generation int64
 	// Owners are the object's own owner references.
 	Owners []metav1.OwnerReference
 	// Content is the whole object as decoded JSON. Only kinds whose rule NeedsContent have to bring it.
@@ -32,6 +34,7 @@ func FromMeta(gvk schema.GroupVersionKind, meta metav1.Object, content map[strin
 		UID:         meta.GetUID(),
 		Labels:      meta.GetLabels(),
 		Annotations: meta.GetAnnotations(),
+		Generation:  meta.GetGeneration(),
 		Owners:      meta.GetOwnerReferences(),
 		Content:     content,
 	}

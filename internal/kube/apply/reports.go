@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -422,9 +423,10 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 	if string(p.UID) != ref.uid || p.Spec.NodeName != "" {
 		return nil
 	}
+	reason := podReason(m.verdict.Reason)
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && c.Message == m.text {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == reason && c.Message == m.text {
 			return nil
 		}
 	}
@@ -436,7 +438,7 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ref.uid}, "status": map[string]any{"conditions": []map[string]any{{
 		"type":   v1.PodScheduled,
-		"status": v1.ConditionFalse, "reason": v1.PodReasonUnschedulable, "message": m.text, "lastTransitionTime": since,
+		"status": v1.ConditionFalse, "reason": reason, "message": m.text, "lastTransitionTime": since,
 	}}}})
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -449,4 +451,16 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
 	}
 	return nil
+}
+
+// podReason is the reason of the condition PodScheduled=False of a pod whose gang waits for the reason given. Cluster
+// autoscalers buy nodes for pods that say Unschedulable, and for no others; so that is said only where a node may help.
+func podReason(r engine.Reason) string {
+	switch {
+	case kai.NodesMayHelp(string(r)):
+		return v1.PodReasonUnschedulable
+	case r == engine.ReasonPostponed:
+		return keys.ReasonBindingError // KAI's word for it
+	}
+	return string(r)
 }

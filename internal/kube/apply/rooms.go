@@ -26,6 +26,8 @@ type RoomOptions struct {
 	Settle time.Duration
 	// Workers is how many pods are written to at once; 0 means 8.
 	Workers int
+	// Event records an event about a pod to which room is promised. It must not block. Nil records none.
+	Event func(about client.Object, kind, reason, message string)
 }
 
 // Rooms tells pods for which room is held where it is: status.nominatedNodeName, and a condition that says that we wrote
@@ -61,6 +63,9 @@ func NewRooms(kit *write.Kit, cache client.Reader, o RoomOptions) *Rooms {
 	}
 	if o.Workers == 0 {
 		o.Workers = 8
+	}
+	if o.Event == nil {
+		o.Event = func(client.Object, string, string, string) {}
 	}
 	return &Rooms{
 		kit: kit, cache: cache, o: o, pods: map[string]*room{}, pace: rate.NewLimiter(tellRate, tellBurst),
@@ -214,7 +219,10 @@ func (r *Rooms) serve(ctx context.Context, uid string) error {
 	if err != nil {
 		return fmt.Errorf("encode the status of pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	_, err = r.kit.StrategicStatus(ctx, ref, body)
+	result, err := r.kit.StrategicStatus(ctx, ref, body)
+	if result == write.Written && node != "" {
+		r.o.Event(ref, v1.EventTypeNormal, keys.EventPipelined, "room on node "+node+" is held until those who leave it are gone")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

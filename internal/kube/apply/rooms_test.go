@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ type paper struct {
 	mu     sync.Mutex
 	said   []string // "seconds name body"
 	fail   int      // how many of the next writes fail
+	events []string
 }
 
 func newPaper(t *testing.T, objects ...client.Object) *paper {
@@ -160,7 +162,11 @@ func TestRooms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
-		r := NewRooms(p.kit(), p.client, RoomOptions{})
+		r := NewRooms(p.kit(), p.client, RoomOptions{Event: func(about client.Object, kind, reason, message string) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.events = append(p.events, about.GetName()+" "+kind+" "+reason+": "+message)
+		}})
 		p.work(r.Run)
 		publish := func() time.Time { return r.Publish(s.Snapshot(1)) }
 		forever := cluster.Forever
@@ -196,6 +202,11 @@ func TestRooms(t *testing.T) {
 		p.expect("it has it")
 		if len(r.pods) != 0 {
 			t.Errorf("remembered: %v", r.pods)
+		}
+		const text = " Normal Pipelined: room on node n1 is held until those who leave it are gone"
+		slices.Sort(p.events[:2])
+		if d := cmp.Diff([]string{"p" + text, "q" + text, strings.Replace("p"+text, "n1", "n2", 1)}, p.events); d != "" {
+			t.Errorf("events: %s", d)
 		}
 	})
 }

@@ -52,7 +52,8 @@ func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluste
 			return err
 		}
 	}
-	newDesk(o).work(in.take(), store)
+	boxes, _ := in.take()
+	newDesk(o).work(boxes, store)
 	return nil
 }
 

@@ -62,7 +62,8 @@ func BenchmarkFirstDrain(b *testing.B) {
 			in.put(pods, key, p, true)
 			in.put(requests, key, bind(p, p.Spec.NodeName, 2), true)
 		}
-		return in.take()
+		boxes, _ := in.take()
+		return boxes
 	}
 	b.ReportAllocs()
 	for b.Loop() {

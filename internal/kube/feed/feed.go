@@ -35,6 +35,9 @@ type Options struct {
 	QueueLabel string
 	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
 	StorageCapacity bool
+	// Drained hears of each Drain that had something to take in: of how many objects, and how long the oldest had waited. It is
+	// called by Drain's goroutine and must not block. Nil hears nothing.
+	Drained func(objects int, waited time.Duration)
 }
 
 // absentRetry is how often it is looked whether the cluster has come to know a kind.
@@ -47,11 +50,13 @@ type Feed struct {
 	inbox  *inbox
 	desk   *desk
 	synced atomic.Bool
+
+	drained func(objects int, waited time.Duration)
 }
 
 // New returns a feed that has not started; Run starts it.
 func New(source Source, o Options) *Feed {
-	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o)}
+	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o), drained: o.Drained}
 	for k := range kinds {
 		if o.wanted(k) {
 			f.kinds = append(f.kinds, k)
@@ -119,7 +124,17 @@ func (f *Feed) Waiting() int { return f.inbox.len() }
 
 // Drain applies everything that has come in to the store and returns how many of its events changed it. It must be
 // called by the goroutine that owns the store, and always with the same store. It costs what has come in.
-func (f *Feed) Drain(store *cluster.Store) int { return f.desk.work(f.inbox.take(), store) }
+func (f *Feed) Drain(store *cluster.Store) int {
+	boxes, since := f.inbox.take()
+	if f.drained != nil && !since.IsZero() {
+		objects := 0
+		for k := range boxes {
+			objects += len(boxes[k].entries)
+		}
+		f.drained(objects, time.Since(since))
+	}
+	return f.desk.work(boxes, store)
+}
 
 // StaleBindRequests lists, as of the last Drain, the BindRequests of our shard that no longer stand for anything and stand
 // in the way of a new decision, by namespace and name. Each stays listed until it is gone. Called by Drain's goroutine.

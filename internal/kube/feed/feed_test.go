@@ -298,7 +298,8 @@ func TestInboxTellsOnce(t *testing.T) {
 	in.put(nodes, key, n, true)
 	in.remove(nodes, key)
 	in.put(nodes, key, n, true)
-	boxes, told := in.take(), 0
+	boxes, _ := in.take()
+	told := 0
 	boxes[nodes].each(func(types.NamespacedName, client.Object) { told++ })
 	if told != 1 {
 		t.Errorf("told %d times", told)

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ type box struct {
 type inbox struct {
 	mu      sync.Mutex
 	boxes   [kinds]box
+	since   time.Time     // when the first of what waits came in; zero for nothing waits
 	changed chan struct{} // capacity 1: a token says that there is something to drain
 }
 
@@ -38,6 +40,7 @@ func (in *inbox) put(k kind, key types.NamespacedName, object client.Object, add
 	old, waiting := b.entries[key]
 	if !waiting {
 		b.append(key)
+		in.came()
 	}
 	// Added while its own end still waits: whoever drains knows its predecessor.
 	b.entries[key] = entry{object: object, fresh: old.fresh || added && !waiting}
@@ -57,6 +60,7 @@ func (in *inbox) remove(k kind, key types.NamespacedName) {
 	}
 	if !waiting {
 		b.append(key)
+		in.came()
 	}
 	b.entries[key] = entry{}
 	in.mu.Unlock()
@@ -81,13 +85,20 @@ func (b *box) append(key types.NamespacedName) {
 	b.order = append(b.order, key)
 }
 
-// take empties the inbox and returns what was in it.
-func (in *inbox) take() [kinds]box {
+// came notes that something waits.
+func (in *inbox) came() {
+	if in.since.IsZero() {
+		in.since = time.Now()
+	}
+}
+
+// take empties the inbox and returns what was in it, and since when the first of it had waited.
+func (in *inbox) take() ([kinds]box, time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	out := in.boxes
-	in.boxes = [kinds]box{}
-	return out
+	out, since := in.boxes, in.since
+	in.boxes, in.since = [kinds]box{}, time.Time{}
+	return out, since
 }
 
 // len is the number of entries waiting.

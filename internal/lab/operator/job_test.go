@@ -103,11 +103,11 @@ func TestProgress(t *testing.T) {
 
 func TestBadSpecs(t *testing.T) {
 	t.Parallel()
-	p := row(t, "MPIJob")
+	p := row(t, "XGBoostJob")
 	for want, j := range map[string]*unstructured.Unstructured{
-		"spec.mpiReplicaSpecs.Worker.replicas: is -1":    job("MPIJob", map[string]any{"Worker": replica(-1, "")}, "mpiReplicaSpecs"),
-		"spec.mpiReplicaSpecs.Worker.replicas: is 10001": job("MPIJob", map[string]any{"Worker": replica(10001, "")}, "mpiReplicaSpecs"),
-		"spec.mpiReplicaSpecs.Worker: is no object":      job("MPIJob", map[string]any{"Worker": "x"}, "mpiReplicaSpecs"),
+		"spec.xgbReplicaSpecs.Worker.replicas: is -1":    job("XGBoostJob", map[string]any{"Worker": replica(-1, "")}, "xgbReplicaSpecs"),
+		"spec.xgbReplicaSpecs.Worker.replicas: is 10001": job("XGBoostJob", map[string]any{"Worker": replica(10001, "")}, "xgbReplicaSpecs"),
+		"spec.xgbReplicaSpecs.Worker: is no object":      job("XGBoostJob", map[string]any{"Worker": "x"}, "xgbReplicaSpecs"),
 	} {
 		if _, err := p.specs(j); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one that says %q", err, want)

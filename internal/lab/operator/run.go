@@ -57,7 +57,13 @@ func Run(ctx context.Context, cfg *rest.Config, kinds []Kind) error {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		playing[crd.GetName()] = cancel
-		wg.Go(func() { newPlayer(row, dyn, client).run(ctx) })
+		wg.Go(func() {
+			if row.Make != nil {
+				row.make(ctx, dyn)
+				return
+			}
+			newPlayer(row, dyn, client).run(ctx)
+		})
 	}
 	crds := dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0).ForResource(crdResource).Informer()
 	// Schemas are most of a CRD and of no interest here.

@@ -31,6 +31,8 @@ type Kind struct {
 	JobLabel, Selector string
 	// RestartPolicy is used where the object gives none.
 	RestartPolicy string
+	// Make, if set, plays the operator alone; of the other fields only Resource and Kind count then.
+	Make func(*Maker)
 	// Finish completes a pod that has its name, labels and owner.
 	Finish func(m Member, pod *corev1.Pod)
 }
@@ -50,13 +52,13 @@ func (m Member) PodName() string {
 
 // Table returns the kinds that are played.
 func Table() []Kind {
-	return []Kind{
+	return append(makers(),
 		kubeflow("PyTorchJob", "pytorchReplicaSpecs", "OnFailure", []string{"Master"}, pyTorch),
 		kubeflow("TFJob", "tfReplicaSpecs", "Never", []string{"Chief", "Master"}, nil),
 		kubeflow("XGBoostJob", "xgbReplicaSpecs", "Never", []string{"Master"}, nil),
 		kubeflow("PaddleJob", "paddleReplicaSpecs", "OnFailure", []string{"Master"}, nil),
-		kubeflow("MPIJob", "mpiReplicaSpecs", "Never", []string{"Launcher"}, nil),
-	}
+		kubeflow("JAXJob", "jaxReplicaSpecs", "Never", nil, nil),
+	)
 }
 
 // kubeflow is the common shape of the kinds of kubeflow's training-operator v1.8.

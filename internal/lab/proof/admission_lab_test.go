@@ -13,13 +13,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -76,8 +85,10 @@ func fractionPod(namespace, name string, annotations map[string]string) *corev1.
 // TestAdmission: pods of ours come out complete or not at all; pods of others come out whatever has become of the role.
 func TestAdmission(t *testing.T) {
 	w := newWorld(t, 1, lab.Options{})
-	muster := admitting(t, w, "--block-nvidia-visible-devices")
+	// The processes are the administrator, who is trusted for that: eve is not.
+	muster := admitting(t, w, "--block-nvidia-visible-devices", "--identity=enforce", "--authorize-queues")
 	w.namespace(t, "pods")
+	eve := w.tenant(t, "eve", "pods")
 
 	t.Run("pods are completed", func(t *testing.T) {
 		p := fractionPod("pods", "", nil)
@@ -162,6 +173,88 @@ func TestAdmission(t *testing.T) {
 		w.awaitAdmission(t)
 	})
 
+	t.Run("queues", func(t *testing.T) {
+		refused := func(err error, want string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		}
+		bare := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
+		w.poll(t, "the API server refuses a Queue without resources", func() bool {
+			err := w.client.Create(t.Context(), bare.DeepCopy(), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "Queue bare: spec.resources: resources must be specified")
+		})
+		refused(w.client.Create(t.Context(), queue("me", "me")), "a queue cannot be its own parent")
+		w.create(t, queue("leaf", "team"))
+		refused(w.client.Patch(t.Context(), queue("root", ""), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parentQueue":"leaf"}}`))), "makes a loop: root -> leaf -> team -> root")
+		refused(w.client.Delete(t.Context(), queue("team", "")), "the queue has queues below it: leaf")
+		pg := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "user"}, Spec: v2alpha2.PodGroupSpec{Queue: "leaf", MinMember: ptr.To[int32](1)}}
+		w.create(t, pg)
+		refused(w.client.Delete(t.Context(), queue("leaf", "")), "PodGroups name the queue: pods/user")
+		torn := pg.DeepCopy()
+		torn.Spec.SubGroups = []v2alpha2.SubGroup{{Name: "a", Parent: ptr.To("b"), MinMember: ptr.To[int32](1)}}
+		refused(w.client.Update(t.Context(), torn), `spec.subGroups[0].parent: Not found: "b"`)
+		if err := w.client.Delete(t.Context(), pg); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.Delete(t.Context(), queue("leaf", "")); err != nil {
+			t.Errorf("a queue that nobody needs: %v", err)
+		}
+		shard := &kaiv1.SchedulingShard{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Spec: kaiv1.SchedulingShardSpec{Plugins: map[string]kaiv1.PluginConfig{"magic": {}}}}
+		refused(w.client.Create(t.Context(), shard), `unknown plugin "magic"`)
+	})
+
+	forged := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "forged"}, Spec: v1alpha2.BindRequestSpec{PodName: "forged", SelectedNode: "n-0"}}
+	t.Run("tenants are not Muster", func(t *testing.T) {
+		marked := fractionPod("pods", "marked", nil)
+		marked.Spec.SchedulerName, marked.Labels = "default-scheduler", map[string]string{keys.GPUGroupLabel: "mine"}
+		bound := fractionPod("pods", "bound", map[string]string{})
+		bound.Spec.NodeName, bound.Labels = "n-0", nil
+		early := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "early", Annotations: map[string]string{keys.LastStartAnnotation: "2030-01-01T00:00:00Z"}}}
+		for want, o := range map[string]client.Object{
+			"metadata: only Muster itself may write runai-gpu-group":     marked,
+			"spec.nodeName: the scheduler decides where a pod of":        bound,
+			"metadata.annotations: only Muster itself may write kai.sch": early,
+			"BindRequest forged: only Muster itself may write BindReque": forged.DeepCopy(),
+		} {
+			if err := eve.Create(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", want, err)
+			}
+			o.SetResourceVersion("")
+			if err := w.client.Create(t.Context(), o, client.DryRunAll); err != nil {
+				t.Errorf("trusted: %v", err)
+			}
+		}
+	})
+
+	t.Run("who may not use a queue submits nothing to it", func(t *testing.T) {
+		job := func(name string, top, template map[string]string) *batchv1.Job {
+			j := gang("pods", name, 1, "")
+			j.Labels, j.Spec.Template.Labels = top, template
+			return j
+		}
+		team := map[string]string{keys.QueueLabel: "team"}
+		const want = "eve may not use queue team (it takes the verb use on that queue, resource queues.scheduling.run.ai)"
+		for name, o := range map[string]client.Object{
+			"a pod": fractionPod("pods", "hers", nil), "a Job": job("hers", team, nil), "a template": job("hers", nil, team),
+			"a PodGroup": &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "hers"}, Spec: v2alpha2.PodGroupSpec{Queue: "team"}},
+		} {
+			if err := eve.Create(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "use-team"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"scheduling.run.ai"}, Resources: []string{"queues"}, ResourceNames: []string{"team"}, Verbs: []string{"use"}},
+		}})
+		w.create(t, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "use-team"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "use-team"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "eve"}},
+		})
+		w.poll(t, "eve's right counts", func() bool { return eve.Create(t.Context(), job("hers", team, team)) == nil })
+		w.poll(t, "the Job's pod, which a controller makes, is admitted and bound", func() bool { return w.bound("pods") == 1 })
+	})
+
 	t.Run("a dead role stops nobody else's pods", func(t *testing.T) {
 		for i, way := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			muster.signal(way)
@@ -182,6 +275,9 @@ func TestAdmission(t *testing.T) {
 			if err := w.client.Create(t.Context(), ours); err == nil || !strings.Contains(err.Error(), "admission.kai-scheduler.svc") {
 				t.Errorf("%s: a pod of ours, unjudged: %v", way, err)
 			}
+			if err := eve.Create(t.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), "only Muster itself may write BindRequests") {
+				t.Errorf("%s: a forged BindRequest, with nobody to judge it: %v", way, err)
+			}
 		}
 		muster.kill()
 		muster.start()
@@ -191,6 +287,26 @@ func TestAdmission(t *testing.T) {
 	if d := muster.stop(t); d > 10*time.Second {
 		t.Errorf("it took %s to end", d)
 	}
+}
+
+// tenant is a client of a user who may write workloads, and our own namespaced objects, in one namespace.
+func (w *world) tenant(t *testing.T, name, namespace string) client.Client {
+	t.Helper()
+	w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"scheduling.run.ai"}, Resources: []string{"podgroups", "bindrequests"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"*"}},
+	}})
+	w.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenant-" + name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+	})
+	config := rest.CopyConfig(w.lab.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: w.client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // poll waits until something is so.

@@ -73,6 +73,12 @@ type sharing struct {
 // pod creates a pod that shares devices, as the admission webhook leaves it.
 func (s *sharing) pod(t testing.TB, namespace, name string) *corev1.Pod {
 	t.Helper()
+	return s.sharer(t, namespace, name, nil)
+}
+
+// sharer is sharing.pod with a change.
+func (w *world) sharer(t testing.TB, namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
 	prefix := name + "-abcdefg-shared-gpu"
 	from := func(key string) corev1.EnvVar {
 		return corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
@@ -94,8 +100,11 @@ func (s *sharing) pod(t testing.TB, namespace, name string) *corev1.Pod {
 			}},
 		},
 	}
-	s.must(t, 10*time.Second, func() string { // until the namespace has its service account
-		err := s.client.Create(t.Context(), p)
+	if change != nil {
+		change(p)
+	}
+	w.must(t, 10*time.Second, func() string { // until the namespace has its service account
+		err := w.client.Create(t.Context(), p)
 		if err != nil && !apierrors.IsForbidden(err) {
 			t.Fatal(err)
 		}

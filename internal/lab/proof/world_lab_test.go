@@ -25,6 +25,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
@@ -79,7 +80,7 @@ func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 	})
 	w := &world{lab: l, changed: make(chan struct{}), stories: map[string]*story{}}
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

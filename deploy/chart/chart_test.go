@@ -1,0 +1,89 @@
+package chart
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestGenerated: what the chart has from elsewhere is up to date.
+func TestGenerated(t *testing.T) {
+	t.Parallel()
+	want, err := Generated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range want {
+		got, err := fs.ReadFile(Files(), name)
+		if err != nil || string(got) != string(text) {
+			t.Errorf("%s is not up to date (run: make generate): %v\n%s", name, err, cmp.Diff(string(text), string(got)))
+		}
+	}
+	there, err := fs.Glob(Files(), "crds/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range there {
+		if want[name] == nil {
+			t.Errorf("%s is of no CRD (run: make generate)", name)
+		}
+	}
+}
+
+// TestValues: there is a row for every default value, and no row says two things.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	rows, err := Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, row := range rows {
+		if (row.To == "") == (row.Ignored == "") || seen[row.Path] {
+			t.Errorf("%s: it has one row, which says either where it goes or why it goes nowhere", row.Path)
+		}
+		seen[row.Path] = true
+	}
+	text, err := fs.ReadFile(Files(), "values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Report(text)
+	if err != nil || len(got) > 0 {
+		t.Errorf("the chart's own values: %v, %v", got, err)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ values, want, fails string }{
+		{values: "", want: ""},
+		{values: "crdupgrader: {}\nglobal: {fipsMode: \"off\"}\ntopologyMigration: {enabled: true}", want: ""},
+		{values: "scheduler: {args: {v: '4'}, plugins: {x: {enabled: false}}}", want: ""},
+		{values: "topologyMigration: {enabled: false}", want: "topologyMigration: there is nothing to migrate"},
+		{values: "global: {fipsMode: \"on\", other: 1}", want: "global.fipsMode: there are no images of another build|global.other: the chart knows no such value"},
+		{values: "global: {registry: ghcr.io/kai-scheduler/kai-scheduler, tag: v0.17.0}", want: "global.registry: the registry ghcr.io/kai-scheduler/kai-scheduler is KAI's"},
+		{values: "binder: {image: {name: mine, tag: x}}\ntypo: {a: 1}", want: "binder.image.name: all roles are one image|typo: the chart knows no such value"},
+		{values: "[1]", fails: "read the values"},
+		{values: "a: [", fails: "read the values"},
+	} {
+		found, err := Report([]byte(c.values))
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%q: got %v, want %q", c.values, err, c.fails)
+			continue
+		}
+		var want []string
+		if c.want != "" {
+			want = strings.Split(c.want, "|")
+		}
+		ok := len(found) == len(want)
+		for i := 0; ok && i < len(want); i++ {
+			ok = strings.HasPrefix(found[i].Path+": "+found[i].Why, want[i])
+		}
+		if !ok {
+			t.Errorf("%q: got %v, want %q", c.values, found, want)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package chart
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-scheduler/muster/api/crds"
+	"github.com/muster-scheduler/muster/internal/install"
+)
+
+// Generated are the chart's files that are made from what the program knows, by their names in the chart.
+func Generated() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, f := range crds.All() {
+		out["crds/"+f.Name] = f.YAML
+	}
+	may := install.Rules(install.Operator)
+	rules, err := yaml.Marshal(map[string]any{"cluster": may.Cluster, "home": may.Home, "reserved": may.Reserved, "scaling": may.Scaling})
+	if err != nil {
+		return nil, fmt.Errorf("write the operator's rules: %w", err)
+	}
+	const head = "# Generated from internal/install (make generate): what the operator may do, in the cluster, in its own namespace, in that of\n# the pods that hold shared GPUs, and in that of the pods that show demand.\n"
+	out["files/rbac.yaml"] = append([]byte(head), rules...)
+	return out, nil
+}

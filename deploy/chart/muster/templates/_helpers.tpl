@@ -1,0 +1,89 @@
+{{- /* A registry of KAI's holds no image of Muster's: neither it nor the tag beside it is taken. */ -}}
+{{- define "muster.kaiRegistry" -}}
+{{- if hasSuffix "kai-scheduler" .Values.global.registry -}}true{{- end -}}
+{{- end -}}
+
+{{- define "muster.registry" -}}
+{{- if include "muster.kaiRegistry" . -}}registry/local/muster{{- else -}}{{ .Values.global.registry | trimSuffix "/" }}{{- end -}}
+{{- end -}}
+
+{{- define "muster.tag" -}}
+{{- if include "muster.kaiRegistry" . -}}{{ .Chart.AppVersion }}{{- else -}}{{ .Values.global.tag | default .Chart.AppVersion }}{{- end -}}
+{{- end -}}
+
+{{- define "muster.labels" -}}
+app.kubernetes.io/part-of: muster
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- /* Whether an object may be rendered: not if it is there and another release's, or nobody's. A dict: root, api, kind, namespace, name. */ -}}
+{{- define "muster.mayOwn" -}}
+{{- $old := lookup .api .kind (.namespace | default "") .name -}}
+{{- if not $old -}}true
+{{- else -}}
+{{- $notes := dig "metadata" "annotations" dict $old -}}
+{{- if and (eq (get $notes "meta.helm.sh/release-name") .root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "muster.podSecurity" -}}
+pod-security.kubernetes.io/enforce: baseline
+pod-security.kubernetes.io/warn: restricted
+pod-security.kubernetes.io/audit: restricted
+{{- end -}}
+
+{{- /* service of a component: a dict of root and v, its values; enabled, resources, affinity, budget and image. */ -}}
+{{- define "muster.service" -}}
+{{- $s := dict -}}
+{{- if hasKey .v "enabled" -}}{{- if not (kindIs "invalid" .v.enabled) -}}{{- $_ := set $s "enabled" .v.enabled -}}{{- end -}}{{- end -}}
+{{- $i := dict -}}
+{{- with dig "image" "tag" "" .v -}}{{- if not (include "muster.kaiRegistry" $.root) -}}{{- $_ := set $i "tag" . -}}{{- end -}}{{- end -}}
+{{- if ne .root.Values.global.imagePullPolicy "IfNotPresent" -}}{{- $_ := set $i "pullPolicy" .root.Values.global.imagePullPolicy -}}{{- end -}}
+{{- with dig "image" "pullPolicy" "" .v -}}{{- $_ := set $i "pullPolicy" . -}}{{- end -}}
+{{- if $i -}}{{- $_ := set $s "image" $i -}}{{- end -}}
+{{- with .v.resources -}}{{- $_ := set $s "resources" . -}}{{- end -}}
+{{- with .v.affinity -}}{{- $_ := set $s "affinity" . -}}{{- end -}}
+{{- with .v.podDisruptionBudget -}}{{- $_ := set $s "podDisruptionBudget" . -}}{{- end -}}
+{{- toYaml $s -}}
+{{- end -}}
+
+{{- /* what has no effect: lines of text. */ -}}
+{{- define "muster.ignored" -}}
+{{- $rows := (.Files.Get "files/values.yaml" | fromYaml).values -}}
+{{- $values := .Values.AsMap -}}
+{{- range $row := $rows -}}
+{{- if $row.ignored -}}
+{{- $at := $values -}}
+{{- $found := true -}}
+{{- range $part := splitList "." $row.path -}}
+{{- if and $found (kindIs "map" $at) -}}
+{{- if hasKey $at $part -}}{{- $at = get $at $part -}}{{- else -}}{{- $found = false -}}{{- end -}}
+{{- else -}}{{- $found = false -}}
+{{- end -}}
+{{- end -}}
+{{- if and $found (ne (toJson $at) (toJson $row.default)) }}
+- {{ $row.path }}: {{ $row.ignored }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if include "muster.kaiRegistry" . }}
+- global.registry, global.tag: the registry {{ .Values.global.registry }} is KAI's and has no image of Muster's
+{{- end -}}
+{{- range $key, $value := $values -}}
+{{- $known := list -}}
+{{- range $row := $rows -}}
+{{- $parts := splitList "." $row.path -}}
+{{- if eq (first $parts) $key -}}{{- $known = append $known (ternary "" (index $parts (min 1 (sub (len $parts) 1))) (eq (len $parts) 1)) -}}{{- end -}}
+{{- end -}}
+{{- if not $known }}
+- {{ $key }}: the chart knows no such value
+{{- else if and (kindIs "map" $value) (not (has "" $known)) -}}
+{{- range $inner, $_ := $value -}}
+{{- if not (has $inner $known) }}
+- {{ $key }}.{{ $inner }}: the chart knows no such value
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,347 @@
+//go:build lab
+
+package proof
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+const home = "kai-scheduler"
+
+// place is a lab with a release of the chart in it.
+type place struct {
+	*testing.T
+	lab    *lab.Lab
+	client client.Client
+	helm   *action.Configuration
+}
+
+// program is the muster to run: the one given, or one built from the tree around us.
+func program(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("MUSTER_BINARY"); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "muster")
+	build := exec.Command("go", "build", "-o", path, "./cmd/muster")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build muster: %v\n%s", err, out)
+	}
+	return path
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	muster := program(t)
+	if os.Getenv(lab.BinaryEnv) == "" {
+		t.Fatalf("%s has to name a muster-lab (run: make test-lab)", lab.BinaryEnv)
+	}
+	l, err := lab.Start(t.Context(), lab.Options{
+		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 8, CPU: "32"}}},
+		KubeScheduler: true,
+		Programs:      map[string][]string{"registry.example/muster:1": {muster}, "registry.example/muster:2": {muster}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, queuev2.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &place{T: t, lab: l, helm: new(action.Configuration)}
+	if p.client, err = client.New(l.Config(), client.Options{Scheme: s}); err != nil {
+		t.Fatal(err)
+	}
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = ptr.To(l.Kubeconfig()), ptr.To(home)
+	if err := p.helm.Init(flags, home, "secret", func(string, ...any) {}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for name, text := range p.logs() {
+				lines := strings.Split(text, "\n")
+				t.Logf("the end of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+			}
+		}
+	})
+	return p
+}
+
+// logs are what all processes said, by container.
+func (p *place) logs() map[string]string {
+	out := map[string]string{}
+	files, err := filepath.Glob(filepath.Join(p.lab.Dir(), "pods", "*", "*.log"))
+	if err != nil {
+		p.Error(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			p.Error(err)
+		}
+		out[filepath.Base(filepath.Dir(file))] = string(text)
+	}
+	return out
+}
+
+// step does something, waits until nothing is wrong any more, and prints how long that took.
+func (p *place) step(what string, do func() error, wrong func() string) {
+	p.Helper()
+	begun := time.Now()
+	if do != nil {
+		if err := do(); err != nil {
+			p.Fatalf("%s: %v", what, err)
+		}
+	}
+	limit := time.After(90 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for why := wrong(); why != ""; why = wrong() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			p.Fatalf("%s: after 90 s: %s", what, why)
+		}
+	}
+	p.Logf("%-66s %6.1f s", what, time.Since(begun).Seconds())
+}
+
+func (p *place) get(o client.Object, namespace, name string) error {
+	return p.client.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+}
+
+// available says what is missing until all Deployments of the installation run an image, all their pods are the newest, and the
+// Config says that it is available.
+func (p *place) available(image string, deployments int) func() string {
+	return func() string {
+		var list appsv1.DeploymentList
+		if err := p.client.List(p.Context(), &list, client.InNamespace(home)); err != nil {
+			return err.Error()
+		}
+		if len(list.Items) != deployments {
+			return fmt.Sprintf("%d Deployments, want %d", len(list.Items), deployments)
+		}
+		for i := range list.Items {
+			d := &list.Items[i]
+			want, s := ptr.Deref(d.Spec.Replicas, 1), d.Status
+			if got := d.Spec.Template.Spec.Containers[0].Image; got != image {
+				return fmt.Sprintf("%s has image %s", d.Name, got)
+			}
+			if s.ObservedGeneration < d.Generation || s.Replicas != want || s.UpdatedReplicas != want || s.AvailableReplicas != want {
+				return fmt.Sprintf("%s: of %d replicas %d exist, %d are of the newest template, %d available", d.Name, want, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
+			}
+		}
+		var c kaiv1.Config
+		if err := p.get(&c, "", kaiv1.ConfigName); err != nil {
+			return err.Error()
+		}
+		for _, kind := range []string{"Deployed", "Available", "Ready"} {
+			if !meta.IsStatusConditionTrue(c.Status.Conditions, kind) {
+				return fmt.Sprintf("the Config is not %s: %+v", kind, c.Status.Conditions)
+			}
+		}
+		return ""
+	}
+}
+
+// gang submits a Job of so many pods of one GPU each, which run together or not at all.
+func (p *place) gang(name string, size int32) func() error {
+	return func() error {
+		labels := map[string]string{keys.QueueLabel: "default-queue"}
+		return p.client.Create(p.Context(), &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, Annotations: map[string]string{keys.BatchMinMemberAnnotation: fmt.Sprint(size)}},
+			Spec: batchv1.JobSpec{Parallelism: &size, Completions: &size, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{SchedulerName: keys.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
+					Name: "main", Image: "registry.example/train", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{lab.GPUResource: resource.MustParse("1")}},
+				}}},
+			}},
+		})
+	}
+}
+
+// members are the running pods of a gang.
+func (p *place) members(name string) map[types.UID]string {
+	var pods corev1.PodList
+	if err := p.client.List(p.Context(), &pods, client.InNamespace("default"), client.MatchingLabels{"batch.kubernetes.io/job-name": name}); err != nil {
+		p.Fatal(err)
+	}
+	out := map[types.UID]string{}
+	for i := range pods.Items {
+		if o := &pods.Items[i]; o.Status.Phase == corev1.PodRunning && o.DeletionTimestamp == nil {
+			out[o.UID] = o.Spec.NodeName
+		}
+	}
+	return out
+}
+
+func (p *place) runs(name string, size int) func() string {
+	return func() string {
+		if n := len(p.members(name)); n != size {
+			return fmt.Sprintf("%d of %d pods of %s run", n, size, name)
+		}
+		return ""
+	}
+}
+
+// TestInstall is the life of an installation: `helm install` starts the operator, whose objects become processes with a token each;
+// a gang runs; a drift is repaired; an upgrade rolls every role, and an uninstall ends them, with the running gang untouched; and
+// nobody ever asked for what RBAC forbids him.
+func TestInstall(t *testing.T) {
+	p := newPlace(t)
+	chart := load(t)
+	values := func(tag string) map[string]any {
+		return map[string]any{
+			"global": map[string]any{"registry": "registry.example", "tag": tag},
+			// The lab's nodes are many processes of one machine: what they are said to need is only for show.
+			"operator": map[string]any{"qps": 500, "burst": 1000},
+		}
+	}
+	const deployments = 7 // the operator, and scheduler, binder, podgrouper, podgroup, queue and admission
+	p.step("helm install: every role is an available process", func() error {
+		i := action.NewInstall(p.helm)
+		i.ReleaseName, i.Namespace, i.CreateNamespace = "muster", home, true
+		release, err := i.RunWithContext(p.Context(), chart, values("1"))
+		if err == nil && strings.Contains(release.Info.Notes, "without effect") {
+			return fmt.Errorf("the notes say: %s", release.Info.Notes)
+		}
+		return err
+	}, p.available("registry.example/muster:1", deployments))
+	p.step("a gang of 16 runs", p.gang("first", 16), p.runs("first", 16))
+	before := p.members("first")
+
+	grouper := install.Name(install.PodGrouper)
+	p.step("drift: a Deployment changed, a Service and a binding deleted: repaired", func() error {
+		var d appsv1.Deployment
+		if err := p.get(&d, home, grouper); err != nil {
+			return err
+		}
+		d.Spec.Template.Spec.Containers[0].Image = "registry.example/other"
+		if err := p.client.Update(p.Context(), &d); err != nil {
+			return err
+		}
+		if err := p.client.Delete(p.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: install.AdmissionService}}); err != nil {
+			return err
+		}
+		return p.client.Delete(p.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: install.Name(install.Queue)}})
+	}, func() string {
+		if err := p.get(&corev1.Service{}, home, install.AdmissionService); err != nil {
+			return err.Error()
+		}
+		if err := p.get(&rbacv1.ClusterRoleBinding{}, "", install.Name(install.Queue)); err != nil {
+			return err.Error()
+		}
+		return p.available("registry.example/muster:1", deployments)()
+	})
+	forbiddenByDrift := p.forbidden() // the queue role may have asked while its binding was away
+
+	p.step("helm upgrade: every role runs the new image", func() error {
+		u := action.NewUpgrade(p.helm)
+		u.Namespace = home
+		_, err := u.RunWithContext(p.Context(), "muster", chart, values("2"))
+		return err
+	}, p.available("registry.example/muster:2", deployments))
+	p.step("a gang of 8 runs", p.gang("second", 8), p.runs("second", 8))
+	if after := p.members("first"); !maps.Equal(before, after) {
+		t.Errorf("the upgrade touched the running gang: before %v, after %v", before, after)
+	}
+	second := p.members("second")
+	// From now on a process may lose its rights before it is told to end.
+	lines := slices.DeleteFunc(p.forbidden(), func(line string) bool { return slices.Contains(forbiddenByDrift, line) })
+	if len(lines) > 0 {
+		t.Errorf("%d lines of logs tell of something forbidden:\n%s", len(lines), strings.Join(lines[:min(20, len(lines))], "\n"))
+	}
+	t.Logf("%d processes logged; forbidden: %d, and %d while a binding was deleted", len(p.logs()), len(lines), len(forbiddenByDrift))
+
+	p.step("helm uninstall: nothing of it is left", func() error {
+		_, err := action.NewUninstall(p.helm).Run("muster")
+		return err
+	}, func() string {
+		var all []string
+		for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}, &corev1.ServiceList{}} {
+			if err := p.client.List(p.Context(), list, client.InNamespace(home)); err != nil {
+				return err.Error()
+			}
+			if n := meta.LenList(list); n > 0 {
+				all = append(all, fmt.Sprintf("%d of %T", n, list))
+			}
+		}
+		for _, list := range []client.ObjectList{&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &admissionregv1.MutatingWebhookConfigurationList{}, &admissionregv1.ValidatingWebhookConfigurationList{}} {
+			if err := p.client.List(p.Context(), list); err != nil {
+				return err.Error()
+			}
+			_ = meta.EachListItem(list, func(o runtime.Object) error {
+				if name := o.(client.Object).GetName(); strings.HasPrefix(name, "muster-") || strings.Contains(name, "kai-") {
+					all = append(all, name)
+				}
+				return nil
+			})
+		}
+		if err := p.get(&kaiv1.Config{}, "", kaiv1.ConfigName); !apierrors.IsNotFound(err) {
+			all = append(all, "the Config")
+		}
+		return strings.Join(all, ", ")
+	})
+	for name, members := range map[string]map[types.UID]string{"first": before, "second": second} {
+		if after := p.members(name); !maps.Equal(members, after) {
+			t.Errorf("the uninstall touched the running gang %s: before %v, after %v", name, members, after)
+		}
+	}
+	for _, kept := range []client.Object{&queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default-queue"}}, &kaiv1.SchedulingShard{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.ReservationNamespace}}} {
+		if err := p.get(kept, "", kept.GetName()); err != nil {
+			t.Errorf("it is to stay: %v", err)
+		}
+	}
+}
+
+// forbidden are the lines of the logs that tell of something forbidden.
+func (p *place) forbidden() (out []string) {
+	for name, text := range p.logs() {
+		for line := range strings.Lines(text) {
+			if strings.Contains(strings.ToLower(line), "forbidden") {
+				out = append(out, name+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return out
+}

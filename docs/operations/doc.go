@@ -1,0 +1,2 @@
+// Package operations reads those of the pages for operators that tests hold against the program: metrics.md.
+package operations

@@ -1,0 +1,192 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// replicas are controllers of one API server and one time.
+func replicas(t *testing.T, o Options, n int, have ...client.Object) (client.Client, *clocktesting.FakeClock, []*Controller) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, clock := fake.NewClientBuilder().WithScheme(scheme).WithObjects(have...).Build(), clocktesting.NewFakeClock(testStart)
+	out := make([]*Controller, n)
+	for i := range out {
+		c, err := New(Deps{Client: api, Log: logr.Discard(), Clock: clock}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = c
+	}
+	return api, clock, out
+}
+
+// bundles are what all webhooks of the options are told to trust; the test fails unless that is one thing.
+func bundles(t *testing.T, api client.Client, o Options) []byte {
+	t.Helper()
+	mutating, validating := o.Webhooks(nil)
+	var found [][]byte
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(mutating), mutating); err != nil {
+		t.Fatal(err)
+	}
+	for i := range mutating.Webhooks {
+		found = append(found, mutating.Webhooks[i].ClientConfig.CABundle)
+	}
+	for _, v := range validating {
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(v), v); err != nil {
+			t.Fatal(err)
+		}
+		for i := range v.Webhooks {
+			found = append(found, v.Webhooks[i].ClientConfig.CABundle)
+		}
+	}
+	if len(found) != 6 {
+		t.Fatalf("%d webhooks", len(found))
+	}
+	for _, b := range found {
+		if !bytes.Equal(b, found[0]) {
+			t.Fatal("the webhooks trust different authorities")
+		}
+	}
+	return found[0]
+}
+
+// TestReplicasAgree: two replicas that start together serve one certificate, and what an installer wrote into the configurations
+// stays, but for the bundle.
+func TestReplicasAgree(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	var installed []client.Object
+	for _, object := range o.Objects(nil) {
+		object.SetLabels(map[string]string{"installed": "yes"})
+		installed = append(installed, object)
+	}
+	api, clock, both := replicas(t, o, 2, installed...)
+	var start sync.WaitGroup
+	for _, c := range both {
+		start.Go(func() {
+			for range 10 { // who is late is refused, and looks again
+				if err := c.keep(t.Context()); err == nil {
+					return
+				} else if !apierrors.IsAlreadyExists(errors.Unwrap(err)) && !apierrors.IsConflict(errors.Unwrap(err)) {
+					t.Error(err)
+				}
+			}
+			t.Error("it does not come to an end")
+		})
+	}
+	start.Wait()
+	served := func() (certificate []byte) {
+		t.Helper()
+		for _, c := range both {
+			cert := c.certificate.Load()
+			if cert == nil || certificate != nil && !bytes.Equal(certificate, cert.Certificate[0]) {
+				t.Fatal("the replicas do not serve one certificate")
+			}
+			certificate = cert.Certificate[0]
+		}
+		return certificate
+	}
+	first, trusted := served(), bundles(t, api, o)
+	secret := &corev1.Secret{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: o.Namespace, Name: o.Secret}, secret); err != nil || !bytes.Equal(secret.Data[keyTrusted], trusted) {
+		t.Fatalf("the configurations trust another authority than the Secret's: %v", err)
+	}
+
+	// Years go by, replica by replica. Both follow whoever renews.
+	changes := 0
+	for year := 1; year <= 12; year++ {
+		for month := range 12 {
+			clock.Step(30 * 24 * time.Hour)
+			for i := range both {
+				if err := both[(month+i)%2].keep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			clock.Step(2 * time.Hour) // a new authority is announced, and then used
+			for i := range both {
+				if err := both[(month+i+1)%2].keep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now := served(); !bytes.Equal(now, first) {
+				first = now
+				changes++
+			}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+				t.Fatal(err)
+			}
+			trusts(t, map[string][]byte{keyTrusted: bundles(t, api, o)}, secret.Data, clock.Now(), both[0].hosts...)
+		}
+	}
+	if changes < 12 || changes > 24 {
+		t.Errorf("%d certificates in twelve years", changes)
+	}
+	if bytes.Equal(trusted, bundles(t, api, o)) {
+		t.Error("the authority was never followed by another")
+	}
+
+	v := &admissionregv1.ValidatingWebhookConfiguration{}
+	if err := api.Get(t.Context(), client.ObjectKey{Name: o.QueueWebhook}, v); err != nil {
+		t.Fatal(err)
+	}
+	want := installed[2].(*admissionregv1.ValidatingWebhookConfiguration).DeepCopy()
+	want.Webhooks[0].ClientConfig.CABundle = v.Webhooks[0].ClientConfig.CABundle
+	if d := cmp.Diff(want.Webhooks, v.Webhooks); d != "" || v.Labels["installed"] != "yes" {
+		t.Errorf("more than the bundle changed: %s", d)
+	}
+}
+
+// TestWithURL: without an installer the role makes everything, and puts right what somebody changed.
+func TestWithURL(t *testing.T) {
+	t.Parallel()
+	o := strict()
+	o.URL = "https://127.0.0.1:9443"
+	api, _, one := replicas(t, o, 1)
+	if err := one[0].keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bundles(t, api, o)
+	b := &admissionregv1.ValidatingAdmissionPolicyBinding{}
+	at := client.ObjectKey{Name: PolicyPodIdentity}
+	if err := api.Get(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	b.Spec.ValidationActions = []admissionregv1.ValidationAction{admissionregv1.Audit}
+	if err := api.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Delete(context.Background(), &admissionregv1.ValidatingAdmissionPolicy{ObjectMeta: b.ObjectMeta}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+	if err := one[0].keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range o.Policies() {
+		have := want.DeepCopyObject().(client.Object)
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(want), have); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(specOf(want), specOf(have)); d != "" {
+			t.Errorf("%T %s: %s", want, want.GetName(), d)
+		}
+	}
+}

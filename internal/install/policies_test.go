@@ -1,0 +1,54 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
+)
+
+// TestPoliciesFollowConfig: what Config says of identity, of queues and of webhooks decides which policies and webhooks there are.
+func TestPoliciesFollowConfig(t *testing.T) {
+	t.Parallel()
+	judged := func(annotations map[string]string, spec kaiv1.ConfigSpec) map[string]string {
+		t.Helper()
+		objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: annotations}, Spec: spec}, nil, testEnvironment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *admissionregv1.ValidatingAdmissionPolicyBinding:
+				out[o.Name] = fmt.Sprint(o.Spec.ValidationActions)
+			case *admissionregv1.ValidatingWebhookConfiguration:
+				out[o.Name] = fmt.Sprintf("%s:%d", o.Webhooks[0].ClientConfig.Service.Name, *o.Webhooks[0].ClientConfig.Service.Port)
+			}
+		}
+		return out
+	}
+	expect := func(got map[string]string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if name, value, _ := strings.Cut(w, "="); got[name] != value {
+				t.Errorf("%s is %q, want %q", name, got[name], value)
+			}
+		}
+	}
+	const queues, groups = admission.DefaultQueueWebhook, admission.DefaultPodGroupWebhook
+	expect(judged(nil, kaiv1.ConfigSpec{}), admission.PolicyQueues+"=[Deny]", admission.PolicyAdvice+"=[Warn Audit]",
+		admission.PolicyPodIdentity+"=[Warn Audit]", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
+	expect(judged(map[string]string{AnnotationIdentity: "off", AnnotationAuthorizeQueues: "true"}, kaiv1.ConfigSpec{
+		Admission:          &kaiv1.Admission{Webhook: &kaiv1.AdmissionWebhook{Port: ptr.To(8443)}},
+		QueueController:    &kaiv1.QueueController{Webhooks: &kaiv1.Webhooks{EnableValidation: ptr.To(false)}},
+		PodGroupController: &kaiv1.PodGroupController{Webhooks: &kaiv1.Webhooks{WebhookConfigurationNamePrefix: ptr.To("mine-")}},
+	}), admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=[Deny]", admission.PolicyQueueTemplates+"=[Deny]",
+		queues+"=", groups+"=", "mine-v2alpha2=admission:8443")
+	expect(judged(map[string]string{AnnotationIdentity: "enforce"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Deny]")
+}

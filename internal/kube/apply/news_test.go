@@ -1,0 +1,44 @@
+package apply
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// TestNews: a few pods are told, a flood of them is not.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		n := NewNews("blue", func(about client.Object, kind, reason, message string) {
+			told = append(told, about.GetNamespace()+"/"+about.GetName()+" "+string(about.GetUID())+" "+kind+" "+reason+": "+message)
+		})
+		n.Scheduled(&engine.Bundle{Intents: []engine.Intent{
+			{Verb: engine.Evict, Namespace: "a", Pod: "v", UID: "u-v", Node: "n1"},
+			{Verb: engine.Bind, Namespace: "a", Pod: "p", UID: "u-p", Node: "n1"},
+			{Verb: engine.Nominate, Namespace: "a", Pod: "q", UID: "u-q", Node: "n1"},
+		}})
+		if d := cmp.Diff([]string{"a/p u-p Normal Scheduled: node n1 was chosen for the pod, in node pool blue"}, told); d != "" {
+			t.Error(d)
+		}
+		flood := &engine.Bundle{Intents: make([]engine.Intent, 1000)}
+		for i := range flood.Intents {
+			flood.Intents[i].Verb = engine.Bind
+		}
+		n.Scheduled(flood)
+		if len(told) != newsBurst {
+			t.Errorf("%d told of a flood", len(told))
+		}
+		<-time.After(10 * time.Second)
+		n.Scheduled(flood)
+		if len(told) != 2*newsBurst {
+			t.Errorf("%d told ten seconds later", len(told))
+		}
+	})
+}

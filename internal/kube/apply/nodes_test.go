@@ -1,0 +1,102 @@
+package apply
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// TestReasonsThatNodesDoNotLift: whoever adds a reason to the engine says here whether an autoscaler may be made to add a
+// node for it.
+func TestReasonsThatNodesDoNotLift(t *testing.T) {
+	t.Parallel()
+	no := []engine.Reason{
+		engine.ReasonOverLimit, engine.ReasonNonPreemptibleOverQuota, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken,
+		engine.ReasonQueueDepth, engine.ReasonGaveUp, engine.ReasonGangInvalid, engine.ReasonGangNotReady, engine.ReasonGated,
+		engine.ReasonUnknownSubgroup, engine.ReasonUnsupported, engine.ReasonConfigMapMissing, engine.ReasonTopologyMissing,
+		engine.ReasonTopologyLevel, engine.ReasonClaimMissing, engine.ReasonClaimBroken, engine.ReasonClaimQueue, engine.ReasonClaimFull,
+		engine.ReasonDeviceClassMissing, engine.ReasonVolumeClaimMissing, engine.ReasonVolumeClaimBroken, engine.ReasonVolumeInUse,
+		engine.ReasonPostponed, engine.ReasonBinding, engine.ReasonReleasing,
+	}
+	yes := []engine.Reason{
+		engine.ReasonNone, engine.ReasonInsufficient, engine.ReasonNoSharedDevice, engine.ReasonNoDeviceMemory, engine.ReasonGangNoRoom,
+		engine.ReasonTopologyNoRoom, engine.ReasonNodeNotReady, engine.ReasonTaint, engine.ReasonNodeSelector, engine.ReasonHostPort,
+		engine.ReasonZones, engine.ReasonRestrictedNode, engine.ReasonSlicing, engine.ReasonLegacySlices, engine.ReasonTooBigForAnyNode,
+		engine.ReasonFilter, engine.ReasonPodAffinity, engine.ReasonPodAntiAffinity, engine.ReasonTopologySpread,
+		engine.ReasonVolumeNodeConflict, engine.ReasonVolumeNone, engine.ReasonVolumeNoSpace, engine.ReasonVolumeLimit,
+		engine.ReasonClaimElsewhere, engine.ReasonDevicesNone, engine.ReasonDevicesTaken, engine.ReasonNodesEmpty,
+		// What disruptive actions answer; it is never what a gang waits for by itself.
+		engine.ReasonPreemptionDelay, engine.ReasonNotPreemptible, engine.ReasonOverFairShare, engine.ReasonVictimWithinShare,
+		engine.ReasonSaturation, engine.ReasonMinRuntime, engine.ReasonHigherPriority, engine.ReasonNotRecreated, engine.ReasonReturned,
+		engine.ReasonEvictionRate, engine.ReasonFrozen, engine.ReasonBudget, engine.ReasonOtherQueue, engine.ReasonBeingBound,
+		engine.ReasonJustPlaced, engine.ReasonNoVictims, engine.ReasonVictimsTooFew, engine.ReasonNothingToMove, engine.ReasonOthersFirst,
+		engine.ReasonSwitchedOff,
+	}
+	for _, r := range no {
+		if kai.NodesMayHelp(string(r)) {
+			t.Errorf("%s: a node is said to help", r)
+		}
+	}
+	for _, r := range yes {
+		if !kai.NodesMayHelp(string(r)) {
+			t.Errorf("%s: a node is said not to help", r)
+		}
+	}
+	text, err := os.ReadFile("../../engine/verdict.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range regexp.MustCompile(`(?m)^\s+Reason\w+\s+Reason = "(\w*)"`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1])
+		if r := engine.Reason(m[1]); !slices.Contains(no, r) && !slices.Contains(yes, r) {
+			t.Errorf("%s is new: would a node help?", r)
+		}
+	}
+	slices.Sort(all)
+	known := kai.Helpless()
+	slices.Sort(known)
+	for _, r := range known {
+		if _, ok := slices.BinarySearch(all, r); !ok {
+			t.Errorf("%s is no reason of the engine", r)
+		}
+	}
+}
+
+// TestAutoscalersAreNotMisled: a pod says Unschedulable, which is what makes autoscalers buy nodes, only while a node might
+// help it.
+func TestAutoscalersAreNotMisled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := waiting(t, ReportOptions{}, nil)
+		for _, step := range []struct {
+			verdict engine.Verdict
+			want    string
+		}{
+			{noRoom(8000), v1.PodReasonUnschedulable},
+			{engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}, "OverLimit"},
+			{engine.Verdict{Code: engine.No, Reason: engine.ReasonNonPreemptibleOverQuota, Object: "q", Dim: "gpu", Need: 8000}, "NonPreemptibleOverQuota"},
+			{noQueue(), "QueueDoesNotExist"},
+			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGated, Have: 1}, v1.PodReasonSchedulingGated},
+			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 2, Need: 3}, "GangNotReady"},
+			{engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPostponed, Object: "p"}, keys.ReasonBindingError},
+			{noRoom(8000), v1.PodReasonUnschedulable},
+		} {
+			d.say(map[string]engine.Verdict{"g": step.verdict})
+			d.pass(2 * time.Second)
+			if diff := cmp.Diff("False "+step.want+": "+step.verdict.String(), d.podShows("p")); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
