@@ -48,8 +48,8 @@ func (w *world) binds(namespace string) int {
 	return len(w.stories[namespace].bound)
 }
 
-// load submits gangs, deletes each when it runs whole, and submits another, until it is stopped.
-type load struct {
+// traffic submits gangs, deletes each when it runs whole, and submits another, until it is stopped.
+type traffic struct {
 	w        *world
 	ns       string
 	cancel   context.CancelFunc
@@ -60,20 +60,20 @@ type load struct {
 }
 
 // newLoad starts the load in a namespace of its own, under a queue of its own that has the limit.
-func newLoad(t *testing.T, w *world, ns string) *load {
+func newLoad(t *testing.T, w *world, ns string) *traffic {
 	t.Helper()
 	q := queue(ns, "root")
 	q.Spec.Resources.GPU.Limit = loadLimit
 	w.create(t, q)
 	w.namespace(t, ns)
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{w: w, ns: ns, cancel: cancel}
+	l := &traffic{w: w, ns: ns, cancel: cancel}
 	l.ended.Go(func() { l.run(ctx) })
 	t.Cleanup(func() { cancel(); l.ended.Wait() })
 	return l
 }
 
-func (l *load) run(ctx context.Context) {
+func (l *traffic) run(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	since := map[string]time.Time{} // of the gangs that have not run yet
@@ -115,7 +115,7 @@ func (l *load) run(ctx context.Context) {
 }
 
 // end deletes a gang, its pods at once.
-func (l *load) end(ctx context.Context, name string) error {
+func (l *traffic) end(ctx context.Context, name string) error {
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: name}}
 	if err := client.IgnoreNotFound(l.w.client.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (l *load) end(ctx context.Context, name string) error {
 }
 
 // flows waits until the load has had so many more pods bound.
-func (l *load) flows(t *testing.T, more int, limit time.Duration) time.Duration {
+func (l *traffic) flows(t *testing.T, more int, limit time.Duration) time.Duration {
 	t.Helper()
 	from := l.w.binds(l.ns)
 	return l.w.must(t, limit, func() string {
@@ -137,7 +137,7 @@ func (l *load) flows(t *testing.T, more int, limit time.Duration) time.Duration 
 
 // stop ends the load, waits until every gang that is left is whole or has no room under the limit, and checks what must hold
 // of all there was.
-func (l *load) stop(t *testing.T) {
+func (l *traffic) stop(t *testing.T) {
 	t.Helper()
 	l.cancel()
 	l.ended.Wait()
