@@ -26,7 +26,7 @@ func NewMigrate(d Deps) *cobra.Command {
 		Use: "migrate", Short: "Change over from KAI: what stands in the way, and what will differ", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newMigrateCheck(d))
+	c.AddCommand(newMigrateCheck(d), newMigrateValues())
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/muster-scheduler/muster/docs/operations"
@@ -81,7 +81,7 @@ func check(expr string, known map[string][]string) (wrong []string) {
 			}
 			served = append(served, known[s.Name]...)
 			for _, m := range s.LabelMatchers {
-				if m.Name != labels.MetricName && !slices.Contains(known[s.Name], m.Name) {
+				if m.Name != model.MetricNameLabel && !slices.Contains(known[s.Name], m.Name) {
 					wrong = append(wrong, fmt.Sprintf("%s has no label %s", s.Name, m.Name))
 				}
 			}

@@ -19,7 +19,7 @@ import (
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	server := newPlane(t, true)
-	p, _, _ := launch(t, All, quiet(All, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--admission", "--webhook-addr=0", "--nodescale")...)
+	p, _, _ := launch(t, All, quiet(All, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--nodescale")...)
 	if _, err := usage.NewMetrics(p.MetricsNamespace, p.registry); err != nil { // otherwise only with a configuration of it
 		t.Fatal(err)
 	}

@@ -66,6 +66,12 @@ func TestReplay(t *testing.T) {
 		if was, is := said(t, e, snap), said(t, everything(t), reloaded); was != is {
 			t.Fatalf("said\n%s\nreplayed\n%s", was, is)
 		}
+		for _, id := range snap.QueueOrder {
+			q := snap.Queue(id)
+			if r := reloaded.QueueByName(q.Name); !r.Usage.Equal(q.Usage) || !r.Allocated.Equal(q.Allocated) || !r.Requested.Equal(q.Requested) {
+				t.Fatalf("queue %s: %+v, replayed %+v", q.Name, q, r)
+			}
+		}
 		again.Image = reloaded.Image()
 		if twice := write(t, again); !bytes.Equal(written, twice) {
 			a, b := plain(t, written), plain(t, twice)

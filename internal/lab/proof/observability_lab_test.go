@@ -56,7 +56,7 @@ func TestDashboards(t *testing.T) {
 		return
 	}
 	began := time.Now()
-	l := &load{w: w}
+	l := &mixed{w: w}
 	for _, namespace := range []string{"research", "vision", "team"} {
 		w.namespace(t, namespace)
 	}
@@ -136,11 +136,11 @@ func drawAll(t *testing.T, answers [][][][]monitoringtest.Series, span monitorin
 	}
 }
 
-// load is a mixed load: gangs that run, wait and are evicted, parts of GPUs, short jobs, binds that fail, pods that are refused.
-type load struct{ w *world }
+// mixed is a mixed load: gangs that run, wait and are evicted, parts of GPUs, short jobs, binds that fail, pods that are refused.
+type mixed struct{ w *world }
 
 // step does what belongs to a second of the load.
-func (l *load) step(t *testing.T, second int) {
+func (l *mixed) step(t *testing.T, second int) {
 	t.Helper()
 	if second%2 == 0 { // short work all the time
 		j := gang("team", fmt.Sprintf("short-%d", second), 1, "")

@@ -158,8 +158,12 @@ func drawLines(dc draw.Canvas, unit monitoring.Unit, all []Series, s Span) error
 		most = 1
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, s.To.Sub(s.From).Seconds(), 0, most*1.08
-	p.Y.Tick.Marker = ticks(4, func(v float64) string { return format(unit, v) })
-	p.X.Tick.Marker = ticks(6, func(v float64) string { d := time.Duration(v) * time.Second; return d.String() })
+	base := 1.0 // round numbers of KiB, MiB…, not of bytes
+	for unit == monitoring.Bytes && most/base >= 1024 {
+		base *= 1024
+	}
+	p.Y.Tick.Marker = ticks(4, base, func(v float64) string { return format(unit, v) })
+	p.X.Tick.Marker = ticks(6, 1, func(v float64) string { d := time.Duration(v) * time.Second; return d.String() })
 	p.Draw(draw.Crop(dc, 0, -6, below, 0))
 	return nil
 }
@@ -330,9 +334,10 @@ func format(unit monitoring.Unit, v float64) string {
 	return scaled(v, 1000, "", " k", " M", " G")
 }
 
-// ticks marks an axis at about so many round numbers.
-func ticks(about int, label func(float64) string) plot.Ticker {
+// ticks marks an axis at about so many round multiples of base.
+func ticks(about int, base float64, label func(float64) string) plot.Ticker {
 	return plot.TickerFunc(func(low, high float64) []plot.Tick {
+		low, high = low/base, high/base
 		if !(high > low) {
 			return nil
 		}
@@ -345,7 +350,7 @@ func ticks(about int, label func(float64) string) plot.Ticker {
 		}
 		var out []plot.Tick
 		for k := math.Ceil(low / step); k*step <= high; k++ {
-			out = append(out, plot.Tick{Value: k * step, Label: label(k * step)})
+			out = append(out, plot.Tick{Value: k * step * base, Label: label(k * step * base)})
 		}
 		return out
 	})

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -115,6 +116,39 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
+// copyAtRest copies a folder of an open store. A copy during which the store wrote a block, as it does behind its callers' backs,
+// is the state of no moment; then it is made anew.
+func copyAtRest(t *testing.T, from, to string) {
+	t.Helper()
+	listing := func() (files []string) {
+		err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				files = append(files, fmt.Sprint(path, info.Size(), info.ModTime().UnixNano()))
+			}
+			return err
+		})
+		if err != nil {
+			return nil // a file went while it was looked at
+		}
+		return files
+	}
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); {
+		before := listing()
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && before != nil && slices.Equal(before, listing()) {
+			return
+		}
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("%s is never at rest", from)
+}
+
 // TestKilled: a copy of the folder taken while the store is open is what a killed process leaves. Nothing recorded is
 // lost, a torn end of the journal is survived, and two processes cannot have the folder.
 func TestKilled(t *testing.T) {
@@ -138,9 +172,7 @@ func TestKilled(t *testing.T) {
 		}
 		p = append(p, usagetest.Moment{At: at, Sample: sample})
 	}
-	if err := os.CopyFS(filepath.Join(left, "killed"), os.DirFS(folder)); err != nil {
-		t.Fatal(err)
-	}
+	copyAtRest(t, folder, filepath.Join(left, "killed"))
 	segments, err := filepath.Glob(filepath.Join(left, "killed", "wal", "0*"))
 	if err != nil || len(segments) == 0 {
 		t.Fatal(segments, err)
