@@ -37,7 +37,8 @@ func superviseAPIServer(ctx context.Context, dir, address string, args []string)
 		began := time.Now()
 		cmd := exec.Command(self, append([]string{APIServerCommand, "--dir=" + dir, "--address=" + address, "--"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		begun, ended := make(chan error, 1), make(chan error, 1)
+		begun, ended := make(chan error, 1), make(chan struct{})
+		var exit error // how the child ended, valid then
 		go func() {
 			runtime.LockOSThread() // the signal of a parent's death comes when the thread that started the child ends
 			if err := cmd.Start(); err != nil {
@@ -45,7 +46,8 @@ func superviseAPIServer(ctx context.Context, dir, address string, args []string)
 				return
 			}
 			begun <- nil
-			ended <- cmd.Wait()
+			exit = cmd.Wait()
+			close(ended)
 		}()
 		if err := <-begun; err != nil {
 			return fmt.Errorf("kube-apiserver: %w", err)
@@ -54,12 +56,12 @@ func superviseAPIServer(ctx context.Context, dir, address string, args []string)
 			return errors.Join(fmt.Errorf("kube-apiserver: %w", err), cmd.Process.Kill())
 		}
 		select {
-		case err = <-ended:
+		case <-ended:
 			if early++; time.Since(began) > stillborn {
 				early = 0
 			}
 			if early >= mostStarts {
-				return fmt.Errorf("kube-apiserver ended %d times as soon as it had started (see logs/apiserver.log): %w", early, err)
+				return fmt.Errorf("kube-apiserver ended %d times as soon as it had started (see logs/apiserver.log): %w", early, exit)
 			}
 			select {
 			case <-time.After(restartWait):
