@@ -25,6 +25,8 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/usage/history"
+	"github.com/muster-scheduler/muster/internal/usage/usagetest"
 )
 
 // kindLabel tells the CPU nodes from the GPU nodes.
@@ -41,7 +43,7 @@ type policy struct {
 
 func policies(history string) []policy {
 	spread, minutes, two, one := "spread", "10m", 2.0, 1
-	second, window := metav1.Duration{Duration: time.Second}, kaiv1.PrometheusDuration("10m")
+	second, window := metav1.Duration{Duration: time.Second}, kaiv1.PrometheusDuration("1h")
 	off := false
 	return []policy{
 		{
@@ -58,7 +60,7 @@ func policies(history string) []policy {
 		{
 			name: "fair", about: "past usage counts, twice", spec: kaiv1.SchedulingShardSpec{
 				KValue: &two, UsageDBConfig: &kaiv1.UsageDBConfig{ClientType: kaiv1.UsageClientEmbedded, ConnectionString: history, UsageParams: &kaiv1.UsageParams{
-					WindowSize: &window, FetchInterval: &second, ExtraParams: map[string]string{"queryResolution": "1s"},
+					WindowSize: &window, FetchInterval: &second,
 				}},
 			},
 			runs: []string{"c", "c3"}, together: true,
@@ -116,6 +118,9 @@ func TestFiveShards(t *testing.T) {
 		if err := os.WriteFile(conf, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		if p.name == "fair" {
+			greedyHour(t, text, p.name+"-busy", 8)
+		}
 		s := newProcess(t, "scheduler", w.lab.Kubeconfig(), "--plugin-server-port=0", "--partition-label-value="+p.name, "--scheduler-conf="+conf)
 		s.start()
 		if p.name == "fair" {
@@ -130,7 +135,7 @@ func TestFiveShards(t *testing.T) {
 	for _, p := range ps {
 		w.must(t, 60*time.Second, w.allRunning(p.name, 9))
 	}
-	awaitSeries(t, fair, `kai_queue_gpu_usage{queue_display_name="fair-busy",queue_metadata_name="fair-busy",queue_name="fair-busy"}`, 0.5)
+	awaitSeries(t, fair, `kai_queue_gpu_usage{queue_display_name="fair-busy",queue_metadata_name="fair-busy",queue_name="fair-busy"}`, 0.9)
 	since := time.Now()
 	for _, p := range ps {
 		w.create(t, webJob(p.name, "web", "4"))
@@ -264,6 +269,28 @@ func webJob(namespace, name, cpu string) *batchv1.Job {
 	j.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
 	j.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
 	return j
+}
+
+// greedyHour writes into the history of a scheduler with this configuration, before it starts, that a queue held all the GPUs
+// there were for an hour. So the seconds of a test do not count beside it.
+func greedyHour(t *testing.T, conf []byte, queue string, gpus int64) {
+	t.Helper()
+	c, err := profile.Usage(conf)
+	if err != nil || c == nil {
+		t.Fatal(c, err)
+	}
+	store, err := history.Open(t.Context(), *c, c.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range usagetest.GPUs(time.Now().Add(-time.Hour), time.Minute, 59, gpus, func(int) map[string]int64 { return map[string]int64{queue: gpus} }) {
+		if err := store.Record(t.Context(), m.At, m.Sample); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // awaitSeries waits until a metric of a process is at least so much.
