@@ -254,7 +254,7 @@ func nameOf(o client.Object) types.NamespacedName {
 func (r *run) nodeSeen(n *corev1.Node)                   { r.look(r.book.putNode(n.Name)) }
 func (r *run) nodeGone(n *corev1.Node)                   { r.look(r.book.dropNode(n.Name)) }
 func (r *run) claimSeen(c *corev1.PersistentVolumeClaim) { r.look(r.book.touchClaim(nameOf(c))) }
-func (r *run) volumeSeen(v *corev1.PersistentVolume) { r.look(r.book.touchVolume(v)) }
+func (r *run) volumeSeen(v *corev1.PersistentVolume)     { r.look(r.book.touchVolume(v)) }
 
 // classSeen tells everyone who waits, for a class says only by its name whose it is, and classes are few.
 func (r *run) classSeen(*storagev1.StorageClass) { r.look(r.book.touchClaims()) }
