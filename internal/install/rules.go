@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	kinds "github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
 // Permissions are what an account may do, by where it may do it.
@@ -170,30 +171,20 @@ func binderRules() Permissions {
 	}
 }
 
-// workloads are the kinds that own pods, in the plural of their API groups.
+// workloads are the kinds that own pods, as the podgrouper's table of kinds has them.
 func workloads() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		rule("apps", watch, "deployments", "replicasets", "statefulsets"),
-		rule("batch", watch, "jobs", "cronjobs"),
-		rule("kubeflow.org", watch, "tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "mpijobs", "notebooks", "scheduledworkflows"),
-		rule("trainer.kubeflow.org", watch, "trainjobs"),
-		rule("ray.io", watch, "rayclusters", "rayjobs", "rayservices"),
-		rule("jobset.x-k8s.io", watch, "jobsets"),
-		rule("leaderworkerset.x-k8s.io", watch, "leaderworkersets"),
-		rule("sparkoperator.k8s.io", watch, "sparkapplications", "scheduledsparkapplications"),
-		rule("argoproj.io", watch, "workflows"),
-		rule("tekton.dev", watch, "pipelineruns", "taskruns"),
-		rule("serving.knative.dev", watch, "services", "configurations", "revisions"),
-		rule("machinelearning.seldon.io", watch, "seldondeployments"),
-		rule("kubevirt.io", watch, "virtualmachines", "virtualmachineinstances"),
-		rule("workspace.devfile.io", watch, "devworkspaces"),
-		rule("amlarc.azureml.com", watch, "amljobs"),
-		rule("egx.nvidia.io", watch, "spotrequests"),
-		rule("grove.io", watch, "podgangsets", "podcliquesets", "podcliquescalinggroups", "podcliques"),
-		rule("scheduler.grove.io", watch, "podgangs"),
-		rule("nvidia.com", watch, "dynamographdeployments", "dynamocomponentdeployments"),
-		rule("run.ai", watch, "runaijobs", "kartas", "trainingworkloads", "interactiveworkloads", "distributedworkloads", "inferenceworkloads", "distributedinferenceworkloads"),
+	var out []rbacv1.PolicyRule
+	for _, a := range kinds.Accesses(kinds.Kinds()) { // sorted by group
+		if a.Group == groupCore && a.Resource == "pods" {
+			continue // its own subject, granted apart
+		}
+		if last := len(out) - 1; last >= 0 && out[last].APIGroups[0] == a.Group && slices.Equal(out[last].Verbs, a.Verbs) {
+			out[last].Resources = append(out[last].Resources, a.Resource)
+			continue
+		}
+		out = append(out, rule(a.Group, a.Verbs, a.Resource))
 	}
+	return out
 }
 
 func podGrouperRules() Permissions {
