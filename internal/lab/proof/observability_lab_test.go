@@ -18,7 +18,9 @@ import (
 	"github.com/prometheus/common/model"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -57,6 +59,7 @@ func TestDashboards(t *testing.T) {
 	}
 	began := time.Now()
 	l := &mixed{w: w}
+	w.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 75})
 	for _, namespace := range []string{"research", "vision", "team"} {
 		w.namespace(t, namespace)
 	}
@@ -66,7 +69,7 @@ func TestDashboards(t *testing.T) {
 	w.must(t, 30*time.Second, w.allRunning("research", 32))
 
 	pictures := os.Getenv(picturesEnv) != ""
-	limit := time.After(50 * time.Second)
+	limit := time.After(110 * time.Second)
 	if pictures {
 		limit = time.After(130 * time.Second)
 	}
@@ -163,6 +166,11 @@ func (l *mixed) step(t *testing.T, second int) {
 	case 3: // a pod as large as a node, which finds none
 		j := inQueue("research", gang("research", "whole-node", 1, ""))
 		j.Spec.Template.Spec.Containers[0].Resources.Limits[lab.GPUResource] = resource.MustParse("8")
+		l.w.create(t, j)
+	case 25, 55: // more important work of the same queue goes before the rest of it
+		j := inQueue("research", gang("research", fmt.Sprintf("urgent-%d", second), 4, ""))
+		j.Spec.Template.Labels["priorityClassName"] = "urgent"
+		j.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: "10s"}
 		l.w.create(t, j)
 	case 5, 65: // a queue takes back what it lent, and is done with it some time later
 		j := inQueue("vision", gang("vision", fmt.Sprintf("training-%d", second), 16, ""))
