@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,12 +17,41 @@ import (
 // folder is where the repository keeps its scenarios.
 const folder = "../../../scenarios"
 
-// TestScenarios plays the scenarios on one lab, one after another.
+// labs is how many labs share the scenarios: one alone waits most of the time.
+const labs = 2
+
+// TestScenarios plays the scenarios, each on a lab that no other uses at the time.
 func TestScenarios(t *testing.T) {
 	scs, err := enginetest.Load(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
+	free := make(chan *Cluster, labs)
+	for range labs {
+		free <- open(t)
+	}
+	begun := time.Now()
+	var played atomic.Int32
+	t.Cleanup(func() {
+		t.Logf("played %d of %d scenarios in %v; the others need the engine", played.Load(), len(scs), time.Since(begun).Round(time.Second))
+	})
+	for _, sc := range scs {
+		if slices.Contains(sc.Options.Needs, "engine") {
+			continue
+		}
+		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
+			c := <-free
+			defer func() { free <- c }()
+			played.Add(1)
+			play(t, c, sc)
+		})
+	}
+}
+
+// open starts a lab for as long as the test runs.
+func open(t *testing.T) *Cluster {
+	t.Helper()
 	l, err := lab.Start(t.Context(), lab.Options{Logf: t.Logf})
 	if err != nil {
 		t.Fatal(err)
@@ -35,33 +65,29 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun, played := time.Now(), 0
-	for _, sc := range scs {
-		if slices.Contains(sc.Options.Needs, "engine") {
-			continue
-		}
-		t.Run(sc.Name, func(t *testing.T) {
-			played++
-			begun := time.Now()
-			if err := c.Clean(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			cleaned := time.Since(begun)
-			b, err := c.New(t.Context(), &sc.Options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			turns, err := sc.Play(b)
-			for _, turn := range turns {
-				if !turn.OK() {
-					t.Errorf("run:\n%s\nwant (-) and got (+):\n%s", turn.Run, cmp.Diff(turn.Want, turn.Got))
-				}
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			t.Logf("%v, of which %v cleaning", time.Since(begun).Round(time.Millisecond), cleaned.Round(time.Millisecond))
-		})
+	return c
+}
+
+// play plays one scenario.
+func play(t *testing.T, c *Cluster, sc *enginetest.Scenario) {
+	t.Helper()
+	begun := time.Now()
+	if err := c.Clean(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("played %d of %d scenarios in %v; the others need the engine", played, len(scs), time.Since(begun).Round(time.Second))
+	cleaned := time.Since(begun)
+	b, err := c.New(t.Context(), &sc.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, err := sc.Play(b)
+	for _, turn := range turns {
+		if !turn.OK() {
+			t.Errorf("run:\n%s\nwant (-) and got (+):\n%s", turn.Run, cmp.Diff(turn.Want, turn.Got))
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%v, of which %v cleaning", time.Since(begun).Round(time.Millisecond), cleaned.Round(time.Millisecond))
 }
