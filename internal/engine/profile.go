@@ -60,18 +60,11 @@ type PluginUse struct {
 type Registry struct {
 	Actions map[string]func() Action
 	Plugins map[string]Factory
-	// PlannedActions and PlannedPlugins are names of KAI's that are known and not built yet: a profile may name them, and
-	// gets a warning with the capability that will bring them.
-	PlannedActions map[string]string
-	PlannedPlugins map[string]string
 }
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{
-		Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins),
-		PlannedActions: maps.Clone(r.PlannedActions), PlannedPlugins: maps.Clone(r.PlannedPlugins),
-	}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -85,7 +78,7 @@ type Engine struct {
 	slabs   slabs
 
 	fragments fragments
-	Warnings  []string // of New: planned names, unknown arguments
+	Warnings  []string // of New: unknown arguments
 	// Around, if set, is called before each stage of a run, and what it returns after it: for whoever has a clock.
 	Around func(Stage) (done func())
 }
@@ -106,13 +99,9 @@ func New(p Profile, r Registry) (*Engine, error) {
 	e := &Engine{profile: p, off: map[string]bool{}}
 	seen := map[string]bool{}
 	for _, name := range p.Actions {
-		if why, planned := r.PlannedActions[name]; planned {
-			e.Warnings = append(e.Warnings, fmt.Sprintf("action %q is planned (%s) and does nothing yet", name, why))
-			continue
-		}
 		f, ok := r.Actions[name]
 		if !ok {
-			return nil, fmt.Errorf("profile: unknown action %q; known: %s", name, strings.Join(sortedNames(r.Actions, r.PlannedActions), ", "))
+			return nil, fmt.Errorf("profile: unknown action %q; known: %s", name, strings.Join(sortedNames(r.Actions), ", "))
 		}
 		if seen["action "+name] {
 			return nil, fmt.Errorf("profile: action %q is listed twice", name)
@@ -122,13 +111,9 @@ func New(p Profile, r Registry) (*Engine, error) {
 	}
 	for _, tier := range p.Tiers {
 		for _, use := range tier {
-			if why, planned := r.PlannedPlugins[use.Name]; planned {
-				e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q is planned (%s) and does nothing yet", use.Name, why))
-				continue
-			}
 			f, ok := r.Plugins[use.Name]
 			if !ok {
-				return nil, fmt.Errorf("profile: unknown plugin %q; known: %s", use.Name, strings.Join(sortedNames(r.Plugins, r.PlannedPlugins), ", "))
+				return nil, fmt.Errorf("profile: unknown plugin %q; known: %s", use.Name, strings.Join(sortedNames(r.Plugins), ", "))
 			}
 			if seen["plugin "+use.Name] {
 				return nil, fmt.Errorf("profile: plugin %q is listed twice", use.Name)
@@ -177,12 +162,7 @@ func (e *Engine) checkExclusive() error {
 // Profile returns what the engine was built from.
 func (e *Engine) Profile() Profile { return e.profile }
 
-func sortedNames[A, B any](a map[string]A, b map[string]B) []string {
-	// order: sorted on the next line
-	names := append(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...)
-	slices.Sort(names)
-	return slices.Compact(names)
-}
+func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // points is everything opened for one run, by extension point.
 type points struct {

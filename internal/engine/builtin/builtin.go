@@ -29,12 +29,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 )
 
-// Capabilities that will bring the names which are planned.
-const (
-	disruption = "fairness and disruption"
-)
-
-// Registry returns a fresh registry of everything built in, and of KAI's names that are planned.
+// Registry returns a fresh registry of everything built in.
 func Registry() engine.Registry {
 	return engine.Registry{
 		Actions: map[string]func() engine.Action{
@@ -69,10 +64,8 @@ func Registry() engine.Registry {
 			topology.Name:         topology.New,
 			// The scheduler answers questions where these are in the profile; they have no say in a decision.
 			"snapshot": mute, "reflectjoborder": mute, "joborder": mute,
-		},
-		PlannedActions: map[string]string{},
-		PlannedPlugins: map[string]string{
-			"sg-nodelocalgreedy": disruption, "sg-multinodegang": disruption,
+			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
+			"sg-nodelocalgreedy": mute, "sg-multinodegang": mute,
 		},
 	}
 }
