@@ -3,6 +3,7 @@
 package proof
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,6 +202,45 @@ func (p *place) gang(name string, size int32) func() error {
 	}
 }
 
+// reviews submits pods that admission refuses (the chart does not switch the sharing of GPUs on), fifty a second, until what it returns is called, which says how many there were and what
+// became of those that admission did not refuse.
+func (p *place) reviews() (stop func() (asked int, missed []string)) {
+	p.Helper()
+	ctx, cancel := context.WithCancel(p.Context())
+	var asked int
+	var missed []string
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sharing", Labels: map[string]string{keys.QueueLabel: "default-queue"}, Annotations: map[string]string{keys.GPUFractionAnnotation: "0.5"}},
+				Spec:       corev1.PodSpec{SchedulerName: keys.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "registry.example/notebook"}}},
+			}
+			err := p.client.Create(ctx, pod, client.DryRunAll)
+			if ctx.Err() != nil {
+				return
+			}
+			asked++
+			if err == nil || !strings.Contains(err.Error(), "denied the request") {
+				missed = append(missed, fmt.Sprint(err))
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	p.Cleanup(func() { cancel(); ended.Wait() })
+	return func() (int, []string) {
+		cancel()
+		ended.Wait()
+		return asked, missed
+	}
+}
+
 // members are the running pods of a gang.
 func (p *place) members(name string) map[types.UID]string {
 	var pods corev1.PodList
@@ -275,12 +316,28 @@ func TestInstall(t *testing.T) {
 	})
 	forbiddenByDrift := p.forbidden() // the queue role may have asked while its binding was away
 
+	reviews := p.reviews()
 	p.step("helm upgrade: every role runs the new image", func() error {
 		u := action.NewUpgrade(p.helm)
 		u.Namespace = home
 		_, err := u.RunWithContext(p.Context(), "muster", chart, values("2"))
 		return err
 	}, p.available("registry.example/muster:2", deployments))
+	p.step("the last process of the old image ends", nil, func() string {
+		var pods corev1.PodList
+		if err := p.client.List(p.Context(), &pods, client.InNamespace(home)); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) != deployments {
+			return fmt.Sprintf("%d pods, want %d", len(pods.Items), deployments)
+		}
+		return ""
+	})
+	asked, missed := reviews()
+	if len(missed) > 0 {
+		t.Errorf("of %d pods that were submitted during the upgrade, admission did not judge %d: %q", asked, len(missed), missed[:min(5, len(missed))])
+	}
+	t.Logf("%d pods were submitted during the upgrade, and admission judged %d", asked, asked-len(missed))
 	p.step("a gang of 8 runs", p.gang("second", 8), p.runs("second", 8))
 	if after := p.members("first"); !maps.Equal(before, after) {
 		t.Errorf("the upgrade touched the running gang: before %v, after %v", before, after)

@@ -34,6 +34,9 @@ const (
 	// retryMin and retryMax bound the wait after a failed write.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
+	// linger is how long reviews are still answered after the role was asked to end: until then an API server may be led here,
+	// as it takes a moment until a Service no longer leads to a pod that is deleted.
+	linger = 2 * time.Second
 	// stopGrace is how long reviews under way may take when the role ends.
 	stopGrace = 5 * time.Second
 )
@@ -148,7 +151,7 @@ func listGroups(c client.Client) func(context.Context, string) ([]string, bool, 
 }
 
 // Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
-// each that follows.
+// each that follows. Behind a Service it goes on for two seconds more, so that a replica can be replaced without a review lost.
 func (c *Controller) Serve(ctx context.Context) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(c.options.Host, strconv.Itoa(c.options.Port)))
 	if err != nil {
@@ -180,10 +183,20 @@ func (c *Controller) Serve(ctx context.Context) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
-	select {
-	case err = <-failed:
-		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
+	var over <-chan time.Time
+	for asked := ctx.Done(); asked != nil || over != nil; {
+		select {
+		case err = <-failed:
+			return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
+		case <-asked:
+			if asked = nil; c.options.URL == "" {
+				timer := c.deps.Clock.NewTimer(linger)
+				defer timer.Stop()
+				over = timer.C()
+			}
+		case <-over:
+			over = nil
+		}
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
