@@ -36,7 +36,7 @@ const (
 	retryMax = 10 * time.Second
 	// linger is how long reviews are still answered after the role was asked to end: until then an API server may be led here,
 	// as it takes a moment until a Service no longer leads to a pod that is deleted.
-	linger = 2 * time.Second
+	linger = 4 * time.Second
 	// stopGrace is how long reviews under way may take when the role ends.
 	stopGrace = 5 * time.Second
 )
@@ -151,7 +151,7 @@ func listGroups(c client.Client) func(context.Context, string) ([]string, bool, 
 }
 
 // Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
-// each that follows. Behind a Service it goes on for two seconds more, so that a replica can be replaced without a review lost.
+// each that follows. Behind a Service it goes on for some seconds more, so that a replica can be replaced without a review lost.
 func (c *Controller) Serve(ctx context.Context) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(c.options.Host, strconv.Itoa(c.options.Port)))
 	if err != nil {
@@ -171,8 +171,22 @@ func (c *Controller) Serve(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	return c.answer(ctx, l)
+}
+
+// answer serves on l, which it closes, until ctx ends and for linger beyond. Meanwhile every answer asks the API server not to come
+// again on the same connection: a new one is led to whom the Service still knows. Without that it would keep the one it has, and
+// lose what it sends in the moment in which that is closed.
+func (c *Controller) answer(ctx context.Context, l net.Listener) error {
+	var leaving atomic.Bool
 	server := &http.Server{
-		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if leaving.Load() {
+				w.Header().Set("Connection", "close") // of HTTP/2, too: net/http makes it a GOAWAY
+			}
+			c.handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if cert := c.certificate.Load(); cert != nil {
 				return cert, nil
@@ -186,13 +200,14 @@ func (c *Controller) Serve(ctx context.Context) error {
 	var over <-chan time.Time
 	for asked := ctx.Done(); asked != nil || over != nil; {
 		select {
-		case err = <-failed:
+		case err := <-failed:
 			return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
 		case <-asked:
 			if asked = nil; c.options.URL == "" {
 				timer := c.deps.Clock.NewTimer(linger)
 				defer timer.Stop()
 				over = timer.C()
+				leaving.Store(true)
 			}
 		case <-over:
 			over = nil
@@ -203,7 +218,7 @@ func (c *Controller) Serve(ctx context.Context) error {
 	if server.Shutdown(stopping) != nil {
 		_ = server.Close() // who keeps a connection open does not keep us from ending
 	}
-	if err = <-failed; !errors.Is(err, http.ErrServerClosed) {
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -3,7 +3,13 @@ package admission
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,5 +194,62 @@ func TestWithURL(t *testing.T) {
 		if d := cmp.Diff(specOf(want), specOf(have)); d != "" {
 			t.Errorf("%T %s: %s", want, want.GetName(), d)
 		}
+	}
+}
+
+// TestLinger: a replica that was asked to end answers on for a time, and on each connection once.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	api, clock, one := replicas(t, o, 1)
+	c := one[0]
+	if err := c.keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: o.Namespace, Name: o.Secret}, secret); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- c.answer(ctx, l) }()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(secret.Data[keyTrusted])
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: c.hosts[0], MinVersion: tls.VersionTLS12, Time: clock.Now}}
+	defer transport.CloseIdleConnections()
+	ask := func() (again bool) {
+		t.Helper()
+		seen := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})
+		r, err := http.NewRequestWithContext(seen, http.MethodPost, "https://"+l.Addr().String()+ValidatePodPath, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest || answer.ProtoMajor != 2 {
+			t.Fatalf("%s %s", answer.Proto, answer.Status)
+		}
+		return again
+	}
+	if ask(); !ask() {
+		t.Error("a second request took a connection of its own")
+	}
+	end()
+	for fresh := 0; fresh < 3; { // it may not have heard of it yet; bounded by the test's own limit
+		if !ask() {
+			fresh++
+		}
+	}
+	clock.Step(linger)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
