@@ -178,13 +178,27 @@ func (s *Store) Spare(uid string) bool {
 
 // Rest is an answer no that cost much to find: until then it stands in for asking again, whatever happens meanwhile.
 type Rest struct {
-	// Until is in Unix nanoseconds.
+	// Until is in Unix nanoseconds, and not after Wake.
 	Until int64
+	// Asked is the generation of the snapshot in which the answer was found; 0 where that is not known.
+	Asked uint64
+	// Wake is when time alone may change the answer, Unix nanoseconds; Forever for never. It counts where Asked is known.
+	Wake int64
 	// Why is the answer, which only who asked understands. It is not written to.
 	Why any
 }
 
-// Rest lets a question, named in full, rest.
+// Again is when whoever relies on the answer in a snapshot of this generation has to ask again, if nothing happens before: where
+// nothing has changed since the answer was found, only when time may change it.
+func (r Rest) Again(generation uint64) int64 {
+	if r.Asked == generation {
+		return r.Wake
+	}
+	return r.Until
+}
+
+// Rest lets a question, named in full, rest. The end of a rest is no change of the state and no timer of the Store's: who needs
+// the answer then asks to be woken, see [Rest.Again].
 func (s *Store) Rest(question string, r Rest) { s.rests[question] = r }
 
 // lost notes that a gang lost room by something that was not our doing. p may be detached.

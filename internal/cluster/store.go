@@ -182,7 +182,6 @@ func (s *Store) advance(now int64) {
 	for q, r := range s.rests { // order: each on its own
 		if r.Until <= now {
 			delete(s.rests, q)
-			s.gen++
 		}
 	}
 	s.pruneFrozen(now)
@@ -287,9 +286,6 @@ func (s *Store) NextTimer() int64 {
 	}
 	for _, h := range s.holds { // order: minimum
 		next = min(next, h.Until)
-	}
-	for _, r := range s.rests { // order: minimum
-		next = min(next, r.Until)
 	}
 	for _, until := range s.frozen { // order: minimum
 		next = min(next, until)

@@ -262,12 +262,13 @@ func (s *Session) Step() { s.trace.stats.Steps++ }
 // Steps returns how many what-ifs there were in this run.
 func (s *Session) Steps() int { return s.trace.stats.Steps }
 
-// Rest asks that the answer to a question be remembered until a time, Unix nanoseconds.
-func (s *Session) Rest(question string, until int64, answer any) {
+// Rest asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
+// are Unix nanoseconds.
+func (s *Session) Rest(question string, until, wake int64, answer any) {
 	if s.trace.rests == nil {
 		s.trace.rests = map[string]cluster.Rest{}
 	}
-	s.trace.rests[question] = cluster.Rest{Until: until, Why: answer}
+	s.trace.rests[question] = cluster.Rest{Until: min(until, wake), Asked: s.Snap.Generation, Wake: wake, Why: answer}
 }
 
 // Considered counts one gang tried.

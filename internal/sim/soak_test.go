@@ -195,23 +195,14 @@ func (s *soak) live(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// calm is longer than any time that the scheduler waits for by itself in these worlds.
-const calm = 30 * time.Minute
-
 // freeze lets nothing come, end or fail any more, and sees the scheduler come to rest: no pod is evicted twice from then on, and
-// there comes a time from which nothing is decided. Where a no costs much, it is asked for again and again
-// ([cluster.Rest]): then nothing must be decided for as long as calm.
+// there comes a time from which nothing is decided.
 func (s *soak) freeze(t *testing.T) {
 	t.Helper()
 	s.world.frozen = true
 	evicted := map[string]int{} // by what survives a pod: gang and index
 	check := s.world.o.Check
-	began := s.world.Elapsed()
-	decided := began // the last time
 	s.world.o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error {
-		if len(plans) > 0 {
-			decided = s.world.Elapsed()
-		}
 		for i := range plans {
 			for j := range plans[i].Bundles {
 				for _, in := range plans[i].Bundles[j].Intents {
@@ -223,13 +214,13 @@ func (s *soak) freeze(t *testing.T) {
 		}
 		return check(snap, plans, trace)
 	}
+	began := s.world.Elapsed()
 	for cycles := range 5000 {
 		more, err := s.world.Step(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		asking := s.world.Store.NextTimer() != cluster.Forever && s.world.Elapsed()-decided >= calm
-		if more && !asking {
+		if more {
 			continue
 		}
 		twice := 0
@@ -239,7 +230,7 @@ func (s *soak) freeze(t *testing.T) {
 				t.Errorf("frozen: pod %s was evicted %d times", pod, n)
 			}
 		}
-		t.Logf("frozen: nothing decided from %s on, after %d cycles (costly questions asked again: %t); %d pods were evicted, %d of them twice", decided-began, cycles, asking, len(evicted), twice)
+		t.Logf("frozen: at rest after %d cycles, %s; %d pods were evicted, %d of them twice", cycles, s.world.Elapsed()-began, len(evicted), twice)
 		return
 	}
 	t.Error("frozen: it does not come to rest")
@@ -308,4 +299,72 @@ func (s *soak) report() string {
 	fmt.Fprintf(&b, "Jain's index of allocation against fair share: %.4f\n", Jain(s.got, s.entitled))
 	fmt.Fprintf(&b, "pairs of beneficiary and victim seen again: %d after news, %d without", f.Repeats-f.Unprovoked, f.Unprovoked)
 	return b.String()
+}
+
+// TestCostlyAnswerRests: a no for which a thousand gangs had to be looked at is not asked for again while nothing happens, and is
+// when something does.
+func TestCostlyAnswerRests(t *testing.T) {
+	t.Parallel()
+	const nodes = 150
+	e, err := engine.New(profile.BuiltIn(), builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(Options{Engine: e, Cycle: 10 * time.Millisecond}) // shorter than any rest
+	for i := range nodes {
+		if err := w.AddNode(Node{Name: fmt.Sprintf("node-%03d", i), Allocatable: Room(soakGPUs*1000, 128_000, 1<<40, 110)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	none := func(v int64) []cluster.Quantity {
+		return []cluster.Quantity{{Name: "gpu", Value: v}, {Name: "cpu", Value: v}, {Name: "memory", Value: v}}
+	}
+	w.Store.Apply(cluster.QueueState{
+		Name: "team", UID: "team", Priority: 100, Created: w.Now(), Quota: none(cluster.Unlimited), Limit: none(cluster.Unlimited), Weight: none(1000),
+	})
+	submit := func(g Gang) {
+		t.Helper()
+		g.Queue = "team"
+		if err := w.Submit(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest := func(what string) (steps int) {
+		t.Helper()
+		for cycles := range 20 {
+			at := w.now + int64(w.o.Cycle)
+			if !w.Due() {
+				next := min(w.Next(), w.wakeAt, w.Store.NextTimer())
+				if next == cluster.Forever {
+					t.Logf("%s: at rest after %d cycles and %d what-ifs", what, cycles, steps)
+					return steps
+				}
+				at = max(at, next)
+			}
+			if err := w.Advance(at); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.Decide(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps += r.Stats.Steps
+		}
+		t.Fatalf("%s: it does not come to rest", what)
+		return 0
+	}
+	one := Room(1000, 1000, 1<<30, 1)
+	submit(Gang{Name: "fixed", Pods: 1, Requests: one, Priority: 125, Fixed: true})
+	for i := range nodes*soakGPUs - 1 {
+		submit(Gang{Name: fmt.Sprintf("single-%04d", i), Pods: 1, Requests: one, Priority: 50})
+	}
+	rest("full")
+	submit(Gang{Name: "everything", Pods: nodes, Requests: Room(soakGPUs*1000, 1000, 1<<30, 1), Priority: 75})
+	if steps := rest("one GPU too few"); steps < 1000 {
+		t.Errorf("%d what-ifs are no costly answer", steps)
+	}
+	submit(Gang{Name: "other", Pods: 1, Requests: one, Priority: 50})
+	if steps := rest("something else came"); steps < 1000 {
+		t.Errorf("%d what-ifs: the question was not asked again", steps)
+	}
 }

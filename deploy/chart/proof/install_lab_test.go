@@ -202,8 +202,8 @@ func (p *place) gang(name string, size int32) func() error {
 	}
 }
 
-// reviews submits pods that admission refuses (the chart does not switch the sharing of GPUs on), fifty a second, until what it returns is called, which says how many there were and what
-// became of those that admission did not refuse.
+// reviews submits pods that admission refuses (the chart does not switch the sharing of GPUs on), fifty a second, until what it
+// returns is called, which says how many there were and what became of those that admission did not refuse.
 func (p *place) reviews() (stop func() (asked int, missed []string)) {
 	p.Helper()
 	ctx, cancel := context.WithCancel(p.Context())

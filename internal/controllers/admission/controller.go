@@ -197,20 +197,19 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(l, "", "") }()
-	var over <-chan time.Time
-	for asked := ctx.Done(); asked != nil || over != nil; {
+	select {
+	case err := <-failed:
+		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	if c.options.URL == "" {
+		timer := c.deps.Clock.NewTimer(linger)
+		defer timer.Stop()
+		leaving.Store(true)
 		select {
 		case err := <-failed:
 			return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
-		case <-asked:
-			if asked = nil; c.options.URL == "" {
-				timer := c.deps.Clock.NewTimer(linger)
-				defer timer.Stop()
-				over = timer.C()
-				leaving.Store(true)
-			}
-		case <-over:
-			over = nil
+		case <-timer.C():
 		}
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)

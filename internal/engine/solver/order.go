@@ -15,7 +15,8 @@ type givers struct {
 	byID  map[cluster.QueueID]*leaf
 	top   []*branch
 	nodes map[cluster.QueueID]*branch
-	count int // gangs that hold something
+	count int   // gangs that hold something
+	wake  int64 // when the first rule ends with time that barred anybody in the running search
 }
 
 // branch is one queue that has givers below it.
@@ -38,7 +39,7 @@ type leaf struct {
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
 func newGivers(s *engine.Session) *givers {
-	gs := &givers{s: s, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
+	gs := &givers{s: s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
 	byName := map[string]*leaf{}
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
@@ -354,6 +355,7 @@ func (w *walk) bar(v *engine.GangState, why engine.Verdict) {
 func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 	if why.Code == engine.Wait {
 		w.gs.s.WakeAt(why.WakeAt)
+		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 	why.Object, why.WakeAt = barObject(why), 0
 	i := slices.IndexFunc(w.barred, func(b engine.Barrier) bool { return b.Verdict == why })

@@ -73,6 +73,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		var r cluster.Rest
 		if r, known = sv.s.Snap.Rest(key); known {
 			a = r.Why.(engine.Attempt)
+			sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
 		}
 	}
 	if known {
@@ -80,6 +81,9 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		return nil, false
 	}
 	began := sv.s.Steps()
+	if sv.givers != nil {
+		sv.givers.wake = cluster.Forever
+	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	attempt, ok := q.run()
 	q.s.Searched(ok)
@@ -88,7 +92,14 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		attempt.Action = sv.s.Action()
 		sv.failed[key] = attempt
 		if cost := sv.s.Steps() - began; cost >= costly {
-			sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), attempt)
+			wake := cluster.Forever
+			if sv.givers != nil {
+				wake = sv.givers.wake
+			}
+			if attempt.Verdict.Code == engine.Wait {
+				wake = min(wake, attempt.Verdict.WakeAt)
+			}
+			sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), wake, attempt)
 		}
 		sv.s.Note(g, attempt)
 		return nil, false
