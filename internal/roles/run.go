@@ -229,7 +229,7 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	o := cache.Options{Scheme: p.scheme}
-	feed.Trim(&o)
+	feed.Trim(&o, feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)})
 	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
