@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -207,7 +208,7 @@ func (e GangState) apply(s *Store) bool {
 			g.leaves[e.Sets[i].Name] = int32(i)
 		}
 	}
-	g.least = int32(g.MinPods())
+	g.least = int32(min(g.MinPods(), math.MaxInt32))
 	g.near = shape(e.Sets)
 	s.setPartial(g)
 	for _, pid := range members {

@@ -108,7 +108,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > g.Sets[i].Min && st.live > 0 {
+		if st.active > st.need && st.live > 0 {
 			return []*cluster.Pod{s.Snap.Pod(st.held[st.live-1])}
 		}
 		return nil
@@ -122,7 +122,7 @@ func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 			return pods
 		}
 	}
-	if st.satisfied <= g.Sets[i].Min {
+	if st.satisfied <= st.need {
 		return nil
 	}
 	for _, c := range slices.Backward(order) {

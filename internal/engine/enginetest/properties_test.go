@@ -216,7 +216,7 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 	}
 	if len(h.nodes) > 0 {
 		node := rapid.SampledFrom(h.nodes).Draw(t, "node")
-		switch rapid.IntRange(0, 7).Draw(t, "phase") {
+		switch rapid.IntRange(0, 9).Draw(t, "phase") {
 		case 0:
 			p.Phase, p.NodeName = cluster.Running, node
 		case 1:
@@ -225,6 +225,8 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 			p.Phase = cluster.Gated
 		case 3:
 			p.Nominated = node
+		case 4, 5:
+			p = ended(t, p)
 		}
 		if !p.Spec.Share.None() && p.NodeName != "" {
 			p.Groups = rapid.SampledFrom([][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"c"}}).Draw(t, "groups")
@@ -232,6 +234,16 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 	}
 	h.pods = append(h.pods, p.UID)
 	h.events["4 "+p.UID] = p
+}
+
+// ended is a pod that has come to its end, as dialects tell of it: well, mostly, and sometimes because it was told to go.
+func ended(t *rapid.T, p cluster.PodState) cluster.PodState {
+	p.Phase = rapid.SampledFrom([]cluster.Phase{cluster.Succeeded, cluster.Succeeded, cluster.Succeeded, cluster.Failed}).Draw(t, "end")
+	if rapid.IntRange(0, 4).Draw(t, "told to go") == 0 {
+		p.DeletedAt = noon
+	}
+	p.NodeName, p.Groups, p.Spec, p.Requests, p.Charge = "", nil, cluster.ClassSpec{}, nil, nil
+	return p
 }
 
 // list returns the events in a fixed order.

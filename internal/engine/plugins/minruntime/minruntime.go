@@ -84,7 +84,7 @@ func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Re
 		return engine.Verdict{}
 	}
 	for s := range v.Sets {
-		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.Sets[s].Min {
+		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.SetNeed(int32(s)) {
 			return engine.Verdict{}
 		}
 	}
@@ -105,7 +105,7 @@ func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Reso
 		for to < len(u.Pods) && u.Pods[to].Set == set {
 			to++
 		}
-		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.Sets[set].Min {
+		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.SetNeed(set) {
 			return "", protected(u.Gang, until)
 		}
 		from = to
