@@ -74,22 +74,22 @@ type Options struct {
 	StuckAfter int64
 }
 
-// account sums what the gangs of one queue name hold and ask for.
+// account sums what the gangs of one queue name hold and ask for, exactly, whatever that is.
 type account struct {
-	allocated, nonPreemptible, requested Resources
+	allocated, nonPreemptible, requested sum
 	memory                               int64 // MiB of GPU memory in requested that is of no known node
 	pods                                 int
 }
 
 // move adds what the pod is charged to a sum of the account, or takes it away.
-func (a *account) move(sum *Resources, p *Pod, by int) {
+func (a *account) move(sum *sum, p *Pod, by int) {
 	if by > 0 {
-		sum.Add(p.Charge)
+		sum.add(p.Charge)
 	} else {
-		sum.Sub(p.Charge)
+		sum.sub(p.Charge)
 	}
 	if sh := p.Class.Share; sum == &a.requested && p.Node == None && sh.Portion == 0 {
-		a.memory += int64(by) * int64(sh.Devices) * min(sh.MemoryMiB, MaxQuantity/1000)
+		a.memory += int64(by) * min(int64(sh.Devices)*min(sh.MemoryMiB, maxDeviceUnits/1024), maxDeviceUnits)
 	}
 }
 
@@ -143,9 +143,9 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 			if a == nil {
 				a = &account{}
 			}
-			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.Clone(), a.nonPreemptible.Clone(), a.requested.Clone()
+			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
 			if a.memory > 0 && s.leastUnits > 0 {
-				q.Requested.Set(GPU, q.Requested.At(GPU)+Clamp(a.memory/s.leastUnits*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
+				q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
 			}
 		}
 	}
@@ -406,6 +406,7 @@ func (s *Store) node(id NodeID) *Node {
 		c := *n
 		c.epoch = s.epoch
 		c.Used, c.Releasing, c.Foreign, c.Pods = n.Used.Clone(), n.Releasing.Clone(), n.Foreign.Clone(), slices.Clone(n.Pods)
+		c.used, c.releasing, c.foreign = slices.Clone(n.used), slices.Clone(n.releasing), slices.Clone(n.foreign)
 		c.Devices = slices.Clone(n.Devices)
 		n = &c
 		s.nodes.set(s.epoch, int32(id), n)

@@ -40,7 +40,7 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 		}
 		var asks cluster.Resources
 		for _, id := range pods {
-			asks.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			asks.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		if _, more := asks.Short(request); s.promise && more {
 			return true

@@ -221,7 +221,7 @@ func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 		g.next = s.collect(g, 0, g.next[:0])
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
-			g.nextReq.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			g.nextReq.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		g.nextOK = true
 	}

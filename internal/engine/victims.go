@@ -83,7 +83,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 	for _, k := range s.holders[g.ID] { // a promise costs least
 		if h := &s.holds[k]; !h.open {
 			u.holds = append(u.holds, k)
-			u.Charge.Add(h.Charge)
+			u.Charge.AddCapped(h.Charge)
 		}
 	}
 	if len(u.holds) > 0 {
@@ -99,7 +99,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 		}
 	}
 	for _, p := range u.Pods {
-		u.Charge.Add(p.Charge)
+		u.Charge.AddCapped(p.Charge)
 	}
 	return u, len(u.Pods) > 0
 }
@@ -306,7 +306,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
-		sum.Add(s.Snap.ChargeWaiting(p.Class))
+		sum.AddCapped(s.Snap.ChargeWaiting(p.Class))
 	}
 	return sum
 }

@@ -183,6 +183,10 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 		p.Requests = append(p.Requests, cluster.Quantity{Name: "example.com/nic", Value: 1})
 	case 4:
 		p.Spec.Unsupported = "a share of a GPU"
+	case 5:
+		if rapid.IntRange(0, 2).Draw(t, "absurd") == 0 {
+			p.Requests = append(p.Requests, cluster.Quantity{Name: "memory", Value: cluster.MaxQuantity})
+		}
 	}
 	return p
 }
