@@ -109,6 +109,9 @@ func (e PodState) apply(s *Store) bool {
 	}
 	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
 	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
+	if p.deletedAt != e.DeletedAt {
+		p.goneBy = e.DeletedAt
+	}
 	p.Created, p.deletedAt, p.Nominated = e.Created, e.DeletedAt, e.Nominated
 	p.observed = observed{e.Phase, e.NodeName}
 	p.DeviceClaims, p.Allocations, p.allocations = e.DeviceClaims, e.Allocations, e.Allocations

@@ -106,7 +106,8 @@ type Pod struct {
 	zonesSaid []ZoneShare // what the API server says of its NUMA zones
 	gangKey   Key
 	setName   string
-	deletedAt int64
+	deletedAt int64 // as its object says
+	goneBy    int64 // the same by the Store's clock, which may have been set back since
 	observed  observed
 	// allocations are what the API server last said of Allocations
 	allocations []ClaimAllocation

@@ -184,9 +184,12 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 		})
 		slices.Sort(s.aged)
 	}
-	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= max(g.Created, g.Since) })
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
 }
+
+// waits is since when a gang has waited, by what is known.
+func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
 
 // EvictUnit evicts all pods of a unit, or opens its promises.
 func (st *Statement) EvictUnit(u *Unit) {
@@ -414,7 +417,7 @@ func (s *Session) recreated(v *GangState) bool {
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
 func (s *Session) returned(r Right, g, v *GangState) bool {
-	waits := max(g.Created, g.Since)
+	waits := s.waits(g)
 	news := waits
 	if r == Reclaim {
 		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {

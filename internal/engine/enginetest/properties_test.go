@@ -89,7 +89,8 @@ func (h *herd) queues(t *rapid.T) {
 			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
 			Quota:  []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
 			Limit:  []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
-			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
+			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
+			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
 		}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "departments") {
@@ -114,6 +115,10 @@ func (h *herd) gang(t *rapid.T) {
 		Priority: int32(rapid.SampledFrom([]int{50, 50, 75, 100}).Draw(t, "priority")),
 	}
 	g.Preemptible = g.Priority < 100
+	g.PreemptionDelay = int64(rapid.SampledFrom([]int{0, 0, 0, 30, 600}).Draw(t, "delay")) * 1e9
+	if rapid.IntRange(0, 3).Draw(t, "own grace") == 0 {
+		g.StaleGrace = cluster.Maybe{Set: true, Value: int64(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
+	}
 	sizes := []int{rapid.IntRange(1, 4).Draw(t, "pods")}
 	leaves := []string{""}
 	if rapid.IntRange(0, 2).Draw(t, "flat") > 0 {

@@ -13,7 +13,6 @@ package minruntime
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -120,7 +119,9 @@ func protected(v *engine.GangState, until int64) engine.Verdict {
 
 // until returns when the victim's protection against that right of g ends; 0 when there is none now.
 func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
-	if v.LastStart == 0 || v.Leaf == nil {
+	snap := i.view.Snapshot()
+	start := snap.Past(v.LastStart)
+	if start == 0 || v.Leaf == nil {
 		return 0
 	}
 	least := int64(0)
@@ -133,14 +134,10 @@ func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
 	if least <= 0 {
 		return 0
 	}
-	end := int64(math.MaxInt64)
-	if least < end-v.LastStart {
-		end = v.LastStart + least
+	if end := cluster.After(start, least); end > snap.Now {
+		return end
 	}
-	if end <= i.view.Snapshot().Now {
-		return 0
-	}
-	return end
+	return 0
 }
 
 // reclaimFor returns the minimum runtime of the victim's queue towards the other.
