@@ -148,7 +148,7 @@ func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace
-	o.KnativeGangs, o.Definitions = s.KnativeGangs, s.Definitions
+	o.KnativeGangs, o.Definitions, o.AuthorizeQueues = s.KnativeGangs, s.Definitions, s.AuthorizeQueues
 	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
 		return o, err
 	}

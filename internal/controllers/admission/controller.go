@@ -75,10 +75,15 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.AuthorizeQueues {
+		o.StampQueue = o.QueueLabel
+	}
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	handler, err := NewHandler(o.Rules, Sources{Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Shard: deps.Shard}, deps.Registry)
+	handler, err := NewHandler(o.Rules, Sources{
+		Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Group: findGroup(deps.Client), Shard: deps.Shard, QueueLabel: o.QueueLabel,
+	}, deps.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +152,22 @@ func listGroups(c client.Client) func(context.Context, string) ([]string, bool, 
 				return names, false, nil
 			}
 		}
+	}
+}
+
+// findGroup reads one PodGroup, past any cache; nil where there is none. It lists, for which the role has the right.
+func findGroup(c client.Client) func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error) {
+	return func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error) {
+		var list v2alpha2.PodGroupList
+		if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name}); err != nil {
+			return nil, fmt.Errorf("read PodGroup %s/%s: %w", namespace, name, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				return &list.Items[i], nil
+			}
+		}
+		return nil, nil
 	}
 }
 

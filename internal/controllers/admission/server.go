@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
@@ -32,6 +34,8 @@ const (
 	ValidateTopologyPath = "/validate-kai-scheduler-v1alpha1-topology"
 	ValidateQueuePath    = "/validate-scheduling-run-ai-v2-queue"
 	ValidatePodGroupPath = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+	// ValidateMemberPath is ours: whether a pod may be in the PodGroup that it names, where queues are authorized.
+	ValidateMemberPath = "/validate--v1-pod-podgroup"
 	// ValidateShardPath is ours: KAI does not judge shards before they exist.
 	ValidateShardPath = "/validate-kai-scheduler-v1-schedulingshard"
 )
@@ -51,8 +55,12 @@ type Sources struct {
 	Queues func(context.Context) (Forest, error)
 	// Groups are the first few PodGroups that name a queue, as NAMESPACE/NAME, and whether there are more.
 	Groups func(ctx context.Context, queue string) (names []string, more bool, err error)
+	// Group is one PodGroup, nil where there is none.
+	Group func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error)
 	// Shard judges SchedulingShards; nil takes them all.
 	Shard ShardCheck
+	// QueueLabel is the label by which a pod names its queue.
+	QueueLabel string
 }
 
 // Handler answers admission reviews of version v1. It keeps nothing between requests and is safe for concurrent use.
@@ -89,6 +97,7 @@ func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*
 	h.serve(ValidateTopologyPath, h.validateTopology)
 	h.serve(ValidateQueuePath, h.validateQueue)
 	h.serve(ValidatePodGroupPath, h.validatePodGroup)
+	h.serve(ValidateMemberPath, h.validateMember)
 	h.serve(ValidateShardPath, h.validateShard)
 	return h, nil
 }
@@ -235,6 +244,33 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 			return answer{deny: deny}, err
 		}
 		wrong = h.rules.ValidateUpdate(old, p)
+	}
+	return refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong), nil
+}
+
+// validateMember judges a pod that names a PodGroup: it must name the PodGroup's queue, too, since that is what its author is
+// judged by. A PodGroup that is not there may become anybody's.
+func (h *Handler) validateMember(ctx context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return answer{}, nil
+	}
+	p, deny, err := readPod(req.Object.Raw, req)
+	if err != nil || deny != nil {
+		return answer{deny: deny}, err
+	}
+	name, own := p.Annotations[keys.PodGroupAnnotation], p.Labels[h.sources.QueueLabel]
+	if name == "" || !h.rules.ours(p) {
+		return answer{}, nil
+	}
+	group, err := h.sources.Group(ctx, p.Namespace, name)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w: %w", errSource, err)
+	}
+	at, wrong := field.NewPath("metadata", "annotations").Key(keys.PodGroupAnnotation), field.ErrorList(nil)
+	if group == nil {
+		wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("there is no PodGroup %q; where queues are authorized a pod can only name one that is there", brief(name))))
+	} else if queue := cmp.Or(group.Spec.Queue, keys.DefaultQueue); cmp.Or(own, keys.DefaultQueue) != queue {
+		wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("PodGroup %s is of queue %s; where queues are authorized the pod must name that queue in its label %s", brief(name), brief(queue), h.sources.QueueLabel)))
 	}
 	return refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong), nil
 }
