@@ -135,6 +135,8 @@ const (
 	AnnotationIdentity        = admission.AnnotationIdentity
 	AnnotationAuthorizeQueues = admission.AnnotationAuthorizeQueues
 	AnnotationTrustedUsers    = admission.AnnotationTrustedUsers
+	// AnnotationClientCA, on a Config, names a ConfigMap from which the role's option ClientCA comes.
+	AnnotationClientCA = admission.AnnotationClientCA
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

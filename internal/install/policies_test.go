@@ -55,6 +55,28 @@ func TestPoliciesFollowConfig(t *testing.T) {
 	expect(judged(map[string]string{AnnotationIdentity: "warn"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Warn Audit]")
 }
 
+// TestWebhookClients: the ConfigMap that a Config names says whom the admission role answers.
+func TestWebhookClients(t *testing.T) {
+	t.Parallel()
+	objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{AnnotationClientCA: "callers"}}}, nil, testEnvironment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		d, ok := o.(*appsv1.Deployment)
+		if !ok || d.Name != Name(Admission) {
+			continue
+		}
+		pod := d.Spec.Template.Spec
+		if v := pod.Volumes; len(v) != 1 || v[0].ConfigMap.Name != "callers" || pod.Containers[0].VolumeMounts[0].MountPath != "/etc/muster/webhook-clients" ||
+			!slices.Contains(pod.Containers[0].Args, "--webhook-client-ca-file=/etc/muster/webhook-clients/ca.crt") {
+			t.Errorf("volumes %v, arguments %v", v, pod.Containers[0].Args)
+		}
+		return
+	}
+	t.Error("there is no admission role")
+}
+
 // TestGuardsThatNobodyUnderstands: a value that is none is told, and the guard stands.
 func TestGuardsThatNobodyUnderstands(t *testing.T) {
 	t.Parallel()

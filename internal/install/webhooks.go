@@ -55,6 +55,14 @@ func (r *render) admission(a *kaiv1.Admission) {
 		role: Admission, name: Name(Admission), path: "spec.admission", service: a.Service, client: limits(a.Service), replicas: *a.Replicas, vpa: a.VPA, args: f,
 		ports: []corev1.ContainerPort{port(PortWebhook, *a.Webhook.TargetPort)},
 	}
+	if name := r.notes[AnnotationClientCA]; name != "" {
+		const volume, at = "webhook-clients", "/etc/muster/webhook-clients"
+		w.args = append(w.args, "--webhook-client-ca-file="+at+"/"+corev1.ServiceAccountRootCAKey)
+		w.volumes = append(w.volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		}}})
+		w.mounts = append(w.mounts, corev1.VolumeMount{Name: volume, MountPath: at, ReadOnly: true})
+	}
 	r.usual(w, *a.Webhook.MetricsPort, *a.Webhook.ProbePort)
 	r.inFront(w, AdmissionService, corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		servicePort(PortWebhook, *a.Webhook.Port, PortWebhook), servicePort(PortMetrics, *a.Webhook.MetricsPort, PortMetrics),

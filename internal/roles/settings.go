@@ -151,6 +151,7 @@ type Settings struct {
 	QueueNamespaces   bool
 	Identity          string
 	TrustedUsers      []string
+	ClientCA          string
 	AuthorizeQueues   bool
 	SharingClass      string
 	OlderSharingClass string
@@ -287,6 +288,7 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
 	fs.BoolVar(&s.QueueNamespaces, "queue-label-selector", o.QueueLabelSelector, "only pods of namespaces that have the queue label")
 	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: off, warn or enforce")
+	fs.StringVar(&s.ClientCA, "webhook-client-ca-file", o.ClientCA, "certificates of who signs the API server's client certificate; empty to answer anybody")
 	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")

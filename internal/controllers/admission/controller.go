@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -63,6 +64,7 @@ type Controller struct {
 	options Options
 	hosts   []string // names and addresses by which the API server calls us
 	handler *Handler
+	clients *x509.CertPool // who may ask; nil for anybody
 	kit     *write.Kit
 	self    string // the user that this process is; "" while unknown. Only Lead asks
 
@@ -91,8 +93,12 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission role: %w", err)
 	}
+	clients, err := o.clients()
+	if err != nil {
+		return nil, err
+	}
 	base := service + "." + o.Namespace
-	c := &Controller{deps: deps, options: o, handler: handler, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
+	c := &Controller{deps: deps, options: o, handler: handler, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil {
@@ -207,7 +213,8 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 			}
 			c.handler.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin + bodyWithin, WriteTimeout: 2 * answerWithin, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: maxHeader, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams}, ConnContext: known,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if cert := c.certificate.Load(); cert != nil {
 				return cert, nil
@@ -216,8 +223,11 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 		}},
 		ErrorLog: discarded(c.deps.Log),
 	}
+	if c.clients != nil {
+		server.TLSConfig.ClientAuth, server.TLSConfig.ClientCAs = tls.RequireAndVerifyClientCert, c.clients
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(l, "", "") }()
+	go func() { failed <- server.ServeTLS(newGate(l), "", "") }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)

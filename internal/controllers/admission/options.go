@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -50,6 +52,9 @@ const (
 	AnnotationAuthorizeQueues = "muster.dev/authorize-queues"
 	// AnnotationTrustedUsers are names of users that may say what only Muster may say, separated by commas.
 	AnnotationTrustedUsers = "muster.dev/trusted-users"
+	// AnnotationClientCA is the name of a ConfigMap in the control plane's namespace, whose key ca.crt says who signs the client
+	// certificates of API servers: nobody else is answered then.
+	AnnotationClientCA = "muster.dev/webhook-client-ca"
 )
 
 // Names of what the role keeps in the cluster, unless the flags say otherwise.
@@ -74,6 +79,9 @@ type Options struct {
 	Port int
 	// Host is the address at which they are served; empty is every address of the machine.
 	Host string
+	// ClientCA is a file with certificates (PEM) of who signs the API server's client certificate; "" lets anybody ask. It is read
+	// once, at the start.
+	ClientCA string
 	// URL is how the API server reaches the role where there is no Service: https://host:port. With it the role creates the
 	// webhook configurations and the policies and keeps them whole. Without it an installer creates them (Objects), and the
 	// role keeps only the CA bundle of those that are there.
@@ -139,4 +147,20 @@ func (o *Options) check() error {
 		return fmt.Errorf("admission role: --identity is %q: it must be one of %v", o.Identity, modes)
 	}
 	return nil
+}
+
+// clients are whose certificates clients must show; nil for none.
+func (o *Options) clients() (*x509.CertPool, error) {
+	if o.ClientCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("admission role: --webhook-client-ca-file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("admission role: --webhook-client-ca-file: %s has no certificate in it", o.ClientCA)
+	}
+	return pool, nil
 }

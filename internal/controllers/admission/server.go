@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"reflect"
@@ -43,8 +42,6 @@ const (
 const (
 	// maxReview bounds a request. An API server takes objects of 3 MiB at most, and an update carries two.
 	maxReview = 8 << 20
-	// reviewsAtOnce bounds the memory that requests can take together; more wait their turn.
-	reviewsAtOnce = 32
 	// answerWithin is a little less than the API server waits.
 	answerWithin = (timeout - 1) * time.Second
 )
@@ -68,7 +65,7 @@ type Handler struct {
 	rules   Rules
 	sources Sources
 	mux     *http.ServeMux
-	slots   chan struct{}
+	crowd   *crowd
 	reviews *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
@@ -77,9 +74,9 @@ type Handler struct {
 // histogram muster_admission_review_seconds{path}; a nil registry counts for nobody.
 func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*Handler, error) {
 	h := &Handler{
-		rules: rules, sources: sources, mux: http.NewServeMux(), slots: make(chan struct{}, reviewsAtOnce),
+		rules: rules, sources: sources, mux: http.NewServeMux(), crowd: newCrowd(),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_admission_reviews_total", Help: "Admission reviews answered: allowed, patched, denied, or malformed.",
+			Name: "muster_admission_reviews_total", Help: "Admission reviews answered: allowed, patched, denied, failed, malformed, or crowded (too much was asked at once).",
 		}, []string{"path", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "muster_admission_review_seconds", Help: "Time to answer an admission review.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
@@ -120,15 +117,9 @@ func (h *Handler) serve(path string, judge review) {
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		since := time.Now()
 		defer func() { h.seconds.WithLabelValues(path).Observe(time.Since(since).Seconds()) }()
-		select {
-		case h.slots <- struct{}{}:
-			defer func() { <-h.slots }()
-		case <-r.Context().Done():
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
-		defer cancel()
-		out, result, err := respond(ctx, http.MaxBytesReader(w, r.Body, maxReview), judge)
+		g := h.crowd.enter(peerOf(r.RemoteAddr))
+		defer g.leave()
+		out, result, err := h.answer(g, w, r, judge)
 		h.reviews.WithLabelValues(path, result).Inc()
 		if err != nil {
 			code := http.StatusBadRequest
@@ -136,6 +127,8 @@ func (h *Handler) serve(path string, judge review) {
 				code = http.StatusRequestEntityTooLarge
 			} else if errors.Is(err, errSource) {
 				code = http.StatusInternalServerError
+			} else if errors.Is(err, errCrowded) {
+				code = http.StatusServiceUnavailable
 			}
 			http.Error(w, err.Error(), code)
 			return
@@ -145,13 +138,34 @@ func (h *Handler) serve(path string, judge review) {
 	})
 }
 
-// respond reads a review and writes the answer to it.
-func respond(ctx context.Context, body io.Reader, judge review) (out []byte, result string, err error) {
-	const malformed = "malformed"
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, malformed, fmt.Errorf("read the review: %w", err)
+// answer reads a request, waits for its turn, and judges it. The body comes first: who sends it slowly holds up nobody.
+func (h *Handler) answer(g *guest, w http.ResponseWriter, r *http.Request, judge review) (out []byte, result string, err error) {
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(bodyWithin)) // what cannot is no network
+	text, err := g.read(http.MaxBytesReader(w, r.Body, maxReview))
+	switch {
+	case errors.Is(err, errCrowded):
+		return nil, crowded, err
+	case err != nil:
+		return nil, malformed, err
 	}
+	proves(r)
+	ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
+	defer cancel()
+	if err := g.wait(ctx); err != nil {
+		return nil, crowded, err
+	}
+	return respond(ctx, text, judge)
+}
+
+// Results of reviews that were not judged, for the metric.
+const (
+	malformed = "malformed"
+	crowded   = "crowded"
+)
+
+// respond judges a review and writes the answer to it.
+func respond(ctx context.Context, text []byte, judge review) (out []byte, result string, err error) {
 	var in admissionv1.AdmissionReview
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, malformed, fmt.Errorf("read the review: %w", err)
