@@ -409,12 +409,17 @@ func TestDisruptionFlags(t *testing.T) {
 	if got.ConsolidationVictims != -1 || got.MovedAreFree || got.StaleGrace != -int64(time.Second) {
 		t.Errorf("%+v", got)
 	}
-	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition").evictions()
-	if err != nil || o.Mode != apply.ByDelete || !o.Mark {
+	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition", "--max-eviction-grace=90s").evictions()
+	if err != nil || o.Mode != apply.ByDelete || !o.Mark || o.MaxGrace != 90*time.Second {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := parse(t, Scheduler).evictions(); err != nil || o.Mode != apply.ByEviction || o.Mark {
+	if o, err := parse(t, Scheduler).evictions(); err != nil || o.Mode != apply.ByEviction || o.Mark || o.MaxGrace != time.Hour {
 		t.Errorf("%+v, %v", o, err)
+	}
+	for _, bad := range []string{"-1s", "10ms"} {
+		if _, err := parse(t, Scheduler, "--max-eviction-grace="+bad).evictions(); err == nil || !strings.Contains(err.Error(), "must be 0 or at least a second") {
+			t.Error(err)
+		}
 	}
 	if _, err := parse(t, Scheduler, "--eviction-mode=shoot").evictions(); err == nil || !strings.Contains(err.Error(), `"shoot" is neither eviction nor delete`) {
 		t.Error(err)

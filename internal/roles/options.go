@@ -74,9 +74,12 @@ func (s *Settings) conf() ([]byte, error) {
 }
 
 func (s *Settings) evictions() (apply.EvictionOptions, error) {
-	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions}
+	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions, MaxGrace: s.MaxGrace}
 	if o.Mode != apply.ByEviction && o.Mode != apply.ByDelete {
 		return o, fmt.Errorf("--eviction-mode: %q is neither %s nor %s", s.EvictionMode, apply.ByEviction, apply.ByDelete)
+	}
+	if o.MaxGrace < 0 || o.MaxGrace > 0 && o.MaxGrace < time.Second {
+		return o, fmt.Errorf("--max-eviction-grace: must be 0 or at least a second, is %s", o.MaxGrace)
 	}
 	return o, nil
 }

@@ -42,6 +42,8 @@ const (
 const (
 	// maxReview bounds a request. An API server takes objects of 3 MiB at most, and an update carries two.
 	maxReview = 8 << 20
+	// longGrace is the longest grace period, in seconds, that an evicted pod gets unless the scheduler is told otherwise.
+	longGrace = 3600
 	// answerWithin is a little less than the API server waits.
 	answerWithin = (timeout - 1) * time.Second
 )
@@ -250,8 +252,12 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 		return answer{deny: deny}, err
 	}
 	var wrong field.ErrorList
+	var warnings []string
 	if req.Operation == admissionv1.Create {
 		wrong = h.rules.Validate(p)
+		if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s > longGrace && h.rules.ours(p) {
+			warnings = append(warnings, fmt.Sprintf("spec.terminationGracePeriodSeconds: is %d; when the pod is evicted, the scheduler gives it %d, unless the cluster is set up otherwise", *s, longGrace))
+		}
 	} else {
 		old, deny, err := readPod(req.OldObject.Raw, req)
 		if err != nil || deny != nil {
@@ -259,7 +265,9 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 		}
 		wrong = h.rules.ValidateUpdate(old, p)
 	}
-	return refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong), nil
+	a := refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong)
+	a.warnings = warnings
+	return a, nil
 }
 
 // validateMember judges a pod that names a PodGroup: it must name the PodGroup's queue, too, since that is what its author is
