@@ -49,6 +49,12 @@ type Violation struct {
 	Evidence              []string
 }
 
+// Kind is what violations of one cause have in common: the promise, and how what happened begins, without numbers.
+func (v *Violation) Kind() string {
+	words := strings.Fields(v.What)
+	return v.Promise + ": " + strings.Join(words[:min(5, len(words))], " ")
+}
+
 func (v *Violation) String() string {
 	return fmt.Sprintf("%s: %s: %s\n      %s", v.Promise, v.Object, v.What, strings.Join(v.Evidence, "\n      "))
 }
@@ -103,6 +109,7 @@ type holder struct {
 	over              bool // it ended
 	at                time.Time
 	forced            bool // no decision of ours
+	charge            string // what its annotation said then
 	doubts            []doubt
 }
 
@@ -155,12 +162,12 @@ func (a *Auditor) Tried(pod types.UID) {
 }
 
 // Bound: see Forged.
-func (a *Auditor) Bound(pod types.UID, ours bool) {
+func (a *Auditor) Bound(pod types.UID, name string, ours bool) {
 	a.mu.Lock()
 	a.bound[pod] = true
 	a.mu.Unlock()
 	if ours && a.o.Enforce {
-		a.blame("S8", string(pod), time.Now(), "a tenant bound a pod of ours by its own Binding")
+		a.blame("S8", name, time.Now(), "a tenant bound a pod of ours by its own Binding")
 	}
 }
 
@@ -283,6 +290,10 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	if h.node == "" && p.Spec.NodeName != "" {
 		a.placed(h, p, now)
 	}
+	at := now
+	if now := p.Annotations[a.o.Charge]; a.o.Enforce && h.node != "" && now != h.charge {
+		a.because(a.note("S8", h.String(), at, "what says to whom it is charged changed from %q to %q", h.charge, now), h)
+	}
 	if deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		if !h.over && h.ours && h.node != "" && p.Status.Phase == corev1.PodFailed && strings.HasPrefix(p.Status.Reason, "OutOf") {
 			h.doubts = append(h.doubts, doubt{"S3", "its kubelet turned it away: " + p.Status.Reason})
@@ -312,16 +323,19 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 
 // forgedMarks are the keys that only Muster may write and whose values the fuzzer wrote.
 func forgedMarks(p *corev1.Pod) (out []string) {
-	for _, k := range Keys() {
-		if !k.Ours {
-			continue
-		}
-		for _, m := range []map[string]string{p.Labels, p.Annotations} {
-			for text, v := range m { // order: sorted below
-				if strings.Contains(v, "forged") && (text == k.Text || strings.HasSuffix(k.Text, "/") && strings.HasPrefix(text, k.Text)) {
-					out = append(out, text)
-				}
+	look := func(k *Key, m map[string]string) {
+		for text, v := range m { // order: sorted below
+			if strings.Contains(v, "forged") && (text == k.Text || strings.HasSuffix(k.Text, "/") && strings.HasPrefix(text, k.Text)) {
+				out = append(out, text)
 			}
+		}
+	}
+	for _, k := range Keys() {
+		if k.Ours && k.Label&Pods != 0 {
+			look(&k, p.Labels)
+		}
+		if k.Ours && k.Annotation&Pods != 0 {
+			look(&k, p.Annotations)
 		}
 	}
 	slices.Sort(out)
@@ -332,10 +346,10 @@ func forgedMarks(p *corev1.Pod) (out []string) {
 func marksOf(p *corev1.Pod) string {
 	var out []string
 	for _, k := range Keys() {
-		if v, ok := p.Labels[k.Text]; ok && k.Label {
+		if v, ok := p.Labels[k.Text]; ok && k.Label&Pods != 0 {
 			out = append(out, k.Text+"="+brief(v, 40))
 		}
-		if v, ok := p.Annotations[k.Text]; ok && k.Annotation {
+		if v, ok := p.Annotations[k.Text]; ok && k.Annotation&Pods != 0 {
 			out = append(out, k.Text+":"+brief(v, 40))
 		}
 	}
@@ -368,9 +382,7 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 	if g != nil {
 		h.queue, h.fixed = g.queue, g.fixed
 	}
-	if q := p.Annotations[a.o.Charge]; a.o.Charge != "" && q != "" {
-		h.queue = q
-	}
+	h.charge = p.Annotations[a.o.Charge]
 	a.binds++
 	if !h.ours {
 		return
@@ -391,13 +403,20 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 	if g == nil || now.Sub(g.moved) < settle {
 		return
 	}
+	if q, _, _ := strings.Cut(h.charge, "/"); q != "" && q != h.queue {
+		suspect("charge", "bound in queue %q, and charged to %q", h.queue, h.charge)
+	}
 	for q := a.queues[h.queue]; q != nil; q = a.queues[q.Spec.ParentQueue] {
 		if q.Spec.Resources == nil {
 			continue
 		}
 		all, fixed, _ := a.held(q.Name)
 		if l := q.Spec.Resources.GPU.Limit; l >= 0 && h.gpu > 0 && float64(all) > l*1000 {
-			suspect("S4", "bound in queue %s although it holds %s GPUs of its limit %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
+			promise := "S4"
+			if float64(all-a.left(q.Name)) <= l*1000 {
+				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
+			}
+			suspect(promise, "bound in queue %s although it holds %s GPUs of its limit %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
 		}
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
 			suspect("S4", "a non-preemptible pod was bound in queue %s although non-preemptible ones hold %s GPUs of its quota %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
@@ -445,6 +464,16 @@ func (a *Auditor) held(queue string) (all, fixed, loose int64) {
 		}
 	}
 	return all, fixed, loose
+}
+
+// left is what of it pods hold that are being deleted.
+func (a *Auditor) left(queue string) (sum int64) {
+	for _, h := range a.pods { // order: a sum
+		if h.ours && h.node != "" && !h.over && h.leaving && a.in(h.queue, queue) {
+			sum += h.gpu
+		}
+	}
+	return sum
 }
 
 // list names those that hold GPUs of a queue; "" for all.

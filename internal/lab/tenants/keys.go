@@ -24,10 +24,8 @@ const (
 type Key struct {
 	// Const is the constant's name, Text the key. A key that ends in a slash begins keys.
 	Const, Text string
-	// Label and Annotation say as what it is read.
-	Label, Annotation bool
-	// On is where it is read; 0 for keys of objects that are the administrator's.
-	On Carrier
+	// Label and Annotation are where it is read as the one and as the other; 0 for keys of objects that are the administrator's.
+	Label, Annotation Carrier
 	// Ours says that only Muster may write it: forged, it must have no effect.
 	Ours bool
 	// Values are those that mean something. A word with a dollar sign in front stands for the name of something that exists.
@@ -73,7 +71,7 @@ func Keys() []Key {
 		ours(annotation("ReceivedResourceTypeAnnotation", keys.ReceivedResourceTypeAnnotation, Pods|Workloads, "Regular", "Fraction")),
 		ours(annotation("ReservedGPUAnnotation", keys.ReservedGPUAnnotation, Pods, "GPU-forged", "0")),
 		ours(annotation("RegainedAnnotation", keys.RegainedAnnotation, Pods, "true")),
-		ours(both("BundleLabel", keys.BundleLabel, Pods|Requests, "forged")),
+		ours(Key{Const: "BundleLabel", Text: keys.BundleLabel, Label: Requests, Annotation: Pods, Values: []string{"forged"}}),
 		ours(label("BundleSizeLabel", keys.BundleSizeLabel, Requests, "1", "0", "1000000", "-1")),
 		ours(label("SelectedNodeLabel", keys.SelectedNodeLabel, Requests, "$node")),
 		ours(annotation("NUMAPredictedAnnotation", keys.NUMAPredictedAnnotation, Pods, `[{"zone":"node-0","amount":{"cpu":"64"}}]`, "[")),
@@ -82,9 +80,10 @@ func Keys() []Key {
 		ours(annotation("LastStartAnnotation", keys.LastStartAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("LastEvictionAnnotation", keys.LastEvictionAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("SelectedForAnnotation", keys.SelectedForAnnotation, Claims, "$uid")),
-		ours(annotation("ScalingShapeAnnotation", keys.ScalingShapeAnnotation, Pods, "forged")),
-		ours(both("ScalingPodSourceLabel", keys.ScalingPodSourceLabel, Pods, "$pod")),
-		ours(both("ScalingPodSourceNamespaceLabel", keys.ScalingPodSourceNamespaceLabel, Pods, "$namespace")),
+		annotation("ScalingShapeAnnotation", keys.ScalingShapeAnnotation, Pods, "x"),
+		// Read on pods of the namespace for scaling pods, which is no tenant's.
+		both("ScalingPodSourceLabel", keys.ScalingPodSourceLabel, Pods, "$pod"),
+		both("ScalingPodSourceNamespaceLabel", keys.ScalingPodSourceNamespaceLabel, Pods, "$namespace"),
 		annotation("TopOwnerAnnotation", keys.TopOwnerAnnotation, Groups, "name: x\nuid: $uid\ngroup: batch\nversion: v1\nkind: Job\n", "["),
 		// What lies on events and on objects of the administrator; a tenant's copy of it means nothing.
 		annotation("DecisionAnnotation", keys.DecisionAnnotation, 0),
@@ -125,15 +124,15 @@ func Names() []string {
 }
 
 func label(name, text string, on Carrier, values ...string) Key {
-	return Key{Const: name, Text: text, Label: true, On: on, Values: values}
+	return Key{Const: name, Text: text, Label: on, Values: values}
 }
 
 func annotation(name, text string, on Carrier, values ...string) Key {
-	return Key{Const: name, Text: text, Annotation: true, On: on, Values: values}
+	return Key{Const: name, Text: text, Annotation: on, Values: values}
 }
 
 func both(name, text string, on Carrier, values ...string) Key {
-	return Key{Const: name, Text: text, Label: true, Annotation: true, On: on, Values: values}
+	return Key{Const: name, Text: text, Label: on, Annotation: on, Values: values}
 }
 
 func ours(k Key) Key {
@@ -144,7 +143,7 @@ func ours(k Key) Key {
 // keysOn are the keys that are read on a carrier.
 func keysOn(c Carrier) (out []Key) {
 	for _, k := range Keys() {
-		if k.On&c != 0 {
+		if (k.Label|k.Annotation)&c != 0 {
 			out = append(out, k)
 		}
 	}
@@ -157,14 +156,14 @@ func Table() string {
 	b.WriteString("| key | read as | on | written by |\n|---|---|---|---|\n")
 	for _, k := range Keys() {
 		var as, on []string
-		if k.Label {
+		if k.Label != 0 {
 			as = append(as, "label")
 		}
-		if k.Annotation {
+		if k.Annotation != 0 {
 			as = append(as, "annotation")
 		}
 		for i, name := range []string{"pods", "workloads and templates", "PodGroups", "BindRequests", "claims"} {
-			if k.On&(1<<i) != 0 {
+			if (k.Label|k.Annotation)&(1<<i) != 0 {
 				on = append(on, name)
 			}
 		}
@@ -172,7 +171,8 @@ func Table() string {
 		switch {
 		case k.Ours:
 			who = "Muster alone"
-		case k.On == 0:
+		case k.Label|k.Annotation == 0:
+			as = []string{"either"}
 			on, who = []string{"nodes, queues, events or objects of the control plane"}, "administrators and Muster"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Text, strings.Join(as, ", "), strings.Join(on, ", "), who)

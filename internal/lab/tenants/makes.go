@@ -59,7 +59,7 @@ func (u *turn) template() (s corev1.PodSpec, annotations map[string]string) {
 		annotations[keys.GPUFractionAnnotation] = pick(u, "0.5", "0.3", "0.9")
 	case 2, 3, 4:
 	default:
-		gpus(&s, pick(u, 1, 1, 1, 2, 4, 8))
+		gpus(&s, pick(u, 1, 1, 1, 2, 2, 4, 8))
 	}
 	switch u.IntN(12) {
 	case 0:
@@ -119,7 +119,7 @@ func (u *turn) submit() {
 		u.remove()
 		return
 	}
-	size := pick(u, 1, 1, 2, 4, 8)
+	size := pick(u, 1, 1, 2, 3, 4, 8)
 	spec, annotations := u.template()
 	j := named(&batchv1.Job{}, u.Namespace, u.name("job"))
 	j.Spec = batchv1.JobSpec{Parallelism: ptr.To(int32(size)), Completions: ptr.To(int32(size)), BackoffLimit: ptr.To[int32](1000)}
@@ -300,7 +300,7 @@ func (u *turn) bind() {
 	u.o.Auditor.Tried(p.UID)
 	err := u.write("create Bindings", path(at), "to "+b.Target.Name+" "+told(marks), func(ctx context.Context) error { return u.Client.SubResource("binding").Create(ctx, at, b) })
 	if err == nil {
-		u.o.Auditor.Bound(p.UID, p.Spec.SchedulerName == keys.SchedulerName)
+		u.o.Auditor.Bound(p.UID, path(at), p.Spec.SchedulerName == keys.SchedulerName)
 	}
 }
 
@@ -375,7 +375,7 @@ func (u *turn) other() {
 
 // flood makes many pods at once whose owners are of kinds that nobody knows, or many that are large, and takes them away.
 func (u *turn) flood() {
-	n := min(5+u.IntN(20), mostPods+10-len(pods(u, u.Namespace)))
+	n := min(4+u.IntN(10), mostPods+10-len(pods(u, u.Namespace)))
 	owned, large := u.chance(50), u.chance(20)
 	for i := range n {
 		p := u.bare(fmt.Sprintf("%s-%d", u.name("flood"), i))

@@ -215,10 +215,10 @@ func put(o client.Object, marks []mark) {
 		if m.none {
 			continue
 		}
-		if m.key.Label {
+		if m.key.Label != 0 {
 			labels[m.text] = m.value
 		}
-		if m.key.Annotation {
+		if m.key.Annotation != 0 {
 			annotations[m.text] = m.value
 		}
 	}
@@ -234,10 +234,10 @@ func body(marks []mark, more map[string]any) []byte {
 		if m.none {
 			v = nil
 		}
-		if m.key.Label {
+		if m.key.Label != 0 {
 			labels[m.text] = v
 		}
-		if m.key.Annotation {
+		if m.key.Annotation != 0 {
 			annotations[m.text] = v
 		}
 	}
@@ -304,8 +304,11 @@ func (u *turn) markPods() {
 	if len(more) > 0 {
 		what += " and more"
 	}
+	const most = 12 // so that one turn is no minute
+	done := 0
 	for i := range all {
-		if p := &all[i]; which(p) {
+		if p := &all[i]; which(p) && done < most {
+			done++
 			_ = u.patch("patch labels of pods", named(&corev1.Pod{}, u.Namespace, p.Name), what, text)
 		}
 	}
