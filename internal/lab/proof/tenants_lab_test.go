@@ -22,6 +22,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -117,7 +118,7 @@ func fuzzQueues() []*queuev2.Queue {
 		return q
 	}
 	return []*queuev2.Queue{
-		make("hostile", "root", 8, 28), make("capped", "hostile", 4, 8), make("rich", "hostile", 4, -1), make(keys.DefaultQueue, "hostile", 0, 2),
+		make("hostile", "root", 8, -1), make("capped", "hostile", 4, 8), make("rich", "hostile", 4, -1), make(keys.DefaultQueue, "hostile", 0, 2),
 		make("owed", "root", canarySize, -1), make("canary", "owed", canarySize, -1), make("honest", "root", 0, -1),
 	}
 }
@@ -334,7 +335,7 @@ func (f *fuzzing) run(t *testing.T, length time.Duration) {
 	if c, h := median(calm), median(hostile); h > 2*c && f.long {
 		f.auditor.Blame("fair", "honest pods", "half of them waited %s beside hostile writes and %s beside as many harmless ones", h, c)
 	}
-	t.Logf("%d canaries got their %d GPUs: %s; not owed: %v", len(f.canaries), canarySize, waits(f.canaries), f.skipped)
+	t.Logf("canaries that got their %d GPUs: %s; not owed: %v", canarySize, waits(f.canaries), f.skipped)
 	f.health(t, fuzzer.Writes())
 	t.Logf("seed %d\n%s", f.seed, fuzzer.Table())
 	kinds := map[string]int{}
@@ -421,6 +422,22 @@ func (f *fuzzing) sing(ctx context.Context) {
 	for n := 0; f.pause(ctx, 4*time.Second); n++ {
 		j := gang("canary", fmt.Sprintf("canary-%d", n), canarySize, "")
 		j.Labels[keys.QueueLabel], j.Spec.Template.Labels[keys.QueueLabel] = "canary", "canary"
+		size, owed := canarySize, func() string {
+			why, _ := f.auditor.Owed("canary", canarySize)
+			return why
+		}
+		if n%2 == 1 { // a whole node
+			size = 1
+			j.Spec.Parallelism, j.Spec.Completions, j.Annotations = ptr.To[int32](1), ptr.To[int32](1), nil
+			j.Spec.Template.Spec.Containers[0].Resources.Limits[lab.GPUResource] = *resource.NewQuantity(canarySize, resource.DecimalSI)
+			enough := owed
+			owed = func() string {
+				if why := enough(); why != "" || f.auditor.OwedNode("canary") != "" {
+					return why
+				}
+				return "no whole node is to be had"
+			}
+		}
 		if err := f.client.Create(ctx, j); err != nil {
 			if ctx.Err() == nil {
 				f.auditor.Blame("honest", "canary", "an honest Job is refused: %v", err)
@@ -431,13 +448,13 @@ func (f *fuzzing) sing(ctx context.Context) {
 		unowed, why := began, ""
 		bound := 0
 		for f.pause(ctx, 100*time.Millisecond) {
-			if bound = f.bound("canary"); bound == canarySize {
+			if bound = f.bound("canary"); bound == size {
 				f.mu.Lock()
 				f.canaries = append(f.canaries, time.Since(began))
 				f.mu.Unlock()
 				break
 			}
-			if w, _ := f.auditor.Owed("canary", canarySize); w != "" {
+			if w := owed(); w != "" {
 				unowed, why = time.Now(), w
 			}
 			if waited := time.Since(unowed); waited > canaryPatience {

@@ -76,7 +76,7 @@ type Auditor struct {
 	forgedFor  map[string]bool
 	tried      map[types.UID]bool
 	bound      map[types.UID]bool
-	disturbed  map[string]time.Time
+	disturbed  map[types.UID]bool
 	unequal    map[string]time.Time
 	waiting    []*holder
 	violations []*Violation
@@ -99,7 +99,7 @@ func (r *room) add(o room, sign int64) {
 type holder struct {
 	uid               types.UID
 	namespace, name   string
-	node, queue       string
+	node, queue, gang string
 	ours, fixed, made bool // made: it came with a node
 	takes             room // of its node
 	gpu               int64
@@ -134,7 +134,7 @@ func NewAuditor(o Audit) *Auditor {
 	return &Auditor{
 		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
 		chosen: map[string][]string{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
-		disturbed: map[string]time.Time{}, unequal: map[string]time.Time{}, blamed: map[string]bool{},
+		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, blamed: map[string]bool{},
 	}
 }
 
@@ -146,7 +146,7 @@ func (a *Auditor) Asks(evidence func(words ...string) []string) {
 }
 
 // Forged says that a BindRequest is a tenant's, for a pod by UID; Tried, that a tenant is about to bind a pod, and Bound that it
-// did; Disturbed, that a tenant wrote on the phase of a pod of the node.
+// did; Disturbed, that a tenant wrote on its phase.
 func (a *Auditor) Forged(request types.UID, pod string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,10 +172,10 @@ func (a *Auditor) Bound(pod types.UID, name string, ours bool) {
 }
 
 // Disturbed: see Forged.
-func (a *Auditor) Disturbed(node string, now time.Time) {
+func (a *Auditor) Disturbed(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.disturbed[node] = now
+	a.disturbed[pod] = true
 }
 
 // blame notes a violation.
@@ -377,8 +377,8 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 			h.gpu, h.loose = devices*min(1000, n*1000/each), 1000*devices
 		}
 	}
-	key := p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
-	g := a.groups[key]
+	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
+	g := a.groups[h.gang]
 	if g != nil {
 		h.queue, h.fixed = g.queue, g.fixed
 	}
@@ -456,6 +456,10 @@ func (a *Auditor) in(queue, above string) bool {
 func (a *Auditor) held(queue string) (all, fixed, loose int64) {
 	for _, h := range a.pods { // order: sums
 		if h.ours && h.node != "" && !h.over && a.in(h.queue, queue) {
+			if h.forced || a.bound[h.uid] { // whose charge that is may be argued
+				loose += h.gpu + h.loose
+				continue
+			}
 			all += h.gpu
 			loose += h.loose
 			if h.fixed {

@@ -56,10 +56,10 @@ func (a *Auditor) explain(now time.Time) {
 // excused says whether something else than our decision explains that a node has too little room: one who went past us came
 // there shortly before, or somebody lied about a pod's end.
 func (a *Auditor) excused(h *holder) bool {
-	if at, ok := a.disturbed[h.node]; ok && h.at.Sub(at) < time.Minute {
-		return true
-	}
 	for _, o := range a.pods { // order: any
+		if o.node == h.node && a.disturbed[o.uid] {
+			return true // for its kubelet it still runs
+		}
 		if o.node == h.node && (!o.ours || o.forced) && o.at.After(h.at.Add(-settle)) && o.at.Before(h.at.Add(settle)) {
 			return true
 		}
@@ -188,6 +188,60 @@ func (a *Auditor) Owed(queue string, gpus int64) (why string, over int64) {
 		}
 	}
 	return "", over
+}
+
+// OwedNode says whether the same queue is owed a whole node, and which: what is on it may be taken, because its queues hold so
+// much beyond their quotas, with all of its gangs that are elsewhere too. "" for none.
+func (a *Auditor) OwedNode(queue string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.nodes { // order: any will do
+		if a.takeable(name, queue) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (a *Auditor) takeable(node, queue string) bool {
+	gangs := map[string]bool{}
+	for _, h := range a.pods { // order: all are asked
+		if h.node != node || h.over || h.gpu == 0 && h.takes.gpu == 0 || h.namespace == keys.ReservationNamespace || a.in(h.queue, queue) {
+			continue
+		}
+		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil {
+			return false
+		}
+		gangs[h.gang] = true
+	}
+	for name, q := range a.queues { // order: all are asked
+		if q.Spec.Resources == nil || q.Spec.Resources.GPU.Quota < 0 || a.in(queue, name) {
+			continue
+		}
+		var goes, fixed, fixedGoes int64
+		for _, h := range a.pods { // order: sums
+			if h.node == "" || h.over || !a.in(h.queue, name) {
+				continue
+			}
+			g := a.groups[h.gang]
+			now := h.fixed || g != nil && g.fixed
+			if now {
+				fixed += h.gpu
+			}
+			if gangs[h.gang] {
+				goes += h.gpu
+				if now {
+					fixedGoes += h.gpu
+				}
+			}
+		}
+		quota := int64(q.Spec.Resources.GPU.Quota * 1000)
+		held, _, _ := a.held(name)
+		if goes > 0 && held-goes < quota || fixedGoes > 0 && fixed-fixedGoes < quota {
+			return false
+		}
+	}
+	return true
 }
 
 // leaves are the queues without others below.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -68,7 +67,7 @@ func (u *turn) template() (s corev1.PodSpec, annotations map[string]string) {
 		s.SchedulerName = pick(u, corev1.DefaultSchedulerName, "Kai-Scheduler", "nobody")
 	}
 	if u.chance(10) {
-		s.TerminationGracePeriodSeconds = pick(u, nil, ptr.To[int64](30), ptr.To[int64](year))
+		s.TerminationGracePeriodSeconds = pick(u, ptr.To[int64](1), ptr.To[int64](5), ptr.To[int64](year))
 		annotations[stopAfter] = pick(u, "never", "5s")
 	}
 	if u.chance(15) {
@@ -322,7 +321,7 @@ func (u *turn) status() {
 		return u.Client.Status().Patch(ctx, at, client.RawPatch(types.MergePatchType, []byte(text)))
 	})
 	if err == nil && strings.Contains(text, "phase") {
-		u.o.Auditor.Disturbed(p.Spec.NodeName, time.Now())
+		u.o.Auditor.Disturbed(p.UID)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
@@ -80,7 +81,19 @@ func pick[T any](u *turn, from ...T) T { return from[u.IntN(len(from))] }
 
 // mood draws the marks for the next turns.
 func (u *turn) mood() mood {
-	return mood{pods: u.marks(Pods, 1+u.IntN(3)), owners: u.marks(Workloads|Groups, 1+u.IntN(2))}
+	return mood{pods: u.few(Pods), owners: u.marks(Workloads|Groups, 1+u.IntN(2))}
+}
+
+// few draws some marks: mostly one to three, sometimes many, which show what comes of keys together. Where only Muster may write
+// a key, one of those has all refused that come with it; therefore half of the many are users' alone.
+func (u *turn) few(on Carrier) []mark {
+	switch u.IntN(4) {
+	case 0:
+		return u.marks(on, 4+u.IntN(6))
+	case 1:
+		return slices.DeleteFunc(u.marks(on, 4+u.IntN(8)), func(m mark) bool { return m.key.Ours })
+	}
+	return u.marks(on, 1+u.IntN(3))
 }
 
 // marks draws n keys of a carrier with values. Keys whose values name things that exist come up more often.
@@ -88,7 +101,7 @@ func (u *turn) marks(on Carrier, n int) (out []mark) {
 	var bag []Key
 	for _, k := range keysOn(on) {
 		bag = append(bag, k)
-		if slices.ContainsFunc(k.Values, func(v string) bool { return strings.HasPrefix(v, "$") }) {
+		if slices.ContainsFunc(k.Values, func(v string) bool { return strings.HasPrefix(v, "$") || v == keys.ReservationNamespace }) {
 			bag = append(bag, k, k)
 		}
 	}
@@ -273,7 +286,7 @@ func (u *turn) markPods() {
 	}
 	marks := u.now.pods
 	if u.chance(30) {
-		marks = u.marks(Pods, 1+u.IntN(3))
+		marks = u.few(Pods)
 	}
 	var which func(*corev1.Pod) bool
 	switch u.IntN(4) {
