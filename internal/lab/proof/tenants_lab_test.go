@@ -182,8 +182,10 @@ func (f *fuzzing) enlist(t *testing.T) {
 		roles  []string
 		queues []string
 	}{
-		{"anna", []string{"edit"}, []string{"capped"}}, {"boris", []string{"edit", "gangs"}, []string{"rich"}},
-		{"carla", []string{"everything"}, []string{"capped", "rich"}}, {"dmitri", []string{"everything"}, []string{"rich"}},
+		{"anna", []string{"edit"}, []string{"capped"}},
+		{"boris", []string{"edit", "gangs"}, []string{"rich"}},
+		{"carla", []string{"everything"}, []string{"capped", "rich"}},
+		{"dmitri", []string{"everything"}, []string{"rich"}},
 	} {
 		f.namespace(t, h.name)
 		who := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: h.name}}
@@ -325,7 +327,7 @@ func (f *fuzzing) run(t *testing.T, length time.Duration) {
 	began := time.Now()
 	for d := f.auditor.Equal(); d != ""; d = f.auditor.Equal() {
 		if time.Since(began) > quietWithin {
-			f.auditor.Blame("charge", "at rest", "%s after nobody wrote any more: %s", quietWithin, d)
+			f.auditor.Blame("charge", "at rest", "not the truth when nobody writes any more, after %s: %s", quietWithin, d)
 			break
 		}
 		f.pause(t.Context(), 200*time.Millisecond)

@@ -108,7 +108,7 @@ type holder struct {
 	leaving           bool
 	over              bool // it ended
 	at                time.Time
-	forced            bool // no decision of ours
+	forced            bool   // no decision of ours
 	charge            string // what its annotation said then
 	doubts            []doubt
 }
@@ -395,16 +395,16 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		h.doubts = append(h.doubts, doubt{promise, fmt.Sprintf(format, args...)})
 	}
 	if used, has := a.used(h.node), a.nodes[h.node]; used.gpu > has.gpu || used.cpu > has.cpu || used.memory > has.memory || used.pods > has.pods {
-		suspect("S3", "bound to %s, where then %+v are taken of %+v", h.node, used, has)
+		suspect("S3", "bound where there is too little room: on %s %+v are taken then of %+v", h.node, used, has)
 	}
 	if allowed, is := a.o.Tenants[h.namespace]; is && a.o.Authorize && h.queue != keys.DefaultQueue && h.queue != "" && !slices.Contains(allowed, h.queue) {
-		suspect("S8", "bound in queue %s, which its tenant may not use", h.queue)
+		suspect("S8", "bound in a queue that its tenant may not use: %s", h.queue)
 	}
 	if g == nil || now.Sub(g.moved) < settle {
 		return
 	}
 	if q, _, _ := strings.Cut(h.charge, "/"); q != "" && q != h.queue {
-		suspect("charge", "bound in queue %q, and charged to %q", h.queue, h.charge)
+		suspect("charge", "bound for one queue, charged to another: %q, %q", h.queue, h.charge)
 	}
 	for q := a.queues[h.queue]; q != nil; q = a.queues[q.Spec.ParentQueue] {
 		if q.Spec.Resources == nil {
@@ -416,10 +416,10 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 			if float64(all-a.left(q.Name)) <= l*1000 {
 				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
 			}
-			suspect(promise, "bound in queue %s although it holds %s GPUs of its limit %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
+			suspect(promise, "bound beyond a limit: queue %s holds %s GPUs of %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
 		}
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
-			suspect("S4", "a non-preemptible pod was bound in queue %s although non-preemptible ones hold %s GPUs of its quota %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
+			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (a *Auditor) differs(name string) string {
 	truth, _, loose := a.held(name)
 	said := milli(a.queues[name].Status.Allocated[keys.GPUResource])
 	if d := said - truth; d > loose || d < -loose {
-		return fmt.Sprintf("its status says %s GPUs allocated, pods bound for it hold %s", thousandths(said), thousandths(truth))
+		return fmt.Sprintf("its status is not the truth: it says %s GPUs, pods bound for it hold %s", thousandths(said), thousandths(truth))
 	}
 	return ""
 }
@@ -281,4 +281,3 @@ func (a *Auditor) Figures() string {
 	defer a.mu.Unlock()
 	return fmt.Sprintf("%d bindings audited, the slowest status was behind for %s", a.binds, a.slowest.Round(100*time.Millisecond))
 }
-

@@ -50,8 +50,19 @@ type move struct {
 
 func moves() []move {
 	return []move{
-		{14, (*turn).submit}, {12, (*turn).pod}, {26, (*turn).markPods}, {6, (*turn).markOwner}, {8, (*turn).group}, {7, (*turn).own},
-		{6, (*turn).request}, {7, (*turn).bind}, {8, (*turn).remove}, {4, (*turn).status}, {8, (*turn).other}, {2, (*turn).flood}, {5, (*turn).beyond},
+		{14, (*turn).submit},
+		{12, (*turn).pod},
+		{26, (*turn).markPods},
+		{6, (*turn).markOwner},
+		{8, (*turn).group},
+		{7, (*turn).own},
+		{6, (*turn).request},
+		{7, (*turn).bind},
+		{8, (*turn).remove},
+		{4, (*turn).status},
+		{8, (*turn).other},
+		{2, (*turn).flood},
+		{5, (*turn).beyond},
 	}
 }
 
