@@ -87,9 +87,9 @@ func (h *herd) queues(t *rapid.T) {
 		u := cluster.Unlimited
 		h.events["2 "+name] = cluster.QueueState{
 			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
-			Quota:  []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
-			Limit:  []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
-			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
+			Quota:             []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
+			Limit:             []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
+			Weight:            []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
 			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
 		}
 	}
