@@ -212,6 +212,9 @@ func (e GangState) apply(s *Store) bool {
 		}
 	}
 	s.serve(e.Queue, e.LastStart)
+	if e.LastEviction > g.Displaced { // by whoever led before us; for whom is not on record
+		g.Displaced, s.disturbed = e.LastEviction, true
+	}
 	g.least = int32(min(g.MinPods(), math.MaxInt32))
 	g.near = shape(e.Sets)
 	s.setPartial(g)
