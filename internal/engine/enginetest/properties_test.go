@@ -65,6 +65,7 @@ func (h *herd) node(t *rapid.T, name string) {
 			{Name: "pods", Value: int64(rapid.SampledFrom([]int{2, 5, 50}).Draw(t, "slots"))},
 		},
 	}
+	n.Labels["kind"] = rapid.SampledFrom([]string{"big", "small"}).Draw(t, "kind")
 	if rack := rapid.IntRange(0, 3).Draw(t, "rack"); rack > 0 {
 		n.Labels["rack"] = fmt.Sprint("r", rack%2)
 	}
@@ -188,6 +189,8 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 		p.Requests = append(p.Requests, cluster.Quantity{Name: "example.com/nic", Value: 1})
 	case 4:
 		p.Spec.Unsupported = "a share of a GPU"
+	case 6:
+		p.Spec.NodeSelector = map[string]string{"kind": rapid.SampledFrom([]string{"big", "small"}).Draw(t, "wants kind")}
 	case 5:
 		if rapid.IntRange(0, 2).Draw(t, "absurd") == 0 {
 			p.Requests = append(p.Requests, cluster.Quantity{Name: "memory", Value: cluster.MaxQuantity})
