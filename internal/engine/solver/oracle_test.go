@@ -31,7 +31,7 @@ type answer struct {
 	*question
 	legal   []gone // that suffice
 	near    []gone // of them, for a single pod, those that are on one node, and take it there
-	ok      bool     // the solver's
+	ok      bool   // the solver's
 	partial bool
 	bundle  *engine.Bundle
 	snap    *cluster.Snapshot
