@@ -30,14 +30,14 @@ func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
 }
 
 // Ask answers a gang's question afresh, and changes nothing; "" for a gang that asks for nothing.
-func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, barred []engine.Barrier, ok bool) {
+func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok bool) {
 	pods, request := sv.s.Next(g)
 	if len(pods) == 0 {
-		return "", engine.Verdict{}, nil, false
+		return "", engine.Verdict{}, false
 	}
 	question = sv.question(g, pods)
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	a, ok := q.run()
 	q.st.Abandon()
-	return question, a.Verdict, a.Barred, ok
+	return question, a.Verdict, ok
 }

@@ -466,6 +466,28 @@ func (q *question) enough(s gone) bool {
 // reachable lists every set of pods that the law allows to take, one unit after another in some order, smaller sets first:
 // of units with a pod on the node at, or of all if it is None. Pods that are alike stand for each other.
 func (q *question) reachable(at cluster.NodeID) []gone {
+	all := q.spread(true, func(_ *giver, u unit) bool {
+		return at == cluster.None || slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return p.Node == at })
+	})
+	slices.SortStableFunc(all, func(a, b gone) int { return cmp.Or(cmp.Compare(a.size(), b.size()), slices.Compare(a, b)) })
+	return all
+}
+
+// attainable says whether exactly these pods, by UID, can be taken one unit after another in some order.
+func (q *question) attainable(killed map[string]bool) bool {
+	n := 0
+	for _, dies := range killed { // order: a count
+		if dies {
+			n++
+		}
+	}
+	return slices.ContainsFunc(q.spread(false, func(_ *giver, u unit) bool {
+		return !slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return !killed[p.UID] })
+	}), func(s gone) bool { return s.size() == n })
+}
+
+// spread lists every set that can be reached by units for which may holds. alike lets pods that are alike stand for each other.
+func (q *question) spread(alike bool, may func(*giver, unit) bool) []gone {
 	touch := make([]bool, len(q.others))
 	for i, v := range q.others {
 		touch[i] = q.mayTouch(v)
@@ -479,8 +501,8 @@ func (q *question) reachable(at cluster.NodeID) []gone {
 			if !touch[i] {
 				continue
 			}
-			for bits, u := range v.nexts(all[k][i]) { // order: each leads to a set of its own
-				if at != cluster.None && !slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return p.Node == at }) || !q.mayTake(lost, v, u) {
+			for bits, u := range v.nexts(all[k][i], alike) { // order: each leads to a set of its own
+				if !may(v, u) || !q.mayTake(lost, v, u) {
 					continue
 				}
 				next := slices.Clone(all[k])
@@ -492,7 +514,6 @@ func (q *question) reachable(at cluster.NodeID) []gone {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b gone) int { return cmp.Or(cmp.Compare(a.size(), b.size()), slices.Compare(a, b)) })
 	return all
 }
 
@@ -503,8 +524,8 @@ func (s gone) size() (n int) {
 	return n
 }
 
-// nexts lists what the gang could give when some of it is gone already.
-func (v *giver) nexts(out uint64) map[uint64]unit {
+// nexts lists what the gang could give when some of it is gone already; see spread for alike.
+func (v *giver) nexts(out uint64, alike bool) map[uint64]unit {
 	body := v.body()
 	if v.active-bits.OnesCount64(out) <= v.least {
 		rest, set := unit{core: true}, uint64(0)
@@ -526,7 +547,7 @@ func (v *giver) nexts(out uint64) map[uint64]unit {
 	}
 	seen := map[kind]bool{}
 	for k, p := range body {
-		if like := (kind{p.Node, p.Class, len(p.Labels)}); out>>k&1 == 0 && !seen[like] {
+		if like := (kind{p.Node, p.Class, len(p.Labels)}); out>>k&1 == 0 && (!alike || !seen[like]) {
 			seen[like] = true
 			all[1<<k] = unit{pods: body[k : k+1]}
 		}

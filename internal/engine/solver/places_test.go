@@ -69,6 +69,44 @@ func drawKinds(r *rand.Rand) town {
 	return w
 }
 
+// drawDepartments makes a small random town of two departments, often without weight, whose teams hold all there is, and in
+// which one waits: what its own department gives may decide what it may ask of the other.
+func drawDepartments(r *rand.Rand) town {
+	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
+	var w town
+	size := pick(2, 4)
+	for range 2 + r.IntN(2) {
+		w.nodes = append(w.nodes, house{gpu: size, cpu: 8, zone: "a"})
+	}
+	add := func(name, parent string, quota, weight int64) {
+		w.queues = append(w.queues, team{name: name, parent: parent, quota: quota, limit: -1, cpuQuota: -1, weight: weight, priority: 100, reclaim: -1, preempt: -1})
+	}
+	own := pick(size/2, size, size, 2*size)
+	add("d0", "", own, pick(0, 0, 1))
+	add("t00", "d0", own, pick(0, 1))
+	add("t01", "d0", pick(0, 0, size/2), pick(0, 1))
+	add("d1", "", pick(0, size/2, size), pick(0, 0, 1))
+	leaves := []string{"t00", "t01", "t01", "t10", "t10"}
+	add("t10", "d1", pick(0, 2, 4), pick(0, 1))
+	if r.IntN(2) == 0 {
+		add("t11", "d1", pick(0, 2, 4), pick(0, 1))
+		leaves = append(leaves, "t11")
+	}
+	for range 3 + r.IntN(4) {
+		g := crew{queue: leaves[r.IntN(len(leaves))], priority: 50, least: 1, started: 600}
+		for range 1 + r.IntN(2) {
+			g.pods = append(g.pods, hand{gpu: pick(1, size/2, size/2), on: -1})
+		}
+		if r.IntN(2) == 0 {
+			g.least = len(g.pods)
+		}
+		w.gangs = append(w.gangs, g)
+		w.settle(r, len(w.gangs)-1)
+	}
+	w.gangs = append(w.gangs, crew{queue: "t00", priority: 50, least: 1, pods: []hand{{gpu: pick(size/2, size, size), on: -1}}})
+	return w
+}
+
 // TestPlaces: if some node can be cleared for a pod by taking what is on it, one unit after another by the law, the pod gets
 // room, however many others hold something elsewhere; that the search was partial is no excuse.
 func TestPlaces(t *testing.T) {

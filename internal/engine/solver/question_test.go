@@ -31,15 +31,11 @@ type reply struct {
 // Run implements engine.Action.
 func (w *twins) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		key, v, barred, yes := solver.Ask(solver.New(s, w.right), g)
+		key, v, yes := solver.Ask(solver.New(s, w.right), g)
 		if key == "" {
 			continue
 		}
-		told := v.String()
-		for _, b := range barred {
-			told += fmt.Sprintf("; %d %s %v", b.Gangs, b.Verdict, b.Named)
-		}
-		w.heard[key] = append(w.heard[key], reply{g.Key.Name, told, yes})
+		w.heard[key] = append(w.heard[key], reply{g.Key.Name, v.String(), yes})
 	}
 }
 
