@@ -13,7 +13,16 @@ import (
 
 // question is one gang's at its turn, as plain numbers, and the law about it in the plainest code that does. Of the engine
 // it takes the numbers as they stand (what is free, what queues hold and are entitled to, which pods a gang has, in order)
-// and none of the rules.
+// and none of the rules. What it shares with what it judges, and why that is harmless:
+//
+//   - Session.Next, Later, LivePods, SetActive, Fate, the ledgers of queues: numbers before anything is tried, which the auditor
+//     of package enginetest checks against the snapshot.
+//   - Session.FairShare: a number; package fairshare has an oracle of its own for it.
+//   - Session.CompareGangs and CompareGivers, in TestPrefix and TestHarm only: the order is what these take for granted. No
+//     question of what is legal, or whether there is a way, asks for it.
+//   - Session.Promise, once per question: whether room is idle by now, so that nobody need go.
+//   - Session.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
+//   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
 	right    engine.Right
 	now      int64
