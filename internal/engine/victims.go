@@ -130,7 +130,7 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 	for _, k := range s.holders[g.ID] { // a promise costs least
 		if h := &s.holds[k]; !h.open && (on == nil || on(h.node)) {
 			u.holds = append(u.holds, k)
-			u.Charge.Add(h.Charge)
+			u.Charge.AddCapped(h.Charge)
 		}
 	}
 	if len(u.holds) > 0 {
@@ -149,7 +149,7 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 		}
 	}
 	for _, p := range u.Pods {
-		u.Charge.Add(p.Charge)
+		u.Charge.AddCapped(p.Charge)
 	}
 	return u, len(u.Pods) > 0
 }
@@ -159,7 +159,7 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) []*cluster.Pod {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > g.Sets[i].Min {
+		if st.active > st.need {
 			for k := st.live - 1; k >= 0; k-- {
 				if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
 					return []*cluster.Pod{p}
@@ -177,7 +177,7 @@ func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) [
 			return pods
 		}
 	}
-	if st.satisfied <= g.Sets[i].Min {
+	if st.satisfied <= st.need {
 		return nil
 	}
 	for _, c := range slices.Backward(order) {
@@ -246,9 +246,12 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 		slices.Sort(s.aged)
 		s.Snap.Barred(func(taker cluster.Key) { s.takers[taker] = true })
 	}
-	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= max(g.Created, g.Since) })
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
 }
+
+// waits is since when a gang has waited, by what is known.
+func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
 
 // EvictUnit evicts all pods of a unit, or opens its promises.
 func (st *Statement) EvictUnit(u *Unit) {
@@ -368,7 +371,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
-		sum.Add(s.Snap.ChargeWaiting(p.Class))
+		sum.AddCapped(s.Snap.ChargeWaiting(p.Class))
 	}
 	return sum
 }
@@ -476,7 +479,7 @@ func (s *Session) recreated(v *GangState) bool {
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
 func (s *Session) returned(r Right, g, v *GangState) bool {
-	waits := max(g.Created, g.Since)
+	waits := s.waits(g)
 	news := waits
 	if r == Reclaim {
 		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {
