@@ -71,7 +71,7 @@ func (s *Session) turn(h *heldRoom, free bool) {
 	}
 	s.move(h.node, h.Requests, h.Share, h.groups, 0, sign)
 	if h.leaf != nil {
-		h.leaf.charge(h.Charge, h.nonPreemptible, !free)
+		s.charge(h.leaf, h.Charge, h.nonPreemptible, !free)
 	}
 	for _, o := range s.points.promises {
 		o.Turned(&h.Hold, free)

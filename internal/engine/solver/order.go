@@ -14,6 +14,7 @@ type givers struct {
 	s     *engine.Session
 	byID  map[cluster.QueueID]*leaf
 	top   []*branch
+	all   []*branch
 	nodes map[cluster.QueueID]*branch
 	count int   // gangs that hold something
 	wake  int64 // when the first rule ends with time that barred anybody in the running search
@@ -22,6 +23,8 @@ type givers struct {
 // branch is one queue that has givers below it.
 type branch struct {
 	queue *engine.QueueLedger
+	up    *branch // nil at the top
+	index int     // in givers.all
 	kids  []*branch
 	leaf  *leaf
 }
@@ -29,12 +32,30 @@ type branch struct {
 // leaf is a leaf queue's gangs, first giver first. Gangs that have given all are skipped. Most leaves never have to give,
 // so states of gangs are built, and sorted, for those that do.
 type leaf struct {
-	queue *engine.QueueLedger
-	raw   []*cluster.Gang // that may be victims at all
-	never []*cluster.Gang // that may not: non-preemptible
-	gangs []*engine.GangState
-	built bool
-	start int // gangs before it have nothing left
+	queue  *engine.QueueLedger
+	branch *branch
+	raw    crowd // that may be victims at all
+	never  crowd // that may not: non-preemptible
+	gangs  []*engine.GangState
+	built  bool
+	start  int // gangs before it have nothing left
+}
+
+// crowd is gangs of which it may be told in one that they may not be touched.
+type crowd struct {
+	gangs []*cluster.Gang
+	first []string // what a barrier names of these alone; nil until asked for
+}
+
+func (c *crowd) names() []string {
+	if c.first == nil && len(c.gangs) > 0 {
+		b := engine.Barrier{}
+		for _, g := range c.gangs {
+			name(&b, g.Key)
+		}
+		c.first = b.Named
+	}
+	return c.first
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
@@ -50,17 +71,18 @@ func newGivers(s *engine.Session) *givers {
 			if q := s.LeafOf(gang); q != nil {
 				l = &leaf{queue: q}
 				gs.byID[q.ID] = l
-				gs.branch(q).leaf = l
+				l.branch = gs.branch(q)
+				l.branch.leaf = l
 			}
 			byName[gang.Queue] = l
 		}
 		switch {
 		case l == nil:
 		case gang.Preemptible:
-			l.raw = append(l.raw, gang)
+			l.raw.gangs = append(l.raw.gangs, gang)
 			gs.count++
 		default:
-			l.never = append(l.never, gang)
+			l.never.gangs = append(l.never.gangs, gang)
 		}
 	})
 	return gs
@@ -75,9 +97,11 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 	if q.Parent == nil {
 		gs.top = append(gs.top, b)
 	} else {
-		up := gs.branch(q.Parent)
-		up.kids = append(up.kids, b)
+		b.up = gs.branch(q.Parent)
+		b.up.kids = append(b.up.kids, b)
 	}
+	b.index = len(gs.all)
+	gs.all = append(gs.all, b)
 	return b
 }
 
@@ -85,8 +109,8 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 func (gs *givers) ready(l *leaf) {
 	if !l.built {
 		l.built = true
-		l.gangs = make([]*engine.GangState, len(l.raw))
-		for i, gang := range l.raw {
+		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
+		for i, gang := range l.raw.gangs {
 			l.gangs[i] = gs.s.Gang(gang.ID)
 			gs.s.Step()
 		}
@@ -123,7 +147,8 @@ type walk struct {
 	g       *engine.GangState
 	request cluster.Resources
 	at      map[*leaf]*cursor
-	tier    int // units above it are put off
+	stand   *stand // who gives next; nil until the first unit is asked for
+	tier    int    // units above it are put off
 	later   []*engine.GangState
 	strict  bool // ask the rules that look at each unit; without, the caller does
 	barred  []engine.Barrier
@@ -149,17 +174,18 @@ func (w *walk) cursor(l *leaf) *cursor {
 	}
 	c = &cursor{}
 	w.at[l] = c
+	w.gs.s.Step()
 	if v := w.gs.s.CheckGiver(w.right, w.g, w.request, l.queue); !v.Yes() {
 		c.closed = true
 		if v.Reason != engine.ReasonOtherQueue {
-			w.barAll(l.raw, v)
+			w.barAll(&l.raw, v)
 		}
 		return c
 	}
-	w.barAll(l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
-	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
+	w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
+	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
 		c.closed = true
-		w.barAll(l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
 		return c
 	}
 	w.gs.ready(l)
@@ -168,14 +194,14 @@ func (w *walk) cursor(l *leaf) *cursor {
 }
 
 // barAll counts gangs that may not be touched for one reason.
-func (w *walk) barAll(gangs []*cluster.Gang, why engine.Verdict) {
-	if len(gangs) == 0 {
+func (w *walk) barAll(all *crowd, why engine.Verdict) {
+	if len(all.gangs) == 0 {
 		return
 	}
 	b := w.barrier(why)
-	b.Gangs += len(gangs)
-	for _, v := range gangs {
-		name(b, v.Key)
+	b.Gangs += len(all.gangs)
+	for _, text := range all.names() {
+		nameAs(b, text)
 	}
 }
 
@@ -184,16 +210,31 @@ const named = 8
 
 func name(b *engine.Barrier, key cluster.Key) {
 	n := len(b.Named)
-	if n == named && key.String() >= b.Named[n-1] {
+	if n == named && !before(key, b.Named[n-1]) {
 		return
 	}
-	text := key.String()
+	nameAs(b, key.String())
+}
+
+func nameAs(b *engine.Barrier, text string) {
 	at, known := slices.BinarySearch(b.Named, text)
 	if known {
 		return
 	}
 	b.Named = slices.Insert(b.Named, at, text)
 	b.Named = b.Named[:min(named, len(b.Named))]
+}
+
+// before says whether a key comes before a text, as text; it builds none.
+func before(key cluster.Key, text string) bool {
+	if key.Namespace == "" {
+		return key.Name < text
+	}
+	n := len(key.Namespace)
+	if len(text) <= n || text[:n] != key.Namespace || text[n] != '/' {
+		return key.String() < text
+	}
+	return key.Name < text[n+1:]
 }
 
 // top returns the leaf's next giver that the rules about gangs allow, nil when there is none.
@@ -212,6 +253,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 		if verdict.Yes() {
 			break
 		}
+		w.gs.s.Step()
 		w.bar(v, verdict)
 		c.next++
 	}
@@ -227,6 +269,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 // take removes the giver that top returned.
 func (w *walk) take(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
+	w.stand.stale(l)
 	if len(c.back) > 0 && c.back[0] == v {
 		c.back = c.back[1:]
 		return
@@ -237,40 +280,9 @@ func (w *walk) take(l *leaf, v *engine.GangState) {
 // giveBack returns a giver that gave a part and has more.
 func (w *walk) giveBack(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
+	w.stand.stale(l)
 	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.CompareGangs(c.back[k], v) < 0 })
 	c.back = slices.Insert(c.back, at, v)
-}
-
-// pick finds the leaf that gives next, below the given queues, with its giver.
-func (w *walk) pick(bs []*branch) (*leaf, *engine.GangState, *branch) {
-	var bestLeaf *leaf
-	var bestGang *engine.GangState
-	var best *branch
-	var bestUnit cluster.Resources
-	for _, b := range bs {
-		l, v := b.leaf, (*engine.GangState)(nil)
-		if l != nil {
-			v = w.top(l)
-		} else {
-			l, v, _ = w.pick(b.kids)
-		}
-		if v == nil {
-			continue
-		}
-		if best == nil {
-			bestLeaf, bestGang, best = l, v, b
-			continue
-		}
-		if bestUnit == nil {
-			u, _ := w.gs.s.NextUnit(bestGang)
-			bestUnit = u.Charge
-		}
-		u, _ := w.gs.s.NextUnit(v)
-		if w.gs.s.CompareGivers(b.queue, best.queue, u.Charge, bestUnit) < 0 {
-			bestLeaf, bestGang, best, bestUnit = l, v, b, u.Charge
-		}
-	}
-	return bestLeaf, bestGang, best
 }
 
 // taken is a unit with the reasons for it.
@@ -284,7 +296,7 @@ type taken struct {
 func (w *walk) next() (taken, bool) {
 	for {
 		w.gs.s.Step()
-		l, v, _ := w.pick(w.gs.top)
+		l, v := w.pick()
 		if v == nil {
 			if len(w.later) == 0 {
 				return taken{}, false
@@ -330,6 +342,7 @@ func (w *walk) next() (taken, bool) {
 func (w *walk) close(l *leaf, why engine.Verdict) {
 	c := w.cursor(l)
 	c.closed = true
+	w.stand.stale(l)
 	b := w.barrier(why)
 	b.Gangs += len(l.gangs) - c.next + len(c.back)
 	for _, v := range l.gangs[c.next:] {
