@@ -38,3 +38,6 @@ func (s *Snapshot) Frozen(taker, giver Key) bool {
 	}
 	return s.frozen[Frozen{taker, giver}] > s.Now
 }
+
+// HasFrozen says whether anybody's pods must not be evicted for somebody for now.
+func (s *Snapshot) HasFrozen() bool { return len(s.frozen) > 0 }

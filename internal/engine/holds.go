@@ -78,6 +78,15 @@ func (s *Session) turn(h *heldRoom, free bool) {
 	}
 }
 
+// EachPromise calls f for every promise of room that stands, and its node.
+func (s *Session) EachPromise(f func(h *cluster.Hold, n cluster.NodeID)) {
+	for i := range s.holds {
+		if !s.holds[i].open {
+			f(&s.holds[i].Hold, s.holds[i].node)
+		}
+	}
+}
+
 // Promises says whether room is promised to a gang, by ID.
 func (s *Session) Promises(g cluster.GangID) bool { return len(s.holders[g]) > 0 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -93,6 +94,11 @@ func (c cliff) bench(b *testing.B) {
 
 // unanswered says whether some gang was left for another cycle.
 func unanswered(t *engine.Trace) bool {
+	for i := range t.Gangs {
+		if slices.ContainsFunc(t.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+			return true
+		}
+	}
 	return false
 }
 

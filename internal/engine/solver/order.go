@@ -16,6 +16,7 @@ type givers struct {
 	top   []*branch
 	all   []*branch
 	nodes map[cluster.QueueID]*branch
+	sieve sieve
 	count int   // gangs that hold something
 	wake  int64 // when the first rule ends with time that barred anybody in the running search
 }
@@ -123,6 +124,7 @@ func (gs *givers) ready(l *leaf) {
 
 // given puts gangs that gave a part in their new place, after a decision was accepted.
 func (gs *givers) given(gangs []*engine.GangState) {
+	gs.sieve = nil
 	for _, v := range gangs {
 		l := gs.byID[v.Leaf.ID]
 		if l == nil || !l.built {
@@ -148,6 +150,7 @@ type walk struct {
 	request cluster.Resources
 	at      map[*leaf]*cursor
 	stand   *stand // who gives next; nil until the first unit is asked for
+	taker   string // what the rules about gangs know of g; "" until asked for
 	tier    int    // units above it are put off
 	later   []*engine.GangState
 	strict  bool // ask the rules that look at each unit; without, the caller does
@@ -166,14 +169,22 @@ func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.
 	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true}
 }
 
-// cursor starts in a leaf: whole queues that need not give are passed without a look at their gangs.
+// cursor starts in a leaf, at the first gang that the rules about gangs allow.
 func (w *walk) cursor(l *leaf) *cursor {
 	c := w.at[l]
-	if c != nil {
-		return c
+	if c == nil {
+		c = w.enter(l)
+		w.at[l] = c
+		if !c.closed {
+			w.sift(l, c)
+		}
 	}
-	c = &cursor{}
-	w.at[l] = c
+	return c
+}
+
+// enter asks about a leaf as a whole: queues that need not give are passed without a look at their gangs.
+func (w *walk) enter(l *leaf) *cursor {
+	c := &cursor{}
 	w.gs.s.Step()
 	if v := w.gs.s.CheckGiver(w.right, w.g, w.request, l.queue); !v.Yes() {
 		c.closed = true
@@ -189,7 +200,6 @@ func (w *walk) cursor(l *leaf) *cursor {
 		return c
 	}
 	w.gs.ready(l)
-	c.next = l.start
 	return c
 }
 
@@ -371,12 +381,16 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 	why.Object, why.WakeAt = barObject(why), 0
-	i := slices.IndexFunc(w.barred, func(b engine.Barrier) bool { return b.Verdict == why })
+	return barrierOf(&w.barred, why)
+}
+
+func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {
+	i := slices.IndexFunc(*all, func(b engine.Barrier) bool { return b.Verdict == why })
 	if i < 0 {
-		i = len(w.barred)
-		w.barred = append(w.barred, engine.Barrier{Verdict: why})
+		i = len(*all)
+		*all = append(*all, engine.Barrier{Verdict: why})
 	}
-	return &w.barred[i]
+	return &(*all)[i]
 }
 
 // barObject keeps the object of a verdict that is about a queue, so that gangs of one queue count together, and drops a
