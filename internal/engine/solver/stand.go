@@ -12,7 +12,8 @@ import (
 // It follows the shares by the session's list of charges, so it does not matter who moves them.
 type stand struct {
 	w     *walk
-	seats []seat // by branch.index
+	seats []seat // by branch.index; of a leaf alone its own
+	alone *branch
 	top   seat
 	heard int // how much of what was charged is included
 	moved []*branch
@@ -20,7 +21,7 @@ type stand struct {
 
 // seat is a queue's place. Of a leaf, gang is its next giver; of a queue above, that of the first below.
 type seat struct {
-	b      *branch // nil for one that gives nothing in this walk
+	b      *branch // nil for the top
 	leaf   *leaf
 	gang   *engine.GangState // nil for nobody
 	unit   cluster.Resources // what gang would give
@@ -41,20 +42,35 @@ func (w *walk) pick() (*leaf, *engine.GangState) {
 
 // seated gives everybody a place: O(queues that hold something).
 func (w *walk) seated() *stand {
-	st := &stand{w: w, seats: make([]seat, len(w.gs.all)), heard: len(w.gs.s.Charged())}
+	st := &stand{w: w, heard: len(w.gs.s.Charged())}
 	if w.right != engine.Preempt {
+		st.seats = make([]seat, len(w.gs.all))
 		st.build(&st.top, w.gs.top)
-	} else if b := w.gs.nodes[w.g.Leaf.ID]; b != nil { // nobody else's queue gives
-		st.build(&st.top, []*branch{b})
+	} else if st.alone = w.gs.nodes[w.g.Leaf.ID]; st.alone != nil { // nobody else's queue gives
+		st.seats = make([]seat, 1)
+		st.build(&st.top, []*branch{st.alone})
 	}
 	return st
+}
+
+// seat is a queue's place; nil where it has none.
+func (st *stand) seat(b *branch) *seat {
+	switch {
+	case b == nil:
+		return nil
+	case st.w.right != engine.Preempt:
+		return &st.seats[b.index]
+	case b == st.alone:
+		return &st.seats[0]
+	}
+	return nil
 }
 
 func (st *stand) build(up *seat, bs []*branch) {
 	n := len(bs)
 	up.kids, up.winner = make([]*seat, n), make([]int32, 2*n)
 	for i, b := range bs {
-		s := &st.seats[b.index]
+		s := st.seat(b)
 		s.b, s.at = b, i
 		st.build(s, b.kids)
 		st.look(s)
@@ -115,10 +131,10 @@ func (st *stand) catchUp() {
 		}
 	}
 	for _, b := range st.moved { // each in turn: whatever is still stale then lies on the way of one that follows
-		for ; b != nil && st.seats[b.index].b != nil; b = b.up {
-			s, up := &st.seats[b.index], &st.top
-			if b.up != nil && st.seats[b.up.index].b != nil {
-				up = &st.seats[b.up.index]
+		for s := st.seat(b); s != nil; s = st.seat(s.b.up) {
+			up := st.seat(s.b.up)
+			if up == nil {
+				up = &st.top
 			}
 			st.look(s)
 			for k := (len(up.kids) + s.at) / 2; k >= 1; k /= 2 {
