@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
-
-	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
@@ -15,8 +13,8 @@ import (
 type GangQueue struct {
 	s     *Session
 	root  *queueNode
-	leafs map[cluster.QueueID]*queueNode
-	dirty *queueNode // leaf whose shares may have changed since the last look
+	nodes []*queueNode // by queue ID
+	dirty *queueNode   // leaf whose shares may have changed since the last look
 }
 
 // queueNode is one queue that has gangs below it, or had.
@@ -33,7 +31,7 @@ type queueNode struct {
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, leafs: map[cluster.QueueID]*queueNode{}}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]*queueNode, s.Snap.MaxQueueID())}
 	var leafs []*queueNode
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
@@ -73,11 +71,11 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 	if l == nil {
 		return q.root
 	}
-	if n := q.leafs[l.ID]; n != nil {
+	if n := q.nodes[l.ID]; n != nil {
 		return n
 	}
 	n := &queueNode{ledger: l, parent: q.node(l.Parent)}
-	q.leafs[l.ID] = n
+	q.nodes[l.ID] = n
 	n.at = len(n.parent.kids)
 	n.parent.kids = append(n.parent.kids, n)
 	return n
@@ -138,7 +136,7 @@ func (q *GangQueue) Pop() *GangState {
 	if g == nil {
 		return nil
 	}
-	n := q.leafs[g.Leaf.ID]
+	n := q.nodes[g.Leaf.ID]
 	heap.Pop(&n.gangs)
 	q.dirty = n
 	return g
@@ -147,7 +145,7 @@ func (q *GangQueue) Pop() *GangState {
 // Push puts a gang back that was handed out, to be taken again at its turn.
 func (q *GangQueue) Push(g *GangState) {
 	q.settle()
-	n := q.leafs[g.Leaf.ID]
+	n := q.nodes[g.Leaf.ID]
 	heap.Push(&n.gangs, g)
 	q.fix(n)
 }
@@ -164,7 +162,7 @@ func (q *GangQueue) settle() {
 func (q *GangQueue) Changed(leaf *QueueLedger) {
 	q.settle()
 	for l := leaf; l != nil; l = l.Parent {
-		if n := q.leafs[l.ID]; n != nil {
+		if n := q.nodes[l.ID]; n != nil {
 			q.fix(n)
 			return
 		}

@@ -207,8 +207,12 @@ func (s *Session) CheckPods(pods []cluster.PodID) Verdict {
 	return Verdict{}
 }
 
-// TotalLater sums what the nodes that take pods have, once all releases have happened.
+// TotalLater sums what the nodes that take pods have, once all releases have happened: O(nodes) when something changed.
+// Callers must not write to it.
 func (s *Session) TotalLater() cluster.Resources {
+	if s.total != nil && s.totalOf == len(s.touched) {
+		return s.total
+	}
 	total := make(cluster.Resources, s.dims)
 	for _, id := range s.Snap.NodeOrder {
 		if s.Snap.Node(id).Problem == "" {
@@ -218,6 +222,7 @@ func (s *Session) TotalLater() cluster.Resources {
 			total[cluster.GPU] += s.partsLater(id)
 		}
 	}
+	s.total, s.totalOf = total, len(s.touched)
 	return total
 }
 

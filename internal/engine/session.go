@@ -39,8 +39,10 @@ type Session struct {
 	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
 	promise  bool                     // what-ifs of the solver: nobody is placed before all is released
 
-	touched  []cluster.NodeID // every node whose ledger changed, in order: rankings catch up from here
-	charged  []*QueueLedger   // every leaf whose shares changed, in order: orders of queues catch up from here
+	touched  []cluster.NodeID  // every node whose ledger changed, in order: rankings catch up from here
+	charged  []*QueueLedger    // every leaf whose shares changed, in order: orders of queues catch up from here
+	total    cluster.Resources // TotalLater, when that much of touched had happened
+	totalOf  int
 	rankings map[rankingKey]*ranking
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view

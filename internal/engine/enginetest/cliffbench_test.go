@@ -40,7 +40,10 @@ func (c cliff) bench(b *testing.B) {
 	worst, total, answered, steps := int64(0), int64(0), 0, 0
 	for b.Loop() {
 		b.StopTimer()
-		p := profile.BuiltIn()
+		p, err := profile.ForShard(profile.Shard{})
+		if err != nil {
+			b.Fatal(err)
+		}
 		for _, f := range c.with {
 			f(&p)
 		}
@@ -114,9 +117,11 @@ func processorTime(b *testing.B) int64 {
 // minimum is a default minimum runtime against reclaim.
 func minimum(runtime string) func(*engine.Profile) {
 	return func(p *engine.Profile) {
-		for i := range p.Tiers[0] {
-			if p.Tiers[0][i].Name == "minruntime" {
-				p.Tiers[0][i].Arguments = engine.Arguments{"defaultReclaimMinRuntime": runtime}
+		for t := range p.Tiers {
+			for i := range p.Tiers[t] {
+				if u := &p.Tiers[t][i]; u.Name == "minruntime" {
+					u.Arguments = engine.Arguments{"defaultReclaimMinRuntime": runtime}
+				}
 			}
 		}
 	}
@@ -163,17 +168,26 @@ func manyGivers(n, nodes int) *situation {
 	return s
 }
 
-// company is n gangs each of which wants to be near pods of a label of its own.
-func company(n int) *situation {
+// company is n gangs each of which wants to be near pods of a label of its own, in the domains of a topology. running of each
+// node's GPUs are in use, by pods that have such labels too.
+func company(n, running int, topology string) *situation {
 	s := &situation{}
 	s.plant(1000)
 	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
-	for i := range n {
+	like := func(name string, i int) crew {
 		labels := map[string]string{"app": fmt.Sprint("app-", i)}
 		spec := cluster.ClassSpec{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{
-			Weight: 100, PodAffinityTerm: v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: "kubernetes.io/hostname"},
+			Weight: 100, PodAffinityTerm: v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: topology},
 		}}}}
-		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true, spec: spec, labels: labels})
+		return crew{name: name, queue: "team", pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true, spec: spec, labels: labels}
+	}
+	for i := range 1000 * running {
+		c := like(fmt.Sprintf("running-%06d", i), i%n)
+		c.node = nodeName(i % 1000)
+		s.crew(c)
+	}
+	for i := range n {
+		s.crew(like(fmt.Sprintf("waiting-%06d", i), i))
 	}
 	return s
 }
@@ -255,7 +269,9 @@ func BenchmarkCliffs(b *testing.B) {
 		{"givers=100", func() *situation { return manyGivers(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
 		{"givers=1000", func() *situation { return manyGivers(1000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
 		{"givers=8000", func() *situation { return manyGivers(8000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
-		{"company=1500", func() *situation { return company(1500) }, nil, all(1500)},
+		{"company=1500/empty", func() *situation { return company(1500, 0, "kubernetes.io/hostname") }, nil, all(1500)},
+		{"company=1500/busy", func() *situation { return company(1500, 4, "kubernetes.io/hostname") }, nil, all(1500)},
+		{"company=1500/zones", func() *situation { return company(1500, 4, "zone") }, nil, all(1500)},
 		{"preempt=200", func() *situation { return preempting(200) }, nil, idly},
 		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},

@@ -29,7 +29,7 @@ type Budget struct {
 type no struct {
 	question string
 	wake     int64 // when time alone may change the answer
-	answer   engine.Attempt
+	answer   *engine.Attempt
 }
 
 // How long an answer rests that was found in a pass of several runs, in nanoseconds: longer than the pass, if runs come no
@@ -73,6 +73,6 @@ func (b *Budget) Settle() {
 	b.s.WakeAt(b.s.Snap.Now)
 	runs := int64(len(b.open)/max(1, len(b.noes)) + 1)
 	for _, n := range b.noes {
-		b.s.Rest(n.question, b.s.Snap.Now+longestRest+runs*runsApart, n.wake, n.answer)
+		b.s.Rest(n.question, b.s.Snap.Now+longestRest+runs*runsApart, n.wake, *n.answer)
 	}
 }

@@ -32,8 +32,7 @@ const (
 // it: the same rules about gangs and queues are asked as in a search, and nobody is evicted. Of a question that it cannot
 // decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
-	if !q.most.wanted || q.right == engine.Consolidation || !q.s.CheckPods(q.pods).Yes() || !q.s.CheckNear(q.g, q.pods).Yes() ||
-		q.right == engine.Reclaim && !q.s.CheckReclaim(q.g, q.request).Yes() || !q.s.CheckGates(q.g, q.request).Yes() || q.couldFit() {
+	if !q.most.wanted || q.right == engine.Consolidation || !q.s.CheckGates(q.g, q.request).Yes() || q.couldFit() {
 		return engine.Attempt{}, false
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)

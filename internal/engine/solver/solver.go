@@ -34,13 +34,13 @@ type Solver struct {
 	right  engine.Right
 	budget *Budget // nil for none
 	givers *givers
-	failed map[string]engine.Attempt // by question: who failed alike
+	failed map[string]*engine.Attempt // by question: who failed alike
 	most   most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
 func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
-	return &Solver{s: s, right: right, budget: budget, failed: map[string]engine.Attempt{}}
+	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}}
 }
 
 // search is one question while it is worked on.
@@ -113,29 +113,29 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if len(pods) == 0 {
 		return nil, engine.Attempt{}, nobody
 	}
-	key := sv.question(g, pods)
-	a, known := sv.failed[key]
-	if !known {
-		var r cluster.Rest
-		if r, known = sv.s.Rested(key); known {
-			a = r.Why.(engine.Attempt)
-			sv.most.wanted = true // it cost much
-			sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
-		}
+	if v := sv.may(g, pods, request); !v.Yes() {
+		return nil, engine.Attempt{Verdict: v}, refused
 	}
-	switch {
-	case known:
-		return nil, a, refused
-	case !sv.budget.take(key):
-		return nil, a, unasked
+	key := sv.question(g, pods)
+	if a := sv.failed[key]; a != nil {
+		return nil, *a, refused
+	}
+	if r, rests := sv.s.Rested(key); rests {
+		sv.most.wanted = true // it cost much
+		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
+		return nil, r.Why.(engine.Attempt), refused
+	}
+	if !sv.budget.take(key) {
+		return nil, engine.Attempt{}, unasked
 	}
 	began := sv.s.Steps()
 	if sv.givers != nil {
 		sv.givers.wake = cluster.Forever
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	a, known := q.hopeless()
 	found := false
-	if a, known = q.hopeless(); !known {
+	if !known {
 		a, found = q.run()
 	}
 	sv.s.Searched(found)
@@ -144,7 +144,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	}
 	q.st.Abandon()
 	a.Action = sv.s.Action()
-	sv.failed[key] = a
+	sv.failed[key] = &a
 	wake := cluster.Forever
 	if sv.givers != nil {
 		wake = sv.givers.wake
@@ -152,13 +152,26 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if a.Verdict.Code == engine.Wait {
 		wake = min(wake, a.Verdict.WakeAt)
 	}
-	cost := sv.s.Steps() - began
-	if cost >= costly {
+	if cost := sv.s.Steps() - began; cost >= costly {
 		sv.most.wanted = true
 		sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), wake, a)
 	}
-	sv.budget.answered(no{key, wake, a})
+	sv.budget.answered(no{key, wake, &a})
 	return nil, a, refused
+}
+
+// may says whether there is a question at all: the pods could run somewhere, and the queue may take.
+func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
+	if v := sv.s.CheckPods(pods); !v.Yes() {
+		return v
+	}
+	if v := sv.s.CheckNear(g, pods); !v.Yes() {
+		return v
+	}
+	if sv.right == engine.Reclaim {
+		return sv.s.CheckReclaim(g, request)
+	}
+	return engine.Verdict{}
 }
 
 // disturbs says whether anybody has to go or move.
@@ -220,19 +233,8 @@ func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
 
 // run searches. On success the statement holds the decision.
 func (q *search) run() (engine.Attempt, bool) {
-	if v := q.s.CheckPods(q.pods); !v.Yes() {
-		return engine.Attempt{Verdict: v}, false
-	}
-	if v := q.s.CheckNear(q.g, q.pods); !v.Yes() {
-		return engine.Attempt{Verdict: v}, false
-	}
 	if q.right == engine.Consolidation {
 		return q.rearrange()
-	}
-	if q.right == engine.Reclaim {
-		if v := q.s.CheckReclaim(q.g, q.request); !v.Yes() {
-			return engine.Attempt{Verdict: v}, false
-		}
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
 	if q.grow() {
