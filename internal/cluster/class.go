@@ -68,6 +68,16 @@ type Class struct {
 	ClassSpec
 
 	demand *Demand // its kind, of the Store alone
+	alone  *Class  // nil for itself
+}
+
+// Alone is the class of the same pods if they said nothing of other pods and nothing but a node counted: classes that differ
+// in pod affinity, anti-affinity and spreading only have it in common. It is the class itself for most.
+func (c *Class) Alone() *Class {
+	if c.alone == nil {
+		return c
+	}
+	return c.alone
 }
 
 // NeedsFilters says whether pods of the class use a feature that makes their feasibility depend on where other pods are,

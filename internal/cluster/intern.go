@@ -34,13 +34,30 @@ func (in *interner) acquire(spec *ClassSpec) *Class {
 	}
 	in.next++
 	in.byKey[key] = &internEntry{class: c, refs: 1}
+	if alone, differs := spec.alone(); differs {
+		c.alone = in.acquire(&alone)
+	}
 	return c
+}
+
+// alone returns what the spec says without a word about other pods, and whether that is less. What claims and ConfigMaps need
+// of the namespace stays.
+func (s *ClassSpec) alone() (ClassSpec, bool) {
+	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread) == 0 || len(s.Claims)+len(s.ConfigMaps)+len(s.Devices) > 0 {
+		return ClassSpec{}, false
+	}
+	out := *s
+	out.PodAffinity, out.PodAntiAffinity, out.Spread, out.Namespace, out.Labels = nil, nil, nil, "", nil
+	return out, true
 }
 
 func (in *interner) release(c *Class) {
 	if e, ok := in.byKey[c.Key]; ok && e.class == c {
 		if e.refs--; e.refs == 0 {
 			delete(in.byKey, c.Key)
+			if c.alone != nil {
+				in.release(c.alone)
+			}
 		}
 	}
 }
