@@ -39,5 +39,12 @@ func (s *Snapshot) Frozen(taker, giver Key) bool {
 	return s.frozen[Frozen{taker, giver}] > s.Now
 }
 
-// HasFrozen says whether anybody's pods must not be evicted for somebody for now.
-func (s *Snapshot) HasFrozen() bool { return len(s.frozen) > 0 }
+// Barred says for whom some gang's pods must not be evicted for now: it is called with each of them, perhaps again and again,
+// in no meaningful order.
+func (s *Snapshot) Barred(f func(taker Key)) {
+	for pair, until := range s.frozen { // order: of no meaning to callers
+		if until > s.Now {
+			f(pair.Taker)
+		}
+	}
+}

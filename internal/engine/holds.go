@@ -12,6 +12,7 @@ import (
 type heldRoom struct {
 	cluster.Hold
 	node           cluster.NodeID
+	gang           cluster.GangID
 	leaf           *QueueLedger
 	nonPreemptible bool
 	groups         []string // the shared devices it is of
@@ -44,7 +45,7 @@ func (s *Session) layHolds() {
 			s.void = append(s.void, h.ID())
 			continue
 		}
-		held := heldRoom{Hold: h, node: n.ID, nonPreemptible: !g.Preemptible}
+		held := heldRoom{Hold: h, node: n.ID, gang: g.ID, nonPreemptible: !g.Preemptible}
 		if !h.Share.None() {
 			c := &cluster.Class{ClassSpec: cluster.ClassSpec{Requests: h.Requests, Charge: h.Charge, Share: h.Share}}
 			held.groups = s.pickFor(c, h.ID(), n.ID, false)
@@ -78,17 +79,25 @@ func (s *Session) turn(h *heldRoom, free bool) {
 	}
 }
 
-// EachPromise calls f for every promise of room that stands, and its node.
-func (s *Session) EachPromise(f func(h *cluster.Hold, n cluster.NodeID)) {
-	for i := range s.holds {
-		if !s.holds[i].open {
-			f(&s.holds[i].Hold, s.holds[i].node)
-		}
-	}
-}
-
 // Promises says whether room is promised to a gang, by ID.
 func (s *Session) Promises(g cluster.GangID) bool { return len(s.holders[g]) > 0 }
+
+// EachPromise calls f for the promises on a node that stand, in their order, with the most that they keep: of devices that
+// are to be shared, the whole.
+func (s *Session) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cluster.Resources)) {
+	for _, k := range s.heldOn[n] {
+		h := &s.holds[k]
+		if h.open {
+			continue
+		}
+		room := h.Requests
+		if !h.Share.None() {
+			room = room.Clone()
+			room.Add(cluster.Resources{cluster.GPU: int64(max(1, h.Share.Devices)) * cluster.Whole})
+		}
+		f(h.gang, room)
+	}
+}
 
 // Holds says whether room is promised to the gang.
 func (s *Session) Holds(g *GangState) bool {

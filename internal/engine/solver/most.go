@@ -8,7 +8,7 @@ import (
 // most is the most room that nodes could have: what is free, and all that anybody holds there who may be a victim at all.
 // Where that is too little, no search needs to be made. It is looked at once a search of the action has cost much in vain, as
 // it costs about as much: many gangs that fail for the same want of room, and are not alike, then cost a look at the nodes
-// each. It holds until a decision is accepted.
+// each.
 type most struct {
 	wanted bool
 	rooms  map[mostFor][]cluster.Resources // by node ID
@@ -19,8 +19,6 @@ type mostFor struct {
 	leaf     *engine.QueueLedger
 	priority int32
 }
-
-func (m *most) forget() { *m = most{} }
 
 // nodesPerStep is how many nodes that are looked at for it count as one step, gangsPerStep how many gangs or pods.
 const (
@@ -46,7 +44,7 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 
 // couldFit says whether the nodes would have places for each kind of pod, each kind for itself, with everybody gone.
 func (q *search) couldFit() bool {
-	rooms := q.mostRooms()
+	rooms := q.rooms()
 	q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
 	for i := 0; i < len(q.pods); {
 		c := q.s.Snap.Pod(q.pods[i]).Class
@@ -73,46 +71,41 @@ func (q *search) couldFit() bool {
 	return true
 }
 
-// mostRooms sums up the most room there could be: O(nodes + pods), once for each kind of taker.
-func (q *search) mostRooms() []cluster.Resources {
+// rooms returns the most room there could be for the gang: O(nodes + pods), once for each kind of taker.
+func (q *search) rooms() []cluster.Resources {
 	key := mostFor{}
 	if q.right == engine.Preempt {
 		key = mostFor{q.g.Leaf, q.g.Priority}
 	}
-	if rooms := q.most.rooms[key]; rooms != nil {
-		return rooms
-	}
-	snap := q.s.Snap
-	rooms := make([]cluster.Resources, snap.MaxNodeID())
-	for _, id := range snap.NodeOrder {
-		n := snap.Node(id)
-		room := q.s.Later(id).Clone()
-		for _, pid := range n.Pods {
-			p := snap.Pod(pid)
-			if p.Gang == cluster.None || q.s.Fate(p) != "" {
-				continue
-			}
-			v := snap.Gang(p.Gang)
-			if !v.Preemptible || q.right == engine.Preempt && (v.Priority >= q.g.Priority || v.Queue != q.g.Leaf.Name) {
-				continue
-			}
-			if room.Add(p.Class.Requests); !p.Class.Share.None() { // its going may make a GPU whole
-				room[cluster.GPU] = max(room[cluster.GPU], n.Allocatable.At(cluster.GPU))
-			}
+	rooms := q.most.rooms[key]
+	if rooms == nil {
+		rooms = mostRoom(q.s, func(v *cluster.Gang) bool {
+			return v.Preemptible && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
+		})
+		q.steps((len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
+		if q.most.rooms == nil {
+			q.most.rooms = map[mostFor][]cluster.Resources{}
 		}
-		rooms[id] = room
+		q.most.rooms[key] = rooms
 	}
-	q.s.EachPromise(func(h *cluster.Hold, n cluster.NodeID) {
-		if rooms[n].Add(h.Requests); !h.Share.None() {
-			rooms[n][cluster.GPU] = max(rooms[n][cluster.GPU], snap.Node(n).Allocatable.At(cluster.GPU))
-		}
-	})
-	q.steps((len(snap.NodeOrder) + q.everyone().count) / gangsPerStep)
-	if q.most.rooms == nil {
-		q.most.rooms = map[mostFor][]cluster.Resources{}
-	}
-	q.most.rooms[key] = rooms
 	return rooms
+}
+
+// mostRoom returns, by node, what would be there if all gangs went that may, and all promises were broken: never too little,
+// whatever else the action decides.
+func mostRoom(s *engine.Session, may func(*cluster.Gang) bool) []cluster.Resources {
+	out := make([]cluster.Resources, s.Snap.MaxNodeID())
+	for _, n := range s.Snap.NodeOrder {
+		room := s.Later(n).Clone()
+		for _, id := range s.Snap.Node(n).Pods {
+			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && may(s.Snap.Gang(p.Gang)) && s.Fate(p) == "" {
+				room.Add(freed(p))
+			}
+		}
+		s.EachPromise(n, func(_ cluster.GangID, r cluster.Resources) { room.Add(r) })
+		out[n] = room
+	}
+	return out
 }
 
 func (q *search) steps(n int) {
@@ -132,5 +125,6 @@ func (w *walk) countAll() int {
 			n += w.siftAll(b.leaf)
 		}
 	}
+	w.finish()
 	return n
 }

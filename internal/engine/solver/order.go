@@ -17,6 +17,7 @@ type givers struct {
 	all   []*branch
 	nodes map[cluster.QueueID]*branch
 	sieve sieve
+	whole bool  // they are everybody's
 	count int   // gangs that hold something
 	wake  int64 // when the first rule ends with time that barred anybody in the running search
 }
@@ -61,7 +62,7 @@ func (c *crowd) names() []string {
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
 func newGivers(s *engine.Session) *givers {
-	gs := &givers{s: s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
+	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
 	byName := map[string]*leaf{}
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
@@ -153,9 +154,13 @@ type walk struct {
 	taker   string // what the rules about gangs know of g; "" until asked for
 	tier    int    // units above it are put off
 	later   []*engine.GangState
-	strict  bool // ask the rules that look at each unit; without, the caller does
+	strict  bool                         // ask the rules that look at each unit; without, the caller does
+	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
+	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
 	refused bool // some unit was, by a rule about units: with other victims it might be legal
+	turned  turned
+	hinges  bool // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
 // cursor is how far the walk has come in a leaf.
@@ -166,7 +171,7 @@ type cursor struct {
 }
 
 func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.Resources) *walk {
-	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true}
+	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
 }
 
 // cursor starts in a leaf, at the first gang that the rules about gangs allow.
@@ -186,10 +191,10 @@ func (w *walk) cursor(l *leaf) *cursor {
 func (w *walk) enter(l *leaf) *cursor {
 	c := &cursor{}
 	w.gs.s.Step()
-	if v := w.gs.s.CheckGiver(w.right, w.g, w.request, l.queue); !v.Yes() {
+	if v := w.mayAsk(l.queue); !v.Yes() {
 		c.closed = true
 		if v.Reason != engine.ReasonOtherQueue {
-			w.barAll(&l.raw, v)
+			w.shut(l, &l.raw, v, true)
 		}
 		return c
 	}
@@ -308,7 +313,11 @@ func (w *walk) next() (taken, bool) {
 		w.gs.s.Step()
 		l, v := w.pick()
 		if v == nil {
+			if w.again() {
+				continue
+			}
 			if len(w.later) == 0 {
+				w.finish()
 				return taken{}, false
 			}
 			w.tier++
@@ -319,7 +328,7 @@ func (w *walk) next() (taken, bool) {
 			continue
 		}
 		w.take(l, v)
-		u, ok := w.gs.s.NextUnit(v)
+		u, ok := w.unit(v)
 		if !ok {
 			continue
 		}
@@ -335,8 +344,8 @@ func (w *walk) next() (taken, bool) {
 		if w.strict {
 			rule, verdict := w.gs.s.CheckUnit(w.right, w.g, w.request, &u)
 			if !verdict.Yes() {
-				w.bar(v, verdict)
 				w.refused = true
+				w.refuse(v, verdict)
 				if verdict.Reason == engine.ReasonVictimWithinShare { // the queue has given what it must, whatever is next
 					w.close(l, verdict)
 				}
@@ -351,17 +360,21 @@ func (w *walk) next() (taken, bool) {
 // close passes over what is left of a leaf.
 func (w *walk) close(l *leaf, why engine.Verdict) {
 	c := w.cursor(l)
+	rest := make([]*cluster.Gang, 0, len(l.gangs)-c.next)
+	for _, v := range l.gangs[c.next:] {
+		rest = append(rest, v.Gang)
+	}
+	for _, v := range c.back {
+		rest = append(rest, v.Gang)
+	}
 	c.closed = true
 	w.stand.stale(l)
-	b := w.barrier(why)
-	b.Gangs += len(l.gangs) - c.next + len(c.back)
-	for _, v := range l.gangs[c.next:] {
-		name(b, v.Key)
-	}
+	w.shut(l, &crowd{gangs: rest}, why, false)
 }
 
 // gave tells the walk that the unit was evicted, so that its gang may give more.
 func (w *walk) gave(t *taken) {
+	w.turned.near = max(w.turned.near, nearness(w.g.Leaf, t.Gang.Leaf))
 	if !t.Core && w.gs.s.Live(t.Gang) > 0 {
 		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
 	}

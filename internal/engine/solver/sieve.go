@@ -25,6 +25,10 @@ type sifted struct {
 
 // sift starts in a leaf at the first gang that the rules allow. Where they allow none, the leaf is closed.
 func (w *walk) sift(l *leaf, c *cursor) {
+	if !w.gs.whole {
+		c.next = l.start
+		return
+	}
 	known := w.gs.sieve[sifting{l, w.identity()}]
 	if known == nil || known.allowed > 0 {
 		known = &sifted{wake: cluster.Forever}
@@ -104,7 +108,7 @@ func (w *walk) identity() string {
 		age, own := w.gs.s.Age(w.g)
 		key := strconv.AppendInt([]byte(w.g.Leaf.Name), int64(w.g.Priority), 36)
 		key = strconv.AppendInt(append(key, '@'), int64(age), 36)
-		if own || w.gs.s.Snap.HasFrozen() || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
+		if own || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}
 		w.taker = string(key)

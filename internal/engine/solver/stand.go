@@ -87,7 +87,7 @@ func (st *stand) look(s *seat) {
 	switch {
 	case s.b != nil && s.b.leaf != nil:
 		if s.gang = st.w.top(s.b.leaf); s.gang != nil {
-			u, _ := st.w.gs.s.NextUnit(s.gang)
+			u, _ := st.w.unit(s.gang)
 			s.leaf, s.unit = s.b.leaf, u.Charge
 		}
 	case len(s.kids) > 0:
