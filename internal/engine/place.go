@@ -533,19 +533,22 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	at := map[Verdict]int{}
+	at, last := map[Verdict]int{}, -1
 	for _, id := range in.v.nodes[in.lo:in.hi] {
 		n := s.Snap.Node(id)
 		v := s.whyNot(p, n)
 		if v.Yes() {
 			continue
 		}
-		i, ok := at[v]
-		if !ok {
-			i = len(d.Tally)
-			at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		if last < 0 || d.Tally[last].Verdict != v { // neighbours are often alike
+			i, ok := at[v]
+			if !ok {
+				i = len(d.Tally)
+				at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+			}
+			last = i
 		}
-		c := &d.Tally[i]
+		c := &d.Tally[last]
 		if c.Nodes++; len(c.Named) < maxNamed {
 			c.Named = append(c.Named, n.Name)
 		}

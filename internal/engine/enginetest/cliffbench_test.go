@@ -192,7 +192,7 @@ func company(n, running int, topology string) *situation {
 	return s
 }
 
-// manyShapes is n waiting gangs no two of which ask for the same. Where full, nobody may be displaced by most of them.
+// preempting is n waiting gangs of different priority and shape, each of which asks for a node more than there are.
 func preempting(n int) *situation {
 	s := &situation{}
 	s.rest = append(s.rest, queue("team", "", 1_600_000))

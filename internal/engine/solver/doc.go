@@ -28,6 +28,10 @@
 // sets that can be taken in some order are searched; beyond that, or where only a rearrangement of some victims could help that was not
 // found, a No says that the search was partial.
 //
+// Who gives next is found by a tournament of queues that follows the shares (stand), what the rules about gangs say of whole leaves
+// is remembered between searches (sieve), and where even everybody's going would not make room enough, nobody's is played through
+// (most). What all searches of an action may cost in one run is bounded, and the next run goes on: see Budget.
+//
 // All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm), whose law is written
 // independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable).
 package solver
