@@ -68,6 +68,27 @@ type Class struct {
 	ClassSpec
 
 	demand *Demand // its kind, of the Store alone
+	alone  *Class  // nil for itself
+	site   *Class  // nil for itself
+}
+
+// Alone is the class of the same pods if they said nothing of other pods and nothing but a node counted: classes that differ
+// in pod affinity, anti-affinity and spreading only have it in common. It is the class itself for most.
+func (c *Class) Alone() *Class {
+	if c.alone == nil {
+		return c
+	}
+	return c.alone
+}
+
+// Site is the class of the same pods if they asked for one of everything that they ask for, and said nothing of other pods:
+// classes have it in common if the same nodes come into question for them, whatever room these have.
+func (c *Class) Site() *Class {
+	c = c.Alone()
+	if c.site == nil {
+		return c
+	}
+	return c.site
 }
 
 // NeedsFilters says whether pods of the class use a feature that makes their feasibility depend on where other pods are,

@@ -34,13 +34,52 @@ func (in *interner) acquire(spec *ClassSpec) *Class {
 	}
 	in.next++
 	in.byKey[key] = &internEntry{class: c, refs: 1}
+	if alone, differs := spec.alone(); differs {
+		c.alone = in.acquire(&alone)
+	} else if site, differs := spec.site(); differs {
+		c.site = in.acquire(&site)
+	}
 	return c
+}
+
+// site returns the spec with one of everything that it asks for, and whether that is another.
+func (s *ClassSpec) site() (ClassSpec, bool) {
+	differs := len(s.Align) > 0 || s.Share.Portion > 1 || s.Share.MemoryMiB > 1 || s.Share.Devices > 1
+	one := func(r Resources) Resources {
+		out := r.Clone()
+		for d, x := range r {
+			if x > 1 {
+				out[d], differs = 1, true
+			}
+		}
+		return out
+	}
+	out := *s
+	out.Requests, out.Charge, out.Align = one(s.Requests), one(s.Charge), nil
+	out.Share = Share{Devices: min(1, s.Share.Devices), Portion: min(1, s.Share.Portion), MemoryMiB: min(1, s.Share.MemoryMiB)}
+	return out, differs
+}
+
+// alone returns what the spec says without a word about other pods, and whether that is less. What claims and ConfigMaps need
+// of the namespace stays.
+func (s *ClassSpec) alone() (ClassSpec, bool) {
+	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread) == 0 || len(s.Claims)+len(s.ConfigMaps)+len(s.Devices) > 0 {
+		return ClassSpec{}, false
+	}
+	out := *s
+	out.PodAffinity, out.PodAntiAffinity, out.Spread, out.Namespace, out.Labels = nil, nil, nil, "", nil
+	return out, true
 }
 
 func (in *interner) release(c *Class) {
 	if e, ok := in.byKey[c.Key]; ok && e.class == c {
 		if e.refs--; e.refs == 0 {
 			delete(in.byKey, c.Key)
+			for _, o := range [...]*Class{c.alone, c.site} {
+				if o != nil {
+					in.release(o)
+				}
+			}
 		}
 	}
 }

@@ -331,7 +331,9 @@ func (s *Store) NextTimer() int64 {
 func Fork(snap *Snapshot, o Options) *Store {
 	s := NewStore(o)
 	s.gen, s.sgen, s.dims = snap.Generation, snap.StaticGen, snap.Dims
-	snap.EachPod(func(p *Pod) { s.classes.next = max(s.classes.next, p.Class.ID+1) })
+	snap.EachPod(func(p *Pod) {
+		s.classes.next = max(s.classes.next, p.Class.ID+1, p.Class.Alone().ID+1, p.Class.Site().ID+1)
+	})
 	s.Apply(snap.events()...)
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true

@@ -4,33 +4,34 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
-
-	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
 // standing for the best gang below it, and within the leaf by gang order. What a placement changes is looked at anew
-// before the next gang is taken, so the order is exact at every step.
+// before the next gang is taken, so the order is exact at every step. Below each queue there is a tournament of queues, in
+// which one that changes plays again: O(depth × log queues) for each gang.
 type GangQueue struct {
 	s     *Session
 	root  *queueNode
-	leafs map[cluster.QueueID]*queueNode
-	dirty *queueNode // leaf whose shares may have changed since the last look
+	nodes []*queueNode // by queue ID
+	dirty *queueNode   // leaf whose shares may have changed since the last look
 }
 
-// queueNode is one queue that has gangs below it.
+// queueNode is one queue that has gangs below it, or had.
 type queueNode struct {
 	ledger *QueueLedger // nil for the root
 	parent *queueNode
-	pos    int // in parent.kids
-	kids   kidHeap
+	at     int // in parent.kids
+	kids   []*queueNode
+	winner []int32 // per match and kid: which kid is before the other; match 1 is the last one played
 	gangs  gangHeap
+	best   *GangState // whom it stands for; nil for nobody
 }
 
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, leafs: map[cluster.QueueID]*queueNode{}}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]*queueNode, s.Snap.MaxQueueID())}
 	var leafs []*queueNode
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
@@ -70,45 +71,81 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 	if l == nil {
 		return q.root
 	}
-	if n := q.leafs[l.ID]; n != nil {
+	if n := q.nodes[l.ID]; n != nil {
 		return n
 	}
 	n := &queueNode{ledger: l, parent: q.node(l.Parent)}
-	q.leafs[l.ID] = n
-	n.pos = len(n.parent.kids.list)
-	n.parent.kids.list = append(n.parent.kids.list, n)
+	q.nodes[l.ID] = n
+	n.at = len(n.parent.kids)
+	n.parent.kids = append(n.parent.kids, n)
 	return n
 }
 
 func (q *GangQueue) init(n *queueNode) {
-	n.kids.s = q.s
-	for _, k := range n.kids.list {
+	for _, k := range n.kids {
 		q.init(k)
 	}
 	heap.Init(&n.gangs)
-	heap.Init(&n.kids)
+	n.winner = make([]int32, 2*len(n.kids))
+	for i := range n.kids {
+		n.winner[len(n.kids)+i] = int32(i)
+	}
+	for k := len(n.kids) - 1; k >= 1; k-- {
+		q.play(n, k)
+	}
+	n.look()
+}
+
+// look finds out anew whom a node stands for.
+func (n *queueNode) look() {
+	switch {
+	case len(n.gangs.list) > 0:
+		n.best = n.gangs.list[0]
+	case len(n.kids) > 0:
+		n.best = n.kids[n.winner[1]].best
+	default:
+		n.best = nil
+	}
+}
+
+// play decides match k among the kids of a node.
+func (q *GangQueue) play(n *queueNode, k int) {
+	l, r := n.winner[2*k], n.winner[2*k+1]
+	n.winner[k] = l
+	if a, b := n.kids[l], n.kids[r]; b.best != nil && (a.best == nil || q.before(b, a)) {
+		n.winner[k] = r
+	}
+}
+
+// before says whether a queue is served before its sibling.
+func (q *GangQueue) before(l, r *queueNode) bool {
+	_, lNext := q.s.Next(l.best)
+	_, rNext := q.s.Next(r.best)
+	for _, o := range q.s.points.queueOrder {
+		if c := o.CompareQueues(l.ledger.ID, r.ledger.ID, lNext, rNext); c != 0 {
+			return c < 0
+		}
+	}
+	return cmp.Or(cmp.Compare(l.ledger.Created, r.ledger.Created), cmp.Compare(l.ledger.Name, r.ledger.Name)) < 0
 }
 
 // Pop returns the next gang, nil when there is none.
 func (q *GangQueue) Pop() *GangState {
 	q.settle()
-	n := q.root
-	for len(n.kids.list) > 0 {
-		n = n.kids.list[0]
-	}
-	if len(n.gangs.list) == 0 {
+	g := q.root.best
+	if g == nil {
 		return nil
 	}
-	g := heap.Pop(&n.gangs).(*GangState)
+	n := q.nodes[g.Leaf.ID]
+	heap.Pop(&n.gangs)
 	q.dirty = n
 	return g
 }
 
-// Push puts a gang back, to be taken again at its turn.
+// Push puts a gang back that was handed out, to be taken again at its turn.
 func (q *GangQueue) Push(g *GangState) {
 	q.settle()
-	n := q.node(g.Leaf)
-	n.gangs.s, n.kids.s = q.s, q.s
+	n := q.nodes[g.Leaf.ID]
 	heap.Push(&n.gangs, g)
 	q.fix(n)
 }
@@ -125,71 +162,25 @@ func (q *GangQueue) settle() {
 func (q *GangQueue) Changed(leaf *QueueLedger) {
 	q.settle()
 	for l := leaf; l != nil; l = l.Parent {
-		if n := q.leafs[l.ID]; n != nil {
+		if n := q.nodes[l.ID]; n != nil {
 			q.fix(n)
 			return
 		}
 	}
 }
 
+// fix lets a queue, and those above it, play again.
 func (q *GangQueue) fix(n *queueNode) {
-	for ; n.parent != nil; n = n.parent {
-		kids := &n.parent.kids
-		kids.s = q.s
-		if len(n.kids.list) == 0 && len(n.gangs.list) == 0 {
-			heap.Remove(kids, n.pos)
-			delete(q.leafs, n.ledger.ID)
-			continue
+	for ; ; n = n.parent {
+		n.look()
+		up := n.parent
+		if up == nil {
+			return
 		}
-		if n.pos >= len(kids.list) || kids.list[n.pos] != n {
-			heap.Push(kids, n)
-			continue
-		}
-		heap.Fix(kids, n.pos)
-	}
-}
-
-// best returns the gang a node stands for.
-func (n *queueNode) best() *GangState {
-	for len(n.kids.list) > 0 {
-		n = n.kids.list[0]
-	}
-	return n.gangs.list[0]
-}
-
-type kidHeap struct {
-	s    *Session
-	list []*queueNode
-}
-
-func (h *kidHeap) Len() int { return len(h.list) }
-func (h *kidHeap) Swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].pos, h.list[j].pos = i, j
-}
-
-func (h *kidHeap) Push(x any) {
-	n := x.(*queueNode)
-	n.pos = len(h.list)
-	h.list = append(h.list, n)
-}
-
-func (h *kidHeap) Pop() any {
-	n := h.list[len(h.list)-1]
-	h.list = h.list[:len(h.list)-1]
-	return n
-}
-
-func (h *kidHeap) Less(i, j int) bool {
-	l, r := h.list[i], h.list[j]
-	_, lNext := h.s.Next(l.best())
-	_, rNext := h.s.Next(r.best())
-	for _, o := range h.s.points.queueOrder {
-		if c := o.CompareQueues(l.ledger.ID, r.ledger.ID, lNext, rNext); c != 0 {
-			return c < 0
+		for k := (len(up.kids) + n.at) / 2; k >= 1; k /= 2 {
+			q.play(up, k)
 		}
 	}
-	return cmp.Or(cmp.Compare(l.ledger.Created, r.ledger.Created), cmp.Compare(l.ledger.Name, r.ledger.Name)) < 0
 }
 
 type gangHeap struct {

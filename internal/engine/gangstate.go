@@ -25,6 +25,7 @@ type GangState struct {
 	binding  int  // how many of them were not bound yet
 	sequence int  // position in the trace
 	victim   bool // held lists of the sets are built
+	open     bool // an action of this run did not get to it
 }
 
 // setState is one set of the gang's tree.
@@ -159,6 +160,9 @@ func (g *GangState) bump(leaf int32, by int32) {
 		i, before = up, was
 	}
 }
+
+// Open says whether an action of this run left the gang for the next; see [Session.Postpone].
+func (g *GangState) Open() bool { return g.open }
 
 // Satisfied says whether the gang has its minimum.
 func (g *GangState) Satisfied() bool { return g.satisfied(0) }

@@ -72,7 +72,7 @@ func (s *Session) turn(h *heldRoom, free bool) {
 	}
 	s.move(h.node, h.Requests, h.Share, h.groups, 0, sign)
 	if h.leaf != nil {
-		h.leaf.charge(h.Charge, h.nonPreemptible, !free)
+		s.charge(h.leaf, h.Charge, h.nonPreemptible, !free)
 	}
 	for _, o := range s.points.promises {
 		o.Turned(&h.Hold, free)
@@ -82,12 +82,20 @@ func (s *Session) turn(h *heldRoom, free bool) {
 // Promises says whether room is promised to a gang, by ID.
 func (s *Session) Promises(g cluster.GangID) bool { return len(s.holders[g]) > 0 }
 
-// EachPromise calls f for the promises on a node that stand, in their order.
+// EachPromise calls f for the promises on a node that stand, in their order, with the most that they keep: of devices that
+// are to be shared, the whole.
 func (s *Session) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cluster.Resources)) {
 	for _, k := range s.heldOn[n] {
-		if h := &s.holds[k]; !h.open {
-			f(h.gang, h.Requests)
+		h := &s.holds[k]
+		if h.open {
+			continue
 		}
+		room := h.Requests
+		if !h.Share.None() {
+			room = room.Clone()
+			room.Add(cluster.Resources{cluster.GPU: int64(max(1, h.Share.Devices)) * cluster.Whole})
+		}
+		f(h.gang, room)
 	}
 }
 

@@ -207,8 +207,12 @@ func (s *Session) CheckPods(pods []cluster.PodID) Verdict {
 	return Verdict{}
 }
 
-// TotalLater sums what the nodes that take pods have, once all releases have happened.
+// TotalLater sums what the nodes that take pods have, once all releases have happened: O(nodes) when something changed.
+// Callers must not write to it.
 func (s *Session) TotalLater() cluster.Resources {
+	if s.total != nil && s.totalOf == len(s.touched) {
+		return s.total
+	}
 	total := make(cluster.Resources, s.dims)
 	for _, id := range s.Snap.NodeOrder {
 		if s.Snap.Node(id).Problem == "" {
@@ -218,6 +222,7 @@ func (s *Session) TotalLater() cluster.Resources {
 			total[cluster.GPU] += s.partsLater(id)
 		}
 	}
+	s.total, s.totalOf = total, len(s.touched)
 	return total
 }
 
@@ -528,19 +533,22 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	at := map[Verdict]int{}
+	at, last := map[Verdict]int{}, -1
 	for _, id := range in.v.nodes[in.lo:in.hi] {
 		n := s.Snap.Node(id)
 		v := s.whyNot(p, n)
 		if v.Yes() {
 			continue
 		}
-		i, ok := at[v]
-		if !ok {
-			i = len(d.Tally)
-			at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		if last < 0 || d.Tally[last].Verdict != v { // neighbours are often alike
+			i, ok := at[v]
+			if !ok {
+				i = len(d.Tally)
+				at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+			}
+			last = i
 		}
-		c := &d.Tally[i]
+		c := &d.Tally[last]
 		if c.Nodes++; len(c.Named) < maxNamed {
 			c.Named = append(c.Named, n.Name)
 		}

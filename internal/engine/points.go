@@ -158,8 +158,9 @@ type PodGate interface {
 	CheckPod(c *cluster.Class, namespace string) Verdict
 }
 
-// NodeStatic says whether pods of class c may run on n, looking at nothing but the two: answers are cached until the
-// node's StaticGen changes.
+// NodeStatic says whether pods of class c may run on n, looking at nothing but the two, neither at how much of
+// something the pods ask for nor at what they say of other pods: answers are cached, by Class.Site, until the node's StaticGen
+// changes.
 type NodeStatic interface {
 	CheckStatic(c *cluster.Class, n *cluster.Node) Verdict
 }

@@ -43,11 +43,14 @@ type Settings struct {
 	// StaleGrace is how long a gang may stay below its minimum once it has run, in nanoseconds, unless it says itself;
 	// negative for ever.
 	StaleGrace int64
+	// SearchSteps is what the searches of one action may cost in one cycle, in steps (a victim, a queue or a node looked at); 0 or
+	// less means no bound. The search that reaches it is finished.
+	SearchSteps int
 }
 
-// DefaultSettings are KAI's: any depth, 16 gangs, moved ones are free, a minute.
+// DefaultSettings are KAI's: any depth, 16 gangs, moved ones are free, a minute. Searches stop after about a twentieth of a second.
 func DefaultSettings() Settings {
-	return Settings{ConsolidationVictims: 16, MovedAreFree: true, StaleGrace: 60_000_000_000}
+	return Settings{ConsolidationVictims: 16, MovedAreFree: true, StaleGrace: 60_000_000_000, SearchSteps: 25_000}
 }
 
 // PluginUse is one plugin of a profile.

@@ -15,6 +15,8 @@ type QueueLedger struct {
 	Allocated               cluster.Resources
 	AllocatedNonPreemptible cluster.Resources
 	Requested               cluster.Resources
+	// Charges counts how often what it holds has changed in this run.
+	Charges int
 }
 
 // queueLedger is the queue forest of a session.
@@ -105,6 +107,7 @@ func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
 // charge moves what the queue and everything above it hold by r, up or down.
 func (q *QueueLedger) charge(r cluster.Resources, nonPreemptible bool, up bool) {
 	for n := q; n != nil; n = n.Parent {
+		n.Charges++
 		if up {
 			n.Allocated.Add(r)
 		} else {

@@ -54,6 +54,7 @@ func (s *Session) rankingFor(p *cluster.Pod, v *view) *ranking {
 }
 
 func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
+	c = c.Alone()
 	key := rankingKey{c.ID, v.id, kind}
 	var changed []cluster.NodeID
 	if kind != 0 {
@@ -96,20 +97,46 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	if v.topology != nil {
 		r.places = make([]int, v.topology.MaxDomainID())
 	}
-	mask := s.staticMask(c)
+	if kind == 0 {
+		s.rateAll(r)
+	} else {
+		s.rateCompany(r, s.rankingOf(c, v, 0))
+	}
 	for i := range width {
-		r.score[i] = unfit
-		if i < len(v.nodes) {
-			if id := v.nodes[i]; mask.has(id) {
-				s.rate(r, id, int32(i))
-			}
-		}
 		r.winner[width+i] = int32(i)
 	}
 	for i := width - 1; i >= 1; i-- {
 		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
 	}
 	return r
+}
+
+// rateAll rates every node of the view.
+func (s *Session) rateAll(r *ranking) {
+	mask := s.staticMask(r.class)
+	for i := range r.score {
+		r.score[i] = unfit
+		if i < len(r.v.nodes) {
+			if id := r.v.nodes[i]; mask.has(id) {
+				s.rate(r, id, int32(i))
+			}
+		}
+	}
+}
+
+// rateCompany adds company to what the nodes are without it: gangs whose company differs, each the only one of its kind, cost an
+// addition for each node.
+func (s *Session) rateCompany(r, without *ranking) {
+	copy(r.score, without.score)
+	copy(r.count, without.count)
+	copy(r.places, without.places)
+	r.room = without.room
+	scores, _ := s.points.company.Company(r.kind)
+	for i, id := range r.v.nodes {
+		if r.score[i] != unfit {
+			r.score[i] += scores[id]
+		}
+	}
 }
 
 // play returns the leaf with the larger score; of equal ones that with the smaller name.

@@ -271,6 +271,20 @@ func (s *Session) Rest(question string, until, wake int64, answer any) {
 	s.trace.rests[question] = cluster.Rest{Until: min(until, wake), Asked: s.Snap.Generation, Wake: wake, Why: answer}
 }
 
+// Rested returns the answer to a question that rests: since this run, or since an earlier one.
+func (s *Session) Rested(question string) (cluster.Rest, bool) {
+	if r, ok := s.trace.rests[question]; ok && r.Until > s.Snap.Now {
+		return r, true
+	}
+	return s.Snap.Rest(question)
+}
+
+// Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
+func (s *Session) Postpone(g *GangState) {
+	g.open = true
+	s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+}
+
 // Considered counts one gang tried.
 func (s *Session) Considered() {
 	s.trace.stats.Considered++

@@ -39,7 +39,10 @@ type Session struct {
 	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
 	promise  bool                     // what-ifs of the solver: nobody is placed before all is released
 
-	touched  []cluster.NodeID // every node whose ledger changed, in order: rankings catch up from here
+	touched  []cluster.NodeID  // every node whose ledger changed, in order: rankings catch up from here
+	charged  []*QueueLedger    // every leaf whose shares changed, in order: orders of queues catch up from here
+	total    cluster.Resources // TotalLater, when that much of touched had happened
+	totalOf  int
 	rankings map[rankingKey]*ranking
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view
@@ -99,6 +102,15 @@ func (s *Session) Later(n cluster.NodeID) cluster.Resources {
 func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger {
 	leaf, _ := s.queues.leafFor(g)
 	return leaf
+}
+
+// Charged returns every leaf queue that was charged more or less since the run began, in order. It only grows: who keeps an order of queues catches up from where it was.
+func (s *Session) Charged() []*QueueLedger { return s.charged }
+
+// charge moves what a leaf and everything above it hold; see [QueueLedger.charge].
+func (s *Session) charge(leaf *QueueLedger, r cluster.Resources, nonPreemptible, up bool) {
+	leaf.charge(r, nonPreemptible, up)
+	s.charged = append(s.charged, leaf)
 }
 
 // Aborted says whether the caller gave up on the run; actions return as soon as they see it.

@@ -42,6 +42,7 @@ func (c *staticCache) open(snap *cluster.Snapshot) {
 
 // staticMask returns the class's mask, repaired for the nodes that changed since it was made.
 func (s *Session) staticMask(c *cluster.Class) *mask {
+	c = c.Site()
 	cache := &s.engine.statics
 	m := cache.masks[c.ID]
 	if m != nil && m.run == cache.run {

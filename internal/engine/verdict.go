@@ -77,6 +77,7 @@ const (
 	ReasonReleasing               Reason = "WaitingForRelease"       // promised room that is still being released
 	ReasonNodesEmpty              Reason = "NoNodes"                 // the cluster (or shard) has no node
 	ReasonQueueDepth              Reason = "BeyondQueueDepth"        // more gangs of the queue are before it than an action looks at
+	ReasonNextCycle               Reason = "NextCycle"               // searches for those before it took what one cycle may spend
 	ReasonPreemptionDelay         Reason = "PreemptionDelay"         // waits for room to come free by itself first
 	ReasonNotPreemptible          Reason = "NotPreemptible"          // the gang must not be disturbed, or must not disturb
 	ReasonOverFairShare           Reason = "OverFairShare"           // the queue would hold more than its fair share
@@ -274,6 +275,8 @@ func (v Verdict) String() string {
 		return "there are no nodes"
 	case ReasonQueueDepth:
 		return fmt.Sprintf("%d gangs of queue %s are before it, and no more are looked at in a cycle", v.Have, v.Object)
+	case ReasonNextCycle:
+		return "the searches for those before it took what one cycle may spend; it is asked about in the next"
 	case ReasonPreemptionDelay:
 		return "its preemption delay is not over"
 	case ReasonNotPreemptible:

@@ -6,18 +6,27 @@ import (
 )
 
 // Disrupt gives gangs that wait the room of others, by one right: every waiting gang is tried once, in queue order, for
-// what it asks for next.
+// what it asks for next, as far as the budget of searches goes; see [solver.Budget].
 type Disrupt struct{ Right engine.Right }
 
 // Run tries every waiting gang once.
 func (d Disrupt) Run(s *engine.Session) {
-	sv := solver.New(s, d.Right)
-	first := entitled{s: s, reclaim: solver.New(s, engine.Reclaim)}
+	budget := solver.NewBudget(s)
+	sv := solver.New(s, d.Right, budget)
+	first := entitled{s: s, reclaim: solver.New(s, engine.Reclaim, budget)}
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Considered()
+		if g.Open() {
+			budget.Close()
+		}
 		if d.Right == engine.Consolidation {
-			if other := first.before(g); other != nil {
+			other, known := first.before(g)
+			if !known {
+				s.Postpone(g)
+				continue
+			}
+			if other != nil {
 				s.Note(g, engine.Attempt{Action: s.Action(), Verdict: engine.Verdict{
 					Code: engine.No, Reason: engine.ReasonOthersFirst, Object: other.Key.String(),
 				}})
@@ -33,6 +42,7 @@ func (d Disrupt) Run(s *engine.Session) {
 			queue.Changed(leaf)
 		}
 	}
+	budget.Settle()
 	if s.Aborted() {
 		s.Truncated()
 	}
@@ -48,20 +58,23 @@ type entitled struct {
 
 // before returns a gang that should have the room that could be made for g: one that was before it in the order, that has
 // a right to reclaim, and could, when g's queue would be above its share. Room that is made for g would be taken from it
-// at once, and who was moved for it, was moved for nothing.
-func (e *entitled) before(g *engine.GangState) *engine.GangState {
+// at once, and who was moved for it, was moved for nothing. known is false when the budget does not suffice to say.
+func (e *entitled) before(g *engine.GangState) (other *engine.GangState, known bool) {
 	if e.found == nil && len(e.failed) == 0 {
-		return nil
+		return nil, true
 	}
 	if _, request := e.s.Next(g); e.s.CheckReclaim(g, request).Yes() {
-		return nil
+		return nil, true
 	}
 	for e.found == nil && len(e.failed) > 0 {
-		f := e.failed[0]
-		e.failed = e.failed[1:]
-		if e.reclaim.Could(f) {
-			e.found = f
+		could, asked := e.reclaim.Could(e.failed[0])
+		if !asked {
+			return nil, false
 		}
+		if could {
+			e.found = e.failed[0]
+		}
+		e.failed = e.failed[1:]
 	}
-	return e.found
+	return e.found, true
 }

@@ -22,8 +22,8 @@ import (
 // evictionGrace is how long an evicted pod may take to end. Settle lets it end before, unless something holds it.
 const evictionGrace = 30 * time.Second
 
-// Settle implements Backend: it repeats cycles, each taking effect, until one decides to bind and evict nothing, no pod
-// goes, and none comes.
+// Settle implements Backend: it repeats cycles, each taking effect, until one decides to bind and evict nothing, leaves no
+// question for the next, no pod goes, and none comes.
 func (b *Engine) Settle() error {
 	for range maxRounds {
 		b.moments++
@@ -39,7 +39,7 @@ func (b *Engine) Settle() error {
 		for _, step := range []func() bool{b.giveUp, b.age} {
 			changed = step() || changed
 		}
-		changed = b.mark(result.Trace.Stale) || changed
+		changed = b.mark(result.Trace.Stale) || changed || result.Trace.WakeAt <= b.now.UnixNano()+b.moments
 		if !changed {
 			return nil
 		}

@@ -135,6 +135,7 @@ func optionMutations() []Mutation {
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},
+		{Name: "option search-steps", Options: func(o *Options) { o.SearchSteps = "" }},
 		{Name: "option moved-count", Options: func(o *Options) { o.MovedCount = false }},
 		{Name: "option stale-grace", Options: func(o *Options) { o.StaleGrace = "" }},
 		{Name: "option stuck-after", Options: func(o *Options) { o.StuckAfter = "" }},

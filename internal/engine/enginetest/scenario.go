@@ -58,7 +58,9 @@ type Options struct {
 	StuckAfter string
 	// ConsolidationVictims is how many gangs one consolidation may move, "" for the default. MovedCount makes victims that
 	// have room elsewhere count for reclaim. StaleGrace is how long a gang may stay below its minimum, "" for the default.
+	// SearchSteps is what one action's searches may cost in a cycle, "" for the default.
 	ConsolidationVictims, StaleGrace string
+	SearchSteps                      string
 	MovedCount                       bool
 	// Needs names what a backend must have to play this file: "filters" (the upstream filters), "engine" (a backend that
 	// decides one cycle at a time and lets time be set).
@@ -140,6 +142,8 @@ func (o *Options) parse(lines []statement) error {
 			o.StuckAfter = value
 		case "consolidation-victims":
 			o.ConsolidationVictims = value
+		case "search-steps":
+			o.SearchSteps = value
 		case "moved-count":
 			o.MovedCount = true
 		case "stale-grace":

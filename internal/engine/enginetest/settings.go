@@ -31,6 +31,11 @@ func (o *Options) Profile() (engine.Profile, error) {
 			return p, fmt.Errorf("option consolidation-victims: %q is no whole number", o.ConsolidationVictims)
 		}
 	}
+	if o.SearchSteps != "" {
+		if p.Settings.SearchSteps, err = strconv.Atoi(o.SearchSteps); err != nil {
+			return p, fmt.Errorf("option search-steps: %q is no whole number", o.SearchSteps)
+		}
+	}
 	if o.StaleGrace != "" {
 		d, err := time.ParseDuration(o.StaleGrace)
 		if err != nil {

@@ -1,9 +1,6 @@
 package solver
 
-import (
-	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
-)
+import "github.com/muster-scheduler/muster/internal/engine"
 
 // turned is whom a walk has turned away for what queues hold. Each unit is judged at its moment: after something was taken
 // from a queue that is nearer to the beneficiary's own, queues farther away may be asked, or asked for more. So whoever
@@ -23,7 +20,7 @@ type refusal struct {
 // closure is a queue that need not give, or no more.
 type closure struct {
 	leaf   *leaf
-	gangs  []*cluster.Gang // who is passed over for it
+	gangs  *crowd // who is passed over for it
 	why    engine.Verdict
 	before bool // before any of its gangs was looked at
 }
@@ -70,7 +67,7 @@ func (w *walk) refuse(v *engine.GangState, why engine.Verdict) {
 }
 
 // shut passes over gangs of a leaf that need not give.
-func (w *walk) shut(l *leaf, gangs []*cluster.Gang, why engine.Verdict, before bool) {
+func (w *walk) shut(l *leaf, gangs *crowd, why engine.Verdict, before bool) {
 	w.turned.leaves = append(w.turned.leaves, closure{l, gangs, why, before})
 }
 
@@ -91,6 +88,7 @@ func (w *walk) again() bool {
 			continue
 		}
 		any = true
+		w.stand.stale(c.leaf)
 		if c.before {
 			delete(w.at, c.leaf)
 		} else {

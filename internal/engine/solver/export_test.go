@@ -41,3 +41,60 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 	q.st.Abandon()
 	return question, a.Verdict, ok
 }
+
+// Picks hands out all units for a gang, and takes some of them back on the way, as which says of each moment: how many. At every
+// moment it is said who gives next by the tournament, and by a look at everybody; it returns how often, and false where the two
+// differ.
+func Picks(s *engine.Session, right engine.Right, g *engine.GangState, which func(taken int) int) (int, bool) {
+	sv := New(s, right, nil)
+	_, request := s.Next(g)
+	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Begin()}
+	defer q.st.Abandon()
+	w := q.everyone().walk(right, g, q.request)
+	for n := 0; ; n++ {
+		l, v := w.pick()
+		if slowLeaf, slowGang, _ := w.slowly(w.gs.top); slowLeaf != l || slowGang != v {
+			return n, false
+		}
+		t, ok := w.next()
+		if !ok {
+			return n, true
+		}
+		q.evict(t)
+		w.gave(&t)
+		if back := min(which(len(q.units)), len(q.units)); back > 0 { // shares move otherwise than unit by unit
+			again := slices.Clone(q.units[len(q.units)-back:])
+			q.back(len(q.units) - back)
+			for _, t := range again {
+				q.evict(t)
+			}
+		}
+	}
+}
+
+// slowly finds the leaf that gives next, below the given queues, with its giver, by a look at every one of them.
+func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
+	var bestLeaf *leaf
+	var bestGang *engine.GangState
+	var best *branch
+	for _, b := range bs {
+		l, v := b.leaf, (*engine.GangState)(nil)
+		if l != nil {
+			v = w.top(l)
+		} else {
+			l, v, _ = w.slowly(b.kids)
+		}
+		if v == nil {
+			continue
+		}
+		if best != nil {
+			mine, _ := w.unit(v)
+			other, _ := w.unit(bestGang)
+			if w.gs.s.CompareGivers(b.queue, best.queue, mine.Charge, other.Charge) >= 0 {
+				continue
+			}
+		}
+		bestLeaf, bestGang, best = l, v, b
+	}
+	return bestLeaf, bestGang, best
+}

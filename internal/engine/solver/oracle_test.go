@@ -67,7 +67,7 @@ func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 
 // Run implements engine.Action.
 func (t *trial) Run(s *engine.Session) {
-	sv := solver.New(s, t.right)
+	sv := solver.New(s, t.right, nil)
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil; g = queue.Pop() {
 		a := &answer{question: ask(s, t.view, g, t.right), snap: s.Snap}

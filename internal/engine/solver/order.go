@@ -14,7 +14,10 @@ type givers struct {
 	s     *engine.Session
 	byID  map[cluster.QueueID]*leaf
 	top   []*branch
+	all   []*branch
 	nodes map[cluster.QueueID]*branch
+	sieve sieve
+	whole bool  // they are everybody's
 	count int   // gangs that hold something
 	wake  int64 // when the first rule ends with time that barred anybody in the running search
 }
@@ -22,6 +25,8 @@ type givers struct {
 // branch is one queue that has givers below it.
 type branch struct {
 	queue *engine.QueueLedger
+	up    *branch // nil at the top
+	index int     // in givers.all
 	kids  []*branch
 	leaf  *leaf
 }
@@ -29,17 +34,35 @@ type branch struct {
 // leaf is a leaf queue's gangs, first giver first. Gangs that have given all are skipped. Most leaves never have to give,
 // so states of gangs are built, and sorted, for those that do.
 type leaf struct {
-	queue *engine.QueueLedger
-	raw   []*cluster.Gang // that may be victims at all
-	never []*cluster.Gang // that may not: non-preemptible
-	gangs []*engine.GangState
-	built bool
-	start int // gangs before it have nothing left
+	queue  *engine.QueueLedger
+	branch *branch
+	raw    crowd // that may be victims at all
+	never  crowd // that may not: non-preemptible
+	gangs  []*engine.GangState
+	built  bool
+	start  int // gangs before it have nothing left
+}
+
+// crowd is gangs of which it may be told in one that they may not be touched.
+type crowd struct {
+	gangs []*cluster.Gang
+	first []string // what a barrier names of these alone; nil until asked for
+}
+
+func (c *crowd) names() []string {
+	if c.first == nil && len(c.gangs) > 0 {
+		b := engine.Barrier{}
+		for _, g := range c.gangs {
+			name(&b, g.Key)
+		}
+		c.first = b.Named
+	}
+	return c.first
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
 func newGivers(s *engine.Session) *givers {
-	gs := &givers{s: s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
+	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
 	byName := map[string]*leaf{}
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
@@ -50,17 +73,18 @@ func newGivers(s *engine.Session) *givers {
 			if q := s.LeafOf(gang); q != nil {
 				l = &leaf{queue: q}
 				gs.byID[q.ID] = l
-				gs.branch(q).leaf = l
+				l.branch = gs.branch(q)
+				l.branch.leaf = l
 			}
 			byName[gang.Queue] = l
 		}
 		switch {
 		case l == nil:
 		case gang.Preemptible:
-			l.raw = append(l.raw, gang)
+			l.raw.gangs = append(l.raw.gangs, gang)
 			gs.count++
 		default:
-			l.never = append(l.never, gang)
+			l.never.gangs = append(l.never.gangs, gang)
 		}
 	})
 	return gs
@@ -75,9 +99,11 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 	if q.Parent == nil {
 		gs.top = append(gs.top, b)
 	} else {
-		up := gs.branch(q.Parent)
-		up.kids = append(up.kids, b)
+		b.up = gs.branch(q.Parent)
+		b.up.kids = append(b.up.kids, b)
 	}
+	b.index = len(gs.all)
+	gs.all = append(gs.all, b)
 	return b
 }
 
@@ -85,8 +111,8 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 func (gs *givers) ready(l *leaf) {
 	if !l.built {
 		l.built = true
-		l.gangs = make([]*engine.GangState, len(l.raw))
-		for i, gang := range l.raw {
+		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
+		for i, gang := range l.raw.gangs {
 			l.gangs[i] = gs.s.Gang(gang.ID)
 			gs.s.Step()
 		}
@@ -99,6 +125,7 @@ func (gs *givers) ready(l *leaf) {
 
 // given puts gangs that gave a part in their new place, after a decision was accepted.
 func (gs *givers) given(gangs []*engine.GangState) {
+	gs.sieve = nil
 	for _, v := range gangs {
 		l := gs.byID[v.Leaf.ID]
 		if l == nil || !l.built {
@@ -123,7 +150,9 @@ type walk struct {
 	g       *engine.GangState
 	request cluster.Resources
 	at      map[*leaf]*cursor
-	tier    int // units above it are put off
+	stand   *stand // who gives next; nil until the first unit is asked for
+	taker   string // what the rules about gangs know of g; "" until asked for
+	tier    int    // units above it are put off
 	later   []*engine.GangState
 	strict  bool                         // ask the rules that look at each unit; without, the caller does
 	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
@@ -145,41 +174,49 @@ func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.
 	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
 }
 
-// cursor starts in a leaf: whole queues that need not give are passed without a look at their gangs.
+// cursor starts in a leaf, at the first gang that the rules about gangs allow.
 func (w *walk) cursor(l *leaf) *cursor {
 	c := w.at[l]
-	if c != nil {
-		return c
+	if c == nil {
+		c = w.enter(l)
+		w.at[l] = c
+		if !c.closed {
+			w.sift(l, c)
+		}
 	}
-	c = &cursor{}
-	w.at[l] = c
+	return c
+}
+
+// enter asks about a leaf as a whole: queues that need not give are passed without a look at their gangs.
+func (w *walk) enter(l *leaf) *cursor {
+	c := &cursor{}
+	w.gs.s.Step()
 	if v := w.mayAsk(l.queue); !v.Yes() {
 		c.closed = true
 		if v.Reason != engine.ReasonOtherQueue {
-			w.shut(l, l.raw, v, true)
+			w.shut(l, &l.raw, v, true)
 		}
 		return c
 	}
-	w.barAll(l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
-	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
+	w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
+	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
 		c.closed = true
-		w.barAll(l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
 		return c
 	}
 	w.gs.ready(l)
-	c.next = l.start
 	return c
 }
 
 // barAll counts gangs that may not be touched for one reason.
-func (w *walk) barAll(gangs []*cluster.Gang, why engine.Verdict) {
-	if len(gangs) == 0 {
+func (w *walk) barAll(all *crowd, why engine.Verdict) {
+	if len(all.gangs) == 0 {
 		return
 	}
 	b := w.barrier(why)
-	b.Gangs += len(gangs)
-	for _, v := range gangs {
-		name(b, v.Key)
+	b.Gangs += len(all.gangs)
+	for _, text := range all.names() {
+		nameAs(b, text)
 	}
 }
 
@@ -188,16 +225,31 @@ const named = 8
 
 func name(b *engine.Barrier, key cluster.Key) {
 	n := len(b.Named)
-	if n == named && key.String() >= b.Named[n-1] {
+	if n == named && !before(key, b.Named[n-1]) {
 		return
 	}
-	text := key.String()
+	nameAs(b, key.String())
+}
+
+func nameAs(b *engine.Barrier, text string) {
 	at, known := slices.BinarySearch(b.Named, text)
 	if known {
 		return
 	}
 	b.Named = slices.Insert(b.Named, at, text)
 	b.Named = b.Named[:min(named, len(b.Named))]
+}
+
+// before says whether a key comes before a text, as text; it builds none.
+func before(key cluster.Key, text string) bool {
+	if key.Namespace == "" {
+		return key.Name < text
+	}
+	n := len(key.Namespace)
+	if len(text) <= n || text[:n] != key.Namespace || text[n] != '/' {
+		return key.String() < text
+	}
+	return key.Name < text[n+1:]
 }
 
 // top returns the leaf's next giver that the rules about gangs allow, nil when there is none.
@@ -216,6 +268,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 		if verdict.Yes() {
 			break
 		}
+		w.gs.s.Step()
 		w.bar(v, verdict)
 		c.next++
 	}
@@ -231,6 +284,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 // take removes the giver that top returned.
 func (w *walk) take(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
+	w.stand.stale(l)
 	if len(c.back) > 0 && c.back[0] == v {
 		c.back = c.back[1:]
 		return
@@ -241,40 +295,9 @@ func (w *walk) take(l *leaf, v *engine.GangState) {
 // giveBack returns a giver that gave a part and has more.
 func (w *walk) giveBack(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
+	w.stand.stale(l)
 	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.CompareGangs(c.back[k], v) < 0 })
 	c.back = slices.Insert(c.back, at, v)
-}
-
-// pick finds the leaf that gives next, below the given queues, with its giver.
-func (w *walk) pick(bs []*branch) (*leaf, *engine.GangState, *branch) {
-	var bestLeaf *leaf
-	var bestGang *engine.GangState
-	var best *branch
-	var bestUnit cluster.Resources
-	for _, b := range bs {
-		l, v := b.leaf, (*engine.GangState)(nil)
-		if l != nil {
-			v = w.top(l)
-		} else {
-			l, v, _ = w.pick(b.kids)
-		}
-		if v == nil {
-			continue
-		}
-		if best == nil {
-			bestLeaf, bestGang, best = l, v, b
-			continue
-		}
-		if bestUnit == nil {
-			u, _ := w.unit(bestGang)
-			bestUnit = u.Charge
-		}
-		u, _ := w.unit(v)
-		if w.gs.s.CompareGivers(b.queue, best.queue, u.Charge, bestUnit) < 0 {
-			bestLeaf, bestGang, best, bestUnit = l, v, b, u.Charge
-		}
-	}
-	return bestLeaf, bestGang, best
 }
 
 // taken is a unit with the reasons for it.
@@ -288,7 +311,7 @@ type taken struct {
 func (w *walk) next() (taken, bool) {
 	for {
 		w.gs.s.Step()
-		l, v, _ := w.pick(w.gs.top)
+		l, v := w.pick()
 		if v == nil {
 			if w.again() {
 				continue
@@ -345,7 +368,8 @@ func (w *walk) close(l *leaf, why engine.Verdict) {
 		rest = append(rest, v.Gang)
 	}
 	c.closed = true
-	w.shut(l, rest, why, false)
+	w.stand.stale(l)
+	w.shut(l, &crowd{gangs: rest}, why, false)
 }
 
 // gave tells the walk that the unit was evicted, so that its gang may give more.
@@ -370,12 +394,16 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 	why.Object, why.WakeAt = barObject(why), 0
-	i := slices.IndexFunc(w.barred, func(b engine.Barrier) bool { return b.Verdict == why })
+	return barrierOf(&w.barred, why)
+}
+
+func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {
+	i := slices.IndexFunc(*all, func(b engine.Barrier) bool { return b.Verdict == why })
 	if i < 0 {
-		i = len(w.barred)
-		w.barred = append(w.barred, engine.Barrier{Verdict: why})
+		i = len(*all)
+		*all = append(*all, engine.Barrier{Verdict: why})
 	}
-	return &w.barred[i]
+	return &(*all)[i]
 }
 
 // barObject keeps the object of a verdict that is about a queue, so that gangs of one queue count together, and drops a

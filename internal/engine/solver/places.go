@@ -21,7 +21,7 @@ type land struct {
 func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	if sv.land == nil {
 		sv.land = &land{gs: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
-		sv.land.measure(sv.s)
+		sv.land.most = mostRoom(sv.s, func(v *cluster.Gang) bool { return v.Preemptible })
 	}
 	d, known := sv.land, true
 	for leaf := range asked { // order: whether one is missing
@@ -44,21 +44,6 @@ func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 		}
 	}
 	return d
-}
-
-// measure sums up each node.
-func (d *land) measure(s *engine.Session) {
-	d.most = make([]cluster.Resources, s.Snap.MaxNodeID())
-	for _, n := range s.Snap.NodeOrder {
-		room := s.Later(n).Clone()
-		for _, id := range s.Snap.Node(n).Pods {
-			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && s.Snap.Gang(p.Gang).Preemptible && s.Fate(p) == "" {
-				room.Add(freed(p))
-			}
-		}
-		s.EachPromise(n, func(_ cluster.GangID, r cluster.Resources) { room.Add(r) })
-		d.most[n] = room
-	}
 }
 
 // freed is the most that becomes free on its node when a pod goes: of devices that it shares, the whole.
@@ -226,11 +211,11 @@ func (gs *givers) part(gangs []*engine.GangState) *givers {
 	for _, v := range gangs {
 		l := out.byID[v.Leaf.ID]
 		if l == nil {
-			l = &leaf{queue: v.Leaf, built: true}
+			l = &leaf{queue: v.Leaf, branch: out.branch(v.Leaf), built: true}
 			out.byID[v.Leaf.ID] = l
-			out.branch(v.Leaf).leaf = l
+			l.branch.leaf = l
 		}
-		l.raw, l.gangs = append(l.raw, v.Gang), append(l.gangs, v)
+		l.raw.gangs, l.gangs = append(l.raw.gangs, v.Gang), append(l.gangs, v)
 	}
 	for _, l := range out.byID { // order: each on its own
 		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })

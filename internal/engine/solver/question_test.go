@@ -31,7 +31,7 @@ type reply struct {
 // Run implements engine.Action.
 func (w *twins) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		key, v, yes := solver.Ask(solver.New(s, w.right), g)
+		key, v, yes := solver.Ask(solver.New(s, w.right, nil), g)
 		if key == "" {
 			continue
 		}

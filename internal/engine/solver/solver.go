@@ -32,14 +32,16 @@ const (
 type Solver struct {
 	s      *engine.Session
 	right  engine.Right
+	budget *Budget // nil for none
 	givers *givers
 	land   *land
-	failed map[string]engine.Attempt // by question: who failed alike
+	failed map[string]*engine.Attempt // by question: who failed alike
+	most   most
 }
 
-// New returns a solver for one action of one run: O(gangs) on first use.
-func New(s *engine.Session, right engine.Right) *Solver {
-	return &Solver{s: s, right: right, failed: map[string]engine.Attempt{}}
+// New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
+func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
+	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}}
 }
 
 // search is one question while it is worked on.
@@ -64,55 +66,115 @@ type search struct {
 }
 
 // Solve makes room for what the gang asks for next, if it can, and accepts the decision into the running plan; it returns
-// the queues of those who gave. If it cannot, it notes why, changes nothing and returns false.
+// the queues of those who gave. If it cannot, it notes why, changes nothing and returns false. If the budget is spent, and
+// the answer not known, the gang is left open.
 func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
-	pods, request := sv.s.Next(g)
-	if len(pods) == 0 {
+	q, a, answer := sv.ask(g)
+	switch {
+	case answer == nobody:
 		return nil, false
-	}
-	key := sv.question(g, pods)
-	a, known := sv.failed[key]
-	if !known {
-		var r cluster.Rest
-		if r, known = sv.s.Snap.Rest(key); known {
-			a = r.Why.(engine.Attempt)
-			sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
-		}
-	}
-	if known {
+	case answer == unasked:
+		sv.s.Postpone(g)
+		return nil, false
+	case answer == refused:
+		a.Action = sv.s.Action()
 		sv.s.Note(g, a)
 		return nil, false
+	case !q.disturbs() && q.st.Immediate():
+		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
+		q.st.Abandon()
+		return nil, false
+	}
+	sv.most.wanted = false
+	return q.accept(), true
+}
+
+// Could says whether Solve would make room for the gang, and changes nothing. If the budget is spent, and the answer not
+// known, asked is false.
+func (sv *Solver) Could(g *engine.GangState) (could, asked bool) {
+	q, _, answer := sv.ask(g)
+	if answer == granted {
+		q.st.Abandon()
+	}
+	return answer == granted, answer != unasked
+}
+
+// answer is what became of a question.
+type answer uint8
+
+const (
+	nobody  answer = iota // the gang asks for nothing
+	unasked               // the budget is spent
+	refused
+	granted // the search holds the decision, which is to be accepted or abandoned
+)
+
+// ask finds the answer to a gang's question: who asked the same before in this run was told, the answer rests, or it is
+// searched for. A no is remembered.
+func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 {
+		return nil, engine.Attempt{}, nobody
+	}
+	if v := sv.may(g, pods, request); !v.Yes() {
+		return nil, engine.Attempt{Verdict: v}, refused
+	}
+	key := sv.question(g, pods)
+	if a := sv.failed[key]; a != nil {
+		return nil, *a, refused
+	}
+	if r, rests := sv.s.Rested(key); rests {
+		sv.most.wanted = true // it cost much
+		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
+		return nil, r.Why.(engine.Attempt), refused
+	}
+	if !sv.budget.take(key) {
+		return nil, engine.Attempt{}, unasked
 	}
 	began := sv.s.Steps()
 	if sv.givers != nil {
 		sv.givers.wake = cluster.Forever
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	attempt, ok := q.run()
-	q.s.Searched(ok)
-	if !ok {
-		q.st.Abandon()
-		attempt.Action = sv.s.Action()
-		sv.failed[key] = attempt
-		if cost := sv.s.Steps() - began; cost >= costly {
-			wake := cluster.Forever
-			if sv.givers != nil {
-				wake = sv.givers.wake
-			}
-			if attempt.Verdict.Code == engine.Wait {
-				wake = min(wake, attempt.Verdict.WakeAt)
-			}
-			sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), wake, attempt)
-		}
-		sv.s.Note(g, attempt)
-		return nil, false
+	a, known := q.hopeless()
+	found := false
+	if !known {
+		a, found = q.run()
 	}
-	if !q.disturbs() && q.st.Immediate() {
-		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
-		q.st.Abandon()
-		return nil, false
+	sv.s.Searched(found)
+	if found {
+		return q, a, granted
 	}
-	return q.accept(), true
+	q.st.Abandon()
+	a.Action = sv.s.Action()
+	sv.failed[key] = &a
+	wake := cluster.Forever
+	if sv.givers != nil {
+		wake = sv.givers.wake
+	}
+	if a.Verdict.Code == engine.Wait {
+		wake = min(wake, a.Verdict.WakeAt)
+	}
+	if cost := sv.s.Steps() - began; cost >= costly {
+		sv.most.wanted = true
+		sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), wake, a)
+	}
+	sv.budget.answered(no{key, wake, &a})
+	return nil, a, refused
+}
+
+// may says whether there is a question at all: the pods could run somewhere, and the queue may take.
+func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
+	if v := sv.s.CheckPods(pods); !v.Yes() {
+		return v
+	}
+	if v := sv.s.CheckNear(g, pods); !v.Yes() {
+		return v
+	}
+	if sv.right == engine.Reclaim {
+		return sv.s.CheckReclaim(g, request)
+	}
+	return engine.Verdict{}
 }
 
 // disturbs says whether anybody has to go or move.
@@ -125,18 +187,6 @@ func (q *search) disturbs() bool {
 	return false
 }
 
-// Could says whether Solve would make room for the gang, and changes nothing.
-func (sv *Solver) Could(g *engine.GangState) bool {
-	pods, request := sv.s.Next(g)
-	if len(pods) == 0 {
-		return false
-	}
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	_, ok := q.run()
-	q.st.Abandon()
-	return ok
-}
-
 // everyone returns who may have to give, built when the first search gets that far.
 func (sv *Solver) everyone() *givers {
 	if sv.givers == nil {
@@ -145,10 +195,10 @@ func (sv *Solver) everyone() *givers {
 	return sv.givers
 }
 
-// question names what is asked, so that gangs that ask the same share the answer no for the rest of the action. What a
-// decision in between leaves over, the next run sees.
+// question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
+// whoever wants to know. What a decision in between leaves over, the next run sees.
 func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
-	key := append([]byte(sv.s.Action()), '/')
+	key := append([]byte(sv.right), '/')
 	key = append(append(key, g.Leaf.Name...), '/')
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
@@ -190,19 +240,8 @@ func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
 
 // run searches. On success the statement holds the decision.
 func (q *search) run() (engine.Attempt, bool) {
-	if v := q.s.CheckPods(q.pods); !v.Yes() {
-		return engine.Attempt{Verdict: v}, false
-	}
-	if v := q.s.CheckNear(q.g, q.pods); !v.Yes() {
-		return engine.Attempt{Verdict: v}, false
-	}
 	if q.right == engine.Consolidation {
 		return q.rearrange()
-	}
-	if q.right == engine.Reclaim {
-		if v := q.s.CheckReclaim(q.g, q.request); !v.Yes() {
-			return engine.Attempt{Verdict: v}, false
-		}
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
 	q.asked = q.w.asked

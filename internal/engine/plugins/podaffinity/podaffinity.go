@@ -43,6 +43,7 @@ type instance struct {
 	byKey   map[string]int    // numbers of kinds by what makes them differ
 	byPod   map[cluster.PodID]int
 	kinds   []*kind
+	index   index
 	domains map[string]map[string][]cluster.NodeID // nodes by label key and value, of the keys that were asked for
 	log     []change
 	seen    int // how much of the log some kind has read
@@ -53,6 +54,14 @@ type voice struct {
 	class   *cluster.Class
 	prefers []term // its preferred terms
 	asks    []term // its required affinity
+}
+
+// term returns the voice's terms by number: the preferred ones come first.
+func (v *voice) term(n int) *term {
+	if n < len(v.prefers) {
+		return &v.prefers[n]
+	}
+	return &v.asks[n-len(v.prefers)]
 }
 
 // kind is a set of pods for which each node has one score.
@@ -112,20 +121,13 @@ func (i *instance) kindOf(p *cluster.Pod) int {
 		k.own = v.prefers // labels and namespace are part of such a class
 		key = strconv.AppendUint(key, p.Class.ID, 36)
 	}
-	for n, v := range i.order {
-		for t, x := range v.prefers {
-			if x.means(p.Namespace, p.Labels, i.namespace(p.Namespace)) {
-				k.meant[v.class.ID] = append(k.meant[v.class.ID], x)
-				key = strconv.AppendInt(append(key, ' '), int64(n), 36)
-				key = strconv.AppendInt(append(key, '.'), int64(t), 36)
-			}
-		}
-		for t, x := range v.asks {
-			if x.means(p.Namespace, p.Labels, i.namespace(p.Namespace)) {
-				k.meant[v.class.ID] = append(k.meant[v.class.ID], x)
-				key = strconv.AppendInt(append(key, ' '), int64(n), 36)
-				key = strconv.AppendInt(append(key, '!'), int64(t), 36)
-			}
+	space := i.namespace(p.Namespace)
+	for _, m := range i.index.about(p.Labels) {
+		v := i.order[m.voice]
+		if x := v.term(m.term); x.means(p.Namespace, p.Labels, space) {
+			k.meant[v.class.ID] = append(k.meant[v.class.ID], *x)
+			key = strconv.AppendInt(append(key, ' '), int64(m.voice), 36)
+			key = strconv.AppendInt(append(key, '.'), int64(m.term), 36)
 		}
 	}
 	if len(key) == 0 {
@@ -140,18 +142,28 @@ func (i *instance) kindOf(p *cluster.Pod) int {
 	return n
 }
 
-// begin sums up what is there for a new kind: one look at every pod on a node.
+// begin sums up what is there for a new kind: a look at every pod that its terms may mean, and at every pod whose terms mean it.
 func (i *instance) begin(k *kind) {
 	snap := i.view.Snapshot()
 	k.sums, k.scores = make([]int64, snap.MaxNodeID()), make([]int64, snap.MaxNodeID())
-	for _, id := range snap.NodeOrder {
-		for _, pid := range snap.Node(id).Pods {
-			i.count(k, change{snap.Pod(pid), id, 1})
+	i.seen = len(i.log)
+	i.index.follow(snap, i.log)
+	for t := range k.own {
+		for _, c := range i.index.meant(&k.own[t]) {
+			if x := &k.own[t]; x.means(c.pod.Namespace, c.pod.Labels, i.namespace(c.pod.Namespace)) {
+				i.add(k, x, snap.Node(c.node), c.by)
+			}
 		}
 	}
-	k.changed = k.changed[:0]
+	for class, terms := range k.meant { // order: sums
+		for _, c := range i.index.of[class] {
+			for t := range terms {
+				i.add(k, &terms[t], snap.Node(c.node), c.by)
+			}
+		}
+	}
+	k.changed, k.seen = k.changed[:0], len(i.log)
 	i.kinds = append(i.kinds, k)
-	i.catchUp(k)
 }
 
 // Company implements engine.CompanyScore.
@@ -174,17 +186,18 @@ func (i *instance) count(k *kind, c change) {
 	if len(node.Labels) == 0 {
 		return
 	}
-	for _, x := range k.own {
-		if x.means(c.pod.Namespace, c.pod.Labels, i.namespace(c.pod.Namespace)) {
+	for t := range k.own {
+		if x := &k.own[t]; x.means(c.pod.Namespace, c.pod.Labels, i.namespace(c.pod.Namespace)) {
 			i.add(k, x, node, c.by)
 		}
 	}
-	for _, x := range k.meant[c.pod.Class.ID] {
-		i.add(k, x, node, c.by)
+	meant := k.meant[c.pod.Class.ID]
+	for t := range meant {
+		i.add(k, &meant[t], node, c.by)
 	}
 }
 
-func (i *instance) add(k *kind, x term, node *cluster.Node, by int64) {
+func (i *instance) add(k *kind, x *term, node *cluster.Node, by int64) {
 	value, ok := node.Labels[x.topology]
 	if !ok {
 		return

@@ -18,6 +18,8 @@ type term struct {
 	selector   labels.Selector
 	namespaces []string
 	spaces     labels.Selector // by labels of the namespace
+	label      pair            // that all whom it means have
+	named      bool            // there is such a one
 }
 
 // means says whether the term speaks of a pod; space are the labels of its namespace.
@@ -36,6 +38,7 @@ func parse(t *v1.PodAffinityTerm, namespace string, weight int64) (term, bool) {
 		return term{}, false
 	}
 	out := term{topology: t.TopologyKey, weight: weight, selector: selector, namespaces: t.Namespaces, spaces: spaces}
+	out.label, out.named = label(t.LabelSelector)
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		out.namespaces = []string{namespace}
 	}
@@ -81,6 +84,7 @@ func (i *instance) listen() {
 		i.order = append(i.order, v)
 	})
 	slices.SortFunc(i.order, func(a, b *voice) int { return cmp.Compare(a.class.Key, b.class.Key) })
+	i.index.name(i.order)
 }
 
 // namespace returns a namespace's labels.

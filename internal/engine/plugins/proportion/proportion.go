@@ -48,6 +48,52 @@ type instance struct {
 	take   fairshare.Reclaim
 	states []*fairshare.State   // by queue ID; their ledgers are the session's own, so they follow what is placed
 	chains [][]*fairshare.State // by queue ID: the queue and its ancestors, leaf first
+	takes  []distilled          // by queue ID: its place among those who are served
+	gives  []distilled          // by queue ID: its place among those who give
+}
+
+// distilled is a queue's key, as long as it holds what it held then and its next is the same: most comparisons are of queues
+// for which neither has changed.
+type distilled struct {
+	charges int // 1 more than the ledger's
+	next    [keptDims]int64
+	key     fairshare.Key
+}
+
+// keptDims is of how many dimensions the next is kept; keys of more are distilled each time.
+const keptDims = 8
+
+// key distils the state of a queue whose next gang asks for next, or which gives next.
+func (i *instance) key(id cluster.QueueID, next cluster.Resources, gives bool) *fairshare.Key {
+	all := &i.takes
+	if gives {
+		all = &i.gives
+	}
+	d, charges := &(*all)[id], i.view.Queue(id).Charges+1
+	if d.charges == charges && len(next) <= keptDims && slices.Equal(d.next[:len(next)], next) && d.rest(len(next)) {
+		return &d.key
+	}
+	d.charges = 0
+	if len(next) <= keptDims {
+		d.charges, d.next = charges, [keptDims]int64{}
+		copy(d.next[:], next)
+	}
+	if gives {
+		d.key = i.order.Key(i.states[id], nil, next)
+	} else {
+		d.key = i.order.Key(i.states[id], next, nil)
+	}
+	return &d.key
+}
+
+// rest says whether nothing is kept from dimension n on.
+func (d *distilled) rest(n int) bool {
+	for _, x := range d.next[n:] {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Open implements engine.Plugin: O(nodes + queues × dimensions).
@@ -84,6 +130,7 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
 	i.states = make([]*fairshare.State, snap.MaxQueueID())
 	i.chains = make([][]*fairshare.State, snap.MaxQueueID())
+	i.takes, i.gives = make([]distilled, snap.MaxQueueID()), make([]distilled, snap.MaxQueueID())
 	for k, q := range queues {
 		st := &fairshare.State{
 			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
@@ -145,8 +192,7 @@ func clusterTotal(snap *cluster.Snapshot) cluster.Resources {
 
 // CompareQueues implements engine.QueueOrder.
 func (i *instance) CompareQueues(l, r cluster.QueueID, lNext, rNext cluster.Resources) int {
-	lk, rk := i.order.Key(i.states[l], lNext, nil), i.order.Key(i.states[r], rNext, nil)
-	return fairshare.Compare(&lk, &rk)
+	return fairshare.Compare(i.key(l, lNext, false), i.key(r, rNext, false))
 }
 
 // FairShare implements engine.QueueShares.

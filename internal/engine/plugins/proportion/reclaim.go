@@ -83,8 +83,7 @@ func (i *instance) CompareGivers(l, r cluster.QueueID, lUnit, rUnit cluster.Reso
 	if c := engine.First(i.aboveShare(l), i.aboveShare(r)); c != 0 {
 		return c
 	}
-	lk, rk := i.order.Key(i.states[l], nil, lUnit), i.order.Key(i.states[r], nil, rUnit)
-	return fairshare.Compare(&rk, &lk)
+	return fairshare.Compare(i.key(r, rUnit, true), i.key(l, lUnit, true))
 }
 
 // aboveShare says whether a queue holds more of something than it may grow to.

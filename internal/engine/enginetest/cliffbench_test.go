@@ -1,0 +1,283 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// The benchmarks of this file are clusters in which the work of a cycle is a product: of questions and victims, of queues
+// and units, of gangs and nodes. What is measured is processor time, garbage collection included, from snapshot to what is
+// remembered: of the worst cycle, and of all cycles until every question has its answer.
+
+// cliff is one of them: a situation, the profile's changes, and for how long cycles go on.
+type cliff struct {
+	name string
+	make func() *situation
+	with []func(*engine.Profile)
+	want func(evicted, nominated, bound int) bool // of all cycles together
+}
+
+// fewestCycles are run whether or not questions are open, as a question may be asked again in each. They are a tenth of a
+// second apart.
+const (
+	fewestCycles = 4
+	cycleApart   = int64(100_000_000)
+)
+
+func (c cliff) bench(b *testing.B) {
+	worst, total, answered, steps := int64(0), int64(0), 0, 0
+	for b.Loop() {
+		b.StopTimer()
+		p, err := profile.ForShard(profile.Shard{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, f := range c.with {
+			f(&p)
+		}
+		e, err := engine.New(p, builtin.Registry())
+		if err != nil {
+			b.Fatal(err)
+		}
+		st := c.make().store()
+		st.Snapshot(benchNow * 1e9)
+		runtime.GC()
+		b.StartTimer()
+		worst, total, answered, steps = 0, 0, 0, 0
+		evicted, nominated, bound := 0, 0, 0
+		for i, now := 0, int64(benchNow*1e9); i < fewestCycles || answered == 0; i, now = i+1, now+cycleApart {
+			began := processorTime(b)
+			r := e.Run(context.Background(), st.Snapshot(now), func(pl engine.Plan) {
+				for i := range pl.Bundles {
+					for _, in := range pl.Bundles[i].Intents {
+						switch in.Verb {
+						case engine.Evict:
+							evicted++
+						case engine.Nominate:
+							nominated++
+						}
+					}
+				}
+				bound += pl.Binds()
+				pl.Assume(st, now)
+			})
+			r.Remember(st)
+			took := processorTime(b) - began
+			worst = max(worst, took)
+			if answered == 0 {
+				total += took
+				steps += r.Stats.Steps
+			}
+			if answered == 0 && !unanswered(&r.Trace) {
+				answered = i + 1
+			}
+		}
+		if !c.want(evicted, nominated, bound) {
+			b.Fatalf("evicted %d, nominated %d, bound %d", evicted, nominated, bound)
+		}
+	}
+	b.ReportMetric(float64(worst)/1e6, "worst-ms")
+	b.ReportMetric(float64(total)/1e6, "total-ms")
+	b.ReportMetric(float64(answered), "cycles")
+	b.ReportMetric(float64(steps), "steps")
+	b.ReportMetric(0, "ns/op")
+}
+
+// unanswered says whether some gang was left for another cycle.
+func unanswered(t *engine.Trace) bool {
+	for i := range t.Gangs {
+		if slices.ContainsFunc(t.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+			return true
+		}
+	}
+	return false
+}
+
+// processorTime is what this process has used, in nanoseconds.
+func processorTime(b *testing.B) int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// minimum is a default minimum runtime against reclaim.
+func minimum(runtime string) func(*engine.Profile) {
+	return func(p *engine.Profile) {
+		for t := range p.Tiers {
+			for i := range p.Tiers[t] {
+				if u := &p.Tiers[t][i]; u.Name == "minruntime" {
+					u.Arguments = engine.Arguments{"defaultReclaimMinRuntime": runtime}
+				}
+			}
+		}
+	}
+}
+
+// victims fills n nodes with 8 one-GPU gangs each.
+func (s *situation) victims(n int, c func(i int) crew) {
+	s.plant(n)
+	for i := range 8 * n {
+		v := c(i)
+		v.name, v.pods, v.gpu, v.node, v.age = fmt.Sprintf("victim-%06d", i), 1, 1, nodeName(i/8), int64(10+i)
+		s.crew(v)
+	}
+}
+
+func idly(e, p, bound int) bool { return e == 0 && p == 0 && bound == 0 }
+
+// overShare is finding 3: nobody may be touched yet, a thousand wait for room that is theirs, and one waits that may not
+// take any: with several shapes, the thousand ask several questions.
+func overShare(shapes int) *situation {
+	s := &situation{}
+	s.victims(1000, func(int) crew {
+		return crew{queue: "victims", priority: 50, preemptible: true, startSeconds: benchNow - 5}
+	})
+	s.rest = append(s.rest, queue("victims", "", 0), queue("taker", "", 8_000_000))
+	for i := range 1000 {
+		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: 1 + i%shapes/8, gpu: int64(1 + i%shapes%8), age: 2, priority: 50, preemptible: true})
+	}
+	s.crew(crew{name: "late", queue: "victims", pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true})
+	return s
+}
+
+// manyGivers is one taker of everything, and n queues that have to give.
+func manyGivers(n, nodes int) *situation {
+	s := &situation{}
+	for i := range n {
+		s.rest = append(s.rest, queue(fmt.Sprintf("giver-%05d", i), "", 0))
+	}
+	s.rest = append(s.rest, queue("taker", "", int64(nodes)*8000))
+	s.victims(nodes, func(i int) crew {
+		return crew{queue: fmt.Sprintf("giver-%05d", i%n), priority: 50, preemptible: true}
+	})
+	s.crew(crew{name: "large", queue: "taker", pods: nodes / 2, gpu: 8, age: 1, priority: 50, preemptible: true})
+	return s
+}
+
+// company is n gangs each of which wants to be near pods of a label of its own, in the domains of a topology. running of each
+// node's GPUs are in use, by pods that have such labels too.
+func company(n, running int, topology string) *situation {
+	s := &situation{}
+	s.plant(1000)
+	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
+	like := func(name string, i int) crew {
+		labels := map[string]string{"app": fmt.Sprint("app-", i)}
+		spec := cluster.ClassSpec{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{
+			Weight: 100, PodAffinityTerm: v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: topology},
+		}}}}
+		return crew{name: name, queue: "team", pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true, spec: spec, labels: labels}
+	}
+	for i := range 1000 * running {
+		c := like(fmt.Sprintf("running-%06d", i), i%n)
+		c.node = nodeName(i % 1000)
+		s.crew(c)
+	}
+	for i := range n {
+		s.crew(like(fmt.Sprintf("waiting-%06d", i), i))
+	}
+	return s
+}
+
+// preempting is n waiting gangs of different priority and shape, each of which asks for a node more than there are.
+func preempting(n int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("team", "", 1_600_000))
+	s.victims(200, func(int) crew { return crew{queue: "team", priority: 50, preemptible: true} })
+	for i := range 200 { // one pod per node that stays
+		s.crew(crew{name: fmt.Sprintf("fixed-%06d", i), queue: "team", pods: 1, gpu: 0, node: nodeName(i), age: 1, priority: 1000})
+	}
+	for i := range n {
+		spec := cluster.ClassSpec{}
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 201, gpu: 8, age: 1, priority: int32(60 + i), preemptible: true, spec: spec}, int64(1000+i))
+	}
+	return s
+}
+
+// crewOf is crew with milli-CPUs of its own.
+func (s *situation) crewOf(c crew, cpu int64) {
+	from := len(s.rest)
+	s.crew(c)
+	for i := from; i < len(s.rest); i++ {
+		if p, ok := s.rest[i].(cluster.PodState); ok {
+			p.Requests[0].Value = cpu
+			s.rest[i] = p
+		}
+	}
+}
+
+// pinnedShapes is n gangs of 2 × 8 GPUs, where on every node is somebody who need not go.
+func pinnedShapes(n int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("victims", "", 0), queue("taker", "", 8_000_000))
+	s.victims(1000, func(i int) crew { return crew{queue: "victims", priority: 50, preemptible: i%8 != 0} })
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: 2, gpu: 8, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// manyQueues is a queue for each waiting gang. The nodes are full of the gangs of other queues, where there are any.
+func manyQueues(n, nodes int, full bool) *situation {
+	s := &situation{}
+	for i := range n {
+		s.rest = append(s.rest, queue(fmt.Sprintf("queue-%05d", i), "", 0))
+	}
+	if full {
+		s.victims(nodes, func(i int) crew { return crew{queue: fmt.Sprintf("queue-%05d", i), priority: 50, preemptible: true} })
+	} else {
+		s.plant(nodes)
+	}
+	for i := range n {
+		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: fmt.Sprintf("queue-%05d", i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true})
+	}
+	return s
+}
+
+// fitting is n waiting gangs no two of which are alike, and room for all.
+func fitting(n int) *situation {
+	s := &situation{}
+	s.plant(1000)
+	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// BenchmarkCliffs are the cliffs that were found, and others of their kinds.
+func BenchmarkCliffs(b *testing.B) {
+	all := func(n int) func(e, p, bound int) bool {
+		return func(e, p, bound int) bool { return e == 0 && bound == n }
+	}
+	for _, c := range []cliff{
+		{"over-share/equal", func() *situation { return overShare(1) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"over-share/shapes=200", func() *situation { return overShare(200) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"givers=100", func() *situation { return manyGivers(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"givers=1000", func() *situation { return manyGivers(1000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"givers=8000", func() *situation { return manyGivers(8000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"company=1500/empty", func() *situation { return company(1500, 0, "kubernetes.io/hostname") }, nil, all(1500)},
+		{"company=1500/busy", func() *situation { return company(1500, 4, "kubernetes.io/hostname") }, nil, all(1500)},
+		{"company=1500/zones", func() *situation { return company(1500, 4, "zone") }, nil, all(1500)},
+		{"preempt=200", func() *situation { return preempting(200) }, nil, idly},
+		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
+		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
+		{"queues=10000/empty", func() *situation { return manyQueues(10000, 100, false) }, nil, all(800)},
+		{"shapes=1500", func() *situation { return fitting(1500) }, nil, all(1500)},
+	} {
+		b.Run(c.name, c.bench)
+	}
+}

@@ -1,0 +1,117 @@
+package solver
+
+import (
+	"strconv"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// sieve remembers, until a decision is accepted, what the rules about gangs said of the gangs of a leaf: they do not look at how
+// much a gang asks for, so takers that differ in nothing else need not have them asked about thousands of gangs again.
+type sieve map[sifting]*sifted
+
+type sifting struct {
+	leaf  *leaf
+	taker string
+}
+
+// sifted is what is to be told of a leaf's gangs.
+type sifted struct {
+	allowed int
+	bars    []engine.Barrier
+	wake    int64 // when the first of them ends with time
+}
+
+// sift starts in a leaf at the first gang that the rules allow. Where they allow none, the leaf is closed.
+func (w *walk) sift(l *leaf, c *cursor) {
+	if !w.gs.whole {
+		c.next = l.start
+		return
+	}
+	known := w.gs.sieve[sifting{l, w.identity()}]
+	if known == nil || known.allowed > 0 {
+		known = &sifted{wake: cluster.Forever}
+		if c.next = w.pass(l, known, true); known.allowed == 0 {
+			w.keep(l, known)
+		}
+	}
+	c.closed = known.allowed == 0
+	w.tell(known)
+}
+
+// siftAll asks about all gangs of a leaf, tells of those that the rules do not allow, and counts the others.
+func (w *walk) siftAll(l *leaf) int {
+	known := w.gs.sieve[sifting{l, w.identity()}]
+	if known == nil {
+		known = &sifted{wake: cluster.Forever}
+		w.pass(l, known, false)
+		w.keep(l, known)
+	}
+	w.tell(known)
+	return known.allowed
+}
+
+// pass asks the rules about the gangs of a leaf, up to the first that they allow or all, and returns where it ended.
+func (w *walk) pass(l *leaf, out *sifted, first bool) int {
+	for i, v := range l.gangs[l.start:] {
+		if v == w.g || w.gs.s.Live(v) == 0 {
+			continue
+		}
+		if first || i%gangsPerStep == 0 {
+			w.gs.s.Step()
+		}
+		verdict := w.gs.s.CheckVictim(w.right, w.g, w.request, v)
+		switch {
+		case verdict.Yes():
+			if out.allowed++; first {
+				return l.start + i
+			}
+		default:
+			if verdict.Code == engine.Wait {
+				out.wake = min(out.wake, verdict.WakeAt)
+			}
+			verdict.Object, verdict.WakeAt = barObject(verdict), 0
+			b := barrierOf(&out.bars, verdict)
+			b.Gangs++
+			name(b, v.Key)
+		}
+	}
+	return len(l.gangs)
+}
+
+// tell takes what is known of a leaf into what the gang is told.
+func (w *walk) tell(known *sifted) {
+	if known.wake < cluster.Forever {
+		w.gs.s.WakeAt(known.wake)
+		w.gs.wake = min(w.gs.wake, known.wake)
+	}
+	for i := range known.bars {
+		b := barrierOf(&w.barred, known.bars[i].Verdict)
+		b.Gangs += known.bars[i].Gangs
+		for _, text := range known.bars[i].Named {
+			nameAs(b, text)
+		}
+	}
+}
+
+func (w *walk) keep(l *leaf, out *sifted) {
+	if w.gs.sieve == nil {
+		w.gs.sieve = sieve{}
+	}
+	w.gs.sieve[sifting{l, w.identity()}] = out
+}
+
+// identity is all that the rules about gangs know of the taker.
+func (w *walk) identity() string {
+	if w.taker == "" {
+		age, own := w.gs.s.Age(w.g)
+		key := strconv.AppendInt([]byte(w.g.Leaf.Name), int64(w.g.Priority), 36)
+		key = strconv.AppendInt(append(key, '@'), int64(age), 36)
+		if own || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
+			key = append(append(key, '/'), w.g.UID...)
+		}
+		w.taker = string(key)
+	}
+	return w.taker
+}
