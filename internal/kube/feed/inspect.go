@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,6 +77,7 @@ type suspicion struct {
 	had    version
 	object client.Object
 	need   string
+	since  time.Time
 }
 
 // doubt is an object of which there is a suspicion.

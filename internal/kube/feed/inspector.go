@@ -31,6 +31,8 @@ const (
 	// settleFor is the least time between two looks at one object before it counts as different: from when its watch has passed the
 	// version, to when what it delivered has been taken in.
 	settleFor = 2 * time.Second
+	// doubtFor is how long a watch has to pass a version. They pass something every minute, of which bookmarks tell.
+	doubtFor = 10 * time.Minute
 )
 
 // Inspector compares the store with the API server while both change, a small part at a time. An object counts as different when the
@@ -120,7 +122,11 @@ func (in *Inspector) Run(ctx context.Context) error {
 		if !in.feed.Synced() {
 			continue
 		}
-		if err := in.step(ctx); err != nil && ctx.Err() == nil {
+		// A loop that hangs is not waited for: its liveness is told elsewhere.
+		part, stop := context.WithTimeout(ctx, in.o.Every)
+		err := in.step(part)
+		stop()
+		if err != nil && ctx.Err() == nil {
 			log.V(1).Info("a part of the store is compared later", "reason", err.Error())
 		}
 	}
@@ -229,6 +235,9 @@ func (in *Inspector) part(ctx context.Context, most int) (part, error) {
 	}
 	in.seen.Add(float64(len(q.objects)))
 	in.tell(ctx, got.differences)
+	for i := range got.suspicions {
+		got.suspicions[i].since = in.o.Clock.Now()
+	}
 	room := min(len(got.suspicions), max(0, most-len(in.open)))
 	in.open, in.opened = append(in.open, got.suspicions[:room]...), in.o.Clock.Now()
 	return part{len(q.objects), got.differences, len(got.suspicions) - room}, nil
@@ -263,7 +272,9 @@ func (in *Inspector) confirm(ctx context.Context) ([]Difference, error) {
 	var open, sure []suspicion
 	for _, s := range in.open {
 		if !in.passed(ctx, s.kind, s.need) {
-			open = append(open, s)
+			if in.o.Clock.Since(s.since) < doubtFor { // else the next round finds it again
+				open = append(open, s)
+			}
 			continue
 		}
 		object := s.kind.example()
