@@ -211,6 +211,10 @@ func (e GangState) apply(s *Store) bool {
 			g.leaves[e.Sets[i].Name] = int32(i)
 		}
 	}
+	s.serve(e.Queue, e.LastStart)
+	if e.LastEviction > g.Displaced { // by whoever led before us; for whom is not on record
+		g.Displaced, s.disturbed = e.LastEviction, true
+	}
 	g.least = int32(min(g.MinPods(), math.MaxInt32))
 	g.near = shape(e.Sets)
 	s.setPartial(g)
@@ -306,6 +310,7 @@ func (e QueueGone) apply(s *Store) bool {
 		return false
 	}
 	delete(s.queueIDs, e.Name)
+	delete(s.served, e.Name)
 	s.news = s.now
 	s.queues.release(s.epoch, int32(id))
 	s.unsortedQueues = true

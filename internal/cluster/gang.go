@@ -64,9 +64,9 @@ type Gang struct {
 	GatedPods   int32
 	ActivePods  int32
 
-	// Displaced is when pods of it were last evicted by us, Since when it last lost room by anything else, Unix
-	// nanoseconds; 0 for never in this Store's memory. Displacements are the latest evictions, oldest first, at most
-	// MaxDisplacements.
+	// Displaced is when pods of it were last evicted by us, or as its object says by who led before us; Since when it last lost
+	// room by anything else, Unix nanoseconds; 0 for never as far as is known. Displacements are the latest evictions that this
+	// Store remembers, oldest first, at most MaxDisplacements.
 	Displaced     int64
 	Since         int64
 	Displacements []Displacement

@@ -309,6 +309,8 @@ type Memory struct {
 	Frozen map[Frozen]int64
 	// News is Snapshot.News.
 	News int64
+	// Served is Queue.Served by queue name.
+	Served map[string]int64
 }
 
 // GangMemory is what is remembered of a gang; see [Gang].
@@ -324,7 +326,7 @@ type GangMemory struct {
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
 		Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
-		Returning: map[string]struct{}{}, Orphans: map[string]string{}, News: s.News,
+		Returning: map[string]struct{}{}, Orphans: map[string]string{}, News: s.News, Served: map[string]int64{},
 	}
 	s.EachGang(func(g *Gang) {
 		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set {
@@ -345,8 +347,12 @@ func (s *Snapshot) Memory() Memory {
 		}
 	})
 	for _, id := range s.QueueOrder {
-		if q := s.Queue(id); q.ShareMoved != 0 {
+		q := s.Queue(id)
+		if q.ShareMoved != 0 {
 			m.Moved[q.Name] = q.ShareMoved
+		}
+		if q.Served != 0 {
+			m.Served[q.Name] = q.Served
 		}
 	}
 	return m
@@ -391,6 +397,9 @@ func (s *Store) Restore(m Memory) {
 			p.returning = true
 			s.attach(p)
 		}
+	}
+	for name, at := range m.Served { // order: each queue on its own
+		s.serve(name, at)
 	}
 	for q, r := range m.Rests { // order: each on its own
 		s.Rest(q, r)

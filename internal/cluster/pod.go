@@ -84,7 +84,7 @@ type Pod struct {
 	// Recreated says that a controller makes a new pod when this one is deleted.
 	Recreated bool
 	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before, Unix nanoseconds;
-	// 0 for pods that had it from the beginning.
+	// 0 for pods that had it from the beginning, which hold it since their creation at most.
 	Held int64
 	// DeviceClaims says which objects stand for Class.Devices, one for each.
 	DeviceClaims []DeviceClaim

@@ -30,6 +30,9 @@ type Queue struct {
 	Usage Resources
 	// ShareMoved is when its fair share last moved to stay, Unix nanoseconds; 0 for never in this Store's memory.
 	ShareMoved int64
+	// Served is when the queue was last given room, as far as is known: by this Store's memory, and by when its gangs say
+	// that they started. Unix nanoseconds; 0 for never.
+	Served int64
 
 	epoch uint64
 }

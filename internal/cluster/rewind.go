@@ -94,6 +94,11 @@ func (s *Store) rewind(by int64) {
 			back(&s.queue(id).ShareMoved)
 		}
 	}
+	for name, at := range s.served { // order: each queue on its own
+		back(&at)
+		s.served[name] = at
+		s.dirty[name] = struct{}{}
+	}
 	clear(s.rests)
 	s.news = s.now
 	s.gen++

@@ -69,7 +69,9 @@ func from(s *Snapshot) string {
 			text += fmt.Sprintln("displaced", ago(d.At), d.By)
 		}
 	})
-	s.EachPod(func(p *Pod) { text += fmt.Sprintln(p.UID, p.Phase, ago(p.Held), p.NotBefore > s.Now, p.Evicting(), p.Assumed()) })
+	s.EachPod(func(p *Pod) {
+		text += fmt.Sprintln(p.UID, p.Phase, ago(p.Held), p.NotBefore > s.Now, p.Evicting(), p.Assumed())
+	})
 	for _, until := range m.Frozen {
 		text += fmt.Sprintln("frozen", ago(until))
 	}

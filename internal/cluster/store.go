@@ -58,6 +58,7 @@ type Store struct {
 	disturbed    bool               // a pod has been evicted by us, ever
 	frozen       map[Frozen]int64   // until when
 	usage        map[string]Resources
+	served       map[string]int64 // Queue.Served by queue name
 
 	topologies       map[string]*Topology
 	topologiesShared bool // a snapshot refers to the map
@@ -111,7 +112,7 @@ func NewStore(o Options) *Store {
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
 		accounts: map[string]*account{}, dirty: map[string]struct{}{},
-		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, rests: map[string]Rest{}, shares: map[string]noted{},
+		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, rests: map[string]Rest{}, shares: map[string]noted{}, served: map[string]int64{},
 		classes: newInterner(), demands: demands{kinds: map[string]*Demand{}}, postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
 		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{}, topologies: map[string]*Topology{},
 	}
@@ -146,10 +147,13 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 			if a == nil {
 				a = &account{}
 			}
+			q.Served = s.served[name]
 			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
 			if a.memory > 0 && s.leastUnits > 0 {
 				q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
 			}
+		} else if s.accounts[name] == nil { // whoever names it is no queue's
+			delete(s.served, name)
 		}
 	}
 	clear(s.dirty)
@@ -249,8 +253,19 @@ func (s *Store) Assume(uid, node string, groups []string, until int64) bool {
 	s.assumed[id] = struct{}{}
 	p.Phase, p.NodeName, p.Held = Binding, node, s.now
 	s.attach(p)
+	if p.Gang != None {
+		s.serve(s.gangs.get(int32(p.Gang)).Queue, s.now)
+	}
 	s.gen++
 	return true
+}
+
+// serve notes that a queue was given room.
+func (s *Store) serve(queue string, at int64) {
+	if at > s.served[queue] {
+		s.served[queue] = at
+		s.dirty[queue] = struct{}{}
+	}
 }
 
 // Forget withdraws an assumption: the pod is what the API server last said. It reports whether there was one.

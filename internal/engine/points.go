@@ -117,7 +117,8 @@ type ReclaimGate interface {
 }
 
 // GiverFilter says whether anything may be taken from the gangs of a leaf queue for g by this right, with request what g
-// asks for. The answer holds for the search for g.
+// asks for. A yes holds for the search for g; a no until something is taken from a queue that g's own queue meets further down
+// than it meets this one.
 type GiverFilter interface {
 	CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
 }
@@ -129,8 +130,8 @@ type VictimFilter interface {
 }
 
 // UnitCheck says whether one more unit may be taken for g, which asks for request. The session stands as after the units
-// taken so far, u not among them. Taking more must never make a unit legal that was not: a unit refused once stays
-// refused while others are added. rule says what makes it legal, for the record; "" for no opinion.
+// taken so far, u not among them. Taking more must not make a unit legal that was not, but for what is taken from a queue that
+// g's own queue meets further down than it meets the unit's: then it is asked again. rule says what makes it legal, for the record; "" for no opinion.
 type UnitCheck interface {
 	CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (rule string, v Verdict)
 }

@@ -507,7 +507,7 @@ func (s *Session) returned(r Right, g, v *GangState) bool {
 	s.buildHeld(v)
 	for i := range v.sets {
 		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if s.Snap.Pod(id).Held >= first {
+			if p := s.Snap.Pod(id); p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
 				return true
 			}
 		}

@@ -29,8 +29,8 @@ type Queue struct {
 	// Limit is what the queue never exceeds. Unlimited, or a missing entry: no bound.
 	Limit []int64
 
-	// Request is what the queue could use now: all that its subtree has allocated plus all that waits there. The caller
-	// adds up a parent's request; Divide does not.
+	// Request is what the queue could use now: all that its subtree has allocated plus all that waits there. Divide does not
+	// add up a parent's request; see [Divider.AddUp].
 	Request []int64
 
 	// Weight is the queue's part of over-quota resources relative to its siblings. Only ratios count, so any fixed-point
@@ -39,6 +39,11 @@ type Queue struct {
 
 	// Usage is the part of the cluster that the queue used lately, fixed-point: One is all of it. Without history, nil.
 	Usage []int64
+
+	// Held is what the queue's subtree holds, and Served when it was last given something, in any unit, 0 for never. Of queues
+	// that get a whole unit or nothing, by equal remainders, those that hold something go first, then those served longest ago.
+	Held   []int64
+	Served int64
 }
 
 // Input is what [Divider.Divide] divides, and over whom.
@@ -80,6 +85,8 @@ type Divider struct {
 	claims []claim
 	active []int32 // positions in claims that play the current round
 	rests  []rest
+	// waiting are those of equal rests that have nothing yet.
+	waiting []rest
 }
 
 // claim is what one queue of a sibling set has to say about one dimension.
@@ -88,6 +95,8 @@ type claim struct {
 	need   int64  // requestable and not granted yet
 	weight int64  // over-quota weight
 	usage  int64  // part of the cluster used lately
+	held   int64  // what the queue holds
+	served int64  // when it was served last
 	part   uint64 // s of the current round, scaled
 }
 
@@ -151,6 +160,8 @@ func (d *Divider) siblings(in *Input, out Shares, boost factor, group []int32, d
 			need:   requestable - fair,
 			weight: min(at(q.Weight, dim), MaxWeight),
 			usage:  min(at(q.Usage, dim), MaxFactor),
+			held:   at(q.Held, dim),
+			served: q.Served,
 		}
 		wanted = wanted || fair < requestable
 		left -= min(left, fair)
@@ -220,6 +231,12 @@ func (d *Divider) remainders(unit, left int64) {
 	slices.SortFunc(d.rests, func(a, b rest) int {
 		return cmp.Or(cmp.Compare(a.band, b.band), cmp.Compare(b.whole, a.whole), cmp.Compare(b.part, a.part), cmp.Compare(a.pos, b.pos))
 	})
+	for low, high := 0, 0; low < len(d.rests); low = high {
+		for high = low + 1; high < len(d.rests) && d.rests[high].equal(d.rests[low]); {
+			high++
+		}
+		d.turns(d.rests[low:high])
+	}
 	for _, r := range d.rests {
 		c := &d.claims[r.pos]
 		grant := min(unit, left, c.need)
@@ -227,6 +244,34 @@ func (d *Divider) remainders(unit, left int64) {
 		c.need -= grant
 		if left -= grant; left == 0 {
 			return
+		}
+	}
+}
+
+// equal says whether the remainders of two queues are.
+func (r rest) equal(o rest) bool { return r.band == o.band && r.whole == o.whole && r.part == o.part }
+
+// turns orders, among queues of equal remainders, those that have nothing yet: each of them gets a unit or nothing. They take
+// turns at the places that they have by age: who holds a unit keeps it, then it goes to who has gone without for longest.
+func (d *Divider) turns(rests []rest) {
+	d.waiting = d.waiting[:0]
+	for _, r := range rests {
+		if d.claims[r.pos].fair == 0 {
+			d.waiting = append(d.waiting, r)
+		}
+	}
+	slices.SortFunc(d.waiting, func(l, r rest) int {
+		a, b := &d.claims[l.pos], &d.claims[r.pos]
+		if (a.held > 0) != (b.held > 0) {
+			return falseFirst(b.held > 0)
+		}
+		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(l.pos, r.pos))
+	})
+	next := 0
+	for i := range rests {
+		if d.claims[rests[i].pos].fair == 0 { // a place of theirs: nothing is granted meanwhile
+			rests[i] = d.waiting[next]
+			next++
 		}
 	}
 }

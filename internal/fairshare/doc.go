@@ -43,7 +43,11 @@
 //
 //  3. Remainders. If something is left after the last priority, then from the highest priority down, the queues that
 //     remembered a fraction get one unit each, or as much as they need or as there is: larger fraction first, then the
-//     older queue, then the smaller UID.
+//     older queue, then the smaller UID. Queues of one fraction that have nothing yet take turns at the places that they
+//     have by this order: first those that hold something (Queue.Held), then those served longest ago (Queue.Served).
+//
+// So equal queues that are more than there are units all have their turn, and nobody is displaced for it: who has a unit keeps
+// it while it is in use, and then it goes to who has gone without for longest.
 //
 // A queue of weight 0 gets its quota and never anything over it. Without a k-value, steps 2 and 3 hand out everything
 // that is left or everything that queues of positive weight want, whichever is less. With k > 0 a queue that used much
@@ -104,6 +108,8 @@
 //
 // # Difference from KAI Scheduler
 //
-// The formulas are KAI Scheduler v0.17's. Besides the two in the order above there is one difference: a remainder never
-// lifts a queue above its request or limit. KAI hands out the whole unit; here the rest goes to the next queue.
+// The formulas are KAI Scheduler v0.17's. Besides the two in the order above there are three differences. A remainder never
+// lifts a queue above its request or limit: KAI hands out the whole unit; here the rest goes to the next queue. Equal
+// remainders of queues that have nothing else go round: KAI's go to the oldest queues for ever. And what a queue asks beyond its limit does not count for its
+// parent ([Divider.AddUp]): KAI's department gets a share for it that nobody may use.
 package fairshare

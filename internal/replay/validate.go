@@ -232,7 +232,7 @@ func tree(sets []cluster.Set) error {
 func (v *validator) memory(m *memory) cluster.Memory {
 	out := cluster.Memory{
 		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Rests: map[string]cluster.Rest{}, Orphans: m.Orphans,
-		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News,
+		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News, Served: m.Served,
 	}
 	for i := range m.Holds {
 		h := &m.Holds[i]

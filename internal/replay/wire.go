@@ -81,6 +81,7 @@ type memory struct {
 	Returning []string          `json:"returning,omitzero"`
 	Frozen    []frozen          `json:"frozen,omitzero"`
 	News      int64             `json:"news,omitzero"`
+	Served    map[string]int64  `json:"served,omitzero"`
 }
 
 type hold struct {

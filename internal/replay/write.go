@@ -120,7 +120,7 @@ func packPod(p *cluster.PodState) pod {
 }
 
 func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
-	out = memory{Held: m.Held, Moved: m.Moved, Orphans: m.Orphans, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News}
+	out = memory{Held: m.Held, Moved: m.Moved, Orphans: m.Orphans, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News, Served: m.Served}
 	if len(m.Rests) > 0 {
 		out.Rests = map[string]rest{}
 	}

@@ -112,7 +112,7 @@ const (
 
 // Divide returns every queue's fair share by UID, as the scheduler would divide it without history (k-value 0). KAI's
 // simulator takes all queues for siblings; with hierarchy the children of a queue (those that name its UID as parentQueue) divide
-// what it got, and a queue with children that states no request asks for the sum of theirs. Amounts are rounded to thousandths of
+// what it got, and a queue with children that states no request asks for the sum of what they may use. Amounts are rounded to thousandths of
 // a GPU, milli-CPUs and bytes. An error names the queue and the field.
 func Divide(req *DivideRequest, hierarchy bool) (map[string]Amounts, error) {
 	in := fairshare.Input{Unit: []int64{1000, 1, 1}, Queues: make([]fairshare.Queue, len(req.Queues))}
@@ -168,7 +168,15 @@ func Divide(req *DivideRequest, hierarchy bool) (map[string]Amounts, error) {
 	return out, nil
 }
 
-// sumRequests gives queues with children that state no request the sum of their children's.
+// allowed is a limit as an amount.
+func allowed(limit int64) int64 {
+	if limit == fairshare.Unlimited {
+		return most
+	}
+	return limit
+}
+
+// sumRequests gives queues with children that state no request the sum of what their children may use of theirs.
 func sumRequests(req *DivideRequest, queues []fairshare.Queue) error {
 	children := make([][]int32, len(queues))
 	for i := range queues {
@@ -189,7 +197,7 @@ func sumRequests(req *DivideRequest, queues []fairshare.Queue) error {
 		for _, c := range children[i] {
 			visit(c)
 			for d := range sum {
-				sum[d] = min(sum[d]+queues[c].Request[d], most)
+				sum[d] = min(sum[d]+min(queues[c].Request[d], allowed(queues[c].Limit[d])), most)
 			}
 		}
 		if len(children[i]) == 0 {

@@ -15,6 +15,10 @@ import (
 // table of legal victims, and is evicted for somebody: the bundle's own gang fits afterwards, and no victim is left with a
 // part that cannot run. Queues are checked when limits is true: a profile without a plugin that gates queues promises
 // nothing about them.
+//
+// What it shares with what it judges is the model: what pods ask for and are charged for (Class.ChargeOn), comparison of vectors
+// (Resources.Fits), and the sums of nodes and queues in the snapshot, of which those of nodes are added up again from pods (sums).
+// Minimums, ledgers, devices, claims, limits and the table of legal victims it reckons by itself.
 func Audit(snap *cluster.Snapshot, plans []engine.Plan, limits bool) error {
 	a := newAuditor(snap)
 	a.limits = limits

@@ -32,6 +32,7 @@ type frozen struct {
 	round   int
 	tick    time.Duration
 	story   []string
+	again   int            // how many more times a pod may go: once for each restart
 	owed    map[string]int // by UID of who was promised room that somebody was evicted for: since which round
 }
 
@@ -137,8 +138,8 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 				f.absolve(in.Gang.Name) // who loses its place has no promise any more
 				f.last = f.round
 				f.story = append(f.story, fmt.Sprintf("round %d: %s for %s evicts %s from %s to %q", f.round, b.Cause.Right, b.Gang, in.Pod, in.Node, in.To))
-				if f.evicted[in.Pod]++; f.evicted[in.Pod] > 1 {
-					return fmt.Errorf("pod %s is evicted a second time: %s", in.Pod, lines(f.story))
+				if f.evicted[in.Pod]++; f.evicted[in.Pod] > 1+f.again {
+					return fmt.Errorf("pod %s is evicted %d times: %s", in.Pod, f.evicted[in.Pod], lines(f.story))
 				}
 			}
 		}

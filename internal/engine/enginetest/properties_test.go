@@ -65,6 +65,7 @@ func (h *herd) node(t *rapid.T, name string) {
 			{Name: "pods", Value: int64(rapid.SampledFrom([]int{2, 5, 50}).Draw(t, "slots"))},
 		},
 	}
+	n.Labels["kind"] = rapid.SampledFrom([]string{"big", "small"}).Draw(t, "kind")
 	if rack := rapid.IntRange(0, 3).Draw(t, "rack"); rack > 0 {
 		n.Labels["rack"] = fmt.Sprint("r", rack%2)
 	}
@@ -87,9 +88,9 @@ func (h *herd) queues(t *rapid.T) {
 		u := cluster.Unlimited
 		h.events["2 "+name] = cluster.QueueState{
 			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
-			Quota:  []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
-			Limit:  []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
-			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
+			Quota:             []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
+			Limit:             []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
+			Weight:            []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
 			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
 		}
 	}
@@ -188,6 +189,8 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 		p.Requests = append(p.Requests, cluster.Quantity{Name: "example.com/nic", Value: 1})
 	case 4:
 		p.Spec.Unsupported = "a share of a GPU"
+	case 6:
+		p.Spec.NodeSelector = map[string]string{"kind": rapid.SampledFrom([]string{"big", "small"}).Draw(t, "wants kind")}
 	case 5:
 		if rapid.IntRange(0, 2).Draw(t, "absurd") == 0 {
 			p.Requests = append(p.Requests, cluster.Quantity{Name: "memory", Value: cluster.MaxQuantity})

@@ -94,3 +94,30 @@ func TestWhereItFits(t *testing.T) {
 		}
 	}
 }
+
+// short is kindsOf with one GPU too few for the taker; unlike lets no two nodes be alike, so that each has to be tried.
+func short(n, kinds, pods int, unlike bool) *situation {
+	s := kindsOf(n, kinds, pods)
+	s.rest[0] = queue("victims", "", int64(n-pods)*8000+1000)
+	if unlike {
+		for i := range s.rest {
+			if p, ok := s.rest[i].(cluster.PodState); ok && p.NodeName != "" {
+				p.Requests[0].Value += int64(i % 997)
+			}
+		}
+	}
+	return s
+}
+
+// BenchmarkReclaimWhereItFits: 8,000 victims on 1,000 nodes of two kinds, and what is asked for is just within what they owe,
+// or just not.
+func BenchmarkReclaimWhereItFits(b *testing.B) {
+	const n = 1000
+	for _, pods := range []int{1, 10} {
+		b.Run(fmt.Sprintf("yes/pods=%d", pods), func(b *testing.B) {
+			kindsOf(n, 2, pods).bench(b, reclaimOnly, func(e, p int) bool { return e == 8*pods && p == pods })
+		})
+		b.Run(fmt.Sprintf("no/pods=%d", pods), func(b *testing.B) { short(n, 2, pods, false).bench(b, reclaimOnly, none) })
+		b.Run(fmt.Sprintf("no/unlike/pods=%d", pods), func(b *testing.B) { short(n, 2, pods, true).bench(b, reclaimOnly, none) })
+	}
+}

@@ -23,11 +23,23 @@
 // What is given back is given back greedily, the last units first: what remains is irreducible, no part of it would do. A gang
 // whose minimum has to go keeps of the rest what it can run with.
 //
-// No prefix need suffice although some set of victims would: rules that depend on what was taken already (shares) may refuse a unit
-// because of an earlier one, or allow it because of a later one, and a filter may miss who is gone. With at most exhaustive units, all
-// sets that can be taken in some order are searched; beyond that, or where only a rearrangement of some victims could help that was not
-// found, a No says that the search was partial.
+// No prefix need suffice although some set of victims would: rules that depend on what was taken already (shares) may refuse a
+// unit because of an earlier one, or allow it because of a later one, and a filter may miss who is gone. So, when a prefix fails
+// because somebody was refused:
 //
-// All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm), whose law is written
-// independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable).
+//	who was refused      asked again at the end, if something was taken nearer to the beneficiary's queue (again.go)
+//	some only move       whatever shares say, if who is killed is lawful in the end (withMoves)
+//	all choices          up to exhaustive units, any pods above a minimum (choose.go)
+//	where it fits        pod by pod, on a node, in a domain: only units that free room there, in policy order restricted to
+//	                     it, each judged at its moment (local.go, places.go)
+//	where it fits, moved the same with whoever could move
+//
+// The first that finds something decides; the prefix comes first, because its answer is the one that people expect, and
+// depends on nothing but the order. The search from places takes choices back that lead nowhere, and passes over places that
+// ask as much, or more, of a queue as one that led nowhere for nothing but what that queue owes. Its work counts in steps and
+// is bounded. What was not tried is named in the No.
+//
+// All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm, TestPlaces), whose law is written
+// independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable). Gangs whose
+// questions have one name get one answer (TestQuestion).
 package solver

@@ -28,3 +28,16 @@ func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
 	q.st.Abandon()
 	return units, ok
 }
+
+// Ask answers a gang's question afresh, and changes nothing; "" for a gang that asks for nothing.
+func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok bool) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 {
+		return "", engine.Verdict{}, false
+	}
+	question = sv.question(g, pods)
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	a, ok := q.run()
+	q.st.Abandon()
+	return question, a.Verdict, ok
+}

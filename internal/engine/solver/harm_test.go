@@ -19,11 +19,19 @@ func (q *question) queue(s *engine.Session) (line []int, need int) {
 		out[i] = !q.mayTouch(v)
 	}
 	need = -1
+	asked := 0 // how many had been taken when those who were refused were last asked again
 	for {
 		if need < 0 && q.suffices(taken) {
 			need = len(line)
 		}
 		i := q.first(s, taken, out)
+		if i < 0 && len(line) > asked {
+			asked = len(line)
+			for i, v := range q.others {
+				out[i] = !q.mayTouch(v)
+			}
+			continue
+		}
 		if i < 0 {
 			return line, need
 		}
@@ -181,7 +189,15 @@ func (a *answer) split() (killed, moved []loss) {
 		}
 	}
 	for _, v := range a.others {
-		for _, u := range v.units {
+		goes := slices.DeleteFunc(v.body(), func(p *cluster.Pod) bool { return !evicted[p.UID] })
+		units := v.units
+		if v.active-len(goes) >= v.least { // any of its pods above the minimum, one by one
+			units = nil
+			for _, p := range goes {
+				units = append(units, unit{pods: []*cluster.Pod{p}})
+			}
+		}
+		for _, u := range units {
 			var here []*cluster.Pod
 			for _, p := range u.pods {
 				if evicted[p.UID] {
@@ -222,7 +238,7 @@ func (a *answer) reducible() []loss {
 func (a *answer) least() (prefix, all int64) {
 	prefix, all = -1, -1
 	for _, c := range a.legal {
-		h := a.seconds(a.units(c))
+		h := a.seconds(a.of(c))
 		if all < 0 || h < all {
 			all = h
 		}

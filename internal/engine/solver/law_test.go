@@ -1,8 +1,10 @@
 package solver_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
+	"math/bits"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -11,7 +13,16 @@ import (
 
 // question is one gang's at its turn, as plain numbers, and the law about it in the plainest code that does. Of the engine
 // it takes the numbers as they stand (what is free, what queues hold and are entitled to, which pods a gang has, in order)
-// and none of the rules.
+// and none of the rules. What it shares with what it judges, and why that is harmless:
+//
+//   - Session.Next, Later, LivePods, SetActive, Fate, the ledgers of queues: numbers before anything is tried, which the auditor
+//     of package enginetest checks against the snapshot.
+//   - Session.FairShare: a number; package fairshare has an oracle of its own for it.
+//   - Session.CompareGangs and CompareGivers, in TestPrefix and TestHarm only: the order is what these take for granted. No
+//     question of what is legal, or whether there is a way, asks for it.
+//   - Session.Promise, once per question: whether room is idle by now, so that nobody need go.
+//   - Session.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
+//   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
 	right    engine.Right
 	now      int64
@@ -245,18 +256,20 @@ func (q *question) mayTouch(v *giver) bool {
 	if q.safeUntil(v) != 0 && v.active <= v.least {
 		return false
 	}
-	return q.right != engine.Reclaim || q.mayAsk(v)
+	return true
 }
 
-// mayAsk is the rule about queues before anything is taken.
-func (q *question) mayAsk(v *giver) bool {
+// mayAsk says whether anything of the gang's queue may be asked for after some are lost: who would exceed its quota asks whoever
+// holds more than it may grow to; who would not asks all but those who hold less than their quota of something that is asked
+// for, and more of nothing.
+func (q *question) mayAsk(v *giver, lost given) bool {
 	mine, theirs := q.fork(q.g.queue, v.queue)
-	if q.exceedsQuota(mine, nil) {
-		return q.aboveGrowth(theirs, nil)
+	if q.exceedsQuota(mine, lost) {
+		return q.aboveGrowth(theirs, lost)
 	}
 	above, below := false, false
 	for _, d := range shared {
-		if x := theirs.held.At(d); q.request.At(d) > 0 && quota(theirs, d) != cluster.Unlimited {
+		if x := q.held(theirs, lost, d); q.request.At(d) > 0 && quota(theirs, d) != cluster.Unlimited {
 			above = above || x > quota(theirs, d)
 			below = below || x < quota(theirs, d)
 		}
@@ -289,6 +302,9 @@ func (q *question) mayTake(lost given, v *giver, u unit) bool {
 	}
 	if q.right != engine.Reclaim {
 		return true
+	}
+	if !q.mayAsk(v, lost) && !q.mayAsk(v, nil) { // who may be asked at first may be asked throughout
+		return false
 	}
 	mine, theirs := q.fork(q.g.queue, v.queue)
 	if !q.aboveGrowth(theirs, lost) {
@@ -415,28 +431,134 @@ func (q *question) suffices(c choice) bool {
 	return q.admitted(q.lost(c)) && q.fits(q.wants, q.pods(c))
 }
 
-// reachable lists every set of units that the law allows to take, one unit after another in some order, smaller sets first.
-func (q *question) reachable() []choice {
+// gone is a set of pods that the law allows to take: of each gang, in the order of others, bits of its pods. Which of its pods
+// above its minimum a gang gives is open; the others go together.
+type gone []uint64
+
+func (s gone) key() string { return fmt.Sprint([]uint64(s)) }
+
+// body lists the pods that a gang could give.
+func (v *giver) body() []*cluster.Pod {
+	var out []*cluster.Pod
+	for _, u := range v.units {
+		out = append(out, u.pods...)
+	}
+	return out
+}
+
+func (q *question) of(s gone) (ls []loss) {
+	for i, v := range q.others {
+		for k, p := range v.body() {
+			if s[i]>>k&1 == 1 {
+				ls = append(ls, loss{v, unit{pods: []*cluster.Pod{p}}})
+			}
+		}
+	}
+	return ls
+}
+
+func (q *question) lose(ls []loss) (given, []*cluster.Pod) {
+	lost, pods := given{}, []*cluster.Pod(nil)
+	for _, l := range ls {
+		lost.add(q, l.v, l.u)
+		pods = append(pods, l.u.pods...)
+	}
+	return lost, pods
+}
+
+// enough says whether the gang may start, and can, when these are killed.
+func (q *question) enough(s gone) bool {
+	lost, pods := q.lose(q.of(s))
+	return q.admitted(lost) && q.fits(q.wants, pods)
+}
+
+// reachable lists every set of pods that the law allows to take, one unit after another in some order, smaller sets first:
+// of units with a pod on the node at, or of all if it is None. Pods that are alike stand for each other.
+func (q *question) reachable(at cluster.NodeID) []gone {
+	all := q.spread(true, func(_ *giver, u unit) bool {
+		return at == cluster.None || slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return p.Node == at })
+	})
+	slices.SortStableFunc(all, func(a, b gone) int { return cmp.Or(cmp.Compare(a.size(), b.size()), slices.Compare(a, b)) })
+	return all
+}
+
+// attainable says whether exactly these pods, by UID, can be taken one unit after another in some order.
+func (q *question) attainable(killed map[string]bool) bool {
+	n := 0
+	for _, dies := range killed { // order: a count
+		if dies {
+			n++
+		}
+	}
+	return slices.ContainsFunc(q.spread(false, func(_ *giver, u unit) bool {
+		return !slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return !killed[p.UID] })
+	}), func(s gone) bool { return s.size() == n })
+}
+
+// spread lists every set that can be reached by units for which may holds. alike lets pods that are alike stand for each other.
+func (q *question) spread(alike bool, may func(*giver, unit) bool) []gone {
 	touch := make([]bool, len(q.others))
 	for i, v := range q.others {
 		touch[i] = q.mayTouch(v)
 	}
-	start := make(choice, len(q.others))
+	start := make(gone, len(q.others))
 	seen := map[string]bool{start.key(): true}
-	all := []choice{start}
+	all := []gone{start}
 	for k := 0; k < len(all); k++ {
-		lost := q.lost(all[k])
+		lost, _ := q.lose(q.of(all[k]))
 		for i, v := range q.others {
-			n := all[k][i]
-			if !touch[i] || n == len(v.units) || !q.mayTake(lost, v, v.units[n]) {
+			if !touch[i] {
 				continue
 			}
-			next := slices.Clone(all[k])
-			next[i]++
-			if !seen[next.key()] {
-				seen[next.key()] = true
-				all = append(all, next)
+			for bits, u := range v.nexts(all[k][i], alike) { // order: each leads to a set of its own
+				if !may(v, u) || !q.mayTake(lost, v, u) {
+					continue
+				}
+				next := slices.Clone(all[k])
+				next[i] |= bits
+				if !seen[next.key()] {
+					seen[next.key()] = true
+					all = append(all, next)
+				}
 			}
+		}
+	}
+	return all
+}
+
+func (s gone) size() (n int) {
+	for _, x := range s {
+		n += bits.OnesCount64(x)
+	}
+	return n
+}
+
+// nexts lists what the gang could give when some of it is gone already; see spread for alike.
+func (v *giver) nexts(out uint64, alike bool) map[uint64]unit {
+	body := v.body()
+	if v.active-bits.OnesCount64(out) <= v.least {
+		rest, set := unit{core: true}, uint64(0)
+		for k, p := range body {
+			if out>>k&1 == 0 {
+				rest.pods, set = append(rest.pods, p), set|1<<k
+			}
+		}
+		if set == 0 {
+			return nil
+		}
+		return map[uint64]unit{set: rest}
+	}
+	all := map[uint64]unit{}
+	type kind struct {
+		node cluster.NodeID
+		of   *cluster.Class
+		port int
+	}
+	seen := map[kind]bool{}
+	for k, p := range body {
+		if like := (kind{p.Node, p.Class, len(p.Labels)}); out>>k&1 == 0 && (!alike || !seen[like]) {
+			seen[like] = true
+			all[1<<k] = unit{pods: body[k : k+1]}
 		}
 	}
 	return all

@@ -8,11 +8,15 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// A search from places looks at so many nodes and units in each of its two orders of places, and at so many more for each
-// pod it places.
+// The bounds of a search from places.
 const (
-	localSteps       = 1 << 14
-	localStepsPerPod = 16
+	// policySteps and thriftySteps are how many nodes and units it looks at in each of its two orders of places, and
+	// stepsPerPod how many more for each pod that it places.
+	policySteps  = 1 << 11
+	thriftySteps = 1 << 13
+	stepsPerPod  = 16
+	// localTries is how many decisions with moves it makes, to see whether they are legal.
+	localTries = 16
 )
 
 // local is the search that starts from where the request fits: see the package comment. It places the gang pod by pod, in
@@ -23,11 +27,12 @@ type local struct {
 	moves  bool                // take what may move, whatever queues hold, and see in the end whether who is killed may be
 	pods   []*cluster.Pod      // the gang's, large ones first
 	asks   []cluster.Resources // what the gang asks for without the pods before the k-th, who count as placed
-	plain  bool                // the pods are alike and only room decides, so that spots of one kind stand for each other
+	plain  bool                // the pods are alike and only room decides: a place that costs more has no better chance
 	land   *land
 	may    []int8 // by gang: whether it may be touched; 0 is unknown
 	spots  map[*cluster.Class][]spot
-	kinds  map[string]int
+	chains map[int32][]int32          // by set: the sets from the top that must be in one domain
+	spare  cluster.Resources          // with moves: what is free in all
 	given  map[int32]cluster.DomainID // by set that must be in one domain
 	used   map[cluster.NodeID]int     // pods that were given spots there
 	left   int                        // steps
@@ -42,8 +47,8 @@ func (q *search) fromPlaces(moves bool) bool {
 	partial, probes := q.partial, q.probes
 	q.partial, q.probes = false, 0 // what was found does not depend on what was not before
 	l := &local{
-		search: q, moves: moves, plain: !q.s.Constrained(q.g) && q.s.Exact(q.pods), land: q.lay(q.asked), may: make([]int8, q.s.Snap.MaxGangID()),
-		spots: map[*cluster.Class][]spot{}, kinds: map[string]int{}, given: map[int32]cluster.DomainID{}, used: map[cluster.NodeID]int{},
+		search: q, moves: moves, plain: q.s.Exact(q.pods), land: q.lay(q.asked), may: make([]int8, q.s.Snap.MaxGangID()),
+		spots: map[*cluster.Class][]spot{}, chains: map[int32][]int32{}, given: map[int32]cluster.DomainID{}, used: map[cluster.NodeID]int{},
 	}
 	for _, id := range q.pods {
 		l.pods = append(l.pods, q.s.Snap.Pod(id))
@@ -52,6 +57,9 @@ func (q *search) fromPlaces(moves bool) bool {
 		size := func(d int) int { return cmp.Compare(b.Class.Charge.At(d), a.Class.Charge.At(d)) }
 		return cmp.Or(size(cluster.GPU), size(cluster.RAM), size(cluster.CPU))
 	})
+	if moves {
+		l.spare = q.s.TotalLater()
+	}
 	rest := q.request.Clone()
 	for _, p := range l.pods {
 		l.asks = append(l.asks, rest.Clone())
@@ -60,13 +68,16 @@ func (q *search) fromPlaces(moves bool) bool {
 			l.spots[p.Class] = l.find(p.Class)
 		}
 	}
-	for _, thrifty := range [...]bool{false, true} {
-		if thrifty {
+	for _, steps := range [...]int{policySteps, thriftySteps} {
+		if steps == thriftySteps {
+			if moves {
+				break
+			}
 			for _, spots := range l.spots { // order: each on its own
-				slices.SortStableFunc(spots, func(a, b spot) int { return cmp.Compare(a.lose, b.lose) })
+				slices.SortStableFunc(spots, func(a, b spot) int { return slices.Compare(a.lose[:], b.lose[:]) })
 			}
 		}
-		l.left = localSteps + localStepsPerPod*len(l.pods)
+		l.left = steps + stepsPerPod*len(l.pods)
 		if l.place(0, 0) {
 			return true
 		}
@@ -121,30 +132,49 @@ func (l *local) place(k, from int) bool {
 			return false
 		}
 	}
-	var vain map[int]bool
+	var failed []failure
 	spots := l.spots[p.Class]
 	for i := from; i < len(spots) && l.left >= 0; i++ {
 		at := &spots[i]
-		if !l.inside(p, at.node) || l.used[at.node] == 0 && vain[at.kind] {
+		if !l.inside(p, at.node) || l.used[at.node] == 0 && slices.ContainsFunc(failed, at.noBetter) {
 			continue
 		}
 		before := l.others
-		if l.clear(k, at.node) {
+		cleared := l.clear(k, at.node)
+		if cleared {
 			l.used[at.node]++
 			ok := l.place(k+1, next(i))
 			if l.used[at.node]--; ok {
 				return true
 			}
 		}
-		undo()
-		if l.plain && l.used[at.node] == 0 && l.others == before {
-			if vain == nil {
-				vain = map[int]bool{}
+		if l.plain && at.leaf != nil && l.used[at.node] == 0 && l.others == before {
+			f := failure{leaf: at.leaf, cleared: cleared}
+			for j := n; j < len(l.units); j++ {
+				f.gave.Add(l.units[j].Charge)
 			}
-			vain[at.kind] = true
+			failed = append(failed, f)
 		}
+		undo()
 	}
 	return false
+}
+
+// failure is a spot that led nowhere, for nothing but what queues hold: to clear it, or before somebody was refused, the leaf
+// gave so much.
+type failure struct {
+	leaf    *engine.QueueLedger
+	gave    cluster.Resources
+	cleared bool
+}
+
+// noBetter says whether a spot on which the same leaf has to give as much, or more, leads nowhere either.
+func (at *spot) noBetter(f failure) bool {
+	need := at.before
+	if f.cleared {
+		need = at.need
+	}
+	return at.leaf == f.leaf && f.gave.Fits(need)
 }
 
 // idle gives the pod room that is there.
@@ -212,7 +242,7 @@ func (l *local) done() bool {
 
 // judged makes a decision of the units in which some may only move, and says whether it is legal.
 func (l *local) judged() bool {
-	if l.tries++; l.tries > maxNodes {
+	if l.tries++; l.tries > localTries {
 		l.left = -1
 		return false
 	}
@@ -225,9 +255,12 @@ func (l *local) judged() bool {
 
 // needsDomain lists the sets above the pod, the widest first, that must be in one domain.
 func (l *local) needsDomain(p *cluster.Pod) []int32 {
-	var out []int32
 	if !l.s.Constrained(l.g) {
 		return nil
+	}
+	out, known := l.chains[p.Set]
+	if known {
+		return out
 	}
 	for i := p.Set; i != cluster.None; i = l.g.Sets[i].Parent {
 		if _, _, ok := l.level(i); ok {
@@ -235,6 +268,7 @@ func (l *local) needsDomain(p *cluster.Pod) []int32 {
 		}
 	}
 	slices.Reverse(out)
+	l.chains[p.Set] = out
 	return out
 }
 

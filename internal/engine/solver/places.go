@@ -2,7 +2,6 @@ package solver
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -111,11 +110,13 @@ func (d *land) rank(v *engine.GangState) int64 { return d.leaves[v.Leaf]<<32 | d
 
 // spot is a node on which room can be made for pods of a class.
 type spot struct {
-	node cluster.NodeID
-	last int64 // the rank of the last who has to go for one pod
-	lose int64 // what they hold: GPUs first, then cores
-	more int   // for how many pods, at most, room can be made besides that which is there
-	kind int
+	node   cluster.NodeID
+	last   int64               // the rank of the last who has to go for one pod
+	lose   [2]int64            // what they hold: GPUs and cores, in thousandths
+	more   int                 // for how many pods, at most, room can be made besides that which is there
+	leaf   *engine.QueueLedger // whose all are who hold something there; nil if they are of several
+	need   cluster.Resources   // what those have to give at least for one pod
+	before cluster.Resources   // and before the last of them gives
 }
 
 // find lists the nodes on which room can be made for a pod of the class, in the order of givers: the one first on which the
@@ -138,51 +139,54 @@ func (l *local) find(c *cluster.Class) []spot {
 // spot looks at one node.
 func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 	type part struct {
-		rank int64
-		room cluster.Resources
-		like [4]int64
+		rank         int64
+		room, charge cluster.Resources
 	}
+	at := spot{node: n}
 	var parts []part
-	add := func(v *cluster.Gang, room cluster.Resources, class uint64) {
-		if l.mayTouch(v) {
-			g := l.s.Gang(v.ID)
-			parts = append(parts, part{l.land.rank(g), room, [4]int64{int64(g.Leaf.ID), int64(class), int64(v.MinPods()), int64(l.s.Live(g))}})
+	add := func(id cluster.GangID, room, charge cluster.Resources) {
+		if v := l.s.Snap.Gang(id); l.mayTouch(v) {
+			g := l.s.Gang(id)
+			if len(parts) == 0 {
+				at.leaf = g.Leaf
+			} else if at.leaf != g.Leaf {
+				at.leaf = nil
+			}
+			parts = append(parts, part{l.land.rank(g), room, charge})
 		}
 	}
 	for _, id := range l.s.Snap.Node(n).Pods {
 		if p := l.s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && l.s.Fate(p) == "" {
-			add(l.s.Snap.Gang(p.Gang), freed(p), p.Class.ID)
+			add(p.Gang, freed(p), p.Charge)
 		}
 	}
-	l.s.EachPromise(n, func(to cluster.GangID, room cluster.Resources) { add(l.s.Snap.Gang(to), room, 0) })
+	l.s.EachPromise(n, func(to cluster.GangID, room cluster.Resources) { add(to, room, nil) })
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.rank, b.rank) })
 	room := l.s.Later(n).Clone()
-	at := spot{node: n, more: -c.Requests.CountIn(room, len(l.pods))}
-	var like []byte
-	for _, x := range room {
-		like = binary.AppendVarint(like, x)
-	}
+	have := c.Requests.CountIn(room, len(l.pods))
 	for i, x := range parts {
 		if i == 0 || !c.Requests.Fits(room) {
-			at.last = x.rank
-			at.lose += x.room.At(cluster.GPU)<<20 + x.room.At(cluster.CPU)
+			at.last, at.before = x.rank, at.need.Clone()
+			at.need.Add(x.charge)
 		}
 		room.Add(x.room)
-		for _, y := range x.like {
-			like = binary.AppendVarint(like, y)
-		}
 	}
-	at.more += c.Requests.CountIn(room, len(l.pods))
 	if len(parts) == 0 || !c.Requests.Fits(room) {
 		return spot{}, false
 	}
-	at.more = max(1, at.more)
-	kind, known := l.kinds[string(like)]
-	if !known {
-		kind = len(l.kinds)
-		l.kinds[string(like)] = kind
+	at.lose = [2]int64{at.need.At(cluster.GPU), at.need.At(cluster.CPU)}
+	at.more = max(1, c.Requests.CountIn(room, len(l.pods))-have)
+	if l.moves { // who moves needs room that is left, beside the pod, of what is free in all and what comes free here
+		left := l.spare.Clone()
+		left.Sub(c.Requests)
+		for _, x := range parts {
+			left.Add(x.room)
+		}
+		return at, slices.ContainsFunc(parts, func(x part) bool {
+			_, short := x.charge.Short(left)
+			return !short
+		})
 	}
-	at.kind = kind
 	return at, true
 }
 

@@ -74,10 +74,11 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 		}
 		in.Queues[k] = fairshare.Queue{
 			Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
-			Quota: quota(q, shared), Limit: q.Limit, Request: q.Requested, Weight: q.Weight,
-			Usage: q.Usage,
+			Quota: quota(q, shared), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
+			Usage: q.Usage, Held: q.Allocated, Served: min(q.Served, snap.Now),
 		}
 	}
+	p.divider.AddUp(in.Queues)
 	shares := p.divider.Divide(&in)
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
