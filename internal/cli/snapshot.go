@@ -20,14 +20,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
-// NewReplay returns the commands about decisions as files: snapshot, replay and snapshot-tool.
+// NewReplay returns the commands about decisions as files, snapshot, replay and snapshot-tool, and debug, which asks the same scheduler.
 func NewReplay(d Deps) []*cobra.Command {
 	s := &cobra.Command{
 		Use: "snapshot", Short: "Save what a running scheduler decided on, to be looked at and decided again elsewhere", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	s.AddCommand(newSave(), newCycles())
-	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d)}
+	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d), newDebug()}
 }
 
 // source is where a scheduler serves its snapshots.
@@ -42,11 +42,16 @@ func (s *source) flags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", time.Minute, "how long it may take")
 }
 
-// get asks the scheduler for a path with its parameters.
+// get asks the scheduler for snapshots.
 func (s *source) get(ctx context.Context, query url.Values, read func(*http.Response) error) error {
+	return s.ask(ctx, "/snapshot", query, read)
+}
+
+// ask asks the scheduler for a path with its parameters.
+func (s *source) ask(ctx context.Context, path string, query url.Values, read func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	u := url.URL{Scheme: "http", Host: s.address, Path: "/snapshot", RawQuery: query.Encode()}
+	u := url.URL{Scheme: "http", Host: s.address, Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("--server %q: %w", s.address, err)
@@ -55,7 +60,7 @@ func (s *source) get(ctx context.Context, query url.Values, read func(*http.Resp
 	var nobody *net.OpError
 	switch {
 	case errors.As(err, &nobody):
-		return fmt.Errorf("%w\nnothing answers at %s. A scheduler serves its snapshots on 127.0.0.1 of its own machine, at --plugin-server-port. For one in a pod: "+
+		return fmt.Errorf("%w\nnothing answers at %s. A scheduler serves this on 127.0.0.1 of its own machine, at --plugin-server-port. For one in a pod: "+
 			"kubectl -n kai-scheduler port-forward deploy/muster-scheduler-default 8081", err, s.address)
 	case err != nil:
 		return fmt.Errorf("ask the scheduler: %w", err)

@@ -88,6 +88,10 @@ func Alerts() []Group {
 				"On {{ $value }} nodes more is used than there is.", "Another scheduler binds pods there, or a node has shrunk. Events on the nodes name the resource.",
 			},
 			{
+				"MusterStoreDiffers", `sum by (namespace, job, kind) (increase(muster_store_differences_total[1h])) > 0`, "0m", Warning,
+				"The scheduler knew something else of {{ $value }} objects ({{ $labels.kind }}) than the API server.", "It was told again. The log names the objects; muster debug store compares everything now. This is a defect: please report it.",
+			},
+			{
 				"MusterUsageStale", `time() - (muster_usage_last_fetch_timestamp_seconds > 0) > 900`, "5m", Warning,
 				"The history of usage is {{ $value | humanizeDuration }} old: time-based shares do not move.", "Is the Prometheus server of usageDBConfig reachable?",
 			},

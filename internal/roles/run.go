@@ -128,21 +128,22 @@ func about(role string) string {
 // process is what the roles of one process share.
 type process struct {
 	*Settings
-	version  string
-	names    []string
-	log      logr.Logger
-	registry *prometheus.Registry
-	config   *rest.Config
-	scheme   *runtime.Scheme
-	cache    cache.Cache
-	client   client.Client
-	events   *eventSink
-	server   *app.Server
-	records  *scheduler.Records
-	recorder *replay.Recorder // of the scheduler; nil in processes without it
-	packing  sync.Mutex       // of archives
-	group    app.Group
-	elect    func(lease string, lead func(context.Context) error) func(context.Context) error
+	version   string
+	names     []string
+	log       logr.Logger
+	registry  *prometheus.Registry
+	config    *rest.Config
+	scheme    *runtime.Scheme
+	cache     cache.Cache
+	client    client.Client
+	events    *eventSink
+	server    *app.Server
+	records   *scheduler.Records
+	recorder  *replay.Recorder // of the scheduler; nil in processes without it
+	inspector *feed.Inspector  // likewise
+	packing   sync.Mutex       // of archives
+	group     app.Group
+	elect     func(lease string, lead func(context.Context) error) func(context.Context) error
 }
 
 // Run runs the named roles until ctx ends or one of them fails. It logs to standard error and takes over the logs of the
@@ -229,7 +230,7 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	o := cache.Options{Scheme: p.scheme}
-	feed.Trim(&o, feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)})
+	feed.Trim(&o, p.reads())
 	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
@@ -258,6 +259,11 @@ func (p *process) connect() (err error) {
 		}
 	}
 	return nil
+}
+
+// reads are what the roles of the process read of what the cache watches.
+func (p *process) reads() feed.Reads {
+	return feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)}
 }
 
 // findKinds asks the API server for the custom resources without which no role works. It ends with ctx, without an error.
@@ -456,6 +462,9 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
 	f := feed.New(feed.FromCache(p.cache), fo)
+	if p.inspector, err = feed.NewInspector(f, p.client, feed.InspectorOptions{Reads: p.reads(), Registry: p.registry}); err != nil {
+		return nil, err
+	}
 	kit, err := write.New(p.client, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
@@ -495,6 +504,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	// A process that waits for its turn follows the cluster, so that its turn begins with what it knows.
 	store, turn, handed := scheduler.NewStore(lo), make(chan struct{}), make(chan struct{})
 	p.group.Add("feed", untilAsked(f.Run))
+	p.group.Add("inspector", p.inspector.Run)
 	p.group.Add("standby", func(ctx context.Context) error {
 		scheduler.Follow(ctx, turn, f, store)
 		close(handed)
@@ -586,6 +596,7 @@ func (p *process) tell() error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /decisions", p.records)
 	mux.Handle("GET /snapshot", p.recorder)
+	mux.Handle("GET /store", p.inspector)
 	prof := p.recorder.Profile()
 	if prof.Uses("snapshot") {
 		mux.HandleFunc("GET /get-snapshot", p.archive)

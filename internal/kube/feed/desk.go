@@ -43,6 +43,8 @@ type desk struct {
 	stale      map[types.NamespacedName]StaleBindRequest
 	problems   map[string]string
 	abroad     abroad
+	doubted    map[doubt]bool                          // objects of which there is a suspicion; true: something was told of it since
+	versions   [kinds]map[types.NamespacedName]version // of all objects that it was told of
 
 	// What a drain has found out so far, and has not acted upon yet.
 	dirty        map[types.NamespacedName]struct{} // pods whose BindRequests changed
@@ -149,6 +151,7 @@ func (d *desk) recheckDevices(apply func(cluster.Event)) {
 
 // translate takes in one object's latest state; nil means it is gone.
 func (d *desk) translate(k kind, key types.NamespacedName, object client.Object, apply func(cluster.Event)) {
+	d.note(k, key, object)
 	if c := k.carried(); c != "" {
 		d.carry(c, key, object, apply)
 	}

@@ -52,6 +52,9 @@ type Feed struct {
 	synced atomic.Bool
 
 	drained func(objects int, waited time.Duration)
+
+	asking    sync.Mutex
+	inquiries []*inquiry // of an Inspector
 }
 
 // New returns a feed that has not started; Run starts it.
@@ -133,7 +136,9 @@ func (f *Feed) Drain(store *cluster.Store) int {
 		}
 		f.drained(objects, time.Since(since))
 	}
-	return f.desk.work(boxes, store)
+	n := f.desk.work(boxes, store)
+	f.answer(store)
+	return n
 }
 
 // StaleBindRequests lists, as of the last Drain, the BindRequests of our shard that no longer stand for anything and stand

@@ -33,6 +33,7 @@ type script struct {
 	synced   chan struct{}
 	watching chan struct{} // one token per kind watched
 	version  int
+	told     func() int // how far the watch is, if it lags behind
 }
 
 func newScript() *script {

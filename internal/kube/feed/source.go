@@ -38,6 +38,18 @@ func (s cacheSource) Watch(ctx context.Context, example client.Object, h toolsca
 	return registration.HasSyncedChecker().Done(), nil
 }
 
+// Reached is the version that the watch of a kind has passed, bookmarks included; "" if it is not known.
+func (s cacheSource) Reached(ctx context.Context, example client.Object) string {
+	informer, err := s.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
+	if err != nil {
+		return ""
+	}
+	if w, ok := informer.(interface{ LastSyncResourceVersion() string }); ok {
+		return w.LastSyncResourceVersion()
+	}
+	return ""
+}
+
 // intake is the handler of one kind: it leaves what it is told in the inbox.
 type intake struct {
 	kind  kind

@@ -33,7 +33,7 @@ type Reads struct {
 // large it is:
 //
 //   - of everything: managedFields; of what tenants write, annotations that nobody reads, what is longer than such a text can be, and
-//     of labels beyond maxLabels bytes those that come last; see workload.Notes and the table in trims;
+//     of labels beyond maxLabels bytes those that come last; see workload.Notes and the table in trim;
 //   - of pods: what a container does (command, probes, mounts, security, plain environment variables), addresses, and of
 //     container statuses all but name, readiness, restarts and resources. What stays: metadata, resources, ports,
 //     references to ConfigMaps, volumes, affinity, tolerations, spreading, gates, claims, phase and conditions. Of pods of other schedulers also what they ask of nodes: environment, tolerations, spreading,
@@ -48,44 +48,41 @@ func Trim(o *cache.Options, r Reads) {
 	if r.Notes {
 		others = workload.OtherNotes
 	}
-	// Whatever is watched as metadata is the owner of pods, or a ConfigMap.
-	o.DefaultTransform = func(obj any) (any, error) {
-		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			none(&m.ManagedFields)
-			note(m, others)
-			return m, nil
-		}
-		return cache.TransformStripManagedFields()(obj)
-	}
+	// The custom kinds are no entries of ByObject: for each of those the cache asks the API server when it is made.
+	o.DefaultTransform = func(obj any) (any, error) { return trim(obj, others) }
 	if o.ByObject == nil {
 		o.ByObject = map[client.Object]cache.ByObject{}
 	}
 	o.ByObject[&v1.Pod{}] = cache.ByObject{Transform: func(obj any) (any, error) { return trimPod(obj, r, others) }}
 	o.ByObject[&v1.Node{}] = cache.ByObject{Transform: trimNode}
 	o.ByObject[&v1.ConfigMap{}] = cache.ByObject{Transform: trimConfigMap}
-	o.ByObject[&v2alpha2.PodGroup{}] = cache.ByObject{Transform: trimNotes(2 * others)} // what is copied, and what else it has
-	for _, t := range trims() {
-		o.ByObject[t.kind] = cache.ByObject{Transform: t.do}
-	}
 }
 
-// trim is a kind, and what is kept of it.
-type trim struct {
-	kind client.Object
-	do   func(any) (any, error)
-}
-
-// trims are the kinds of which little but the spec and the status is read.
-func trims() []trim {
-	return []trim{
-		{&v1alpha2.BindRequest{}, trimNotes(0)},
-		{&v2.Queue{}, only(keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation)},
-		{&v1.Namespace{}, only()},
-		{&policyv1.PodDisruptionBudget{}, only()},
-		{&v1.PersistentVolumeClaim{}, only(volumeNotes...)},
-		{&v1.PersistentVolume{}, only(volumeNotes...)},
-		{&resourcev1.ResourceClaim{}, only()},
+// trim takes out of an object of a kind without a function of its own what nobody reads; others is how much is kept of annotations
+// that nobody knows.
+func trim(obj any, others int) (any, error) {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return obj, nil
 	}
+	if o.GetManagedFields() != nil {
+		o.SetManagedFields(nil)
+	}
+	switch o.(type) {
+	case *metav1.PartialObjectMetadata: // an owner of pods
+		note(o, others)
+	case *v2alpha2.PodGroup: // what is copied, and what else it has
+		note(o, 2*others)
+	case *v1alpha2.BindRequest:
+		note(o, 0)
+	case *v2.Queue:
+		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation)
+	case *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+		only(o)
+	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
+		only(o, volumeNotes...)
+	}
+	return obj, nil
 }
 
 // volumeNotes are the annotations with which controllers of volumes talk to each other, the scheduler among them.
@@ -275,19 +272,6 @@ func trimLabels(o client.Object) {
 	o.SetLabels(kept)
 }
 
-// trimNotes keeps the annotations that are known, and others up to so many bytes.
-func trimNotes(others int) func(any) (any, error) {
-	return func(obj any) (any, error) {
-		if o, ok := obj.(client.Object); ok {
-			note(o, others)
-			if o.GetManagedFields() != nil {
-				o.SetManagedFields(nil)
-			}
-		}
-		return obj, nil
-	}
-}
-
 // note takes out what is too much of an object's annotations and labels.
 func note(o client.Object, others int) {
 	trimLabels(o)
@@ -296,27 +280,17 @@ func note(o client.Object, others int) {
 	}
 }
 
-// only keeps the annotations of these keys.
-func only(known ...string) func(any) (any, error) {
-	return func(obj any) (any, error) {
-		o, ok := obj.(client.Object)
-		if !ok {
-			return obj, nil
+// only keeps the annotations of these keys, and bounds the labels.
+func only(o client.Object, known ...string) {
+	trimLabels(o)
+	kept := map[string]string{}
+	for _, k := range known {
+		if v, ok := o.GetAnnotations()[k]; ok && len(v) <= maxText {
+			kept[k] = v
 		}
-		if o.GetManagedFields() != nil {
-			o.SetManagedFields(nil)
-		}
-		trimLabels(o)
-		kept := map[string]string{}
-		for _, k := range known {
-			if v, ok := o.GetAnnotations()[k]; ok && len(v) <= maxText {
-				kept[k] = v
-			}
-		}
-		if len(kept) != len(o.GetAnnotations()) {
-			o.SetAnnotations(kept)
-		}
-		return o, nil
+	}
+	if len(kept) != len(o.GetAnnotations()) {
+		o.SetAnnotations(kept)
 	}
 }
 
