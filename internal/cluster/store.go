@@ -34,7 +34,8 @@ type Store struct {
 	unsortedQueues bool
 
 	strayPods map[string]map[PodID]struct{} // pods on a node name we do not know
-	lostPods  map[Key]map[PodID]struct{}    // pods of a gang we do not know
+	lostPods  map[Key]map[PodID]struct{}    // pods of a gang that is not there, or not in the queue that is charged
+	remnants  []GangID                      // see Charged
 	accounts  map[string]*account           // by queue name, whether or not the queue exists
 	dirty     map[string]struct{}           // accounts changed since the last snapshot
 
@@ -72,6 +73,9 @@ type Options struct {
 	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
 	// in nanoseconds; 0 means never.
 	StuckAfter int64
+	// DefaultQueue is the queue that is charged for pods of ours that hold room for which nobody else can be charged; "" for
+	// none.
+	DefaultQueue string
 }
 
 // account sums what the gangs of one queue name hold and ask for.
@@ -134,6 +138,7 @@ func (s *Store) Generation() uint64 { return s.gen }
 // pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
 func (s *Store) Snapshot(now int64) *Snapshot {
 	s.advance(now)
+	s.sweep()
 	s.sortNodes()
 	s.sortQueues()
 	s.sizeDevices()
@@ -352,6 +357,9 @@ func (p *Pod) State(d Dims) PodState {
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
 		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
 		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
+	}
+	if p.recorded {
+		st.Charged = p.charged
 	}
 	st.Requests = d.some(p.Class.Requests)
 	if !p.Class.Charge.Equal(p.Class.Requests) {
