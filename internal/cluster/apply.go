@@ -234,7 +234,7 @@ func (e GangGone) apply(s *Store) bool {
 	s.news = s.now
 	s.gangs.release(s.epoch, int32(id))
 	s.setPending(id, false)
-	s.partial = setBit(s.partial, id, false)
+	s.partial, s.odd = setBit(s.partial, id, false), setBit(s.odd, id, false)
 	for _, pid := range members {
 		s.attach(s.pod(pid))
 	}
@@ -437,7 +437,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		}
 		move(&acc.requested)
 		move(&acc.allocated)
-		if !g.Preemptible {
+		if g.FixedCharge(p) {
 			move(&acc.nonPreemptible)
 		}
 	case p.returning: // or shares would dip with each eviction, and what dips long enough would be news
@@ -452,9 +452,10 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 }
 
 // setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be
-// incomplete however many pods it has.
+// incomplete however many pods it has; and whether its pods hold room otherwise than its object reads.
 func (s *Store) setPartial(g *Gang) {
 	s.partial = setBit(s.partial, g.ID, g.StaleSince != 0 || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2))
+	s.odd = setBit(s.odd, g.ID, g.StrayPods > 0 || g.Key.Remnant() && g.ActivePods > 0)
 }
 
 func without(ids []PodID, id PodID) []PodID {

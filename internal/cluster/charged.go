@@ -56,6 +56,10 @@ func (k Key) Former() (namespace, name string) {
 // Charged returns the record by which the pod is charged; the zero value for a pod that holds no room, or is not ours.
 func (p *Pod) Charged() Charged { return p.charged }
 
+// FixedCharge says whether what a pod of the gang holds is charged as non-preemptible: if the gang says so now, and if it did
+// when the pod was placed. Or quota for such work could be given back in words, used by others, and taken again.
+func (g *Gang) FixedCharge(p *Pod) bool { return !g.Preemptible || p.charged.Fixed }
+
 // record takes in what the API server says of a pod's charge. The first word stands while the pod holds its room; what the
 // Store found out by itself gives way to it.
 func (p *Pod) record(said Charged) {
@@ -150,9 +154,10 @@ func (s *Store) remnant(p *Pod) GangID {
 	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
 		return id
 	}
-	g.Queue = queue
+	g.Queue, g.Former, g.FormerUID = queue, p.home, ""
 	if of, ok := s.gangIDs[p.home]; ok {
 		o := s.gangs.get(int32(of))
+		g.FormerUID = o.UID
 		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = o.Priority, o.Preemptible, o.Created, o.LastStart, o.StaleGrace
 		s.plant(g, withoutNear(o.Sets))
 	} else {
@@ -194,7 +199,7 @@ func (s *Store) sweep() {
 		delete(s.gangIDs, g.Key)
 		s.gangs.release(s.epoch, int32(id))
 		s.setPending(id, false)
-		s.partial = setBit(s.partial, id, false)
+		s.partial, s.odd = setBit(s.partial, id, false), setBit(s.odd, id, false)
 		return true
 	})
 }

@@ -32,6 +32,9 @@ type Gang struct {
 	ID  GangID
 	Key Key
 	UID string
+	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone.
+	Former    Key
+	FormerUID string
 	// Queue is the leaf queue's name as the gang asks for it; of a remnant, the one that is charged.
 	Queue       string
 	Priority    int32

@@ -43,6 +43,7 @@ type Store struct {
 	demands    demands
 	pending    []uint64
 	partial    []uint64
+	odd        []uint64
 	releasing  map[PodID]struct{}
 	assumed    map[PodID]struct{}
 	objects    map[ObjectKind]map[string]any
@@ -159,7 +160,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
 		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
-		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
+		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
 		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
 	}
 	s.topologiesShared = true

@@ -123,7 +123,7 @@ func (st *Statement) do(op Op) {
 	}
 	g.bump(g.leaf(p), gives)
 	if g.Leaf != nil {
-		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives > 0)
+		g.Leaf.charge(s.chargeOf(op), g.FixedCharge(p), gives > 0)
 	}
 	if op.Verb == Spare {
 		delete(s.where, p.ID)
@@ -157,7 +157,7 @@ func (st *Statement) undo(op Op) {
 		set.alive -= gives
 	}
 	if g.Leaf != nil {
-		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives < 0)
+		g.Leaf.charge(s.chargeOf(op), g.FixedCharge(p), gives < 0)
 	}
 	g.bump(g.leaf(p), -gives)
 	if op.Verb == Nominate || op.Verb == Move {

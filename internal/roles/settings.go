@@ -193,6 +193,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
 		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", "kai-resource-reservation", "value of the label app on GPU reservation pods")
+		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of those pods; the label counts nowhere else")
+		own.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler")
 		own.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
 		own.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
 		own.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")

@@ -13,17 +13,6 @@ const (
 	// ChargedFixed is the only value of ChargedAsAnnotation.
 	ChargedFixed = "non-preemptible"
 
-	// RoomAtRiskCondition, on a PodGroup, says that pods of it may lose their room although the PodGroup reads otherwise, or are
-	// charged to another queue than it names. It is ours, not KAI's.
-	RoomAtRiskCondition = "RoomAtRisk"
-
-	// ReasonUnknownSubgroup is RoomAtRiskCondition's reason when running pods are of no subgroup of the PodGroup.
-	ReasonUnknownSubgroup = "UnknownSubgroup"
-
-	// ReasonNonPreemptibleOverQuota is its reason when the PodGroup calls itself non-preemptible and its queue holds more for such
-	// work than its quota.
-	ReasonNonPreemptibleOverQuota = "NonPreemptibleOverQuota"
-
-	// ReasonChargedElsewhere is its reason when pods run that were bound for another queue.
-	ReasonChargedElsewhere = "ChargedElsewhere"
+	// EventRoomAtRisk, on a PodGroup: pods of it hold room otherwise than the PodGroup reads, and may have to make way.
+	EventRoomAtRisk = "RoomAtRisk"
 )

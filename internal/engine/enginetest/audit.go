@@ -204,7 +204,7 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	a.counts(a.now, v)[at(v, p)]--
 	for _, name := range a.chain(v.Queue) {
 		a.held[name].Sub(p.Class.ChargeOn(n))
-		if !v.Preemptible {
+		if !v.Preemptible || p.Charged().Fixed {
 			a.fixed[name].Sub(p.Class.ChargeOn(n))
 		}
 	}
@@ -221,7 +221,7 @@ func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
 		return nil
 	case v == g:
 		return fmt.Errorf("a gang is no victim of itself")
-	case !v.Preemptible && (r == engine.Consolidation || !a.tooMuchFixed(v.Queue)):
+	case !v.Preemptible && (r == engine.Consolidation || !a.tooMuchFixed(v)):
 		return fmt.Errorf("gang %s is not preemptible", v.Key)
 	case r == engine.Reclaim && v.Queue == g.Queue:
 		return fmt.Errorf("a queue reclaims from itself")
@@ -235,9 +235,13 @@ func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
 	return nil
 }
 
-// tooMuchFixed says whether the snapshot had more non-preemptible work than quota in the queue, or in one above it.
-func (a *auditor) tooMuchFixed(name string) bool {
-	for _, name := range a.chain(name) {
+// tooMuchFixed says whether the gang began as preemptible, and the snapshot had more non-preemptible work than quota in its
+// queue, or in one above it.
+func (a *auditor) tooMuchFixed(v *cluster.Gang) bool {
+	if !slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return !a.snap.Pod(id).Charged().Fixed }) {
+		return false
+	}
+	for _, name := range a.chain(v.Queue) {
 		q := a.snap.QueueByName(name)
 		for d := range a.snap.Dims.Len() {
 			if quota := q.Quota.At(d); quota != cluster.Unlimited && a.fixedAtFirst[name].At(d) > quota && (d <= cluster.GPU || quota > 0 || q.LimitAt(d) != cluster.Unlimited || q.Weight.At(d) > 0) {
