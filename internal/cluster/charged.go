@@ -176,7 +176,7 @@ func (s *Store) plant(g *Gang, sets []Set) {
 			g.leaves[sets[i].Name] = int32(i)
 		}
 	}
-	g.least, g.near = int32(g.MinPods()), shape(sets)
+	g.least, g.near = int32(min(g.MinPods(), math.MaxInt32)), shape(sets)
 	s.setPartial(g)
 }
 

@@ -16,7 +16,7 @@ const (
 // choice says whether there is more than one way to say which sets of the gang are filled next.
 func (s *Session) choice(g *GangState) bool {
 	for i := range g.Sets {
-		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.Sets[i].Min < n || g.satisfied(int32(i))) {
+		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.sets[i].need < n || g.satisfied(int32(i))) {
 			return true
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 		}
 		var asks cluster.Resources
 		for _, id := range pods {
-			asks.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			asks.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		if _, more := asks.Short(request); s.promise && more {
 			return true
@@ -84,7 +84,7 @@ func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
 			return expand(todo[1:], s.collect(g, i, slices.Clip(out)))
 		}
 		var open []int32
-		missing := int(set.Min - st.satisfied)
+		missing := int(st.need - st.satisfied)
 		for _, c := range s.setOrder(g, i) {
 			if g.ready(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
 				open = append(open, c)

@@ -74,15 +74,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 	for i, id := range snap.NodeOrder {
 		n := snap.Node(id)
 		s.rank[id] = int32(i)
-		idle, later := s.Idle(id), s.Later(id)
-		copy(idle, n.Allocatable)
-		for d, x := range n.Used {
-			idle[d] -= x
-		}
-		copy(later, idle)
-		for d, x := range n.Releasing {
-			later[d] += x
-		}
+		n.Free(s.Idle(id), s.Later(id))
 	}
 	s.queues.build(snap)
 	s.layHolds()

@@ -84,7 +84,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 	for _, k := range s.holders[g.ID] { // a promise costs least
 		if h := &s.holds[k]; !h.open {
 			u.holds = append(u.holds, k)
-			u.Charge.Add(h.Charge)
+			u.Charge.AddCapped(h.Charge)
 		}
 	}
 	if len(u.holds) > 0 {
@@ -102,7 +102,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 		}
 	}
 	for _, p := range u.Pods {
-		u.Charge.Add(p.Charge)
+		u.Charge.AddCapped(p.Charge)
 	}
 	return u, len(u.Pods) > 0
 }
@@ -111,7 +111,7 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > g.Sets[i].Min && st.live > 0 {
+		if st.active > st.need && st.live > 0 {
 			return []*cluster.Pod{s.Snap.Pod(st.held[st.live-1])}
 		}
 		return nil
@@ -125,7 +125,7 @@ func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 			return pods
 		}
 	}
-	if st.satisfied <= g.Sets[i].Min {
+	if st.satisfied <= st.need {
 		return nil
 	}
 	for _, c := range slices.Backward(order) {
@@ -187,9 +187,12 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 		})
 		slices.Sort(s.aged)
 	}
-	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= max(g.Created, g.Since) })
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
 }
+
+// waits is since when a gang has waited, by what is known.
+func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
 
 // EvictUnit evicts all pods of a unit, or opens its promises.
 func (st *Statement) EvictUnit(u *Unit) {
@@ -309,7 +312,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
-		sum.Add(s.Snap.ChargeWaiting(p.Class))
+		sum.AddCapped(s.Snap.ChargeWaiting(p.Class))
 	}
 	return sum
 }
@@ -422,7 +425,7 @@ func (s *Session) recreated(v *GangState) bool {
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
 func (s *Session) returned(r Right, g, v *GangState) bool {
-	waits := max(g.Created, g.Since)
+	waits := s.waits(g)
 	news := waits
 	if r == Reclaim {
 		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {

@@ -26,7 +26,7 @@ func (StaleGang) Run(s *engine.Session) {
 			}
 			continue
 		}
-		since := cmp.Or(g.StaleSince, s.Snap.Now)
+		since := cmp.Or(s.Snap.Past(g.StaleSince), s.Snap.Now)
 		grace := s.Settings().StaleGrace
 		if g.StaleGrace.Set {
 			grace = g.StaleGrace.Value
@@ -35,7 +35,7 @@ func (StaleGang) Run(s *engine.Session) {
 		switch {
 		case grace < 0:
 		case s.Snap.Now-since < grace:
-			s.WakeAt(since + grace)
+			s.WakeAt(cluster.After(since, grace))
 		default:
 			release(s, g)
 		}
@@ -46,6 +46,12 @@ func (StaleGang) Run(s *engine.Session) {
 func stale(s *engine.Session, g *engine.GangState) bool {
 	if g.Satisfied() {
 		return false
+	}
+	if g.Key.Remnant() { // those of it that have ended are its former gang's
+		former := s.Snap.GangByKey(g.Former)
+		if former != nil && slices.ContainsFunc(former.Pods, func(id cluster.PodID) bool { return s.Snap.Pod(id).Phase == cluster.Succeeded }) {
+			return false
+		}
 	}
 	holds := false
 	for _, id := range g.Pods {
