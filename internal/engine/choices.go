@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -21,6 +22,26 @@ func (s *Session) choice(g *GangState) bool {
 		}
 	}
 	return false
+}
+
+// ChoiceKey describes, for a gang with more than one choice of sets to fill next, all that the choices depend on but the
+// order of its pods; "" for the others.
+func (s *Session) ChoiceKey(g *GangState) string {
+	if !s.choice(g) {
+		return ""
+	}
+	var key []byte
+	for i := range g.Sets {
+		set, st := &g.Sets[i], &g.sets[i]
+		key = append(append(key, set.Name...), 0)
+		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(int32(i))), int64(st.alive)} {
+			key = append(strconv.AppendInt(key, x, 36), '.')
+		}
+		for _, id := range st.pods[st.head:] {
+			key = append(strconv.AppendUint(key, s.Snap.Pod(id).Class.ID, 36), '+')
+		}
+	}
+	return string(key)
 }
 
 // others tries the other choices of sets, when that which Next names has no place for the reason d: the first n that do,

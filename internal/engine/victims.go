@@ -78,11 +78,58 @@ func (u *Unit) Promised() int { return len(u.holds) }
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
 // are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
 // piece. False when it has nothing left.
-func (s *Session) NextUnit(g *GangState) (Unit, bool) {
+func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
+
+// NextUnitOn is NextUnit for who needs room on certain nodes only: which of its pods above the minimum a gang gives is open,
+// and it gives those there. False when it has nothing there.
+func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool) (Unit, bool) {
+	return s.nextUnit(g, on, func(p *cluster.Pod) bool { return on(p.Node) })
+}
+
+// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
+// other instead. Pods of one set, node and class stand for each other.
+func (s *Session) Units(g *GangState) []Unit {
+	first, ok := s.NextUnit(g)
+	if !ok {
+		return nil
+	}
+	out := []Unit{first}
+	if first.Core || len(first.holds) > 0 {
+		return out
+	}
+	type kind struct {
+		set  int32
+		node cluster.NodeID
+		of   *cluster.Class
+	}
+	seen := map[kind]bool{}
+	note := func(u *Unit) {
+		for _, p := range u.Pods {
+			seen[kind{p.Set, p.Node, p.Class}] = true
+		}
+	}
+	note(&first)
+	for i := range g.sets {
+		for _, p := range s.livePods(g, int32(i)) {
+			if seen[kind{p.Set, p.Node, p.Class}] {
+				continue
+			}
+			u, ok := s.nextUnit(g, nil, func(o *cluster.Pod) bool { return o == p })
+			if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
+				out = append(out, u)
+				note(&u)
+			}
+		}
+	}
+	return out
+}
+
+// nextUnit is NextUnit for promises on certain nodes and units with a pod that is wanted; nil is for all.
+func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
 	s.buildHeld(g)
 	u := Unit{Gang: g}
 	for _, k := range s.holders[g.ID] { // a promise costs least
-		if h := &s.holds[k]; !h.open {
+		if h := &s.holds[k]; !h.open && (on == nil || on(h.node)) {
 			u.holds = append(u.holds, k)
 			u.Charge.AddCapped(h.Charge)
 		}
@@ -90,15 +137,17 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 	if len(u.holds) > 0 {
 		return u, true
 	}
-	if stray := &g.sets[len(g.Sets)]; stray.live > 0 { // of no set, so the gang does as well without
-		u.Pods = []*cluster.Pod{s.Snap.Pod(stray.held[stray.live-1])}
-	} else if g.satisfied(0) {
-		u.Pods = s.surplus(g, 0)
+	u.Pods = s.strays(g, want)
+	if len(u.Pods) == 0 && g.satisfied(0) {
+		u.Pods = s.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
 		u.Core = true
 		for i := range g.sets {
 			u.Pods = append(u.Pods, s.livePods(g, int32(i))...)
+		}
+		if want != nil && !slices.ContainsFunc(u.Pods, want) {
+			return Unit{}, false
 		}
 	}
 	for _, p := range u.Pods {
@@ -107,12 +156,28 @@ func (s *Session) NextUnit(g *GangState) (Unit, bool) {
 	return u, len(u.Pods) > 0
 }
 
-// surplus returns pods that set i can give and stay satisfied; it is satisfied now.
-func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
+// strays returns the last pod, of those that are wanted, that is of no set of the gang: it does as well without.
+func (s *Session) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.Pod {
+	st := &g.sets[len(g.Sets)]
+	for k := st.live - 1; k >= 0; k-- {
+		if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+			return []*cluster.Pod{p}
+		}
+	}
+	return nil
+}
+
+// surplus returns pods that set i can give and stay satisfied, the last of them, or of them with one that is wanted; it is
+// satisfied now.
+func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) []*cluster.Pod {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > st.need && st.live > 0 {
-			return []*cluster.Pod{s.Snap.Pod(st.held[st.live-1])}
+		if st.active > st.need {
+			for k := st.live - 1; k >= 0; k-- {
+				if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+					return []*cluster.Pod{p}
+				}
+			}
 		}
 		return nil
 	}
@@ -121,7 +186,7 @@ func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 		if !g.satisfied(c) {
 			continue
 		}
-		if pods := s.surplus(g, c); len(pods) > 0 {
+		if pods := s.surplus(g, c, want); len(pods) > 0 {
 			return pods
 		}
 	}
@@ -129,7 +194,7 @@ func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 		return nil
 	}
 	for _, c := range slices.Backward(order) {
-		if pods := s.allLive(g, c); len(pods) > 0 {
+		if pods := s.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
 			return pods
 		}
 	}
@@ -173,7 +238,7 @@ func (s *Session) Fate(p *cluster.Pod) Verb { return s.where[p.ID].verb }
 // Age orders gangs by which displacements they were there for: of two gangs of equal age, the same victims have been
 // displaced while both waited.
 //
-// The second result says that some were displaced for this very gang, which makes its case its own.
+// The second result says that some were displaced for this very gang, or must not be for it, which makes its case its own.
 func (s *Session) Age(g *GangState) (age int, own bool) {
 	if s.aged == nil {
 		s.aged = []int64{}
@@ -182,10 +247,17 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 				s.aged = append(s.aged, v.Displaced)
 			}
 			for _, d := range v.Displacements {
+				s.aged = append(s.aged, d.At)
 				s.takers[d.By] = true
+			}
+			if len(v.Displacements) == cluster.MaxDisplacements { // earlier ones are forgotten, so what counts is since when pods are back
+				for _, id := range v.Pods {
+					s.aged = append(s.aged, s.Snap.Pod(id).Held)
+				}
 			}
 		})
 		slices.Sort(s.aged)
+		s.Snap.Barred(func(taker cluster.Key) { s.takers[taker] = true })
 	}
 	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
@@ -269,7 +341,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 	if !s.CheckGates(u.Gang, u.Charge).Yes() { // it had to go because of a limit, not for want of room
 		return false
 	}
-	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || !s.succeeded(u.Gang, u.Pods[0])) {
+	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0) {
 		return false
 	}
 	if s.Constrained(u.Gang) {

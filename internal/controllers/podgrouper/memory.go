@@ -36,6 +36,7 @@ type derivation struct {
 	// podNamed says that a group named after the pod wins if it exists.
 	podNamed bool
 	group    types.NamespacedName
+	queue    string // that the group is made with
 	members  workload.Members
 	// expires is the time from which it is not trusted any more; zero means as long as no event says otherwise.
 	expires time.Time

@@ -26,6 +26,9 @@ type Options struct {
 	KnativeGangs bool
 	// Definitions lets Karta objects define kinds of workloads that have no rule (--generic-karta-fallback).
 	Definitions bool
+	// AuthorizeQueues takes a gang's queue only from what the admission role's policies have judged, and keeps pods that name
+	// another queue out of a gang (--authorize-queues).
+	AuthorizeQueues bool
 	// DefaultsNamespace and DefaultsName name the ConfigMap with defaults per kind of workload
 	// (--default-priorities-configmap-namespace, --default-priorities-configmap-name). Both empty: there is none.
 	DefaultsNamespace, DefaultsName string

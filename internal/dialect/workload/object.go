@@ -2,6 +2,8 @@ package workload
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +46,26 @@ func FromMeta(gvk schema.GroupVersionKind, meta metav1.Object, content map[strin
 // FromPod views a pod as its own owner.
 func FromPod(pod *corev1.Pod) Object {
 	return FromMeta(corev1.SchemeGroupVersion.WithKind("Pod"), pod, nil)
+}
+
+// judged returns the owners of a pod, without the queue labels of those whose labels nobody judged for the pod's author: an
+// owner without a namespace, and everything above it.
+func (s *Settings) judged(pod *corev1.Pod, owners []Object) []Object {
+	if !s.Authorized {
+		return owners
+	}
+	foreign := slices.IndexFunc(owners, func(o Object) bool { return o.Namespace != pod.Namespace })
+	if foreign < 0 {
+		return owners
+	}
+	out := slices.Clone(owners)
+	for i := foreign; i < len(out); i++ {
+		if _, has := out[i].Labels[s.QueueLabel]; has {
+			out[i].Labels = maps.Clone(out[i].Labels)
+			delete(out[i].Labels, s.QueueLabel)
+		}
+	}
+	return out
 }
 
 // String names the object as messages do: kind, namespace and name.
