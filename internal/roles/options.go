@@ -191,6 +191,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	}
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
 	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.ForbidForeignGPUs = s.ForbidForeignGPUs
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
 		o.Trusted = s.TrustedUsers
