@@ -198,7 +198,7 @@ func serviceAccounts(namespace string) string { return "system:serviceaccounts:"
 func marks() []string {
 	return []string{
 		keys.ReceivedResourceTypeAnnotation, keys.ReservedGPUAnnotation, keys.RegainedAnnotation, keys.BundleLabel,
-		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation,
+		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, keys.ChargedAnnotation, keys.ChargedAsAnnotation,
 	}
 }
 
@@ -232,7 +232,7 @@ func (o *Options) podIdentity() policy {
 			variable("app", fmt.Sprintf("variables.labels[?%s].orValue('')", quote(keys.AppLabel))),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" && variables.labels[?k] != variables.oldLabels[?k])"+
 				" + variables.oldLabels.map(k, k).filter(k, "+group+" && !(k in variables.labels))"+
-				" + "+quoted(append(marks(), charges()...))+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])"),
+				" + "+quoted(marks())+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])"),
 			o.frozenVariable(),
 		),
 		checks: []admissionregv1.Validation{

@@ -16,9 +16,6 @@ const (
 	PolicyForeignGPUs = "muster-foreign-gpus"
 )
 
-// charges are the annotations of a pod that say to whose account it holds its room.
-func charges() []string { return []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation} }
-
 // frozen are the annotations and labels by which a pod asks for its place in a gang and for its part of a device. Once it is
 // bound they have been answered.
 func (o *Options) frozen() (annotations, labels []string) {
@@ -53,7 +50,7 @@ func (o *Options) bindingIdentity() policy {
 		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods/binding", "bindings"}, admissionregv1.Create)},
 		variables: append(metadata(),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" || k in "+quoted(append(labels, keys.AppLabel))+")"+
-				" + "+quoted(append(append(marks(), charges()...), annotations...))+".filter(k, k in variables.annotations)")),
+				" + "+quoted(append(marks(), annotations...))+".filter(k, k in variables.annotations)")),
 		checks: []admissionregv1.Validation{refuses("variables.written.size() == 0",
 			`'metadata: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden)},
 	}
