@@ -106,6 +106,11 @@ func (f *fold) podGone(uid types.UID) []change {
 
 func (f *fold) count(pod *corev1.Pod) error {
 	name := pod.Annotations[kai.PodGroupAnnotation]
+	if pod.Spec.NodeName != "" { // what it holds is counted where it was bound, whatever it says since
+		if c := kai.ReadCharged(pod.Namespace, pod.Annotations); c.Queue != "" {
+			name = c.Gang.Name
+		}
+	}
 	if name == "" || !f.ours[pod.Spec.SchedulerName] {
 		f.forget(pod.UID)
 		return nil

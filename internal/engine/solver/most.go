@@ -80,7 +80,7 @@ func (q *search) rooms() []cluster.Resources {
 	rooms := q.most.rooms[key]
 	if rooms == nil {
 		rooms = mostRoom(q.s, func(v *cluster.Gang) bool {
-			return v.Preemptible && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
+			return q.s.Yields(v) && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
 		})
 		q.steps((len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
 		if q.most.rooms == nil {

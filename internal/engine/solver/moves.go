@@ -298,7 +298,7 @@ func (q *search) clear(p *cluster.Pod, m *movers) bool {
 			}
 		}
 		for _, pid := range n.Pods {
-			if o := q.s.Snap.Pod(pid); o.Gang != cluster.None && q.s.Snap.Gang(o.Gang).Preemptible && (t.last == nil || q.before(o, t.last)) {
+			if o := q.s.Snap.Pod(pid); o.Gang != cluster.None && q.s.Yields(q.s.Snap.Gang(o.Gang)) && (t.last == nil || q.before(o, t.last)) {
 				t.last = o
 			}
 		}

@@ -37,7 +37,7 @@ type leaf struct {
 	queue  *engine.QueueLedger
 	branch *branch
 	raw    crowd // that may be victims at all
-	never  crowd // that may not: non-preemptible
+	never  crowd // that may not: non-preemptible, and not too much
 	gangs  []*engine.GangState
 	built  bool
 	start  int // gangs before it have nothing left
@@ -80,7 +80,7 @@ func newGivers(s *engine.Session) *givers {
 		}
 		switch {
 		case l == nil:
-		case gang.Preemptible:
+		case s.Yields(gang):
 			l.raw.gangs = append(l.raw.gangs, gang)
 			gs.count++
 		default:

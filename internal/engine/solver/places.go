@@ -21,7 +21,7 @@ type land struct {
 func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	if sv.land == nil {
 		sv.land = &land{gs: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
-		sv.land.most = mostRoom(sv.s, func(v *cluster.Gang) bool { return v.Preemptible })
+		sv.land.most = mostRoom(sv.s, sv.s.Yields)
 	}
 	d, known := sv.land, true
 	for leaf := range asked { // order: whether one is missing
@@ -179,7 +179,7 @@ func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 func (l *local) mayTouch(v *cluster.Gang) bool {
 	if l.may[v.ID] == 0 {
 		l.may[v.ID] = -1
-		if leaf := l.s.LeafOf(v); v.Preemptible && leaf != nil && l.asked[leaf] {
+		if leaf := l.s.LeafOf(v); l.s.Yields(v) && leaf != nil && l.asked[leaf] {
 			if g := l.s.Gang(v.ID); g != l.g && l.s.CheckVictim(l.right, l.g, l.request, g).Yes() {
 				l.may[v.ID] = 1
 			}
