@@ -51,6 +51,7 @@ type policy struct {
 // the selectors keep the role from being asked: the scheduler serves the pods of all namespaces.
 func (o *Options) Policies() []client.Object {
 	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
+	all = append(all, o.rights()...)
 	if o.Identity != Off {
 		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity())
 	}

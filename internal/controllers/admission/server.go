@@ -24,6 +24,7 @@ import (
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // Paths that the role serves, as KAI's does.
@@ -43,7 +44,7 @@ const (
 	// maxReview bounds a request. An API server takes objects of 3 MiB at most, and an update carries two.
 	maxReview = 8 << 20
 	// longGrace is the longest grace period, in seconds, that an evicted pod gets unless the scheduler is told otherwise.
-	longGrace = 3600
+	longGrace = int64(write.MaxGrace / time.Second)
 	// answerWithin is a little less than the API server waits.
 	answerWithin = (timeout - 1) * time.Second
 )
