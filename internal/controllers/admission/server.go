@@ -259,6 +259,9 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 		if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s > longGrace && h.rules.ours(p) {
 			warnings = append(warnings, fmt.Sprintf("spec.terminationGracePeriodSeconds: is %d; when the pod is evicted, the scheduler gives it %d, unless the cluster is set up otherwise", *s, longGrace))
 		}
+		if mps := p.Annotations[keys.MPSAnnotation]; mps != "" && mps != "true" && mps != "false" && h.rules.ours(p) {
+			warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: is %q; only true has an effect", keys.MPSAnnotation, brief(mps)))
+		}
 	} else {
 		old, deny, err := readPod(req.OldObject.Raw, req)
 		if err != nil || deny != nil {
