@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -60,7 +61,6 @@ func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err == nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	var invalid *workload.Invalid
 	switch {
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil
@@ -68,15 +68,38 @@ func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{}, nil
-	case errors.As(err, &invalid):
-		// No retry helps before an object changes; not every change is seen.
+	case refused(err):
 		if !errors.As(err, new(*told)) {
 			g.warn(pod, err.Error())
 		}
-		return reconcile.Result{RequeueAfter: g.options.MaxBackoff}, nil
+		return reconcile.Result{RequeueAfter: g.patience(pod)}, nil
 	}
 	g.warn(pod, err.Error())
 	return reconcile.Result{}, fmt.Errorf("group pod %s: %w", req.NamespacedName, err)
+}
+
+// refused says that no retry helps before an object changes; not every change is seen.
+func refused(err error) bool {
+	if errors.As(err, new(*workload.Invalid)) {
+		return true
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// patience is how long after a refusal the pod is looked at again: as long as it has waited already, within bounds.
+func (g *grouper) patience(pod *corev1.Pod) time.Duration {
+	if pod.CreationTimestamp.IsZero() {
+		return g.options.MaxBackoff
+	}
+	return min(max(g.clock.Since(pod.CreationTimestamp.Time), g.options.MaxBackoff), g.options.Patience)
 }
 
 // told is an error of which another pod of the same owner has an event.
@@ -137,7 +160,7 @@ func (g *grouper) external(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	}
 	g.warn(pod, fmt.Sprintf("annotation %s: there is no PodGroup %q in namespace %s, where the pod is; it waits for one",
 		keys.PodGroupAnnotation, name, pod.Namespace))
-	return g.options.MaxBackoff, nil
+	return g.patience(pod), nil
 }
 
 // ours says whether the pod is to be grouped at all, by what the pod alone shows.
@@ -235,20 +258,23 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (name, queue st
 
 // keyOf is what a pod's derivation is remembered by.
 func (g *grouper) keyOf(pod *corev1.Pod) types.UID {
-	return memoryKey(pod.OwnerReferences[0].UID, g.table.Part(pod))
+	return memoryKey(pod.Namespace, pod.OwnerReferences[0].UID, g.table.Part(pod))
 }
 
 // derive reads the pod's owners, works out the group, and writes it if it is missing or differs. A workload that cannot be
 // understood is a derivation, too, so that the many pods of one are not a burden.
 func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, error) {
-	d := &derivation{}
+	d := &derivation{namespace: pod.Namespace}
 	if len(pod.OwnerReferences) > 0 {
 		d.owner, d.part = pod.OwnerReferences[0].UID, g.table.Part(pod)
 		d.chain = []types.UID{d.owner}
 	}
 	err := g.deriveInto(ctx, d, pod)
-	if errors.As(err, new(*workload.Invalid)) {
-		d.failed, d.expires = err, g.clock.Now().Add(g.options.MaxBackoff)
+	if refused(err) {
+		if unknown := (*unserved)(nil); errors.As(err, &unknown) {
+			d.lacks = unknown.kind
+		}
+		d.failed, d.expires = err, g.clock.Now().Add(g.patience(pod))
 		err = nil
 	}
 	return d, err

@@ -29,13 +29,14 @@ type Object struct {
 
 // FromMeta views an API object as an owner. content may be nil, see Object.Content.
 func FromMeta(gvk schema.GroupVersionKind, meta metav1.Object, content map[string]any) Object {
+	notes, _ := Notes(meta.GetAnnotations(), OtherNotes)
 	return Object{
 		GVK:         gvk,
 		Namespace:   meta.GetNamespace(),
 		Name:        meta.GetName(),
 		UID:         meta.GetUID(),
 		Labels:      meta.GetLabels(),
-		Annotations: meta.GetAnnotations(),
+		Annotations: notes,
 		Generation:  meta.GetGeneration(),
 		Owners:      meta.GetOwnerReferences(),
 		Content:     content,
