@@ -178,7 +178,8 @@ func (j *judge) matches(gvr schema.GroupVersionResource, subresource, operation 
 	}
 	in := func(list []string, x string) bool {
 		for _, l := range list {
-			if l == x || l == "*" || l == "*/*" {
+			above, below := strings.CutSuffix(l, "/*")
+			if l == x || l == "*" || l == "*/*" || below && strings.HasPrefix(x, above+"/") {
 				return true
 			}
 		}
