@@ -105,7 +105,7 @@ type Options struct {
 	Identity Mode
 	// Trusted are names of users that may say it, besides the service accounts of TrustedNamespaces and those of Namespace.
 	Trusted, TrustedNamespaces []string
-	// OwnNamespaces are the namespaces that the operator makes.
+	// OwnNamespaces are the namespaces that the operator makes; none where there is no operator.
 	OwnNamespaces []string
 	// AuthorizeQueues demands the right to use a queue (verb use, resource queues.scheduling.run.ai) of whoever submits work
 	// to it.
@@ -119,7 +119,7 @@ func DefaultOptions() Options {
 		Namespace: keys.Namespace, Port: 9443, Secret: DefaultSecret,
 		Mutating: DefaultMutating, Validating: DefaultValidating, QueueWebhook: DefaultQueueWebhook, PodGroupWebhook: DefaultPodGroupWebhook,
 		QueueLabel: keys.QueueLabel, ReservationApp: keys.ReservationNamespace,
-		Identity: Enforce, TrustedNamespaces: []string{keys.ReservationNamespace}, OwnNamespaces: []string{keys.ReservationNamespace, keys.ScaleAdjustNamespace},
+		Identity: Enforce, TrustedNamespaces: []string{keys.ReservationNamespace},
 	}
 }
 
