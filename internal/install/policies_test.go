@@ -119,3 +119,18 @@ func TestGuardsThatNobodyUnderstands(t *testing.T) {
 		}
 	}
 }
+
+// TestAccounts: the policies about our own accounts call them what the installation calls them.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	for role, account := range map[string]string{
+		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, Operator: admission.AccountOperator,
+	} {
+		if Name(role) != account {
+			t.Errorf("the account of %s is %s, not %s", role, Name(role), account)
+		}
+	}
+	if admission.AccountOperator != Manager {
+		t.Errorf("the operator writes as %s, not as %s", Manager, admission.AccountOperator)
+	}
+}

@@ -116,7 +116,7 @@ func Rules(role string) Permissions {
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
-		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "list", "patch"}, "pods")}}
+		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupCore, []string{"list", "patch"}, "pods")}}
 	case Prometheus:
 		return Permissions{Cluster: []rbacv1.PolicyRule{
 			rule(groupCore, watch, "services", "endpoints", "pods"),

@@ -103,6 +103,7 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector = g.NamespaceLabelSelector, g.PodLabelSelector, *a.QueueLabelSelector
 	reserved := r.spec.Binder.ResourceReservation
 	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
+	o.OwnNamespaces = []string{*reserved.Namespace, *r.spec.NodeScaleAdjuster.Args.NodeScaleNamespace}
 	r.guards(&o)
 	return o
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // The roles, in the order in which they are started and listed.
@@ -186,7 +187,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 		own.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
 		own.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
-		own.DurationVar(&s.MaxGrace, "max-eviction-grace", time.Hour, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
+		own.DurationVar(&s.MaxGrace, "max-eviction-grace", write.MaxGrace, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
 		own.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
 		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")

@@ -36,6 +36,8 @@ type asked struct {
 	object, old   string // YAML
 	user          string
 	groups        []string
+	extra         map[string][]string
+	removes       bool // the object
 	subresource   string
 	mayUse        []string // queues
 	wantUnmatched bool
@@ -116,13 +118,21 @@ func (j *judge) says(t testing.TB, a asked) string {
 	if old != nil {
 		op, before = admission.Update, old
 	}
+	if a.removes {
+		op, before = admission.Delete, object
+	}
 	if matches := j.matches(gvr, a.subresource, string(op), object, old); matches == a.wantUnmatched {
 		t.Fatalf("%s: %s %s/%s matches: %t", j.policy.Name, op, gvr, a.subresource, matches)
 	} else if !matches {
 		return ""
 	}
-	who := &user.DefaultInfo{Name: a.user, Groups: a.groups}
-	attributes := admission.NewAttributesRecord(object, before, object.GroupVersionKind(), "team", object.GetName(), gvr, a.subresource, op, nil, false, who)
+	who := &user.DefaultInfo{Name: a.user, Groups: a.groups, Extra: a.extra}
+	kind := object.GroupVersionKind()
+	now := runtime.Object(object)
+	if a.removes {
+		now = nil
+	}
+	attributes := admission.NewAttributesRecord(now, before, kind, "team", object.GetName(), gvr, a.subresource, op, nil, false, who)
 	may := authorizer.AuthorizerFunc(func(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
 		if q.GetAPIGroup() == "scheduling.run.ai" && q.GetResource() == "queues" && q.GetVerb() == "use" && q.GetUser().GetName() == a.user {
 			for _, queue := range a.mayUse {
@@ -134,7 +144,7 @@ func (j *judge) says(t testing.TB, a asked) string {
 		return authorizer.DecisionNoOpinion, "", nil
 	})
 	result := j.check.Validate(t.Context(), gvr, &admission.VersionedAttributes{
-		Attributes: attributes, VersionedObject: object, VersionedOldObject: before, VersionedKind: object.GroupVersionKind(),
+		Attributes: attributes, VersionedObject: now, VersionedOldObject: before, VersionedKind: kind,
 	}, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, celconfig.RuntimeCELCostBudget, may)
 	var out []string
 	for _, d := range result.Decisions {
@@ -168,7 +178,8 @@ func (j *judge) matches(gvr schema.GroupVersionResource, subresource, operation 
 	}
 	in := func(list []string, x string) bool {
 		for _, l := range list {
-			if l == x || l == "*" || l == "*/*" {
+			above, below := strings.CutSuffix(l, "/*")
+			if l == x || l == "*" || l == "*/*" || below && strings.HasPrefix(x, above+"/") {
 				return true
 			}
 		}

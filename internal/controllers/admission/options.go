@@ -107,6 +107,8 @@ type Options struct {
 	Trusted, TrustedNamespaces []string
 	// ForbidForeignGPUs refuses pods of other schedulers that ask for GPUs: no queue is charged for them.
 	ForbidForeignGPUs bool
+	// OwnNamespaces are the namespaces that the operator makes; none where there is no operator.
+	OwnNamespaces []string
 	// AuthorizeQueues demands the right to use a queue (verb use, resource queues.scheduling.run.ai) of whoever submits work
 	// to it.
 	AuthorizeQueues bool

@@ -51,6 +51,7 @@ type policy struct {
 // the selectors keep the role from being asked: the scheduler serves the pods of all namespaces.
 func (o *Options) Policies() []client.Object {
 	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
+	all = append(all, o.rights()...)
 	if o.Identity != Off {
 		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity(), o.bindingIdentity())
 	}
@@ -310,6 +311,7 @@ func (o *Options) queueTemplates() policy {
 	for _, k := range templated() {
 		rules = append(rules, on(k.group, "*", k.resources, admissionregv1.Create, admissionregv1.Update))
 	}
+	rules = append(rules, on("", "*", []string{"pods/*"}, admissionregv1.Update)) // labels can be changed by way of the status
 	rules = append(rules, on(v2alpha2.GroupVersion.Group, "*", []string{"podgroups"}, admissionregv1.Create, admissionregv1.Update))
 	named := func(of string) string {
 		return fmt.Sprintf("%s.map(l, l[?%s].orValue('')).filter(q, q != '')", of, label)
@@ -387,6 +389,7 @@ func templated() []kind {
 		{group: "serving.knative.dev", resources: []string{"services"}, templates: []string{"spec.template"}},
 		{group: "kubevirt.io", resources: []string{"virtualmachines"}, templates: []string{"spec.template"}},
 		{group: "sparkoperator.k8s.io", resources: []string{"sparkapplications"}, labels: []string{"spec.driver.labels", "spec.executor.labels"}},
+		{group: "resource.k8s.io", resources: []string{"resourceclaimtemplates"}, labels: []string{"spec.metadata.labels"}}, // a claim's queue is charged
 		{group: "grove.io", resources: []string{"podcliquesets", "podgangsets"}, labels: []string{"spec.template.cliques[].labels"}},
 	}
 }

@@ -24,6 +24,7 @@ import (
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 // Paths that the role serves, as KAI's does.
@@ -43,7 +44,7 @@ const (
 	// maxReview bounds a request. An API server takes objects of 3 MiB at most, and an update carries two.
 	maxReview = 8 << 20
 	// longGrace is the longest grace period, in seconds, that an evicted pod gets unless the scheduler is told otherwise.
-	longGrace = 3600
+	longGrace = int64(write.MaxGrace / time.Second)
 	// answerWithin is a little less than the API server waits.
 	answerWithin = (timeout - 1) * time.Second
 )
@@ -257,6 +258,9 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 		wrong = h.rules.Validate(p)
 		if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s > longGrace && h.rules.ours(p) {
 			warnings = append(warnings, fmt.Sprintf("spec.terminationGracePeriodSeconds: is %d; when the pod is evicted, the scheduler gives it %d, unless the cluster is set up otherwise", *s, longGrace))
+		}
+		if mps := p.Annotations[keys.MPSAnnotation]; mps != "" && mps != "true" && mps != "false" && h.rules.ours(p) {
+			warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: is %q; only true has an effect", keys.MPSAnnotation, brief(mps)))
 		}
 	} else {
 		old, deny, err := readPod(req.OldObject.Raw, req)

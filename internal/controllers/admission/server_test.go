@@ -107,6 +107,7 @@ func TestHandler(t *testing.T) {
 		{path: ValidatePodPath, op: "CREATE", object: good},
 		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 31536000, containers: [{name: a}]}}`, warn: "spec.terminationGracePeriodSeconds: is 31536000"},
 		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 3600, containers: [{name: a}]}}`},
+		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p, annotations: {gpu-fraction: "0.5", mps: "True"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`, warn: `metadata.annotations[mps]: is "True"; only true has an effect`},
 		{path: ValidatePodPath, op: "CREATE", object: bad, deny: "gpu-fraction"},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: bad},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: good, deny: "gpu-fraction"},

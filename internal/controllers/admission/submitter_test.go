@@ -33,6 +33,12 @@ func TestOwnedPodsNameTheirQueue(t *testing.T) {
 	of := func(meta, template, scheduler string) string {
 		return "{metadata: {name: x, " + meta + "}, spec: {template: {metadata: {" + template + "}, spec: {schedulerName: " + scheduler + "}}}}"
 	}
+	j.expect(t, "its queue taken off by way of the status", asked{
+		resource: pods, subresource: "status", object: pod(owner), old: pod(owner + ", " + blue), user: "eve", mayUse: []string{"blue"},
+	}, says)
+	j.expect(t, "a claim's template", asked{
+		resource: "resourceclaimtemplates.v1.resource.k8s.io", object: "{metadata: {name: c}, spec: {metadata: {" + blue + "}}}", user: "eve",
+	}, "eve may not use queue blue")
 	for _, c := range []struct {
 		name, resource, object, old, want string
 	}{

@@ -80,7 +80,8 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
 	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), matches
 	kai := kaiv1alpha1.GroupVersion.Group
-	forMembers := validating("podgroup-use."+name, ValidateMemberPath, admissionregv1.Fail, rules("", "v1", []string{"pods"}, create, update))
+	forMembers := validating("podgroup-use."+name, ValidateMemberPath, admissionregv1.Fail,
+		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/*"}, update)...))
 	forMembers.MatchConditions = append(matches[:1:1],
 		admissionregv1.MatchCondition{Name: "names-a-podgroup", Expression: o.namesGroup()}, admissionregv1.MatchCondition{Name: "not-trusted", Expression: "!(" + o.trusted() + ")"})
 	v := []*admissionregv1.ValidatingWebhookConfiguration{configuration(

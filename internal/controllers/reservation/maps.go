@@ -82,15 +82,6 @@ func memoryLimit(node *corev1.Node, portion string) (string, bool) {
 	return strconv.FormatInt(mib*int64(math.Round(part*parts))/parts, 10) + "m", true
 }
 
-// ours are the keys that we write into ConfigMaps.
-func ours(key string) bool {
-	switch key {
-	case keys.PortionEnv, keys.LegacyPortionEnv, keys.VisibleDevicesEnv, keys.LegacyVisibleDevicesKey, keys.MemoryLimitEnv:
-		return true
-	}
-	return false
-}
-
 // writeMaps makes the pod's ConfigMaps say what it received.
 func (c *Controller) writeMaps(ctx context.Context, pod *corev1.Pod, g grant, node *corev1.Node) error {
 	in, err := placeOf(pod)
@@ -150,7 +141,7 @@ func (c *Controller) writeMap(ctx context.Context, pod *corev1.Pod, name string,
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(now.Data)) {
-		if !ours(key) {
+		if !slices.Contains(kai.DeviceMapKeys(), key) {
 			return verdictf("ConfigMap %s has a key %s, which is not ours: it is not overwritten", name, key)
 		}
 	}

@@ -192,7 +192,7 @@ func (w *wire) deleteMap(ctx context.Context, m *corev1.ConfigMap) error {
 }
 
 func (w *wire) evict(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	result, err := w.kit.Evict(ctx, pod.DeepCopy())
+	result, err := w.kit.Evict(ctx, pod.DeepCopy(), write.Within(pod, write.MaxGrace)...)
 	if err == nil && (result == write.Blocked || result == write.Unjudged) {
 		return false, fmt.Errorf("evicting pod %s/%s: its disruption budgets do not allow it now", pod.Namespace, pod.Name)
 	}

@@ -20,6 +20,11 @@ type ContainerAt struct {
 	Index int
 }
 
+// DeviceMapKeys are the keys that a binder writes into the ConfigMaps of a pod that shares devices.
+func DeviceMapKeys() []string {
+	return []string{keys.PortionEnv, keys.LegacyPortionEnv, keys.VisibleDevicesEnv, keys.LegacyVisibleDevicesKey, keys.MemoryLimitEnv}
+}
+
 // SharingContainer returns the container of p that gets the devices the pod shares: the one that the annotation
 // gpu-fraction-container-name names, looked for among the init containers first, else the first regular container. It is
 // an error when there is no such container.

@@ -339,7 +339,7 @@ func (e *Evictions) victim(ctx context.Context, in *engine.Intent) (*v1.Pod, err
 
 // write evicts the pod in the configured way.
 func (e *Evictions) write(ctx context.Context, c *clearing, in *engine.Intent, pod *v1.Pod) (write.Result, error) {
-	mark, within := e.o.Mark, e.within(pod)
+	mark, within := e.o.Mark, write.Within(pod, e.o.MaxGrace)
 	if e.o.Mode == ByEviction {
 		result, err := e.kit.Evict(ctx, named(in), within...)
 		over := result == write.Blocked && in.Budget != "" || result == write.Unjudged // the decision has judged them all
@@ -354,15 +354,6 @@ func (e *Evictions) write(ctx context.Context, c *clearing, in *engine.Intent, p
 		}
 	}
 	return e.kit.Delete(ctx, named(in), within...)
-}
-
-// within is the grace period that an evicted pod gets, in seconds; nothing for its own.
-func (e *Evictions) within(pod *v1.Pod) []int64 {
-	most := int64(e.o.MaxGrace / time.Second)
-	if own := pod.Spec.TerminationGracePeriodSeconds; most > 0 && own != nil && *own > most {
-		return []int64{most}
-	}
-	return nil
 }
 
 // named is the pod that the intent is about, by name and UID alone.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -12,6 +13,18 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// MaxGrace is how long an evicted pod may go on unless somebody says otherwise: enough to write a large checkpoint, and not a year.
+const MaxGrace = time.Hour
+
+// Within is the grace period, in seconds, of a pod that may go on for so long at most; nothing for its own. 0 is no bound.
+func Within(pod *v1.Pod, most time.Duration) []int64 {
+	seconds := int64(most / time.Second)
+	if own := pod.Spec.TerminationGracePeriodSeconds; seconds > 0 && own != nil && *own > seconds {
+		return []int64{seconds}
+	}
+	return nil
+}
 
 // Evict asks the API server to evict the pod of this namespace, name and UID, under its PodDisruptionBudgets. The API server
 // itself writes the condition DisruptionTarget, and would overwrite anybody else's. The pod has its own grace period, or as many

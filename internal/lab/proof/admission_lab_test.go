@@ -254,6 +254,40 @@ func TestAdmission(t *testing.T) {
 		w.poll(t, "the Job's pod, which a controller makes, is admitted and bound", func() bool { return w.bound("pods") == 1 })
 	})
 
+	t.Run("a pod's queue is one that its author was judged for", func(t *testing.T) {
+		rich := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rich", Labels: map[string]string{keys.QueueLabel: "root"}}}
+		w.create(t, rich)
+		theirs := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "theirs"}, Spec: v2alpha2.PodGroupSpec{Queue: "root", MinMember: ptr.To[int32](1)}}
+		w.create(t, theirs)
+		owned, joined, forgotten := fractionPod("pods", "owned", nil), fractionPod("pods", "joined", nil), fractionPod("pods", "forgotten", nil)
+		owned.Labels, owned.OwnerReferences = nil, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "rich", UID: rich.UID}}
+		joined.Annotations[keys.PodGroupAnnotation], forgotten.Annotations[keys.PodGroupAnnotation] = "theirs", "nobodys"
+		for want, p := range map[string]*corev1.Pod{
+			"pods that have an owner must name their queue themselves":                        owned,
+			"PodGroup theirs is of queue root; where queues are authorized the pod must name": joined,
+			`there is no PodGroup "nobodys"`:                                                  forgotten,
+		} {
+			w.refused(t, want, func() error { return eve.Create(t.Context(), p.DeepCopy(), client.DryRunAll) })
+		}
+		owned.Labels = map[string]string{keys.QueueLabel: "team"}
+		copied := fractionPod("pods", "copied", nil) // from a running pod of a PodGroup of hers
+		w.create(t, &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "ours"}, Spec: v2alpha2.PodGroupSpec{Queue: "team", MinMember: ptr.To[int32](1)}})
+		copied.Labels[keys.GPUGroupLabel], copied.Annotations[keys.ReceivedResourceTypeAnnotation] = "somebodys", "Fraction"
+		copied.Annotations[keys.PodGroupAnnotation], copied.Spec.NodeName = "ours", "n-0"
+		bare := fractionPod("pods", "bare", map[string]string{})
+		bare.Labels = nil
+		for _, p := range []*corev1.Pod{owned, copied, bare} {
+			if err := eve.Create(t.Context(), p, client.DryRunAll); err != nil {
+				t.Errorf("%s: %v", p.Name, err)
+			}
+		}
+		if copied.Spec.NodeName != "" || copied.Labels[keys.GPUGroupLabel] != "" || bare.Labels[keys.QueueLabel] != keys.DefaultQueue {
+			t.Errorf("the copy goes to %q with labels %v; the bare pod has labels %v", copied.Spec.NodeName, copied.Labels, bare.Labels)
+		}
+	})
+
+	t.Run("our own accounts do their work and no more", func(t *testing.T) { w.rights(t) })
+
 	t.Run("a dead role stops nobody else's pods", func(t *testing.T) {
 		for i, way := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 			muster.signal(way)
@@ -306,6 +340,63 @@ func (w *world) tenant(t *testing.T, name, namespace string) client.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// rights tries what our own accounts may not do although RBAC lets them.
+func (w *world) rights(t *testing.T) {
+	t.Helper()
+	w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "wide"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "configmaps", "namespaces"}, Verbs: []string{"*"}},
+		{APIGroups: []string{admissionregv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}})
+	w.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "wide"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wide"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts"}},
+	})
+	as := func(namespace, account string, extra map[string][]string) client.Client {
+		config := rest.CopyConfig(w.lab.Config())
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:" + namespace + ":" + account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}, Extra: extra,
+		}
+		c, err := client.New(config, client.Options{Scheme: w.client.Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	p := fractionPod("pods", "placed", map[string]string{})
+	p.Spec.SchedulerName, p.Spec.NodeName, p.Labels = "default-scheduler", "n-0", nil
+	w.create(t, p)
+	note := func(c client.Client, key string) func() error {
+		return func() error {
+			return c.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "placed"}},
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+key+`":"x"}}}`)), client.DryRunAll)
+		}
+	}
+	on := func(node string) map[string][]string {
+		return map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	}
+	w.refused(t, "pod placed is not on node n-1, whose agent asks", note(as(keys.Namespace, "muster-numa-exporter", on("n-1")), keys.NUMAObservedAnnotation))
+	w.refused(t, "may change nothing of a pod but "+keys.NUMAObservedAnnotation, note(as(keys.Namespace, "muster-numa-exporter", on("n-0")), keys.ReservedGPUAnnotation))
+	if err := note(as(keys.Namespace, "muster-numa-exporter", on("n-0")), keys.NUMAObservedAnnotation)(); err != nil {
+		t.Errorf("an agent, of a pod of its node: %v", err)
+	}
+	w.refused(t, "pod placed is not pod another, which asks", note(as(keys.ReservationNamespace, "any", map[string][]string{
+		"authentication.kubernetes.io/pod-name": {"another"}, "authentication.kubernetes.io/pod-uid": {"u"},
+	}), keys.ReservedGPUAnnotation))
+	w.refused(t, "may change nothing of a pod but pod-group-name", note(as(keys.Namespace, "muster-podgrouper", nil), "theirs"))
+	for account, o := range map[string]client.Object{
+		"muster-binder":   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns"}, Data: map[string]string{"Corefile": "mine"}},
+		"muster-operator": &admissionregv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+	} {
+		c := as(keys.Namespace, account, nil)
+		w.refused(t, map[string]string{"muster-binder": "the binder writes only ConfigMaps that tell", "muster-operator": "theirs, which is not its own"}[account], func() error {
+			return c.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
+		})
+	}
+	if err := w.client.Delete(t.Context(), p); err != nil {
+		t.Error(err)
+	}
 }
 
 // refused waits until the API server refuses a request, which changes nothing, for a reason: policies and webhooks count some

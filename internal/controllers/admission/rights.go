@@ -1,0 +1,156 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// Names of the policies that hold our own accounts to their work, where rules of RBAC cannot tell one object from another. Whoever
+// gets hold of such an account, on one node or in one pod, gets no more.
+const (
+	// PolicyNodeRights holds the agent of a node to the pods of its node.
+	PolicyNodeRights = "muster-rights-numa-exporter"
+	// PolicyReservationRights holds a pod that reserves a device to itself.
+	PolicyReservationRights = "muster-rights-reservation"
+	// PolicyBinderRights holds the binder to the ConfigMaps that tell containers their devices.
+	PolicyBinderRights = "muster-rights-binder"
+	// PolicyGrouperRights holds the podgrouper to the marks by which pods are in gangs.
+	PolicyGrouperRights = "muster-rights-podgrouper"
+	// PolicyOperatorRights holds the operator to its own webhook configurations and namespaces.
+	PolicyOperatorRights = "muster-rights-operator"
+)
+
+// Names of the accounts, as an installation has them.
+const (
+	AccountExporter   = "muster-numa-exporter"
+	AccountBinder     = "muster-binder"
+	AccountPodGrouper = "muster-podgrouper"
+	AccountOperator   = "muster-operator"
+)
+
+// What the API server knows of whoever shows a token that a kubelet got for a pod.
+const (
+	extraNode = "authentication.kubernetes.io/node-name"
+	extraPod  = "authentication.kubernetes.io/pod-name"
+	extraUID  = "authentication.kubernetes.io/pod-uid"
+)
+
+// rights are the policies about our own accounts. They refuse in every mode.
+func (o *Options) rights() []policy {
+	return []policy{o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.operatorRights()}
+}
+
+// of limits a policy to requests of one of our accounts.
+func (o *Options) of(account string) string {
+	return "request.userInfo.?username.orValue('') != " + quote("system:serviceaccount:"+o.Namespace+":"+account)
+}
+
+// extra is what the API server knows of the one who asks, "" for nothing.
+func extra(name, key string) admissionregv1.Variable {
+	return variable(name, fmt.Sprintf("request.userInfo.?extra[?%s].orValue([]).join(',')", quote(key)))
+}
+
+// patchesPods is a policy about changes of pods, which may concern some annotations and labels and nothing else.
+func patchesPods(name, skip string, annotations, labels []string) policy {
+	same := func(path string) string {
+		return "object.?" + path + ".orValue(null) == oldObject.?" + path + ".orValue(null)"
+	}
+	but := func(now, old string, keys []string) string {
+		return fmt.Sprintf("variables.%s.all(k, k in %s || variables.%s[?k] == variables.%s[?k]) && variables.%s.all(k, k in %s || k in variables.%s)",
+			now, quoted(keys), now, old, old, quoted(keys), now)
+	}
+	return policy{
+		name: name, actions: deny, skip: skip, variables: metadata(),
+		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, admissionregv1.Update)},
+		checks: []admissionregv1.Validation{refuses(
+			strings.Join([]string{
+				but("annotations", "oldAnnotations", annotations), but("labels", "oldLabels", labels),
+				same("metadata.?ownerReferences"), same("metadata.?finalizers"), same("spec"),
+			}, " && "),
+			fmt.Sprintf(`request.userInfo.username + ' may change nothing of a pod but %s'`, strings.Join(append(annotations, labels...), ", ")), metav1.StatusReasonForbidden,
+		)},
+	}
+}
+
+// nodeRights: an agent writes what its own node gave to the pods of that node.
+func (o *Options) nodeRights() policy {
+	p := patchesPods(PolicyNodeRights, o.of(AccountExporter), []string{keys.NUMAObservedAnnotation}, nil)
+	p.variables = append(p.variables, extra("node", extraNode))
+	p.checks = append(p.checks, refuses("variables.node != '' && oldObject.?spec.?nodeName.orValue('') == variables.node",
+		`'pod ' + object.metadata.name + ' is not on node ' + variables.node + ', whose agent asks'`, metav1.StatusReasonForbidden))
+	return p
+}
+
+// reservationRights: a pod that reserves a device says which one it holds, and not which one another holds.
+func (o *Options) reservationRights() policy {
+	groups := make([]string, len(o.TrustedNamespaces))
+	for i, ns := range o.TrustedNamespaces {
+		groups[i] = serviceAccounts(ns)
+	}
+	p := patchesPods(PolicyReservationRights, "!request.userInfo.?groups.orValue([]).exists(g, g in "+quoted(groups)+")", []string{keys.ReservedGPUAnnotation}, nil)
+	p.variables = append(p.variables, extra("pod", extraPod), extra("uid", extraUID))
+	p.checks = append(p.checks, refuses("variables.uid != '' && object.metadata.name == variables.pod && oldObject.metadata.uid == variables.uid",
+		`'pod ' + object.metadata.name + ' is not pod ' + variables.pod + ', which asks'`, metav1.StatusReasonForbidden))
+	return p
+}
+
+// binderRights: the binder tells the containers of a pod their devices, in ConfigMaps that belong to the pod.
+func (o *Options) binderRights() policy {
+	const says = `'the binder writes only ConfigMaps that tell the containers of a pod their devices, '`
+	ours := func(root string) string {
+		return fmt.Sprintf("%s.?data.orValue({}).all(k, k in %s) && %s.?binaryData.orValue({}).size() == 0", root, quoted(kai.DeviceMapKeys()), root)
+	}
+	ofPod := func(root string) string {
+		return root + ".?metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Pod' && o.apiVersion == 'v1')"
+	}
+	return policy{
+		name: PolicyBinderRights, actions: deny, skip: o.of(AccountBinder),
+		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"configmaps"}, admissionregv1.Create, admissionregv1.Update, admissionregv1.Delete)},
+		checks: []admissionregv1.Validation{
+			refuses("object == null || "+ofPod("object")+" && "+ours("object"), says+`+ object.metadata.name + ' is none'`, metav1.StatusReasonForbidden),
+			// One that is there may be from an older version, without an owner; then its keys tell.
+			refuses("oldObject == null || "+ours("oldObject")+" && (object != null || "+ofPod("oldObject")+")", says+`+ oldObject.metadata.name + ' is none'`, metav1.StatusReasonForbidden),
+		},
+	}
+}
+
+// grouperRights: the podgrouper says in which gang a pod is.
+func (o *Options) grouperRights() policy {
+	return patchesPods(PolicyGrouperRights, o.of(AccountPodGrouper), []string{keys.PodGroupAnnotation}, []string{keys.SubGroupLabel})
+}
+
+// operatorRights: the operator writes the configurations of our webhooks and of nobody else's, which could let anything into the
+// cluster, and the namespaces that it makes. An API server does not ask policies about policies: of these RBAC alone speaks.
+func (o *Options) operatorRights() policy {
+	names := []string{}
+	for _, name := range []string{o.Mutating, o.Validating, o.QueueWebhook, o.PodGroupWebhook} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	var all []admissionregv1.NamedRuleWithOperations
+	every := []admissionregv1.OperationType{admissionregv1.Create, admissionregv1.Update, admissionregv1.Delete}
+	all = append(all, on(admissionregv1.GroupName, "*", []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, every...),
+		on(corev1.GroupName, "v1", []string{"namespaces"}, every...))
+	return policy{
+		name: PolicyOperatorRights, actions: deny, skip: o.of(AccountOperator), rules: all,
+		variables: []admissionregv1.Variable{
+			variable("name", "object == null ? oldObject.metadata.name : object.metadata.name"),
+			// What it made before under another name it may take away.
+			variable("made", fmt.Sprintf("oldObject != null && oldObject.?metadata.?labels[?%s].orValue('') == %s", quote(labelManagedBy), quote(AccountOperator))),
+		},
+		checks: []admissionregv1.Validation{refuses(
+			fmt.Sprintf("request.resource.resource == 'namespaces' ? variables.name in %s : (variables.made || variables.name in %s)", quoted(o.OwnNamespaces), quoted(names)),
+			`request.userInfo.username + ' may not write ' + request.resource.resource + ' ' + variables.name + ', which is not its own'`, metav1.StatusReasonForbidden)},
+	}
+}
+
+// labelManagedBy is on everything that the operator made, with its name.
+const labelManagedBy = "app.kubernetes.io/managed-by"

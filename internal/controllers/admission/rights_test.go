@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+)
+
+// TestRights: our own accounts write what their work is, where RBAC would let them write more; nobody else is asked.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.Identity, o.OwnNamespaces = Off, []string{keys.ReservationNamespace} // it does not depend on the former
+	all := judges(t, o)
+	const pods, maps, hooks = "pods.v1.", "configmaps.v1.", "mutatingwebhookconfigurations.v1.admissionregistration.k8s.io"
+	onNode := map[string][]string{extraNode: {"n1"}}
+	asPod := map[string][]string{extraNode: {"n1"}, extraPod: {"p"}, extraUID: {"u1"}}
+	pod := func(meta, spec string) string {
+		return "{metadata: {name: p, uid: u1, " + meta + "}, spec: {nodeName: n1, " + spec + "}}"
+	}
+	note := func(key string) string { return "annotations: {" + key + ": x}" }
+	devices := func(meta, data string) string {
+		return "{metadata: {name: m, " + meta + "}, data: {" + data + "}}"
+	}
+	const (
+		ofPod   = "ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: u1}]"
+		visible = "NVIDIA_VISIBLE_DEVICES: g"
+		made    = "labels: {app.kubernetes.io/managed-by: muster-operator}"
+		numa    = "may change nothing of a pod but " + keys.NUMAObservedAnnotation
+		gpu     = "may change nothing of a pod but " + keys.ReservedGPUAnnotation
+		gang    = "may change nothing of a pod but pod-group-name, kai.scheduler/subgroup-name"
+		tells   = "the binder writes only ConfigMaps that tell the containers of a pod their devices, m is none"
+	)
+	for _, c := range []struct {
+		name, policy, resource, object, old, want string
+		extra                                     map[string][]string
+		removes                                   bool
+	}{
+		{name: "an agent on its node", policy: PolicyNodeRights, resource: pods, object: pod(note(keys.NUMAObservedAnnotation), ""), old: pod("", ""), extra: onNode},
+		{name: "of another node", policy: PolicyNodeRights, resource: pods, object: pod(note(keys.NUMAObservedAnnotation), ""), old: pod("", ""), extra: map[string][]string{extraNode: {"n2"}}, want: "pod p is not on node n2, whose agent asks"},
+		{name: "of no node", policy: PolicyNodeRights, resource: pods, object: pod(note(keys.NUMAObservedAnnotation), ""), old: pod("", ""), want: "is not on node"},
+		{name: "another annotation", policy: PolicyNodeRights, resource: pods, object: pod(note(keys.ReservedGPUAnnotation), ""), old: pod("", ""), extra: onNode, want: numa},
+		{name: "an annotation taken off", policy: PolicyNodeRights, resource: pods, object: pod("", ""), old: pod(note("theirs"), ""), extra: onNode, want: numa},
+		{name: "its own taken off", policy: PolicyNodeRights, resource: pods, object: pod("", ""), old: pod(note(keys.NUMAObservedAnnotation), ""), extra: onNode},
+		{name: "a label", policy: PolicyNodeRights, resource: pods, object: pod("labels: {a: b}", ""), old: pod("", ""), extra: onNode, want: numa},
+		{name: "an image", policy: PolicyNodeRights, resource: pods, object: pod("", "containers: [{image: mine}]"), old: pod("", "containers: [{image: theirs}]"), extra: onNode, want: numa},
+		{name: "an owner", policy: PolicyNodeRights, resource: pods, object: pod(ofPod, ""), old: pod("", ""), extra: onNode, want: numa},
+		{name: "a finalizer", policy: PolicyNodeRights, resource: pods, object: pod("", ""), old: pod("finalizers: [theirs]", ""), extra: onNode, want: numa},
+
+		{name: "a reservation pod", policy: PolicyReservationRights, resource: pods, object: pod(note(keys.ReservedGPUAnnotation), ""), old: pod("", ""), extra: asPod},
+		{name: "its sibling", policy: PolicyReservationRights, resource: pods, object: pod(note(keys.ReservedGPUAnnotation), ""), old: pod("", ""), extra: map[string][]string{extraPod: {"q"}, extraUID: {"u2"}}, want: "pod p is not pod q, which asks"},
+		{name: "one before it of its name", policy: PolicyReservationRights, resource: pods, object: pod(note(keys.ReservedGPUAnnotation), ""), old: pod("", ""), extra: map[string][]string{extraPod: {"p"}, extraUID: {"u0"}}, want: "pod p is not pod p, which asks"},
+		{name: "nobody's token", policy: PolicyReservationRights, resource: pods, object: pod(note(keys.ReservedGPUAnnotation), ""), old: pod("", ""), want: "is not pod"},
+		{name: "its group", policy: PolicyReservationRights, resource: pods, object: pod("labels: {runai-gpu-group: a}", ""), old: pod("", ""), extra: asPod, want: gpu},
+
+		{name: "a pod's devices", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, visible)},
+		{name: "anew", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, visible), old: devices(ofPod, visible)},
+		{name: "of an older version", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, visible), old: devices("", "RUNAI-VISIBLE-DEVICES: g")},
+		{name: "taken away", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, visible), removes: true},
+		{name: "nobody's", policy: PolicyBinderRights, resource: maps, object: devices("", visible), want: tells},
+		{name: "something else", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, "Corefile: mine"), want: tells},
+		{name: "over something else", policy: PolicyBinderRights, resource: maps, object: devices(ofPod, visible), old: devices("", "Corefile: theirs"), want: tells},
+		{name: "something else taken away", policy: PolicyBinderRights, resource: maps, object: devices("", "Corefile: theirs"), removes: true, want: tells},
+		{name: "nobody's taken away", policy: PolicyBinderRights, resource: maps, object: devices("", ""), removes: true, want: tells},
+
+		{name: "a gang", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/subgroup-name: s}, "+note("pod-group-name"), ""), old: pod("", "")},
+		{name: "a gang and more", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/queue: s}", ""), old: pod("", ""), want: gang},
+
+		{name: "our webhooks", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}"},
+		{name: "KAI's, taken over", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}", old: "{metadata: {name: mutating-kai-admission}}"},
+		{name: "others'", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: evil, " + made + "}}", want: "may not write mutatingwebhookconfigurations evil, which is not its own"},
+		{name: "over others'", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: theirs, " + made + "}}", old: "{metadata: {name: theirs}}", want: "theirs, which is not its own"},
+		{name: "what it made", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: older, " + made + "}}", removes: true},
+		{name: "what others made", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: theirs}}", removes: true, want: "theirs, which is not its own"},
+		{name: "its namespace", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: kai-resource-reservation}}", old: "{metadata: {name: kai-resource-reservation}}"},
+		{name: "another", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: team, " + made + "}}", old: "{metadata: {name: team, " + made + "}}", want: "may not write namespaces team"},
+	} {
+		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyOperatorRights: AccountOperator}[c.policy]
+		name, groups := serviceAccount(o.Namespace, account)
+		if account == "" {
+			name, groups = serviceAccount(keys.ReservationNamespace, "kai-resource-reservation")
+		}
+		a := asked{resource: c.resource, object: c.object, old: c.old, removes: c.removes, user: name, groups: groups, extra: c.extra}
+		all[c.policy].expect(t, strings.TrimPrefix(c.policy, "muster-rights-")+": "+c.name, a, c.want)
+		for _, other := range []string{"team", "kube-system"} {
+			a.user, a.groups = serviceAccount(other, account)
+			all[c.policy].expect(t, c.name+" by another", a, "")
+		}
+	}
+}
