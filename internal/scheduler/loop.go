@@ -143,8 +143,8 @@ type Loop struct {
 	o         Options
 
 	store   *cluster.Store
-	took    time.Duration    // by the last run
-	failed  map[string]int   // binds in a row that failed, by pod UID
+	took    time.Duration  // by the last run
+	failed  map[string]int // binds in a row that failed, by pod UID
 	risks   map[riskOf]struct{}
 	stale   map[string]int64 // since when gangs are stale as their objects have been told, by UID
 	repeats monitor

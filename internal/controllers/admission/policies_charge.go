@@ -20,11 +20,11 @@ const (
 // bound they have been answered.
 func (o *Options) frozen() (annotations, labels []string) {
 	return []string{
-			keys.PodGroupAnnotation, keys.SkipPodGrouperAnnotation,
-			keys.GPUFractionAnnotation, keys.GPUMemoryAnnotation, keys.GPUFractionDevicesAnnotation, keys.GPUFractionContainerAnnotation,
-		}, []string{
-			keys.SubGroupLabel, o.QueueLabel, keys.PreemptibilityLabel, keys.PriorityClassLabel,
-		}
+		keys.PodGroupAnnotation, keys.SkipPodGrouperAnnotation,
+		keys.GPUFractionAnnotation, keys.GPUMemoryAnnotation, keys.GPUFractionDevicesAnnotation, keys.GPUFractionContainerAnnotation,
+	}, []string{
+		keys.SubGroupLabel, o.QueueLabel, keys.PreemptibilityLabel, keys.PriorityClassLabel,
+	}
 }
 
 // frozenVariable is what is asked for anew of a pod of ours that is bound; see frozen.
