@@ -97,10 +97,12 @@ func (q *GangQueue) Pop() *GangState {
 		n = n.kids.list[0]
 	}
 	if len(n.gangs.list) == 0 {
+		q.s.engine.trying(nil)
 		return nil
 	}
 	g := heap.Pop(&n.gangs).(*GangState)
 	q.dirty = n
+	q.s.engine.trying(g)
 	return g
 }
 

@@ -21,11 +21,16 @@ import (
 // eventSink writes events behind the work: a bounded queue, and what does not fit is dropped and counted. An event only
 // repeats what a condition says.
 type eventSink struct {
-	client  client.Client
 	scheme  *runtime.Scheme
-	queue   chan *corev1.Event
+	queue   chan event
 	dropped prometheus.Counter
 	serial  atomic.Int64
+}
+
+// event is one that waits, and the client of the role that tells it: a role that does not lead any more tells nothing.
+type event struct {
+	*corev1.Event
+	client client.Client
 }
 
 const (
@@ -34,8 +39,8 @@ const (
 	eventText    = 1000 // bytes; the API takes 1024
 )
 
-func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.Registerer) (*eventSink, error) {
-	s := &eventSink{client: c, scheme: scheme, queue: make(chan *corev1.Event, eventQueue), dropped: prometheus.NewCounter(prometheus.CounterOpts{
+func newEventSink(scheme *runtime.Scheme, registry prometheus.Registerer) (*eventSink, error) {
+	s := &eventSink{scheme: scheme, queue: make(chan event, eventQueue), dropped: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "muster_events_dropped_total", Help: "Events that were not written because too many waited.",
 	})}
 	if err := registry.Register(s.dropped); err != nil {
@@ -44,21 +49,21 @@ func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.R
 	return s, nil
 }
 
-// recorder returns a function that records events in a component's name. It never blocks.
-func (s *eventSink) recorder(component string) func(obj client.Object, kind, reason, message string) {
+// recorder returns a function that records events in a component's name, with its role's client. It never blocks.
+func (s *eventSink) recorder(component string, c client.Client) func(obj client.Object, kind, reason, message string) {
 	return func(obj client.Object, kind, reason, message string) {
-		s.record(component, obj, kind, reason, message, nil)
+		s.record(c, component, obj, kind, reason, message, nil)
 	}
 }
 
 // annotated returns a function that records normal events with annotations. It never blocks.
-func (s *eventSink) annotated(component string) func(obj client.Object, reason, message string, annotations map[string]string) {
+func (s *eventSink) annotated(component string, c client.Client) func(obj client.Object, reason, message string, annotations map[string]string) {
 	return func(obj client.Object, reason, message string, annotations map[string]string) {
-		s.record(component, obj, corev1.EventTypeNormal, reason, message, annotations)
+		s.record(c, component, obj, corev1.EventTypeNormal, reason, message, annotations)
 	}
 }
 
-func (s *eventSink) record(component string, obj client.Object, kind, reason, message string, annotations map[string]string) {
+func (s *eventSink) record(c client.Client, component string, obj client.Object, kind, reason, message string, annotations map[string]string) {
 	gvk, err := apiutil.GVKForObject(obj, s.scheme)
 	if err != nil {
 		return
@@ -81,7 +86,7 @@ func (s *eventSink) record(component string, obj client.Object, kind, reason, me
 		Source: corev1.EventSource{Component: component}, ReportingController: component,
 	}
 	select {
-	case s.queue <- e:
+	case s.queue <- event{e, c}:
 	default:
 		s.dropped.Inc()
 	}
@@ -104,7 +109,7 @@ func (s *eventSink) run(ctx context.Context) error {
 			for {
 				select {
 				case e := <-s.queue:
-					if err := s.client.Create(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+					if err := e.client.Create(ctx, e.Event); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 						log.V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
 					}
 				case <-ctx.Done():

@@ -42,11 +42,11 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &stuckWriter{open: make(chan struct{})}
-	s, err := newEventSink(w, scheme, app.Registry())
+	s, err := newEventSink(scheme, app.Registry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := s.recorder("test")
+	record := s.recorder("test", w)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: strings.Repeat("x", 253)}}
 	const extra = 100
 	for i := range eventQueue + extra {
