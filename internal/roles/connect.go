@@ -23,8 +23,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// discovery is how long the API server may take to say what it serves; it is asked again then.
-const discovery = 5 * time.Second
+// discoveryLimit is how long the API server may take to say what it serves; it is asked again then.
+const discoveryLimit = 5 * time.Second
 
 // request is how long a read or a write may take: the API server gives up on one after as long. Without it, work that waits for an API
 // server that hangs would look as if it hung itself.
@@ -33,7 +33,7 @@ const request = time.Minute
 // mapper knows what the API server serves. It asks when it is first needed; a patient one until there is an answer. No question
 // outlives the process.
 func (p *process) mapper(config *rest.Config, patient bool) (meta.RESTMapper, error) {
-	config = app.Hurried(p.life, config, discovery)
+	config = app.Hurried(p.life, config, discoveryLimit)
 	if patient {
 		config = app.Hurried(p.life, app.Patient(config), 0)
 	}

@@ -15,7 +15,7 @@ import (
 // newOperator builds the role that installs the others.
 func (p *process) newOperator(log logr.Logger, c client.Client) (*operator.Controller, error) {
 	return operator.New(operator.Deps{
-		Config: p.config, Scheme: p.scheme, Client: c, Log: log, Registry: p.registry, Event: p.events.recorder("operator", c),
+		Config: p.config, Scheme: p.scheme, Client: c, Log: log, Registry: p.registry, Event: p.events.recorder("operator"),
 	}, p.Settings.operator(os.Getenv))
 }
 

@@ -21,6 +21,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -233,14 +234,14 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	o := cache.Options{}
-	feed.Trim(&o)
+	feed.Trim(&o, feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)})
 	if p.cache, err = p.newCache(o); err != nil {
 		return err
 	}
 	if p.client, err = p.newClient(p.config, nil); err != nil {
 		return err
 	}
-	if p.events, err = newEventSink(p.scheme, p.registry); err != nil {
+	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
 		return err
 	}
 	return p.elect()
@@ -254,6 +255,7 @@ func (p *process) add(name string) error {
 		if err != nil {
 			return err
 		}
+		p.events.clients[p.SchedulerNames[0]] = t.client
 		lead, err := p.scheduler(t.client)
 		if err != nil {
 			return err
@@ -269,6 +271,7 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
+	p.events.clients[name] = t.client
 	var c interface{ Run(context.Context) error }
 	switch name {
 	case Binder:
@@ -278,9 +281,13 @@ func (p *process) add(name string) error {
 		if o, err = p.podgrouper(); err != nil {
 			return err
 		}
+		kinds, failed := discovery.NewDiscoveryClientForConfig(p.config)
+		if failed != nil {
+			return fmt.Errorf("build the client of kinds: %w", failed)
+		}
 		c, err = podgrouper.New(podgrouper.Deps{
-			Cache: p.cache, Client: t.client, Reader: t.client, Event: p.events.recorder("podgrouper", t.client),
-			Log: log, Registry: p.registry, Watch: p.dog.Watch,
+			Cache: p.cache, Client: t.client, Reader: t.client, Event: p.events.recorder("podgrouper"),
+			Log: log, Discovery: kinds, Registry: p.registry, Watch: p.dog.Watch,
 		}, o)
 	case PodGroup:
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.podgroup())
@@ -369,7 +376,7 @@ func (p *process) newBinder(log logr.Logger, c client.Client) (*binder.Controlle
 	if err != nil {
 		return nil, err
 	}
-	record := p.events.recorder("binder", c)
+	record := p.events.recorder("binder")
 	tell := func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }
 	devices, err := reservation.New(reservation.Deps{
 		Cache: p.cache, Client: c, Reader: c, Log: log.WithName("devices"), Registry: p.registry, Event: tell,
@@ -428,7 +435,7 @@ func (p *process) scheduler(c client.Client) (func(context.Context) error, error
 		return nil, err
 	}
 	marks := apply.NewMarks(kit)
-	event := p.events.recorder(p.SchedulerNames[0], c)
+	event := p.events.recorder(p.SchedulerNames[0])
 	news := apply.NewNews(p.partition().Pool(), event)
 	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
@@ -451,7 +458,7 @@ func (p *process) scheduler(c client.Client) (func(context.Context) error, error
 	lo := p.loop()
 	lo.Decided = p.recorder.Decided
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
-	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0], c), p.records
+	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,507 @@
+package tenants
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+)
+
+const (
+	// settle is how long the auditor waits before it blames anybody for a binding: the watches of other kinds, and the answers
+	// to the fuzzer's own writes, come by other ways than the pods.
+	settle = 2 * time.Second
+	// partial is how long a gang of an honest tenant may be bound in part.
+	partial = 20 * time.Second
+	// lag is how long a queue's status may differ from what is on the nodes.
+	lag = 30 * time.Second
+)
+
+// Audit says who is who.
+type Audit struct {
+	// Tenants are the namespaces that mean no good, each with the queues that it may use.
+	Tenants map[string][]string
+	// Honest are the namespaces of tenants that stay within their quotas: nobody evicts them.
+	Honest []string
+	// Enforce says that identity is enforced, Authorize that the right to use a queue is.
+	Enforce, Authorize bool
+	// Charge is the annotation in which a bound pod carries the queue that pays for it; "" for none.
+	Charge string
+}
+
+// Violation is a promise that was broken, once for each object.
+type Violation struct {
+	Promise, Object, What string
+	At                    time.Time
+	Evidence              []string
+}
+
+// Kind is what violations of one cause have in common: the promise, and how what happened begins, without numbers.
+func (v *Violation) Kind() string {
+	words := strings.Fields(v.What)
+	return v.Promise + ": " + strings.Join(words[:min(5, len(words))], " ")
+}
+
+func (v *Violation) String() string {
+	return fmt.Sprintf("%s: %s: %s\n      %s", v.Promise, v.Object, v.What, strings.Join(v.Evidence, "\n      "))
+}
+
+// Auditor follows objects as the API server has them and holds them against the promises. Its methods may be called from
+// several goroutines.
+type Auditor struct {
+	o Audit
+	// evidence are the last effective writes about words.
+	evidence func(words ...string) []string
+
+	mu         sync.Mutex
+	pods       map[types.UID]*holder
+	nodes      map[string]room
+	queues     map[string]*queuev2.Queue
+	groups     map[string]*groupSeen
+	chosen     map[string][]string // nodes that the scheduler chose for a pod, by its UID
+	forged     map[types.UID]string
+	forgedFor  map[string]bool
+	tried      map[types.UID]bool
+	bound      map[types.UID]bool
+	disturbed  map[types.UID]bool
+	unequal    map[string]time.Time
+	waiting    []*holder
+	violations []*Violation
+	blamed     map[string]bool
+	binds      int
+	slowest    time.Duration // that a status differed and came right again
+}
+
+// room is what a node offers: thousandths of GPUs and CPUs, bytes, pods.
+type room struct{ gpu, cpu, memory, pods int64 }
+
+func (r *room) add(o room, sign int64) {
+	r.gpu += sign * o.gpu
+	r.cpu += sign * o.cpu
+	r.memory += sign * o.memory
+	r.pods += sign * o.pods
+}
+
+// holder is a pod.
+type holder struct {
+	uid               types.UID
+	namespace, name   string
+	node, queue, gang string
+	ours, fixed, made bool // made: it came with a node
+	takes             room // of its node
+	gpu               int64
+	loose             int64 // by how much gpu may be wrong
+	marks             string
+	leaving           bool
+	over              bool // it ended
+	at                time.Time
+	forced            bool   // no decision of ours
+	charge            string // what its annotation said then
+	doubts            []doubt
+}
+
+func (h *holder) String() string { return h.namespace + "/" + h.name }
+
+// doubt is a violation unless something explains it.
+type doubt struct{ promise, what string }
+
+// groupSeen is a PodGroup.
+type groupSeen struct {
+	queue, was string
+	moved      time.Time
+	fixed      bool
+	least      int
+	partial    time.Time // since when it is bound in part
+	whole      bool
+	gone       bool
+}
+
+// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup and Queue.
+func NewAuditor(o Audit) *Auditor {
+	return &Auditor{
+		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
+		chosen: map[string][]string{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
+		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, blamed: map[string]bool{},
+	}
+}
+
+// Asks sets who is asked for the writes behind a violation.
+func (a *Auditor) Asks(evidence func(words ...string) []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.evidence = evidence
+}
+
+// Forged says that a BindRequest is a tenant's, for a pod by UID; Tried, that a tenant is about to bind a pod, and Bound that it
+// did; Disturbed, that a tenant wrote on its phase.
+func (a *Auditor) Forged(request types.UID, pod string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forged[request] = pod
+	a.forgedFor[pod] = true
+}
+
+// Tried: see Forged.
+func (a *Auditor) Tried(pod types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tried[pod] = true
+}
+
+// Bound: see Forged.
+func (a *Auditor) Bound(pod types.UID, name string, ours bool) {
+	a.mu.Lock()
+	a.bound[pod] = true
+	a.mu.Unlock()
+	if ours && a.o.Enforce {
+		a.blame("S8", name, time.Now(), "a tenant bound a pod of ours by its own Binding")
+	}
+}
+
+// Disturbed: see Forged.
+func (a *Auditor) Disturbed(pod types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.disturbed[pod] = true
+}
+
+// blame notes a violation.
+func (a *Auditor) blame(promise, object string, now time.Time, format string, args ...any) {
+	a.mu.Lock()
+	v := a.note(promise, object, now, format, args...)
+	evidence := a.evidence
+	a.mu.Unlock()
+	if v != nil && evidence != nil {
+		v.Evidence = append(v.Evidence, evidence(object)...)
+	}
+}
+
+// note is blame for one who holds the lock; it returns nil for what is known.
+func (a *Auditor) note(promise, object string, now time.Time, format string, args ...any) *Violation {
+	v := &Violation{Promise: promise, Object: object, What: fmt.Sprintf(format, args...), At: now}
+	key := promise + " " + object + " " + strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, brief(v.What, 40))
+	if a.blamed[key] {
+		return nil
+	}
+	a.blamed[key] = true
+	a.violations = append(a.violations, v)
+	return v
+}
+
+// Violations are those found so far.
+func (a *Auditor) Violations() []*Violation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.violations)
+}
+
+// Seen takes in an object as the watch of its kind shows it.
+func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch o := object.(type) {
+	case *corev1.Pod:
+		a.pod(o, deleted, now)
+	case *corev1.Node:
+		a.nodes[o.Name] = room{
+			gpu: milli(o.Status.Allocatable[keys.GPUResource]), cpu: milli(o.Status.Allocatable[corev1.ResourceCPU]),
+			memory: value(o.Status.Allocatable[corev1.ResourceMemory]), pods: value(o.Status.Allocatable[corev1.ResourcePods]),
+		}
+	case *queuev2.Queue:
+		if deleted {
+			delete(a.queues, o.Name)
+		} else {
+			a.queues[o.Name] = o
+		}
+	case *v2alpha2.PodGroup:
+		a.group(o, deleted, now)
+	case *v1alpha2.BindRequest:
+		if _, forged := a.forged[o.UID]; forged || deleted {
+			return
+		}
+		for _, r := range o.OwnerReferences {
+			if nodes := a.chosen[string(r.UID)]; !slices.Contains(nodes, o.Spec.SelectedNode) {
+				a.chosen[string(r.UID)] = append(nodes, o.Spec.SelectedNode)
+			}
+		}
+	}
+}
+
+func milli(q resource.Quantity) int64 { return q.MilliValue() }
+
+func value(q resource.Quantity) int64 { return q.Value() }
+
+func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
+	key := g.Namespace + "/" + g.Name
+	s := a.groups[key]
+	if deleted { // its pods were bound for it all the same
+		if s != nil {
+			s.gone = true
+		}
+		return
+	}
+	if s == nil {
+		s = &groupSeen{queue: g.Spec.Queue, was: g.Spec.Queue}
+		a.groups[key] = s
+	}
+	s.gone = false
+	if s.queue != g.Spec.Queue {
+		s.was, s.queue, s.moved = s.queue, g.Spec.Queue, now
+	}
+	// A class without a value of its own here is one of ours, or none.
+	s.fixed = g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
+		g.Spec.Preemptibility == "" && (g.Spec.PriorityClassName == keys.PriorityClassBuild || g.Spec.PriorityClassName == keys.PriorityClassInference)
+	s.least = 1
+	if g.Spec.MinMember != nil {
+		s.least = int(*g.Spec.MinMember)
+	}
+}
+
+// pod takes in a pod. Of what it carries only what was there when it got its node counts.
+func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
+	h := a.pods[p.UID]
+	if h == nil {
+		if deleted {
+			return
+		}
+		h = &holder{uid: p.UID, namespace: p.Namespace, name: p.Name, ours: p.Spec.SchedulerName == keys.SchedulerName, made: p.Spec.NodeName != ""}
+		a.pods[p.UID] = h
+	}
+	h.marks = marksOf(p)
+	h.leaving = p.DeletionTimestamp != nil
+	if h.node == "" && p.Spec.NodeName != "" {
+		a.placed(h, p, now)
+	}
+	at := now
+	if now := p.Annotations[a.o.Charge]; a.o.Enforce && h.node != "" && now != h.charge {
+		a.because(a.note("S8", h.String(), at, "what says to whom it is charged changed from %q to %q", h.charge, now), h)
+	}
+	if deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if !h.over && h.ours && h.node != "" && p.Status.Phase == corev1.PodFailed && strings.HasPrefix(p.Status.Reason, "OutOf") {
+			h.doubts = append(h.doubts, doubt{"S3", "its kubelet turned it away: " + p.Status.Reason})
+			if !slices.Contains(a.waiting, h) {
+				h.at = now
+				a.waiting = append(a.waiting, h)
+			}
+		}
+		h.over = true
+	}
+	if slices.Contains(a.o.Honest, p.Namespace) && !h.leaving {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+				a.note("S6", h.String(), now, "a pod within its quota was evicted: %s %s", c.Reason, c.Message)
+			}
+		}
+	}
+	if a.o.Enforce && a.o.Tenants[p.Namespace] != nil {
+		for _, k := range forgedMarks(p) {
+			a.because(a.note("S8", h.String(), now, "it carries a forged %s", k), h)
+		}
+	}
+	if deleted {
+		delete(a.pods, p.UID)
+	}
+}
+
+// forgedMarks are the keys that only Muster may write and whose values the fuzzer wrote.
+func forgedMarks(p *corev1.Pod) (out []string) {
+	look := func(k *Key, m map[string]string) {
+		for text, v := range m { // order: sorted below
+			if strings.Contains(v, "forged") && (text == k.Text || strings.HasSuffix(k.Text, "/") && strings.HasPrefix(text, k.Text)) {
+				out = append(out, text)
+			}
+		}
+	}
+	for _, k := range Keys() {
+		if k.Ours && k.Label&Pods != 0 {
+			look(&k, p.Labels)
+		}
+		if k.Ours && k.Annotation&Pods != 0 {
+			look(&k, p.Annotations)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// marksOf is what a pod carries that we read, in short.
+func marksOf(p *corev1.Pod) string {
+	var out []string
+	for _, k := range Keys() {
+		if v, ok := p.Labels[k.Text]; ok && k.Label&Pods != 0 {
+			out = append(out, k.Text+"="+brief(v, 40))
+		}
+		if v, ok := p.Annotations[k.Text]; ok && k.Annotation&Pods != 0 {
+			out = append(out, k.Text+":"+brief(v, 40))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// placed takes in that a pod got its node.
+func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
+	h.node, h.at = p.Spec.NodeName, now
+	h.takes = room{pods: 1}
+	for i := range p.Spec.Containers {
+		r := p.Spec.Containers[i].Resources.Requests
+		h.takes.add(room{gpu: milli(r[keys.GPUResource]), cpu: milli(r[corev1.ResourceCPU]), memory: value(r[corev1.ResourceMemory])}, 1)
+	}
+	h.gpu = h.takes.gpu
+	if h.gpu == 0 {
+		devices := int64(1)
+		if n, err := strconv.ParseInt(p.Annotations[keys.GPUFractionDevicesAnnotation], 10, 64); err == nil && n > 0 && n <= 1024 {
+			devices = n
+		}
+		if f, err := strconv.ParseFloat(p.Annotations[keys.GPUFractionAnnotation], 64); err == nil && f > 0 && f < 1 {
+			h.gpu, h.loose = devices*int64(math.Round(f*1000)), 10*devices
+		} else if n, err := strconv.ParseInt(p.Annotations[keys.GPUMemoryAnnotation], 10, 64); err == nil && n > 0 {
+			const each = 81920 // MiB of a lab's GPU
+			h.gpu, h.loose = devices*min(1000, n*1000/each), 1000*devices
+		}
+	}
+	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
+	g := a.groups[h.gang]
+	if g != nil {
+		h.queue, h.fixed = g.queue, g.fixed
+	}
+	h.charge = p.Annotations[a.o.Charge]
+	a.binds++
+	if !h.ours {
+		return
+	}
+	if h.made {
+		h.forced = true
+	}
+	a.waiting = append(a.waiting, h)
+	suspect := func(promise, format string, args ...any) {
+		h.doubts = append(h.doubts, doubt{promise, fmt.Sprintf(format, args...)})
+	}
+	if used, has := a.used(h.node), a.nodes[h.node]; used.gpu > has.gpu || used.cpu > has.cpu || used.memory > has.memory || used.pods > has.pods {
+		suspect("S3", "bound where there is too little room: on %s %+v are taken then of %+v", h.node, used, has)
+	}
+	if allowed, is := a.o.Tenants[h.namespace]; is && a.o.Authorize && h.queue != keys.DefaultQueue && h.queue != "" && !slices.Contains(allowed, h.queue) {
+		suspect("S8", "bound in a queue that its tenant may not use: %s", h.queue)
+	}
+	if g == nil || now.Sub(g.moved) < settle {
+		return
+	}
+	if q, _, _ := strings.Cut(h.charge, "/"); q != "" && q != h.queue {
+		suspect("charge", "bound for one queue, charged to another: %q, %q", h.queue, h.charge)
+	}
+	for q := a.queues[h.queue]; q != nil; q = a.queues[q.Spec.ParentQueue] {
+		if q.Spec.Resources == nil {
+			continue
+		}
+		all, fixed, _ := a.held(q.Name)
+		if l := q.Spec.Resources.GPU.Limit; l >= 0 && h.gpu > 0 && float64(all) > l*1000 {
+			promise := "S4"
+			if float64(all-a.left(q.Name)) <= l*1000 {
+				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
+			}
+			suspect(promise, "bound beyond a limit: queue %s holds %s GPUs of %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
+		}
+		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
+			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
+		}
+	}
+}
+
+func thousandths(n int64) string { return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) }
+
+// used is what pods take of a node.
+func (a *Auditor) used(node string) (sum room) {
+	for _, h := range a.pods { // order: a sum
+		if h.node == node && !h.over {
+			sum.add(h.takes, 1)
+		}
+	}
+	return sum
+}
+
+// in says whether a queue is another or below it.
+func (a *Auditor) in(queue, above string) bool {
+	for range 100 { // deeper trees are none
+		if queue == above {
+			return true
+		}
+		q := a.queues[queue]
+		if q == nil || queue == "" {
+			return false
+		}
+		queue = q.Spec.ParentQueue
+	}
+	return false
+}
+
+// held is what pods hold that were bound for a queue or one below it, in thousandths of GPUs; what of it non-preemptible ones
+// do; and by how much it may be wrong.
+func (a *Auditor) held(queue string) (all, fixed, loose int64) {
+	for _, h := range a.pods { // order: sums
+		if h.ours && h.node != "" && !h.over && a.in(h.queue, queue) {
+			if h.forced || a.bound[h.uid] { // whose charge that is may be argued
+				loose += h.gpu + h.loose
+				continue
+			}
+			all += h.gpu
+			loose += h.loose
+			if h.fixed {
+				fixed += h.gpu
+			}
+		}
+	}
+	return all, fixed, loose
+}
+
+// left is what of it pods hold that are being deleted.
+func (a *Auditor) left(queue string) (sum int64) {
+	for _, h := range a.pods { // order: a sum
+		if h.ours && h.node != "" && !h.over && h.leaving && a.in(h.queue, queue) {
+			sum += h.gpu
+		}
+	}
+	return sum
+}
+
+// list names those that hold GPUs of a queue; "" for all.
+func (a *Auditor) list(queue string) string {
+	var out []string
+	for _, h := range a.pods { // order: sorted below
+		if h.node != "" && !h.over && (h.gpu > 0 || h.takes.gpu > 0) && (queue == "" || h.ours && a.in(h.queue, queue)) {
+			leaving, by := "", ""
+			if h.leaving {
+				leaving = " leaving"
+			}
+			if h.forced {
+				by = " (not bound by us)"
+			}
+			out = append(out, fmt.Sprintf("%s on %s holds %s for %q%s%s {%s}", h, h.node, thousandths(max(h.gpu, h.takes.gpu)), h.queue, leaving, by, h.marks))
+		}
+	}
+	slices.Sort(out)
+	return "\n        " + strings.Join(out, "\n        ")
+}
+
+// because adds the writes behind a violation; nil is one that is known already.
+func (a *Auditor) because(v *Violation, h *holder) {
+	if v != nil && a.evidence != nil {
+		v.Evidence = append(v.Evidence, a.evidence(h.String())...)
+	}
+}
