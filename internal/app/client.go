@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,19 +87,48 @@ func Protobuf(config *rest.Config) *rest.Config {
 	return out
 }
 
-// ErrUnauthorized is what the role of WatchCredentials returns when the API server refuses this process.
-var ErrUnauthorized = errors.New("the API server refused our credentials (401): a restart reads fresh ones")
+// ErrUnauthorized is what the role of WatchCredentials returns when the API server refuses this process for long.
+var ErrUnauthorized = errors.New("the API server has refused our credentials (401), and nothing else, for " + unauthorizedFor.String() + ": a restart reads fresh ones")
 
-// WatchCredentials makes every client built from config afterwards report a 401, and returns a role that ends with
-// ErrUnauthorized at the first one. A process whose credentials are gone cannot do its work and, as with KAI, exits.
+// unauthorizedFor is for how long 401 may be the only answer. Credentials are renewed within that, and an API server that cannot
+// judge them for want of its own storage says 401 too.
+const unauthorizedFor = time.Minute
+
+// WatchCredentials makes every client built from config afterwards ask once more, with the token as its file has it now, when it hears
+// a 401; and returns a role that ends with ErrUnauthorized when there has been no other answer for a minute. A process whose
+// credentials are gone cannot do its work and exits.
 func WatchCredentials(config *rest.Config) (role func(context.Context) error) {
 	refused := make(chan struct{})
-	var once sync.Once
+	var mu sync.Mutex
+	var since time.Time // the first 401 of those in a row; zero for none
+	ended := false
+	judge := func(status int) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case status != http.StatusUnauthorized:
+			if status < http.StatusInternalServerError { // a proxy's words about an API server that is away say nothing
+				since = time.Time{}
+			}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= unauthorizedFor && !ended:
+			ended = true
+			close(refused)
+		}
+	}
+	file := config.BearerTokenFile
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := next.RoundTrip(r)
 			if err == nil && resp.StatusCode == http.StatusUnauthorized {
-				once.Do(func() { close(refused) })
+				if again := withFreshToken(r, file); again != nil {
+					discard(resp)
+					resp, err = next.RoundTrip(again)
+				}
+			}
+			if err == nil {
+				judge(resp.StatusCode)
 			}
 			return resp, err
 		})
@@ -109,6 +141,27 @@ func WatchCredentials(config *rest.Config) (role func(context.Context) error) {
 			return nil
 		}
 	}
+}
+
+// withFreshToken is the request with the token that the file has by now; nil if it is the one that was sent, or the request cannot be
+// sent again.
+func withFreshToken(r *http.Request, file string) *http.Request {
+	if file == "" || r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	header := "Bearer " + strings.TrimSpace(string(text))
+	if err != nil || header == r.Header.Get("Authorization") {
+		return nil
+	}
+	again := r.Clone(r.Context())
+	again.Header.Set("Authorization", header)
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return nil
+		}
+	}
+	return again
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

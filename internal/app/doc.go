@@ -1,9 +1,9 @@
 // Package app is the process kit: what every role of Muster needs to be a good process, and nothing about what the role does.
 //
 //	signals ─► Group ─┬─ role "http":   Server.Run      /metrics /healthz /readyz (/debug/pprof)
-//	                  ├─ role "auth":   a 401 from the API server ends the process
-//	                  └─ role "binder": Election.RunLeading ─► the controller's own Run
-//	                                       (Lease of KAI's name; losing it ends the process)
+//	                  ├─ role "auth":   a minute of 401 from the API server ends the process
+//	                  └─ role "binder": Turn.RunLeading ─► the controller's own Run
+//	                                       (Lease of KAI's name; losing it ends the process; a Fence stops writes without it)
 //
 // It answers: how a role logs, finds its API server, proves that it is alive, waits for its turn to lead, and stops. It refuses
 // to know any role: roles are functions func(context.Context) error, handed in by cmd/muster.

@@ -20,19 +20,27 @@ var ErrEnded = errors.New("ended by itself")
 type Group struct {
 	// Grace bounds how long Run waits for the roles to end once they were asked; 0 means 10 s.
 	Grace time.Duration
+	// Await, if set, is waited for before the roles begin, but for those of AddEarly. Its error is Run's.
+	Await func(context.Context) error
 
 	roles []role
 }
 
 type role struct {
-	name string
-	run  func(context.Context) error
+	name  string
+	run   func(context.Context) error
+	early bool
 }
 
 // Add names a role. Its function runs until its context ends and then returns soon; its context carries a logger of the role's
 // name. Returning earlier, with or without an error, stops the whole group.
 func (g *Group) Add(name string, run func(context.Context) error) {
-	g.roles = append(g.roles, role{name, run})
+	g.roles = append(g.roles, role{name: name, run: run})
+}
+
+// AddEarly names a role that does not wait for Await.
+func (g *Group) AddEarly(name string, run func(context.Context) error) {
+	g.roles = append(g.roles, role{name: name, run: run, early: true})
 }
 
 // Run starts every role and waits. It returns nil when ctx ended and all roles followed in time. Otherwise the error names each
@@ -50,8 +58,27 @@ func (g *Group) Run(ctx context.Context) error {
 	}
 	// Buffered, so that a role that ends after the grace does not wait for a reader.
 	ends := make(chan end, len(g.roles))
+	begin, awaited := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		if g.Await != nil {
+			err = g.Await(running)
+		}
+		if err == nil && running.Err() == nil {
+			close(begin)
+		}
+		awaited <- err
+	}()
 	for i, r := range g.roles {
 		go func() {
+			if !r.early {
+				select {
+				case <-begin:
+				case <-running.Done():
+					ends <- end{i, nil}
+					return
+				}
+			}
 			ends <- end{i, r.run(logr.NewContext(running, log.WithName(r.name)))}
 		}()
 	}
@@ -80,6 +107,11 @@ func (g *Group) Run(ctx context.Context) error {
 			}
 			if early {
 				log.Info("stopping: a role ended", "role", name, "error", fmt.Sprint(e.err))
+				stop()
+			}
+		case err := <-awaited:
+			if err != nil && running.Err() == nil {
+				failures = append(failures, err)
 				stop()
 			}
 		case <-asked:

@@ -5,16 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -166,42 +167,98 @@ func TestRESTConfig(t *testing.T) {
 	}
 }
 
+// TestWatchCredentials: 401 is borne for a minute, and starts anew with every other answer of the API server; a token that has been
+// renewed in its file is used at once.
 func TestWatchCredentials(t *testing.T) {
-	t.Parallel()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "refused") {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
+	file := filepath.Join(t.TempDir(), "token")
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{BearerTokenFile: file}
+		role := WatchCredentials(config)
+		status, valid := http.StatusUnauthorized, ""
+		var heard []string
+		api := config.WrapTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+			body := ""
+			if r.Body != nil {
+				b, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				body = string(b)
+			}
+			token := r.Header.Get("Authorization")
+			heard = append(heard, token+body)
+			answer := status
+			if token == "Bearer "+valid {
+				answer = http.StatusOK
+			}
+			return &http.Response{StatusCode: answer, Body: http.NoBody}, nil
+		}))
+		ask := func(body string) int {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer old")
+			resp, err := api.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp.StatusCode
 		}
-		w.WriteHeader(http.StatusForbidden)
-	}))
-	t.Cleanup(api.Close)
-	config := &rest.Config{Host: api.URL}
-	role := WatchCredentials(config)
-	client, err := kubernetes.NewForConfig(Protobuf(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := func(namespace string) {
-		// The answer is an error by design; what counts is what the role makes of it.
-		_, _ = client.CoreV1().Pods(namespace).Get(t.Context(), "p", metav1.GetOptions{})
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- role(t.Context()) }()
-	get("allowed")
-	select {
-	case err := <-ended:
-		t.Fatalf("a 403 ended the role: %v", err)
-	default:
-	}
-	get("refused")
-	get("refused")
-	if err := <-ended; !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("got %v, want ErrUnauthorized", err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if err := WatchCredentials(&rest.Config{})(ctx); err != nil {
-		t.Errorf("a stop returned %v", err)
-	}
+		ended := make(chan error, 1)
+		go func() { ended <- role(t.Context()) }()
+		lives := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				t.Fatalf("%s ended the role: %v", when, err)
+			default:
+			}
+		}
+		for range 59 {
+			ask("")
+			elapse(time.Second)
+		}
+		lives("59 s of 401")
+		status = http.StatusForbidden
+		ask("")
+		elapse(time.Hour)
+		lives("403")
+		status = http.StatusUnauthorized
+		ask("")
+		elapse(30 * time.Second)
+		status = http.StatusBadGateway
+		ask("")
+		elapse(29 * time.Second)
+		status = http.StatusUnauthorized
+		ask("")
+		lives("59 s of 401")
+
+		// The token is renewed: the request goes through, body and all.
+		if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		valid, heard = "new", nil
+		if got := ask("x"); got != http.StatusOK || !slices.Equal(heard, []string{"Bearer oldx", "Bearer newx"}) {
+			t.Errorf("answered %d after %q", got, heard)
+		}
+		valid = "newer"
+		ask("")
+		elapse(59 * time.Second)
+		ask("")
+		lives("59 s since the last other answer")
+		elapse(time.Second)
+		ask("")
+		if err := <-ended; !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("got %v, want ErrUnauthorized", err)
+		}
+		ask("")
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := WatchCredentials(&rest.Config{})(ctx); err != nil {
+			t.Errorf("a stop returned %v", err)
+		}
+	})
 }

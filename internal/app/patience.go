@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -18,7 +19,8 @@ const (
 // Patient returns a copy of the configuration for the cache's client: while the API server is away, its reads ask again every
 // second until somebody answers, instead of failing. Watches that fail are opened again only after a pause that doubles to
 // half a minute, so that a process would be blind for long after an API server that was away for seconds. It asks for as long
-// as the request's context lasts; writes, and answers of the API server itself, pass as they are.
+// as the request's context lasts; writes, and answers of the API server itself, pass as they are, but for 401: see WatchCredentials,
+// which knows when to give up.
 func Patient(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -37,8 +39,7 @@ func Patient(config *rest.Config) *rest.Config {
 					return resp, err
 				}
 				if err == nil {
-					_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
-					_ = resp.Body.Close()
+					discard(resp)
 				}
 			}
 		})
@@ -46,7 +47,37 @@ func Patient(config *rest.Config) *rest.Config {
 	return c
 }
 
-// absent says that a proxy or a load balancer answered, because the API server did not.
+// absent says that a proxy or a load balancer answered, because the API server did not; or that it could not tell who asks.
 func absent(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
+	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout || status == http.StatusUnauthorized
+}
+
+// discard is done with an answer, so that its connection can be used again.
+func discard(resp *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+	_ = resp.Body.Close()
+}
+
+// Hurried returns a copy of the configuration for questions that are asked without a context of their own, as discovery is: an answer
+// that has not come in full after limit is none, and once life ends, at once. A limit of 0 is none.
+func Hurried(life context.Context, config *rest.Config, limit time.Duration) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			ctx, cancel := context.WithCancel(r.Context())
+			if limit > 0 {
+				ctx, cancel = context.WithTimeout(r.Context(), limit)
+			}
+			stop := context.AfterFunc(life, cancel)
+			done := func() { stop(); cancel() }
+			resp, err := next.RoundTrip(r.WithContext(ctx))
+			if err != nil {
+				done()
+				return nil, err
+			}
+			resp.Body = &answerBody{resp.Body, done}
+			return resp, nil
+		})
+	})
+	return c
 }

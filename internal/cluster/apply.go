@@ -172,6 +172,9 @@ func (e GangState) apply(s *Store) bool {
 			if g.stale.Set {
 				e.StaleSince = g.stale.Value
 			}
+			if g.aside != "" && g.generation == e.Generation {
+				e.Invalid = g.aside
+			}
 		}
 		if g.UID == e.UID && g.Queue == e.Queue && g.Priority == e.Priority && g.Preemptible == e.Preemptible && g.Created == e.Created &&
 			g.Invalid == e.Invalid && g.MarkUnschedulable == e.MarkUnschedulable && g.Backoff == e.Backoff && g.GaveUp == e.GaveUp &&
@@ -199,6 +202,9 @@ func (e GangState) apply(s *Store) bool {
 		g.Displaced, g.Since, g.Displacements, g.started, g.evicted, g.stale = 0, 0, nil, 0, 0, Maybe{}
 	}
 	g.UID, g.Queue, g.Priority, g.Preemptible, g.Created = e.UID, e.Queue, e.Priority, e.Preemptible, e.Created
+	if g.aside != e.Invalid {
+		g.aside = ""
+	}
 	g.Invalid, g.MarkUnschedulable, g.Backoff, g.GaveUp = e.Invalid, e.MarkUnschedulable, e.Backoff, e.GaveUp
 	g.LastStart, g.generation = e.LastStart, e.Generation
 	g.LastEviction, g.StaleSince, g.PreemptionDelay, g.StaleGrace = e.LastEviction, e.StaleSince, e.PreemptionDelay, e.StaleGrace

@@ -79,7 +79,8 @@ type Gang struct {
 	leaves     map[string]int32
 	near       string // see Shape
 	generation int64
-	started    int64 // by us, whether or not its object says so yet
+	aside      string // why it is not scheduled although its object is in order; see Store.SetAside
+	started    int64  // by us, whether or not its object says so yet
 	evicted    int64
 	stale      Maybe
 	epoch      uint64

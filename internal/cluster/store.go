@@ -366,6 +366,18 @@ func (q *Queue) State(d Dims) QueueState {
 	}
 }
 
+// SetAside has a gang not be scheduled, for a reason that is told to its owner, until its specification changes or it is made anew.
+// False: there is no such gang, or it cannot be scheduled as it is.
+func (s *Store) SetAside(key Key, why string) bool {
+	id, known := s.gangIDs[key]
+	if !known || s.gangs.get(int32(id)).Invalid != "" {
+		return false
+	}
+	st := s.gangs.get(int32(id)).State()
+	s.gang(id).aside, st.Invalid = why, why
+	return s.Apply(st)
+}
+
 // State returns the event that would make this gang.
 func (g *Gang) State() GangState {
 	return GangState{

@@ -134,11 +134,13 @@ func (q *GangQueue) Pop() *GangState {
 	q.settle()
 	g := q.root.best
 	if g == nil {
+		q.s.engine.trying(nil)
 		return nil
 	}
 	n := q.nodes[g.Leaf.ID]
 	heap.Pop(&n.gangs)
 	q.dirty = n
+	q.s.engine.trying(g)
 	return g
 }
 

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // Profile says which actions run and which plugins rule, in order. It is what a scheduler configuration or a
@@ -84,7 +86,12 @@ type Engine struct {
 	Warnings  []string // of New: unknown arguments
 	// Around, if set, is called before each stage of a run, and what it returns after it: for whoever has a clock.
 	Around func(Stage) (done func())
+	// Trying, if set, is told which gang a run tries from now on; the zero key stands for none. Should the run panic, it is the one.
+	Trying func(gang cluster.Key)
 }
+
+// Forget drops what the engine keeps from one run for the next, so that nothing of a run that panicked is left.
+func (e *Engine) Forget() { e.statics, e.slabs, e.fragments = staticCache{}, slabs{}, fragments{} }
 
 type namedAction struct {
 	name   string

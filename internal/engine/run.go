@@ -68,6 +68,17 @@ func (e *Engine) around(kind StageKind, name string) func() {
 	return e.Around(Stage{kind, name})
 }
 
+// trying tells whoever wants to know, should it end badly, which gang is tried from now on; nil for none.
+func (e *Engine) trying(g *GangState) {
+	switch {
+	case e.Trying == nil:
+	case g == nil:
+		e.Trying(cluster.Key{})
+	default:
+		e.Trying(g.Key)
+	}
+}
+
 // Run decides on a snapshot. It emits one plan per action that decided something, as soon as the action is done. ctx only
 // aborts: a run cut short says so in its trace, and what it emitted stays valid.
 func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan)) Result {
@@ -104,8 +115,10 @@ func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan
 // diagnosed and left out.
 func (s *Session) Pending() []*GangState {
 	var out []*GangState
+	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Gang(gang.ID)
+		s.engine.trying(g)
 		if v := s.Admit(g); !v.Yes() {
 			s.Diagnose(g, &Diagnosis{Verdict: v})
 			continue
@@ -119,8 +132,10 @@ func (s *Session) Pending() []*GangState {
 // room is promised to them, and their preemption delay is over. Those that still wait for that are noted.
 func (s *Session) Waiting() []*GangState {
 	var out []*GangState
+	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Gang(gang.ID)
+		s.engine.trying(g)
 		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) {
 			continue
 		}

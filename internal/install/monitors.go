@@ -74,8 +74,11 @@ func (r *render) store(p *kaiv1.Prometheus, accounting map[string]any) {
 	selector := func() map[string]any { return map[string]any{"matchLabels": accounting} }
 	spec := map[string]any{
 		"replicas": int64(1), "retention": *p.RetentionPeriod, "serviceAccountName": Name(Prometheus),
-		"serviceMonitorSelector": selector(), "serviceMonitorNamespaceSelector": map[string]any{}, "ruleSelector": selector(),
-		"podMetadata": map[string]any{"labels": map[string]any{LabelApp: Name(Prometheus), LabelPartOf: PartOf}},
+		"serviceMonitorSelector": selector(), "ruleSelector": selector(),
+		// What other namespaces' monitors bring in could say of queues what it likes, as could targets that choose their own labels.
+		"serviceMonitorNamespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: r.spec.Namespace}},
+		"overrideHonorLabels":             true,
+		"podMetadata":                     map[string]any{"labels": map[string]any{LabelApp: Name(Prometheus), LabelPartOf: PartOf}},
 	}
 	if *p.EnablePersistentStorage {
 		spec["storage"] = map[string]any{"volumeClaimTemplate": map[string]any{"spec": map[string]any{

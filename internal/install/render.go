@@ -199,7 +199,11 @@ type workload struct {
 	volumes  []corev1.Volume
 	mounts   []corev1.VolumeMount
 	notes    map[string]string // annotations of the pods
+	alone    bool              // it holds a volume that two pods on different nodes may not have at once
 }
+
+// volumeGroup is the group to which a claim's folder is given: that of our images' user.
+const volumeGroup = 65532
 
 // deploy renders the Deployment, and what belongs to each: its budget, its autoscaler and who may connect to it.
 //
@@ -241,6 +245,12 @@ func (r *render) deploy(w *workload) {
 				},
 			},
 		},
+	}
+	if w.alone {
+		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		if c := d.Spec.Template.Spec.SecurityContext; c != nil {
+			c.FSGroup = ptr.To[int64](volumeGroup)
+		}
 	}
 	r.add(w.role, d)
 	r.reachable(w)

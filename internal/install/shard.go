@@ -18,6 +18,7 @@ import (
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/usage"
 )
 
 // Where a scheduler finds what it needs in its container.
@@ -59,9 +60,18 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 		notes:  map[string]string{AnnotationConfig: hex.EncodeToString(sum[:8])},
 	}
 	if conf.stores {
-		w.volumes = append(w.volumes, corev1.Volume{Name: "usage", VolumeSource: corev1.VolumeSource{
-			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("4Gi"))},
-		}})
+		from := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("4Gi"))}}
+		switch {
+		case conf.claim == "":
+			r.warnShard(s, "spec.usageDBConfig", "keeps the history of usage in the scheduler's pod: it is gone with it, at each rollout; usageParams.extraParams.%s names a claim that keeps it", usage.Claim)
+		default:
+			from = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: conf.claim}}
+			w.alone = true
+			if w.replicas > 1 {
+				r.warnShard(s, "spec.usageDBConfig.usageParams.extraParams."+usage.Claim, "is mounted by %d replicas: its access mode must be ReadWriteMany, or they must be on one node", w.replicas)
+			}
+		}
+		w.volumes = append(w.volumes, corev1.Volume{Name: "usage", VolumeSource: from})
 		w.mounts = append(w.mounts, corev1.VolumeMount{Name: "usage", MountPath: conf.folder})
 	}
 	r.add(Scheduler, &corev1.ConfigMap{
@@ -168,6 +178,7 @@ type schedulerConf struct {
 	text   string
 	stores bool   // history is kept in process,
 	folder string // here
+	claim  string // on this PersistentVolumeClaim; empty: with the pod
 	env    string // the environment variable that names the history's address
 }
 
@@ -242,6 +253,7 @@ func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.Us
 		case external != "":
 			u.ConnectionString = external
 		case *p.Enabled:
+			u.UsageParams = r.ours(u.UsageParams)
 			u.ConnectionString = fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", PrometheusService, r.spec.Namespace, PrometheusPort)
 		default:
 			return nil, errors.New("spec.usageDBConfig: connectionString is missing, and the Config has neither spec.prometheus.enabled nor spec.prometheus.externalPrometheusUrl")
@@ -249,6 +261,9 @@ func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.Us
 	case "", kaiv1.UsageClientEmbedded, kaiv1.UsageClientFakeWithHistory:
 		u.ClientType = kaiv1.UsageClientEmbedded
 		conf.stores = u.ConnectionStringEnvVar == ""
+		if u.UsageParams != nil {
+			conf.claim = u.UsageParams.ExtraParams[usage.Claim]
+		}
 		if !named {
 			u.ConnectionString = usageFolder
 		}
@@ -257,6 +272,20 @@ func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.Us
 		}
 	}
 	return u, nil
+}
+
+// ours has the bundled store asked for what our own queue role says, and nobody else, unless the shard names its metrics.
+func (r *render) ours(p *kaiv1.UsageParams) *kaiv1.UsageParams {
+	if p == nil {
+		p = &kaiv1.UsageParams{}
+	}
+	extra := map[string]string{}
+	for _, d := range usage.Dimensions() {
+		extra[d.Name+"AllocationMetric"] = fmt.Sprintf("%s{namespace=%q,job=%q}", d.Held, r.spec.Namespace, Name(Queue))
+	}
+	maps.Copy(extra, p.ExtraParams)
+	p.ExtraParams = extra
+	return p
 }
 
 // checkShard looks at what neither the CRD nor the profile does.

@@ -26,6 +26,7 @@ import (
 // given a moment ago; and warnings of one reason beyond a pace, of which a single one tells then (see moderation).
 type eventSink struct {
 	client  client.Client
+	clients map[string]client.Client // of components that write with one of their own; complete before run
 	scheme  *runtime.Scheme
 	dropped prometheus.Counter
 	held    prometheus.Counter
@@ -52,7 +53,7 @@ const (
 
 func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.Registerer) (*eventSink, error) {
 	s := &eventSink{
-		client: c, scheme: scheme, lines: map[string][]*corev1.Event{}, moderation: newModeration(time.Now),
+		client: c, clients: map[string]client.Client{}, scheme: scheme, lines: map[string][]*corev1.Event{}, moderation: newModeration(time.Now),
 		turns: turns.New(turns.Options[ticket]{Tenant: func(t ticket) string { return t.namespace }, Workers: eventWriters}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muster_events_dropped_total", Help: "Events that were not written because too many waited.",
@@ -152,6 +153,14 @@ func (s *eventSink) take(namespace string) *corev1.Event {
 	return e
 }
 
+// writer is the client of the role that tells the event: one that does not lead any more tells nothing.
+func (s *eventSink) writer(e *corev1.Event) client.Client {
+	if c := s.clients[e.ReportingController]; c != nil {
+		return c
+	}
+	return s.client
+}
+
 // eventName is a name for an event about the object called name, which may itself be as long as a name can be.
 func eventName(name string, at, serial int64) string {
 	if len(name) > 200 {
@@ -172,7 +181,7 @@ func (s *eventSink) run(ctx context.Context) error {
 					return
 				}
 				if e := s.take(t.namespace); e != nil && ctx.Err() == nil {
-					if err := s.client.Create(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+					if err := s.writer(e).Create(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 						log.V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
 					}
 				}

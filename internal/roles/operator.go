@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -12,9 +13,9 @@ import (
 )
 
 // newOperator builds the role that installs the others.
-func (p *process) newOperator(log logr.Logger) (*operator.Controller, error) {
+func (p *process) newOperator(log logr.Logger, c client.Client) (*operator.Controller, error) {
 	return operator.New(operator.Deps{
-		Config: p.config, Scheme: p.scheme, Client: p.client, Log: log, Registry: p.registry, Event: p.events.recorder("operator"),
+		Config: p.config, Scheme: p.scheme, Client: c, Log: log, Registry: p.registry, Event: p.events.recorder("operator"),
 	}, p.Settings.operator(os.Getenv))
 }
 

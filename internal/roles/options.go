@@ -48,6 +48,11 @@ func (s *Settings) profile() (engine.Profile, error) {
 	return p, nil
 }
 
+// lease is the times of Leases.
+func (s *Settings) lease() app.LeaseTimes {
+	return app.LeaseTimes{Lease: s.LeaseDuration, Renew: s.RenewDeadline, Retry: s.RetryPeriod}
+}
+
 // usage is where the history of usage comes from; nil for none.
 func (s *Settings) usage() (*usage.Config, error) {
 	text, err := s.conf()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -41,7 +43,11 @@ type plane struct {
 	groups map[schema.GroupVersion][]metav1.APIResource
 
 	mu      sync.Mutex
-	refuse  bool // to give Leases
+	refuse  bool          // to give Leases
+	visited chan struct{} // closed at the first request while it is away
+	once    sync.Once
+	gone    bool // it cuts every connection
+	mute    bool // it takes every request, and says nothing
 	leases  map[string]*coordinationv1.Lease
 	version int
 	paths   []string      // of all requests but discovery
@@ -53,7 +59,7 @@ type plane struct {
 // newPlane starts one. Without custom it lacks the custom resources.
 func newPlane(t *testing.T, custom bool) *plane {
 	t.Helper()
-	p := &plane{t: t, groups: map[schema.GroupVersion][]metav1.APIResource{}, leases: map[string]*coordinationv1.Lease{}, news: make(chan struct{})}
+	p := &plane{t: t, groups: map[schema.GroupVersion][]metav1.APIResource{}, leases: map[string]*coordinationv1.Lease{}, news: make(chan struct{}), visited: make(chan struct{})}
 	s, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +81,16 @@ func newPlane(t *testing.T, custom bool) *plane {
 func (p *plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Trim(r.URL.Path, "/")
 	steps := strings.Split(path, "/")
+	p.mu.Lock()
+	gone, mute := p.gone, p.mute
+	p.mu.Unlock()
+	if gone {
+		p.once.Do(func() { close(p.visited) })
+		if mute {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}
 	switch {
 	case path == "api":
 		p.answer(w, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
@@ -104,6 +120,13 @@ func (p *plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	<-r.Context().Done()
+}
+
+// away has the API server answer nobody, or answer again.
+func (p *plane) away(gone, mute bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone, p.mute = gone, mute
 }
 
 func (p *plane) groupList() *metav1.APIGroupList {
@@ -163,7 +186,8 @@ func (p *plane) lease(w http.ResponseWriter, r *http.Request) {
 
 func (p *plane) answer(w http.ResponseWriter, o any) {
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(o); err != nil {
+	var hungUp *net.OpError // a process that ends does not wait for answers
+	if err := json.NewEncoder(w).Encode(o); err != nil && !errors.As(err, &hungUp) {
 		p.t.Error(err)
 	}
 }

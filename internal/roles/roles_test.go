@@ -249,19 +249,55 @@ func TestMissingKinds(t *testing.T) {
 	}
 }
 
-// TestAPIServerGone: the error names the server.
+// TestAPIServerGone: a process that is started before the API server answers, or while it takes requests and says nothing, is alive
+// and not ready, says what it waits for, and ends when it is told to; when the API server is there, its roles begin.
 func TestAPIServerGone(t *testing.T) {
 	t.Parallel()
-	server := newPlane(t, true)
-	s := parse(t, Queue, quiet(Queue, "--kubeconfig="+server.kubeconfig())...)
-	p, err := newProcess([]string{Queue}, s, "v", logr.Discard())
-	if err != nil {
-		t.Fatal(err)
+	for _, role := range everyRole() {
+		for _, mute := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/mute=%t", role, mute), func(t *testing.T) {
+				t.Parallel()
+				server := newPlane(t, true)
+				server.away(true, mute)
+				address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+				flag := "--health-probe-bind-address="
+				switch role {
+				case Scheduler:
+					flag = "--listen-address="
+				case Queue:
+					flag = "--metrics-listen-address="
+				}
+				_, log, stop := launch(t, role, append(quiet(role, "--kubeconfig="+server.kubeconfig()), flag+address)...)
+				<-server.visited
+				for path, want := range map[string]int{"/healthz": 200, "/readyz": 500} {
+					if status, body := await(t, "http://"+address+path); status != want {
+						t.Errorf("%s: %d %s", path, status, body)
+					}
+				}
+				if !mute {
+					for !strings.Contains(log.String(), server.URL) || !strings.Contains(log.String(), "waiting for the API server") {
+						runtime.Gosched()
+					}
+					server.away(false, false)
+					server.await(begins(role))
+					return
+				}
+				began := time.Now()
+				if err := stop(); err != nil || time.Since(began) > 5*time.Second {
+					t.Errorf("ended with %v, %s after it was told to", err, time.Since(began))
+				}
+			})
+		}
 	}
-	server.Close()
-	if err := p.run(t.Context()); err == nil || !strings.Contains(err.Error(), server.URL) {
-		t.Errorf("got %v", err)
+}
+
+// await asks a process's own server until it listens.
+func await(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	for status == 0 && t.Context().Err() == nil {
+		status, body = get(t, url)
 	}
+	return status, body
 }
 
 // TestVersionFlag: --version, KAI's default, says the version in the log and goes on.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +21,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -143,7 +140,10 @@ type process struct {
 	inspector *feed.Inspector  // likewise
 	packing   sync.Mutex       // of archives
 	group     app.Group
-	elect     func(lease string, lead func(context.Context) error) func(context.Context) error
+	election  *app.Election // nil: nobody else can stand by
+	dog       *app.Watchdog
+	life      context.Context // until the process is asked to end; for questions that take no context
+	end       context.CancelFunc
 }
 
 // Run runs the named roles until ctx ends or one of them fails. It logs to standard error and takes over the logs of the
@@ -166,7 +166,12 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
 		return nil, fmt.Errorf("--scheduler-name: at least one name, and no empty one")
 	}
-	p := &process{Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{}}
+	p := &process{
+		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
+		dog: app.NewWatchdog(s.HungAfter),
+	}
+	p.life, p.end = context.WithCancel(context.Background())
+	p.group.Await = p.findKinds
 	if err := p.connect(); err != nil {
 		return nil, err
 	}
@@ -175,9 +180,10 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 		return nil, err
 	}
 	if ours {
-		p.group.Add("memory", memory.Run)
+		p.group.AddEarly("memory", memory.Run)
 	}
 	p.server = &app.Server{Metrics: p.registry}
+	p.server.AddLiveness("work", p.dog.Check)
 	p.server.AddReadiness("cache", func(ctx context.Context) error {
 		probe, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
@@ -202,16 +208,15 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	return p, nil
 }
 
-// run opens the listeners, looks whether the cluster has what the roles need, and runs them.
+// run opens the listeners, waits until the API server says that it has what the roles need, and runs them.
 func (p *process) run(ctx context.Context) error {
 	if p.ShowVersion {
 		p.log.Info("muster", "version", p.version, "roles", p.names)
 	}
 	ctx = logr.NewContext(ctx, p.log)
+	defer p.end()
+	defer context.AfterFunc(ctx, p.end)()
 	if err := p.listen(); err != nil {
-		return err
-	}
-	if err := p.findKinds(ctx); err != nil {
 		return err
 	}
 	return p.group.Run(ctx)
@@ -222,43 +227,25 @@ func (p *process) connect() (err error) {
 	if p.config, err = app.RESTConfig(p.Client); err != nil {
 		return err
 	}
-	p.group.Add("credentials", app.WatchCredentials(p.config))
+	p.group.AddEarly("credentials", app.WatchCredentials(p.config))
 	if err := app.CountRequests(p.config, p.registry); err != nil {
 		return err
 	}
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
-	o := cache.Options{Scheme: p.scheme}
+	o := cache.Options{}
 	feed.Trim(&o, p.reads())
-	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
-		return fmt.Errorf("build the cache: %w", err)
+	if p.cache, err = p.newCache(o); err != nil {
+		return err
 	}
-	if p.client, err = client.New(write.Impatient(p.config), client.Options{Scheme: p.scheme}); err != nil {
-		return fmt.Errorf("build the client: %w", err)
+	if p.client, err = p.newClient(p.config, nil); err != nil {
+		return err
 	}
 	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
 		return err
 	}
-	p.elect = func(_ string, lead func(context.Context) error) func(context.Context) error { return lead }
-	if p.LeaderElect {
-		leases, err := kubernetes.NewForConfig(app.Protobuf(p.config))
-		if err != nil {
-			return fmt.Errorf("build the client of Leases: %w", err)
-		}
-		id, err := app.NewIdentity()
-		if err != nil {
-			return err
-		}
-		e := app.NewElection(leases, id)
-		if e.Told, err = app.LeaderGauge(p.registry); err != nil {
-			return err
-		}
-		p.elect = func(lease string, lead func(context.Context) error) func(context.Context) error {
-			return func(ctx context.Context) error { return e.RunLeading(ctx, lease, p.Namespace, lead) }
-		}
-	}
-	return nil
+	return p.elect()
 }
 
 // reads are what the roles of the process read of what the cache watches.
@@ -266,53 +253,35 @@ func (p *process) reads() feed.Reads {
 	return feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)}
 }
 
-// findKinds asks the API server for the custom resources without which no role works. It ends with ctx, without an error.
-func (p *process) findKinds(ctx context.Context) error {
-	found := make(chan error, 1)
-	go func() {
-		var missing []string
-		for _, gvk := range []schema.GroupVersionKind{v2alpha2.GroupVersion.WithKind("PodGroup"), queuev2.GroupVersion.WithKind("Queue"), v1alpha2.GroupVersion.WithKind("BindRequest")} {
-			_, err := p.client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-			if meta.IsNoMatchError(err) {
-				missing = append(missing, gvk.Kind+" ("+gvk.GroupVersion().String()+")")
-			} else if err != nil {
-				found <- fmt.Errorf("ask %s what it serves: %w", p.config.Host, err)
-				return
-			}
-		}
-		if len(missing) > 0 {
-			found <- fmt.Errorf("the cluster at %s does not know %s: install the CustomResourceDefinitions (folder api/crds) first", p.config.Host, strings.Join(missing, ", "))
-			return
-		}
-		found <- nil
-	}()
-	select {
-	case err := <-found:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
-}
-
 // add prepares a role and puts it into the group.
 func (p *process) add(name string) error {
 	log := p.log.WithName(name)
 	if name == Scheduler {
-		lead, err := p.scheduler()
+		t, err := p.turn(app.SchedulerLease(p.SchedulerNames[0], p.Partition))
 		if err != nil {
 			return err
 		}
-		p.group.Add(name, p.elect(app.SchedulerLease(p.SchedulerNames[0], p.Partition), lead))
+		p.events.clients[p.SchedulerNames[0]] = t.client
+		lead, err := p.scheduler(t.client)
+		if err != nil {
+			return err
+		}
+		p.group.Add(name, t.lead(lead))
 		return nil
 	}
 	lease, err := app.LeaseName(name)
 	if err != nil {
 		return err
 	}
+	t, err := p.turn(lease)
+	if err != nil {
+		return err
+	}
+	p.events.clients[name] = t.client
 	var c interface{ Run(context.Context) error }
 	switch name {
 	case Binder:
-		c, err = p.newBinder(log)
+		c, err = p.newBinder(log, t.client)
 	case PodGrouper:
 		var o podgrouper.Options
 		if o, err = p.podgrouper(); err != nil {
@@ -323,19 +292,19 @@ func (p *process) add(name string) error {
 			return fmt.Errorf("build the client of kinds: %w", failed)
 		}
 		c, err = podgrouper.New(podgrouper.Deps{
-			Cache: p.cache, Client: p.client, Reader: p.client, Event: p.events.recorder("podgrouper"),
-			Log: log, Discovery: kinds, Registry: p.registry,
+			Cache: p.cache, Client: t.client, Reader: t.client, Event: p.events.recorder("podgrouper"),
+			Log: log, Discovery: kinds, Registry: p.registry, Watch: p.dog.Watch,
 		}, o)
 	case PodGroup:
-		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())
+		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.podgroup())
 	case Admission:
-		return p.admit(lease, log)
+		return p.admit(t, log)
 	case NodeScale:
-		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.nodescale())
+		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.nodescale())
 	case Operator:
-		c, err = p.newOperator(log)
+		c, err = p.newOperator(log, t.client)
 	case Queue:
-		c, err = queue.New(queue.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.queue())
+		c, err = queue.New(queue.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.queue())
 	default:
 		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
@@ -345,7 +314,7 @@ func (p *process) add(name string) error {
 	if p.LeaderElect {
 		p.group.Add(name+"-standby", func(ctx context.Context) error { return p.warm(ctx, name) })
 	}
-	p.group.Add(name, p.elect(lease, untilAsked(c.Run)))
+	p.group.Add(name, t.lead(untilAsked(c.Run)))
 	return nil
 }
 
@@ -383,30 +352,28 @@ func (p *process) warm(ctx context.Context, role string) error {
 
 // admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
 // through a cache of its own, so that it needs no right to see others.
-func (p *process) admit(lease string, log logr.Logger) error {
+func (p *process) admit(t turn, log logr.Logger) error {
 	o, err := p.admission()
 	if err != nil {
 		return err
 	}
-	co := o.Watched()
-	co.Scheme = p.scheme
-	own, err := cache.New(app.Patient(p.config), co)
+	own, err := p.newCache(o.Watched())
 	if err != nil {
-		return fmt.Errorf("build the cache: %w", err)
+		return err
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: p.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: t.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
 	if err != nil {
 		return err
 	}
 	p.server.AddReadiness("webhooks", c.Ready)
 	p.group.Add(Admission+"-cache", untilAsked(own.Start))
 	p.group.Add(Admission, untilAsked(c.Serve))
-	p.group.Add(Admission+"-certificates", p.elect(lease, untilAsked(c.Lead)))
+	p.group.Add(Admission+"-certificates", t.lead(untilAsked(c.Lead)))
 	return nil
 }
 
 // newBinder builds the binder with all that it lets others prepare.
-func (p *process) newBinder(log logr.Logger) (*binder.Controller, error) {
+func (p *process) newBinder(log logr.Logger, c client.Client) (*binder.Controller, error) {
 	o, err := p.binder()
 	if err != nil {
 		return nil, err
@@ -418,13 +385,13 @@ func (p *process) newBinder(log logr.Logger) (*binder.Controller, error) {
 	record := p.events.recorder("binder")
 	tell := func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }
 	devices, err := reservation.New(reservation.Deps{
-		Cache: p.cache, Client: p.client, Reader: p.client, Log: log.WithName("devices"), Registry: p.registry, Event: tell,
+		Cache: p.cache, Client: c, Reader: c, Log: log.WithName("devices"), Registry: p.registry, Event: tell,
 	}, ro)
 	if err != nil {
 		return nil, err
 	}
 	return binder.New(binder.Deps{
-		Cache: p.cache, Client: p.client, Reader: p.client, Log: log, Registry: p.registry, Event: tell,
+		Cache: p.cache, Client: c, Reader: c, Log: log, Registry: p.registry, Event: tell, Watch: p.dog.Watch,
 		Preparers: []binder.Preparer{devices},
 	}, o)
 }
@@ -443,7 +410,7 @@ func untilAsked(run func(context.Context) error) func(context.Context) error {
 }
 
 // scheduler builds the loop and everything around it.
-func (p *process) scheduler() (func(context.Context) error, error) {
+func (p *process) scheduler(c client.Client) (func(context.Context) error, error) {
 	prof, err := p.profile()
 	if err != nil {
 		return nil, err
@@ -461,11 +428,14 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
+	fo.Broken = func(v any, object string, stack []byte) {
+		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", object, "stack", string(stack))
+	}
 	f := feed.New(feed.FromCache(p.cache), fo)
 	if p.inspector, err = feed.NewInspector(f, p.client, feed.InspectorOptions{Reads: p.reads(), Registry: p.registry}); err != nil {
 		return nil, err
 	}
-	kit, err := write.New(p.client, Scheduler, p.registry)
+	kit, err := write.New(c, Scheduler, p.registry)
 	if err != nil {
 		return nil, err
 	}
@@ -476,7 +446,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	marks := apply.NewMarks(kit)
 	event := p.events.recorder(p.SchedulerNames[0])
 	news := apply.NewNews(p.partition().Pool(), event)
-	binds := apply.NewBinds(p.client, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
@@ -496,6 +466,7 @@ func (p *process) scheduler() (func(context.Context) error, error) {
 	}
 	lo := p.loop()
 	lo.Decided = p.recorder.Decided
+	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
 	if err != nil {
@@ -560,7 +531,7 @@ func (p *process) listen() error {
 		if l != nil {
 			// With port 0 this is the only place that says which one it became.
 			p.log.Info("serving", "address", l.Addr().String())
-			p.group.Add(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
+			p.group.AddEarly(fmt.Sprintf("http-%d", i), func(ctx context.Context) error { return p.server.Run(ctx, l) })
 		}
 	}
 	if err := p.tell(); err != nil {
@@ -573,7 +544,7 @@ func (p *process) listen() error {
 		}
 		p.log.V(1).Info("profiling", "address", l.Addr().String())
 		profiler := &app.Server{Profiling: true, Local: true}
-		p.group.Add("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
+		p.group.AddEarly("profiler", func(ctx context.Context) error { return profiler.Run(ctx, l) })
 	}
 	return nil
 }
@@ -606,7 +577,7 @@ func (p *process) tell() error {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
 	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
-	p.group.Add("decisions", func(ctx context.Context) error {
+	p.group.AddEarly("decisions", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { teller.Close() })
 		defer stop()
 		if err := teller.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -76,6 +76,10 @@ type Settings struct {
 	Listen           string
 	ProbeListen      string
 	LeaderElect      bool
+	LeaseDuration    time.Duration
+	RenewDeadline    time.Duration
+	RetryPeriod      time.Duration
+	HungAfter        time.Duration
 	Profiler         bool
 	ProfilerPort     int
 
@@ -170,6 +174,11 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	app.BindClientFlags(own, &s.Client)
 	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
 	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
+	times := app.DefaultLeaseTimes()
+	own.DurationVar(&s.LeaseDuration, "lease-duration", times.Lease, "how long others wait after the last renewal of a Lease before they take over; whole seconds")
+	own.DurationVar(&s.RenewDeadline, "renew-deadline", times.Renew, "for how long after a renewal of its Lease a leader writes; below --lease-duration")
+	own.DurationVar(&s.RetryPeriod, "retry-period", times.Retry, "time between two attempts to renew a Lease, or to take it over; at most half of --renew-deadline")
+	own.DurationVar(&s.HungAfter, "hung-after", app.DefaultHungAfter, "after how long without getting on the role's work counts as hung: /healthz says so, and a leader gives up its Lease; 0 for never")
 	namespace := keys.Namespace
 	if role == Operator {
 		namespace = "runai-engine" // KAI's; it only ever counts outside of a pod

@@ -105,6 +105,8 @@ type Options struct {
 	Usage Usage
 	// Annotated records a normal event about a PodGroup, with annotations. It must not block. Nil records none.
 	Annotated func(about client.Object, reason, message string, annotations map[string]string)
+	// Watch has somebody notice when the loop does not get on; nil nobody.
+	Watch func(what string) Work
 	// Records keeps the decisions that evict; nil keeps none.
 	Records *Records
 	// Decided is told of each cycle that was not cut short: the snapshot and what was decided on it, which nobody writes to any
@@ -144,6 +146,8 @@ type Loop struct {
 
 	store   *cluster.Store
 	took    time.Duration  // by the last run
+	trying  cluster.Key    // the gang that the run is busy with
+	aside   int            // runs in a row that ended with a gang set aside
 	failed  map[string]int // binds in a row that failed, by pod UID
 	risks   map[riskOf]struct{}
 	stale   map[string]int64 // since when gangs are stale as their objects have been told, by UID
@@ -164,6 +168,9 @@ func New(p Parts, o Options) *Loop {
 	if o.Usage == nil {
 		o.Usage = noUsage{}
 	}
+	if o.Watch == nil {
+		o.Watch = func(string) Work { return unwatched{} }
+	}
 	if o.Decided == nil {
 		o.Decided = func(*cluster.Snapshot, []engine.Plan) {}
 	}
@@ -178,6 +185,7 @@ func New(p Parts, o Options) *Loop {
 		metrics: p.Metrics, o: o,
 		store: p.Store, failed: map[string]int{}, stale: map[string]int64{},
 	}
+	l.engine.Trying = func(gang cluster.Key) { l.trying = gang }
 	l.engine.Around = func(stage engine.Stage) func() {
 		began := time.Now()
 		return func() { l.metrics.stages.took(stage, time.Since(began)) }
@@ -203,11 +211,15 @@ func (l *Loop) Run(ctx context.Context) error {
 		return err
 	}
 	c := cycle{log: log, problems: map[string]string{}, cleaned: map[types.UID]time.Time{}}
+	work := l.o.Watch("the scheduler's loop")
+	defer work.End()
 	for ctx.Err() == nil {
+		work.Turn()
 		l.feed.Drain(l.store)
 		l.o.Usage.Drain(l.store)
 		l.clean(&c)
-		wait := l.once(ctx, &c)
+		wait := l.once(ctx, &c, work)
+		work.Wait()
 		l.sleep(ctx, log, wait)
 	}
 	return nil
@@ -228,7 +240,7 @@ type cycle struct {
 }
 
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
-func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
+func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
 	now := time.Now()
 	l.metrics.pulse.looks.Inc()
 	due := c.ran && (c.trace.WakeAt <= now.UnixNano() || now.UnixNano() < c.snap.Now) || l.store.NextTimer() <= now.UnixNano()
@@ -239,18 +251,24 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		l.o.Usage.Observe(snap)
 		var handing time.Duration // that writers kept us waiting
 		var plans []engine.Plan
-		res := l.engine.Run(ctx, snap, func(p engine.Plan) {
+		res, ok := l.decide(ctx, c.log, snap, func(p engine.Plan) {
 			began := time.Now()
+			l.trying = cluster.Key{}
 			plans = append(plans, p)
 			p.Assume(l.store, now.UnixNano())
 			gangs := gangsOf(&p, snap)
 			l.metrics.plan(&p, snap, gangs, began)
 			story(c.log.V(3), &p, gangs)
 			l.repeats.decided(&p, snap)
+			work.Wait() // for writers, who wait for the API server
 			l.binds.Submit(ctx, p)
 			l.evictions.Submit(ctx, p)
+			work.Turn()
 			handing += time.Since(began)
 		})
+		if !ok {
+			return 0
+		}
 		res.Remember(l.store)
 		if !res.Trace.Truncated {
 			l.o.Decided(snap, plans)

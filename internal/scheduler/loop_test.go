@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,7 @@ type world struct {
 	changed chan struct{}
 	failed  chan struct{}
 	slow    chan struct{} // set before the start
+	plugin  engine.Plugin // one more than there are; set before the start
 
 	mu     sync.Mutex
 	events []cluster.Event // to be drained
@@ -154,10 +156,6 @@ func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
 // begin starts a loop over a node of two GPUs; change prepares the world.
 func begin(t *testing.T, o Options, change func(*world)) *world {
 	t.Helper()
-	e, err := engine.New(profile.BuiltIn(), builtin.Registry())
-	if err != nil {
-		t.Fatal(err)
-	}
 	m, err := NewMetrics("kai", "default", prometheus.NewPedanticRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +169,15 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	}
 	if change != nil {
 		change(w)
+	}
+	prof, registry := profile.BuiltIn(), builtin.Registry()
+	if w.plugin != nil {
+		registry.Plugins["more"] = func(engine.Arguments) (engine.Plugin, []string, error) { return w.plugin, nil, nil }
+		prof.Tiers[0] = append(slices.Clone(prof.Tiers[0]), engine.PluginUse{Name: "more"})
+	}
+	e, err := engine.New(prof, registry)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if o.Records == nil {
 		o.Records = &Records{}

@@ -74,6 +74,10 @@ type Config struct {
 // maxSteps bounds the samples of a window: a month at a resolution of five seconds fits.
 const maxSteps = 600_000
 
+// Claim is the key of extraParams that names the PersistentVolumeClaim on which the operator puts an embedded store; the store itself
+// does not look at it.
+const Claim = "persistentVolumeClaim"
+
 // file is KAI's usageDBConfig. Durations are text here so that a bad one is refused by its name.
 type file struct {
 	ClientType             string `json:"clientType"`
@@ -189,8 +193,9 @@ func (c *Config) extras(extra map[string]string) error {
 		target := metrics[key]
 		switch {
 		case key == timeout || key == resolution:
+		case key == Claim && c.Client == Embedded:
 		case target == nil:
-			known := append(slices.Sorted(maps.Keys(metrics)), timeout, resolution)
+			known := append(slices.Sorted(maps.Keys(metrics)), timeout, resolution, Claim+" (of the embedded store)")
 			return fmt.Errorf("usageParams.extraParams.%s: unknown; known are %s", key, strings.Join(known, ", "))
 		case c.Client == Embedded:
 			return fmt.Errorf("usageParams.extraParams.%s: the embedded store has its own metrics; only clientType prometheus takes other ones", key)

@@ -191,15 +191,20 @@ func (r *Reader) answers(ctx context.Context, length time.Duration, at time.Time
 		if v := float64(capacity[0].Value); finite(v) {
 			out[i].had = v
 		}
-		series, err := query(d.Held)
+		held := d.Held
+		if r.piece == 0 {
+			// Of several that tell of a queue at a moment (a queue role that moved to another pod, two of which one stands by, somebody
+			// who exports what is not theirs), the one that says most counts: nothing adds up.
+			held = "max by (" + queueLabel + ") (" + held + ")"
+		}
+		series, err := query(held)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range series {
 			queue := string(s.Metric[queueLabel])
-			// A queue role that was restarted goes on under another instance label: the sums of a queue's series add up.
 			if v := float64(s.Value); queue != "" && finite(v) {
-				out[i].held[queue] += v
+				out[i].held[queue] = max(out[i].held[queue], v)
 			}
 		}
 	}

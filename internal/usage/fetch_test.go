@@ -40,19 +40,19 @@ func TestQueries(t *testing.T) {
 	for params, want := range map[string][]string{
 		``: {
 			`10:00:00.5 sum_over_time((` + had + `)[1w:1m])`,
-			`10:00:00.5 sum_over_time((kai_queue_allocated_gpus)[1w:1m])`,
+			`10:00:00.5 sum_over_time((max by (queue_name) (kai_queue_allocated_gpus))[1w:1m])`,
 		},
 		`"halfLifePeriod":"90m","windowSize":"36h","extraParams":{"queryResolution":"30s"}`: {
 			`10:00:00.5 sum_over_time(((` + had + `) * (0.5^((1767261600.5 - time()) / 5400)))[1d12h:30s])`,
-			`10:00:00.5 sum_over_time(((kai_queue_allocated_gpus) * (0.5^((1767261600.5 - time()) / 5400)))[1d12h:30s])`,
+			`10:00:00.5 sum_over_time(((max by (queue_name) (kai_queue_allocated_gpus)) * (0.5^((1767261600.5 - time()) / 5400)))[1d12h:30s])`,
 		},
 		`"windowType":"tumbling","windowSize":"1d","tumblingWindowStartTime":"2027-01-01T06:00:00Z"`: {
 			`10:00:00.5 sum_over_time((` + had + `)[4h499ms:1m])`,
-			`10:00:00.5 sum_over_time((kai_queue_allocated_gpus)[4h499ms:1m])`,
+			`10:00:00.5 sum_over_time((max by (queue_name) (kai_queue_allocated_gpus))[4h499ms:1m])`,
 		},
 		`"windowType":"cron","cronString":"30 9 * * *"`: {
 			`10:00:00.5 sum_over_time((` + had + `)[30m499ms:1m])`,
-			`10:00:00.5 sum_over_time((kai_queue_allocated_gpus)[30m499ms:1m])`,
+			`10:00:00.5 sum_over_time((max by (queue_name) (kai_queue_allocated_gpus))[30m499ms:1m])`,
 		},
 	} {
 		if d := cmp.Diff(want, asked(t, NewReader, params, now)); d != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,10 @@ type Deps struct {
 
 	// Registry gets the metrics. Nil: there are none.
 	Registry prometheus.Registerer
+
+	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
+	// nil: nobody is told.
+	Watch func(what string) (done func())
 }
 
 // Controller is the binder.
@@ -88,6 +93,9 @@ type Controller struct {
 // New returns a binder that does nothing before Run. It fails on options that make no sense and on metrics that are
 // registered already.
 func New(deps Deps, o Options) (*Controller, error) {
+	if deps.Watch == nil {
+		deps.Watch = func(string) func() { return func() {} }
+	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
@@ -302,7 +310,9 @@ func (r *run) decide() {
 		if over {
 			return
 		}
+		done := r.deps.Watch("the book of the role binder")
 		tasks, wake := r.book.decide(key, time.Now())
+		done()
 		for i := range tasks {
 			if tasks[i].Verb == Report {
 				r.reports.Add(&tasks[i])
@@ -354,7 +364,7 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 		}
 		before(ctx, t)
 		if ctx.Err() == nil {
-			out := r.executor.run(ctx, *t)
+			out := r.one(ctx, t)
 			if ctx.Err() == nil {
 				r.tell(t, out)
 				r.look([]BundleKey{r.book.settle(*t, out, time.Now())})
@@ -362,6 +372,18 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 		}
 		queue.Done(t)
 	}
+}
+
+// one carries out a task. A panic is a fault of this one: the others' binds go on.
+func (r *run) one(ctx context.Context, t *task) (out outcome) {
+	defer r.deps.Watch("a worker of the role binder")()
+	defer func() {
+		if v := recover(); v != nil {
+			r.deps.Log.Error(fmt.Errorf("panic: %v", v), "An action ended in a defect", "action", t.Verb.String(), "pod", t.Member.PodName.String(), "stack", string(debug.Stack()))
+			out = outcome{fault: fmt.Errorf("a defect of the binder: %v", v)}
+		}
+	}()
+	return r.executor.run(ctx, *t)
 }
 
 // tell counts an outcome and logs what nobody else is told.

@@ -353,6 +353,8 @@ func (k *book) settle(t task, out outcome, now time.Time) BundleKey {
 		}
 		m.RecordTries = 0
 		switch {
+		case t.Verb == Retract && !out.done:
+			m.Doomed = "" // it is bound after all
 		case t.Verb == Retract:
 			m.Attempts, m.Recorded = max(m.Attempts, t.attempts), t.attempts
 			m.Prepared, m.Waiting, m.PrepareSince = false, false, time.Time{}

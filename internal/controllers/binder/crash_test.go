@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -281,6 +282,35 @@ func TestLostAnswers(t *testing.T) {
 	p.settle()
 	for name, r := range w.requests {
 		if r.Status.Phase != schedulingv1alpha2.BindRequestSucceeded || r.Status.FailedAttempts != 0 {
+			t.Errorf("%s: %+v", name, r.Status)
+		}
+	}
+}
+
+// TestRetractAfterAPause: a binder that was stopped for so long that its successor has bound the pod does not take back what is bound,
+// nor does it record a failure over the success.
+func TestRetractAfterAPause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	w.gang(1, 1)
+	var stale []task
+	for _, r := range w.requests {
+		pod := w.pods[r.Spec.PodName]
+		stale = append(stale, task{
+			Action:  Action{Verb: Retract, Member: &Member{PodName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, PodUID: pod.UID}, Reason: "not finished in time", Final: true},
+			request: r.DeepCopy(), pod: pod.DeepCopy(),
+		})
+	}
+	p := w.start()
+	p.settle()
+	x := &executor{writer: p, now: time.Now}
+	for i := range stale {
+		if out := x.run(t.Context(), stale[i]); out.done || out.fault != nil || !out.read {
+			t.Errorf("%+v, want that the pod is bound", out)
+		}
+	}
+	for name, r := range w.requests {
+		if r.Status.Phase != schedulingv1alpha2.BindRequestSucceeded {
 			t.Errorf("%s: %+v", name, r.Status)
 		}
 	}

@@ -176,9 +176,19 @@ func (x *executor) notes(t task) string {
 	return strings.Join(notes, " ")
 }
 
-// retract takes back what was prepared and records why. The request's status comes last, as in report.
+// retract takes back what was prepared and records why. The request's status comes last, as in report. The pod is asked for first: what
+// this process knows may be of before a pause, and what is bound is not taken back. Not done without a fault says that it is bound.
 func (x *executor) retract(ctx context.Context, t task) outcome {
 	reason := t.Reason
+	if t.pod != nil {
+		pod, err := x.writer.readPod(ctx, t.Member.PodName)
+		if err != nil {
+			return outcome{fault: err}
+		}
+		if pod != nil && pod.UID == t.Member.PodUID && pod.Spec.NodeName != "" && pod.Spec.NodeName == t.request.Spec.SelectedNode {
+			return outcome{read: true, pod: pod}
+		}
+	}
 	if err := x.undo(ctx, t); err != nil {
 		if t.undone+1 < undoTries {
 			return outcome{fault: err}
@@ -263,7 +273,7 @@ func saysNothing(err error) bool {
 		var v interface{ AboutRequest() }
 		return !errors.As(err, &v)
 	}
-	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+	return apierrors.IsUnauthorized(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // verdictError is an error that a preparer found by looking at the objects, and that is about the request.

@@ -54,10 +54,12 @@ func (w *wire) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCo
 func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
 	// A merge patch cannot say which object it is meant for: the status endpoint of a custom resource ignores the
 	// UID in its body. A test operation can.
-	body, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": r.UID},
-		{"op": "add", "path": "/status", "value": s},
-	})
+	patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": r.UID}}
+	if s.Phase != schedulingv1alpha2.BindRequestSucceeded {
+		// A bad end is recorded of the request as it was seen: another binder may have brought it to a good one since.
+		patch = append(patch, map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": r.ResourceVersion})
+	}
+	body, err := json.Marshal(append(patch, map[string]any{"op": "add", "path": "/status", "value": s}))
 	if err != nil {
 		return fmt.Errorf("status of BindRequest %s/%s: %w", r.Namespace, r.Name, err)
 	}

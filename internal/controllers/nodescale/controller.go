@@ -51,6 +51,9 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times cool-downs; nil is the real one.
 	Clock clock.WithTicker
+	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
+	// nil: nobody is told.
+	Watch func(what string) (done func())
 }
 
 // Controller is the nodescale role.
@@ -69,6 +72,9 @@ type workQueue = workqueue.TypedRateLimitingInterface[string]
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
+	if deps.Watch == nil {
+		deps.Watch = func(string) func() { return func() {} }
+	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
@@ -93,8 +99,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("nodescale", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: 1,
-		Reconciler:              reconcile.TypedFunc[string](c.reconcile),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
+		Reconciler: reconcile.TypedFunc[string](func(ctx context.Context, of string) (reconcile.Result, error) {
+			defer c.deps.Watch("a worker of the role nodescale")()
+			return c.reconcile(ctx, of)
+		}),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
 		},

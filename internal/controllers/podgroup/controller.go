@@ -53,6 +53,9 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times the writes; nil is the real one.
 	Clock clock.WithTicker
+	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
+	// nil: nobody is told.
+	Watch func(what string) (done func())
 }
 
 // Controller is the podgroup role.
@@ -72,6 +75,9 @@ type (
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
+	if deps.Watch == nil {
+		deps.Watch = func(string) func() { return func() {} }
+	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -92,7 +98,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("podgroup", controller.TypedOptions[key]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: c.options.MaxConcurrentReconciles,
-		Reconciler:              reconcile.TypedFunc[key](c.reconcile),
+		Reconciler: reconcile.TypedFunc[key](func(ctx context.Context, of key) (reconcile.Result, error) {
+			defer c.deps.Watch("a worker of the role podgroup")()
+			return c.reconcile(ctx, of)
+		}),
 		NewQueue: func(string, workqueue.TypedRateLimiter[key]) queue {
 			return turns.New(turns.Options[key]{
 				Tenant: func(k key) string { return k.Namespace }, Workers: c.options.MaxConcurrentReconciles,

@@ -55,6 +55,9 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
+	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
+	// nil: nobody is told.
+	Watch func(what string) (done func())
 }
 
 // Controller is the role. Make one with New; Run it once.
@@ -72,6 +75,9 @@ type queue struct {
 // New prepares the role and adds its index to the cache, which must not have synced its pods yet. It fails on options
 // that cannot be, naming each.
 func New(deps Deps, o Options) (*Controller, error) {
+	if deps.Watch == nil {
+		deps.Watch = func(string) func() { return func() {} }
+	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("podgrouper: %w", err)
 	}
@@ -100,10 +106,6 @@ func New(deps Deps, o Options) (*Controller, error) {
 		kinds: map[schema.GroupVersionKind]*followed{},
 	}
 	c.grouper = newGrouper(deps, o, table, kit, counts, c.follow.ready)
-	err = deps.Cache.IndexField(context.Background(), &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames))
-	if err != nil {
-		return nil, fmt.Errorf("podgrouper: index pods by owner: %w", err)
-	}
 	return c, nil
 }
 
@@ -144,11 +146,18 @@ func newGrouper(
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.follow.end()
 	o := &c.grouper.options
+	// Not before: the cache asks the API server for the kind, and whoever puts a process together does not wait.
+	if err := c.deps.Cache.IndexField(ctx, &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames)); err != nil {
+		return fmt.Errorf("podgrouper: index pods by owner: %w", err)
+	}
 	skip := true
 	ctl, err := controller.NewTypedUnmanaged("podgrouper", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation:      &skip,
 		MaxConcurrentReconciles: o.Workers,
-		Reconciler:              reconcile.Func(c.grouper.reconcile),
+		Reconciler: reconcile.Func(func(ctx context.Context, of reconcile.Request) (reconcile.Result, error) {
+			defer c.deps.Watch("a worker of the role podgrouper")()
+			return c.grouper.reconcile(ctx, of)
+		}),
 		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) adder {
 			return turns.New(turns.Options[reconcile.Request]{
 				Tenant: func(r reconcile.Request) string { return r.Namespace }, Workers: o.Workers,

@@ -49,6 +49,9 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times the writes and the conditions; nil is the real one.
 	Clock clock.WithTicker
+	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
+	// nil: nobody is told.
+	Watch func(what string) (done func())
 }
 
 // Controller is the queue role.
@@ -67,6 +70,9 @@ type workQueue = workqueue.TypedRateLimitingInterface[string]
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
+	if deps.Watch == nil {
+		deps.Watch = func(string) func() { return func() {} }
+	}
 	extra, err := o.mapped()
 	if err != nil {
 		return nil, err
@@ -96,8 +102,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("queue", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: writers,
-		Reconciler:              reconcile.TypedFunc[string](c.reconcile),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
+		Reconciler: reconcile.TypedFunc[string](func(ctx context.Context, of string) (reconcile.Result, error) {
+			defer c.deps.Watch("a worker of the role queue")()
+			return c.reconcile(ctx, of)
+		}),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			c.work = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
 			return c.work

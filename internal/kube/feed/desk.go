@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -42,6 +44,9 @@ type desk struct {
 	byPod      map[types.NamespacedName][]*request
 	stale      map[types.NamespacedName]StaleBindRequest
 	problems   map[string]string
+	broken     map[string]bool // objects the reading of which ends in a panic, as in problems
+	applying   bool            // the store is at work
+	report     func(v any, object string, stack []byte)
 	abroad     abroad
 	doubted    map[doubt]bool                          // objects of which there is a suspicion; true: something was told of it since
 	versions   [kinds]map[types.NamespacedName]version // of all objects that it was told of
@@ -65,10 +70,13 @@ func newDesk(o Options) *desk {
 		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, problems: map[string]string{}, dirty: map[types.NamespacedName]struct{}{},
-		abroad: newAbroad(),
+		broken: map[string]bool{}, report: o.Broken, abroad: newAbroad(),
 	}
 	if d.roles.SchedulerNames == nil {
 		d.roles.SchedulerNames = []string{kai.DefaultSchedulerName}
+	}
+	if d.report == nil {
+		d.report = func(any, string, []byte) {}
 	}
 	if o.QueueLabel == "" {
 		d.devices = devices.NewBook(keys.QueueLabel)
@@ -87,17 +95,19 @@ func newDesk(o Options) *desk {
 func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 	n := 0
 	apply := func(e cluster.Event) {
+		d.applying = true
 		if store.Apply(e) {
 			n++
 		}
+		d.applying = false
 	}
 	for k := range kinds {
 		switch k {
 		case gangs:
 			if d.reprioritise { // those that changed themselves come again below, which costs little
 				d.reprioritise = false
-				for _, pg := range d.gangs { // order: each gang on its own
-					apply(kai.Gang(pg, &d.priorities, d.partition.Pool()))
+				for key, pg := range d.gangs { // order: each gang on its own
+					d.one(gangs, key, func() { apply(kai.Gang(pg, &d.priorities, d.partition.Pool())) })
 				}
 			}
 		case pods:
@@ -105,15 +115,44 @@ func (d *desk) work(in [kinds]box, store *cluster.Store) int {
 			d.recheckMoved()
 			d.recheckDevices(apply)
 		}
-		in[k].each(func(key types.NamespacedName, object client.Object) { d.translate(k, key, object, apply) })
+		in[k].each(func(key types.NamespacedName, object client.Object) {
+			d.one(k, key, func() { d.translate(k, key, object, apply) })
+		})
 	}
 	for key := range d.dirty { // order: each pod on its own
 		if p := d.pods[key]; p != nil {
-			d.tellPod(key, p, apply)
+			d.one(pods, key, func() { d.tellPod(key, p, apply) })
 		}
 	}
 	clear(d.dirty)
 	return n
+}
+
+// one takes in one object. One that cannot be read because that ends in a panic is a defect of ours, which must not keep the rest of the
+// cluster from being scheduled: what was known of the object stays, and it is told of as a problem until it is read. A panic of the
+// store's own is no object's matter.
+func (d *desk) one(k kind, key types.NamespacedName, take func()) {
+	defer func() {
+		v := recover()
+		if v == nil && len(d.broken) == 0 {
+			return
+		}
+		kind := fmt.Sprintf("%T", k.example())
+		name := kind[strings.LastIndexByte(kind, '.')+1:] + " " + strings.TrimPrefix(key.String(), "/")
+		switch {
+		case v == nil && d.broken[name]:
+			delete(d.broken, name)
+			delete(d.problems, name)
+		case v == nil:
+		case d.applying:
+			panic(v)
+		default:
+			d.broken[name] = true
+			d.problems[name] = fmt.Sprintf("Reading it ended in a defect of the scheduler (%v): what was known of it before counts.", v)
+			d.report(v, name, debug.Stack())
+		}
+	}()
+	take()
 }
 
 // tellPod applies the event of a pod as it is, with what other objects say about it. A pod that is other shards' business

@@ -39,6 +39,8 @@ type Options struct {
 	// Drained hears of each Drain that had something to take in: of how many objects, and how long the oldest had waited. It is
 	// called by Drain's goroutine and must not block. Nil hears nothing.
 	Drained func(objects int, waited time.Duration)
+	// Broken hears of an object the reading of which ended in a panic. It is called by Drain's goroutine. Nil hears nothing.
+	Broken func(v any, object string, stack []byte)
 }
 
 // absentRetry is how often it is looked whether the cluster has come to know a kind.

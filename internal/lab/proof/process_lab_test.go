@@ -168,6 +168,16 @@ func (p *process) signal(s syscall.Signal) <-chan struct{} {
 	return p.ended
 }
 
+// send sends a signal to a process that runs and is to go on.
+func (p *process) send(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("send %s to %s: %v", s, p.role, err)
+	}
+}
+
 // kill ends the process by SIGKILL and waits until it is gone.
 func (p *process) kill() { <-p.signal(syscall.SIGKILL) }
 

@@ -166,7 +166,7 @@ func TestBadAnswers(t *testing.T) {
 	for answer, want := range map[string]usage.Shares{
 		vector(``): {},
 		vector(`{"metric":{"queue_name":"a"},"value":[1,"5"]}`):                                                                                  {"a": {"gpu": 500_000, "cpu": 500_000, "memory": 500_000}},
-		vector(`{"metric":{"queue_name":"a","instance":"1"},"value":[1,"2"]},{"metric":{"queue_name":"a","instance":"2"},"value":[1,"1"]}`):      {"a": {"gpu": 300_000, "cpu": 300_000, "memory": 300_000}},
+		vector(`{"metric":{"queue_name":"a","instance":"1"},"value":[1,"2"]},{"metric":{"queue_name":"a","instance":"2"},"value":[1,"1"]}`):      {"a": {"gpu": 200_000, "cpu": 200_000, "memory": 200_000}},
 		vector(`{"metric":{"queue_name":"a"},"value":[1,"NaN"]},{"metric":{"queue_name":"b"},"value":[1,"+Inf"]},{"metric":{},"value":[1,"5"]}`): {},
 		vector(`{"metric":{"queue_name":"a"},"value":[1,"-5"]}`):                                                                                 {},
 		vector(`{"metric":{"queue_name":"a"},"value":[1,"1e300"]}`):                                                                              {"a": {"gpu": 1000 * usage.One, "cpu": 1000 * usage.One, "memory": 1000 * usage.One}},

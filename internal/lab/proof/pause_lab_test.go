@@ -1,0 +1,148 @@
+//go:build lab
+
+package proof
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/lab"
+)
+
+// accepted are the writes of one process that the API server took, in the order of its answers. Leases and questions that are asked
+// by writing do not count.
+type accepted struct {
+	mu    sync.Mutex
+	times []time.Time
+	what  []string
+}
+
+// follow has a proxy keep account of the writes that pass it, until its Reset.
+func (a *accepted) follow(p *lab.Proxy) {
+	p.Count(lab.Match{AnySubresource: true, Where: func(r lab.Request) bool {
+		if r.Method == http.MethodGet || r.Resource == "leases" || strings.HasSuffix(r.Resource, "reviews") {
+			return false
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.times = append(a.times, time.Now())
+		a.what = append(a.what, fmt.Sprintf("%s %s %s/%s", r.Method, r.Resource, r.Namespace, r.Name))
+		return true
+	}})
+}
+
+// after is the first write after a moment; ok is false if there was none.
+func (a *accepted) after(since time.Time) (at time.Time, what string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.times, func(t time.Time) bool { return t.After(since) })
+	if i < 0 {
+		return time.Time{}, "", false
+	}
+	return a.times[i], a.what[i], true
+}
+
+// TestPause: of two processes with all roles the one that leads is stopped by SIGSTOP for longer than its Lease lasts, or gets no
+// answers for as long; the other takes over. From its first write on nothing that the old one writes is taken, and the old one ends as
+// soon as it looks.
+func TestPause(t *testing.T) {
+	w := newWorld(t, 8, lab.Options{})
+	var pair [2]*process
+	var proxies [2]*lab.Proxy
+	var audits [2]*accepted
+	for i := range pair {
+		proxy, err := w.lab.NewProxy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := proxy.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		proxies[i], audits[i] = proxy, &accepted{}
+		audits[i].follow(proxy)
+		pair[i] = newProcess(t, "all", proxy.Kubeconfig(), "--leader-elect", "--plugin-server-port=0")
+		pair[i].kept = true
+	}
+	leader, standby := 0, 1
+	pair[leader].start()
+	l := newLoad(t, w, "load")
+	l.flows(t, loadSize, 30*time.Second)
+	pair[standby].start()
+	const pause = 4500 * time.Millisecond
+	for i := range runs(t, 3) {
+		for _, fault := range []string{"SIGSTOP", "no answers"} {
+			pair[standby].awaitReady(t)
+			l.flows(t, 2*loadSize, 30*time.Second)
+			began, ended := time.Now(), pair[leader].ended
+			over := time.NewTimer(pause)
+			if fault == "SIGSTOP" {
+				pair[leader].send(t, syscall.SIGSTOP)
+				<-over.C
+				pair[leader].send(t, syscall.SIGCONT)
+			} else {
+				proxies[leader].Fail(lab.Fault{Match: lab.Match{AnySubresource: true, Where: func(lab.Request) bool { return true }}, Delay: pause})
+				<-over.C
+				proxies[leader].Reset()
+				audits[leader].follow(proxies[leader])
+			}
+			back := time.Now()
+			w.must(t, 20*time.Second, func() string {
+				if _, _, ok := audits[standby].after(began); !ok {
+					return "the standby has written nothing"
+				}
+				return ""
+			})
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the leader of before did not end")
+			}
+			tookOver, first, _ := audits[standby].after(began)
+			t.Logf("%s %d: first write of the successor %v after it began: %s; the old one ended %v after it was over", fault, i, tookOver.Sub(began).Round(10*time.Millisecond), first, time.Since(back).Round(10*time.Millisecond))
+			l.flows(t, 2*loadSize, 30*time.Second)
+			if at, what, ok := audits[leader].after(tookOver); ok {
+				t.Errorf("%s %d: a write of the old leader was taken %v after the first one of its successor: %s", fault, i, at.Sub(tookOver), what)
+			}
+			leader, standby = standby, leader
+		}
+	}
+	l.stop(t)
+}
+
+// TestAPIPause: the API server stops for 15 s, with its connections open. The only process, though it holds Leases that nobody could
+// renew, is the same afterwards, and goes on.
+func TestAPIPause(t *testing.T) {
+	w := newWorld(t, 8, lab.Options{Split: true})
+	p := newProcess(t, "all", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0")
+	p.kept = true
+	p.start()
+	p.awaitReady(t)
+	l := newLoad(t, w, "load")
+	l.flows(t, 2*loadSize, 30*time.Second)
+	l.blind(t)
+	for range runs(t, 1) {
+		resume, err := w.lab.PauseAPIServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.NewTimer(15 * time.Second).C
+		if err := resume(); err != nil {
+			t.Fatal(err)
+		}
+		after := l.flows(t, 2*loadSize, 60*time.Second)
+		t.Logf("%d pods were bound %v after the API server went on", 2*loadSize, after.Round(10*time.Millisecond))
+		l.within(t)
+	}
+	if p.started != 1 || !p.running() {
+		t.Errorf("it was started %d times: %v", p.started, p.exit())
+	}
+	l.stop(t)
+}

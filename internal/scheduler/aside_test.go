@@ -1,0 +1,162 @@
+package scheduler
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// mines panics when a gang is tried whose name begins so.
+type mines struct{ ready string }
+
+func (m mines) Open(*engine.View) engine.Instance { return m }
+
+// CheckQueue implements engine.QueueGate.
+func (m mines) CheckQueue(g *engine.GangState, _ cluster.Resources) engine.Verdict {
+	if strings.HasPrefix(g.Key.Name, m.ready) {
+		panic("a mine")
+	}
+	return engine.Verdict{}
+}
+
+// TestPanicSetsAGangAside: a gang that brings the engine down is not tried again, and is told why; all others are scheduled; when its
+// specification changes it is tried again.
+func TestPanicSetsAGangAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) {
+			w.plugin = mines{"mine"}
+			w.happens(gang("mine-1", "m1")...)
+			w.happens(gang("mine-2", "m2")...)
+			w.happens(gang("good", "p")...)
+		})
+		w.pass(2 * time.Second)
+		if len(w.plans) != 1 || !strings.HasSuffix(w.plans[0], " p") {
+			t.Errorf("decided %q, want the good gang's pod alone", w.plans)
+		}
+		last := w.reports()
+		if len(last) == 0 || !strings.Contains(last[len(last)-1], "mine-1:"+string(engine.ReasonGangInvalid)) || !strings.Contains(last[len(last)-1], "mine-2:"+string(engine.ReasonGangInvalid)) {
+			t.Errorf("told %q, want both that they are set aside", last)
+		}
+		if got := counter(w.metrics.aside); got != 2 {
+			t.Errorf("%v gangs were set aside, want 2", got)
+		}
+		// A change of its status is none of its specification.
+		again := gang("mine-1")[0].(cluster.GangState)
+		again.Sets[0].Min = 1
+		w.happens(again)
+		w.pass(2 * time.Second)
+		if got := counter(w.metrics.aside); got != 2 {
+			t.Errorf("tried again without a change: %v", got)
+		}
+		again.Generation = 7
+		w.happens(again)
+		w.pass(2 * time.Second)
+		if got := counter(w.metrics.aside); got != 3 {
+			t.Errorf("not tried again after a change: %v", got)
+		}
+	})
+}
+
+// TestPanicsAreBounded: panics that no gang explains, or that do not end, end the process as they would without a boundary.
+func TestPanicsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gangs  int
+		plugin engine.Plugin
+		dies   bool
+	}{
+		"few":      {asideMost, mines{"mine"}, false},
+		"many":     {asideMost + 1, mines{"mine"}, true},
+		"nobody's": {1, opening{new(int)}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = c.plugin })
+			w.Drain(w.loop.store)
+			for i := range c.gangs {
+				id := string(rune('a' + i))
+				for _, e := range gang("mine-"+id, id) {
+					w.loop.store.Apply(e)
+				}
+			}
+			died := func() (died bool) {
+				defer func() { died = recover() != nil }()
+				for range c.gangs + 1 {
+					if _, ok := w.loop.decide(context.Background(), logr.Discard(), w.loop.store.Snapshot(1), func(engine.Plan) {}); ok {
+						return
+					}
+				}
+				return
+			}()
+			if died != c.dies {
+				t.Errorf("%s: died %t", name, died)
+			}
+		})
+	}
+}
+
+// opening panics before any gang is tried, in every run but the one of the check at the start.
+type opening struct{ opened *int }
+
+func (o opening) Open(*engine.View) engine.Instance {
+	if *o.opened++; *o.opened > 1 {
+		panic("at the start")
+	}
+	return o
+}
+
+// TestLoopIsWatched: a cycle that does not end is noticed; a loop that waits for writers, or for something to do, is not.
+func TestLoopIsWatched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dog := app.NewWatchdog(time.Minute)
+		stuck := make(chan struct{})
+		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *world) {
+			w.slow = make(chan struct{})
+			w.plugin = holding{stuck}
+		})
+		w.pass(time.Hour)
+		if err := dog.Alive(); err != nil {
+			t.Errorf("nothing to do: %v", err)
+		}
+		w.happens(gang("g", "p")...)
+		w.pass(5 * time.Minute)
+		if err := dog.Alive(); err != nil {
+			t.Errorf("it waits for a writer: %v", err)
+		}
+		close(w.slow)
+		w.pass(time.Second)
+		w.happens(gang("hold", "h")...)
+		w.pass(2 * time.Minute)
+		if err := dog.Alive(); err == nil || !strings.Contains(err.Error(), "scheduler") {
+			t.Errorf("it hangs: %v", err)
+		}
+		close(stuck)
+		w.pass(time.Second)
+		if err := dog.Alive(); err != nil {
+			t.Errorf("it got on: %v", err)
+		}
+	})
+}
+
+// holding does not answer about a gang.
+type holding struct{ until chan struct{} }
+
+func (h holding) Open(*engine.View) engine.Instance { return h }
+
+// CheckQueue implements engine.QueueGate.
+func (h holding) CheckQueue(g *engine.GangState, _ cluster.Resources) engine.Verdict {
+	if g.Key == kai.GangKey("a", "hold") {
+		<-h.until
+	}
+	return engine.Verdict{}
+}
