@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -108,6 +109,9 @@ func (e PodState) apply(s *Store) bool {
 	}
 	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
 	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
+	if p.deletedAt != e.DeletedAt {
+		p.goneBy = e.DeletedAt
+	}
 	p.Created, p.deletedAt, p.Nominated = e.Created, e.DeletedAt, e.Nominated
 	p.observed = observed{e.Phase, e.NodeName}
 	p.DeviceClaims, p.Allocations, p.allocations = e.DeviceClaims, e.Allocations, e.Allocations
@@ -207,7 +211,7 @@ func (e GangState) apply(s *Store) bool {
 			g.leaves[e.Sets[i].Name] = int32(i)
 		}
 	}
-	g.least = int32(g.MinPods())
+	g.least = int32(min(g.MinPods(), math.MaxInt32))
 	g.near = shape(e.Sets)
 	s.setPartial(g)
 	for _, pid := range members {
@@ -398,13 +402,14 @@ func (s *Store) detach(p *Pod) {
 		if p.Node != None {
 			n := s.node(p.Node)
 			n.share(p, -1)
-			n.Used.Sub(p.Class.Requests)
+			n.used.sub(p.Class.Requests)
 			if p.Phase == Releasing {
-				n.Releasing.Sub(p.Class.Requests)
+				n.releasing.sub(p.Class.Requests)
 			}
 			if !p.Ours && !p.Utility {
-				n.Foreign.Sub(p.Class.Requests)
+				n.foreign.sub(p.Class.Requests)
 			}
+			n.tell()
 			n.Pods = without(n.Pods, p.ID)
 		} else if m := s.strayPods[p.NodeName]; m != nil {
 			delete(m, p.ID)
@@ -429,14 +434,15 @@ func (s *Store) detach(p *Pod) {
 
 func (s *Store) hold(p *Pod) {
 	n := s.node(p.Node)
-	n.Used.Add(p.Class.Requests)
+	n.used.add(p.Class.Requests)
 	if p.Phase == Releasing {
-		n.Releasing.Add(p.Class.Requests)
+		n.releasing.add(p.Class.Requests)
 	}
 	n.share(p, 1)
 	if !p.Ours && !p.Utility {
-		n.Foreign.Add(p.Class.Requests)
+		n.foreign.add(p.Class.Requests)
 	}
+	n.tell()
 	n.Pods = append(n.Pods, p.ID)
 }
 
@@ -478,7 +484,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		acc = &account{}
 		s.accounts[g.Queue] = acc
 	}
-	move := func(r *Resources) { acc.move(r, p, int(by)) }
+	move := func(r *sum) { acc.move(r, p, int(by)) }
 	acc.pods += int(by)
 	switch {
 	case p.Phase == Pending:

@@ -12,6 +12,9 @@ const Whole = int64(1000)
 // PortionUnit is a whole device in the unit of Share.Portion.
 const PortionUnit = int64(1_000_000)
 
+// maxDeviceUnits is more than any device has: 2^40 MiB. It keeps the sum over a million pods on one device inside an int64.
+const maxDeviceUnits = int64(1) << 40
+
 // Share is what a pod takes of GPUs that it has not to itself: the same part of each of several devices of one node. The
 // zero Share takes nothing.
 type Share struct {
@@ -30,7 +33,7 @@ func (s Share) None() bool { return s.Devices == 0 }
 // cut to whole units, as KAI does.
 func (s Share) Takes(units int64) int64 {
 	if s.Portion == 0 {
-		return max(1, s.MemoryMiB)
+		return max(1, min(s.MemoryMiB, maxDeviceUnits))
 	}
 	return max(1, units*s.Portion/PortionUnit)
 }
@@ -69,7 +72,7 @@ func (n *Node) DeviceUnits() int64 {
 	if n.GPUMemoryMiB < 100 {
 		return 100
 	}
-	return n.GPUMemoryMiB / 100 * 100
+	return min(n.GPUMemoryMiB, maxDeviceUnits) / 100 * 100
 }
 
 // Device returns the shared device of a group, nil when there is none.
@@ -162,15 +165,15 @@ func (n *Node) countDevice(d *SharedDevice, by int64) {
 	if d.Used == 0 && !d.Reserved {
 		return
 	}
-	n.Used.Set(GPU, n.Used.At(GPU)+by*Whole)
+	n.used.bump(GPU, by*Whole)
 	if !d.Kept() {
-		n.Releasing.Set(GPU, n.Releasing.At(GPU)+by*Whole)
+		n.releasing.bump(GPU, by*Whole)
 	}
 	if d.Reserved {
 		return
 	}
-	n.Used.Set(Slots, n.Used.At(Slots)+by)
+	n.used.bump(Slots, by)
 	if !d.Kept() {
-		n.Releasing.Set(Slots, n.Releasing.At(Slots)+by)
+		n.releasing.bump(Slots, by)
 	}
 }

@@ -14,8 +14,9 @@
 //     it touches it after a Snapshot was taken, so a Snapshot costs a directory copy and the touched objects only.
 //   - Node ledgers are exact: Used is the sum of the requests of the pods that hold room on the node, Releasing the
 //     part of it that is being given back. A Store rebuilt from the same objects in any order has equal ledgers.
-//   - Ledger arithmetic is two's-complement addition of clamped quantities (MaxQuantity), so that every operation
-//     has an exact inverse, whatever a user wrote into a manifest.
+//   - Sums over pods are kept in 128 bits, so that every operation has an exact inverse and none wraps, whatever users
+//     wrote into however many manifests. They are read as vectors of int64 that stop at MaxSum, which leaves room for
+//     what a decision adds.
 //
 // Ownership: one goroutine owns a Store; it has no locks. Snapshots may be read by many.
 //

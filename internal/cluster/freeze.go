@@ -38,3 +38,13 @@ func (s *Snapshot) Frozen(taker, giver Key) bool {
 	}
 	return s.frozen[Frozen{taker, giver}] > s.Now
 }
+
+// Barred says for whom some gang's pods must not be evicted for now: it is called with each of them, perhaps again and again,
+// in no meaningful order.
+func (s *Snapshot) Barred(f func(taker Key)) {
+	for pair, until := range s.frozen { // order: of no meaning to callers
+		if until > s.Now {
+			f(pair.Taker)
+		}
+	}
+}

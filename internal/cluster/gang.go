@@ -127,6 +127,17 @@ func shape(sets []Set) string {
 	return b.String()
 }
 
+// Need returns how many of the living members of a leaf are its minimum now, when alive of them run or may run and finished
+// have ended well. Those that have finished count as having existed: the rest starts again without them. But where the
+// living are enough by themselves, as in a first start and when work is run anew under the name of the gang, they start
+// together.
+func (s *Set) Need(alive, finished int32) int32 {
+	if alive >= s.Min {
+		return s.Min
+	}
+	return max(0, s.Min-finished)
+}
+
 // MinPods returns the smallest number of pods that satisfies the tree.
 func (g *Gang) MinPods() int {
 	if len(g.Sets) == 0 {

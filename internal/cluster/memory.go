@@ -277,7 +277,7 @@ func (s *Store) nextNote() int64 {
 	}
 	for _, n := range s.shares { // order: minimum
 		if n.since != 0 {
-			next = min(next, n.since+Dwell)
+			next = min(next, After(n.since, Dwell))
 		}
 	}
 	return next

@@ -25,7 +25,8 @@ type Node struct {
 	ByClaim []string
 	// Allocatable is what pods may take in all.
 	Allocatable Resources
-	// Used is the sum of the requests of the pods holding room, Releasing the part of Used that is being given back.
+	// Used is the sum of the requests of the pods holding room, Releasing the part of Used that is being given back; both stop
+	// at MaxSum.
 	Used      Resources
 	Releasing Resources
 	// Foreign is the part of Used held by pods of other schedulers, our own utility pods apart.
@@ -35,19 +36,38 @@ type Node struct {
 	// StaticGen changes whenever labels, taints, problem or allocatable change, and is never reused.
 	StaticGen uint64
 
-	epoch uint64
+	used, releasing, foreign sum // exactly
+	epoch                    uint64
 }
 
 // Idle returns what is free now: Allocatable − Used. Negative dimensions are room that others overcommitted.
 func (n *Node) Idle() Resources {
-	r := n.Allocatable.Clone()
-	r.Sub(n.Used)
-	return r
+	idle := make(Resources, max(len(n.Allocatable), len(n.used)))
+	n.Free(idle, nil)
+	return idle
 }
 
 // Later returns what will be free once everything that is being released has gone: Idle + Releasing.
 func (n *Node) Later() Resources {
-	r := n.Idle()
-	r.Add(n.Releasing)
-	return r
+	later := make(Resources, max(len(n.Allocatable), len(n.used)))
+	n.Free(nil, later)
+	return later
+}
+
+// Free writes Idle and Later into vectors of zeros that are long enough; nil for one that is not asked for.
+func (n *Node) Free(idle, later Resources) {
+	for d := range max(len(idle), len(later)) {
+		have, used := n.Allocatable.At(d), n.used.at(d)
+		if idle != nil {
+			idle[d] = capped(have, -used.read())
+		}
+		if later != nil {
+			later[d] = capped(have, -used.minus(n.releasing.at(d)).read())
+		}
+	}
+}
+
+// tell brings what everybody reads in line with the exact sums.
+func (n *Node) tell() {
+	n.Used, n.Releasing, n.Foreign = n.used.read(n.Used), n.releasing.read(n.Releasing), n.foreign.read(n.Foreign)
 }

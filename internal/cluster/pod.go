@@ -54,6 +54,10 @@ func (p Phase) Active() bool { return p >= Binding && p <= Running }
 // Alive says whether a pod of this phase runs or may still run.
 func (p Phase) Alive() bool { return p <= Running }
 
+// Finished says that the pod is a member that ended well and is still on record: it counts towards the minimum of its set,
+// see [Set.Need]. One that is being deleted was sent away, however well it ended.
+func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.deletedAt == 0 }
+
 // Pod is one pod as the scheduler sees it. It is immutable in a Snapshot.
 type Pod struct {
 	ID        PodID
@@ -102,7 +106,8 @@ type Pod struct {
 	zonesSaid []ZoneShare // what the API server says of its NUMA zones
 	gangKey   Key
 	setName   string
-	deletedAt int64
+	deletedAt int64 // as its object says
+	goneBy    int64 // the same by the Store's clock, which may have been set back since
 	observed  observed
 	// allocations are what the API server last said of Allocations
 	allocations []ClaimAllocation

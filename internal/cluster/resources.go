@@ -18,8 +18,8 @@ const (
 // Unlimited marks a quota or limit that does not bound.
 const Unlimited = int64(-1)
 
-// MaxQuantity is the clamp for any single quantity read from an object: 2^50 (a pebibyte, or 10^15 milli-CPU). It keeps
-// sums of eight thousand absurd requests inside an int64.
+// MaxQuantity is the clamp for any single quantity read from an object: 2^50 (a pebibyte, or 10^15 milli-CPU). Any number of
+// absurd pods can be added up, see MaxSum; room that somebody has is added up exactly to two thousand nodes of a pebibyte.
 const MaxQuantity = int64(1) << 50
 
 // Dims is the append-only table of resource dimensions. A Dims value is immutable; With returns a longer table. An
@@ -88,7 +88,7 @@ func (r Resources) Clone() Resources {
 	return append(make(Resources, 0, len(r)), r...)
 }
 
-// Add adds o to r in place, growing r as needed. It is the exact inverse of Sub.
+// Add adds o to r in place, growing r as needed. It is the exact inverse of Sub. For what people ask for see AddCapped.
 func (r *Resources) Add(o Resources) {
 	r.grow(len(o))
 	v := *r
@@ -172,9 +172,9 @@ func (r Resources) Equal(o Resources) bool {
 	return true
 }
 
-// Times returns r multiplied by n, saturating at ±2^62 so that a bound computed from it stays a bound.
+// Times returns r multiplied by n, saturating at ±MaxSum so that a bound computed from it stays a bound.
 func (r Resources) Times(n int) Resources {
-	const top = int64(1) << 62
+	const top = MaxSum
 	out := make(Resources, len(r))
 	for i, x := range r {
 		switch m := int64(n); {

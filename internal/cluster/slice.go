@@ -38,7 +38,7 @@ func (d Dims) Slices() []Slice { return d.slices }
 func (d Dims) SlicedGPUs(r Resources) int64 {
 	sum := int64(0)
 	for _, s := range d.slices {
-		sum += r.At(s.Dim) * s.GPUs * 1000
+		sum = capped(sum, max(-MaxSum/(s.GPUs*Whole), min(r.At(s.Dim), MaxSum/(s.GPUs*Whole)))*s.GPUs*Whole)
 	}
 	return sum
 }

@@ -72,24 +72,26 @@ type Options struct {
 	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
 	// in nanoseconds; 0 means never.
 	StuckAfter int64
+	// Revisits says that moments are looked at in any order, as what-ifs do: an earlier one is no clock that was set back.
+	Revisits bool
 }
 
-// account sums what the gangs of one queue name hold and ask for.
+// account sums what the gangs of one queue name hold and ask for, exactly, whatever that is.
 type account struct {
-	allocated, nonPreemptible, requested Resources
+	allocated, nonPreemptible, requested sum
 	memory                               int64 // MiB of GPU memory in requested that is of no known node
 	pods                                 int
 }
 
 // move adds what the pod is charged to a sum of the account, or takes it away.
-func (a *account) move(sum *Resources, p *Pod, by int) {
+func (a *account) move(sum *sum, p *Pod, by int) {
 	if by > 0 {
-		sum.Add(p.Charge)
+		sum.add(p.Charge)
 	} else {
-		sum.Sub(p.Charge)
+		sum.sub(p.Charge)
 	}
 	if sh := p.Class.Share; sum == &a.requested && p.Node == None && sh.Portion == 0 {
-		a.memory += int64(by) * int64(sh.Devices) * min(sh.MemoryMiB, MaxQuantity/1000)
+		a.memory += int64(by) * min(int64(sh.Devices)*min(sh.MemoryMiB, maxDeviceUnits/1024), maxDeviceUnits)
 	}
 }
 
@@ -130,7 +132,8 @@ func (s *Store) Apply(events ...Event) bool {
 // Generation grows with every change.
 func (s *Store) Generation() uint64 { return s.gen }
 
-// Snapshot returns the cluster as of now (Unix nanoseconds). Assumptions that expired by now are dropped first, and
+// Snapshot returns the cluster as of now (Unix nanoseconds). If now is earlier than the last time, by more than a second, the
+// clock has been set back, and what the Store remembers goes back with it. Assumptions that expired by now are dropped first, and
 // pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
 func (s *Store) Snapshot(now int64) *Snapshot {
 	s.advance(now)
@@ -143,9 +146,9 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 			if a == nil {
 				a = &account{}
 			}
-			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.Clone(), a.nonPreemptible.Clone(), a.requested.Clone()
+			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
 			if a.memory > 0 && s.leastUnits > 0 {
-				q.Requested.Set(GPU, q.Requested.At(GPU)+Clamp(a.memory/s.leastUnits*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
+				q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
 			}
 		}
 	}
@@ -165,9 +168,14 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 	return snap
 }
 
-// advance lets time pass: expired assumptions are forgotten, stuck pods marked.
+// advance lets time pass: expired assumptions are forgotten, stuck pods marked. Time that went back takes along what is
+// remembered.
 func (s *Store) advance(now int64) {
+	back := s.now - now
 	s.now = now
+	if back > Skew/60 && !s.opts.Revisits {
+		s.rewind(back)
+	}
 	for id := range s.assumed { // order: each pod on its own
 		if p := s.pods.get(int32(id)); p.assumed.until <= now {
 			s.Forget(p.UID)
@@ -194,7 +202,7 @@ func (s *Store) advance(now int64) {
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: each pod on its own
 			p := s.pods.get(int32(id))
-			if p.Phase == Releasing && p.deletedAt != 0 && now-p.deletedAt > s.opts.StuckAfter {
+			if p.Phase == Releasing && p.goneBy != 0 && now-p.goneBy > s.opts.StuckAfter {
 				s.detach(p)
 				p = s.pod(id)
 				p.Phase = StuckReleasing
@@ -295,8 +303,8 @@ func (s *Store) NextTimer() int64 {
 	}
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: minimum
-			if p := s.pods.get(int32(id)); p.Phase == Releasing && p.deletedAt != 0 {
-				next = min(next, p.deletedAt+s.opts.StuckAfter+1)
+			if p := s.pods.get(int32(id)); p.Phase == Releasing && p.goneBy != 0 {
+				next = min(next, After(p.goneBy, s.opts.StuckAfter+1))
 			}
 		}
 	}
@@ -350,7 +358,7 @@ func (p *Pod) State(d Dims) PodState {
 	st := PodState{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.deletedAt, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
+		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
 		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
 	}
 	st.Requests = d.some(p.Class.Requests)
@@ -406,6 +414,7 @@ func (s *Store) node(id NodeID) *Node {
 		c := *n
 		c.epoch = s.epoch
 		c.Used, c.Releasing, c.Foreign, c.Pods = n.Used.Clone(), n.Releasing.Clone(), n.Foreign.Clone(), slices.Clone(n.Pods)
+		c.used, c.releasing, c.foreign = slices.Clone(n.used), slices.Clone(n.releasing), slices.Clone(n.foreign)
 		c.Devices = slices.Clone(n.Devices)
 		n = &c
 		s.nodes.set(s.epoch, int32(id), n)

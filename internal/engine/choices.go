@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -16,11 +17,31 @@ const (
 // choice says whether there is more than one way to say which sets of the gang are filled next.
 func (s *Session) choice(g *GangState) bool {
 	for i := range g.Sets {
-		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.Sets[i].Min < n || g.satisfied(int32(i))) {
+		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.sets[i].need < n || g.satisfied(int32(i))) {
 			return true
 		}
 	}
 	return false
+}
+
+// ChoiceKey describes, for a gang with more than one choice of sets to fill next, all that the choices depend on but the
+// order of its pods; "" for the others.
+func (s *Session) ChoiceKey(g *GangState) string {
+	if !s.choice(g) {
+		return ""
+	}
+	var key []byte
+	for i := range g.Sets {
+		set, st := &g.Sets[i], &g.sets[i]
+		key = append(append(key, set.Name...), 0)
+		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(int32(i))), int64(st.alive)} {
+			key = append(strconv.AppendInt(key, x, 36), '.')
+		}
+		for _, id := range st.pods[st.head:] {
+			key = append(strconv.AppendUint(key, s.Snap.Pod(id).Class.ID, 36), '+')
+		}
+	}
+	return string(key)
 }
 
 // others tries the other choices of sets, when that which Next names has no place for the reason d: the first n that do,
@@ -40,7 +61,7 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 		}
 		var asks cluster.Resources
 		for _, id := range pods {
-			asks.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			asks.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		if _, more := asks.Short(request); s.promise && more {
 			return true
@@ -84,7 +105,7 @@ func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
 			return expand(todo[1:], s.collect(g, i, slices.Clip(out)))
 		}
 		var open []int32
-		missing := int(set.Min - st.satisfied)
+		missing := int(st.need - st.satisfied)
 		for _, c := range s.setOrder(g, i) {
 			if g.ready(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
 				open = append(open, c)

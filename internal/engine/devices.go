@@ -306,7 +306,7 @@ func (s *Session) Needs(pods []cluster.PodID) cluster.Resources {
 	sum := make(cluster.Resources, s.dims)
 	for _, id := range pods {
 		c := s.Snap.Pod(id).Class
-		sum.Add(c.Requests)
+		sum.AddCapped(c.Requests)
 		sum[cluster.GPU] += int64(c.Share.Devices) * (c.Share.Portion * cluster.Whole / cluster.PortionUnit)
 	}
 	return sum

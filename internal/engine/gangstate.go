@@ -36,6 +36,8 @@ type setState struct {
 	binding   int32           // the part of active that was decided by an earlier run and is not bound yet
 	alive     int32           // pods that run or may run, gated ones apart
 	gated     int32
+	finished  int32           // pods that ended well and are on record
+	need      int32           // of a leaf, how many with room satisfy it: its minimum, less who finished; see [cluster.Set.Need]
 	held      []cluster.PodID // active pods of the snapshot on known nodes, in pod order; built on demand, see buildHeld
 	live      int             // held[live:] were evicted by this run, the last one first
 	satisfied int32           // inner sets: how many children are satisfied
@@ -51,6 +53,9 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 	g.Leaf, g.QueueVerdict = s.queues.leafFor(gang)
 	for _, pid := range gang.Pods {
 		p := s.Snap.Pod(pid)
+		if p.Finished() && p.Set != cluster.None {
+			g.sets[p.Set].finished++
+		}
 		if !p.Ours || !p.Phase.Alive() {
 			continue
 		}
@@ -84,8 +89,12 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 		}
 	}
 	for i := range g.sets {
-		if len(g.sets[i].pods) > 1 {
-			s.sortPods(g.sets[i].pods)
+		set := &g.sets[i]
+		if set.need = g.Sets[i].Min; g.Sets[i].Leaf {
+			set.need = g.Sets[i].Need(set.alive, set.finished)
+		}
+		if len(set.pods) > 1 {
+			s.sortPods(set.pods)
 		}
 	}
 	s.recount(g, 0)
@@ -126,9 +135,9 @@ func (s *Session) recount(g *GangState, i int32) {
 
 func (g *GangState) satisfied(i int32) bool {
 	if g.Sets[i].Leaf {
-		return g.sets[i].active >= g.Sets[i].Min
+		return g.sets[i].active >= g.sets[i].need
 	}
-	return g.sets[i].satisfied >= g.Sets[i].Min
+	return g.sets[i].satisfied >= g.sets[i].need
 }
 
 // bump moves a leaf's count of active pods and carries changes of satisfaction up the tree: O(depth).
@@ -165,6 +174,10 @@ func (g *GangState) SetActive(i int32) int32 {
 	return g.sets[i].satisfied
 }
 
+// SetNeed returns how many members a set needs, of those that SetActive counts: its minimum, and of a leaf less the members
+// that have finished, see [cluster.Set.Need].
+func (g *GangState) SetNeed(i int32) int32 { return g.sets[i].need }
+
 // Elastic says where the gang stands against its minimum: -1 some pod set is below, 0 all exactly at it, 1 above.
 func (g *GangState) Elastic() int {
 	above := false
@@ -172,7 +185,7 @@ func (g *GangState) Elastic() int {
 		if !g.Sets[i].Leaf {
 			continue
 		}
-		switch c := cmp.Compare(g.sets[i].active, g.Sets[i].Min); {
+		switch c := cmp.Compare(g.sets[i].active, g.sets[i].need); {
 		case c < 0:
 			return -1
 		case c > 0:
@@ -188,7 +201,7 @@ func (g *GangState) Elastic() int {
 // ready says whether enough pods exist to reach the minimum of set i, and counts what is missing.
 func (g *GangState) ready(i int32) bool {
 	if g.Sets[i].Leaf {
-		return g.sets[i].alive >= g.Sets[i].Min
+		return g.sets[i].alive >= g.sets[i].need
 	}
 	n := int32(0)
 	for _, c := range g.Sets[i].Children {
@@ -196,7 +209,7 @@ func (g *GangState) ready(i int32) bool {
 			n++
 		}
 	}
-	return n >= g.Sets[i].Min
+	return n >= g.sets[i].need
 }
 
 // Next returns the pods the gang would have placed now, in order, and what its queue would be charged: what is missing to its
@@ -208,7 +221,7 @@ func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 		g.next = s.collect(g, 0, g.next[:0])
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
-			g.nextReq.Add(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			g.nextReq.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
 		}
 		g.nextOK = true
 	}
@@ -218,11 +231,11 @@ func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
 	set, st := &g.Sets[i], &g.sets[i]
 	if set.Leaf {
-		want := max(1, int(set.Min-st.active))
+		want := max(1, int(st.need-st.active))
 		waiting := st.pods[st.head:]
 		return append(out, waiting[:min(want, len(waiting))]...)
 	}
-	missing := set.Min - st.satisfied
+	missing := st.need - st.satisfied
 	if missing > 0 {
 		for _, c := range s.setOrder(g, i) {
 			if g.satisfied(c) || !g.ready(c) {

@@ -12,6 +12,7 @@ import (
 type heldRoom struct {
 	cluster.Hold
 	node           cluster.NodeID
+	gang           cluster.GangID
 	leaf           *QueueLedger
 	nonPreemptible bool
 	groups         []string // the shared devices it is of
@@ -44,7 +45,7 @@ func (s *Session) layHolds() {
 			s.void = append(s.void, h.ID())
 			continue
 		}
-		held := heldRoom{Hold: h, node: n.ID, nonPreemptible: !g.Preemptible}
+		held := heldRoom{Hold: h, node: n.ID, gang: g.ID, nonPreemptible: !g.Preemptible}
 		if !h.Share.None() {
 			c := &cluster.Class{ClassSpec: cluster.ClassSpec{Requests: h.Requests, Charge: h.Charge, Share: h.Share}}
 			held.groups = s.pickFor(c, h.ID(), n.ID, false)
@@ -80,6 +81,15 @@ func (s *Session) turn(h *heldRoom, free bool) {
 
 // Promises says whether room is promised to a gang, by ID.
 func (s *Session) Promises(g cluster.GangID) bool { return len(s.holders[g]) > 0 }
+
+// EachPromise calls f for the promises on a node that stand, in their order.
+func (s *Session) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cluster.Resources)) {
+	for _, k := range s.heldOn[n] {
+		if h := &s.holds[k]; !h.open {
+			f(h.gang, h.Requests)
+		}
+	}
+}
 
 // Holds says whether room is promised to the gang.
 func (s *Session) Holds(g *GangState) bool {

@@ -20,7 +20,7 @@ func (s *Session) Admit(g *GangState) Verdict {
 	case !g.ready(0):
 		have, gated := int64(0), int64(0)
 		for i := range g.sets {
-			have += int64(g.sets[i].alive)
+			have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
 			gated += int64(g.sets[i].gated)
 		}
 		if gated > 0 {
@@ -64,7 +64,7 @@ func (g *GangState) anyPodWill() bool {
 // bound says whether set i has its minimum without the pods that are still being bound.
 func (g *GangState) bound(i int32) bool {
 	if g.Sets[i].Leaf {
-		return g.sets[i].active-g.sets[i].binding >= g.Sets[i].Min
+		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
 	}
 	n := int32(0)
 	for _, c := range g.Sets[i].Children {
@@ -72,14 +72,14 @@ func (g *GangState) bound(i int32) bool {
 			n++
 		}
 	}
-	return n >= g.Sets[i].Min
+	return n >= g.sets[i].need
 }
 
 // readyNow is ready with postponed pods left out.
 func (g *GangState) readyNow(i int32) bool {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		return st.active+int32(len(st.pods)-st.head) >= g.Sets[i].Min
+		return st.active+int32(len(st.pods)-st.head) >= st.need
 	}
 	n := int32(0)
 	for _, c := range g.Sets[i].Children {
@@ -87,7 +87,7 @@ func (g *GangState) readyNow(i int32) bool {
 			n++
 		}
 	}
-	return n >= g.Sets[i].Min
+	return n >= g.sets[i].need
 }
 
 // TryGang places the pods that Next names in the statement. On success it returns nil, and every one of them has been
@@ -331,7 +331,7 @@ func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 func (g *GangState) waitsForRelease() bool {
 	for i := range g.sets {
 		st := &g.sets[i]
-		if st.nominated > 0 && st.active-st.nominated < g.Sets[i].Min {
+		if st.nominated > 0 && st.active-st.nominated < st.need {
 			return true
 		}
 	}

@@ -82,9 +82,9 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	walk(l.tops)
 	for i := len(l.order) - 1; i >= 0; i-- {
 		if n := l.order[i]; n.Parent != nil {
-			n.Parent.Allocated.Add(n.Allocated)
-			n.Parent.AllocatedNonPreemptible.Add(n.AllocatedNonPreemptible)
-			n.Parent.Requested.Add(n.Requested)
+			n.Parent.Allocated.AddCapped(n.Allocated)
+			n.Parent.AllocatedNonPreemptible.AddCapped(n.AllocatedNonPreemptible)
+			n.Parent.Requested.AddCapped(n.Requested)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (s *Session) Waiting() []*GangState {
 		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) {
 			continue
 		}
-		if end := max(g.Created, g.LastEviction) + g.PreemptionDelay; g.PreemptionDelay > 0 && end > s.Snap.Now {
+		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
 			s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
 			continue
 		}

@@ -32,8 +32,8 @@ type Session struct {
 	heldOn   map[cluster.NodeID][]int // indices of holds
 	keeps    map[cluster.PodID]int    // which hold a pod that is tried goes for
 	broken   map[cluster.PodID]string // promises to owners that evictions break
-	takers   map[cluster.Key]bool     // gangs for which others were displaced; filled with aged
-	aged     []int64                  // when gangs were displaced, sorted; nil until asked for
+	takers   map[cluster.Key]bool     // gangs for which others were displaced, or must not be; filled with aged
+	aged     []int64                  // the moments that a gang may have waited at or not, sorted; nil until asked for
 	void     []string                 // IDs of holds that are worth nothing
 	promised map[string]struct{}      // IDs of holds that this run promises anew
 	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
@@ -73,15 +73,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 	for i, id := range snap.NodeOrder {
 		n := snap.Node(id)
 		s.rank[id] = int32(i)
-		idle, later := s.Idle(id), s.Later(id)
-		copy(idle, n.Allocatable)
-		for d, x := range n.Used {
-			idle[d] -= x
-		}
-		copy(later, idle)
-		for d, x := range n.Releasing {
-			later[d] += x
-		}
+		n.Free(s.Idle(id), s.Later(id))
 	}
 	s.queues.build(snap)
 	s.layHolds()

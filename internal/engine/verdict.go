@@ -309,7 +309,7 @@ func (v Verdict) String() string {
 	case ReasonVictimsTooFew:
 		text := fmt.Sprintf("all that may be displaced (%d gangs) would not make room enough", v.Have)
 		if v.Partial {
-			text = "no set of gangs that may be displaced was found that makes room enough (searched: partial)"
+			text = "no set of gangs that may be displaced was found that makes room enough " + partly(v.Detail)
 		}
 		return text
 	case ReasonNothingToMove:
@@ -324,6 +324,14 @@ func (v Verdict) String() string {
 		return "switched off"
 	}
 	return strings.TrimSpace(string(v.Reason) + " " + v.Detail)
+}
+
+// partly says that a search was partial, and what it gave up at if that is known.
+func partly(why string) string {
+	if why == "" {
+		return "(searched: partial)"
+	}
+	return "(searched: partial; " + why + ")"
 }
 
 // Tally counts equal verdicts over nodes, for "why not": most frequent first.

@@ -77,39 +77,94 @@ func (u *Unit) Promised() int { return len(u.holds) }
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then shrinks
 // to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
 // piece. False when it has nothing left.
-func (s *Session) NextUnit(g *GangState) (Unit, bool) {
+func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
+
+// NextUnitOn is NextUnit for who needs room on certain nodes only: which of its pods above the minimum a gang gives is open,
+// and it gives those there. False when it has nothing there.
+func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool) (Unit, bool) {
+	return s.nextUnit(g, on, func(p *cluster.Pod) bool { return on(p.Node) })
+}
+
+// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
+// other instead. Pods of one set, node and class stand for each other.
+func (s *Session) Units(g *GangState) []Unit {
+	first, ok := s.NextUnit(g)
+	if !ok {
+		return nil
+	}
+	out := []Unit{first}
+	if first.Core || len(first.holds) > 0 {
+		return out
+	}
+	type kind struct {
+		set  int32
+		node cluster.NodeID
+		of   *cluster.Class
+	}
+	seen := map[kind]bool{}
+	note := func(u *Unit) {
+		for _, p := range u.Pods {
+			seen[kind{p.Set, p.Node, p.Class}] = true
+		}
+	}
+	note(&first)
+	for i := range g.sets {
+		for _, p := range s.livePods(g, int32(i)) {
+			if seen[kind{p.Set, p.Node, p.Class}] {
+				continue
+			}
+			u, ok := s.nextUnit(g, nil, func(o *cluster.Pod) bool { return o == p })
+			if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
+				out = append(out, u)
+				note(&u)
+			}
+		}
+	}
+	return out
+}
+
+// nextUnit is NextUnit for promises on certain nodes and units with a pod that is wanted; nil is for all.
+func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
 	s.buildHeld(g)
 	u := Unit{Gang: g}
 	for _, k := range s.holders[g.ID] { // a promise costs least
-		if h := &s.holds[k]; !h.open {
+		if h := &s.holds[k]; !h.open && (on == nil || on(h.node)) {
 			u.holds = append(u.holds, k)
-			u.Charge.Add(h.Charge)
+			u.Charge.AddCapped(h.Charge)
 		}
 	}
 	if len(u.holds) > 0 {
 		return u, true
 	}
 	if g.satisfied(0) {
-		u.Pods = s.surplus(g, 0)
+		u.Pods = s.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
 		u.Core = true
 		for i := range g.sets {
 			u.Pods = append(u.Pods, s.livePods(g, int32(i))...)
 		}
+		if want != nil && !slices.ContainsFunc(u.Pods, want) {
+			return Unit{}, false
+		}
 	}
 	for _, p := range u.Pods {
-		u.Charge.Add(p.Charge)
+		u.Charge.AddCapped(p.Charge)
 	}
 	return u, len(u.Pods) > 0
 }
 
-// surplus returns pods that set i can give and stay satisfied; it is satisfied now.
-func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
+// surplus returns pods that set i can give and stay satisfied, the last of them, or of them with one that is wanted; it is
+// satisfied now.
+func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) []*cluster.Pod {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > g.Sets[i].Min && st.live > 0 {
-			return []*cluster.Pod{s.Snap.Pod(st.held[st.live-1])}
+		if st.active > st.need {
+			for k := st.live - 1; k >= 0; k-- {
+				if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+					return []*cluster.Pod{p}
+				}
+			}
 		}
 		return nil
 	}
@@ -118,15 +173,15 @@ func (s *Session) surplus(g *GangState, i int32) []*cluster.Pod {
 		if !g.satisfied(c) {
 			continue
 		}
-		if pods := s.surplus(g, c); len(pods) > 0 {
+		if pods := s.surplus(g, c, want); len(pods) > 0 {
 			return pods
 		}
 	}
-	if st.satisfied <= g.Sets[i].Min {
+	if st.satisfied <= st.need {
 		return nil
 	}
 	for _, c := range slices.Backward(order) {
-		if pods := s.allLive(g, c); len(pods) > 0 {
+		if pods := s.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
 			return pods
 		}
 	}
@@ -170,7 +225,7 @@ func (s *Session) Fate(p *cluster.Pod) Verb { return s.where[p.ID].verb }
 // Age orders gangs by which displacements they were there for: of two gangs of equal age, the same victims have been
 // displaced while both waited.
 //
-// The second result says that some were displaced for this very gang, which makes its case its own.
+// The second result says that some were displaced for this very gang, or must not be for it, which makes its case its own.
 func (s *Session) Age(g *GangState) (age int, own bool) {
 	if s.aged == nil {
 		s.aged = []int64{}
@@ -179,14 +234,24 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 				s.aged = append(s.aged, v.Displaced)
 			}
 			for _, d := range v.Displacements {
+				s.aged = append(s.aged, d.At)
 				s.takers[d.By] = true
+			}
+			if len(v.Displacements) == cluster.MaxDisplacements { // earlier ones are forgotten, so what counts is since when pods are back
+				for _, id := range v.Pods {
+					s.aged = append(s.aged, s.Snap.Pod(id).Held)
+				}
 			}
 		})
 		slices.Sort(s.aged)
+		s.Snap.Barred(func(taker cluster.Key) { s.takers[taker] = true })
 	}
-	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= max(g.Created, g.Since) })
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
 }
+
+// waits is since when a gang has waited, by what is known.
+func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
 
 // EvictUnit evicts all pods of a unit, or opens its promises.
 func (st *Statement) EvictUnit(u *Unit) {
@@ -306,7 +371,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
-		sum.Add(s.Snap.ChargeWaiting(p.Class))
+		sum.AddCapped(s.Snap.ChargeWaiting(p.Class))
 	}
 	return sum
 }
@@ -414,7 +479,7 @@ func (s *Session) recreated(v *GangState) bool {
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
 func (s *Session) returned(r Right, g, v *GangState) bool {
-	waits := max(g.Created, g.Since)
+	waits := s.waits(g)
 	news := waits
 	if r == Reclaim {
 		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {

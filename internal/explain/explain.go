@@ -55,7 +55,9 @@ type Pods struct {
 	Running int `json:"running"`
 	Pending int `json:"pending"`
 	Gated   int `json:"gated,omitempty"`
-	Needed  int `json:"needed"`
+	// Finished ended well; they count towards the minimum, see docs/concepts/gangs.md.
+	Finished int `json:"finished,omitempty"`
+	Needed   int `json:"needed"`
 }
 
 // Answer is what a number of nodes said.
@@ -89,6 +91,11 @@ const (
 // Count returns where a gang stands and how many of its pods do what.
 func Count(snap *cluster.Snapshot, g *cluster.Gang) (Phase, Pods) {
 	n := Pods{Running: int(g.ActivePods), Pending: int(g.PendingPods), Gated: int(g.GatedPods), Needed: g.MinPods()}
+	for _, id := range g.Pods {
+		if snap.Pod(id).Finished() {
+			n.Finished++
+		}
+	}
 	switch waiting := n.Pending + n.Gated; {
 	case n.Running > 0 && waiting > 0:
 		return Partly, n
@@ -224,8 +231,12 @@ func (e *Explanation) text() string {
 	if queue == "" {
 		queue = "none"
 	}
-	line("gang %s/%s: %s; room for %d of %d pods, %d needed to start; queue %s, priority %d", e.Namespace, e.Gang, strings.ToLower(string(e.Phase)),
-		e.Pods.Running, e.Pods.Running+e.Pods.Pending+e.Pods.Gated, e.Pods.Needed, queue, e.Priority)
+	ended := ""
+	if e.Pods.Finished > 0 && e.Phase != Finished {
+		ended = fmt.Sprintf(", %d ended well", e.Pods.Finished)
+	}
+	line("gang %s/%s: %s; room for %d of %d pods%s, %d needed to start; queue %s, priority %d", e.Namespace, e.Gang, strings.ToLower(string(e.Phase)),
+		e.Pods.Running, e.Pods.Running+e.Pods.Pending+e.Pods.Gated, ended, e.Pods.Needed, queue, e.Priority)
 	switch {
 	case e.Pods.Pending+e.Pods.Gated == 0:
 		line("nothing waits: %s", map[Phase]string{Running: "every pod has room", Finished: "its pods have ended", Empty: "no pod of ours belongs to it"}[e.Phase])

@@ -197,14 +197,17 @@ type census struct {
 	snap  *cluster.Snapshot
 	gang  *cluster.Gang
 	alive []int32
+	done  []int32 // finished members
 	stray []*cluster.Pod
 }
 
 func newCensus(snap *cluster.Snapshot, g *cluster.Gang) *census {
-	c := &census{snap: snap, gang: g, alive: make([]int32, len(g.Sets))}
+	c := &census{snap: snap, gang: g, alive: make([]int32, len(g.Sets)), done: make([]int32, len(g.Sets))}
 	for _, id := range g.Pods {
 		p := snap.Pod(id)
 		switch {
+		case p.Finished() && p.Set != cluster.None:
+			c.done[p.Set]++
 		case !p.Ours || !p.Phase.Alive():
 		case p.Set == cluster.None:
 			c.stray = append(c.stray, p)
@@ -221,7 +224,7 @@ func newCensus(snap *cluster.Snapshot, g *cluster.Gang) *census {
 func (c *census) missing(i int32) (map[int32]int32, int32) {
 	set := &c.gang.Sets[i]
 	if set.Leaf {
-		n := max(0, set.Min-c.alive[i])
+		n := max(0, set.Need(c.alive[i], c.done[i])-c.alive[i])
 		return map[int32]int32{i: n}, n
 	}
 	type child struct {

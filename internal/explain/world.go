@@ -53,7 +53,7 @@ func (o *outcome) verdict() engine.Verdict {
 // newWorld forks the snapshot and leaves out the waiting pods of everybody else. Options without StuckAfter keep the
 // fork from changing by the passing of time.
 func newWorld(ctx context.Context, snap *cluster.Snapshot, e *engine.Engine, key cluster.Key) *world {
-	w := &world{ctx: ctx, store: cluster.Fork(snap, cluster.Options{}), engine: e, key: key, pods: map[string]*cluster.Pod{}}
+	w := &world{ctx: ctx, store: cluster.Fork(snap, cluster.Options{Revisits: true}), engine: e, key: key, pods: map[string]*cluster.Pod{}}
 	snap.EachPod(func(p *cluster.Pod) {
 		if p.Phase == cluster.Pending && p.GangKey() != key {
 			w.store.Apply(cluster.PodGone{UID: p.UID})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 )
 
 // The functions of this file turn one section of Config each into a role's command line, and say so where a field has no
@@ -81,6 +82,11 @@ func (r *render) podGrouper(p *kaiv1.PodGrouper) {
 		r.warn("spec.podGrouper.args.defaultPrioritiesConfigMapName", "has no effect without defaultPrioritiesConfigMapNamespace")
 	case space != "":
 		r.warn("spec.podGrouper.args.defaultPrioritiesConfigMapNamespace", "has no effect without defaultPrioritiesConfigMapName")
+	}
+	if a := r.spec.Admission; *a.Service.Enabled {
+		o := admission.Options{}
+		(&render{notes: r.notes}).guards(&o) // warned of where the admission role is rendered
+		f.set("authorize-queues", o.AuthorizeQueues)
 	}
 	if len(g.PodLabelSelector) > 0 {
 		f.set("pod-label-selector", text(g.PodLabelSelector))

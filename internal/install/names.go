@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 )
 
 // The roles that an installation runs, as `muster run` calls them, and those of its parts that are no role of that program.
@@ -128,11 +130,13 @@ const (
 // Annotations of ours. Those of a Config are settings that KAI's Config has no field for: a field of our own would be lost when
 // KAI's CRD is applied over ours.
 const (
-	// AnnotationIdentity, on a Config, is what becomes of a tenant who says what only Muster may say, such as which device a
-	// pod has: off, warn (the default) or enforce.
-	AnnotationIdentity = "muster.dev/identity"
-	// AnnotationAuthorizeQueues, on a Config, demands the verb use on a queue of whoever submits work to it: true or false.
-	AnnotationAuthorizeQueues = "muster.dev/authorize-queues"
+	// AnnotationIdentity, AnnotationAuthorizeQueues and AnnotationTrustedUsers, on a Config, are the admission role's options
+	// Identity, AuthorizeQueues and Trusted.
+	AnnotationIdentity        = admission.AnnotationIdentity
+	AnnotationAuthorizeQueues = admission.AnnotationAuthorizeQueues
+	AnnotationTrustedUsers    = admission.AnnotationTrustedUsers
+	// AnnotationClientCA, on a Config, names a ConfigMap from which the role's option ClientCA comes.
+	AnnotationClientCA = admission.AnnotationClientCA
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

@@ -2,10 +2,12 @@ package install
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -43,12 +45,77 @@ func TestPoliciesFollowConfig(t *testing.T) {
 	}
 	const queues, groups = admission.DefaultQueueWebhook, admission.DefaultPodGroupWebhook
 	expect(judged(nil, kaiv1.ConfigSpec{}), admission.PolicyQueues+"=[Deny]", admission.PolicyAdvice+"=[Warn Audit]",
-		admission.PolicyPodIdentity+"=[Warn Audit]", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
+		admission.PolicyPodIdentity+"=[Deny]", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
 	expect(judged(map[string]string{AnnotationIdentity: "off", AnnotationAuthorizeQueues: "true"}, kaiv1.ConfigSpec{
 		Admission:          &kaiv1.Admission{Webhook: &kaiv1.AdmissionWebhook{Port: ptr.To(8443)}},
 		QueueController:    &kaiv1.QueueController{Webhooks: &kaiv1.Webhooks{EnableValidation: ptr.To(false)}},
 		PodGroupController: &kaiv1.PodGroupController{Webhooks: &kaiv1.Webhooks{WebhookConfigurationNamePrefix: ptr.To("mine-")}},
 	}), admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=[Deny]", admission.PolicyQueueTemplates+"=[Deny]",
 		queues+"=", groups+"=", "mine-v2alpha2=admission:8443")
-	expect(judged(map[string]string{AnnotationIdentity: "enforce"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Deny]")
+	expect(judged(map[string]string{AnnotationIdentity: "warn"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Warn Audit]")
+}
+
+// TestWebhookClients: the ConfigMap that a Config names says whom the admission role answers.
+func TestWebhookClients(t *testing.T) {
+	t.Parallel()
+	objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{AnnotationClientCA: "callers"}}}, nil, testEnvironment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		d, ok := o.(*appsv1.Deployment)
+		if !ok || d.Name != Name(Admission) {
+			continue
+		}
+		pod := d.Spec.Template.Spec
+		if v := pod.Volumes; len(v) != 1 || v[0].ConfigMap.Name != "callers" || pod.Containers[0].VolumeMounts[0].MountPath != "/etc/muster/webhook-clients" ||
+			!slices.Contains(pod.Containers[0].Args, "--webhook-client-ca-file=/etc/muster/webhook-clients/ca.crt") {
+			t.Errorf("volumes %v, arguments %v", v, pod.Containers[0].Args)
+		}
+		return
+	}
+	t.Error("there is no admission role")
+}
+
+// TestGuardsThatNobodyUnderstands: a value that is none is told, and the guard stands.
+func TestGuardsThatNobodyUnderstands(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ key, value, want, said string }{
+		{AnnotationIdentity, "Enforce", "--identity=enforce", `is "Enforce", must be off, warn or enforce; it is enforce`},
+		{AnnotationIdentity, "none", "--identity=enforce", `is "none"`},
+		{AnnotationIdentity, " off", "--identity=enforce", `is " off"`},
+		{AnnotationAuthorizeQueues, "True", "--authorize-queues=true", `is "True", must be true or false; queues are authorized`},
+		{AnnotationAuthorizeQueues, "yes", "--authorize-queues=true", `is "yes"`},
+		{AnnotationAuthorizeQueues, "false", "--authorize-queues=false", ""},
+		{AnnotationTrustedUsers, "root@example.com, fixer,", "--trusted-users=root@example.com,fixer", ""},
+	} {
+		objects, warnings, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{c.key: c.value}}}, nil, testEnvironment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles := map[string][]string{}
+		for _, o := range objects {
+			if d, ok := o.(*appsv1.Deployment); ok {
+				roles[d.Name] = d.Spec.Template.Spec.Containers[0].Args
+			}
+		}
+		of := []string{Admission}
+		if c.key == AnnotationAuthorizeQueues {
+			of = append(of, PodGrouper)
+		}
+		for _, role := range of {
+			if !slices.Contains(roles[Name(role)], c.want) {
+				t.Errorf("%s: %q: role %s gets %v, want %s", c.key, c.value, role, roles[Name(role)], c.want)
+			}
+		}
+		var said []string
+		for _, w := range warnings {
+			if w.Field == "metadata.annotations."+c.key {
+				said = append(said, w.Rule)
+			}
+		}
+		if (len(said) == 1) != (c.said != "") || c.said != "" && !strings.HasPrefix(said[0], c.said) {
+			t.Errorf("%s: %q: said %q, want %q", c.key, c.value, said, c.said)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"strings"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,9 @@ func (r *render) admission(a *kaiv1.Admission) {
 	f.set("enable-podgroup-webhook", o.PodGroupWebhook != "")
 	f.set("identity", o.Identity)
 	f.set("authorize-queues", o.AuthorizeQueues)
+	if len(o.Trusted) > 0 {
+		f.set("trusted-users", strings.Join(o.Trusted, ","))
+	}
 	f.set("queue-label-key", o.QueueLabel)
 	f.set("resource-reservation-app-label", o.ReservationApp)
 	f.set("resource-reservation-namespace", o.TrustedNamespaces[0])
@@ -50,6 +54,14 @@ func (r *render) admission(a *kaiv1.Admission) {
 	w := &workload{
 		role: Admission, name: Name(Admission), path: "spec.admission", service: a.Service, client: limits(a.Service), replicas: *a.Replicas, vpa: a.VPA, args: f,
 		ports: []corev1.ContainerPort{port(PortWebhook, *a.Webhook.TargetPort)},
+	}
+	if name := r.notes[AnnotationClientCA]; name != "" {
+		const volume, at = "webhook-clients", "/etc/muster/webhook-clients"
+		w.args = append(w.args, "--webhook-client-ca-file="+at+"/"+corev1.ServiceAccountRootCAKey)
+		w.volumes = append(w.volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		}}})
+		w.mounts = append(w.mounts, corev1.VolumeMount{Name: volume, MountPath: at, ReadOnly: true})
 	}
 	r.usual(w, *a.Webhook.MetricsPort, *a.Webhook.ProbePort)
 	r.inFront(w, AdmissionService, corev1.ServiceSpec{Ports: []corev1.ServicePort{
@@ -90,6 +102,13 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector = g.NamespaceLabelSelector, g.PodLabelSelector, *a.QueueLabelSelector
 	reserved := r.spec.Binder.ResourceReservation
 	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
+	r.guards(&o)
+	return o
+}
+
+// guards reads what the Config's annotations say of identity and queues. What cannot be understood is the safe thing, not the
+// weak one: whoever wrote it wanted a guard.
+func (r *render) guards(o *admission.Options) {
 	switch mode := admission.Mode(r.notes[AnnotationIdentity]); mode {
 	case admission.Off, admission.Warn, admission.Enforce:
 		o.Identity = mode
@@ -102,9 +121,14 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 		o.AuthorizeQueues = true
 	case "", "false":
 	default:
-		r.warn("metadata.annotations."+AnnotationAuthorizeQueues, "is %q, must be true or false; queues are not authorized", value)
+		o.AuthorizeQueues = true
+		r.warn("metadata.annotations."+AnnotationAuthorizeQueues, "is %q, must be true or false; queues are authorized", value)
 	}
-	return o
+	for user := range strings.SplitSeq(r.notes[AnnotationTrustedUsers], ",") {
+		if user = strings.TrimSpace(user); user != "" {
+			o.Trusted = append(o.Trusted, user)
+		}
+	}
 }
 
 // webhooks renders what the API server has to be told: the role's own configurations and policies.

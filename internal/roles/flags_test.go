@@ -409,12 +409,17 @@ func TestDisruptionFlags(t *testing.T) {
 	if got.ConsolidationVictims != -1 || got.MovedAreFree || got.StaleGrace != -int64(time.Second) {
 		t.Errorf("%+v", got)
 	}
-	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition").evictions()
-	if err != nil || o.Mode != apply.ByDelete || !o.Mark {
+	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition", "--max-eviction-grace=90s").evictions()
+	if err != nil || o.Mode != apply.ByDelete || !o.Mark || o.MaxGrace != 90*time.Second {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := parse(t, Scheduler).evictions(); err != nil || o.Mode != apply.ByEviction || o.Mark {
+	if o, err := parse(t, Scheduler).evictions(); err != nil || o.Mode != apply.ByEviction || o.Mark || o.MaxGrace != time.Hour {
 		t.Errorf("%+v, %v", o, err)
+	}
+	for _, bad := range []string{"-1s", "10ms"} {
+		if _, err := parse(t, Scheduler, "--max-eviction-grace="+bad).evictions(); err == nil || !strings.Contains(err.Error(), "must be 0 or at least a second") {
+			t.Error(err)
+		}
 	}
 	if _, err := parse(t, Scheduler, "--eviction-mode=shoot").evictions(); err == nil || !strings.Contains(err.Error(), `"shoot" is neither eviction nor delete`) {
 		t.Error(err)
@@ -439,13 +444,13 @@ func TestAdmissionFlags(t *testing.T) {
 		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true},
 		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v", QueueWebhook: "qw", PodGroupWebhook: "gw",
 		PodSelector: map[string]string{"p": "1"}, NamespaceSelector: map[string]string{"q": "2"}, QueueLabelSelector: true, QueueLabel: "ql",
-		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true,
+		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, ClientCA: "ca.pem",
 	}
 	got := given("--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
 		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v",
 		"--enable-quota-validation", "--queue-webhook-configuration=qw", "--podgroup-webhook-configuration=gw", "--pod-label-selector=p=1", "--namespace-label-selector=q=2",
 		"--queue-label-selector", "--queue-label-key=ql", "--resource-reservation-app-label=ra", "--resource-reservation-namespace=rn",
-		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues")
+		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--webhook-client-ca-file=ca.pem")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -74,9 +74,12 @@ func (s *Settings) conf() ([]byte, error) {
 }
 
 func (s *Settings) evictions() (apply.EvictionOptions, error) {
-	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions}
+	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions, MaxGrace: s.MaxGrace}
 	if o.Mode != apply.ByEviction && o.Mode != apply.ByDelete {
 		return o, fmt.Errorf("--eviction-mode: %q is neither %s nor %s", s.EvictionMode, apply.ByEviction, apply.ByDelete)
+	}
+	if o.MaxGrace < 0 || o.MaxGrace > 0 && o.MaxGrace < time.Second {
+		return o, fmt.Errorf("--max-eviction-grace: must be 0 or at least a second, is %s", o.MaxGrace)
 	}
 	return o, nil
 }
@@ -148,7 +151,7 @@ func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace
-	o.KnativeGangs, o.Definitions = s.KnativeGangs, s.Definitions
+	o.KnativeGangs, o.Definitions, o.AuthorizeQueues = s.KnativeGangs, s.Definitions, s.AuthorizeQueues
 	if o.PodSelector, err = parseLabels("pod-label-selector", s.PodSelector); err != nil {
 		return o, err
 	}
@@ -187,7 +190,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	}
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
 	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
-	o.TrustedNamespaces = []string{s.ReservationSpace}
+	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
 		o.Trusted = s.TrustedUsers
 	}

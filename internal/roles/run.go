@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -228,7 +229,7 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	o := cache.Options{Scheme: p.scheme}
-	feed.Trim(&o)
+	feed.Trim(&o, feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)})
 	if p.cache, err = cache.New(app.Patient(p.config), o); err != nil {
 		return fmt.Errorf("build the cache: %w", err)
 	}
@@ -311,9 +312,13 @@ func (p *process) add(name string) error {
 		if o, err = p.podgrouper(); err != nil {
 			return err
 		}
+		kinds, failed := discovery.NewDiscoveryClientForConfig(p.config)
+		if failed != nil {
+			return fmt.Errorf("build the client of kinds: %w", failed)
+		}
 		c, err = podgrouper.New(podgrouper.Deps{
 			Cache: p.cache, Client: p.client, Reader: p.client, Event: p.events.recorder("podgrouper"),
-			Log: log, Registry: p.registry,
+			Log: log, Discovery: kinds, Registry: p.registry,
 		}, o)
 	case PodGroup:
 		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: p.client, Log: log, Registry: p.registry}, p.podgroup())

@@ -95,6 +95,7 @@ type Settings struct {
 	ShowVersion     bool
 	EvictionMode    string
 	MarkEvictions   bool
+	MaxGrace        time.Duration
 	MaxMoved        int
 	MovedAreFree    bool
 	StaleGrace      time.Duration
@@ -151,6 +152,7 @@ type Settings struct {
 	QueueNamespaces   bool
 	Identity          string
 	TrustedUsers      []string
+	ClientCA          string
 	AuthorizeQueues   bool
 	SharingClass      string
 	OlderSharingClass string
@@ -183,6 +185,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 		own.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
 		own.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
+		own.DurationVar(&s.MaxGrace, "max-eviction-grace", time.Hour, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
 		own.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
 		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
@@ -226,6 +229,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
 		own.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
 		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
+		own.BoolVar(&s.AuthorizeQueues, "authorize-queues", false, "queues are authorized: take a queue only from what the admission policies judge")
 		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
 		own.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
 	case Operator:
@@ -286,6 +290,7 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
 	fs.BoolVar(&s.QueueNamespaces, "queue-label-selector", o.QueueLabelSelector, "only pods of namespaces that have the queue label")
 	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: off, warn or enforce")
+	fs.StringVar(&s.ClientCA, "webhook-client-ca-file", o.ClientCA, "certificates of who signs the API server's client certificate; empty to answer anybody")
 	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")

@@ -230,7 +230,7 @@ type cycle struct {
 func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	now := time.Now()
 	l.metrics.pulse.looks.Inc()
-	due := c.ran && c.trace.WakeAt <= now.UnixNano() || l.store.NextTimer() <= now.UnixNano()
+	due := c.ran && (c.trace.WakeAt <= now.UnixNano() || now.UnixNano() < c.snap.Now) || l.store.NextTimer() <= now.UnixNano()
 	if !c.ran || due || l.store.Generation() != c.generation {
 		snap := l.store.Snapshot(now.UnixNano())
 		l.metrics.pulse.took(time.Since(now))

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -63,6 +64,7 @@ type Controller struct {
 	options Options
 	hosts   []string // names and addresses by which the API server calls us
 	handler *Handler
+	clients *x509.CertPool // who may ask; nil for anybody
 	kit     *write.Kit
 	self    string // the user that this process is; "" while unknown. Only Lead asks
 
@@ -75,10 +77,15 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.AuthorizeQueues {
+		o.StampQueue = o.QueueLabel
+	}
 	if deps.Clock == nil {
 		deps.Clock = clock.RealClock{}
 	}
-	handler, err := NewHandler(o.Rules, Sources{Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Shard: deps.Shard}, deps.Registry)
+	handler, err := NewHandler(o.Rules, Sources{
+		Queues: listQueues(deps.Client), Groups: listGroups(deps.Client), Group: findGroup(deps.Client), Shard: deps.Shard, QueueLabel: o.QueueLabel,
+	}, deps.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +93,12 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission role: %w", err)
 	}
+	clients, err := o.clients()
+	if err != nil {
+		return nil, err
+	}
 	base := service + "." + o.Namespace
-	c := &Controller{deps: deps, options: o, handler: handler, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
+	c := &Controller{deps: deps, options: o, handler: handler, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil {
@@ -150,6 +161,22 @@ func listGroups(c client.Client) func(context.Context, string) ([]string, bool, 
 	}
 }
 
+// findGroup reads one PodGroup, past any cache; nil where there is none. It lists, for which the role has the right.
+func findGroup(c client.Client) func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error) {
+	return func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error) {
+		var list v2alpha2.PodGroupList
+		if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name}); err != nil {
+			return nil, fmt.Errorf("read PodGroup %s/%s: %w", namespace, name, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				return &list.Items[i], nil
+			}
+		}
+		return nil, nil
+	}
+}
+
 // Serve answers reviews until ctx ends, which is no error: with the certificate in the Secret, as soon as there is one, and with
 // each that follows. Behind a Service it goes on for some seconds more, so that a replica can be replaced without a review lost.
 func (c *Controller) Serve(ctx context.Context) error {
@@ -186,7 +213,8 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 			}
 			c.handler.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin + bodyWithin, WriteTimeout: 2 * answerWithin, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: maxHeader, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams}, ConnContext: known,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if cert := c.certificate.Load(); cert != nil {
 				return cert, nil
@@ -195,8 +223,11 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 		}},
 		ErrorLog: discarded(c.deps.Log),
 	}
+	if c.clients != nil {
+		server.TLSConfig.ClientAuth, server.TLSConfig.ClientCAs = tls.RequireAndVerifyClientCert, c.clients
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(l, "", "") }()
+	go func() { failed <- server.ServeTLS(newGate(l), "", "") }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)

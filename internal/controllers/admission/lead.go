@@ -86,13 +86,17 @@ func (c *Controller) keep(ctx context.Context) error {
 		c.deps.Log.Info("certificates written", "secret", c.options.Namespace+"/"+c.options.Secret, "hosts", c.hosts)
 	}
 	c.load(data)
-	mutating, validating := c.options.Webhooks(data[keyTrusted])
+	o := &c.options
+	if o.URL != "" {
+		o = c.trusting(ctx)
+	}
+	mutating, validating := o.Webhooks(data[keyTrusted])
 	wrong := []error{c.register(ctx, mutating, &admissionregv1.MutatingWebhookConfiguration{})}
 	for _, v := range validating {
 		wrong = append(wrong, c.register(ctx, v, &admissionregv1.ValidatingWebhookConfiguration{}))
 	}
 	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
-		for _, p := range c.trusting(ctx).Policies() {
+		for _, p := range o.Policies() {
 			wrong = append(wrong, c.whole(ctx, p))
 		}
 	}

@@ -33,6 +33,12 @@ func (r *Rules) Mutate(p *corev1.Pod, token string) ([]Operation, error) {
 	}
 	b := &patch{}
 	b.forget(p)
+	if r.StampQueue != "" && p.Labels[r.StampQueue] == "" && len(p.OwnerReferences) == 0 && p.Annotations[keys.PodGroupAnnotation] == "" {
+		if p.Labels == nil {
+			b.add("/metadata/labels", map[string]string{})
+		}
+		b.add("/metadata/labels/"+escape(r.StampQueue), keys.DefaultQueue)
+	}
 	sharing, found := r.sharing(p)
 	if found {
 		if err := r.handDevices(b, p, sharing, token); err != nil {
@@ -147,7 +153,8 @@ func (b *patch) add(path string, value any) {
 func (b *patch) remove(path string) { b.ops = append(b.ops, Operation{Op: "remove", Path: path}) }
 
 // forget takes off what only a binder can say, of a pod that has a node. A manifest copied from a running pod carries it, and
-// would pass for a user of devices that it was never given.
+// would pass for a user of devices that it was never given. The node goes with it where the manifest is known for a copy by the
+// gang that it names: whoever writes a node by hand is refused instead, and told.
 func (b *patch) forget(p *corev1.Pod) {
 	var stale []string
 	for key := range p.Labels { // order: sorted below
@@ -158,6 +165,9 @@ func (b *patch) forget(p *corev1.Pod) {
 	slices.Sort(stale)
 	for _, key := range stale {
 		b.remove("/metadata/labels/" + escape(key))
+	}
+	if p.Spec.NodeName != "" && p.Annotations[keys.PodGroupAnnotation] != "" {
+		b.remove("/spec/nodeName")
 	}
 	for _, key := range marks() {
 		if _, ok := p.Annotations[key]; ok {

@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -21,6 +23,9 @@ type Rules struct {
 	GuardDevices bool
 	// RuntimeClass is given to pods that share a GPU and name none; "" leaves them as they are.
 	RuntimeClass string
+	// StampQueue is a label that pods get with the name of the default queue, if they have neither the label nor an owner nor name
+	// a PodGroup; "" for none. A controller that adopts such a pod later does not move it into its own queue then.
+	StampQueue string
 	// Quotas warns of queues whose quotas are more than their parent's, alone or together.
 	Quotas bool
 }
@@ -36,6 +41,20 @@ const (
 	Warn Mode = "warn"
 	// Enforce refuses it.
 	Enforce Mode = "enforce"
+)
+
+// Annotations of a Config: settings of ours that KAI's Config has no field for. A field of our own would be lost when KAI's CRD
+// is applied over ours.
+const (
+	// AnnotationIdentity is the Mode of Identity: off, warn or enforce (the default).
+	AnnotationIdentity = "muster.dev/identity"
+	// AnnotationAuthorizeQueues is whether queues are authorized: true or false (the default).
+	AnnotationAuthorizeQueues = "muster.dev/authorize-queues"
+	// AnnotationTrustedUsers are names of users that may say what only Muster may say, separated by commas.
+	AnnotationTrustedUsers = "muster.dev/trusted-users"
+	// AnnotationClientCA is the name of a ConfigMap in the control plane's namespace, whose key ca.crt says who signs the client
+	// certificates of API servers: nobody else is answered then.
+	AnnotationClientCA = "muster.dev/webhook-client-ca"
 )
 
 // Names of what the role keeps in the cluster, unless the flags say otherwise.
@@ -60,6 +79,9 @@ type Options struct {
 	Port int
 	// Host is the address at which they are served; empty is every address of the machine.
 	Host string
+	// ClientCA is a file with certificates (PEM) of who signs the API server's client certificate; "" lets anybody ask. It is read
+	// once, at the start.
+	ClientCA string
 	// URL is how the API server reaches the role where there is no Service: https://host:port. With it the role creates the
 	// webhook configurations and the policies and keeps them whole. Without it an installer creates them (Objects), and the
 	// role keeps only the CA bundle of those that are there.
@@ -78,7 +100,8 @@ type Options struct {
 	// ReservationApp is the value of the label app by which pods that hold shared devices are known.
 	ReservationApp string
 
-	// Identity guards what only Muster may say: which device a pod has, when a gang started, where a pod goes.
+	// Identity guards what only Muster may say: which device a pod has, when a gang started, where a pod goes. Warn is for
+	// changing over.
 	Identity Mode
 	// Trusted are names of users that may say it, besides the service accounts of TrustedNamespaces and those of Namespace.
 	Trusted, TrustedNamespaces []string
@@ -87,14 +110,14 @@ type Options struct {
 	AuthorizeQueues bool
 }
 
-// DefaultOptions are KAI's, with the guard of identity that only warns.
+// DefaultOptions are KAI's, with identity guarded.
 func DefaultOptions() Options {
 	return Options{
 		Rules:     Rules{SchedulerNames: []string{keys.SchedulerName}, RuntimeClass: keys.RuntimeClass},
 		Namespace: keys.Namespace, Port: 9443, Secret: DefaultSecret,
 		Mutating: DefaultMutating, Validating: DefaultValidating, QueueWebhook: DefaultQueueWebhook, PodGroupWebhook: DefaultPodGroupWebhook,
 		QueueLabel: keys.QueueLabel, ReservationApp: keys.ReservationNamespace,
-		Identity: Warn, TrustedNamespaces: []string{keys.ReservationNamespace},
+		Identity: Enforce, TrustedNamespaces: []string{keys.ReservationNamespace},
 	}
 }
 
@@ -124,4 +147,20 @@ func (o *Options) check() error {
 		return fmt.Errorf("admission role: --identity is %q: it must be one of %v", o.Identity, modes)
 	}
 	return nil
+}
+
+// clients are whose certificates clients must show; nil for none.
+func (o *Options) clients() (*x509.CertPool, error) {
+	if o.ClientCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("admission role: --webhook-client-ca-file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("admission role: --webhook-client-ca-file: %s has no certificate in it", o.ClientCA)
+	}
+	return pool, nil
 }

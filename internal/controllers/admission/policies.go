@@ -19,6 +19,8 @@ import (
 const (
 	// PolicyQueues refuses Queues that make no sense by themselves.
 	PolicyQueues = "muster-queues"
+	// PolicyConfigs refuses Configs whose annotations say of a guard what nobody understands.
+	PolicyConfigs = "muster-configs"
 	// PolicyAdvice warns of what is allowed and hardly meant.
 	PolicyAdvice = "muster-advice"
 	// PolicyPodIdentity, PolicyGroupIdentity and PolicyRequestIdentity keep tenants from saying what only Muster may say.
@@ -35,20 +37,20 @@ const UseVerb = "use"
 
 // policy is what our policies differ in. Everything else is the API server's default, written out.
 type policy struct {
-	name       string
-	rules      []admissionregv1.NamedRuleWithOperations
-	labelled   string // only objects with this label, before or after
-	skip       string // CEL: requests that the policy does not look at; "" for none
-	variables  []admissionregv1.Variable
-	checks     []admissionregv1.Validation
-	actions    []admissionregv1.ValidationAction
-	namespaces bool // only in the namespaces whose pods are looked at
+	name      string
+	rules     []admissionregv1.NamedRuleWithOperations
+	labelled  string // only objects with this label, before or after
+	skip      string // CEL: requests that the policy does not look at; "" for none
+	variables []admissionregv1.Variable
+	checks    []admissionregv1.Validation
+	actions   []admissionregv1.ValidationAction
 }
 
 // Policies returns the ValidatingAdmissionPolicies, each followed by its binding, in an order that does not change. The API
-// server enforces them without asking anybody, so that they hold while the role is dead.
+// server enforces them without asking anybody, so that they hold while the role is dead. They hold in every namespace, also where
+// the selectors keep the role from being asked: the scheduler serves the pods of all namespaces.
 func (o *Options) Policies() []client.Object {
-	all := []policy{queuePolicy(), advicePolicy()}
+	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
 	if o.Identity != Off {
 		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity())
 	}
@@ -57,12 +59,12 @@ func (o *Options) Policies() []client.Object {
 	}
 	var out []client.Object
 	for i := range all {
-		out = append(out, all[i].objects(o)...)
+		out = append(out, all[i].objects()...)
 	}
 	return out
 }
 
-func (p *policy) objects(o *Options) []client.Object {
+func (p *policy) objects() []client.Object {
 	everything := &metav1.LabelSelector{}
 	objects := everything
 	if p.labelled != "" {
@@ -79,11 +81,6 @@ func (p *policy) objects(o *Options) []client.Object {
 		spec.MatchConditions = []admissionregv1.MatchCondition{{Name: "not-trusted", Expression: "!(" + p.skip + ")"}}
 	}
 	binding := admissionregv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.name, ValidationActions: p.actions}
-	if p.namespaces {
-		binding.MatchResources = &admissionregv1.MatchResources{
-			NamespaceSelector: o.namespaces(), ObjectSelector: everything, MatchPolicy: ptr.To(admissionregv1.Equivalent),
-		}
-	}
 	return []client.Object{
 		&admissionregv1.ValidatingAdmissionPolicy{TypeMeta: typeOf("ValidatingAdmissionPolicy"), ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: spec},
 		&admissionregv1.ValidatingAdmissionPolicyBinding{TypeMeta: typeOf("ValidatingAdmissionPolicyBinding"), ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: binding},
@@ -130,6 +127,30 @@ func queuePolicy() policy {
 				`'Queue ' + object.metadata.name + ': spec.parentQueue: a queue cannot be its own parent'`, metav1.StatusReasonInvalid),
 		},
 	}
+}
+
+// configPolicy refuses values of a guard that nobody understands: whoever wrote them believes that it guards.
+func configPolicy() policy {
+	p := policy{
+		name:      PolicyConfigs,
+		rules:     []admissionregv1.NamedRuleWithOperations{on(kaiv1.GroupVersion.Group, kaiv1.GroupVersion.Version, []string{"configs"}, admissionregv1.Create, admissionregv1.Update)},
+		actions:   deny,
+		variables: metadata(),
+	}
+	for _, a := range []struct {
+		key    string
+		values []string
+	}{
+		{AnnotationIdentity, []string{string(Off), string(Warn), string(Enforce)}},
+		{AnnotationAuthorizeQueues, []string{"true", "false"}},
+	} {
+		key := quote(a.key)
+		p.checks = append(p.checks, refuses(
+			fmt.Sprintf("variables.annotations[?%s] == variables.oldAnnotations[?%s] || variables.annotations[?%s].orValue('') in %s", key, key, key, quoted(append(a.values, ""))),
+			fmt.Sprintf(`'Config ' + object.metadata.name + ': metadata.annotations[%s]: is "' + variables.annotations[%s] + '", must be %s'`, a.key, key, strings.Join(a.values, " or ")),
+			metav1.StatusReasonInvalid))
+	}
+	return p
 }
 
 // advicePolicy is what the API server only warns of.
@@ -268,10 +289,10 @@ func (o *Options) queueLabels() policy {
 	everything := on("*", "*", []string{"*/*"}, admissionregv1.Create, admissionregv1.Update)
 	everything.Scope = ptr.To(admissionregv1.NamespacedScope)
 	return policy{
-		name: PolicyQueueLabels, actions: deny, skip: o.spokenFor(), labelled: o.QueueLabel, namespaces: true,
+		name: PolicyQueueLabels, actions: deny, skip: o.spokenFor(), labelled: o.QueueLabel,
 		rules: []admissionregv1.NamedRuleWithOperations{everything},
 		variables: append(metadata(),
-			variable("asked", fmt.Sprintf("variables.labels[?%s].orValue('') == '' || variables.labels[?%s] == variables.oldLabels[?%s] ? [] : [variables.labels[%s]]", label, label, label, label))),
+			variable("asked", fmt.Sprintf("variables.labels[?%s].orValue('') == '' || variables.labels[?%s] == variables.oldLabels[?%s] || variables.labels[%s] == %s ? [] : [variables.labels[%s]]", label, label, label, label, quote(keys.DefaultQueue), label))),
 		checks: mayUse(),
 	}
 }
@@ -291,24 +312,34 @@ func (o *Options) queueTemplates() policy {
 	group := "request.resource.resource == 'podgroups' ? [%s.?spec.?queue.orValue('')].filter(q, q != '') : []"
 	vars := []admissionregv1.Variable{
 		variable("templates", templates("object")),
+		variable("oldTemplates", "oldObject == null ? [] : "+templates("oldObject")),
 		variable("labels", "variables.templates.map(t, t.?metadata.?labels.orValue({})) + "+labelMaps("object")),
-		variable("oldLabels", "oldObject == null ? [] : ("+templates("oldObject")+").map(t, t.?metadata.?labels.orValue({})) + "+labelMaps("oldObject")),
+		variable("oldLabels", "oldObject == null ? [] : variables.oldTemplates.map(t, t.?metadata.?labels.orValue({})) + "+labelMaps("oldObject")),
 		variable("names", named("variables.labels")+" + ("+fmt.Sprintf(group, "object")+")"),
 		variable("oldNames", "oldObject == null ? [] : "+named("variables.oldLabels")+" + ("+fmt.Sprintf(group, "oldObject")+")"),
-		variable("asked", "variables.names.filter(q, !(q in variables.oldNames))"),
+		variable("asked", "variables.names.filter(q, q != "+quote(keys.DefaultQueue)+" && !(q in variables.oldNames))"),
+		variable("owners", "object.?metadata.?ownerReferences.orValue([]).map(o, o.uid)"),
+		variable("oldOwners", "oldObject == null ? [] : oldObject.?metadata.?ownerReferences.orValue([]).map(o, o.uid)"),
 		variable("top", "object.?metadata.?labels.orValue({})"),
 		variable("oldTop", "oldObject == null ? {} : oldObject.?metadata.?labels.orValue({})"),
 	}
-	ours := "variables.templates.exists(t, t.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames) + ")"
+	ours := func(templates string) string {
+		return "variables." + templates + ".exists(t, t.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames) + ")"
+	}
+	// Whoever names an owner gets its queue, for which somebody else was judged, or nobody: so the pods must name theirs.
+	led := fmt.Sprintf("variables.owners.size() > 0 && %s && !variables.templates.all(t, t.?metadata.?labels[?%s].orValue('') != '')", ours("templates"), label) +
+		" && !(variables.owners.all(o, o in variables.oldOwners) && variables.names == variables.oldNames && " + ours("oldTemplates") + ")"
 	checks := append(mayUse(), refuses(
-		"!("+ours+")"+
+		fmt.Sprintf("!(%s) || authorizer.group(%s).resource('queues').check('%s').allowed()", led, quote(v2.GroupVersion.Group), UseVerb),
+		fmt.Sprintf(`'metadata.ownerReferences: pods that have an owner must name their queue themselves, in the label %s, unless who makes them may use all queues'`, o.QueueLabel), metav1.StatusReasonForbidden), refuses(
+		"!"+ours("templates")+
 			fmt.Sprintf(" || !(%s in variables.top || variables.labels.exists(l, %s in l))", project, project)+
 			fmt.Sprintf(" || (request.resource.resource != 'cronjobs' && variables.top[?%s].orValue('') != '')", label)+
 			fmt.Sprintf(" || variables.templates.all(t, t.?metadata.?labels[?%s].orValue('') != '')", label)+
 			" || (request.operation == 'UPDATE' && variables.labels == variables.oldLabels && variables.top == variables.oldTop)",
 		fmt.Sprintf(`'label %s: the right to use a queue cannot be judged by it; name the queue in the label %s'`, keys.ProjectLabel, o.QueueLabel), metav1.StatusReasonForbidden))
 	return policy{
-		name: PolicyQueueTemplates, actions: deny, skip: o.spokenFor(), namespaces: true, rules: rules, variables: vars, checks: checks,
+		name: PolicyQueueTemplates, actions: deny, skip: o.spokenFor(), rules: rules, variables: vars, checks: checks,
 	}
 }
 

@@ -72,6 +72,35 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
+// TestConfigsAreUnderstood: a Config that says of a guard what nobody understands is refused.
+func TestConfigsAreUnderstood(t *testing.T) {
+	t.Parallel()
+	j := judges(t, DefaultOptions())[PolicyConfigs]
+	config := func(key, value string) string {
+		if key == "" {
+			return "{metadata: {name: kai-config}}"
+		}
+		return fmt.Sprintf("{metadata: {name: kai-config, annotations: {%s: %q}}}", key, value)
+	}
+	for _, c := range []struct{ key, value, old, want string }{
+		{"", "", "", ""},
+		{AnnotationIdentity, "enforce", "", ""},
+		{AnnotationIdentity, "off", "enforce", ""},
+		{AnnotationIdentity, "Enforce", "", `Config kai-config: metadata.annotations[muster.dev/identity]: is "Enforce", must be off or warn or enforce`},
+		{AnnotationIdentity, "Enforce", "warn", `is "Enforce"`},
+		{AnnotationIdentity, "Enforce", "Enforce", ""}, // of old: it keeps nobody from changing something else
+		{AnnotationAuthorizeQueues, "true", "", ""},
+		{AnnotationAuthorizeQueues, "True", "", `metadata.annotations[muster.dev/authorize-queues]: is "True", must be true or false`},
+		{AnnotationTrustedUsers, "anybody", "", ""},
+	} {
+		a := asked{resource: "configs.v1.kai.scheduler", object: config(c.key, c.value), user: "admin"}
+		if c.old != "" {
+			a.old = config(c.key, c.old)
+		}
+		j.expect(t, c.key+"="+c.value, a, c.want)
+	}
+}
+
 // TestIdentity: only Muster says what only Muster may say.
 func TestIdentity(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"reflect"
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
@@ -32,6 +33,8 @@ const (
 	ValidateTopologyPath = "/validate-kai-scheduler-v1alpha1-topology"
 	ValidateQueuePath    = "/validate-scheduling-run-ai-v2-queue"
 	ValidatePodGroupPath = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+	// ValidateMemberPath is ours: whether a pod may be in the PodGroup that it names, where queues are authorized.
+	ValidateMemberPath = "/validate--v1-pod-podgroup"
 	// ValidateShardPath is ours: KAI does not judge shards before they exist.
 	ValidateShardPath = "/validate-kai-scheduler-v1-schedulingshard"
 )
@@ -39,8 +42,8 @@ const (
 const (
 	// maxReview bounds a request. An API server takes objects of 3 MiB at most, and an update carries two.
 	maxReview = 8 << 20
-	// reviewsAtOnce bounds the memory that requests can take together; more wait their turn.
-	reviewsAtOnce = 32
+	// longGrace is the longest grace period, in seconds, that an evicted pod gets unless the scheduler is told otherwise.
+	longGrace = 3600
 	// answerWithin is a little less than the API server waits.
 	answerWithin = (timeout - 1) * time.Second
 )
@@ -51,8 +54,12 @@ type Sources struct {
 	Queues func(context.Context) (Forest, error)
 	// Groups are the first few PodGroups that name a queue, as NAMESPACE/NAME, and whether there are more.
 	Groups func(ctx context.Context, queue string) (names []string, more bool, err error)
+	// Group is one PodGroup, nil where there is none.
+	Group func(ctx context.Context, namespace, name string) (*v2alpha2.PodGroup, error)
 	// Shard judges SchedulingShards; nil takes them all.
 	Shard ShardCheck
+	// QueueLabel is the label by which a pod names its queue.
+	QueueLabel string
 }
 
 // Handler answers admission reviews of version v1. It keeps nothing between requests and is safe for concurrent use.
@@ -60,7 +67,7 @@ type Handler struct {
 	rules   Rules
 	sources Sources
 	mux     *http.ServeMux
-	slots   chan struct{}
+	crowd   *crowd
 	reviews *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
@@ -69,9 +76,9 @@ type Handler struct {
 // histogram muster_admission_review_seconds{path}; a nil registry counts for nobody.
 func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*Handler, error) {
 	h := &Handler{
-		rules: rules, sources: sources, mux: http.NewServeMux(), slots: make(chan struct{}, reviewsAtOnce),
+		rules: rules, sources: sources, mux: http.NewServeMux(), crowd: newCrowd(),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_admission_reviews_total", Help: "Admission reviews answered: allowed, patched, denied, or malformed.",
+			Name: "muster_admission_reviews_total", Help: "Admission reviews answered: allowed, patched, denied, failed, malformed, or crowded (too much was asked at once).",
 		}, []string{"path", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "muster_admission_review_seconds", Help: "Time to answer an admission review.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
@@ -89,6 +96,7 @@ func NewHandler(rules Rules, sources Sources, registry prometheus.Registerer) (*
 	h.serve(ValidateTopologyPath, h.validateTopology)
 	h.serve(ValidateQueuePath, h.validateQueue)
 	h.serve(ValidatePodGroupPath, h.validatePodGroup)
+	h.serve(ValidateMemberPath, h.validateMember)
 	h.serve(ValidateShardPath, h.validateShard)
 	return h, nil
 }
@@ -111,15 +119,9 @@ func (h *Handler) serve(path string, judge review) {
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		since := time.Now()
 		defer func() { h.seconds.WithLabelValues(path).Observe(time.Since(since).Seconds()) }()
-		select {
-		case h.slots <- struct{}{}:
-			defer func() { <-h.slots }()
-		case <-r.Context().Done():
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
-		defer cancel()
-		out, result, err := respond(ctx, http.MaxBytesReader(w, r.Body, maxReview), judge)
+		g := h.crowd.enter(peerOf(r.RemoteAddr))
+		defer g.leave()
+		out, result, err := h.answer(g, w, r, judge)
 		h.reviews.WithLabelValues(path, result).Inc()
 		if err != nil {
 			code := http.StatusBadRequest
@@ -127,6 +129,8 @@ func (h *Handler) serve(path string, judge review) {
 				code = http.StatusRequestEntityTooLarge
 			} else if errors.Is(err, errSource) {
 				code = http.StatusInternalServerError
+			} else if errors.Is(err, errCrowded) {
+				code = http.StatusServiceUnavailable
 			}
 			http.Error(w, err.Error(), code)
 			return
@@ -136,13 +140,34 @@ func (h *Handler) serve(path string, judge review) {
 	})
 }
 
-// respond reads a review and writes the answer to it.
-func respond(ctx context.Context, body io.Reader, judge review) (out []byte, result string, err error) {
-	const malformed = "malformed"
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, malformed, fmt.Errorf("read the review: %w", err)
+// answer reads a request, waits for its turn, and judges it. The body comes first: who sends it slowly holds up nobody.
+func (h *Handler) answer(g *guest, w http.ResponseWriter, r *http.Request, judge review) (out []byte, result string, err error) {
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(bodyWithin)) // what cannot is no network
+	text, err := g.read(http.MaxBytesReader(w, r.Body, maxReview))
+	switch {
+	case errors.Is(err, errCrowded):
+		return nil, crowded, err
+	case err != nil:
+		return nil, malformed, err
 	}
+	proves(r)
+	ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
+	defer cancel()
+	if err := g.wait(ctx); err != nil {
+		return nil, crowded, err
+	}
+	return respond(ctx, text, judge)
+}
+
+// Results of reviews that were not judged, for the metric.
+const (
+	malformed = "malformed"
+	crowded   = "crowded"
+)
+
+// respond judges a review and writes the answer to it.
+func respond(ctx context.Context, text []byte, judge review) (out []byte, result string, err error) {
 	var in admissionv1.AdmissionReview
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, malformed, fmt.Errorf("read the review: %w", err)
@@ -227,14 +252,47 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 		return answer{deny: deny}, err
 	}
 	var wrong field.ErrorList
+	var warnings []string
 	if req.Operation == admissionv1.Create {
 		wrong = h.rules.Validate(p)
+		if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s > longGrace && h.rules.ours(p) {
+			warnings = append(warnings, fmt.Sprintf("spec.terminationGracePeriodSeconds: is %d; when the pod is evicted, the scheduler gives it %d, unless the cluster is set up otherwise", *s, longGrace))
+		}
 	} else {
 		old, deny, err := readPod(req.OldObject.Raw, req)
 		if err != nil || deny != nil {
 			return answer{deny: deny}, err
 		}
 		wrong = h.rules.ValidateUpdate(old, p)
+	}
+	a := refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong)
+	a.warnings = warnings
+	return a, nil
+}
+
+// validateMember judges a pod that names a PodGroup: it must name the PodGroup's queue, too, since that is what its author is
+// judged by. A PodGroup that is not there may become anybody's.
+func (h *Handler) validateMember(ctx context.Context, req *admissionv1.AdmissionRequest) (answer, error) {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return answer{}, nil
+	}
+	p, deny, err := readPod(req.Object.Raw, req)
+	if err != nil || deny != nil {
+		return answer{deny: deny}, err
+	}
+	name, own := p.Annotations[keys.PodGroupAnnotation], p.Labels[h.sources.QueueLabel]
+	if name == "" || !h.rules.ours(p) {
+		return answer{}, nil
+	}
+	group, err := h.sources.Group(ctx, p.Namespace, name)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w: %w", errSource, err)
+	}
+	at, wrong := field.NewPath("metadata", "annotations").Key(keys.PodGroupAnnotation), field.ErrorList(nil)
+	if group == nil {
+		wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("there is no PodGroup %q; where queues are authorized a pod can only name one that is there", brief(name))))
+	} else if queue := cmp.Or(group.Spec.Queue, keys.DefaultQueue); cmp.Or(own, keys.DefaultQueue) != queue {
+		wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("PodGroup %s is of queue %s; where queues are authorized the pod must name that queue in its label %s", brief(name), brief(queue), h.sources.QueueLabel)))
 	}
 	return refuse(schema.GroupKind{Kind: "Pod"}, p.Name, p.GenerateName, wrong), nil
 }

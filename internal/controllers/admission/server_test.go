@@ -105,6 +105,8 @@ func TestHandler(t *testing.T) {
 		{path: MutatePodPath, op: "CREATE", object: lost, deny: `metadata.namespace: is "other", but the pod is created in namespace "team"`},
 		{path: MutatePodPath, op: "UPDATE", object: good},
 		{path: ValidatePodPath, op: "CREATE", object: good},
+		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 31536000, containers: [{name: a}]}}`, warn: "spec.terminationGracePeriodSeconds: is 31536000"},
+		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 3600, containers: [{name: a}]}}`},
 		{path: ValidatePodPath, op: "CREATE", object: bad, deny: "gpu-fraction"},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: bad},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: good, deny: "gpu-fraction"},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
@@ -79,11 +80,17 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
 	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), matches
 	kai := kaiv1alpha1.GroupVersion.Group
+	forMembers := validating("podgroup-use."+name, ValidateMemberPath, admissionregv1.Fail, rules("", "v1", []string{"pods"}, create, update))
+	forMembers.MatchConditions = append(matches[:1:1],
+		admissionregv1.MatchCondition{Name: "names-a-podgroup", Expression: o.namesGroup()}, admissionregv1.MatchCondition{Name: "not-trusted", Expression: "!(" + o.trusted() + ")"})
 	v := []*admissionregv1.ValidatingWebhookConfiguration{configuration(
 		o.Validating, forPods,
 		validating("topology."+name, ValidateTopologyPath, admissionregv1.Ignore, rules(kai, kaiv1alpha1.GroupVersion.Version, []string{"topologies"}, create, update)),
 		validating("schedulingshard."+name, ValidateShardPath, admissionregv1.Ignore, rules(kai, kaiv1.GroupVersion.Version, []string{"schedulingshards"}, create, update)),
 	)}
+	if o.AuthorizeQueues { // wherever the scheduler serves, which is in all namespaces
+		v[0].Webhooks = append(v[0].Webhooks, forMembers)
+	}
 	if o.QueueWebhook != "" {
 		v = append(v, configuration(o.QueueWebhook, validating(queueWebhook, ValidateQueuePath, admissionregv1.Fail,
 			rules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, create, update, removal))))
@@ -135,6 +142,14 @@ func (o *Options) schedulerNameMatch() string {
 		return "object.spec.schedulerName == " + quote(o.SchedulerNames[0])
 	}
 	return fmt.Sprintf("object.spec.schedulerName in %s", quoted(o.SchedulerNames))
+}
+
+// namesGroup is the condition, in CEL, that a pod is made to name a PodGroup that it did not name before.
+func (o *Options) namesGroup() string {
+	of := func(root string) string {
+		return fmt.Sprintf("%s.?metadata.?annotations[?%s].orValue('')", root, quote(keys.PodGroupAnnotation))
+	}
+	return of("object") + " != '' && (oldObject == null || " + of("object") + " != " + of("oldObject") + ")"
 }
 
 // quote writes a text as a literal of CEL.

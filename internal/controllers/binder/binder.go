@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -112,14 +113,16 @@ func (c *Controller) Run(ctx context.Context) error {
 		Controller: c,
 		book:       newBook(c.options, c.preparers),
 		executor:   &executor{writer: c.wire, preparers: c.preparers, now: time.Now},
-		bundles:    workqueue.NewTypedDelayingQueue[BundleKey](),
-		steps:      workqueue.NewTyped[*task](),
-		reports:    workqueue.NewTyped[*task](),
+		bundles:    turns.New(turns.Options[BundleKey]{Tenant: func(k BundleKey) string { return k.Namespace }}),
+		steps:      turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: 4 * c.options.MaxConcurrentReconciles}),
+		reports:    turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: c.options.MaxConcurrentReconciles}),
 	}
 	c.metrics.book.Store(r.book)
 	defer c.metrics.book.Store(nil)
 	return r.run(ctx)
 }
+
+func namespaceOf(t *task) string { return t.bundle.Namespace }
 
 // run is one Run: a book and the workers around it.
 type run struct {

@@ -61,6 +61,7 @@ const (
 	whyGone    = "gone"    // its pod does not exist any more
 	whyBlocked = "blocked" // a node would not help its pod
 	whyChanged = "changed" // its pod asks for something else now, or another scaling pod stands for it
+	whyShared  = "shared"  // there are as many as there may be, and another namespace had fewer
 )
 
 // removal is a scaling pod that is to go.
@@ -122,13 +123,14 @@ func decide(demands []demand, asks []ask, look func(types.NamespacedName) standi
 	asks = inOrder(asks, wants)
 	groups := map[string][]*group{}
 	stands := map[types.NamespacedName]bool{}
-	count := 0
+	var held holdings
+	going := 0
 	for _, a := range asks {
 		if a.going {
 			continue
 		}
-		count++
 		if why := verdict(&a, wants[a.source], look, stands[a.source]); why != "" {
+			going++
 			d.remove = append(d.remove, removal{a, why})
 			if (why == whyEnded || why == whyPlaced) && a.shape != "" {
 				cool.begin(a.shape, now)
@@ -140,6 +142,7 @@ func decide(demands []demand, asks []ask, look func(types.NamespacedName) standi
 		g := newGroup(a.devices)
 		g.take(want)
 		groups[want.shape] = append(groups[want.shape], g)
+		held.add(holding{want: want, group: g, ask: &a})
 	}
 	for _, want := range packingOrder(demands) {
 		if stands[want.pod] {
@@ -155,20 +158,75 @@ func decide(demands []demand, asks []ask, look func(types.NamespacedName) standi
 			}
 			continue
 		}
-		if count >= mostAsks {
+		if going+len(held.all) >= mostAsks {
 			d.left++
-			continue
+			gives, ok := held.give(want.pod.Namespace)
+			if !ok {
+				continue
+			}
+			if gives.ask != nil {
+				d.remove = append(d.remove, removal{*gives.ask, whyShared})
+			}
 		}
-		count++
 		g := newGroup(want.devices)
 		g.take(want)
 		groups[want.shape] = append(groups[want.shape], g)
-		d.create = append(d.create, *want)
+		held.add(holding{want: want, group: g})
+	}
+	for i := range held.all {
+		if held.all[i].ask == nil {
+			d.create = append(d.create, *held.all[i].want)
+		}
 	}
 	for shape := range cool { // order: each on its own; what is over is forgotten
 		cool.until(shape, now)
 	}
 	return d
+}
+
+// holding is a scaling pod that stays or is to be made.
+type holding struct {
+	want  *demand
+	group *group
+	ask   *ask // nil if it is to be made
+}
+
+// holdings are all of them, and how many each namespace has.
+type holdings struct {
+	all []holding
+	of  map[string]int
+}
+
+func (h *holdings) add(x holding) {
+	if h.of == nil {
+		h.of = map[string]int{}
+	}
+	h.all = append(h.all, x)
+	h.of[x.want.pod.Namespace]++
+}
+
+// give takes the last scaling pod from the namespace that has most of them, for another that still has no more than that one then;
+// ok says whether there is such a namespace. So the scaling pods there may be are divided among those who wait, and one tenant's
+// demand does not hide another's.
+func (h *holdings) give(to string) (x holding, ok bool) {
+	from := to
+	for namespace, n := range h.of { // order: the most, of equals the first by name
+		if n > h.of[from] || n == h.of[from] && namespace < from {
+			from = namespace
+		}
+	}
+	if h.of[from] <= h.of[to]+1 {
+		return x, false
+	}
+	for i := len(h.all) - 1; ; i-- {
+		if x = h.all[i]; x.want.pod.Namespace == from {
+			h.all = slices.Delete(h.all, i, i+1)
+			break
+		}
+	}
+	h.of[from]--
+	x.group.free = nil // nobody is packed onto it any more
+	return x, true
 }
 
 // verdict says why a scaling pod has to go, "" if it stays. double says that another one stands for its pod.

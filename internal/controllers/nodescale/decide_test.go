@@ -155,6 +155,58 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// TestBoundIsShared: of the scaling pods there may be, each namespace that waits gets as many as another, if it needs them.
+func TestBoundIsShared(t *testing.T) {
+	t.Parallel()
+	var demands []demand
+	var asks []ask
+	for i := range mostAsks + 7 {
+		w := wants(fmt.Sprintf("p%04d", i), 1, 60)
+		w.pod.Namespace = "noisy"
+		demands = append(demands, w)
+		if i < mostAsks {
+			asks = append(asks, ask{name: w.pod.Name, uid: types.UID(w.pod.Name), source: w.pod, devices: 1, shape: w.shape})
+		}
+	}
+	for i := range 3 {
+		w := wants(fmt.Sprintf("q%d", i), 1, 60)
+		w.pod.Namespace = "quiet"
+		demands = append(demands, w)
+	}
+	d := decide(demands, asks, fates{}.look(demands), cooldowns{}, time.Unix(0, 0))
+	if len(d.create) != 3 || d.create[0].pod.Namespace != "quiet" || len(d.remove) != 3 || d.remove[0].why != whyShared || d.left != 10 {
+		t.Fatalf("%d made, %d removed, %d left", len(d.create), len(d.remove), d.left)
+	}
+	gone := map[string]bool{}
+	for _, r := range d.remove {
+		gone[r.ask.name] = true
+	}
+	asks = slices.DeleteFunc(asks, func(a ask) bool { return gone[a.name] })
+	for _, c := range d.create {
+		asks = append(asks, ask{name: c.pod.Name, source: c.pod, devices: 1, shape: c.shape})
+	}
+	if d = decide(demands, asks, fates{}.look(demands), cooldowns{}, time.Unix(0, 0)); len(d.create)+len(d.remove) != 0 {
+		t.Errorf("at a second look %d made, %d removed", len(d.create), len(d.remove))
+	}
+	var many []demand
+	for i := range 3 * mostAsks {
+		w := wants(fmt.Sprintf("r%04d", i), 1, 60)
+		w.pod.Namespace = fmt.Sprint("n", i%3)
+		if i%3 == 0 {
+			w.portion = 990000 // large ones go first
+		}
+		many = append(many, w)
+	}
+	d = decide(many, nil, fates{}.look(many), cooldowns{}, time.Unix(0, 0))
+	of := map[string]int{}
+	for _, c := range d.create {
+		of[c.pod.Namespace]++
+	}
+	if len(d.create) != mostAsks || of["n0"] < 333 || of["n1"] < 333 || of["n2"] < 333 {
+		t.Errorf("shared as %v", of)
+	}
+}
+
 // TestDecideIsSound: on random states, never more devices are asked for than wait; who waits is served by the devices that
 // are asked for; no pod has two scaling pods; a second look changes nothing; the order of the input does not matter; and
 // once pods stop waiting, everything is removed.

@@ -21,7 +21,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		left:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_scaling_deferred_pods", Help: "The part of these that nothing is asked for yet: room came a moment ago, or there are as many scaling pods as there may be."}),
 		created: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_scaling_pods_created_total", Help: "Scaling pods created."}),
 		removed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_scaling_pods_removed_total", Help: "Scaling pods removed, by why: ended, placed, gone, blocked or changed.",
+			Name: "muster_scaling_pods_removed_total", Help: "Scaling pods removed, by why: ended, placed, gone, blocked, changed or shared.",
 		}, []string{"why"}),
 	}
 	if registry == nil {

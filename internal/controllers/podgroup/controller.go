@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -92,9 +93,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: c.options.MaxConcurrentReconciles,
 		Reconciler:              reconcile.TypedFunc[key](c.reconcile),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[key](soonAfter, retryMax),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[key]) queue {
-			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Name: name, Clock: c.deps.Clock})
+		NewQueue: func(string, workqueue.TypedRateLimiter[key]) queue {
+			return turns.New(turns.Options[key]{
+				Tenant: func(k key) string { return k.Namespace }, Workers: c.options.MaxConcurrentReconciles,
+				Backoff: soonAfter, MaxBackoff: retryMax, Clock: c.deps.Clock,
+			})
 		},
 		Logger: c.deps.Log,
 	})

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,6 +29,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -46,6 +48,9 @@ type Deps struct {
 	// Event records an event about an object. It must not block.
 	Event func(obj client.Object, eventType, reason, message string)
 	Log   logr.Logger
+	// Discovery says which kinds the API server serves. It is asked about owners of kinds that nobody has met, a few times a minute
+	// however many there are. Nil: the API server is asked for each such owner.
+	Discovery discovery.ServerResourcesInterface
 	// Registry gets the role's metrics. Nil: they are kept to the role.
 	Registry prometheus.Registerer
 	// Clock is the real one if nil.
@@ -120,7 +125,10 @@ func newGrouper(
 ) *grouper {
 	return &grouper{
 		options: o, table: table, cached: deps.Cache, writer: deps.Client, kit: kit, live: deps.Reader,
-		owners: &owners{table: table, cached: deps.Cache, live: deps.Reader, follow: follow, counts: counts},
+		owners: &owners{
+			table: table, cached: deps.Cache, live: deps.Reader, follow: follow, counts: counts,
+			kinds: &kinds{discovery: deps.Discovery, clock: deps.Clock},
+		},
 		memory: newMemory(o.Remembered),
 		defaults: &defaults{
 			name:   types.NamespacedName{Namespace: o.DefaultsNamespace, Name: o.DefaultsName},
@@ -136,15 +144,19 @@ func newGrouper(
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.follow.end()
 	o := &c.grouper.options
-	skip, plain := true, false
+	skip := true
 	ctl, err := controller.NewTypedUnmanaged("podgrouper", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation:      &skip,
-		UsePriorityQueue:        &plain,
 		MaxConcurrentReconciles: o.Workers,
 		Reconciler:              reconcile.Func(c.grouper.reconcile),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.Backoff, o.MaxBackoff),
-		Logger:                  c.deps.Log,
-		LogConstructor:          func(*reconcile.Request) logr.Logger { return c.deps.Log },
+		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) adder {
+			return turns.New(turns.Options[reconcile.Request]{
+				Tenant: func(r reconcile.Request) string { return r.Namespace }, Workers: o.Workers,
+				Backoff: o.Backoff, MaxBackoff: o.Patience, Clock: c.deps.Clock,
+			})
+		},
+		Logger:         c.deps.Log,
+		LogConstructor: func(*reconcile.Request) logr.Logger { return c.deps.Log },
 	})
 	if err != nil {
 		return fmt.Errorf("podgrouper: %w", err)
@@ -354,7 +366,7 @@ func (g *grouper) doubtful(ctx context.Context) []types.UID {
 	var out []types.UID
 	now := g.clock.Now()
 	for _, d := range g.memory.all() {
-		expired := !d.expires.IsZero() && !now.Before(d.expires)
+		expired := !d.expires.IsZero() && !now.Before(d.expires) || !d.lacks.Empty() && g.owners.kinds.served(ctx, d.lacks)
 		missing := false
 		if !expired && !d.left && d.failed == nil && !d.eachPod {
 			exists, err := g.exists(ctx, d.group)

@@ -14,6 +14,10 @@
 //     has synced, and for other kinds, an owner costs one read from the API server. Whole objects are read only where the
 //     kind's rule looks into the spec, once per change of it.
 //   - Karta objects, which define further kinds, are listed at most twice a minute, and where there is no such kind once.
+//   - Owners of kinds that do not exist cost no request: which kinds there are is asked for at most six times a minute, when somebody
+//     names one that was not there at the last look.
+//   - Pods are worked on in turn of their namespaces (see internal/kube/turns), and what cannot be grouped is looked at after as long
+//     as it has waited already, one to five minutes, so that one tenant's broken workloads cost others nothing.
 //   - A new gang is one POST, a new pod one merge patch, and nothing is written that is there already. Events of pods that
 //     are grouped as remembered do not enter the queue.
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
@@ -17,20 +18,25 @@ import (
 // derivation is what is remembered of the pods of one nearest owner, or of one part of them. It is immutable.
 type derivation struct {
 	owner types.UID
+	// namespace is that of the pods: a pod of another one that names the same owner has its own derivation.
+	namespace string
 	// part tells the pods of an owner apart that are in different gangs; see workload.Table.Part.
 	part string
 	// chain are the owners it was derived from, the nearest among them.
 	chain []types.UID
 	// left says that the owners ask to leave the pods alone; nothing below counts then.
 	left bool
-	// failed is why no group could be derived, a *workload.Invalid; nothing below counts then.
+	// failed is why no group could be derived, which no retry mends before an object changes; nothing below counts then.
 	failed error
+	// lacks is the kind that the API server does not serve, if that is why.
+	lacks schema.GroupVersionKind
 	// eachPod says that each pod has a group of its own, which is derived per pod. anew says that it has to be derived per
 	// pod because no one knows beforehand which pods share one.
 	eachPod, anew bool
 	// podNamed says that a group named after the pod wins if it exists.
 	podNamed bool
 	group    types.NamespacedName
+	queue    string // that the group is made with
 	members  workload.Members
 	// expires is the time from which it is not trusted any more; zero means as long as no event says otherwise.
 	expires time.Time
@@ -44,14 +50,18 @@ func (d *derivation) groupOf(pod *corev1.Pod) string {
 	return d.group.Name
 }
 
-// key is what a derivation is remembered by: the nearest owner's UID, and the part if there is one.
-func (d *derivation) key() types.UID { return memoryKey(d.owner, d.part) }
+// key is what a derivation is remembered by: the namespace, the nearest owner's UID, and the part if there is one.
+func (d *derivation) key() types.UID { return memoryKey(d.namespace, d.owner, d.part) }
 
-func memoryKey(owner types.UID, part string) types.UID {
-	if part == "" {
-		return owner
+func memoryKey(namespace string, owner types.UID, part string) types.UID {
+	key := owner
+	if namespace != "" {
+		key = types.UID(namespace+"/") + owner
 	}
-	return owner + types.UID("/"+part)
+	if part != "" {
+		key += types.UID("/" + part)
+	}
+	return key
 }
 
 // memory holds derivations by their key, bounded by forgetting the least recently used. It also sees

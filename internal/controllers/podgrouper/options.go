@@ -26,6 +26,9 @@ type Options struct {
 	KnativeGangs bool
 	// Definitions lets Karta objects define kinds of workloads that have no rule (--generic-karta-fallback).
 	Definitions bool
+	// AuthorizeQueues takes a gang's queue only from what the admission role's policies have judged, and keeps pods that name
+	// another queue out of a gang (--authorize-queues).
+	AuthorizeQueues bool
 	// DefaultsNamespace and DefaultsName name the ConfigMap with defaults per kind of workload
 	// (--default-priorities-configmap-namespace, --default-priorities-configmap-name). Both empty: there is none.
 	DefaultsNamespace, DefaultsName string
@@ -35,9 +38,11 @@ type Options struct {
 	PodSelector, NamespaceSelector map[string]string
 	// Remembered is the number of gangs, at least 1, whose derivation is kept in memory, about 500 bytes each.
 	Remembered int
-	// Backoff and MaxBackoff bound the wait between attempts at a pod that failed. MaxBackoff is also the wait before a
-	// workload that cannot be understood is looked at again without having changed.
-	Backoff, MaxBackoff time.Duration
+	// Backoff is the first wait before another attempt at a pod that failed; it doubles, to Patience.
+	Backoff time.Duration
+	// MaxBackoff is the least, and Patience the longest, wait before a workload that cannot be understood, or whose PodGroup is
+	// refused, is looked at again without having changed: as long as its pod has waited already.
+	MaxBackoff, Patience time.Duration
 	// Refresh is how long a derivation is trusted whose owners are not watched, and how often all are checked against the
 	// PodGroups that exist.
 	Refresh time.Duration
@@ -56,6 +61,7 @@ func DefaultOptions() Options {
 		Remembered:     16384,
 		Backoff:        time.Second,
 		MaxBackoff:     time.Minute,
+		Patience:       5 * time.Minute,
 		Refresh:        time.Minute,
 	}
 }
@@ -72,8 +78,8 @@ func (o *Options) check() error {
 	if o.Workers < 1 || o.Remembered < 1 {
 		errs = append(errs, fmt.Errorf("workers and remembered gangs must be at least 1, are %d and %d", o.Workers, o.Remembered))
 	}
-	if o.Backoff <= 0 || o.MaxBackoff < o.Backoff || o.Refresh <= 0 {
-		errs = append(errs, fmt.Errorf("waits must be positive and in order: backoff %v, max %v, refresh %v", o.Backoff, o.MaxBackoff, o.Refresh))
+	if o.Backoff <= 0 || o.MaxBackoff < o.Backoff || o.Patience < o.MaxBackoff || o.Refresh <= 0 {
+		errs = append(errs, fmt.Errorf("waits must be positive and in order: backoff %v, max %v, patience %v, refresh %v", o.Backoff, o.MaxBackoff, o.Patience, o.Refresh))
 	}
 	if (o.DefaultsName == "") != (o.DefaultsNamespace == "") {
 		errs = append(errs, errors.New("the ConfigMap of defaults needs both a name and a namespace"))

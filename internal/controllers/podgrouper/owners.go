@@ -27,6 +27,7 @@ type owners struct {
 	cached, live client.Reader
 	follow       func(ctx context.Context, gvk schema.GroupVersionKind) bool
 	counts       *counts
+	kinds        *kinds
 	contents     contents
 }
 
@@ -110,6 +111,12 @@ func (o *owners) named(ctx context.Context, pod *corev1.Pod, chain []workload.Ob
 		return chain, watched, err
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+	if !o.kinds.served(ctx, gvk) {
+		return nil, false, &unserved{&workload.Invalid{
+			Object: fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name), Field: "metadata.labels",
+			Rule: fmt.Sprintf("must name an object of a kind that the cluster knows, %s is none", gvk.GroupKind()),
+		}, gvk}
+	}
 	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
 	var m metav1.PartialObjectMetadata
 	m.SetGroupVersionKind(gvk)
@@ -147,6 +154,9 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 			o.counts.ownerReads.WithLabelValues("watch").Inc()
 			return workload.FromPod(owner), true, nil
 		}
+	}
+	if !o.kinds.served(ctx, gvk) {
+		return workload.Object{}, false, &unserved{broken(of, "must name a kind that the cluster knows, %s of %s is none", ref.Kind, ref.APIVersion), gvk}
 	}
 	followed := o.table.Watched(gvk) && o.follow(ctx, gvk)
 	if followed {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -60,7 +61,6 @@ func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err == nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	var invalid *workload.Invalid
 	switch {
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil
@@ -68,15 +68,38 @@ func (g *grouper) reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{}, nil
-	case errors.As(err, &invalid):
-		// No retry helps before an object changes; not every change is seen.
+	case refused(err):
 		if !errors.As(err, new(*told)) {
 			g.warn(pod, err.Error())
 		}
-		return reconcile.Result{RequeueAfter: g.options.MaxBackoff}, nil
+		return reconcile.Result{RequeueAfter: g.patience(pod)}, nil
 	}
 	g.warn(pod, err.Error())
 	return reconcile.Result{}, fmt.Errorf("group pod %s: %w", req.NamespacedName, err)
+}
+
+// refused says that no retry helps before an object changes; not every change is seen.
+func refused(err error) bool {
+	if errors.As(err, new(*workload.Invalid)) {
+		return true
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// patience is how long after a refusal the pod is looked at again: as long as it has waited already, within bounds.
+func (g *grouper) patience(pod *corev1.Pod) time.Duration {
+	if pod.CreationTimestamp.IsZero() {
+		return g.options.MaxBackoff
+	}
+	return min(max(g.clock.Since(pod.CreationTimestamp.Time), g.options.MaxBackoff), g.options.Patience)
 }
 
 // told is an error of which another pod of the same owner has an event.
@@ -101,9 +124,12 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	if workload.External(pod) {
 		return g.external(ctx, pod)
 	}
-	name, members, again, err := g.groupFor(ctx, pod)
+	name, queue, members, again, err := g.groupFor(ctx, pod)
 	if err != nil || name == "" {
 		return again, err
+	}
+	if err := g.agrees(ctx, pod, name, queue); err != nil {
+		return 0, err
 	}
 	subgroup, err := members.SubGroup(pod)
 	if err != nil {
@@ -134,7 +160,7 @@ func (g *grouper) external(ctx context.Context, pod *corev1.Pod) (again time.Dur
 	}
 	g.warn(pod, fmt.Sprintf("annotation %s: there is no PodGroup %q in namespace %s, where the pod is; it waits for one",
 		keys.PodGroupAnnotation, name, pod.Namespace))
-	return g.options.MaxBackoff, nil
+	return g.patience(pod), nil
 }
 
 // ours says whether the pod is to be grouped at all, by what the pod alone shows.
@@ -157,17 +183,46 @@ func (g *grouper) namespaceSelected(ctx context.Context, name string) (bool, err
 	return labels.SelectorFromValidatedSet(g.options.NamespaceSelector).Matches(labels.Set(namespace.Labels)), nil
 }
 
-// groupFor makes sure of the pod's group and returns its name, or "" for a pod that is to be left alone.
-func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, workload.Members, time.Duration, error) {
+// agrees refuses a pod that names another queue than its gang, where queues are authorized: the author of the pod was judged for
+// the queue that the pod names, and for no other. A gang that was moved keeps the pods of both queues: in its spec is the one
+// that its mover was judged for, in its label the one that it was made with.
+func (g *grouper) agrees(ctx context.Context, pod *corev1.Pod, group, made string) error {
+	own := pod.Labels[g.options.QueueLabel]
+	if !g.options.AuthorizeQueues || own == "" {
+		return nil
+	}
+	existing := &v2alpha2.PodGroup{}
+	err := g.cached.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: group}, existing, client.UnsafeDisableDeepCopy)
+	switch {
+	case err == nil:
+		made = existing.Spec.Queue
+		if own == existing.Labels[g.options.QueueLabel] {
+			return nil
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read PodGroup %s/%s: %w", pod.Namespace, group, err)
+	}
+	if own == made {
+		return nil
+	}
+	return &workload.Invalid{
+		Object: fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name), Field: "label " + g.options.QueueLabel,
+		Rule: fmt.Sprintf("must name the queue of the pod's gang, %q, where queues are authorized; names %q", made, own),
+	}
+}
+
+// groupFor makes sure of the pod's group and returns its name, or "" for a pod that is to be left alone, and the queue that a new
+// group gets.
+func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (name, queue string, members workload.Members, again time.Duration, err error) {
 	if len(pod.OwnerReferences) == 0 {
 		d, err := g.derive(ctx, pod)
 		if err == nil {
 			err = d.failed
 		}
 		if err != nil {
-			return "", workload.Members{}, 0, err
+			return "", "", workload.Members{}, 0, err
 		}
-		return d.group.Name, d.members, 0, nil
+		return d.group.Name, d.queue, d.members, 0, nil
 	}
 	derivedHere := false
 	d, stale, err := g.memory.derive(ctx, g.keyOf(pod), g.clock.Now(), func() (*derivation, error) {
@@ -183,9 +238,8 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, worklo
 		}
 	}
 	if err != nil || d.left {
-		return "", workload.Members{}, 0, err
+		return "", "", workload.Members{}, 0, err
 	}
-	again := time.Duration(0)
 	if stale {
 		again = conflictDelay
 	}
@@ -193,31 +247,34 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (string, worklo
 		old := workload.PodNamedGroup(pod, d.owner)
 		exists, err := g.exists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: old})
 		if err != nil {
-			return "", workload.Members{}, 0, err
+			return "", "", workload.Members{}, 0, err
 		}
 		if exists {
-			return old, workload.Members{}, again, nil
+			return old, d.queue, workload.Members{}, again, nil
 		}
 	}
-	return d.group.Name, d.members, again, nil
+	return d.group.Name, d.queue, d.members, again, nil
 }
 
 // keyOf is what a pod's derivation is remembered by.
 func (g *grouper) keyOf(pod *corev1.Pod) types.UID {
-	return memoryKey(pod.OwnerReferences[0].UID, g.table.Part(pod))
+	return memoryKey(pod.Namespace, pod.OwnerReferences[0].UID, g.table.Part(pod))
 }
 
 // derive reads the pod's owners, works out the group, and writes it if it is missing or differs. A workload that cannot be
 // understood is a derivation, too, so that the many pods of one are not a burden.
 func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, error) {
-	d := &derivation{}
+	d := &derivation{namespace: pod.Namespace}
 	if len(pod.OwnerReferences) > 0 {
 		d.owner, d.part = pod.OwnerReferences[0].UID, g.table.Part(pod)
 		d.chain = []types.UID{d.owner}
 	}
 	err := g.deriveInto(ctx, d, pod)
-	if errors.As(err, new(*workload.Invalid)) {
-		d.failed, d.expires = err, g.clock.Now().Add(g.options.MaxBackoff)
+	if refused(err) {
+		if unknown := (*unserved)(nil); errors.As(err, &unknown) {
+			d.lacks = unknown.kind
+		}
+		d.failed, d.expires = err, g.clock.Now().Add(g.patience(pod))
 		err = nil
 	}
 	return d, err
@@ -258,7 +315,7 @@ func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod
 		return err
 	}
 	d.eachPod, d.anew, d.podNamed, d.members = grouping.EachPod, grouping.Anew, grouping.PodNamed, grouping.Members
-	d.group = client.ObjectKeyFromObject(grouping.PodGroup)
+	d.group, d.queue = client.ObjectKeyFromObject(grouping.PodGroup), grouping.PodGroup.Spec.Queue
 	if d.podNamed && g.options.PodNamedGroups {
 		// An old group stands; writing the new one as well would leave it without pods.
 		old, err := g.exists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodNamedGroup(pod, d.owner)})
@@ -282,6 +339,7 @@ func (g *grouper) grouping(
 	settings := &workload.Settings{
 		QueueLabel:    g.options.QueueLabel,
 		NodePoolLabel: g.options.NodePoolLabel,
+		Authorized:    g.options.AuthorizeQueues,
 		Kinds:         kinds,
 		Definition:    define,
 		KnativePerPod: !g.options.KnativeGangs,

@@ -23,8 +23,8 @@ type cluster interface {
 	// node is the node as the cache has it.
 	node(ctx context.Context, name string) (*corev1.Node, error)
 
-	// unscheduled says whether the cache has a pod of the namespace that is not scheduled.
-	unscheduled(ctx context.Context, namespace string) (bool, error)
+	// unscheduled are the pods of the namespace that wait for a node, as the cache has them, and may still hope for one.
+	unscheduled(ctx context.Context, namespace string) ([]*corev1.Pod, error)
 
 	// liveMembers, livePod and liveMap ask the API server itself.
 	liveMembers(ctx context.Context, group string) ([]*corev1.Pod, error)

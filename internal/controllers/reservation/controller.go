@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -64,7 +65,7 @@ type Controller struct {
 	known groupSet // groups whose device this process told somebody
 
 	mu     sync.Mutex
-	groups workqueue.TypedRateLimitingInterface[string] // to be looked at
+	groups workqueue.TypedRateLimitingInterface[item] // to be looked at
 }
 
 // New returns a Controller. It fails on options that make no sense, and on metrics that are registered already.
@@ -85,12 +86,23 @@ func newController(o Options, w cluster) *Controller {
 	return &Controller{options: o, cluster: w, log: logr.Discard(), now: time.Now, groups: newQueue()}
 }
 
-func newQueue() workqueue.TypedRateLimitingInterface[string] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, slowest))
+// item is a group that is to be looked at, and the namespace in whose turn: that of the pod or request with which it began, for
+// pods of any tenant may name a group. Looks at one group exclude each other.
+type item struct{ namespace, group string }
+
+func newQueue() workqueue.TypedRateLimitingInterface[item] {
+	return turns.New(turns.Options[item]{
+		Tenant: func(i item) string { return i.namespace }, Workers: syncers, Backoff: 100 * time.Millisecond, MaxBackoff: slowest,
+	})
+}
+
+// again has a group looked at again, in our own turn.
+func (c *Controller) again(group string, after time.Duration) {
+	c.queue().AddAfter(item{c.options.Namespace, group}, after)
 }
 
 // queue is the queue of groups of this run, or of the next one.
-func (c *Controller) queue() workqueue.TypedRateLimitingInterface[string] {
+func (c *Controller) queue() workqueue.TypedRateLimitingInterface[item] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.groups
@@ -170,11 +182,11 @@ func (c *Controller) podSeen(o any, _ bool) {
 		return
 	}
 	for _, g := range groupsOf(p) {
-		c.queue().Add(g)
+		c.queue().Add(item{p.Namespace, g})
 	}
 	if p.Namespace == c.options.ScalingNamespace {
 		for _, g := range c.waits.groups() {
-			c.queue().Add(g)
+			c.again(g, 0)
 		}
 	}
 }
@@ -188,7 +200,7 @@ func (c *Controller) requestSeen(o any, gone bool) {
 		c.waits.end(r.UID)
 	}
 	for _, g := range requestGroups(r) {
-		c.queue().Add(g)
+		c.queue().Add(item{r.Namespace, g})
 	}
 }
 
@@ -196,24 +208,25 @@ func (c *Controller) requestSeen(o any, gone bool) {
 func (c *Controller) work(ctx context.Context, wake func(types.NamespacedName)) {
 	groups := c.queue()
 	for {
-		group, over := groups.Get()
+		it, over := groups.Get()
 		if over {
 			return
 		}
+		group := it.group
 		if ctx.Err() == nil {
 			if err := c.sync(ctx, group); err != nil {
 				if ctx.Err() == nil {
 					c.log.Info("A shared device is looked at again later", "group", group, "fault", err.Error())
 				}
-				groups.AddRateLimited(group)
+				groups.AddRateLimited(it)
 			} else {
-				groups.Forget(group)
+				groups.Forget(it)
 			}
 			for _, request := range c.waits.of(group) {
 				wake(request)
 			}
 		}
-		groups.Done(group)
+		groups.Done(it)
 	}
 }
 

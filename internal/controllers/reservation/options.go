@@ -46,8 +46,8 @@ type Options struct {
 	Simulated bool
 
 	// ScalingNamespace is where pods run that show demand to a cluster autoscaler. While one of them is not scheduled,
-	// no device is newly reserved: the autoscaler would be told that the demand is met before the node is there. Flag
-	// --scale-adjust-namespace.
+	// no device is newly reserved for pods of the namespace it stands for: the autoscaler would be told that the demand is met before
+	// the node is there. Flag --scale-adjust-namespace.
 	ScalingNamespace string
 
 	// Maps says whether containers are told their devices through ConfigMaps: plugin gpusharing.

@@ -90,13 +90,14 @@ func (c *Controller) reservations(members []*corev1.Pod) []*corev1.Pod {
 // to do so. again says that there was one before, whose device pods may use. When there is one already, which the cache does
 // not show yet, it is returned instead. The caller holds the group's lock.
 func (c *Controller) open(ctx context.Context, group, node string, source *corev1.Pod, again bool, left time.Duration) (*corev1.Pod, error) {
-	busy, err := c.cluster.unscheduled(ctx, c.options.ScalingNamespace)
+	busy, err := c.scaling(ctx, node, source)
 	switch {
 	case err != nil:
 		return nil, err
 	case busy && left <= 0:
 		return nil, verdictf("no device may be reserved while pods of namespace %s wait for new nodes; waited for %v", c.options.ScalingNamespace, c.options.Timeout)
 	case busy:
+		c.again(group, nodeYouth)
 		return nil, nil
 	}
 	want := newPod(c.options, node, group, source)
@@ -121,6 +122,26 @@ func (c *Controller) open(ctx context.Context, group, node string, source *corev
 		return nil, verdictf("pod %s stands where the reservation pod of group %s has to be, and is not it", name, group)
 	}
 	return p, nil
+}
+
+// nodeYouth is for how long a node that joins the cluster is left to the pods that were waiting for new nodes.
+const nodeYouth = 30 * time.Second
+
+// scaling says whether a device of the node must not be reserved for the source now, because a pod waits for a new node: one that
+// stands for a pod of the source's namespace, or for nobody knows whom; or any, if the node is a new one, which it may be about to
+// get. What others wait for is no reason to leave what is there unused.
+func (c *Controller) scaling(ctx context.Context, node string, source *corev1.Pod) (bool, error) {
+	waiting, err := c.cluster.unscheduled(ctx, c.options.ScalingNamespace)
+	if err != nil || len(waiting) == 0 {
+		return false, err
+	}
+	for _, p := range waiting {
+		if of := p.Labels[keys.ScalingPodSourceNamespaceLabel]; of == "" || of == source.Namespace {
+			return true, nil
+		}
+	}
+	n, err := c.cluster.node(ctx, node)
+	return n != nil && c.now().Sub(n.CreationTimestamp.Time) < nodeYouth, err
 }
 
 // why is what a pod that ended says about it.

@@ -268,6 +268,42 @@ func TestScalingPodsGoFirst(t *testing.T) {
 	}
 }
 
+// TestScalingCostsItsOwn: whose pod waits for a node is alone in waiting, but for nodes that have just joined.
+func TestScalingCostsItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	c := w.start()
+	scaling := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: keys.ScaleAdjustNamespace, Name: "s", Labels: map[string]string{keys.ScalingPodSourceNamespaceLabel: "noisy"},
+	}}
+	w.putPod(scaling)
+	w.settle(c)
+	w.fractional("a", "n1", "g")
+	w.run(c, "a") // team is not noisy
+	w.nodesMade = metav1.NewTime(w.now)
+	pod, r := w.fractional("b", "n1", "h")
+	if ready, err := c.Prepare(ctx, r, pod); ready || err != nil {
+		t.Fatalf("on a new node: %v, %v", ready, err)
+	}
+	if d := cmp.Diff([]string{"g"}, w.reservations()); d != "" {
+		t.Fatal(d)
+	}
+	w.now = w.now.Add(nodeYouth)
+	w.run(c, "b")
+	w.nodesMade = metav1.Time{}
+	scaling = scaling.DeepCopy()
+	scaling.Name, scaling.Labels = "s2", map[string]string{keys.ScalingPodSourceNamespaceLabel: team}
+	w.putPod(scaling)
+	w.settle(c)
+	pod, r = w.fractional("c", "n1", "i")
+	if ready, err := c.Prepare(ctx, r, pod); ready || err != nil {
+		t.Fatalf("beside one of its own namespace: %v, %v", ready, err)
+	}
+	if got := w.reservations(); len(got) != 2 || slices.Contains(got, "i") {
+		t.Fatal(got)
+	}
+}
+
 // TestLostReservation: what becomes of pods whose reservation pod somebody deletes.
 func TestLostReservation(t *testing.T) {
 	t.Parallel()

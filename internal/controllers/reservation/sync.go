@@ -178,7 +178,7 @@ func (c *Controller) regain(ctx context.Context, group string, v *picture) error
 	if p == nil {
 		return fmt.Errorf("group %s: no device may be reserved while pods of namespace %s wait for new nodes", group, c.options.ScalingNamespace)
 	}
-	c.queue().AddAfter(group, c.options.Timeout+time.Second)
+	c.again(group, c.options.Timeout+time.Second)
 	return nil
 }
 
@@ -187,7 +187,7 @@ func (c *Controller) await(ctx context.Context, group string, p *corev1.Pod) err
 	// Its age by two clocks: a clock that is wrong makes it wait longer, or start over earlier, and no harm is done.
 	left := c.options.Timeout - c.now().Sub(p.CreationTimestamp.Time)
 	if left > 0 {
-		c.queue().AddAfter(group, left+time.Second)
+		c.again(group, left+time.Second)
 		return nil
 	}
 	if err := c.cluster.deletePod(ctx, p, true); err != nil {

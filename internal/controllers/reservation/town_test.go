@@ -24,10 +24,11 @@ import (
 // town is a cluster in memory: an API server, kubelets with devices, and caches that lag behind until they are told to
 // deliver. It keeps the promises of the real ones that the controller relies on.
 type town struct {
-	t       *testing.T
-	now     time.Time
-	serial  int
-	devices int // of each node
+	t         *testing.T
+	now       time.Time
+	serial    int
+	devices   int // of each node
+	nodesMade metav1.Time
 
 	pods  map[string]*corev1.Pod // by namespace/name
 	asked map[string]*schedulingv1alpha2.BindRequest
@@ -256,8 +257,8 @@ func (w *town) syncSome(c *Controller, n int) (busy bool) {
 	for ; n > 0 && groups.Len() > 0; n-- {
 		g, _ := groups.Get()
 		busy = true
-		if err := c.sync(context.Background(), g); err != nil && !w.blocks {
-			w.t.Logf("group %s: %v", g, err)
+		if err := c.sync(context.Background(), g.group); err != nil && !w.blocks {
+			w.t.Logf("group %s: %v", g.group, err)
 			groups.Add(g)
 		}
 		groups.Done(g)
@@ -339,17 +340,17 @@ func (w *town) requests(_ context.Context, group string) (out []*schedulingv1alp
 	return out, nil
 }
 
-func (w *town) unscheduled(_ context.Context, namespace string) (bool, error) {
+func (w *town) unscheduled(_ context.Context, namespace string) (out []*corev1.Pod, err error) {
 	for _, p := range w.cachedPods {
 		if p.Namespace == namespace && p.Spec.NodeName == "" {
-			return true, nil
+			out = append(out, p)
 		}
 	}
-	return false, nil
+	return out, nil
 }
 
 func (w *town) node(_ context.Context, name string) (*corev1.Node, error) {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{keys.GPUMemoryNodeLabel: "81920"}}}, nil
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: w.nodesMade, Labels: map[string]string{keys.GPUMemoryNodeLabel: "81920"}}}, nil
 }
 
 func (w *town) livePod(_ context.Context, n types.NamespacedName) (*corev1.Pod, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,21 +97,16 @@ func (w *wire) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.Node{})
 }
 
-func (w *wire) unscheduled(ctx context.Context, namespace string) (bool, error) {
+func (w *wire) unscheduled(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
 	if namespace == "" {
-		return false, nil
+		return nil, nil
 	}
 	var list corev1.PodList
 	if err := w.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("pods of namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("pods of namespace %s: %w", namespace, err)
 	}
 	now := time.Now()
-	for i := range list.Items {
-		if asksForNode(&list.Items[i], now) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.DeleteFunc(pointers(list.Items), func(p *corev1.Pod) bool { return !asksForNode(p, now) }), nil
 }
 
 // patience is how long a pod that waits for a new node keeps others from reserving devices. An autoscaler that has brought

@@ -43,7 +43,7 @@ type Grouping struct {
 // The result depends on the pod only through the hints that the owners leave open, and through Part, so all pods of a gang
 // that are made from one template give the same PodGroup.
 func (t *Table) Group(pod *corev1.Pod, owners []Object, settings *Settings) (*Grouping, error) {
-	v := t.view(pod, owners, settings.Definition)
+	v := t.view(pod, settings.judged(pod, owners), settings.Definition)
 	rule := v.rule
 	if settings.KnativePerPod && rule.Group == "serving.knative.dev" {
 		each := *rule

@@ -35,10 +35,15 @@ func (h *hints) warn(o *Object, field, format string, args ...any) {
 }
 
 // queue: the queue label of subject, then pod, then of the other owners, nearest first; then the project label of subject,
-// then pod; then the default queue.
+// then pod; then the default queue. Where queues are authorized the pod comes first, since its label is what its author was
+// judged by, and project names nothing: what queue it means cannot be judged where it is written.
 func (h *hints) queue() string {
 	label := h.settings.QueueLabel
-	for _, o := range []*Object{h.subject, &h.podAs} {
+	labelled := []*Object{h.subject, &h.podAs}
+	if h.settings.Authorized {
+		labelled = []*Object{&h.podAs, h.subject}
+	}
+	for _, o := range labelled {
 		if q := o.Labels[label]; q != "" {
 			return q
 		}
@@ -52,6 +57,10 @@ func (h *hints) queue() string {
 		project := o.Labels[keys.ProjectLabel]
 		if project == "" {
 			continue
+		}
+		if h.settings.Authorized {
+			h.warn(o, "label "+keys.ProjectLabel, "names no queue where queues are authorized, label %s does; ignored", label)
+			break
 		}
 		if pool := h.pod.Labels[h.settings.NodePoolLabel]; pool != "" {
 			return project + "-" + pool

@@ -31,6 +31,9 @@ func kinds(group string, names ...string) []schema.GroupKind {
 	return out
 }
 
+// knativeMinScale is the annotation with which Knative services say how many pods there are at least.
+const knativeMinScale = "autoscaling.knative.dev/min-scale"
+
 // Kinds returns the rows that Muster comes with. Whatever else owns pods gets the default row, unless a Karta object
 // defines it.
 func Kinds() []Rule {
@@ -72,7 +75,7 @@ func Kinds() []Rule {
 			Group: "serving.knative.dev", Kind: "Service", Versions: []string{"v1"},
 			Subject: OwnerOfKind, Of: schema.GroupKind{Group: "serving.knative.dev", Kind: "Revision"},
 			PriorityClass: keys.PriorityClassInference, Watch: true,
-			Minimum: []Source{{Annotation: "autoscaling.knative.dev/min-scale", ZeroIsNone: true}},
+			Minimum: []Source{{Annotation: knativeMinScale, ZeroIsNone: true}},
 			Between: slices.Concat(kinds("serving.knative.dev", "Configuration", "Revision"), apps("Deployment", "ReplicaSet")),
 		},
 	}

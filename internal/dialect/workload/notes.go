@@ -1,6 +1,12 @@
 package workload
 
-import "github.com/muster-scheduler/muster/api/kai/keys"
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+)
 
 // schedulers says whether an annotation is one that the scheduler alone writes on PodGroups.
 func schedulers(annotation string) bool {
@@ -9,4 +15,64 @@ func schedulers(annotation string) bool {
 		return true
 	}
 	return false
+}
+
+const (
+	// mostOfNote is how much is kept of an annotation's text, in bytes. What we read is a name, a number, or a short list; longer is
+	// none of these, cut or whole.
+	mostOfNote = 4096
+	// OtherNotes is how much is kept, in bytes of keys and texts, of the annotations of workloads that nobody reads, but that are copied
+	// from them to their PodGroup.
+	OtherNotes = 16 << 10
+)
+
+// Known says whether Muster reads an annotation of that key on pods, their owners or PodGroups.
+func Known(key string) bool {
+	switch key {
+	case keys.GPUFractionAnnotation, keys.GPUMemoryAnnotation, keys.GPUFractionDevicesAnnotation, keys.GPUFractionContainerAnnotation,
+		keys.MPSAnnotation, keys.ReceivedResourceTypeAnnotation, keys.SharedGPUConfigMapAnnotation, keys.ReservedGPUAnnotation,
+		keys.RegainedAnnotation, keys.ScalingPodSourceLabel, keys.ScalingShapeAnnotation,
+		keys.BundleLabel, keys.BundleSizeLabel, keys.SelectedForAnnotation, keys.SelectedNodeLabel,
+		keys.PodGroupAnnotation, keys.SubGroupLabel, keys.SkipPodGrouperAnnotation, keys.TopOwnerAnnotation, keys.User,
+		keys.QueueLabel, keys.ProjectLabel, keys.PriorityClassLabel, keys.PreemptibilityLabel, keys.TaskPriorityLabel, keys.NodePoolLabel,
+		keys.BatchMinMemberAnnotation, keys.PreemptionDelayAnnotation, keys.StalenessGracePeriodAnnotation,
+		keys.TopologyAnnotation, keys.TopologyRequiredAnnotation, keys.TopologyPreferredAnnotation, keys.TopologyMigratedFromAnnotation,
+		keys.SegmentSizeAnnotation, keys.SegmentTopologyRequiredAnnotation, keys.SegmentTopologyPreferredAnnotation,
+		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
+		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation,
+		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale:
+		return true
+	}
+	return false
+}
+
+// Notes are what is kept of an object's annotations: those that are known, cut to mostOfNote bytes each, those that ask for slices of
+// GPUs, and, up to so many bytes, others that are no longer than that, first by key. The map itself is not changed, and returned when
+// all is kept; less says that it is not. Notes of notes are the same.
+func Notes(all map[string]string, others int) (kept map[string]string, less bool) {
+	kept = make(map[string]string, len(all))
+	slices := OtherNotes
+	for _, k := range sortedKeys(all) {
+		v := all[k]
+		budget := &others
+		if strings.HasPrefix(k, keys.MIGResourcePrefix) {
+			budget = &slices
+		}
+		switch {
+		case Known(k):
+			kept[k] = v
+			if len(v) > mostOfNote {
+				kept[k], less = strings.Clone(v[:mostOfNote]), true
+			}
+		case k != corev1.LastAppliedConfigAnnotation && len(v) <= mostOfNote && len(k)+len(v) <= *budget:
+			*budget -= len(k) + len(v)
+			kept[k] = v
+		default:
+			less = true
+		}
+	}
+	if !less {
+		return all, false
+	}
+	return kept, true
 }

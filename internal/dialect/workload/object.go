@@ -2,6 +2,8 @@ package workload
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +29,14 @@ type Object struct {
 
 // FromMeta views an API object as an owner. content may be nil, see Object.Content.
 func FromMeta(gvk schema.GroupVersionKind, meta metav1.Object, content map[string]any) Object {
+	notes, _ := Notes(meta.GetAnnotations(), OtherNotes)
 	return Object{
 		GVK:         gvk,
 		Namespace:   meta.GetNamespace(),
 		Name:        meta.GetName(),
 		UID:         meta.GetUID(),
 		Labels:      meta.GetLabels(),
-		Annotations: meta.GetAnnotations(),
+		Annotations: notes,
 		Generation:  meta.GetGeneration(),
 		Owners:      meta.GetOwnerReferences(),
 		Content:     content,
@@ -43,6 +46,26 @@ func FromMeta(gvk schema.GroupVersionKind, meta metav1.Object, content map[strin
 // FromPod views a pod as its own owner.
 func FromPod(pod *corev1.Pod) Object {
 	return FromMeta(corev1.SchemeGroupVersion.WithKind("Pod"), pod, nil)
+}
+
+// judged returns the owners of a pod, without the queue labels of those whose labels nobody judged for the pod's author: an
+// owner without a namespace, and everything above it.
+func (s *Settings) judged(pod *corev1.Pod, owners []Object) []Object {
+	if !s.Authorized {
+		return owners
+	}
+	foreign := slices.IndexFunc(owners, func(o Object) bool { return o.Namespace != pod.Namespace })
+	if foreign < 0 {
+		return owners
+	}
+	out := slices.Clone(owners)
+	for i := foreign; i < len(out); i++ {
+		if _, has := out[i].Labels[s.QueueLabel]; has {
+			out[i].Labels = maps.Clone(out[i].Labels)
+			delete(out[i].Labels, s.QueueLabel)
+		}
+	}
+	return out
 }
 
 // String names the object as messages do: kind, namespace and name.

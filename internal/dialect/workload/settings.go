@@ -25,6 +25,10 @@ type Settings struct {
 	Peers func(namespace string, matches labels.Selector) []*corev1.Pod
 	// Definition finds the Karta definition for a kind that has no row, or nil. Nil: there are none.
 	Definition func(kind schema.GroupVersionKind) *Definition
+	// Authorized says that queues are authorized: only labels that policies judge when they are written name a queue. These are
+	// the queue labels of the pod and of owners in the pod's namespace. Not judged are owners without a namespace, which any
+	// pod may name, and the label project.
+	Authorized bool
 	// KnativePerPod makes a group for each pod of a Knative service, not one for each revision.
 	KnativePerPod bool
 }

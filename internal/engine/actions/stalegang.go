@@ -26,7 +26,7 @@ func (StaleGang) Run(s *engine.Session) {
 			}
 			continue
 		}
-		since := cmp.Or(g.StaleSince, s.Snap.Now)
+		since := cmp.Or(s.Snap.Past(g.StaleSince), s.Snap.Now)
 		grace := s.Settings().StaleGrace
 		if g.StaleGrace.Set {
 			grace = g.StaleGrace.Value
@@ -35,7 +35,7 @@ func (StaleGang) Run(s *engine.Session) {
 		switch {
 		case grace < 0:
 		case s.Snap.Now-since < grace:
-			s.WakeAt(since + grace)
+			s.WakeAt(cluster.After(since, grace))
 		default:
 			release(s, g)
 		}

@@ -237,13 +237,13 @@ func (a *auditor) move(in *engine.Intent) error {
 func (a *auditor) runs(v *cluster.Gang) error {
 	had := a.counts(map[cluster.GangID][]int32{}, v)
 	left := a.counts(a.then, v)
-	if satisfied(v, 0, left) {
+	if a.satisfied(v, 0, left) {
 		return nil
 	}
 	if a.placed[v.ID] {
 		return fmt.Errorf("it was placed by the same run, and loses its minimum")
 	}
-	if !satisfied(v, 0, had) {
+	if !a.satisfied(v, 0, had) {
 		return nil
 	}
 	for _, id := range v.Pods {
@@ -331,30 +331,44 @@ func (a *auditor) within(q *cluster.Queue, r cluster.Resources, preemptible bool
 // whole checks the gang after a bundle for it.
 func (a *auditor) whole(g *cluster.Gang) error {
 	before := a.counts(map[cluster.GangID][]int32{}, g)
-	if satisfied(g, 0, before) {
+	if a.satisfied(g, 0, before) {
 		return nil
 	}
-	if !satisfied(g, 0, a.then[g.ID]) {
+	if !a.satisfied(g, 0, a.then[g.ID]) {
 		return fmt.Errorf("the bundle leaves it below its minimum")
 	}
 	bound := false
 	for i := range before {
 		bound = bound || a.now[g.ID][i] > before[i]
 	}
-	if bound && !satisfied(g, 0, a.now[g.ID]) {
+	if bound && !a.satisfied(g, 0, a.now[g.ID]) {
 		return fmt.Errorf("pods are bound while its minimum waits for a release")
 	}
 	return nil
 }
 
-func satisfied(g *cluster.Gang, i int32, counts []int32) bool {
+// satisfied says whether set i has its minimum with these pods that have room. Members that have ended well and are on record
+// make up what those that live lack, but never take the place of one that lives.
+func (a *auditor) satisfied(g *cluster.Gang, i int32, counts []int32) bool {
 	s := &g.Sets[i]
 	if s.Leaf {
-		return counts[i] >= s.Min
+		live, ended := int32(0), int32(0)
+		for _, id := range g.Pods {
+			switch p := a.snap.Pod(id); {
+			case !p.Ours || p.Set != i:
+			case p.Phase == cluster.Succeeded:
+				if p.State(a.snap.Dims).DeletedAt == 0 {
+					ended++
+				}
+			case p.Phase != cluster.Gated && p.Phase <= cluster.Running:
+				live++
+			}
+		}
+		return counts[i] >= s.Min || live < s.Min && counts[i]+ended >= s.Min
 	}
 	n := int32(0)
 	for _, c := range s.Children {
-		if satisfied(g, c, counts) {
+		if a.satisfied(g, c, counts) {
 			n++
 		}
 	}

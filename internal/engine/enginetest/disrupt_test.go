@@ -180,6 +180,11 @@ func (l *life) happen(t *rapid.T, plans []engine.Plan) {
 			}
 		}
 	}
+	if len(l.pods) > 0 && rapid.IntRange(0, 2).Draw(t, "one ends") == 0 {
+		if p := l.events["4 "+rapid.SampledFrom(l.pods).Draw(t, "which")].(cluster.PodState); p.Phase == cluster.Running {
+			set(ended(t, p))
+		}
+	}
 	l.now += int64(rapid.SampledFrom([]int{1, 1, 5, 90}).Draw(t, "seconds")) * 1e9
 }
 

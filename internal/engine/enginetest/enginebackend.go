@@ -74,7 +74,7 @@ type Engine struct {
 	options   cluster.Options
 	objects   map[string]Object // by kind/namespace/name
 	lives     map[string]int    // how often an object of that key was deleted
-	postponed map[types.UID]int64
+	postponed map[types.UID]bool
 	usage     *cluster.UsageState // nil for no history
 	moments   int64               // nanoseconds that settling took, so that what happens first is earlier
 	taken     []engine.Bundle     // those with evictions that took effect
@@ -106,7 +106,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	}
 	b := &Engine{
 		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), objects: map[string]Object{}, lives: map[string]int{},
-		Translator: NewTranslator(opts.Names()), postponed: map[types.UID]int64{},
+		Translator: NewTranslator(opts.Names()), postponed: map[types.UID]bool{},
 	}
 	b.mutation, b.flat, b.roles.RestrictGPU, b.roles.RestrictCPU = m, opts.FlatQueues, opts.RestrictGPU, opts.RestrictCPU
 	if opts.StuckAfter != "" {
@@ -403,8 +403,12 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	for _, k := range slices.Backward(keys) {
 		b.Feed(s, b.objects[k])
 	}
-	for uid, until := range b.postponed { // order: each pod on its own
-		s.Postpone(string(uid), until)
+	for uid := range b.postponed { // order: each pod on its own
+		snap.EachPod(func(p *cluster.Pod) {
+			if p.UID == string(uid) {
+				s.Postpone(p.UID, p.NotBefore) // which goes back with the clock
+			}
+		})
 	}
 	if b.usage != nil {
 		s.Apply(*b.usage)
@@ -484,6 +488,6 @@ func (b *Engine) RejectBind(p *v1.Pod, d time.Duration) error {
 	if !b.store.Postpone(string(p.UID), until) {
 		return fmt.Errorf("pod %s/%s is not known to the store", p.Namespace, p.Name)
 	}
-	b.postponed[p.UID] = until
+	b.postponed[p.UID] = true
 	return nil
 }

@@ -89,7 +89,8 @@ func (h *herd) queues(t *rapid.T) {
 			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: seconds(t, "queue age"),
 			Quota:  []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
 			Limit:  []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
-			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
+			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
+			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
 		}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "departments") {
@@ -114,6 +115,10 @@ func (h *herd) gang(t *rapid.T) {
 		Priority: int32(rapid.SampledFrom([]int{50, 50, 75, 100}).Draw(t, "priority")),
 	}
 	g.Preemptible = g.Priority < 100
+	g.PreemptionDelay = int64(rapid.SampledFrom([]int{0, 0, 0, 30, 600}).Draw(t, "delay")) * 1e9
+	if rapid.IntRange(0, 3).Draw(t, "own grace") == 0 {
+		g.StaleGrace = cluster.Maybe{Set: true, Value: int64(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
+	}
 	sizes := []int{rapid.IntRange(1, 4).Draw(t, "pods")}
 	leaves := []string{""}
 	if rapid.IntRange(0, 2).Draw(t, "flat") > 0 {
@@ -183,6 +188,10 @@ func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
 		p.Requests = append(p.Requests, cluster.Quantity{Name: "example.com/nic", Value: 1})
 	case 4:
 		p.Spec.Unsupported = "a share of a GPU"
+	case 5:
+		if rapid.IntRange(0, 2).Draw(t, "absurd") == 0 {
+			p.Requests = append(p.Requests, cluster.Quantity{Name: "memory", Value: cluster.MaxQuantity})
+		}
 	}
 	return p
 }
@@ -216,7 +225,7 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 	}
 	if len(h.nodes) > 0 {
 		node := rapid.SampledFrom(h.nodes).Draw(t, "node")
-		switch rapid.IntRange(0, 7).Draw(t, "phase") {
+		switch rapid.IntRange(0, 9).Draw(t, "phase") {
 		case 0:
 			p.Phase, p.NodeName = cluster.Running, node
 		case 1:
@@ -225,6 +234,8 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 			p.Phase = cluster.Gated
 		case 3:
 			p.Nominated = node
+		case 4, 5:
+			p = ended(t, p)
 		}
 		if !p.Spec.Share.None() && p.NodeName != "" {
 			p.Groups = rapid.SampledFrom([][]string{nil, {"a"}, {"b"}, {"a", "b"}, {"c"}}).Draw(t, "groups")
@@ -232,6 +243,16 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 	}
 	h.pods = append(h.pods, p.UID)
 	h.events["4 "+p.UID] = p
+}
+
+// ended is a pod that has come to its end, as dialects tell of it: well, mostly, and sometimes because it was told to go.
+func ended(t *rapid.T, p cluster.PodState) cluster.PodState {
+	p.Phase = rapid.SampledFrom([]cluster.Phase{cluster.Succeeded, cluster.Succeeded, cluster.Succeeded, cluster.Failed}).Draw(t, "end")
+	if rapid.IntRange(0, 4).Draw(t, "told to go") == 0 {
+		p.DeletedAt = noon
+	}
+	p.NodeName, p.Groups, p.Spec, p.Requests, p.Charge = "", nil, cluster.ClassSpec{}, nil, nil
+	return p
 }
 
 // list returns the events in a fixed order.

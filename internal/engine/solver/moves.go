@@ -14,11 +14,11 @@ import (
 func (q *search) withMoves() bool {
 	q.back(0)
 	if q.everyone().count > maxMovers {
-		q.partial = true
+		q.cut(boundMovers)
 		return false
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
-	q.w.strict = false
+	q.w.asked, q.w.strict = q.asked, false
 	q.late = true
 	defer func() { q.late = false }()
 	for tries := 0; tries < maxNodes; {
@@ -42,7 +42,7 @@ func (q *search) withMoves() bool {
 		q.evict(t)
 		q.w.gave(&t)
 	}
-	q.partial = true
+	q.cut(boundMoves)
 	return false
 }
 
@@ -61,7 +61,7 @@ func (q *search) lawful() bool {
 	what := q.s.Begin()
 	q.st.Suspend(func() {
 		for _, t := range gone {
-			rule, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
+			rule, v := q.legal(&t.Unit)
 			if ok = v.Yes(); !ok {
 				break
 			}
@@ -114,6 +114,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 		q.partial = q.everyone().count > 0
 		a, ok := no(engine.ReasonNothingToMove)
 		if q.w != nil {
+			q.w.finish()
 			a.Barred = sorted(q.w.barred)
 		}
 		return a, ok
@@ -124,6 +125,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 	}
 	q.partial = q.movers // rearrangements that neither way finds may exist
 	a, ok := no(engine.ReasonNothingToMove)
+	q.w.finish()
 	a.Barred = sorted(q.w.barred)
 	return a, ok
 }

@@ -125,9 +125,13 @@ type walk struct {
 	at      map[*leaf]*cursor
 	tier    int // units above it are put off
 	later   []*engine.GangState
-	strict  bool // ask the rules that look at each unit; without, the caller does
+	strict  bool                         // ask the rules that look at each unit; without, the caller does
+	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
+	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
 	refused bool // some unit was, by a rule about units: with other victims it might be legal
+	turned  turned
+	hinges  bool // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
 // cursor is how far the walk has come in a leaf.
@@ -138,7 +142,7 @@ type cursor struct {
 }
 
 func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.Resources) *walk {
-	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true}
+	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
 }
 
 // cursor starts in a leaf: whole queues that need not give are passed without a look at their gangs.
@@ -149,10 +153,10 @@ func (w *walk) cursor(l *leaf) *cursor {
 	}
 	c = &cursor{}
 	w.at[l] = c
-	if v := w.gs.s.CheckGiver(w.right, w.g, w.request, l.queue); !v.Yes() {
+	if v := w.mayAsk(l.queue); !v.Yes() {
 		c.closed = true
 		if v.Reason != engine.ReasonOtherQueue {
-			w.barAll(l.raw, v)
+			w.shut(l, l.raw, v, true)
 		}
 		return c
 	}
@@ -262,10 +266,10 @@ func (w *walk) pick(bs []*branch) (*leaf, *engine.GangState, *branch) {
 			continue
 		}
 		if bestUnit == nil {
-			u, _ := w.gs.s.NextUnit(bestGang)
+			u, _ := w.unit(bestGang)
 			bestUnit = u.Charge
 		}
-		u, _ := w.gs.s.NextUnit(v)
+		u, _ := w.unit(v)
 		if w.gs.s.CompareGivers(b.queue, best.queue, u.Charge, bestUnit) < 0 {
 			bestLeaf, bestGang, best, bestUnit = l, v, b, u.Charge
 		}
@@ -286,7 +290,11 @@ func (w *walk) next() (taken, bool) {
 		w.gs.s.Step()
 		l, v, _ := w.pick(w.gs.top)
 		if v == nil {
+			if w.again() {
+				continue
+			}
 			if len(w.later) == 0 {
+				w.finish()
 				return taken{}, false
 			}
 			w.tier++
@@ -297,7 +305,7 @@ func (w *walk) next() (taken, bool) {
 			continue
 		}
 		w.take(l, v)
-		u, ok := w.gs.s.NextUnit(v)
+		u, ok := w.unit(v)
 		if !ok {
 			continue
 		}
@@ -313,8 +321,8 @@ func (w *walk) next() (taken, bool) {
 		if w.strict {
 			rule, verdict := w.gs.s.CheckUnit(w.right, w.g, w.request, &u)
 			if !verdict.Yes() {
-				w.bar(v, verdict)
 				w.refused = true
+				w.refuse(v, verdict)
 				if verdict.Reason == engine.ReasonVictimWithinShare { // the queue has given what it must, whatever is next
 					w.close(l, verdict)
 				}
@@ -329,16 +337,20 @@ func (w *walk) next() (taken, bool) {
 // close passes over what is left of a leaf.
 func (w *walk) close(l *leaf, why engine.Verdict) {
 	c := w.cursor(l)
-	c.closed = true
-	b := w.barrier(why)
-	b.Gangs += len(l.gangs) - c.next + len(c.back)
+	rest := make([]*cluster.Gang, 0, len(l.gangs)-c.next)
 	for _, v := range l.gangs[c.next:] {
-		name(b, v.Key)
+		rest = append(rest, v.Gang)
 	}
+	for _, v := range c.back {
+		rest = append(rest, v.Gang)
+	}
+	c.closed = true
+	w.shut(l, rest, why, false)
 }
 
 // gave tells the walk that the unit was evicted, so that its gang may give more.
 func (w *walk) gave(t *taken) {
+	w.turned.near = max(w.turned.near, nearness(w.g.Leaf, t.Gang.Leaf))
 	if !t.Core && w.gs.s.Live(t.Gang) > 0 {
 		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
 	}

@@ -32,7 +32,7 @@ func (q *search) accept() []*engine.QueueLedger {
 		if n := q.s.Given(&t.Unit); n > 0 {
 			entry().Promised = n
 			r := taken[v.Leaf]
-			r.Add(t.Charge)
+			r.AddCapped(t.Charge)
 			taken[v.Leaf] = r
 		}
 		for _, p := range t.Pods {
@@ -44,7 +44,7 @@ func (q *search) accept() []*engine.QueueLedger {
 			q.st.Broken(p, t.budget)
 			r := taken[v.Leaf]
 			if fate == engine.Evict {
-				r.Add(p.Charge)
+				r.AddCapped(p.Charge)
 			}
 			taken[v.Leaf] = r
 		}
@@ -94,7 +94,7 @@ func (q *search) shares(givers []*engine.QueueLedger, taken map[*engine.QueueLed
 			}
 			was := before[n]
 			if gave {
-				was.Add(r)
+				was.AddCapped(r)
 			} else {
 				was.Sub(r)
 			}

@@ -33,6 +33,7 @@ type Solver struct {
 	s      *engine.Session
 	right  engine.Right
 	givers *givers
+	land   *land
 	failed map[string]engine.Attempt // by question: who failed alike
 }
 
@@ -55,9 +56,11 @@ type search struct {
 	probes  int
 	doubt   bool // the last probe failed, and another arrangement may exist
 	partial bool
-	late    bool // who is killed is judged in the end, when it is known who moves
-	untried bool // choices of who moves and who is killed are left
-	movers  bool // consolidation: somebody may be moved
+	bound   bound                        // why it is partial
+	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment
+	late    bool                         // who is killed is judged in the end, when it is known who moves
+	untried bool                         // choices of who moves and who is killed are left
+	movers  bool                         // consolidation: somebody may be moved
 }
 
 // Solve makes room for what the gang asks for next, if it can, and accepts the decision into the running plan; it returns
@@ -153,7 +156,11 @@ func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
 	}
 	key = append(key, '@')
 	age, own := sv.s.Age(g)
+	own = own || sv.right == engine.Consolidation && sv.s.Live(g) > 0 // it does not move itself, and others may move it
 	key = strconv.AppendInt(key, int64(age), 36)
+	if choices := sv.s.ChoiceKey(g); choices != "" {
+		key = append(append(key, '/'), choices...)
+	}
 	if own || sv.s.Filtered(pods) {
 		key = append(append(key, '/'), g.UID...)
 	}
@@ -198,22 +205,27 @@ func (q *search) run() (engine.Attempt, bool) {
 		}
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.asked = q.w.asked
 	if q.grow() {
-		q.reduce()
-		q.elsewhere()
-		return engine.Attempt{}, true
+		return q.made()
 	}
-	barred, count, refused := q.w.barred, int64(q.gangs()), q.w.refused
+	q.w.finish()
+	barred, count, refused, hinges := q.w.barred, int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
-	if refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree && q.withMoves() {
+	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
+	if moves && q.withMoves() {
 		return engine.Attempt{}, true
 	}
-	if (refused || q.s.Filtered(q.pods)) && q.choose() {
-		q.reduce()
-		q.elsewhere()
+	if refused || q.s.Filtered(q.pods) {
+		all, found := q.choose(hinges)
+		if found || !all && gate.Yes() && q.fromPlaces(false) {
+			return q.made()
+		}
+	}
+	if moves && gate.Yes() && q.fromPlaces(true) {
 		return engine.Attempt{}, true
 	}
-	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: count, Partial: q.partial || q.doubt}
+	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: count, Partial: q.partial || q.doubt, Detail: string(q.bound)}
 	switch {
 	case !gate.Yes():
 		v = gate
@@ -221,6 +233,13 @@ func (q *search) run() (engine.Attempt, bool) {
 		v.Reason, v.Have = engine.ReasonNoVictims, 0
 	}
 	return engine.Attempt{Verdict: v, Barred: sorted(barred)}, false
+}
+
+// made finishes a search whose units suffice.
+func (q *search) made() (engine.Attempt, bool) {
+	q.reduce()
+	q.elsewhere()
+	return engine.Attempt{}, true
 }
 
 func sorted(bs []engine.Barrier) []engine.Barrier {
@@ -279,7 +298,7 @@ func (q *search) grow() bool {
 	failed, next := 0, 0
 	for {
 		if q.s.Aborted() || q.probes > maxProbes {
-			q.partial = true
+			q.cut(boundProbes)
 			return false
 		}
 		if n := len(q.units); linear || n >= next {
@@ -293,7 +312,7 @@ func (q *search) grow() bool {
 			failed, next = n, max(1, 2*n)
 			if linear && q.probes > before && q.probes > linearProbes { // a quarter more, or a no would take for ever
 				linear, next = false, n+max(1, n/4)
-				q.partial = true
+				q.cut(boundPrefixes)
 			} else if q.partial {
 				next = n + max(1, n/4)
 			}
@@ -333,7 +352,7 @@ func (q *search) bisect(failed int) {
 func (q *search) reduce() {
 	q.release(func(t *taken) bool {
 		if q.probes > maxProbes && (q.s.Constrained(q.g) || !q.s.Exact(q.pods)) {
-			q.partial = true
+			q.cut(boundProbes)
 			return false
 		}
 		q.st.Return(&t.Unit)
@@ -402,17 +421,7 @@ func (q *search) farthest() int {
 }
 
 // nearness is how many queues a gang has in common with the beneficiary.
-func (q *search) nearness(v *engine.GangState) int {
-	n := 0
-	for l := v.Leaf; l != nil; l = l.Parent {
-		for o := q.g.Leaf; o != nil; o = o.Parent {
-			if o == l {
-				n++
-			}
-		}
-	}
-	return n
-}
+func (q *search) nearness(v *engine.GangState) int { return nearness(q.g.Leaf, v.Leaf) }
 
 // elsewhere moves victims that have room elsewhere now, those of the best right first, as far as their queues may hold them
 // beside the gang, and unless others are taken by the right that their going gives.
@@ -422,97 +431,4 @@ func (q *search) elsewhere() {
 		return q.s.CheckGates(t.Gang, t.Charge).Yes() && q.st.MoveUnit(&t.Unit)
 	})
 	q.spared = before // they go, if only to come back
-}
-
-// choose searches all sets of units that may be taken in some order, when the rules refused some that came later because
-// of some that were taken, or a filter may miss some that are gone: a unit may be left out on purpose, or come earlier.
-// Beyond exhaustive units it gives up and says so.
-func (q *search) choose() bool {
-	q.back(0)
-	w := q.everyone().walk(q.right, q.g, q.request)
-	w.strict = false
-	var all []taken
-	for {
-		t, ok := w.next()
-		if !ok {
-			break
-		}
-		if len(all) == exhaustive {
-			q.partial = true
-			q.back(0)
-			return false
-		}
-		all = append(all, t)
-		q.evict(t)
-		w.gave(&t)
-	}
-	hopeless := !q.fits() && !q.doubt && !q.s.Filtered(q.pods) // not even with all of them, legal or not
-	q.back(0)
-	return !hopeless && q.branch(all, 0, map[uint]bool{})
-}
-
-// might says whether, with those gone that are, moving others could do: there would be room enough in all, and somebody
-// may be moved.
-func (q *search) might(all []taken, have uint) bool {
-	if _, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
-		return false
-	}
-	for i, t := range all {
-		if have>>i&1 == 0 && q.movable(t) {
-			return true
-		}
-	}
-	return false
-}
-
-// movable says whether the unit may be moved, if there is room.
-func (q *search) movable(t taken) bool {
-	if t.Promised() > 0 {
-		return false
-	}
-	for _, p := range t.Pods {
-		if !p.Recreated {
-			return false
-		}
-	}
-	t.Moved = true
-	_, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
-	tier, _ := q.s.Tier(&t.Unit)
-	return v.Yes() && tier == 0
-}
-
-// branch takes one more of all, those before others that would give first, until the gang fits. have is the set that is
-// taken, as bits; from those in seen no way leads on.
-func (q *search) branch(all []taken, have uint, seen map[uint]bool) bool {
-	if q.fits() {
-		return true
-	}
-	if q.probes > maxProbes {
-		q.partial = true
-		return false
-	}
-	if q.untried && !q.partial && q.might(all, have) {
-		q.partial = true
-	}
-	seen[have] = true
-	asked := map[*engine.GangState]bool{} // a gang gives its units in their order
-	for i, t := range all {
-		next := have | 1<<i
-		if next == have || asked[t.Gang] {
-			continue
-		}
-		asked[t.Gang] = true
-		rule, v := q.s.CheckUnit(q.right, q.g, q.request, &t.Unit)
-		if !v.Yes() || seen[next] {
-			continue
-		}
-		t.rule = rule
-		n := len(q.units)
-		q.evict(t)
-		if q.branch(all, next, seen) {
-			return true
-		}
-		q.back(n)
-	}
-	return false
 }

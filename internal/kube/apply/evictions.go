@@ -43,6 +43,9 @@ type EvictionOptions struct {
 	// Mark has pods that are deleted marked as targets of a disruption before (--update-pod-eviction-condition). The
 	// eviction API does so by itself.
 	Mark bool
+	// MaxGrace bounds the grace period of a pod that is evicted, in whole seconds: a pod says itself how long it may go on after
+	// it was told to end, and might say a year. 0 leaves every pod its own.
+	MaxGrace time.Duration
 	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 8 and 4.
 	Workers, Lanes int
 }
@@ -335,9 +338,9 @@ func (e *Evictions) victim(ctx context.Context, in *engine.Intent) (*v1.Pod, err
 
 // write evicts the pod in the configured way.
 func (e *Evictions) write(ctx context.Context, c *clearing, in *engine.Intent, pod *v1.Pod) (write.Result, error) {
-	mark := e.o.Mark
+	mark, within := e.o.Mark, e.within(pod)
 	if e.o.Mode == ByEviction {
-		result, err := e.kit.Evict(ctx, named(in))
+		result, err := e.kit.Evict(ctx, named(in), within...)
 		over := result == write.Blocked && in.Budget != "" || result == write.Unjudged // the decision has judged them all
 		if err != nil || !over {
 			return result, err
@@ -349,7 +352,16 @@ func (e *Evictions) write(ctx context.Context, c *clearing, in *engine.Intent, p
 			logr.FromContextOrDiscard(ctx).Error(err, "a pod is deleted without the condition that says why")
 		}
 	}
-	return e.kit.Delete(ctx, named(in))
+	return e.kit.Delete(ctx, named(in), within...)
+}
+
+// within is the grace period that an evicted pod gets, in seconds; nothing for its own.
+func (e *Evictions) within(pod *v1.Pod) []int64 {
+	most := int64(e.o.MaxGrace / time.Second)
+	if own := pod.Spec.TerminationGracePeriodSeconds; most > 0 && own != nil && *own > most {
+		return []int64{most}
+	}
+	return nil
 }
 
 // named is the pod that the intent is about, by name and UID alone.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -412,5 +413,50 @@ func TestSubmitWaits(t *testing.T) {
 	stop()
 	if n := <-done; n < backlog || n > backlog+1 {
 		t.Errorf("%d submitted", n)
+	}
+}
+
+// TestEvictionGrace: a pod that is evicted goes on for as long as it says itself, within the bound.
+func TestEvictionGrace(t *testing.T) {
+	t.Parallel()
+	const hour, year = int64(3600), int64(365 * 24 * 3600)
+	for name, c := range map[string]struct {
+		own, want *int64
+		bound     time.Duration
+		mode      Mode
+	}{
+		"a year":              {ptr.To(year), ptr.To(hour), time.Hour, ByEviction},
+		"a year, deleted":     {ptr.To(year), ptr.To(hour), time.Hour, ByDelete},
+		"its own":             {ptr.To[int64](600), nil, time.Hour, ByEviction},
+		"as much as may be":   {ptr.To(hour), nil, time.Hour, ByDelete},
+		"nothing said":        {nil, nil, time.Hour, ByEviction},
+		"no bound":            {ptr.To(year), nil, 0, ByEviction},
+		"less than a second":  {ptr.To(year), nil, time.Millisecond, ByDelete},
+		"a bound of a second": {ptr.To(year), ptr.To[int64](1), 1500 * time.Millisecond, ByDelete},
+	} {
+		a := newArena(t, "v1")
+		victim := podNamed("v1")
+		a.change(victim, func() { victim.Spec.TerminationGracePeriodSeconds = c.own })
+		var got *int64
+		watched := interceptor.NewClient(a.client, interceptor.Funcs{
+			SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, body client.Object, o ...client.SubResourceCreateOption) error {
+				got = body.(*policyv1.Eviction).DeleteOptions.GracePeriodSeconds
+				return c.SubResource(sub).Create(ctx, obj, body, o...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.DeleteOption) error {
+				if d := (&client.DeleteOptions{}).ApplyOptions(o); d.Preconditions != nil { // else it is the arena's own
+					got = d.GracePeriodSeconds
+				}
+				return c.Delete(ctx, obj, o...)
+			},
+		})
+		a.client = watched
+		out := a.run(EvictionOptions{Mode: c.mode, MaxGrace: c.bound}, a.plan(nil, "v1"))
+		if !out.Evicted["v1"] || out.Err != nil {
+			t.Errorf("%s: %+v", name, out)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }

@@ -31,11 +31,14 @@ const (
 // markSettle is how long a gang's annotations are gathered before they are written together.
 const markSettle = 200 * time.Millisecond
 
+// markers is how many gangs are written to at once.
+const markers = 4
+
 // Marks writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
 // frozen, as a condition. Set and Frozen are called by the loop; the writing happens in Run.
 type Marks struct {
 	kit   *write.Kit
-	queue workqueue.TypedRateLimitingInterface[string] // of gang UIDs
+	queue workqueue.TypedRateLimitingInterface[item] // of gangs
 	pace  *rate.Limiter
 
 	mu     sync.Mutex
@@ -60,7 +63,7 @@ type marks struct {
 func NewMarks(kit *write.Kit) *Marks {
 	return &Marks{
 		kit: kit, gangs: map[string]*marks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, retryMost)),
+		queue: inTurn(markers, time.Second),
 	}
 }
 
@@ -72,14 +75,14 @@ func (m *Marks) Set(key cluster.Key, uid, annotation string, at int64) {
 		text = time.Unix(0, at).UTC().Format(time.RFC3339)
 	}
 	m.change(key, uid, func(g *marks) { g.notes[annotation] = text })
-	m.queue.AddAfter(uid, markSettle)
+	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
 }
 
 // Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
 // condition stays; its text says until when it holds.
 func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
 	m.change(key, uid, func(g *marks) { g.frozen = &text })
-	m.queue.AddAfter(uid, markSettle)
+	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen[uid] = freeze{key, time.Now().Add(lasts)}
@@ -99,11 +102,12 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
 
 // Run writes until ctx ends.
 func (m *Marks) Run(ctx context.Context) error {
-	work(ctx, m.queue, 4, m.serve)
+	work(ctx, m.queue, markers, m.serve)
 	return nil
 }
 
-func (m *Marks) serve(ctx context.Context, uid string) error {
+func (m *Marks) serve(ctx context.Context, gang item) error {
+	uid := gang.uid
 	if err := m.pace.Wait(ctx); err != nil {
 		return err
 	}
@@ -112,7 +116,7 @@ func (m *Marks) serve(ctx context.Context, uid string) error {
 	delete(m.gangs, uid)
 	if f, ok := m.frozen[uid]; ok {
 		if left := time.Until(f.until); left > 0 {
-			m.queue.AddAfter(uid, left)
+			m.queue.AddAfter(gang, left)
 		} else {
 			delete(m.frozen, uid)
 			if g == nil {

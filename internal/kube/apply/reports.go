@@ -50,7 +50,7 @@ type Reports struct {
 	kit    *write.Kit
 	reader client.Reader
 	o      ReportOptions
-	queue  workqueue.TypedRateLimitingInterface[string] // of gang UIDs
+	queue  workqueue.TypedRateLimitingInterface[item] // of gangs
 
 	mu    sync.Mutex
 	gangs map[string]*report // by gang UID
@@ -100,7 +100,7 @@ type message struct {
 type podRef struct{ name, uid string }
 
 // retryMost is the longest wait between attempts to write about a gang.
-const retryMost = time.Minute
+const retryMost = 5 * time.Minute
 
 // NewReports returns a writer of reasons; Run starts it, once.
 func NewReports(kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
@@ -118,7 +118,7 @@ func NewReports(kit *write.Kit, reader client.Reader, o ReportOptions) *Reports 
 	}
 	return &Reports{
 		kit: kit, reader: reader, o: o, gangs: map[string]*report{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.Settle, retryMost)),
+		queue: inTurn(o.Workers, o.Settle),
 	}
 }
 
@@ -172,7 +172,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 			continue
 		}
 		rep.says, rep.since, rep.gang, rep.touched, rep.out = said{}, p.now, nil, time.Time{}, &message{}
-		r.queue.Add(uid)
+		r.queue.Add(item{rep.key.Namespace, uid})
 	}
 	return next
 }
@@ -271,7 +271,7 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 		}
 	}
 	rep.out = m
-	p.reports.queue.Add(g.UID)
+	p.reports.queue.Add(item{g.Gang.Namespace, g.UID})
 }
 
 // text is why a gang waits in words; of gangs that fail alike it is put together once, but for what is said of others.
@@ -295,14 +295,14 @@ func (r *Reports) Run(ctx context.Context) error {
 	for range r.o.Workers {
 		workers.Go(func() {
 			for {
-				uid, stopped := r.queue.Get()
+				gang, stopped := r.queue.Get()
 				if stopped {
 					return
 				}
 				if ctx.Err() == nil {
-					r.serve(ctx, uid)
+					r.serve(ctx, gang)
 				}
-				r.queue.Done(uid)
+				r.queue.Done(gang)
 			}
 		})
 	}
@@ -313,12 +313,13 @@ func (r *Reports) Run(ctx context.Context) error {
 }
 
 // serve writes what is to be said of one gang; it is never at work on one gang twice at once.
-func (r *Reports) serve(ctx context.Context, uid string) {
+func (r *Reports) serve(ctx context.Context, gang item) {
+	uid := gang.uid
 	r.mu.Lock()
 	rep := r.gangs[uid]
 	if rep == nil || rep.out == nil {
 		r.mu.Unlock()
-		r.queue.Forget(uid)
+		r.queue.Forget(gang)
 		return
 	}
 	m, key := rep.out, rep.key
@@ -327,11 +328,11 @@ func (r *Reports) serve(ctx context.Context, uid string) {
 	if err := r.write(ctx, key, uid, m); err != nil {
 		if ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "writing why a gang waits, to be repeated", "gang", key.String())
-			r.queue.AddRateLimited(uid)
+			r.queue.AddRateLimited(gang)
 		}
 		return
 	}
-	r.queue.Forget(uid)
+	r.queue.Forget(gang)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !m.rest {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -36,7 +37,7 @@ type Rooms struct {
 	kit   *write.Kit
 	cache client.Reader
 	o     RoomOptions
-	queue workqueue.TypedRateLimitingInterface[string] // of pod UIDs
+	queue workqueue.TypedRateLimitingInterface[item] // of pods
 	pace  *rate.Limiter
 
 	mu   sync.Mutex
@@ -69,7 +70,7 @@ func NewRooms(kit *write.Kit, cache client.Reader, o RoomOptions) *Rooms {
 	}
 	return &Rooms{
 		kit: kit, cache: cache, o: o, pods: map[string]*room{}, pace: rate.NewLimiter(tellRate, tellBurst),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.Settle, retryMost)),
+		queue: inTurn(o.Workers, o.Settle),
 	}
 }
 
@@ -137,7 +138,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 		}
 		switch at := have.since.Add(r.o.Settle); {
 		case !at.After(now):
-			r.queue.Add(p.UID)
+			r.queue.Add(item{p.Namespace, p.UID})
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
@@ -153,7 +154,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 		case p != nil && p.Phase == cluster.Binding: // on its way there
 		case have.node != "":
 			have.node, have.since = "", now
-			r.queue.Add(uid)
+			r.queue.Add(item{have.namespace, uid})
 		}
 	}
 	return next
@@ -165,8 +166,16 @@ func (r *Rooms) Run(ctx context.Context) error {
 	return nil
 }
 
+// item is the gang or pod of that UID, which something is to be written about.
+type item struct{ namespace, uid string }
+
+// inTurn is a queue of such, which serves namespaces in turn.
+func inTurn(workers int, backoff time.Duration) workqueue.TypedRateLimitingInterface[item] {
+	return turns.New(turns.Options[item]{Tenant: func(i item) string { return i.namespace }, Workers: workers, Backoff: backoff, MaxBackoff: retryMost})
+}
+
 // work serves a queue until ctx ends; an item is never worked on twice at once.
-func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], workers int, serve func(context.Context, string) error) {
+func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, serve func(context.Context, item) error) {
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
@@ -193,7 +202,8 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string
 }
 
 // serve brings one pod up to date.
-func (r *Rooms) serve(ctx context.Context, uid string) error {
+func (r *Rooms) serve(ctx context.Context, pod item) error {
+	uid := pod.uid
 	if err := r.pace.Wait(ctx); err != nil {
 		return err
 	}

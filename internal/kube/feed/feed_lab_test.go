@@ -60,7 +60,7 @@ func TestLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := cache.Options{Scheme: scheme}
-	Trim(&options)
+	Trim(&options, Reads{})
 	shared, err := cache.New(l.Config(), options)
 	if err != nil {
 		t.Fatal(err)

@@ -1,46 +1,128 @@
 package feed
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
-// lastApplied is where `kubectl apply` keeps a second copy of the object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+// Reads say what the roles of a process read besides what all do.
+type Reads struct {
+	// SchedulerNames are those of pods that are ours. Of the others is kept what room, affinity and volumes need. Nil: all are ours.
+	SchedulerNames []string
+	// Notes says that annotations of workloads that nobody knows are read, for they are copied (podgrouper).
+	Notes bool
+}
 
 // Trim sets, in the options of the process's shared cache, what is not kept in memory. All roles of the process share
-// the cache, so only what no role reads goes:
+// the cache, so only what no role reads goes. Caches keep what is read and no more, because whoever may create an object decides how
+// large it is:
 //
-//   - of everything: managedFields;
+//   - of everything: managedFields; of what tenants write, annotations that nobody reads, what is longer than such a text can be, and
+//     of labels beyond maxLabels bytes those that come last; see workload.Notes and the table in trims;
 //   - of pods: what a container does (command, probes, mounts, security, plain environment variables), addresses, and of
 //     container statuses all but name, readiness, restarts and resources. What stays: metadata, resources, ports,
-//     references to ConfigMaps, volumes, affinity, tolerations, spreading, gates, claims, phase and conditions;
+//     references to ConfigMaps, volumes, affinity, tolerations, spreading, gates, claims, phase and conditions. Of pods of other schedulers also what they ask of nodes: environment, tolerations, spreading,
+//     node affinity, and volumes that are not claims;
 //   - of nodes: the list of images, and volumes in use;
 //   - of ConfigMaps watched as metadata: labels and annotations. Those watched whole stay whole.
 //
-// A cached pod or node must therefore never be sent back whole; write patches of single fields. Trim owns the entries of
+// A cached object must therefore never be sent back whole; write patches of single fields. Trim owns the entries of
 // these kinds in o.ByObject; a role that needs other settings for one of them changes what Trim sets.
-func Trim(o *cache.Options) {
-	o.DefaultTransform = cache.TransformStripManagedFields()
+func Trim(o *cache.Options, r Reads) {
+	others := 0
+	if r.Notes {
+		others = workload.OtherNotes
+	}
+	// Whatever is watched as metadata is the owner of pods, or a ConfigMap.
+	o.DefaultTransform = func(obj any) (any, error) {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			none(&m.ManagedFields)
+			note(m, others)
+			return m, nil
+		}
+		return cache.TransformStripManagedFields()(obj)
+	}
 	if o.ByObject == nil {
 		o.ByObject = map[client.Object]cache.ByObject{}
 	}
-	o.ByObject[&v1.Pod{}] = cache.ByObject{Transform: trimPod}
+	o.ByObject[&v1.Pod{}] = cache.ByObject{Transform: func(obj any) (any, error) { return trimPod(obj, r, others) }}
 	o.ByObject[&v1.Node{}] = cache.ByObject{Transform: trimNode}
 	o.ByObject[&v1.ConfigMap{}] = cache.ByObject{Transform: trimConfigMap}
+	o.ByObject[&v2alpha2.PodGroup{}] = cache.ByObject{Transform: trimNotes(2 * others)} // what is copied, and what else it has
+	for _, t := range trims() {
+		o.ByObject[t.kind] = cache.ByObject{Transform: t.do}
+	}
 }
+
+// trim is a kind, and what is kept of it.
+type trim struct {
+	kind client.Object
+	do   func(any) (any, error)
+}
+
+// trims are the kinds of which little but the spec and the status is read.
+func trims() []trim {
+	return []trim{
+		{&v1alpha2.BindRequest{}, trimNotes(0)},
+		{&v2.Queue{}, only(keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation)},
+		{&v1.Namespace{}, only()},
+		{&policyv1.PodDisruptionBudget{}, only()},
+		{&v1.PersistentVolumeClaim{}, only(volumeNotes...)},
+		{&v1.PersistentVolume{}, only(volumeNotes...)},
+		{&resourcev1.ResourceClaim{}, only()},
+	}
+}
+
+// volumeNotes are the annotations with which controllers of volumes talk to each other, the scheduler among them.
+var volumeNotes = []string{
+	volume.AnnSelectedNode, volume.AnnBindCompleted, volume.AnnBoundByController, volume.AnnDynamicallyProvisioned,
+	volume.AnnStorageProvisioner, volume.AnnBetaStorageProvisioner, volume.AnnMigratedTo, v1.BetaStorageClassAnnotation, keys.SelectedForAnnotation,
+}
+
+const (
+	// maxLabels is how much is kept of an object's labels, in bytes of keys and values: more than any workload has, and no more than its
+	// spec takes.
+	maxLabels = 16 << 10
+	// maxText is how much is kept of a condition's message.
+	maxText = 4096
+)
 
 // The transforms below write only where there is something to remove: an informer may show them an object again that
 // others read at the same time.
 
-func trimPod(obj any) (any, error) {
+func trimPod(obj any, r Reads, others int) (any, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
 		return obj, nil
 	}
-	trimMeta(&p.ObjectMeta)
+	none(&p.ManagedFields)
+	ours := r.SchedulerNames == nil || slices.Contains(r.SchedulerNames, p.Spec.SchedulerName)
+	if ours {
+		note(p, others)
+	} else {
+		note(p, 0)
+		trimForeign(&p.Spec)
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; len(c.Message) > maxText {
+			c.Message = strings.Clone(c.Message[:maxText])
+		}
+	}
 	none(&p.Spec.EphemeralContainers)
 	none(&p.Spec.ImagePullSecrets)
 	none(&p.Spec.HostAliases)
@@ -120,7 +202,8 @@ func trimNode(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	trimMeta(&n.ObjectMeta)
+	none(&n.ManagedFields)
+	note(n, 0)
 	none(&n.Status.Images)
 	none(&n.Status.VolumesInUse)
 	none(&n.Status.VolumesAttached)
@@ -142,9 +225,99 @@ func trimConfigMap(obj any) (any, error) {
 	return m, nil
 }
 
-func trimMeta(m *metav1.ObjectMeta) {
-	none(&m.ManagedFields)
-	delete(m.Annotations, lastApplied)
+// trimForeign takes out what says where a pod may go that we do not place.
+func trimForeign(s *v1.PodSpec) {
+	for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			none(&list[i].Env)
+			none(&list[i].EnvFrom)
+		}
+	}
+	none(&s.TopologySpreadConstraints)
+	if s.NodeSelector != nil {
+		s.NodeSelector = nil
+	}
+	if s.Affinity != nil {
+		null(&s.Affinity.NodeAffinity)
+	}
+	if s.NodeName != "" {
+		none(&s.Tolerations)
+	}
+	if slices.ContainsFunc(s.Volumes, local) {
+		s.Volumes = slices.DeleteFunc(slices.Clone(s.Volumes), local)
+	}
+}
+
+// local says that a volume is made of what the node or the API server has, and is nobody else's business.
+func local(v v1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.EmptyDir != nil || v.HostPath != nil
+}
+
+// trimLabels bounds an object's labels. Which are left does not depend on the order of the map.
+func trimLabels(o client.Object) {
+	all, size := o.GetLabels(), 0
+	for k, v := range all { // order: a sum
+		size += len(k) + len(v)
+	}
+	if size <= maxLabels {
+		return
+	}
+	kept, left := map[string]string{}, maxLabels
+	for _, known := range [2]bool{true, false} {
+		for _, k := range slices.Sorted(maps.Keys(all)) {
+			ours := workload.Known(k) || k == keys.AppLabel || k == keys.GPUGroupLabel || strings.HasPrefix(k, keys.GPUGroupLabelPrefix)
+			if n := len(k) + len(all[k]); ours == known && n <= left {
+				kept[k] = all[k]
+				left -= n
+			}
+		}
+	}
+	o.SetLabels(kept)
+}
+
+// trimNotes keeps the annotations that are known, and others up to so many bytes.
+func trimNotes(others int) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			note(o, others)
+			if o.GetManagedFields() != nil {
+				o.SetManagedFields(nil)
+			}
+		}
+		return obj, nil
+	}
+}
+
+// note takes out what is too much of an object's annotations and labels.
+func note(o client.Object, others int) {
+	trimLabels(o)
+	if kept, less := workload.Notes(o.GetAnnotations(), others); less {
+		o.SetAnnotations(kept)
+	}
+}
+
+// only keeps the annotations of these keys.
+func only(known ...string) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		o, ok := obj.(client.Object)
+		if !ok {
+			return obj, nil
+		}
+		if o.GetManagedFields() != nil {
+			o.SetManagedFields(nil)
+		}
+		trimLabels(o)
+		kept := map[string]string{}
+		for _, k := range known {
+			if v, ok := o.GetAnnotations()[k]; ok && len(v) <= maxText {
+				kept[k] = v
+			}
+		}
+		if len(kept) != len(o.GetAnnotations()) {
+			o.SetAnnotations(kept)
+		}
+		return o, nil
+	}
 }
 
 func none[T any](s *[]T) {

@@ -1,18 +1,31 @@
 package feed
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
+
+const lastApplied = v1.LastAppliedConfigAnnotation
 
 // fullPod has something in every field that is trimmed and in many that must stay.
 func fullPod() *v1.Pod {
@@ -52,7 +65,7 @@ func fullPod() *v1.Pod {
 func TestTrimKeepsWhatSchedulingReads(t *testing.T) {
 	t.Parallel()
 	var o cache.Options
-	Trim(&o)
+	Trim(&o, Reads{SchedulerNames: []string{kai.DefaultSchedulerName}})
 	roles := kai.Roles{SchedulerNames: []string{kai.DefaultSchedulerName}}
 	want := core.Pod(fullPod())
 	delete(want.Labels, lastApplied)
@@ -87,6 +100,14 @@ func TestTrimKeepsWhatSchedulingReads(t *testing.T) {
 // TestTrimLeavesOthersAlone: a transform is shown whatever an informer holds.
 func TestTrimLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
+	var o cache.Options
+	Trim(&o, Reads{})
+	var pods client.Object
+	for example := range o.ByObject { // order: one is a pod
+		if _, ok := example.(*v1.Pod); ok {
+			pods = example
+		}
+	}
 	whole := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"k": "v"}}
 	got, err := trimConfigMap(whole)
 	if err != nil || got.(*v1.ConfigMap).Data["k"] != "v" || got.(*v1.ConfigMap).Labels["a"] != "b" {
@@ -101,9 +122,113 @@ func TestTrimLeavesOthersAlone(t *testing.T) {
 	if _, err := trimNode(n); err != nil || n.Status.Images != nil || n.Status.Allocatable == nil || n.Status.Conditions == nil {
 		t.Errorf("node not trimmed: %+v, %v", n, err)
 	}
-	for _, f := range []func(any) (any, error){trimPod, trimNode, trimConfigMap} {
+	for _, f := range []func(any) (any, error){o.ByObject[pods].Transform, trimNode, trimConfigMap, trimNotes(0), only(), o.DefaultTransform} {
 		if got, err := f("something else"); err != nil || got != "something else" {
 			t.Errorf("%v, %v", got, err)
 		}
 	}
+}
+
+// TestCachesKeepWhatIsRead: however large tenants make objects of the kinds that are watched, what is kept of each is small: of those
+// that are not ours, of ours, and where the podgrouper wants to copy.
+func TestCachesKeepWhatIsRead(t *testing.T) {
+	t.Parallel()
+	const many = 400 // as in the finding: a hundred megabytes of annotations
+	big := strings.Repeat("x", 1000)
+	fill := func(o client.Object, known string) {
+		notes := map[string]string{known: strings.Repeat("y", 100_000), lastApplied: strings.Repeat("z", 20_000)}
+		labels := map[string]string{keys.GPUGroupLabel: "g"}
+		for i := range 130 {
+			notes[fmt.Sprintf("example.org/note-%d", i)] = big
+			labels[fmt.Sprintf("example.org/%s%d", big[:200], i)] = big[:63]
+			labels[fmt.Sprintf("zz.example.org/%s%d", big[:200], i)] = big[:63]
+		}
+		o.SetAnnotations(notes)
+		o.SetLabels(labels)
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: big}})
+	}
+	examples := map[string]struct {
+		make  func() client.Object
+		known string
+		most  int // bytes that are kept of each
+	}{
+		"a foreign pod": {func() client.Object {
+			p := fullPod()
+			p.Spec.SchedulerName = "default-scheduler"
+			for i := range 1000 {
+				p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, v1.EnvVar{Name: fmt.Sprint(big[:100], i), ValueFrom: p.Spec.Containers[0].Env[1].ValueFrom})
+				p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint(big[:50], i), VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}})
+			}
+			return p
+		}, kai.PodGroupAnnotation, 24 << 10},
+		"a pod of ours":  {func() client.Object { return fullPod() }, kai.PodGroupAnnotation, 40 << 10},
+		"a PodGroup":     {func() client.Object { return gang("g", "train") }, kai.LastStartAnnotation, 56 << 10},
+		"a BindRequest":  {func() client.Object { return bind(pod("p", "u", 1), "n", 1) }, keys.BundleLabel, 24 << 10},
+		"a claim":        {func() client.Object { return &v1.PersistentVolumeClaim{} }, volume.AnnSelectedNode, 20 << 10},
+		"a device claim": {func() client.Object { return &resourcev1.ResourceClaim{} }, "a", 20 << 10},
+		"a namespace":    {func() client.Object { return &v1.Namespace{} }, "a", 20 << 10},
+		"a budget":       {func() client.Object { return &policyv1.PodDisruptionBudget{} }, "a", 20 << 10},
+		"a queue":        {func() client.Object { return &v2.Queue{} }, keys.ExtendedResourcesAnnotation, 20 << 10},
+		"a node":         {func() client.Object { return node("n") }, "a", 24 << 10},
+		"an owner":       {func() client.Object { return &metav1.PartialObjectMetadata{} }, keys.TopologyAnnotation, 40 << 10},
+		"a ConfigMap": {func() client.Object {
+			return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"}}
+		}, "a", 40 << 10},
+	}
+	for name, c := range examples {
+		var o cache.Options
+		Trim(&o, Reads{SchedulerNames: []string{kai.DefaultSchedulerName}, Notes: true})
+		transform := o.DefaultTransform
+		for example, by := range o.ByObject { // order: one is of the type
+			if fmt.Sprintf("%T", example) == fmt.Sprintf("%T", c.make()) {
+				transform = by.Transform
+			}
+		}
+		object := c.make()
+		fill(object, c.known)
+		before := len(encoded(t, object))
+		if _, err := transform(object); err != nil {
+			t.Fatal(err)
+		}
+		after := encoded(t, object)
+		if before < 250_000 || len(after) > c.most {
+			t.Errorf("%s: %d bytes of %d are kept, at most %d should be", name, len(after), before, c.most)
+		}
+		if _, err := transform(object); err != nil || !bytes.Equal(after, encoded(t, object)) {
+			t.Errorf("%s: a second look finds more to take out", name)
+		}
+	}
+	// What is retained, not only what it says: strings that were cut must not hold on to what they were cut from.
+	var o cache.Options
+	Trim(&o, Reads{SchedulerNames: []string{kai.DefaultSchedulerName}})
+	kept := make([]any, many)
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	start := live()
+	for i := range kept {
+		p := pod("p", "u", 1)
+		p.Annotations[kai.PodGroupAnnotation] = strings.Repeat("y", 250_000)
+		for example, by := range o.ByObject { // order: one is a pod
+			if _, ok := example.(*v1.Pod); ok {
+				kept[i], _ = by.Transform(p)
+			}
+		}
+	}
+	if used := int64(live()) - int64(start); used > 40<<20 {
+		t.Errorf("%d pods of 250 kB hold %d MB", many, used>>20)
+	}
+	runtime.KeepAlive(kept)
+}
+
+func encoded(t *testing.T, o client.Object) []byte {
+	t.Helper()
+	b, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

@@ -14,21 +14,30 @@ import (
 )
 
 // Evict asks the API server to evict the pod of this namespace, name and UID, under its PodDisruptionBudgets. The API server
-// itself writes the condition DisruptionTarget, and would overwrite anybody else's.
-func (k *Kit) Evict(ctx context.Context, pod *v1.Pod) (Result, error) {
+// itself writes the condition DisruptionTarget, and would overwrite anybody else's. The pod has its own grace period, or as many
+// seconds as within says, if it says anything.
+func (k *Kit) Evict(ctx context.Context, pod *v1.Pod, within ...int64) (Result, error) {
 	uid := pod.UID
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	for i := range within {
+		options.GracePeriodSeconds = &within[i]
+	}
 	err := k.client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		DeleteOptions: options,
 	})
 	result, err := judgeDelete(err)
 	return k.count("evict", pod, result, err)
 }
 
-// Delete deletes the object of this namespace, name and UID.
-func (k *Kit) Delete(ctx context.Context, obj client.Object) (Result, error) {
+// Delete deletes the object of this namespace, name and UID; a pod within its own grace period, or as Evict.
+func (k *Kit) Delete(ctx context.Context, obj client.Object, within ...int64) (Result, error) {
 	uid := obj.GetUID()
-	result, err := judgeDelete(k.client.Delete(ctx, obj, client.Preconditions{UID: &uid}))
+	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
+	for _, s := range within {
+		options = append(options, client.GracePeriodSeconds(s))
+	}
+	result, err := judgeDelete(k.client.Delete(ctx, obj, options...))
 	return k.count("delete", obj, result, err)
 }
 

@@ -94,7 +94,7 @@ func TestTenantFuzz(t *testing.T) {
 }
 
 // fuzzDefaultEnforces says whether an installation enforces identity unless told otherwise.
-const fuzzDefaultEnforces = false
+const fuzzDefaultEnforces = true
 
 // fuzzing is a cluster with tenants.
 type fuzzing struct {

@@ -13,7 +13,6 @@ package minruntime
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -84,7 +83,7 @@ func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Re
 		return engine.Verdict{}
 	}
 	for s := range v.Sets {
-		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.Sets[s].Min {
+		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.SetNeed(int32(s)) {
 			return engine.Verdict{}
 		}
 	}
@@ -105,7 +104,7 @@ func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Reso
 		for to < len(u.Pods) && u.Pods[to].Set == set {
 			to++
 		}
-		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.Sets[set].Min {
+		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.SetNeed(set) {
 			return "", protected(u.Gang, until)
 		}
 		from = to
@@ -120,7 +119,9 @@ func protected(v *engine.GangState, until int64) engine.Verdict {
 
 // until returns when the victim's protection against that right of g ends; 0 when there is none now.
 func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
-	if v.LastStart == 0 || v.Leaf == nil {
+	snap := i.view.Snapshot()
+	start := snap.Past(v.LastStart)
+	if start == 0 || v.Leaf == nil {
 		return 0
 	}
 	least := int64(0)
@@ -133,14 +134,10 @@ func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
 	if least <= 0 {
 		return 0
 	}
-	end := int64(math.MaxInt64)
-	if least < end-v.LastStart {
-		end = v.LastStart + least
+	if end := cluster.After(start, least); end > snap.Now {
+		return end
 	}
-	if end <= i.view.Snapshot().Now {
-		return 0
-	}
-	return end
+	return 0
 }
 
 // reclaimFor returns the minimum runtime of the victim's queue towards the other.

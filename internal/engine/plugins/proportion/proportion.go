@@ -130,13 +130,13 @@ func clusterTotal(snap *cluster.Snapshot) cluster.Resources {
 	total := make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		if n := snap.Node(id); n.Problem == "" {
-			total.Add(n.Allocatable)
-			total.Sub(n.Foreign)
+			free := n.Allocatable.Clone()
+			for d := range free { // what others ask for beyond what the node has takes nothing from other nodes
+				free[d] -= max(0, min(free[d], n.Foreign.At(d)))
+			}
+			total.AddCapped(free)
 			total[cluster.GPU] += n.ClaimGPUs
 		}
-	}
-	for d := range total {
-		total[d] = max(0, total[d])
 	}
 	total[cluster.GPU] += snap.Dims.SlicedGPUs(total)
 	return total

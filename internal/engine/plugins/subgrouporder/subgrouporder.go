@@ -30,7 +30,7 @@ func (plugin) CompareSets(g *engine.GangState, l, r int32) int {
 	if !lok {
 		return 0
 	}
-	lmin, rmin := int64(g.Sets[l].Min), int64(g.Sets[r].Min)
+	lmin, rmin := int64(g.SetNeed(l)), int64(g.SetNeed(r))
 	if (lmin > 0) != (rmin > 0) {
 		return engine.First(lmin > 0, rmin > 0)
 	}

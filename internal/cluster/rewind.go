@@ -1,0 +1,100 @@
+package cluster
+
+import "maps"
+
+// Skew is how far the clocks of two machines, or one clock before and after it was set, may be apart without that being
+// taken for a mistake, in nanoseconds: what an object says of its past may be so far ahead, and the Store's own clock may
+// go back by a sixtieth of it.
+const Skew = int64(60_000_000_000)
+
+// Past returns a time that an object says has been, Unix nanoseconds, or 0 where it cannot have been: it lies ahead, because a
+// clock was set back or was wrong when the object was written. Nobody waits for such a time to come.
+func (s *Snapshot) Past(at int64) int64 {
+	if at > s.Now && at-s.Now > Skew {
+		return 0
+	}
+	return at
+}
+
+// After returns the time that is so much later, both in nanoseconds and not negative; Forever where there is none.
+func After(at, wait int64) int64 {
+	if wait > Forever-at {
+		return Forever
+	}
+	return at + wait
+}
+
+// rewind brings what the Store remembers in line with a clock that has been set back by so much: what has been is as long ago
+// as it was, and what is waited for is as far ahead, but for answers that rest, which are dropped. It counts as news: what
+// objects say of times cannot be compared with what is remembered for a while. O(pods + gangs).
+func (s *Store) rewind(by int64) {
+	back := func(t *int64) bool {
+		if *t <= 0 || *t >= Forever/2 { // nothing is remembered, or it never ends
+			return false
+		}
+		*t = max(1, *t-by)
+		return true
+	}
+	for _, id := range s.podIDs { // order: each pod on its own
+		was := s.pods.get(int32(id))
+		if was.Held == 0 && was.NotBefore == 0 && was.evicting == 0 && was.goneBy == 0 && was.assumed == nil {
+			continue
+		}
+		p := s.pod(id)
+		back(&p.Held)
+		back(&p.NotBefore)
+		back(&p.evicting)
+		back(&p.goneBy)
+		if p.assumed != nil {
+			a := *p.assumed
+			back(&a.until)
+			p.assumed = &a
+		}
+	}
+	for _, id := range s.gangIDs { // order: each gang on its own
+		was := s.gangs.get(int32(id))
+		if was.Displaced == 0 && was.Since == 0 && was.started == 0 && was.evicted == 0 && !was.stale.Set {
+			continue
+		}
+		g := s.gang(id)
+		ours := [3]bool{g.LastStart == g.started, g.LastEviction == g.evicted, g.stale.Set}
+		for _, t := range []*int64{&g.Displaced, &g.Since, &g.started, &g.evicted, &g.stale.Value} {
+			back(t)
+		}
+		if ours[0] {
+			g.LastStart = g.started
+		}
+		if ours[1] {
+			g.LastEviction = g.evicted
+		}
+		if ours[2] {
+			g.StaleSince = g.stale.Value
+		}
+		old := g.Displacements
+		g.Displacements = make([]Displacement, len(old))
+		for i, d := range old {
+			back(&d.At)
+			g.Displacements[i] = d
+		}
+	}
+	for id, h := range s.holds { // order: each on its own
+		back(&h.Until)
+		s.holds[id] = h
+	}
+	for pair, until := range maps.Clone(s.frozen) { // order: each on its own
+		back(&until)
+		s.thaw()[pair] = until
+	}
+	for name, n := range s.shares { // order: each on its own
+		back(&n.since)
+		s.shares[name] = n
+	}
+	for _, id := range s.queueIDs { // order: each queue on its own
+		if s.queues.get(int32(id)).ShareMoved != 0 {
+			back(&s.queue(id).ShareMoved)
+		}
+	}
+	clear(s.rests)
+	s.news = s.now
+	s.gen++
+}

@@ -1,0 +1,123 @@
+package solver
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// turned is whom a walk has turned away for what queues hold. Each unit is judged at its moment: after something was taken
+// from a queue that is nearer to the beneficiary's own, queues farther away may be asked, or asked for more. So whoever
+// was turned away is asked again when nobody else is left, and told of at the very end only.
+type turned struct {
+	near   int // the largest nearness of what was taken since somebody was asked again
+	gangs  []refusal
+	leaves []closure
+}
+
+// refusal is a gang whose next unit was refused.
+type refusal struct {
+	gang *engine.GangState
+	why  engine.Verdict
+}
+
+// closure is a queue that need not give, or no more.
+type closure struct {
+	leaf   *leaf
+	gangs  []*cluster.Gang // who is passed over for it
+	why    engine.Verdict
+	before bool // before any of its gangs was looked at
+}
+
+// nearness is how many queues are on the ways of both from the top.
+func nearness(a, b *engine.QueueLedger) int {
+	for a != nil && b != nil && a != b {
+		if a.Depth >= b.Depth {
+			a = a.Parent
+		} else {
+			b = b.Parent
+		}
+	}
+	if a == nil || b == nil {
+		return 0
+	}
+	return a.Depth + 1
+}
+
+// mayAsk says whether anything may be taken from a leaf queue. A queue that may be asked once may be asked for the rest of the
+// search.
+func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
+	if w.asked[leaf] {
+		return engine.Verdict{}
+	}
+	v := w.gs.s.CheckGiver(w.right, w.g, w.request, leaf)
+	if v.Yes() {
+		w.asked[leaf] = true
+	}
+	return v
+}
+
+// unit returns what the gang gives next, where room is needed.
+func (w *walk) unit(v *engine.GangState) (engine.Unit, bool) {
+	if w.on != nil {
+		return w.gs.s.NextUnitOn(v, w.on)
+	}
+	return w.gs.s.NextUnit(v)
+}
+
+// refuse passes over a gang.
+func (w *walk) refuse(v *engine.GangState, why engine.Verdict) {
+	w.turned.gangs = append(w.turned.gangs, refusal{v, why})
+}
+
+// shut passes over gangs of a leaf that need not give.
+func (w *walk) shut(l *leaf, gangs []*cluster.Gang, why engine.Verdict, before bool) {
+	w.turned.leaves = append(w.turned.leaves, closure{l, gangs, why, before})
+}
+
+// again lets those be asked again who were turned away before something was taken nearer than they are, and says whether
+// there are any. It does so at most once for each level of the queues.
+func (w *walk) again() bool {
+	near := w.turned.near
+	w.turned.near = 0
+	if w.right != engine.Reclaim || near == 0 {
+		return false
+	}
+	was := w.turned
+	w.turned = turned{}
+	any := false
+	for _, c := range was.leaves {
+		if nearness(w.g.Leaf, c.leaf.queue) >= near || !w.mayAsk(c.leaf.queue).Yes() {
+			w.turned.leaves = append(w.turned.leaves, c)
+			continue
+		}
+		any = true
+		if c.before {
+			delete(w.at, c.leaf)
+		} else {
+			w.at[c.leaf].closed = false
+		}
+	}
+	for _, r := range was.gangs {
+		if nearness(w.g.Leaf, r.gang.Leaf) >= near {
+			w.turned.gangs = append(w.turned.gangs, r)
+			continue
+		}
+		any = true
+		w.giveBack(w.gs.byID[r.gang.Leaf.ID], r.gang)
+	}
+	return any
+}
+
+// finish tells of all who are turned away for good.
+func (w *walk) finish() {
+	near := 0
+	for _, r := range w.turned.gangs {
+		w.bar(r.gang, r.why)
+		near = max(near, nearness(w.g.Leaf, r.gang.Leaf))
+	}
+	for _, c := range w.turned.leaves {
+		w.barAll(c.gangs, c.why)
+		w.hinges = w.hinges || c.before && nearness(w.g.Leaf, c.leaf.queue) < near
+	}
+	w.turned = turned{}
+}

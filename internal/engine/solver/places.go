@@ -1,0 +1,235 @@
+package solver
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// land is where those are who may have to give, for one action of one run: O(gangs + pods) once.
+type land struct {
+	gs     *givers
+	most   []cluster.Resources           // by node: what would be there if all went who may be preempted; never too little
+	leaves map[*engine.QueueLedger]int64 // the place of a leaf in the order of givers
+	within map[*engine.GangState]int64   // the place of a gang in its leaf
+}
+
+// lay returns the land, with these leaves in it. The order of givers is that which the action found when it first asked: the
+// queue first that would give first as things stood, and within a queue the gang.
+func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
+	if sv.land == nil {
+		sv.land = &land{gs: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
+		sv.land.measure(sv.s)
+	}
+	d, known := sv.land, true
+	for leaf := range asked { // order: whether one is missing
+		_, ok := d.leaves[leaf]
+		known = known && ok
+	}
+	if known {
+		return d
+	}
+	for leaf := range asked { // order: each on its own
+		d.leaves[leaf] = 0
+	}
+	order, _ := d.sorted(d.gs.top)
+	for i, l := range order {
+		d.leaves[l.queue] = int64(i)
+		for k, v := range l.gangs[l.start:] {
+			if _, ranked := d.within[v]; !ranked {
+				d.within[v] = int64(k)
+			}
+		}
+	}
+	return d
+}
+
+// measure sums up each node.
+func (d *land) measure(s *engine.Session) {
+	d.most = make([]cluster.Resources, s.Snap.MaxNodeID())
+	for _, n := range s.Snap.NodeOrder {
+		room := s.Later(n).Clone()
+		for _, id := range s.Snap.Node(n).Pods {
+			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && s.Snap.Gang(p.Gang).Preemptible && s.Fate(p) == "" {
+				room.Add(freed(p))
+			}
+		}
+		s.EachPromise(n, func(_ cluster.GangID, r cluster.Resources) { room.Add(r) })
+		d.most[n] = room
+	}
+}
+
+// freed is the most that becomes free on its node when a pod goes: of devices that it shares, the whole.
+func freed(p *cluster.Pod) cluster.Resources {
+	if p.Class.Share.None() {
+		return p.Class.Requests
+	}
+	r := p.Class.Requests.Clone()
+	r.Add(cluster.Resources{cluster.GPU: int64(max(1, p.Class.Share.Devices)) * cluster.Whole})
+	return r
+}
+
+// sorted returns the leaves of the land below queues in the order of givers, and what the first of them would give.
+func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
+	type part struct {
+		queue  *engine.QueueLedger
+		leaves []*leaf
+		gives  cluster.Resources
+	}
+	var parts []part
+	for _, b := range bs {
+		p := part{queue: b.queue}
+		if b.leaf == nil {
+			p.leaves, p.gives = d.sorted(b.kids)
+		} else if _, ok := d.leaves[b.queue]; ok {
+			d.gs.ready(b.leaf)
+			if b.leaf.start < len(b.leaf.gangs) {
+				u, _ := d.gs.s.NextUnit(b.leaf.gangs[b.leaf.start])
+				p.leaves, p.gives = []*leaf{b.leaf}, u.Charge
+			}
+		}
+		if len(p.leaves) > 0 {
+			parts = append(parts, p)
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return d.gs.s.CompareGivers(a.queue, b.queue, a.gives, b.gives) })
+	var out []*leaf
+	for _, p := range parts {
+		out = append(out, p.leaves...)
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	return out, parts[0].gives
+}
+
+// rank is the place of a gang in the order of givers.
+func (d *land) rank(v *engine.GangState) int64 { return d.leaves[v.Leaf]<<32 | d.within[v] }
+
+// spot is a node on which room can be made for pods of a class.
+type spot struct {
+	node cluster.NodeID
+	last int64 // the rank of the last who has to go for one pod
+	lose int64 // what they hold: GPUs first, then cores
+	more int   // for how many pods, at most, room can be made besides that which is there
+	kind int
+}
+
+// find lists the nodes on which room can be made for a pod of the class, in the order of givers: the one first on which the
+// last who has to go is first. A node on which all who may be touched leave no room for one pod is none.
+func (l *local) find(c *cluster.Class) []spot {
+	spots := []spot{}
+	for _, n := range l.s.Snap.NodeOrder {
+		if !l.s.Allows(c, n) || !c.Requests.Fits(l.land.most[n]) {
+			continue
+		}
+		l.s.Step()
+		if at, ok := l.spot(c, n); ok {
+			spots = append(spots, at)
+		}
+	}
+	slices.SortStableFunc(spots, func(a, b spot) int { return cmp.Compare(a.last, b.last) })
+	return spots
+}
+
+// spot looks at one node.
+func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
+	type part struct {
+		rank int64
+		room cluster.Resources
+		like [4]int64
+	}
+	var parts []part
+	add := func(v *cluster.Gang, room cluster.Resources, class uint64) {
+		if l.mayTouch(v) {
+			g := l.s.Gang(v.ID)
+			parts = append(parts, part{l.land.rank(g), room, [4]int64{int64(g.Leaf.ID), int64(class), int64(v.MinPods()), int64(l.s.Live(g))}})
+		}
+	}
+	for _, id := range l.s.Snap.Node(n).Pods {
+		if p := l.s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && l.s.Fate(p) == "" {
+			add(l.s.Snap.Gang(p.Gang), freed(p), p.Class.ID)
+		}
+	}
+	l.s.EachPromise(n, func(to cluster.GangID, room cluster.Resources) { add(l.s.Snap.Gang(to), room, 0) })
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.rank, b.rank) })
+	room := l.s.Later(n).Clone()
+	at := spot{node: n, more: -c.Requests.CountIn(room, len(l.pods))}
+	var like []byte
+	for _, x := range room {
+		like = binary.AppendVarint(like, x)
+	}
+	for i, x := range parts {
+		if i == 0 || !c.Requests.Fits(room) {
+			at.last = x.rank
+			at.lose += x.room.At(cluster.GPU)<<20 + x.room.At(cluster.CPU)
+		}
+		room.Add(x.room)
+		for _, y := range x.like {
+			like = binary.AppendVarint(like, y)
+		}
+	}
+	at.more += c.Requests.CountIn(room, len(l.pods))
+	if len(parts) == 0 || !c.Requests.Fits(room) {
+		return spot{}, false
+	}
+	at.more = max(1, at.more)
+	kind, known := l.kinds[string(like)]
+	if !known {
+		kind = len(l.kinds)
+		l.kinds[string(like)] = kind
+	}
+	at.kind = kind
+	return at, true
+}
+
+// mayTouch says whether a gang may have to give.
+func (l *local) mayTouch(v *cluster.Gang) bool {
+	if l.may[v.ID] == 0 {
+		l.may[v.ID] = -1
+		if leaf := l.s.LeafOf(v); v.Preemptible && leaf != nil && l.asked[leaf] {
+			if g := l.s.Gang(v.ID); g != l.g && l.s.CheckVictim(l.right, l.g, l.request, g).Yes() {
+				l.may[v.ID] = 1
+			}
+		}
+	}
+	return l.may[v.ID] > 0
+}
+
+// holders lists the gangs that may have to give something on a node.
+func (l *local) holders(n cluster.NodeID) []*engine.GangState {
+	var out []*engine.GangState
+	add := func(id cluster.GangID) {
+		if v := l.s.Snap.Gang(id); l.mayTouch(v) && !slices.Contains(out, l.s.Gang(id)) {
+			out = append(out, l.s.Gang(id))
+		}
+	}
+	for _, id := range l.s.Snap.Node(n).Pods {
+		if p := l.s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() {
+			add(p.Gang)
+		}
+	}
+	l.s.EachPromise(n, func(to cluster.GangID, _ cluster.Resources) { add(to) })
+	return out
+}
+
+// part returns the givers as if these gangs were all.
+func (gs *givers) part(gangs []*engine.GangState) *givers {
+	out := &givers{s: gs.s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}, count: len(gangs)}
+	for _, v := range gangs {
+		l := out.byID[v.Leaf.ID]
+		if l == nil {
+			l = &leaf{queue: v.Leaf, built: true}
+			out.byID[v.Leaf.ID] = l
+			out.branch(v.Leaf).leaf = l
+		}
+		l.raw, l.gangs = append(l.raw, v.Gang), append(l.gangs, v)
+	}
+	for _, l := range out.byID { // order: each on its own
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })
+	}
+	return out
+}
