@@ -148,7 +148,7 @@ func newFuzzing(t *testing.T, seed uint64, enforce, authorize bool, args []strin
 	}
 	f := &fuzzing{world: w, seed: seed, skipped: map[string]int{}}
 	f.enlist(t)
-	audit := tenants.Audit{Tenants: map[string][]string{}, Honest: []string{"honest", "canary"}, Enforce: enforce, Authorize: authorize, Charge: fuzzCharge}
+	audit := tenants.Audit{Tenants: map[string][]string{}, Honest: []string{"honest", "canary"}, Enforce: enforce, Authorize: authorize, Charge: fuzzCharge, Risk: fuzzRisk}
 	for _, h := range f.hostile {
 		audit.Tenants[h.Namespace] = h.Queues
 	}
@@ -168,6 +168,9 @@ func newFuzzing(t *testing.T, seed uint64, enforce, authorize bool, args []strin
 
 // fuzzCharge is the annotation in which a bound pod carries the queue that pays for it.
 const fuzzCharge = "muster.dev/charged-to"
+
+// fuzzRisk is the reason of the event by which a PodGroup is told that its pods may lose their room although it reads otherwise.
+const fuzzRisk = "RoomAtRisk"
 
 // enlist gives four tenants their rights: two may what the ClusterRole edit allows, one of them PodGroups besides, and two may
 // do everything in their namespaces.
@@ -224,7 +227,7 @@ func (f *fuzzing) observe(t *testing.T) {
 		}
 		f.auditor.Seen(o.(client.Object), deleted, time.Now())
 	}
-	for _, o := range []client.Object{&queuev2.Queue{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Pod{}} {
+	for _, o := range []client.Object{&queuev2.Queue{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Event{}, &corev1.Pod{}} {
 		i, err := f.cache.GetInformer(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

@@ -28,6 +28,8 @@ const (
 	partial = 20 * time.Second
 	// lag is how long a queue's status may differ from what is on the nodes.
 	lag = 30 * time.Second
+	// brieflyLeaving is the rest of a grace within which a pod that is being deleted has as good as given its room back.
+	brieflyLeaving = time.Minute
 )
 
 // Audit says who is who.
@@ -40,6 +42,8 @@ type Audit struct {
 	Enforce, Authorize bool
 	// Charge is the annotation in which a bound pod carries the queue that pays for it; "" for none.
 	Charge string
+	// Risk is the reason of the event by which a PodGroup is told that its pods may lose their room although it reads otherwise.
+	Risk string
 }
 
 // Violation is a promise that was broken, once for each object.
@@ -78,10 +82,13 @@ type Auditor struct {
 	bound      map[types.UID]bool
 	disturbed  map[types.UID]bool
 	unequal    map[string]time.Time
+	beyond     map[string]time.Time // since when queues hold more as non-preemptible than their quota
 	waiting    []*holder
 	violations []*Violation
 	blamed     map[string]bool
+	latest     time.Time // of what was seen
 	binds      int
+	overlaps   int           // bindings beyond a limit only for as long as others took to leave
 	slowest    time.Duration // that a status differed and came right again
 }
 
@@ -105,8 +112,11 @@ type holder struct {
 	gpu               int64
 	loose             int64 // by how much gpu may be wrong
 	marks             string
+	set               string    // subgroup: what its label says now, or what it was bound for if it says so itself
+	unknown           time.Time // since when there is no such subgroup
 	leaving           bool
-	over              bool // it ended
+	until             time.Time // when its grace is over, if it is leaving
+	over              bool      // it ended
 	at                time.Time
 	forced            bool   // no decision of ours
 	charge            string // what its annotation said then
@@ -127,14 +137,16 @@ type groupSeen struct {
 	partial    time.Time // since when it is bound in part
 	whole      bool
 	gone       bool
+	sets       map[string]bool
+	told       bool // that its pods may lose their room
 }
 
-// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup and Queue.
+// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup, Queue and Event.
 func NewAuditor(o Audit) *Auditor {
 	return &Auditor{
 		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
 		chosen: map[string][]string{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
-		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, blamed: map[string]bool{},
+		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, beyond: map[string]time.Time{}, blamed: map[string]bool{},
 	}
 }
 
@@ -217,6 +229,7 @@ func (a *Auditor) Violations() []*Violation {
 func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.latest = now
 	switch o := object.(type) {
 	case *corev1.Pod:
 		a.pod(o, deleted, now)
@@ -233,6 +246,10 @@ func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 		}
 	case *v2alpha2.PodGroup:
 		a.group(o, deleted, now)
+	case *corev1.Event:
+		if g := a.groups[o.InvolvedObject.Namespace+"/"+o.InvolvedObject.Name]; g != nil && o.InvolvedObject.Kind == "PodGroup" && o.Reason == a.o.Risk {
+			g.told = true
+		}
 	case *v1alpha2.BindRequest:
 		if _, forged := a.forged[o.UID]; forged || deleted {
 			return
@@ -269,6 +286,10 @@ func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
 	// A class without a value of its own here is one of ours, or none.
 	s.fixed = g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
 		g.Spec.Preemptibility == "" && (g.Spec.PriorityClassName == keys.PriorityClassBuild || g.Spec.PriorityClassName == keys.PriorityClassInference)
+	s.sets = map[string]bool{"": true, "default": true}
+	for _, g := range g.Spec.SubGroups {
+		s.sets[g.Name] = true
+	}
 	s.least = 1
 	if g.Spec.MinMember != nil {
 		s.least = int(*g.Spec.MinMember)
@@ -285,8 +306,16 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 		h = &holder{uid: p.UID, namespace: p.Namespace, name: p.Name, ours: p.Spec.SchedulerName == keys.SchedulerName, made: p.Spec.NodeName != ""}
 		a.pods[p.UID] = h
 	}
-	h.marks = marksOf(p)
-	h.leaving = p.DeletionTimestamp != nil
+	h.marks, h.set = marksOf(p), p.Labels[keys.SubGroupLabel]
+	if parts := strings.SplitN(h.charge, "/", 3); h.charge != "" {
+		h.set = ""
+		if len(parts) == 3 {
+			h.set = parts[2]
+		}
+	}
+	if h.leaving = p.DeletionTimestamp != nil; h.leaving {
+		h.until = p.DeletionTimestamp.Time
+	}
 	if h.node == "" && p.Spec.NodeName != "" {
 		a.placed(h, p, now)
 	}
@@ -412,8 +441,21 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		}
 		all, fixed, _ := a.held(q.Name)
 		if l := q.Spec.Resources.GPU.Limit; l >= 0 && h.gpu > 0 && float64(all) > l*1000 {
-			promise := "S4"
-			if float64(all-a.left(q.Name)) <= l*1000 {
+			promise, soon, late := "S4", int64(0), int64(0)
+			for _, o := range a.pods { // order: sums
+				switch {
+				case !o.ours || o.node == "" || o.over || !o.leaving || o.forced || a.bound[o.uid] || !a.in(o.queue, q.Name):
+				case o.until.Sub(now) > brieflyLeaving:
+					late += o.gpu
+				default:
+					soon += o.gpu
+				}
+			}
+			switch {
+			case float64(all-soon) <= l*1000: // it gives back what it holds too much
+				a.overlaps++
+				continue
+			case float64(all-soon-late) <= l*1000:
 				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
 			}
 			suspect(promise, "bound beyond a limit: queue %s holds %s GPUs of %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
@@ -468,16 +510,6 @@ func (a *Auditor) held(queue string) (all, fixed, loose int64) {
 		}
 	}
 	return all, fixed, loose
-}
-
-// left is what of it pods hold that are being deleted.
-func (a *Auditor) left(queue string) (sum int64) {
-	for _, h := range a.pods { // order: a sum
-		if h.ours && h.node != "" && !h.over && h.leaving && a.in(h.queue, queue) {
-			sum += h.gpu
-		}
-	}
-	return sum
 }
 
 // list names those that hold GPUs of a queue; "" for all.

@@ -113,10 +113,15 @@ func TestAuditor(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")
 		first := s.binds(s.pod("eve", "a", "g", "4"))
-		first.DeletionTimestamp = &metav1.Time{Time: s.now}
+		first.DeletionTimestamp = &metav1.Time{Time: s.now.Add(time.Second)}
 		s.Seen(first, false, s.now)
 		s.binds(s.pod("eve", "b", "g", "1"))
 		s.status("mean", "5")
+		s.wants(t)
+		first.DeletionTimestamp = &metav1.Time{Time: s.now.Add(time.Hour)}
+		s.Seen(first, false, s.now)
+		s.binds(s.pod("eve", "c", "g", "1"))
+		s.status("mean", "6")
 		s.wants(t, "S4, by pods that are leaving: bound beyond a limit: queue")
 	})
 	t.Run("beyond a quota as non-preemptible", func(t *testing.T) {
@@ -124,7 +129,7 @@ func TestAuditor(t *testing.T) {
 		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
 		s.binds(s.pod("eve", "a", "g", "3"))
 		s.status("mean", "3")
-		s.wants(t, "S4: bound beyond a quota as")
+		s.wants(t, "S4: bound beyond a quota as", "S6: running pods became non-preemptible beyond")
 	})
 	t.Run("a node that is full", func(t *testing.T) {
 		s := newStage()
@@ -211,6 +216,23 @@ func TestAuditor(t *testing.T) {
 		s.Seen(p, false, s.now)
 		s.status("good", "1")
 		s.wants(t, "S6: a pod within its quota")
+	})
+	t.Run("in no subgroup", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.binds(s.pod("eve", "a", "g", "1"))
+		p.Labels[keys.SubGroupLabel] = "nonsense"
+		s.Seen(p, false, s.now)
+		s.status("mean", "1")
+		s.wants(t, "S6: it runs in no subgroup")
+	})
+	t.Run("non-preemptible afterwards", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.binds(s.pod("eve", "a", "g", "3"))
+		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
+		s.status("mean", "3")
+		s.wants(t, "S6: running pods became non-preemptible beyond")
 	})
 	t.Run("owed", func(t *testing.T) {
 		s := newStage()

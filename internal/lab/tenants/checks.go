@@ -17,6 +17,49 @@ func (a *Auditor) Check(now time.Time) {
 	a.explain(now)
 	a.gangs(now)
 	a.statuses(now)
+	a.protected(now)
+}
+
+// protected looks for pods that tenants made look as if nobody could evict them, without anybody being told: those of a
+// subgroup that there is not, and those that turned non-preemptible beyond their queue's quota.
+func (a *Auditor) protected(now time.Time) {
+	fixed, told := map[string]int64{}, map[string]bool{}
+	for _, h := range a.pods { // order: each by itself, and sums
+		if !h.ours || h.node == "" || h.over || h.forced || a.bound[h.uid] {
+			continue
+		}
+		g := a.groups[h.namespace+"/"+h.group()]
+		if g == nil {
+			continue
+		}
+		if g.fixed {
+			for name, q := range a.queues { // order: sums
+				if q.Spec.Resources != nil && q.Spec.Resources.GPU.Quota >= 0 && a.in(h.queue, name) {
+					fixed[name] += h.gpu
+					told[name] = told[name] || g.told
+				}
+			}
+		}
+		switch {
+		case g.gone || g.told || g.sets[h.set]:
+			h.unknown = time.Time{}
+		case h.unknown.IsZero():
+			h.unknown = now
+		case now.Sub(h.unknown) > partial:
+			a.because(a.note("S6", h.String(), now, "it runs in no subgroup of its PodGroup and nobody is told: %q", h.set), h)
+		}
+	}
+	for name, q := range a.queues { // order: each by itself
+		over := q.Spec.Resources != nil && float64(fixed[name]) > q.Spec.Resources.GPU.Quota*1000 && fixed[name] > 0 && !told[name]
+		switch since := a.beyond[name]; {
+		case !over:
+			delete(a.beyond, name)
+		case since.IsZero():
+			a.beyond[name] = now
+		case now.Sub(since) > partial:
+			a.note("S6", "queue "+name, now, "running pods became non-preemptible beyond its quota and nobody is told: %s GPUs of %g: %s", thousandths(fixed[name]), q.Spec.Resources.GPU.Quota, a.list(name))
+		}
+	}
 }
 
 // explain settles the doubts about bindings.
@@ -174,7 +217,10 @@ func (a *Auditor) Owed(queue string, gpus int64) (why string, over int64) {
 		if h.node == "" || h.over {
 			continue
 		}
-		if !h.ours || h.forced || a.queues[h.queue] == nil { // reservations of shared devices among them
+		switch {
+		case !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil: // reservations of shared devices among them
+			other += h.takes.gpu
+		case h.leaving && h.until.Sub(a.latest) > brieflyLeaving: // nobody can have it sooner
 			other += h.takes.gpu
 		}
 	}
@@ -209,7 +255,7 @@ func (a *Auditor) takeable(node, queue string) bool {
 		if h.node != node || h.over || h.gpu == 0 && h.takes.gpu == 0 || h.namespace == keys.ReservationNamespace || a.in(h.queue, queue) {
 			continue
 		}
-		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil {
+		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil || h.leaving {
 			return false
 		}
 		gangs[h.gang] = true
@@ -279,5 +325,5 @@ func (a *Auditor) Blame(promise, object, format string, args ...any) {
 func (a *Auditor) Figures() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return fmt.Sprintf("%d bindings audited, the slowest status was behind for %s", a.binds, a.slowest.Round(100*time.Millisecond))
+	return fmt.Sprintf("%d bindings audited, %d of them beyond a limit only until others have left, the slowest status was behind for %s", a.binds, a.overlaps, a.slowest.Round(100*time.Millisecond))
 }
