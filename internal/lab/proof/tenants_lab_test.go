@@ -45,7 +45,7 @@ const (
 	fuzzRate       = 20 // writes in a second, by all tenants together
 	fuzzFor        = 20 * time.Second
 	canarySize     = 8
-	canaryPatience = 20 * time.Second // for room that is owed, evictions included
+	canaryPatience = 30 * time.Second // for room that is owed, evictions included
 	quietWithin    = 30 * time.Second // until charges equal the truth once nobody writes
 	memoryBound    = 220              // MiB of each role
 	eventsPerWrite = 5
@@ -455,7 +455,8 @@ func (f *fuzzing) sing(ctx context.Context) {
 		began := time.Now()
 		unowed, why := began, ""
 		bound := 0
-		for f.pause(ctx, 100*time.Millisecond) {
+		over := context.WithoutCancel(ctx) // who asked in time is served in time
+		for f.pause(over, 100*time.Millisecond) {
 			if bound = f.bound("canary"); bound == size {
 				f.mu.Lock()
 				f.canaries = append(f.canaries, time.Since(began))
@@ -476,7 +477,6 @@ func (f *fuzzing) sing(ctx context.Context) {
 				break
 			}
 		}
-		over := context.WithoutCancel(ctx)
 		_ = f.client.Delete(over, j, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		_ = f.client.DeleteAllOf(over, &corev1.Pod{}, client.InNamespace("canary"))
 		for len(f.pods("canary")) > 0 && f.pause(ctx, 50*time.Millisecond) {
