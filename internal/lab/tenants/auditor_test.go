@@ -194,8 +194,8 @@ func TestAuditor(t *testing.T) {
 	})
 	t.Run("a gang in part", func(t *testing.T) {
 		s := newStage()
-		s.gang("fair", "g", "good", 2, "")
-		s.binds(s.pod("fair", "a", "g", "1"))
+		s.gang("fair", "a-name-that-is-longer-than-what-is-shown-of-it", "good", 2, "")
+		s.binds(s.pod("fair", "a", "a-name-that-is-longer-than-what-is-shown-of-it", "1"))
 		s.status("good", "1")
 		s.wants(t, "S2: 1 of at least 2")
 	})

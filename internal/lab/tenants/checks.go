@@ -28,7 +28,7 @@ func (a *Auditor) protected(now time.Time) {
 		if !h.ours || h.node == "" || h.over || h.forced || a.bound[h.uid] {
 			continue
 		}
-		g := a.groups[h.namespace+"/"+h.group()]
+		g := a.groups[h.member]
 		if g == nil {
 			continue
 		}
@@ -115,7 +115,7 @@ func (a *Auditor) gangs(now time.Time) {
 	have := map[string]int{}
 	for _, h := range a.pods { // order: counts
 		if h.node != "" && slices.Contains(a.o.Honest, h.namespace) {
-			have[h.namespace+"/"+h.group()]++
+			have[h.member]++
 		}
 	}
 	for key, g := range a.groups { // order: each by itself
@@ -130,16 +130,6 @@ func (a *Auditor) gangs(now time.Time) {
 			a.note("S2", key, now, "%d of at least %d members are bound for %s", n, g.least, now.Sub(g.partial).Round(time.Second))
 		}
 	}
-}
-
-// group is the gang that a pod is in now.
-func (h *holder) group() string {
-	for m := range strings.FieldsSeq(h.marks) {
-		if name, ok := strings.CutPrefix(m, keys.PodGroupAnnotation+":"); ok {
-			return name
-		}
-	}
-	return ""
 }
 
 // statuses compares what queues say they hold with what is on the nodes.
