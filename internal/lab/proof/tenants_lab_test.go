@@ -248,7 +248,8 @@ func (f *fuzzing) observe(t *testing.T) {
 }
 
 // deploy starts the roles, each as a process of its own with the rights of its account and no more. Admission alone runs as
-// the administrator, because without an operator it makes its own webhooks and policies.
+// the administrator, because without an operator it makes its own webhooks and policies. They do not elect leaders: a role that
+// ends is to end for no other reason than what tenants wrote.
 func (f *fuzzing) deploy(t *testing.T, args []string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -266,7 +267,7 @@ func (f *fuzzing) deploy(t *testing.T, args []string) {
 		if role != install.Admission {
 			kubeconfig = f.account(t, role)
 		}
-		p := newProcess(t, role, kubeconfig, append([]string{"--leader-elect"}, more[role]...)...)
+		p := newProcess(t, role, kubeconfig, more[role]...)
 		p.start()
 		f.roles = append(f.roles, p)
 	}
