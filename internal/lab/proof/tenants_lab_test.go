@@ -47,6 +47,7 @@ const (
 	canarySize     = 8
 	canaryPatience = 30 * time.Second // for room that is owed, evictions included
 	quietWithin    = 30 * time.Second // until charges equal the truth once nobody writes
+	fuzzGrace      = 5 * time.Second  // that evicted pods get, or a canary would have to be patient for an hour
 	memoryBound    = 220              // MiB of each role
 	eventsPerWrite = 5
 )
@@ -260,6 +261,7 @@ func (f *fuzzing) deploy(t *testing.T, args []string) {
 	l.Close()
 	more := map[string][]string{
 		install.Binder:    {"--fake-gpu-nodes"},
+		install.Scheduler: {"--max-eviction-grace=" + fuzzGrace.String()},
 		install.Admission: append([]string{"--gpu-sharing-enabled", fmt.Sprintf("--webhook-addr=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port)}, args...),
 	}
 	for _, role := range []string{install.Admission, install.Scheduler, install.Binder, install.PodGrouper, install.PodGroup, install.Queue} {
