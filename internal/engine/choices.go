@@ -55,7 +55,7 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 	first, done := true, false
 	tried := map[string]bool{}
 	s.choices(g, func(pods []cluster.PodID) bool {
-		if first { // Next's
+		if first || len(pods) == 0 { // Next's, or one that gives nobody room
 			first = false
 			return true
 		}
@@ -107,7 +107,7 @@ func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
 		var open []int32
 		missing := int(st.need - st.satisfied)
 		for _, c := range s.setOrder(g, i) {
-			if g.ready(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
+			if g.readyNow(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
 				open = append(open, c)
 			}
 		}

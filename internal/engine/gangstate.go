@@ -238,7 +238,7 @@ func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.
 	missing := st.need - st.satisfied
 	if missing > 0 {
 		for _, c := range s.setOrder(g, i) {
-			if g.satisfied(c) || !g.ready(c) {
+			if g.satisfied(c) || !g.readyNow(c) {
 				continue
 			}
 			out = s.collect(g, c, out)
@@ -249,7 +249,7 @@ func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.
 		return out
 	}
 	for _, c := range s.setOrder(g, i) { // elastic: the first child that has something to add
-		if !g.ready(c) {
+		if !g.readyNow(c) {
 			continue
 		}
 		if more := s.collect(g, c, out); len(more) > len(out) {
