@@ -124,8 +124,12 @@ type holder struct {
 
 func (h *holder) String() string { return h.namespace + "/" + h.name }
 
-// doubt is a violation unless something explains it.
-type doubt struct{ promise, what string }
+// doubt is a violation unless something explains it: of a limit, that who held too much was on its way out.
+type doubt struct {
+	promise, what string
+	queue         string // whose limit it is about; "" for none
+	limit         float64
+}
 
 // groupSeen is a PodGroup.
 type groupSeen struct {
@@ -324,7 +328,7 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	}
 	if deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		if !h.over && h.ours && h.node != "" && p.Status.Phase == corev1.PodFailed && strings.HasPrefix(p.Status.Reason, "OutOf") {
-			h.doubts = append(h.doubts, doubt{"S3", "its kubelet turned it away: " + p.Status.Reason})
+			h.doubts = append(h.doubts, doubt{promise: "S3", what: "its kubelet turned it away: " + p.Status.Reason})
 			if !slices.Contains(a.waiting, h) {
 				h.at = now
 				a.waiting = append(a.waiting, h)

@@ -124,6 +124,15 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "6")
 		s.wants(t, "S4, by pods that are leaving: bound beyond a limit: queue")
 	})
+	t.Run("beyond a limit until the victim has gone", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		first := s.binds(s.pod("eve", "a", "g", "4"))
+		s.binds(s.pod("eve", "b", "g", "1"))
+		s.Seen(first, true, s.now.Add(time.Second))
+		s.status("mean", "1")
+		s.wants(t)
+	})
 	t.Run("beyond a quota as non-preemptible", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)

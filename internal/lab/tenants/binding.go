@@ -49,7 +49,7 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 	}
 	a.waiting = append(a.waiting, h)
 	suspect := func(promise, format string, args ...any) {
-		h.doubts = append(h.doubts, doubt{promise, fmt.Sprintf(format, args...)})
+		h.doubts = append(h.doubts, doubt{promise: promise, what: fmt.Sprintf(format, args...)})
 	}
 	if used, has := a.used(h.node), a.nodes[h.node]; used.gpu > has.gpu || used.cpu > has.cpu || used.memory > has.memory || used.pods > has.pods {
 		suspect("S3", "bound where there is too little room: on %s %+v are taken then of %+v", h.node, used, has)
@@ -87,6 +87,8 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
 			}
 			suspect(promise, "bound beyond a limit: queue %s holds %s GPUs of %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
+			d := &h.doubts[len(h.doubts)-1]
+			d.queue, d.limit = q.Name, l*1000
 		}
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
 			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))

@@ -89,11 +89,28 @@ func (a *Auditor) explain(now time.Time) {
 			if h.forced && d.promise != "S8" || d.promise == "S3" && a.excused(h) {
 				continue
 			}
+			if d.queue != "" && a.remains(h, d.queue, now) <= d.limit {
+				a.overlaps++
+				continue
+			}
 			a.because(a.note(d.promise, h.String(), now, "%s", d.what), h)
 		}
 		h.doubts = nil
 		return true
 	})
+}
+
+// remains is what a queue holds of what it held when the pod was bound, in thousandths of GPUs: its victims may be evicted a
+// moment after it is bound elsewhere.
+func (a *Auditor) remains(h *holder, queue string, now time.Time) float64 {
+	sum := h.gpu
+	for _, o := range a.pods { // order: a sum
+		if o != h && o.ours && o.node != "" && !o.over && !o.forced && !a.bound[o.uid] && !o.at.After(h.at) && a.in(o.queue, queue) &&
+			!(o.leaving && o.until.Sub(now) <= brieflyLeaving) {
+			sum += o.gpu
+		}
+	}
+	return float64(sum)
 }
 
 // excused says whether something else than our decision explains that a node has too little room: one who went past us came
