@@ -128,7 +128,7 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 		SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
 		CPUWorkerLabel: l.cpu, MIGWorkerLabel: l.mig, StorageCapacity: l.csi, Zones: prof.Uses(numa.Name),
 	}
-	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute)})
+	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute), DefaultQueue: keys.DefaultQueue})
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {
 		return nil, advise(err, config.Host)
 	}

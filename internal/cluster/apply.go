@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 )
@@ -79,13 +78,16 @@ func (e PodState) apply(s *Store) bool {
 	if e.Charge != nil {
 		e.Spec.Charge = s.resources(e.Charge, 0)
 	}
+	if !e.Ours || !e.Phase.Holds() || e.NodeName == "" {
+		e.Charged = Charged{}
+	}
 	class := s.classes.acquire(&e.Spec)
 	id, known := s.podIDs[e.UID]
 	if known {
 		p := s.pods.get(int32(id))
 		if p.Class == class && p.observed == (observed{e.Phase, e.NodeName}) && p.gangKey == e.Gang && p.setName == e.SetName &&
 			p.Ours == e.Ours && p.Utility == e.Utility && p.deletedAt == e.DeletedAt && p.Nominated == e.Nominated &&
-			p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
+			(e.Charged == Charged{} || p.recorded) && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
 			p.sameClaims(&e) {
 			s.classes.release(class)
 			return false
@@ -104,9 +106,6 @@ func (e PodState) apply(s *Store) bool {
 	s.countClass(class, 1)
 	p := s.pod(id)
 	held := p.Phase.Holds() && known
-	if p.gangKey != e.Gang { // what it holds was the other gang's; it is no orphan of this one
-		p.orphan = ""
-	}
 	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
 	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
 	if p.deletedAt != e.DeletedAt {
@@ -135,6 +134,7 @@ func (e PodState) apply(s *Store) bool {
 	if p.Phase.Holds() && !held {
 		p.Held = s.now
 	}
+	p.record(e.Charged)
 	s.attach(p)
 	return true
 }
@@ -180,19 +180,16 @@ func (e GangState) apply(s *Store) bool {
 			return false
 		}
 		members = slices.Clone(g.Pods)
-		for _, pid := range members {
-			s.detach(s.pods.get(int32(pid)))
-		}
 	} else {
 		id = GangID(s.gangs.alloc(s.epoch))
 		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, Key: e.Key, epoch: s.epoch})
 		s.gangIDs[e.Key] = id
-		for pid := range s.lostPods[e.Key] { // order: each pod on its own
-			members = append(members, pid)
-		}
-		for _, pid := range members {
-			s.detach(s.pods.get(int32(pid)))
-		}
+	}
+	for pid := range s.lostPods[e.Key] { // order: each pod on its own
+		members = append(members, pid)
+	}
+	for _, pid := range members {
+		s.detach(s.pods.get(int32(pid)))
 	}
 	g := s.gang(id)
 	if !known || g.UID != e.UID || g.generation != e.Generation || g.Queue != e.Queue || g.Priority != e.Priority || g.Preemptible != e.Preemptible {
@@ -202,18 +199,10 @@ func (e GangState) apply(s *Store) bool {
 		g.Displaced, g.Since, g.Displacements, g.started, g.evicted, g.stale = 0, 0, nil, 0, 0, Maybe{}
 	}
 	g.UID, g.Queue, g.Priority, g.Preemptible, g.Created = e.UID, e.Queue, e.Priority, e.Preemptible, e.Created
-	g.Sets, g.Invalid, g.MarkUnschedulable, g.Backoff, g.GaveUp = e.Sets, e.Invalid, e.MarkUnschedulable, e.Backoff, e.GaveUp
+	g.Invalid, g.MarkUnschedulable, g.Backoff, g.GaveUp = e.Invalid, e.MarkUnschedulable, e.Backoff, e.GaveUp
 	g.LastStart, g.generation = e.LastStart, e.Generation
 	g.LastEviction, g.StaleSince, g.PreemptionDelay, g.StaleGrace = e.LastEviction, e.StaleSince, e.PreemptionDelay, e.StaleGrace
-	g.leaves = make(map[string]int32, len(e.Sets))
-	for i := range e.Sets {
-		if e.Sets[i].Leaf {
-			g.leaves[e.Sets[i].Name] = int32(i)
-		}
-	}
-	g.least = int32(min(g.MinPods(), math.MaxInt32))
-	g.near = shape(e.Sets)
-	s.setPartial(g)
+	s.plant(g, e.Sets)
 	for _, pid := range members {
 		s.attach(s.pod(pid))
 	}
@@ -238,16 +227,17 @@ func (e GangGone) apply(s *Store) bool {
 		return false
 	}
 	members := slices.Clone(s.gangs.get(int32(id)).Pods)
-	queue := s.gangs.get(int32(id)).Queue
+	for pid := range s.lostPods[e.Key] { // order: each pod on its own
+		members = append(members, pid)
+	}
 	for _, pid := range members {
 		s.detach(s.pods.get(int32(pid)))
-		s.pod(pid).orphan = queue
 	}
 	delete(s.gangIDs, e.Key)
 	s.news = s.now
 	s.gangs.release(s.epoch, int32(id))
 	s.setPending(id, false)
-	s.partial = setBit(s.partial, id, false)
+	s.partial, s.odd = setBit(s.partial, id, false), setBit(s.odd, id, false)
 	for _, pid := range members {
 		s.attach(s.pod(pid))
 	}
@@ -375,25 +365,7 @@ func (s *Store) attach(p *Pod) {
 		s.releasing[p.ID] = struct{}{}
 	}
 	p.Gang, p.Set = None, None
-	if p.gangKey == (Key{}) {
-		return
-	}
-	id, ok := s.gangIDs[p.gangKey]
-	if !ok {
-		lost := s.lostPods[p.gangKey]
-		if lost == nil {
-			lost = map[PodID]struct{}{}
-			s.lostPods[p.gangKey] = lost
-		}
-		lost[p.ID] = struct{}{}
-		s.countOrphan(p, 1)
-		return
-	}
-	p.orphan = ""
-	g := s.gang(id)
-	p.Gang, p.Set = id, g.LeafByName(p.setName)
-	g.Pods = append(g.Pods, p.ID)
-	s.count(g, p, 1)
+	s.join(p)
 }
 
 // detach removes everything attach added. The pod itself is not written to.
@@ -419,17 +391,7 @@ func (s *Store) detach(p *Pod) {
 		}
 	}
 	delete(s.releasing, p.ID)
-	if p.Gang != None {
-		g := s.gang(p.Gang)
-		g.Pods = without(g.Pods, p.ID)
-		s.count(g, p, -1)
-	} else if m := s.lostPods[p.gangKey]; m != nil {
-		s.countOrphan(p, -1)
-		delete(m, p.ID)
-		if len(m) == 0 {
-			delete(s.lostPods, p.gangKey)
-		}
-	}
+	s.part(p)
 }
 
 func (s *Store) hold(p *Pod) {
@@ -455,25 +417,6 @@ func (s *Store) stray(p *Pod) {
 	m[p.ID] = struct{}{}
 }
 
-// countOrphan moves the account of the queue that a pod's gang was in by the pod: a workload that is deleted may lose its
-// gang before its pods, which hold their room until they go. Nobody may take others' room because a queue looks empty.
-func (s *Store) countOrphan(p *Pod, by int) {
-	if p.orphan == "" || !p.Ours || !p.Phase.Active() {
-		return
-	}
-	acc := s.accounts[p.orphan]
-	if acc == nil {
-		acc = &account{}
-		s.accounts[p.orphan] = acc
-	}
-	acc.move(&acc.requested, p, by)
-	acc.move(&acc.allocated, p, by)
-	if acc.pods += by; acc.pods == 0 {
-		delete(s.accounts, p.orphan)
-	}
-	s.dirty[p.orphan] = struct{}{}
-}
-
 // count moves the gang's counters and its queue's account by one pod. Pods of other schedulers are nobody's usage.
 func (s *Store) count(g *Gang, p *Pod, by int32) {
 	if !p.Ours {
@@ -494,9 +437,12 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		g.GatedPods += by
 	case p.Phase.Active():
 		g.ActivePods += by
+		if p.Set == None {
+			g.StrayPods += by
+		}
 		move(&acc.requested)
 		move(&acc.allocated)
-		if !g.Preemptible {
+		if g.FixedCharge(p) {
 			move(&acc.nonPreemptible)
 		}
 	case p.returning: // or shares would dip with each eviction, and what dips long enough would be news
@@ -511,9 +457,10 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 }
 
 // setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be
-// incomplete however many pods it has.
+// incomplete however many pods it has; and whether its pods hold room otherwise than its object reads.
 func (s *Store) setPartial(g *Gang) {
-	s.partial = setBit(s.partial, g.ID, g.StaleSince != 0 || g.ActivePods > 0 && (g.ActivePods < g.least || len(g.Sets) > 2))
+	s.partial = setBit(s.partial, g.ID, g.StaleSince != 0 || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2))
+	s.odd = setBit(s.odd, g.ID, g.StrayPods > 0 || g.Key.Remnant() && g.ActivePods > 0)
 }
 
 func without(ids []PodID, id PodID) []PodID {

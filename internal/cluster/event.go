@@ -50,7 +50,9 @@ type PodState struct {
 	SetName  string // the pod set it asks for, "" for the default one
 	Ours     bool
 	Utility  bool
-	Created  int64
+	// Charged is the record of what it holds its room by, the zero value for none; it counts while the pod holds room.
+	Charged Charged
+	Created int64
 	// DeletedAt is when its grace ends or ended (deletionTimestamp), Unix nanoseconds; 0 when it is not being deleted.
 	DeletedAt int64
 	Nominated string
@@ -87,7 +89,7 @@ type GangState struct {
 	Generation int64
 }
 
-// GangGone removes a gang. Its pods stay, belonging to none.
+// GangGone removes a gang. Its pods stay, belonging to none; those that hold room are charged as before, see [Charged].
 type GangGone struct{ Key Key }
 
 // QueueState is a queue as observed. Quota, Limit (Unlimited allowed) and Weight (thousandths) name their dimensions; a

@@ -32,7 +32,10 @@ type Gang struct {
 	ID  GangID
 	Key Key
 	UID string
-	// Queue is the leaf queue's name as the gang asks for it.
+	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone.
+	Former    Key
+	FormerUID string
+	// Queue is the leaf queue's name as the gang asks for it; of a remnant, the one that is charged.
 	Queue       string
 	Priority    int32
 	Preemptible bool
@@ -63,6 +66,7 @@ type Gang struct {
 	PendingPods int32
 	GatedPods   int32
 	ActivePods  int32
+	StrayPods   int32 // the part of ActivePods whose set is not in the tree
 
 	// Displaced is when pods of it were last evicted by us, Since when it last lost room by anything else, Unix
 	// nanoseconds; 0 for never in this Store's memory. Displacements are the latest evictions, oldest first, at most

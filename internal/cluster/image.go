@@ -88,7 +88,11 @@ func (s *Snapshot) events() []Event {
 		out = append(out, UsageState{Queues: usage})
 	}
 	var gangs []GangState
-	s.EachGang(func(g *Gang) { gangs = append(gangs, g.State()) })
+	s.EachGang(func(g *Gang) {
+		if !g.Key.Remnant() { // these follow from the pods
+			gangs = append(gangs, g.State())
+		}
+	})
 	slices.SortFunc(gangs, func(a, b GangState) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name), cmp.Compare(a.Key.Face, b.Key.Face))
 	})

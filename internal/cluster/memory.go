@@ -204,7 +204,7 @@ func (s *Store) Rest(question string, r Rest) { s.rests[question] = r }
 // lost notes that a gang lost room by something that was not our doing. p may be detached.
 func (s *Store) lost(p *Pod) {
 	s.news = s.now
-	if id, ok := s.gangIDs[p.gangKey]; ok {
+	if id, ok := s.gangIDs[p.home]; ok {
 		s.gang(id).Since = s.now
 	}
 }
@@ -301,8 +301,8 @@ type Memory struct {
 	Held  map[string]int64 // by pod UID, see [Pod]
 	Moved map[string]int64 // by queue name, see Queue.ShareMoved
 	Rests map[string]Rest  // by question
-	// Orphans are the queues of pods whose gang went before them, by UID.
-	Orphans map[string]string
+	// Charged are the records of pods that hold room of which their objects do not say as much, by UID.
+	Charged map[string]Charged
 	// Returning are the UIDs of pods that we evicted and somebody makes anew, while they go.
 	Returning map[string]struct{}
 	// Frozen says until when pods of one gang may not be evicted for another.
@@ -324,7 +324,7 @@ type GangMemory struct {
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
 		Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
-		Returning: map[string]struct{}{}, Orphans: map[string]string{}, News: s.News,
+		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News,
 	}
 	s.EachGang(func(g *Gang) {
 		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set {
@@ -337,8 +337,8 @@ func (s *Snapshot) Memory() Memory {
 		if p.Held != 0 {
 			m.Held[p.UID] = p.Held
 		}
-		if p.orphan != "" {
-			m.Orphans[p.UID] = p.orphan
+		if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
+			m.Charged[p.UID] = c
 		}
 		if p.returning {
 			m.Returning[p.UID] = struct{}{}
@@ -356,6 +356,14 @@ func (s *Snapshot) Memory() Memory {
 func (s *Store) Restore(m Memory) {
 	for _, h := range m.Holds {
 		s.Hold(h)
+	}
+	for uid, c := range m.Charged { // order: each pod on its own
+		if id, ok := s.podIDs[uid]; ok && !s.pods.get(int32(id)).recorded && s.pods.get(int32(id)).Phase.Holds() {
+			s.detach(s.pods.get(int32(id)))
+			p := s.pod(id)
+			p.charged = c
+			s.attach(p)
+		}
 	}
 	for key, gm := range m.Gangs { // order: each gang on its own
 		if id, ok := s.gangIDs[key]; ok {
@@ -376,14 +384,6 @@ func (s *Store) Restore(m Memory) {
 		}
 	}
 	s.news = max(s.news, m.News)
-	for uid, queue := range m.Orphans { // order: each pod on its own
-		if id, ok := s.podIDs[uid]; ok && s.pods.get(int32(id)).Gang == None {
-			s.detach(s.pods.get(int32(id)))
-			p := s.pod(id)
-			p.orphan = queue
-			s.attach(p)
-		}
-	}
 	for uid := range m.Returning { // order: each pod on its own
 		if id, ok := s.podIDs[uid]; ok {
 			s.detach(s.pods.get(int32(id)))

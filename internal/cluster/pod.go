@@ -72,8 +72,8 @@ type Pod struct {
 	Node NodeID
 	// NodeName is the name behind Node, kept for a node the Store does not know.
 	NodeName string
-	// Gang is the gang it belongs to, None for a pod of no gang we know. Set is the index of its pod set in the
-	// gang's tree, None when the gang has no set of the name it asks for.
+	// Gang is the gang it belongs to, None for a pod of no gang we know. For one that holds room its record decides, see
+	// [Charged]. Set is the index of its pod set in the gang's tree, None when the gang has no set of that name.
 	Gang GangID
 	Set  int32
 	// Ours says whether one of our scheduler names is on the pod; others only take room.
@@ -112,9 +112,11 @@ type Pod struct {
 	// allocations are what the API server last said of Allocations
 	allocations []ClaimAllocation
 	assumed     *assumption
-	orphan      string // the queue of its gang, when the gang went before it
-	evicting    int64  // until when our eviction is assumed, 0 for none
-	returning   bool   // evicted by us, and made anew: what it asks for is still asked for
+	charged     Charged
+	recorded    bool  // charged is what the API server said, not what the Store found out
+	home        Key   // the gang it is in or waits for: that of its record, or the one it asks for
+	evicting    int64 // until when our eviction is assumed, 0 for none
+	returning   bool  // evicted by us, and made anew: what it asks for is still asked for
 	epoch       uint64
 }
 

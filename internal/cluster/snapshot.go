@@ -35,6 +35,7 @@ type Snapshot struct {
 	queues     table[Queue]
 	pending    []uint64
 	partial    []uint64
+	odd        []uint64
 	rests      map[string]Rest
 	objects    map[ObjectKind]map[string]any
 	antiTerm   int
@@ -87,6 +88,12 @@ func (s *Snapshot) PendingGangs() iter.Seq[*Gang] {
 // object says that they are stale.
 func (s *Snapshot) PartialGangs() iter.Seq[*Gang] {
 	return func(yield func(*Gang) bool) { each(s.partial, func(id GangID) bool { return yield(s.Gang(id)) }) }
+}
+
+// OddGangs yields, in ID order, the gangs whose pods hold room otherwise than their objects read: remnants, and gangs with stray
+// pods.
+func (s *Snapshot) OddGangs() iter.Seq[*Gang] {
+	return func(yield func(*Gang) bool) { each(s.odd, func(id GangID) bool { return yield(s.Gang(id)) }) }
 }
 
 // each calls f for the members of a bitset, in order, until it says no.

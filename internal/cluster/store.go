@@ -34,7 +34,8 @@ type Store struct {
 	unsortedQueues bool
 
 	strayPods map[string]map[PodID]struct{} // pods on a node name we do not know
-	lostPods  map[Key]map[PodID]struct{}    // pods of a gang we do not know
+	lostPods  map[Key]map[PodID]struct{}    // pods of a gang that is not there, or not in the queue that is charged
+	remnants  []GangID                      // see Charged
 	accounts  map[string]*account           // by queue name, whether or not the queue exists
 	dirty     map[string]struct{}           // accounts changed since the last snapshot
 
@@ -42,6 +43,7 @@ type Store struct {
 	demands    demands
 	pending    []uint64
 	partial    []uint64
+	odd        []uint64
 	releasing  map[PodID]struct{}
 	assumed    map[PodID]struct{}
 	objects    map[ObjectKind]map[string]any
@@ -72,6 +74,9 @@ type Options struct {
 	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
 	// in nanoseconds; 0 means never.
 	StuckAfter int64
+	// DefaultQueue is the queue that is charged for pods of ours that hold room for which nobody else can be charged; "" for
+	// none.
+	DefaultQueue string
 	// Revisits says that moments are looked at in any order, as what-ifs do: an earlier one is no clock that was set back.
 	Revisits bool
 }
@@ -137,6 +142,7 @@ func (s *Store) Generation() uint64 { return s.gen }
 // pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
 func (s *Store) Snapshot(now int64) *Snapshot {
 	s.advance(now)
+	s.sweep()
 	s.sortNodes()
 	s.sortQueues()
 	s.sizeDevices()
@@ -157,7 +163,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
 		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
-		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
+		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
 		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
 	}
 	s.topologiesShared = true
@@ -360,6 +366,9 @@ func (p *Pod) State(d Dims) PodState {
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
 		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
 		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
+	}
+	if p.recorded {
+		st.Charged = p.charged
 	}
 	st.Requests = d.some(p.Class.Requests)
 	if !p.Class.Charge.Equal(p.Class.Requests) {

@@ -13,8 +13,8 @@ type GangState struct {
 	Leaf *QueueLedger // its queue; nil when it has none, and QueueVerdict says why
 
 	QueueVerdict Verdict
-	sets         []setState
-	stray        *cluster.Pod // a pod asking for a set the gang does not have
+	sets         []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
+	stray        *cluster.Pod // a waiting pod asking for a set the gang does not have
 	wake         int64        // the earliest end of a postponement, 0 for none
 	postponed    *cluster.Pod
 
@@ -25,6 +25,14 @@ type GangState struct {
 	binding  int  // how many of them were not bound yet
 	sequence int  // position in the trace
 	victim   bool // held lists of the sets are built
+}
+
+// leaf is where a pod counts in g.sets: its set, or the last, which has no minimum and is in no tree.
+func (g *GangState) leaf(p *cluster.Pod) int32 {
+	if p.Set == cluster.None {
+		return int32(len(g.Sets))
+	}
+	return p.Set
 }
 
 // setState is one set of the gang's tree.
@@ -49,7 +57,7 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 		return g
 	}
 	gang := s.Snap.Gang(id)
-	g := &GangState{Gang: gang, sets: make([]setState, len(gang.Sets)), sequence: -1}
+	g := &GangState{Gang: gang, sets: make([]setState, len(gang.Sets)+1), sequence: -1}
 	g.Leaf, g.QueueVerdict = s.queues.leafFor(gang)
 	for _, pid := range gang.Pods {
 		p := s.Snap.Pod(pid)
@@ -59,13 +67,13 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 		if !p.Ours || !p.Phase.Alive() {
 			continue
 		}
-		if p.Set == cluster.None {
+		if p.Set == cluster.None && !p.Phase.Active() {
 			if g.stray == nil || p.Name < g.stray.Name {
 				g.stray = p
 			}
 			continue
 		}
-		set := &g.sets[p.Set]
+		set := &g.sets[g.leaf(p)]
 		switch p.Phase {
 		case cluster.Gated:
 			set.gated++
@@ -88,7 +96,7 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			}
 		}
 	}
-	for i := range g.sets {
+	for i := range g.Sets {
 		set := &g.sets[i]
 		if set.need = g.Sets[i].Min; g.Sets[i].Leaf {
 			set.need = g.Sets[i].Need(set.alive, set.finished)
@@ -142,6 +150,11 @@ func (g *GangState) satisfied(i int32) bool {
 
 // bump moves a leaf's count of active pods and carries changes of satisfaction up the tree: O(depth).
 func (g *GangState) bump(leaf int32, by int32) {
+	if int(leaf) == len(g.Sets) {
+		g.sets[leaf].active += by
+		g.nextOK = false
+		return
+	}
 	before := g.satisfied(leaf)
 	g.sets[leaf].active += by
 	g.nextOK = false
@@ -173,6 +186,9 @@ func (g *GangState) SetActive(i int32) int32 {
 	}
 	return g.sets[i].satisfied
 }
+
+// StrayActive returns how many pods have room whose set is not in the tree: they count for no minimum.
+func (g *GangState) StrayActive() int32 { return g.sets[len(g.Sets)].active }
 
 // SetNeed returns how many members a set needs, of those that SetActive counts: its minimum, and of a leaf less the members
 // that have finished, see [cluster.Set.Need].

@@ -19,7 +19,7 @@ func (s *Session) Admit(g *GangState) Verdict {
 		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}
 	case !g.ready(0):
 		have, gated := int64(0), int64(0)
-		for i := range g.sets {
+		for i := range g.Sets {
 			have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
 			gated += int64(g.sets[i].gated)
 		}
@@ -329,7 +329,7 @@ func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 
 // waitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
 func (g *GangState) waitsForRelease() bool {
-	for i := range g.sets {
+	for i := range g.Sets {
 		st := &g.sets[i]
 		if st.nominated > 0 && st.active-st.nominated < st.need {
 			return true

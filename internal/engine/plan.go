@@ -69,6 +69,8 @@ type Intent struct {
 	Requests cluster.Resources `json:"-"`
 	Share    cluster.Share     `json:"-"`
 	Charge   cluster.Resources `json:"-"`
+	// Charged is to whose account a pod that is bound holds its room.
+	Charged cluster.Charged `json:"-"`
 	// Kept is the ID of the hold that this intent makes good, "" for none.
 	Kept string `json:"kept,omitempty"`
 }

@@ -34,6 +34,7 @@ type Point string
 //	victim-order   VictimOrder  first opinion that is not 0, then the reverse of queue-order's fallback
 //	victim-tier    VictimTier   largest
 //	queue-gate     QueueGate    all must agree; the first no is the verdict
+//	fixed-quota    FixedQuota   one yes is enough
 //	pod-gate       PodGate      all must agree; the first no is the verdict
 //	node-sets      NodeSets     first that narrows a set
 //	node-static    NodeStatic   all must agree; cached per class and node
@@ -60,6 +61,7 @@ const (
 	PointVictimOrder  Point = "victim-order"
 	PointVictimTier   Point = "victim-tier"
 	PointQueueGate    Point = "queue-gate"
+	PointFixedQuota   Point = "fixed-quota"
 	PointPodGate      Point = "pod-gate"
 	PointNodeSets     Point = "node-sets"
 	PointNodeStatic   Point = "node-static"
@@ -78,7 +80,7 @@ const (
 func Points() []Point {
 	return []Point{
 		PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointReclaimGate, PointGiverFilter, PointVictimFilter,
-		PointUnitCheck, PointVictimOrder, PointVictimTier, PointQueueGate, PointPodGate, PointNodeSets,
+		PointUnitCheck, PointVictimOrder, PointVictimTier, PointQueueGate, PointFixedQuota, PointPodGate, PointNodeSets,
 		PointNodeStatic, PointNodeFilter, PointNodeReady, PointNodeScore, PointPodBonus, PointCompanyScore, PointDeviceOrder, PointObserver, PointDetail, PointClose,
 	}
 }
@@ -150,6 +152,12 @@ type VictimTier interface {
 // QueueGate says whether the queue of g, and the queues above it, may take request more.
 type QueueGate interface {
 	CheckQueue(g *GangState, request cluster.Resources) Verdict
+}
+
+// FixedQuota says whether a queue's subtree would hold more for non-preemptible work than it may, had it freed so much of what
+// it holds as the session stands.
+type FixedQuota interface {
+	OverFixed(q cluster.QueueID, freed cluster.Resources) bool
 }
 
 // PodGate says whether a pod of this class could run anywhere at all; it is asked once per class and run.

@@ -178,6 +178,7 @@ type points struct {
 	givers     []VictimOrder
 	tiers      []VictimTier
 	queueGates []named[QueueGate]
+	fixedQuota []named[FixedQuota]
 	podGates   []named[PodGate]
 	nodeSets   []named[NodeSets]
 	statics    []named[NodeStatic]
@@ -238,6 +239,9 @@ func (e *Engine) open(v *View) points {
 		}
 		if x, ok := inst.(VictimTier); ok && on(np.name, PointVictimTier) {
 			ps.tiers = append(ps.tiers, x)
+		}
+		if x, ok := inst.(FixedQuota); ok && on(np.name, PointFixedQuota) {
+			ps.fixedQuota = append(ps.fixedQuota, named[FixedQuota]{np.name, x})
 		}
 		if x, ok := inst.(QueueGate); ok && on(np.name, PointQueueGate) {
 			ps.queueGates = append(ps.queueGates, named[QueueGate]{np.name, x})

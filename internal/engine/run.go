@@ -214,7 +214,7 @@ func (t *traceBuilder) settled(g *GangState, b *Bundle, ops []Op) {
 
 // finish closes the plugins and returns the trace.
 func (s *Session) finish() Trace {
-	t := Trace{Gangs: s.trace.gangs, WakeAt: s.trace.wakeAt, Truncated: s.trace.truncated, Stale: s.trace.stale, Fragmentation: s.engine.Fragmentation(s.Snap)}
+	t := Trace{Gangs: s.trace.gangs, WakeAt: s.trace.wakeAt, Truncated: s.trace.truncated, Stale: s.trace.stale, Risks: s.risks(), Fragmentation: s.engine.Fragmentation(s.Snap)}
 	for _, c := range s.points.closers {
 		if t.Facts == nil {
 			t.Facts = map[string]any{}

@@ -44,6 +44,7 @@ type Session struct {
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
+	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[string]Verdict
 
 	plan    Plan
@@ -81,6 +82,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 	s.trace.init(snap)
 	e.statics.open(snap)
 	s.points = e.open(s.view)
+	s.findExcess()
 	return s
 }
 

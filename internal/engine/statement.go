@@ -81,7 +81,7 @@ func (st *Statement) do(op Op) {
 		return
 	}
 	g := s.Gang(p.Gang)
-	set := &g.sets[p.Set]
+	set := &g.sets[g.leaf(p)]
 	op.prev = s.where[p.ID]
 	switch {
 	case op.Verb == Evict || op.Verb == Spare:
@@ -121,9 +121,9 @@ func (st *Statement) do(op Op) {
 	if op.Verb != Bind && op.Verb != Nominate {
 		set.alive += gives
 	}
-	g.bump(p.Set, gives)
+	g.bump(g.leaf(p), gives)
 	if g.Leaf != nil {
-		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives > 0)
+		g.Leaf.charge(s.chargeOf(op), g.FixedCharge(p), gives > 0)
 	}
 	if op.Verb == Spare {
 		delete(s.where, p.ID)
@@ -146,7 +146,7 @@ func (st *Statement) undo(op Op) {
 		s.points.observers[i].Undone(op)
 	}
 	g := s.Gang(p.Gang)
-	set := &g.sets[p.Set]
+	set := &g.sets[g.leaf(p)]
 	if op.prev.verb == "" {
 		delete(s.where, p.ID)
 	} else {
@@ -157,9 +157,9 @@ func (st *Statement) undo(op Op) {
 		set.alive -= gives
 	}
 	if g.Leaf != nil {
-		g.Leaf.charge(s.chargeOf(op), !g.Preemptible, gives < 0)
+		g.Leaf.charge(s.chargeOf(op), g.FixedCharge(p), gives < 0)
 	}
-	g.bump(p.Set, -gives)
+	g.bump(g.leaf(p), -gives)
 	if op.Verb == Nominate || op.Verb == Move {
 		set.nominated--
 	}
@@ -373,5 +373,9 @@ func (s *Session) intent(op Op, in Intent) Intent {
 	in.Node, in.Groups, in.Share = s.Snap.Node(op.Node).Name, op.Groups, op.Pod.Class.Share
 	in.Requests, in.Charge = op.Pod.Class.Requests, s.chargeOf(op)
 	in.GPU = in.Charge.At(cluster.GPU)
+	if op.Verb == Bind {
+		g := s.Snap.Gang(op.Pod.Gang)
+		in.Charged = cluster.Charged{Queue: g.Queue, Gang: g.Key, Set: op.Pod.SetName(), Fixed: !g.Preemptible}
+	}
 	return in
 }

@@ -19,6 +19,8 @@ type Trace struct {
 	Queues []QueueTrace `json:"queues"`
 	// Stale are the gangs that have pods and too few of them, by key, and those that recovered.
 	Stale []StaleGang `json:"stale,omitempty"`
+	// Risks are the gangs whose pods hold room otherwise than their objects read, by key.
+	Risks []Risk `json:"risks,omitempty"`
 	// Fragmentation is how much of the GPUs that were free, before the run decided, cannot be used as things are.
 	Fragmentation Fragmentation `json:"fragmentation"`
 	// WakeAt is when a waiting verdict is worth another run, Unix nanoseconds; cluster.Forever for never.
@@ -33,6 +35,37 @@ type StaleGang struct {
 	UID  string      `json:"uid"`
 	// Since is in Unix nanoseconds; 0 says that the gang is whole again and its object still says otherwise.
 	Since int64 `json:"since,omitempty"`
+}
+
+// Risk is a gang whose pods hold room otherwise than its object reads.
+type Risk struct {
+	Gang cluster.Key `json:"gang"`
+	UID  string      `json:"uid"` // of its object
+	Kind RiskKind    `json:"kind"`
+	// Queue is the one that is charged, Pods are how many it is about.
+	Queue string `json:"queue"`
+	Pods  int    `json:"pods"`
+}
+
+// RiskKind says what is otherwise.
+type RiskKind string
+
+// The kinds of risks.
+const (
+	RiskUnknownSubgroup  RiskKind = "UnknownSubgroup"  // pods have room whose set is not in the tree: they go first
+	RiskFixedOverQuota   RiskKind = "FixedOverQuota"   // non-preemptible by its own word, and part of what is too much
+	RiskChargedElsewhere RiskKind = "ChargedElsewhere" // pods run that were bound for another queue than it names
+)
+
+// String prints the risk as one sentence for the gang's owner.
+func (r Risk) String() string {
+	switch r.Kind {
+	case RiskUnknownSubgroup:
+		return fmt.Sprintf("%d running pods are of no subgroup of it: they count for no minimum, and are the first to make way", r.Pods)
+	case RiskFixedOverQuota:
+		return fmt.Sprintf("it calls itself non-preemptible, and queue %s holds more for such work than its quota: its %d pods may have to make way all the same", r.Queue, r.Pods)
+	}
+	return fmt.Sprintf("%d pods run that were bound for queue %s: they stay charged to it until they end", r.Pods, r.Queue)
 }
 
 // GangTrace is the outcome for one gang.

@@ -32,8 +32,9 @@ func (s *Session) buildHeld(g *GangState) {
 	g.victim = true
 	for _, id := range g.Pods {
 		p := s.Snap.Pod(id)
-		if p.Ours && p.Phase.Active() && p.Node != cluster.None && p.Set != cluster.None {
-			g.sets[p.Set].held = append(g.sets[p.Set].held, id)
+		if p.Ours && p.Phase.Active() && p.Node != cluster.None {
+			set := &g.sets[g.leaf(p)]
+			set.held = append(set.held, id)
 		}
 	}
 	for i := range g.sets {
@@ -74,8 +75,8 @@ func (s *Session) Given(u *Unit) int {
 // Promised returns how many pods the unit leaves without the room that was promised to them; it has no others then.
 func (u *Unit) Promised() int { return len(u.holds) }
 
-// NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then shrinks
-// to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
+// NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
+// are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
 // piece. False when it has nothing left.
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
@@ -136,7 +137,8 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 	if len(u.holds) > 0 {
 		return u, true
 	}
-	if g.satisfied(0) {
+	u.Pods = s.strays(g, want)
+	if len(u.Pods) == 0 && g.satisfied(0) {
 		u.Pods = s.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
@@ -152,6 +154,17 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 		u.Charge.AddCapped(p.Charge)
 	}
 	return u, len(u.Pods) > 0
+}
+
+// strays returns the last pod, of those that are wanted, that is of no set of the gang: it does as well without.
+func (s *Session) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.Pod {
+	st := &g.sets[len(g.Sets)]
+	for k := st.live - 1; k >= 0; k-- {
+		if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+			return []*cluster.Pod{p}
+		}
+	}
+	return nil
 }
 
 // surplus returns pods that set i can give and stay satisfied, the last of them, or of them with one that is wanted; it is
@@ -328,7 +341,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 	if !s.CheckGates(u.Gang, u.Charge).Yes() { // it had to go because of a limit, not for want of room
 		return false
 	}
-	if s.Constrained(u.Gang) && !s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() {
+	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0) {
 		return false
 	}
 	if s.Constrained(u.Gang) {
@@ -349,7 +362,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 			st.Spare(p)
 			continue
 		}
-		i, ok := int32(-1), p.Recreated
+		i, ok := int32(-1), s.succeeded(u.Gang, p)
 		if ok {
 			i, ok = s.bestFor(p)
 		}
@@ -420,7 +433,7 @@ func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, 
 	switch {
 	case v.Leaf == nil:
 		return v.QueueVerdict
-	case !v.Preemptible:
+	case !v.Preemptible && (r == Consolidation || !s.Yields(v.Gang)):
 		return no(ReasonNotPreemptible)
 	case r == Preempt && v.Priority >= g.Priority, r == Consolidation && v.Priority > g.Priority:
 		return no(ReasonHigherPriority)
@@ -459,11 +472,16 @@ func (s *Session) placedNow(v *GangState) bool {
 	return false
 }
 
+// succeeded says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
+func (s *Session) succeeded(v *GangState, p *cluster.Pod) bool {
+	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant()
+}
+
 func (s *Session) recreated(v *GangState) bool {
 	s.buildHeld(v)
 	for i := range v.sets {
 		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if !s.Snap.Pod(id).Recreated {
+			if !s.succeeded(v, s.Snap.Pod(id)) {
 				return false
 			}
 		}
@@ -542,6 +560,9 @@ func (s *Session) CheckUnit(r Right, g *GangState, request cluster.Resources, u 
 	rule := ""
 	if u.Core && s.placedNow(u.Gang) {
 		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
+	}
+	if v := s.checkExcess(u); !v.Yes() {
+		return "", v
 	}
 	for _, c := range s.points.units {
 		why, v := c.it.CheckUnit(r, g, request, u)

@@ -137,6 +137,8 @@ const (
 	AnnotationTrustedUsers    = admission.AnnotationTrustedUsers
 	// AnnotationClientCA, on a Config, names a ConfigMap from which the role's option ClientCA comes.
 	AnnotationClientCA = admission.AnnotationClientCA
+	// AnnotationForbidForeignGPUs, on a Config, refuses pods of other schedulers that ask for GPUs: true or false.
+	AnnotationForbidForeignGPUs = "muster.dev/forbid-foreign-gpus"
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

@@ -110,12 +110,13 @@ var reserved = map[string]string{
 func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 	g := r.spec.Global
 	names := []string{
-		"scheduler-conf", "scheduler-name", "namespace", "nodepool-label-key", "partition-label-value", "resource-reservation-app-label", "queue-label-key", "listen-address",
+		"scheduler-conf", "scheduler-name", "namespace", "nodepool-label-key", "partition-label-value", "resource-reservation-app-label", "resource-reservation-namespace", "scale-adjust-namespace", "queue-label-key", "listen-address",
 	}
 	values := map[string]string{
 		"scheduler-conf": configFolder + "/" + configFile, "scheduler-name": *g.SchedulerName, "namespace": r.spec.Namespace,
 		"nodepool-label-key": r.poolKey(), "partition-label-value": s.Spec.PartitionLabelValue,
-		"resource-reservation-app-label": *r.spec.Binder.ResourceReservation.AppLabel, "queue-label-key": r.queueKey(),
+		"resource-reservation-app-label": *r.spec.Binder.ResourceReservation.AppLabel, "resource-reservation-namespace": *r.spec.Binder.ResourceReservation.Namespace,
+		"scale-adjust-namespace": *r.spec.NodeScaleAdjuster.Args.NodeScaleNamespace, "queue-label-key": r.queueKey(),
 		"listen-address": fmt.Sprintf(":%d", *r.spec.Scheduler.SchedulerService.TargetPort),
 	}
 	if m := ptr.Deref(r.spec.QueueController.MetricsNamespace, ""); m != "" {

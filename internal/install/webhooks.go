@@ -43,6 +43,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 	f.set("enable-podgroup-webhook", o.PodGroupWebhook != "")
 	f.set("identity", o.Identity)
 	f.set("authorize-queues", o.AuthorizeQueues)
+	f.set("forbid-foreign-gpus", o.ForbidForeignGPUs)
 	if len(o.Trusted) > 0 {
 		f.set("trusted-users", strings.Join(o.Trusted, ","))
 	}
@@ -115,6 +116,14 @@ func (r *render) guards(o *admission.Options) {
 	case "":
 	default:
 		r.warn("metadata.annotations."+AnnotationIdentity, "is %q, must be off, warn or enforce; it is %s", mode, o.Identity)
+	}
+	switch value := r.notes[AnnotationForbidForeignGPUs]; value {
+	case "true":
+		o.ForbidForeignGPUs = true
+	case "", "false":
+	default:
+		o.ForbidForeignGPUs = true
+		r.warn("metadata.annotations."+AnnotationForbidForeignGPUs, "is %q, must be true or false; GPU pods of other schedulers are refused", value)
 	}
 	switch value := r.notes[AnnotationAuthorizeQueues]; value {
 	case "true":

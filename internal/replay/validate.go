@@ -231,7 +231,7 @@ func tree(sets []cluster.Set) error {
 // memory is what the file remembers; it has been checked.
 func (v *validator) memory(m *memory) cluster.Memory {
 	out := cluster.Memory{
-		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Rests: map[string]cluster.Rest{}, Orphans: m.Orphans,
+		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Rests: map[string]cluster.Rest{}, Charged: m.Charged,
 		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News,
 	}
 	for i := range m.Holds {

@@ -66,21 +66,22 @@ type pod struct {
 	DeletedAt   int64                     `json:"deletedAt,omitzero"`
 	Nominated   string                    `json:"nominated,omitzero"`
 	Recreated   bool                      `json:"recreated,omitzero"`
+	Charged     cluster.Charged           `json:"charged,omitzero"`
 	Claims      []cluster.DeviceClaim     `json:"claims,omitzero"`
 	Allocations []cluster.ClaimAllocation `json:"allocations,omitzero"`
 }
 
 // memory is a cluster.Memory: what is a map there by more than a text is a sorted list here.
 type memory struct {
-	Holds     []hold            `json:"holds,omitzero"`
-	Gangs     []gangMemory      `json:"gangs,omitzero"`
-	Held      map[string]int64  `json:"held,omitzero"`
-	Moved     map[string]int64  `json:"moved,omitzero"`
-	Rests     map[string]rest   `json:"rests,omitzero"`
-	Orphans   map[string]string `json:"orphans,omitzero"`
-	Returning []string          `json:"returning,omitzero"`
-	Frozen    []frozen          `json:"frozen,omitzero"`
-	News      int64             `json:"news,omitzero"`
+	Holds     []hold                     `json:"holds,omitzero"`
+	Gangs     []gangMemory               `json:"gangs,omitzero"`
+	Held      map[string]int64           `json:"held,omitzero"`
+	Moved     map[string]int64           `json:"moved,omitzero"`
+	Rests     map[string]rest            `json:"rests,omitzero"`
+	Charged   map[string]cluster.Charged `json:"charged,omitzero"`
+	Returning []string                   `json:"returning,omitzero"`
+	Frozen    []frozen                   `json:"frozen,omitzero"`
+	News      int64                      `json:"news,omitzero"`
 }
 
 type hold struct {

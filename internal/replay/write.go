@@ -115,12 +115,12 @@ func packPod(p *cluster.PodState) pod {
 	return pod{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Groups: p.Groups, Zones: p.Zones, Phase: p.Phase.String(),
 		Node: p.NodeName, Gang: p.Gang, Set: p.SetName, Ours: p.Ours, Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt,
-		Nominated: p.Nominated, Recreated: p.Recreated, Claims: p.DeviceClaims, Allocations: p.Allocations,
+		Nominated: p.Nominated, Recreated: p.Recreated, Charged: p.Charged, Claims: p.DeviceClaims, Allocations: p.Allocations,
 	}
 }
 
 func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
-	out = memory{Held: m.Held, Moved: m.Moved, Orphans: m.Orphans, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News}
+	out = memory{Held: m.Held, Moved: m.Moved, Charged: m.Charged, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News}
 	if len(m.Rests) > 0 {
 		out.Rests = map[string]rest{}
 	}

@@ -86,7 +86,8 @@ func (s *Settings) evictions() (apply.EvictionOptions, error) {
 
 func (s *Settings) feed() feed.Options {
 	return feed.Options{
-		SchedulerNames: s.SchedulerNames, Partition: s.partition(), ReservationApp: s.ReservationApp, FlatQueues: !s.FullHierarchy,
+		SchedulerNames: s.SchedulerNames, Partition: s.partition(), FlatQueues: !s.FullHierarchy,
+		ReservationApp: s.ReservationApp, ReservationSpace: s.ReservationSpace, ScalingSpace: s.ScalingSpace,
 		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, MIGWorkerLabel: s.MIGWorkerLabel,
 		StorageCapacity: s.CSIStorage, QueueLabel: s.QueueLabel,
 	}
@@ -190,6 +191,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 	}
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
 	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.ForbidForeignGPUs = s.ForbidForeignGPUs
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
 		o.Trusted = s.TrustedUsers

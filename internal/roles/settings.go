@@ -154,6 +154,7 @@ type Settings struct {
 	TrustedUsers      []string
 	ClientCA          string
 	AuthorizeQueues   bool
+	ForbidForeignGPUs bool
 	SharingClass      string
 	OlderSharingClass string
 }
@@ -196,6 +197,8 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
 		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", "kai-resource-reservation", "value of the label app on GPU reservation pods")
+		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of those pods; the label counts nowhere else")
+		own.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler")
 		own.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
 		own.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
 		own.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
@@ -292,6 +295,7 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Identity, "identity", string(o.Identity), "what becomes of a user who says what only Muster may say, such as which device a pod has: off, warn or enforce")
 	fs.StringVar(&s.ClientCA, "webhook-client-ca-file", o.ClientCA, "certificates of who signs the API server's client certificate; empty to answer anybody")
 	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
+	fs.BoolVar(&s.ForbidForeignGPUs, "forbid-foreign-gpus", o.ForbidForeignGPUs, "refuse pods of other schedulers that ask for GPUs, for which no queue is charged")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
 	fs.Var(text{&s.OlderSharingClass, o.RuntimeClass}, "gpu-pod-runtime-class-name", "the same under its older name; the newer one has precedence")

@@ -118,6 +118,30 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 	}
 }
 
+// tellRisks tells the owners of gangs, in events, that pods hold room otherwise than the gang reads: once while it is so.
+func (l *Loop) tellRisks(t *engine.Trace) {
+	if len(t.Risks)+len(l.risks) == 0 || t.Truncated {
+		return
+	}
+	now := make(map[riskOf]struct{}, len(t.Risks))
+	for i := range t.Risks {
+		r := &t.Risks[i]
+		of := riskOf{r.UID, r.Kind, r.Queue}
+		now[of] = struct{}{}
+		if _, told := l.risks[of]; !told {
+			l.o.Event(kai.PodGroup(r.Gang, r.UID), v1.EventTypeWarning, keys.EventRoomAtRisk, r.String())
+		}
+	}
+	l.risks = now
+}
+
+// riskOf is a risk that was told of.
+type riskOf struct {
+	uid   string
+	kind  engine.RiskKind
+	queue string
+}
+
 // tellStale has gangs carry since when they have had too few pods.
 func (l *Loop) tellStale(t *engine.Trace) {
 	for i := range t.Stale {

@@ -145,6 +145,7 @@ type Loop struct {
 	store   *cluster.Store
 	took    time.Duration    // by the last run
 	failed  map[string]int   // binds in a row that failed, by pod UID
+	risks   map[riskOf]struct{}
 	stale   map[string]int64 // since when gangs are stale as their objects have been told, by UID
 	repeats monitor
 }
@@ -259,6 +260,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 		l.metrics.run(snap, &res, l.took)
 		l.overcommitted(c)
 		l.tellStale(&c.trace)
+		l.tellRisks(&c.trace)
 		c.reportAt = now
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {

@@ -105,6 +105,8 @@ type Options struct {
 	Identity Mode
 	// Trusted are names of users that may say it, besides the service accounts of TrustedNamespaces and those of Namespace.
 	Trusted, TrustedNamespaces []string
+	// ForbidForeignGPUs refuses pods of other schedulers that ask for GPUs: no queue is charged for them.
+	ForbidForeignGPUs bool
 	// AuthorizeQueues demands the right to use a queue (verb use, resource queues.scheduling.run.ai) of whoever submits work
 	// to it.
 	AuthorizeQueues bool

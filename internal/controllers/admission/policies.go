@@ -52,10 +52,13 @@ type policy struct {
 func (o *Options) Policies() []client.Object {
 	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
 	if o.Identity != Off {
-		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity())
+		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity(), o.bindingIdentity())
 	}
 	if o.AuthorizeQueues {
 		all = append(all, o.queueLabels(), o.queueTemplates())
+	}
+	if o.ForbidForeignGPUs {
+		all = append(all, o.foreignGPUs())
 	}
 	var out []client.Object
 	for i := range all {
@@ -229,9 +232,11 @@ func (o *Options) podIdentity() policy {
 			variable("app", fmt.Sprintf("variables.labels[?%s].orValue('')", quote(keys.AppLabel))),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" && variables.labels[?k] != variables.oldLabels[?k])"+
 				" + variables.oldLabels.map(k, k).filter(k, "+group+" && !(k in variables.labels))"+
-				" + "+quoted(marks())+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])"),
+				" + "+quoted(append(marks(), charges()...))+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])"),
+			o.frozenVariable(),
 		),
 		checks: []admissionregv1.Validation{
+			frozenCheck(),
 			refuses("variables.written.size() == 0",
 				`'metadata: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden),
 			refuses(fmt.Sprintf("!(variables.app in %s) || variables.oldLabels[?%s].orValue('') == variables.app", quoted([]string{o.ReservationApp, keys.ScalingPodApp}), quote(keys.AppLabel)),

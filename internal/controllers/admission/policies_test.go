@@ -28,7 +28,7 @@ func TestModes(t *testing.T) {
 		o := DefaultOptions()
 		o.Identity = mode
 		all := judges(t, o)
-		for _, name := range []string{PolicyPodIdentity, PolicyGroupIdentity, PolicyRequestIdentity} {
+		for _, name := range []string{PolicyPodIdentity, PolicyGroupIdentity, PolicyRequestIdentity, PolicyBindingIdentity} {
 			got := "none"
 			if j := all[name]; j != nil {
 				got = fmt.Sprint(j.binding.Spec.ValidationActions)
@@ -115,6 +115,9 @@ func TestIdentity(t *testing.T) {
 	pod := func(meta string) string {
 		return "{metadata: {name: p, " + meta + "}, spec: {schedulerName: default-scheduler}}"
 	}
+	waiting := func(meta string) string {
+		return "{metadata: {name: p, " + meta + "}, spec: {schedulerName: kai-scheduler}}"
+	}
 	type row struct {
 		name, policy, resource, object, old, want string
 		sub                                       string
@@ -136,12 +139,30 @@ func TestIdentity(t *testing.T) {
 			name: "bound, and updated", policy: PolicyPodIdentity, resource: pods,
 			object: `{metadata: {name: p, labels: {a: b}}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, old: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, nodeName: n}}`,
 		},
+		{name: "a Binding", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {topology.kubernetes.io/zone: a}, annotations: {note: x}}, target: {name: n}}`},
+		{name: "a Binding with a device", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {runai-gpu-group: g}}, target: {name: n}}`, want: "only Muster itself may write runai-gpu-group"},
+		{name: "a Binding with an app", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {app: kai-resource-reservation}}, target: {name: n}}`, want: "may write app"},
+		{name: "a Binding with a charge", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, annotations: {muster.dev/charged-to: q/g}}, target: {name: n}}`, want: "may write muster.dev/charged-to"},
+		{name: "before it is bound", policy: PolicyPodIdentity, resource: pods, object: waiting(`annotations: {pod-group-name: h}`), old: waiting(`annotations: {pod-group-name: g}`)},
+		{name: "another's, bound", policy: PolicyPodIdentity, resource: pods, object: `{metadata: {name: p, annotations: {pod-group-name: h}}, spec: {schedulerName: other, nodeName: n}}`, old: `{metadata: {name: p}, spec: {schedulerName: other, nodeName: n}}`},
 		{name: "a PodGroup", policy: PolicyGroupIdentity, resource: groups, object: `{metadata: {name: g, annotations: {user: me}}, spec: {minMember: 2}}`},
 		{name: "a BindRequest", policy: PolicyRequestIdentity, resource: requests, object: `{metadata: {name: p}, spec: {podName: p}}`, want: "BindRequest p: only Muster itself may write BindRequests"},
 		{name: "its status", policy: PolicyRequestIdentity, resource: requests, sub: "status", object: `{metadata: {name: p}}`, old: `{metadata: {name: p}}`, want: "only Muster itself may write"},
 	}
-	for _, key := range marks() {
+	for _, key := range append(marks(), charges()...) {
 		rows = append(rows, row{name: key, policy: PolicyPodIdentity, resource: pods, object: pod(`annotations: {"` + key + `": x}`), old: pod("annotations: {a: b}"), want: "may write " + key})
+	}
+	o := strict()
+	annotations, labels := o.frozen()
+	for kind, list := range map[string][]string{"annotations": annotations, "labels": labels} { // order: each row on its own
+		for _, key := range list {
+			bound := func(value string) string {
+				return `{metadata: {name: p, ` + kind + `: {"` + key + `": ` + value + `, note: x}}, spec: {schedulerName: kai-scheduler, nodeName: n}}`
+			}
+			rows = append(rows,
+				row{name: "bound, and moved by " + key, policy: PolicyPodIdentity, resource: pods, object: bound("b"), old: bound("a"), want: "may write " + key},
+				row{name: "bound, with " + key, policy: PolicyPodIdentity, resource: pods, object: bound("a"), old: bound("a")})
+		}
 	}
 	for _, key := range notes() {
 		rows = append(rows, row{
@@ -284,4 +305,30 @@ func TestQueueUse(t *testing.T) {
 	all[PolicyQueueLabels].expect(t, "an operator's pod", asked{resource: pods, object: "{" + meta(red) + "}", user: name, groups: groups}, name+" may not use queue red")
 	all[PolicyQueueLabels].expect(t, "an operator with the right", asked{resource: pods, object: "{" + meta(red) + "}", user: name, groups: groups, mayUse: []string{"*"}}, "")
 	all[PolicyQueueLabels].expect(t, "no queue", asked{resource: pods, object: "{" + meta("a: b") + "}", user: "eve", wantUnmatched: true}, "")
+}
+
+// TestForeignGPUs: where it is asked for, GPUs go only to pods that a queue is charged for.
+func TestForeignGPUs(t *testing.T) {
+	t.Parallel()
+	if judges(t, strict())[PolicyForeignGPUs] != nil {
+		t.Error("it is not off by default")
+	}
+	o := strict()
+	o.ForbidForeignGPUs = true
+	j := judges(t, o)[PolicyForeignGPUs]
+	pod := func(scheduler, resource string) string {
+		return `{metadata: {name: p}, spec: {schedulerName: ` + scheduler + `, containers: [{name: c, resources: {limits: {` + resource + `: "1"}}}]}}`
+	}
+	const no = "a pod that asks for them names the scheduler kai-scheduler"
+	for _, c := range []struct{ object, want string }{
+		{pod("kai-scheduler", "nvidia.com/gpu"), ""},
+		{pod("default-scheduler", "cpu"), ""},
+		{`{metadata: {name: p}, spec: {schedulerName: default-scheduler, containers: [{name: c}]}}`, ""},
+		{pod("default-scheduler", "nvidia.com/gpu"), no},
+		{pod("default-scheduler", "nvidia.com/mig-1g.5gb"), no},
+		{pod("default-scheduler", "amd.com/gpu"), no},
+		{`{metadata: {name: p}, spec: {schedulerName: other, containers: [{name: c}], initContainers: [{name: i, resources: {requests: {nvidia.com/gpu: 1}}}]}}`, no},
+	} {
+		j.expect(t, c.object, asked{resource: "pods.v1.", object: c.object, user: "tenant"}, c.want)
+	}
 }

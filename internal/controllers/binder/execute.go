@@ -132,6 +132,11 @@ func binding(t task) (*corev1.Binding, error) {
 		},
 		Target: corev1.ObjectReference{Kind: "Node", Name: r.Spec.SelectedNode},
 	}
+	for _, key := range []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation} { // in one write with the node: nobody holds room without them
+		if text := r.Annotations[key]; text != "" || t.pod != nil && t.pod.Annotations[key] != "" {
+			b.Annotations[key] = text
+		}
+	}
 	if !t.bundle.single() {
 		b.Annotations[keys.BundleLabel] = t.bundle.ID
 	}

@@ -29,6 +29,8 @@ type Binding struct {
 	Zones []cluster.ZoneShare
 	// Allocations are the devices that the pod's claims are given; nil for none.
 	Allocations []cluster.ClaimAllocation
+	// Charged is to whose account, the zero value when the request does not say.
+	Charged cluster.Charged
 	// Created is when the request was made, Unix nanoseconds in whole seconds.
 	Created int64
 	// Failed says that the binder has given up: the last attempt failed and none will follow.
@@ -49,6 +51,7 @@ func Read(br *v1alpha2.BindRequest) Binding {
 		Pod: br.Spec.PodName, PodUID: PodUID(br), Node: br.Spec.SelectedNode, Created: core.Nanoseconds(&br.CreationTimestamp),
 		Succeeded: br.Status.Phase == v1alpha2.BindRequestSucceeded,
 		Bundle:    br.Labels[BundleLabel],
+		Charged:   ReadCharged(br.Namespace, br.Annotations),
 	}
 	if b.Pod == "" {
 		b.Pod = br.Name
@@ -104,6 +107,8 @@ type Intent struct {
 	// extended resources.
 	Claims     []cluster.ClaimAllocation
 	Containers []v1.ContainerExtendedResourceRequest
+	// Charged is to whose account it is; the zero value for nobody's.
+	Charged cluster.Charged
 	// Bundle and Size name the bundle the decision belongs to, and how many decisions it has; "" for none.
 	Bundle string
 	Size   int
@@ -139,7 +144,7 @@ func (in *Intent) BindRequest() *v1alpha2.BindRequest {
 	return &v1alpha2.BindRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha2.GroupVersion.String(), Kind: "BindRequest"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Namespace, Name: in.Pod, Labels: labels,
+			Namespace: in.Namespace, Name: in.Pod, Labels: labels, Annotations: WriteCharged(in.Charged),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: in.Pod, UID: in.PodUID}},
 		},
 		Spec: spec,

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
@@ -15,8 +16,9 @@ import (
 type Roles struct {
 	// SchedulerNames are the values of spec.schedulerName that make a pod ours.
 	SchedulerNames []string
-	// ReservationApp is the value of AppLabel on our reservation pods.
-	ReservationApp string
+	// ReservationApp is the value of AppLabel on our reservation pods, ReservationSpace and ScalingSpace are the namespaces of
+	// reservation and scaling pods: anybody may write a label, and not there. "" for KAI's.
+	ReservationApp, ReservationSpace, ScalingSpace string
 	// RestrictGPU and RestrictCPU, when not "", are labels: pods that ask for GPUs go only to nodes that have
 	// RestrictGPU, all other pods only to nodes that have RestrictCPU.
 	RestrictGPU, RestrictCPU string
@@ -31,9 +33,12 @@ type Roles struct {
 func (r *Roles) Pod(p *v1.Pod, promised *Binding) cluster.PodState {
 	st := core.Pod(p)
 	r.Complete(&st, p)
+	if p.Spec.NodeName != "" { // before, anybody could have written it
+		st.Charged = ReadCharged(p.Namespace, p.Annotations)
+	}
 	if st.Phase == cluster.Pending && promised != nil && promised.Node != "" {
 		st.Phase, st.NodeName = cluster.Binding, promised.Node
-		st.Groups = promised.Groups
+		st.Groups, st.Charged = promised.Groups, promised.Charged
 	}
 	if r.Zones && st.Phase.Holds() {
 		st.Zones = Zones(p, promised)
@@ -49,11 +54,10 @@ func (r *Roles) Pod(p *v1.Pod, promised *Binding) cluster.PodState {
 func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
 	st.Gang, st.SetName = Membership(p)
 	st.Ours = slices.Contains(r.SchedulerNames, p.Spec.SchedulerName)
-	if app := p.Labels[AppLabel]; app != "" {
-		st.Utility = app == r.ReservationApp || app == ScalingApp
-		if app == r.ReservationApp && st.Phase.Holds() {
-			reserve(st, p.Labels)
-		}
+	reserves := r.reserves(p)
+	st.Utility = reserves || r.scales(p)
+	if reserves && st.Phase.Holds() {
+		reserve(st, p.Labels)
 	}
 	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
 		return
@@ -84,6 +88,15 @@ func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
 			st.Spec.RestrictTo[0] = r.RestrictGPU
 		}
 	}
+}
+
+// reserves says whether p holds a device for pods that share it, scales whether it shows demand to an autoscaler.
+func (r *Roles) reserves(p *v1.Pod) bool {
+	return p.Labels[AppLabel] == cmp.Or(r.ReservationApp, DefaultReservationApp) && p.Namespace == cmp.Or(r.ReservationSpace, keys.ReservationNamespace)
+}
+
+func (r *Roles) scales(p *v1.Pod) bool {
+	return p.Labels[AppLabel] == ScalingApp && p.Namespace == cmp.Or(r.ScalingSpace, keys.ScaleAdjustNamespace)
 }
 
 // Membership returns the gang p asks to be in, the zero Key for none, and the set of it. A pod can only be in a gang of

@@ -8,7 +8,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// PodGroup names the object that a gang of that key and UID is, and says nothing else of it: for patches and events.
+// PodGroup names the object that a gang of that key and UID is, and says nothing else of it: for patches and events. For a
+// remnant it is the PodGroup that its pods were of, of whatever UID: there may be none of that name any more.
 func PodGroup(key cluster.Key, uid string) *v2alpha2.PodGroup {
+	if key.Remnant() {
+		namespace, name := key.Former()
+		return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
 	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid)}}
 }

@@ -47,6 +47,12 @@ func stale(s *engine.Session, g *engine.GangState) bool {
 	if g.Satisfied() {
 		return false
 	}
+	if g.Key.Remnant() { // those of it that have ended are its former gang's
+		former := s.Snap.GangByKey(g.Former)
+		if former != nil && slices.ContainsFunc(former.Pods, func(id cluster.PodID) bool { return s.Snap.Pod(id).Phase == cluster.Succeeded }) {
+			return false
+		}
+	}
 	holds := false
 	for _, id := range g.Pods {
 		p := s.Snap.Pod(id)

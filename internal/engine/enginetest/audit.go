@@ -93,16 +93,17 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 }
 
 type auditor struct {
-	snap        *cluster.Snapshot
-	pods        map[string]*cluster.Pod
-	idle, later map[cluster.NodeID]cluster.Resources
-	devices     map[cluster.NodeID]map[string]*ledger
-	held, fixed map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
-	now, then   map[cluster.GangID][]int32    // pods with room by set: at once, and after releases
-	decided     map[string]bool
-	placed      map[cluster.GangID]bool // got something by these plans
-	limits      bool
-	tenants     tenants
+	snap         *cluster.Snapshot
+	pods         map[string]*cluster.Pod
+	idle, later  map[cluster.NodeID]cluster.Resources
+	devices      map[cluster.NodeID]map[string]*ledger
+	held, fixed  map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
+	fixedAtFirst map[string]cluster.Resources
+	now, then    map[cluster.GangID][]int32 // pods with room by set: at once, and after releases
+	decided      map[string]bool
+	placed       map[cluster.GangID]bool // got something by these plans
+	limits       bool
+	tenants      tenants
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
@@ -127,6 +128,10 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 			a.fixed[name].Add(q.AllocatedNonPreemptible)
 		}
 	}
+	a.fixedAtFirst = map[string]cluster.Resources{}
+	for name, sum := range a.fixed { // order: a map again
+		a.fixedAtFirst[name] = sum.Clone()
+	}
 	return a
 }
 
@@ -144,17 +149,25 @@ func (a *auditor) chain(name string) []string {
 	return out
 }
 
-// counts returns the gang's pods with room by set, as the snapshot has them at first.
+// counts returns the gang's pods with room by set, as the snapshot has them at first; those of no set of the tree come last.
 func (a *auditor) counts(m map[cluster.GangID][]int32, g *cluster.Gang) []int32 {
 	if m[g.ID] == nil {
-		m[g.ID] = make([]int32, len(g.Sets))
+		m[g.ID] = make([]int32, len(g.Sets)+1)
 		for _, id := range g.Pods {
-			if p := a.snap.Pod(id); p.Ours && p.Set != cluster.None && p.Phase.Active() {
-				m[g.ID][p.Set]++
+			if p := a.snap.Pod(id); p.Ours && p.Phase.Active() {
+				m[g.ID][at(g, p)]++
 			}
 		}
 	}
 	return m[g.ID]
+}
+
+// at is where a pod counts.
+func at(g *cluster.Gang, p *cluster.Pod) int {
+	if p.Set == cluster.None {
+		return len(g.Sets)
+	}
+	return int(p.Set)
 }
 
 // evict checks that the pod may be evicted for g, and gives its room back.
@@ -163,7 +176,7 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	switch {
 	case c == nil:
 		return nil, fmt.Errorf("there is no record of why")
-	case p == nil || !p.Ours || !p.Phase.Active() || p.Gang == cluster.None || p.Set == cluster.None:
+	case p == nil || !p.Ours || !p.Phase.Active() || p.Gang == cluster.None:
 		return nil, fmt.Errorf("it is no pod of ours that holds room")
 	case n == nil || p.Node != n.ID:
 		return nil, fmt.Errorf("it is not there")
@@ -178,7 +191,7 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	if in.To == "" && c.Right == engine.Consolidation {
 		return nil, fmt.Errorf("consolidation moves, and it has nowhere to go")
 	}
-	if in.To != "" && !p.Recreated {
+	if in.To != "" && (!p.Recreated || p.Set == cluster.None || v.Key.Remnant()) {
 		return nil, fmt.Errorf("nobody would make it anew elsewhere")
 	}
 	later := a.later[n.ID]
@@ -187,11 +200,11 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	if err := a.devicesOf(n, p.Class, p.Groups, 0, -1); err != nil {
 		return nil, err
 	}
-	a.counts(a.then, v)[p.Set]--
-	a.counts(a.now, v)[p.Set]--
+	a.counts(a.then, v)[at(v, p)]--
+	a.counts(a.now, v)[at(v, p)]--
 	for _, name := range a.chain(v.Queue) {
 		a.held[name].Sub(p.Class.ChargeOn(n))
-		if !v.Preemptible {
+		if !v.Preemptible || p.Charged().Fixed {
 			a.fixed[name].Sub(p.Class.ChargeOn(n))
 		}
 	}
@@ -208,7 +221,7 @@ func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
 		return nil
 	case v == g:
 		return fmt.Errorf("a gang is no victim of itself")
-	case !v.Preemptible:
+	case !v.Preemptible && (r == engine.Consolidation || !a.tooMuchFixed(v)):
 		return fmt.Errorf("gang %s is not preemptible", v.Key)
 	case r == engine.Reclaim && v.Queue == g.Queue:
 		return fmt.Errorf("a queue reclaims from itself")
@@ -220,6 +233,23 @@ func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
 		return fmt.Errorf("%q is no right", r)
 	}
 	return nil
+}
+
+// tooMuchFixed says whether the gang began as preemptible, and the snapshot had more non-preemptible work than quota in its
+// queue, or in one above it.
+func (a *auditor) tooMuchFixed(v *cluster.Gang) bool {
+	if !slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return !a.snap.Pod(id).Charged().Fixed }) {
+		return false
+	}
+	for _, name := range a.chain(v.Queue) {
+		q := a.snap.QueueByName(name)
+		for d := range a.snap.Dims.Len() {
+			if quota := q.Quota.At(d); quota != cluster.Unlimited && a.fixedAtFirst[name].At(d) > quota && (d <= cluster.GPU || quota > 0 || q.LimitAt(d) != cluster.Unlimited || q.Weight.At(d) > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // move gives an evicted pod's successor its room.
@@ -247,7 +277,7 @@ func (a *auditor) runs(v *cluster.Gang) error {
 		return nil
 	}
 	for _, id := range v.Pods {
-		if p := a.snap.Pod(id); p.Ours && p.Phase.Active() && p.Node != cluster.None && p.Set != cluster.None && !a.decided[p.UID] {
+		if p := a.snap.Pod(id); p.Ours && p.Phase.Active() && p.Node != cluster.None && !a.decided[p.UID] {
 			return fmt.Errorf("pod %s stays, below the minimum", p.Name)
 		}
 	}

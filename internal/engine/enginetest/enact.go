@@ -65,7 +65,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 				p = p.DeepCopy()
 				switch in.Verb {
 				case engine.Bind:
-					settleOn(p, in.Node, in.Groups)
+					settleOn(p, in.Node, in.Groups, in.Charged)
 					if err := predict(p, in.Zones); err != nil {
 						return false, err
 					}
@@ -139,7 +139,7 @@ func (b *Engine) age() bool {
 			}
 		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised[p.UID] != nil:
 			p = p.DeepCopy()
-			settleOn(p, b.promised[p.UID].Node, b.promised[p.UID].Groups)
+			settleOn(p, b.promised[p.UID].Node, b.promised[p.UID].Groups, b.promised[p.UID].Charged)
 			if predict(p, b.promised[p.UID].Zones) != nil {
 				continue
 			}
@@ -153,9 +153,16 @@ func (b *Engine) age() bool {
 	return changed
 }
 
-// settleOn does what the binder does to a pod: it gives it its node, and labels for the devices that it shares.
-func settleOn(p *v1.Pod, node string, groups []string) {
+// settleOn does what the binder does to a pod: it gives it its node, the record of its charge, and labels for the devices that
+// it shares.
+func settleOn(p *v1.Pod, node string, groups []string, charged cluster.Charged) {
 	p.Spec.NodeName = node
+	for key, text := range kai.WriteCharged(charged) { // order: a map again
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[key] = text
+	}
 	if len(groups) > 0 {
 		SetGroups(p, groups)
 	}
@@ -176,6 +183,8 @@ func Recreate(p *v1.Pod, now time.Time) *v1.Pod {
 	SetGroups(n, nil)
 	delete(n.Annotations, keys.NUMAObservedAnnotation)
 	delete(n.Annotations, keys.NUMAPredictedAnnotation)
+	delete(n.Annotations, keys.ChargedAnnotation)
+	delete(n.Annotations, keys.ChargedAsAnnotation)
 	n.Spec.NodeName = ""
 	n.Status = v1.PodStatus{Phase: v1.PodPending}
 	return n

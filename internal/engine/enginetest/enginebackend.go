@@ -129,6 +129,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 
 // newStore returns a store that knows, like a feed that has listed them all, which ConfigMaps there are: none yet.
 func newStore(o cluster.Options) *cluster.Store {
+	o.DefaultQueue = keys.DefaultQueue
 	s := cluster.NewStore(o)
 	s.Apply(cluster.ObjectState{Kind: cluster.ConfigMaps, Key: defaultSpace + "/kube-root-ca.crt", Object: &v1.ConfigMap{}})
 	return s

@@ -31,7 +31,7 @@ type branch struct {
 type leaf struct {
 	queue *engine.QueueLedger
 	raw   []*cluster.Gang // that may be victims at all
-	never []*cluster.Gang // that may not: non-preemptible
+	never []*cluster.Gang // that may not: non-preemptible, and not too much
 	gangs []*engine.GangState
 	built bool
 	start int // gangs before it have nothing left
@@ -56,7 +56,7 @@ func newGivers(s *engine.Session) *givers {
 		}
 		switch {
 		case l == nil:
-		case gang.Preemptible:
+		case s.Yields(gang):
 			l.raw = append(l.raw, gang)
 			gs.count++
 		default:

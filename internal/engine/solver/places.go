@@ -53,7 +53,7 @@ func (d *land) measure(s *engine.Session) {
 	for _, n := range s.Snap.NodeOrder {
 		room := s.Later(n).Clone()
 		for _, id := range s.Snap.Node(n).Pods {
-			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && s.Snap.Gang(p.Gang).Preemptible && s.Fate(p) == "" {
+			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && s.Yields(s.Snap.Gang(p.Gang)) && s.Fate(p) == "" {
 				room.Add(freed(p))
 			}
 		}
@@ -190,7 +190,7 @@ func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 func (l *local) mayTouch(v *cluster.Gang) bool {
 	if l.may[v.ID] == 0 {
 		l.may[v.ID] = -1
-		if leaf := l.s.LeafOf(v); v.Preemptible && leaf != nil && l.asked[leaf] {
+		if leaf := l.s.LeafOf(v); l.s.Yields(v) && leaf != nil && l.asked[leaf] {
 			if g := l.s.Gang(v.ID); g != l.g && l.s.CheckVictim(l.right, l.g, l.request, g).Yes() {
 				l.may[v.ID] = 1
 			}

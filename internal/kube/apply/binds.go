@@ -221,6 +221,7 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	}
 	want := kai.Intent{
 		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
+		Charged: in.Charged,
 		Bundle: run.bundle.ID, Size: run.size, Partition: b.o.Partition,
 	}
 	wait := firstWait

@@ -277,6 +277,7 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	b := &c.bundle
 	var pg v2alpha2.PodGroup
 	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, &pg); {
+	case b.Gang.Remnant(): // what is released of one helps nobody, and there is no object of it
 	case apierrors.IsNotFound(err), err == nil && (string(pg.UID) != b.UID || pg.DeletionTimestamp != nil):
 		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
 	case err != nil:

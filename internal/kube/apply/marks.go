@@ -90,6 +90,9 @@ func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
 }
 
 func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
+	if key.Remnant() { // there is no object that says it
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.gangs[uid]

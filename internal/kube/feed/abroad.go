@@ -71,10 +71,10 @@ func (d *desk) member(key types.NamespacedName, old, p *v1.Pod) {
 	}
 	var before, after cluster.Key
 	if old != nil {
-		before, _ = kai.Membership(old)
+		before = gangOf(old)
 	}
 	if p != nil {
-		after, _ = kai.Membership(p)
+		after = gangOf(p)
 	}
 	if before != after && before != (cluster.Key{}) {
 		delete(d.abroad.members[before], key)
@@ -91,6 +91,17 @@ func (d *desk) member(key types.NamespacedName, old, p *v1.Pod) {
 		d.abroad.members[after] = of
 	}
 	of[key] = struct{}{}
+}
+
+// gangOf is the gang whose shard a pod belongs to: of one that is bound, the one that it was bound for.
+func gangOf(p *v1.Pod) cluster.Key {
+	if p.Spec.NodeName != "" {
+		if c := kai.ReadCharged(p.Namespace, p.Annotations); c.Queue != "" {
+			return c.Gang
+		}
+	}
+	gang, _ := kai.Membership(p)
+	return gang
 }
 
 // recheckMoved has the pods on nodes that came, went or changed shards told anew. It costs a look at every pod; nodes seldom
@@ -112,10 +123,14 @@ func (d *desk) elsewhere(st *cluster.PodState) bool {
 	if _, here := d.nodes[st.NodeName]; here {
 		return false
 	}
-	if _, ours := d.gangs[types.NamespacedName{Namespace: st.Gang.Namespace, Name: st.Gang.Name}]; ours && st.Gang != (cluster.Key{}) {
+	of := st.Gang
+	if st.Charged.Queue != "" {
+		of = st.Charged.Gang
+	}
+	if _, ours := d.gangs[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]; ours && of != (cluster.Key{}) {
 		return false
 	}
-	_, gang := d.abroad.gangs[st.Gang]
+	_, gang := d.abroad.gangs[of]
 	_, node := d.abroad.nodes[st.NodeName]
 	return gang || node
 }

@@ -153,7 +153,11 @@ func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
 		q := s.Queue(id)
 		out["queue "+q.Name] = text([]any{q.UID, q.Display, q.Parent, q.Priority, q.Created, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight), q.PreemptMinRuntime, q.ReclaimMinRuntime, q.BudgetsBlock})
 	}
-	s.EachGang(func(g *cluster.Gang) { out["gang "+g.Key.String()] = text(g.State()) })
+	s.EachGang(func(g *cluster.Gang) {
+		if !g.Key.Remnant() { // these follow from the pods, and from what a store knows by itself of pods without a record
+			out["gang "+g.Key.String()] = text(g.State())
+		}
+	})
 	s.EachPod(func(p *cluster.Pod) {
 		if assumed[p.UID] {
 			return

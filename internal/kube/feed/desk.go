@@ -58,7 +58,7 @@ type request struct {
 
 func newDesk(o Options) *desk {
 	d := &desk{
-		roles:     kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp, MIGWorker: o.MIGWorkerLabel},
+		roles:     kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp, ReservationSpace: o.ReservationSpace, ScalingSpace: o.ScalingSpace, MIGWorker: o.MIGWorkerLabel},
 		partition: o.Partition, flat: o.FlatQueues,
 		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},

@@ -18,8 +18,9 @@ type Options struct {
 	SchedulerNames []string
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist for us.
 	Partition kai.Partition
-	// ReservationApp is the value of the label app on reservation pods; "" means kai.DefaultReservationApp.
-	ReservationApp string
+	// ReservationApp is the value of the label app on reservation pods, ReservationSpace and ScalingSpace are the namespaces of
+	// reservation and scaling pods; "" means KAI's.
+	ReservationApp, ReservationSpace, ScalingSpace string
 	// RestrictNodes keeps pods that ask for GPUs on nodes labelled GPUWorkerLabel, and all others on nodes labelled
 	// CPUWorkerLabel.
 	RestrictNodes                  bool

@@ -82,6 +82,9 @@ func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Re
 	if until == 0 {
 		return engine.Verdict{}
 	}
+	if v.StrayActive() > 0 {
+		return engine.Verdict{}
+	}
 	for s := range v.Sets {
 		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.SetNeed(int32(s)) {
 			return engine.Verdict{}
@@ -103,6 +106,10 @@ func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Reso
 		to, set := from+1, u.Pods[from].Set
 		for to < len(u.Pods) && u.Pods[to].Set == set {
 			to++
+		}
+		if set == cluster.None { // of no set, so no minimum needs it
+			from = to
+			continue
 		}
 		if u.Gang.SetActive(set)-int32(to-from) < u.Gang.SetNeed(set) {
 			return "", protected(u.Gang, until)

@@ -170,6 +170,20 @@ func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources) en
 	return engine.Verdict{}
 }
 
+// OverFixed implements engine.FixedQuota.
+func (i *instance) OverFixed(id cluster.QueueID, freed cluster.Resources) bool {
+	if int(id) >= len(i.states) || i.states[id] == nil {
+		return false
+	}
+	st := i.states[id]
+	for d, x := range st.NonPreemptible {
+		if bound := st.Quota[d]; d < len(i.order.Shared) && i.order.Shared[d] && bound != fairshare.Unlimited && x-freed.At(d) > bound {
+			return true
+		}
+	}
+	return false
+}
+
 func (i *instance) verdict(reason engine.Reason, leaf *engine.QueueLedger, e fairshare.Excess) engine.Verdict {
 	q := leaf
 	for range e.Level {

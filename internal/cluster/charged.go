@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Charged is on whose account a pod of ours holds its room: the queue that was found to have room for it when it was decided
+// on, and the gang and set it was decided for.
+//
+// The rule of the whole model: what a tenant can write may ask for something; it never undoes a charge, hides a holder, or
+// gives a right. So a pod is charged to what it was bound for, and may be evicted from there, until it gives its room back,
+// whatever becomes of its labels, its gang, or of our process:
+//
+//   - While it holds room, its record counts, and what its labels ask for does not. The first record that is seen counts: a
+//     pod cannot be charged to somebody else while it stays where it is.
+//   - If its gang is there, and in the queue that is charged, it is a member of it as always. If its set is not in the gang's
+//     tree, it is held by the gang besides its sets: it is the first that the gang gives, and counts for no minimum.
+//   - If its gang is gone, or asks to be in another queue, it is in a remnant: a gang of the Store's own making, by namespace,
+//     queue and former gang. A remnant of a gang that exists has its minimums, its priority and its word on preemption, so that
+//     what still runs stays whole; of one that does not, it has no minimum, the lowest priority, and may be preempted.
+//   - A pod without a record (bound by others, or before there were records) is charged to the gang it is first seen with, for
+//     as long as this Store lives, and to Options.DefaultQueue if it has none.
+//
+// The zero Charged is no record.
+type Charged struct {
+	Queue string
+	Gang  Key
+	Set   string // name of the pod set, "" for the default one
+	// Fixed says that it was placed as non-preemptible, and so within quota.
+	Fixed bool
+}
+
+// RemnantFace is the face of the keys of remnants.
+const RemnantFace = "remnant"
+
+// RemnantKey is the key of the remnant of a gang in a queue. Of pods that were of no gang, gang has the namespace only.
+func RemnantKey(gang Key, queue string) Key {
+	return Key{Face: RemnantFace, Namespace: gang.Namespace, Name: gang.Name + "@" + queue}
+}
+
+// Remnant says whether the key is that of a gang of the Store's own making, of which there is no object; see [Charged].
+func (k Key) Remnant() bool { return k.Face == RemnantFace }
+
+// Former returns the namespace and name of the gang that a remnant was of ("" for none); of other keys, their own.
+func (k Key) Former() (namespace, name string) {
+	if !k.Remnant() {
+		return k.Namespace, k.Name
+	}
+	name, _, _ = strings.Cut(k.Name, "@")
+	return k.Namespace, name
+}
+
+// Charged returns the record by which the pod is charged; the zero value for a pod that holds no room, or is not ours.
+func (p *Pod) Charged() Charged { return p.charged }
+
+// FixedCharge says whether what a pod of the gang holds is charged as non-preemptible: if the gang says so now, and if it did
+// when the pod was placed. Or quota for such work could be given back in words, used by others, and taken again.
+func (g *Gang) FixedCharge(p *Pod) bool { return !g.Preemptible || p.charged.Fixed }
+
+// record takes in what the API server says of a pod's charge. The first word stands while the pod holds its room; what the
+// Store found out by itself gives way to it.
+func (p *Pod) record(said Charged) {
+	if said.Queue != "" && !p.recorded {
+		p.charged, p.recorded = said, true
+	}
+}
+
+// join puts a pod into its gang, or into the remnant of it, if it is in one. The pod must be writable.
+func (s *Store) join(p *Pod) {
+	p.home = p.gangKey
+	set, holds := p.setName, p.Ours && p.Phase.Holds() && p.NodeName != ""
+	switch {
+	case !holds:
+		p.charged, p.recorded = Charged{}, false
+	case p.charged.Queue != "":
+		p.home, set = p.charged.Gang, p.charged.Set
+	}
+	id, known := s.gangIDs[p.home]
+	if known && holds {
+		queue := s.gangs.get(int32(id)).Queue
+		if asked := cmp.Or(queue, s.opts.DefaultQueue); p.charged.Queue == "" && asked != "" {
+			p.charged = Charged{Queue: asked, Gang: p.home, Set: set, Fixed: !s.gangs.get(int32(id)).Preemptible}
+		}
+		known = queue == p.charged.Queue
+	}
+	if !known {
+		id = None
+		if holds {
+			id = s.remnant(p)
+		}
+		s.wait(p)
+	}
+	if id == None {
+		return
+	}
+	g := s.gang(id)
+	p.Gang, p.Set = id, g.LeafByName(set)
+	if g.Key.Remnant() && p.Set == None && len(g.Sets) == 2 {
+		p.Set = g.LeafByName(DefaultSet) // nothing is known of the sets it had
+	}
+	g.Pods = append(g.Pods, p.ID)
+	s.count(g, p, 1)
+}
+
+// wait lists a pod with those that go to a gang as soon as it is there, and in their queue.
+func (s *Store) wait(p *Pod) {
+	if p.home.Name == "" {
+		return
+	}
+	lost := s.lostPods[p.home]
+	if lost == nil {
+		lost = map[PodID]struct{}{}
+		s.lostPods[p.home] = lost
+	}
+	lost[p.ID] = struct{}{}
+}
+
+// part undoes join.
+func (s *Store) part(p *Pod) {
+	if p.Gang != None {
+		g := s.gang(p.Gang)
+		g.Pods = without(g.Pods, p.ID)
+		s.count(g, p, -1)
+	}
+	if m := s.lostPods[p.home]; m != nil {
+		delete(m, p.ID)
+		if len(m) == 0 {
+			delete(s.lostPods, p.home)
+		}
+	}
+}
+
+// remnant returns the remnant that a pod that holds room is in, as its former gang is now; None if nobody can be charged.
+func (s *Store) remnant(p *Pod) GangID {
+	queue := cmp.Or(p.charged.Queue, s.opts.DefaultQueue)
+	if queue == "" {
+		return None
+	}
+	former := p.home
+	former.Namespace = p.Namespace
+	key := RemnantKey(former, queue)
+	id, known := s.gangIDs[key]
+	if !known {
+		id = GangID(s.gangs.alloc(s.epoch))
+		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, Key: key, UID: key.String(), epoch: s.epoch})
+		s.gangIDs[key] = id
+		s.remnants = append(s.remnants, id)
+		s.news = s.now
+	}
+	g := s.gang(id)
+	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
+		return id
+	}
+	g.Queue, g.Former, g.FormerUID = queue, p.home, ""
+	if of, ok := s.gangIDs[p.home]; ok {
+		o := s.gangs.get(int32(of))
+		g.FormerUID = o.UID
+		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = o.Priority, o.Preemptible, o.Created, o.LastStart, o.StaleGrace
+		s.plant(g, withoutNear(o.Sets))
+	} else {
+		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, 0, 0, Maybe{}
+		s.plant(g, FlatTree(0))
+	}
+	return id
+}
+
+// plant gives a gang its tree.
+func (s *Store) plant(g *Gang, sets []Set) {
+	g.Sets = sets
+	g.leaves = make(map[string]int32, len(sets))
+	for i := range sets {
+		if sets[i].Leaf {
+			g.leaves[sets[i].Name] = int32(i)
+		}
+	}
+	g.least, g.near = int32(min(g.MinPods(), math.MaxInt32)), shape(sets)
+	s.setPartial(g)
+}
+
+// withoutNear is a tree for pods that have their places: where they should be is asked no more.
+func withoutNear(sets []Set) []Set {
+	out := slices.Clone(sets)
+	for i := range out {
+		out[i].Near = Constraint{}
+	}
+	return out
+}
+
+// sweep forgets the remnants that nobody is in any more.
+func (s *Store) sweep() {
+	s.remnants = slices.DeleteFunc(s.remnants, func(id GangID) bool {
+		g := s.gangs.get(int32(id))
+		if len(g.Pods) > 0 {
+			return false
+		}
+		delete(s.gangIDs, g.Key)
+		s.gangs.release(s.epoch, int32(id))
+		s.setPending(id, false)
+		s.partial, s.odd = setBit(s.partial, id, false), setBit(s.odd, id, false)
+		return true
+	})
+}
+
+// unsaid is the record that this Store alone knows of; the zero value if the pod's objects say as much.
+func (p *Pod) unsaid(g *Gang) Charged {
+	switch {
+	case p.recorded || g == nil || g.Key == p.gangKey && p.charged.Set == p.setName && p.charged.Fixed == !g.Preemptible:
+		return Charged{}
+	case g.Key.Remnant() && p.charged.Queue == "": // by Options, which another Store need not have
+		return Charged{Queue: g.Queue, Gang: p.home, Set: p.setName}
+	}
+	return p.charged
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import "testing"
+
+// TestChargedUntilGone: whatever becomes of its labels, its gang and its queue label, what a pod of ours holds is charged to
+// the queue it was bound for, by a gang that can give it.
+func TestChargedUntilGone(t *testing.T) {
+	t.Parallel()
+	key := Key{Face: "kai", Namespace: "a", Name: "g"}
+	record := Charged{Queue: "q", Gang: key, Set: "w"}
+	sets := []Set{{Parent: None, Children: []int32{1}, Min: 1}, {Name: "w", Parent: 0, Leaf: true, Min: 1}}
+	pod := PodState{
+		UID: "p", Name: "p", Namespace: "a", Gang: key, SetName: "w", Ours: true, Phase: Running, NodeName: "n",
+		Requests: []Quantity{{"gpu", 2000}}, Charged: record,
+	}
+	gang := GangState{Key: key, UID: "g", Queue: "q", Priority: 50, Sets: sets}
+	for _, recorded := range []bool{true, false} {
+		for _, c := range []struct {
+			name   string
+			happen func(s *Store, pod PodState)
+			gang   string
+			queue  string
+			fixed  bool // non-preemptible still
+			stray  bool
+		}{
+			{"nothing", func(*Store, PodState) {}, "a/g", "q", true, false},
+			{"it says that it is of another gang", func(s *Store, p PodState) { p.Gang.Name = "nothing"; s.Apply(p) }, "a/g", "q", true, false},
+			{"it says that it is of no gang", func(s *Store, p PodState) { p.Gang = Key{}; s.Apply(p) }, "a/g", "q", true, false},
+			{"it says that it is of a set that does not exist", func(s *Store, p PodState) { p.SetName = "none"; s.Apply(p) }, "a/g", "q", true, false},
+			{"its set goes", func(s *Store, _ PodState) { g := gang; g.Sets = FlatTree(1); s.Apply(g) }, "a/g", "q", true, true},
+			{"its gang goes", func(s *Store, _ PodState) { s.Apply(GangGone{Key: key}) }, "a/g@q", "q", false, false},
+			{"its gang moves", func(s *Store, _ PodState) { g := gang; g.Queue = "other"; s.Apply(g) }, "a/g@q", "q", true, false},
+			{"its gang moves and comes back", func(s *Store, _ PodState) { g := gang; g.Queue = "other"; s.Apply(g, gang) }, "a/g", "q", true, false},
+			{"its gang goes and comes back", func(s *Store, _ PodState) { s.Apply(GangGone{Key: key}, gang) }, "a/g", "q", true, false},
+			{"it says so and its gang goes", func(s *Store, p PodState) { p.Gang = Key{}; s.Apply(p, GangGone{Key: key}) }, "a/g@q", "q", false, false},
+			{"its node goes", func(s *Store, _ PodState) { s.Apply(NodeGone{Name: "n"}) }, "a/g", "q", true, false},
+			{"its record is another", func(s *Store, p PodState) {
+				if recorded {
+					p.Charged.Queue = "other"
+					s.Apply(p)
+				}
+			}, "a/g", "q", true, false},
+		} {
+			s := NewStore(Options{DefaultQueue: "default"})
+			p := pod
+			if !recorded {
+				p.Charged = Charged{}
+			}
+			s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}, {"pods", 10}}}, QueueState{Name: "q"}, QueueState{Name: "other"}, QueueState{Name: "default"}, gang, p)
+			s.Snapshot(0)
+			c.happen(s, p)
+			for i, snap := range []*Snapshot{s.Snapshot(1), Fork(s.Snapshot(1), Options{DefaultQueue: "default"}).Snapshot(1)} {
+				is := snap.Pod(0)
+				if is.Gang == None {
+					t.Errorf("recorded %v, %s, store %d: it is in no gang", recorded, c.name, i)
+					continue
+				}
+				g := snap.Gang(is.Gang)
+				if g.Key.String() != c.gang || g.Queue != c.queue || g.Preemptible == c.fixed || (is.Set == None) != c.stray || g.ActivePods != 1 || (g.StrayPods == 1) != c.stray {
+					t.Errorf("recorded %v, %s, store %d: in %s of queue %s, set %d, %+v", recorded, c.name, i, g.Key, g.Queue, is.Set, g)
+				}
+				if got := snap.QueueByName(c.queue).Allocated.At(GPU); got != 2000 {
+					t.Errorf("recorded %v, %s, store %d: %s is charged %d", recorded, c.name, i, c.queue, got)
+				}
+			}
+			p.Phase = Releasing
+			s.Apply(p)
+			if snap := s.Snapshot(2); snap.QueueByName(c.queue).Allocated.At(GPU) != 0 {
+				t.Errorf("recorded %v, %s: charged when it leaves", recorded, c.name)
+			}
+			s.Apply(PodGone{UID: "p"})
+			s.Snapshot(3).EachGang(func(g *Gang) {
+				if g.Key.Remnant() {
+					t.Errorf("recorded %v, %s: %s is left when it is gone", recorded, c.name, g.Key)
+				}
+			})
+		}
+	}
+}
+
+// TestNobodysPod: a pod of ours that runs and was never of a gang is charged to the default queue, until its gang is known.
+func TestNobodysPod(t *testing.T) {
+	t.Parallel()
+	key := Key{Face: "kai", Namespace: "a", Name: "g"}
+	s := NewStore(Options{DefaultQueue: "default"})
+	s.Apply(NodeState{Name: "n"}, QueueState{Name: "q"}, QueueState{Name: "default"},
+		PodState{UID: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}}},
+		PodState{UID: "x", Namespace: "a", Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 1000}}},
+		PodState{UID: "y", Namespace: "a", Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 1000}}})
+	charged := func(queue string) int64 { return s.Snapshot(1).QueueByName(queue).Allocated.At(GPU) }
+	if got := charged("default"); got != 3000 {
+		t.Errorf("without a gang: %d", got)
+	}
+	s.Apply(GangState{Key: key, UID: "g", Queue: "q"})
+	if d, q := charged("default"), charged("q"); d != 1000 || q != 2000 {
+		t.Errorf("when the gang is known: %d and %d", d, q)
+	}
+}

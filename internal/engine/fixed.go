@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Yields says whether a gang may lose its room to others: because it may be preempted, or because it began as one that may,
+// says otherwise since, and its queue, or one above it, holds more for non-preemptible work than it may. A gang is placed as
+// non-preemptible within quota only; what runs over quota is lent, and saying something else of it later gives no right to it.
+//
+// What is too much is chosen once for a run: those that started last, until what is left is within quota at every level. How
+// much of them goes is settled unit by unit, see checkExcess.
+func (s *Session) Yields(g *cluster.Gang) bool { return g.Preemptible || s.excess[g.ID] }
+
+// findExcess fills s.excess: O(queues) while all queues are within quota.
+func (s *Session) findExcess() {
+	if !slices.ContainsFunc(s.queues.order, func(q *QueueLedger) bool { return s.overFixed(q, nil) }) {
+		return
+	}
+	var gangs []*cluster.Gang
+	s.Snap.EachGang(func(g *cluster.Gang) {
+		if leaf := s.LeafOf(g); !g.Preemptible && g.ActivePods > 0 && leaf != nil && s.overAbove(leaf, nil) && s.turned(g) {
+			gangs = append(gangs, g)
+		}
+	})
+	slices.SortFunc(gangs, func(a, b *cluster.Gang) int {
+		return cmp.Or(cmp.Compare(b.LastStart, a.LastStart), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Key.String(), b.Key.String()))
+	})
+	s.excess = map[cluster.GangID]bool{}
+	freed := map[*QueueLedger]cluster.Resources{}
+	for _, g := range gangs {
+		leaf := s.LeafOf(g)
+		if !s.overAbove(leaf, freed) {
+			continue
+		}
+		s.excess[g.ID] = true
+		for q := leaf; q != nil; q = q.Parent {
+			sum := freed[q]
+			for _, id := range g.Pods {
+				if p := s.Snap.Pod(id); p.Ours && p.Phase.Active() {
+					sum.Add(p.Charge)
+				}
+			}
+			freed[q] = sum
+		}
+	}
+}
+
+// turned says whether some pod of a non-preemptible gang was placed as preemptible.
+func (s *Session) turned(g *cluster.Gang) bool {
+	return slices.ContainsFunc(g.Pods, func(id cluster.PodID) bool {
+		p := s.Snap.Pod(id)
+		return p.Ours && p.Phase.Active() && !p.Charged().Fixed
+	})
+}
+
+// overAbove says whether a queue, or one above it, holds more for non-preemptible work than it may, had it freed so much.
+func (s *Session) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Resources) bool {
+	for q := leaf; q != nil; q = q.Parent {
+		if s.overFixed(q, freed[q]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Session) overFixed(q *QueueLedger, freed cluster.Resources) bool {
+	for _, f := range s.points.fixedQuota {
+		if f.it.OverFixed(q.ID, freed) {
+			return true
+		}
+	}
+	return false
+}
+
+// risks lists the gangs whose pods hold room otherwise than their objects read: O(those).
+func (s *Session) risks() []Risk {
+	var out []Risk
+	for g := range s.Snap.OddGangs() {
+		switch {
+		case !g.Key.Remnant():
+			out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskUnknownSubgroup, Queue: g.Queue, Pods: int(g.StrayPods)})
+		case g.FormerUID != "":
+			out = append(out, Risk{Gang: g.Former, UID: g.FormerUID, Kind: RiskChargedElsewhere, Queue: g.Queue, Pods: int(g.ActivePods)})
+		}
+	}
+	for id := range s.excess { // order: sorted below
+		g := s.Snap.Gang(id)
+		out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskFixedOverQuota, Queue: g.Queue, Pods: int(g.ActivePods)})
+	}
+	slices.SortFunc(out, func(a, b Risk) int {
+		return cmp.Or(cmp.Compare(a.Gang.String(), b.Gang.String()), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Queue, b.Queue))
+	})
+	return out
+}
+
+// checkExcess says whether a unit of a gang that calls itself non-preemptible may go: as long as there is too much of it.
+func (s *Session) checkExcess(u *Unit) Verdict {
+	if !u.Gang.Preemptible && (u.Moved || !s.overAbove(u.Gang.Leaf, nil)) {
+		return Verdict{Code: No, Reason: ReasonNotPreemptible, Object: u.Gang.Key.String()}
+	}
+	return Verdict{}
+}
