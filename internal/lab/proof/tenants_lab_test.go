@@ -168,10 +168,10 @@ func newFuzzing(t *testing.T, seed uint64, enforce, authorize bool, args []strin
 }
 
 // fuzzCharge is the annotation in which a bound pod carries the queue that pays for it.
-const fuzzCharge = "muster.dev/charged-to"
+const fuzzCharge = keys.ChargedAnnotation
 
 // fuzzRisk is the reason of the event by which a PodGroup is told that its pods may lose their room although it reads otherwise.
-const fuzzRisk = "RoomAtRisk"
+const fuzzRisk = keys.EventRoomAtRisk
 
 // enlist gives four tenants their rights: two may what the ClusterRole edit allows, one of them PodGroups besides, and two may
 // do everything in their namespaces.
