@@ -28,6 +28,8 @@
 //   - TestAPIServerFaults: the API server refuses, delays, cuts and dies; a process survives it, with bounded memory.
 //   - TestEmbeddedHistory: a scheduler that keeps the history itself still has it after SIGKILL.
 //   - TestWorkloadKinds: an object of every kind of workload becomes the gang that docs/concepts/workloads.md says, and runs.
+//   - TestTenantFuzz: tenants with the ClusterRole edit, and with every right in their namespaces, write at random whatever
+//     Muster reads, beside honest ones; S1 to S6, S8, and charges that equal the truth on the nodes (package tenants).
 //
 // The tests run the binary that the environment variable MUSTER_BINARY names, or build it.
 package proof

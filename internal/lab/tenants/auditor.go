@@ -2,9 +2,7 @@ package tenants
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +26,8 @@ const (
 	partial = 20 * time.Second
 	// lag is how long a queue's status may differ from what is on the nodes.
 	lag = 30 * time.Second
+	// brieflyLeaving is the rest of a grace within which a pod that is being deleted has as good as given its room back.
+	brieflyLeaving = time.Minute
 )
 
 // Audit says who is who.
@@ -40,6 +40,8 @@ type Audit struct {
 	Enforce, Authorize bool
 	// Charge is the annotation in which a bound pod carries the queue that pays for it; "" for none.
 	Charge string
+	// Risk is the reason of the event by which a PodGroup is told that its pods may lose their room although it reads otherwise.
+	Risk string
 }
 
 // Violation is a promise that was broken, once for each object.
@@ -78,10 +80,13 @@ type Auditor struct {
 	bound      map[types.UID]bool
 	disturbed  map[types.UID]bool
 	unequal    map[string]time.Time
+	beyond     map[string]time.Time // since when queues hold more as non-preemptible than their quota
 	waiting    []*holder
 	violations []*Violation
 	blamed     map[string]bool
+	latest     time.Time // of what was seen
 	binds      int
+	overlaps   int           // bindings beyond a limit only for as long as others took to leave
 	slowest    time.Duration // that a status differed and came right again
 }
 
@@ -100,13 +105,17 @@ type holder struct {
 	uid               types.UID
 	namespace, name   string
 	node, queue, gang string
-	ours, fixed, made bool // made: it came with a node
-	takes             room // of its node
+	member            string // the gang that it says it is in now
+	ours, fixed, made bool   // made: it came with a node
+	takes             room   // of its node
 	gpu               int64
 	loose             int64 // by how much gpu may be wrong
 	marks             string
+	set               string    // subgroup: what its label says now, or what it was bound for if it says so itself
+	unknown           time.Time // since when there is no such subgroup
 	leaving           bool
-	over              bool // it ended
+	until             time.Time // when its grace is over, if it is leaving
+	over              bool      // it ended
 	at                time.Time
 	forced            bool   // no decision of ours
 	charge            string // what its annotation said then
@@ -115,8 +124,12 @@ type holder struct {
 
 func (h *holder) String() string { return h.namespace + "/" + h.name }
 
-// doubt is a violation unless something explains it.
-type doubt struct{ promise, what string }
+// doubt is a violation unless something explains it: of a limit, that who held too much was on its way out.
+type doubt struct {
+	promise, what string
+	queue         string // whose limit it is about; "" for none
+	limit         float64
+}
 
 // groupSeen is a PodGroup.
 type groupSeen struct {
@@ -127,14 +140,16 @@ type groupSeen struct {
 	partial    time.Time // since when it is bound in part
 	whole      bool
 	gone       bool
+	sets       map[string]bool
+	told       bool // that its pods may lose their room
 }
 
-// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup and Queue.
+// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup, Queue and Event.
 func NewAuditor(o Audit) *Auditor {
 	return &Auditor{
 		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
 		chosen: map[string][]string{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
-		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, blamed: map[string]bool{},
+		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, beyond: map[string]time.Time{}, blamed: map[string]bool{},
 	}
 }
 
@@ -217,6 +232,7 @@ func (a *Auditor) Violations() []*Violation {
 func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.latest = now
 	switch o := object.(type) {
 	case *corev1.Pod:
 		a.pod(o, deleted, now)
@@ -233,6 +249,10 @@ func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 		}
 	case *v2alpha2.PodGroup:
 		a.group(o, deleted, now)
+	case *corev1.Event:
+		if g := a.groups[o.InvolvedObject.Namespace+"/"+o.InvolvedObject.Name]; g != nil && o.InvolvedObject.Kind == "PodGroup" && o.Reason == a.o.Risk {
+			g.told = true
+		}
 	case *v1alpha2.BindRequest:
 		if _, forged := a.forged[o.UID]; forged || deleted {
 			return
@@ -269,6 +289,10 @@ func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
 	// A class without a value of its own here is one of ours, or none.
 	s.fixed = g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
 		g.Spec.Preemptibility == "" && (g.Spec.PriorityClassName == keys.PriorityClassBuild || g.Spec.PriorityClassName == keys.PriorityClassInference)
+	s.sets = map[string]bool{"": true, "default": true}
+	for _, g := range g.Spec.SubGroups {
+		s.sets[g.Name] = true
+	}
 	s.least = 1
 	if g.Spec.MinMember != nil {
 		s.least = int(*g.Spec.MinMember)
@@ -285,8 +309,16 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 		h = &holder{uid: p.UID, namespace: p.Namespace, name: p.Name, ours: p.Spec.SchedulerName == keys.SchedulerName, made: p.Spec.NodeName != ""}
 		a.pods[p.UID] = h
 	}
-	h.marks = marksOf(p)
-	h.leaving = p.DeletionTimestamp != nil
+	h.marks, h.set, h.member = marksOf(p), p.Labels[keys.SubGroupLabel], p.Namespace+"/"+p.Annotations[keys.PodGroupAnnotation]
+	if parts := strings.SplitN(h.charge, "/", 3); h.charge != "" {
+		h.set = ""
+		if len(parts) == 3 {
+			h.set = parts[2]
+		}
+	}
+	if h.leaving = p.DeletionTimestamp != nil; h.leaving {
+		h.until = p.DeletionTimestamp.Time
+	}
 	if h.node == "" && p.Spec.NodeName != "" {
 		a.placed(h, p, now)
 	}
@@ -296,7 +328,7 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	}
 	if deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		if !h.over && h.ours && h.node != "" && p.Status.Phase == corev1.PodFailed && strings.HasPrefix(p.Status.Reason, "OutOf") {
-			h.doubts = append(h.doubts, doubt{"S3", "its kubelet turned it away: " + p.Status.Reason})
+			h.doubts = append(h.doubts, doubt{promise: "S3", what: "its kubelet turned it away: " + p.Status.Reason})
 			if !slices.Contains(a.waiting, h) {
 				h.at = now
 				a.waiting = append(a.waiting, h)
@@ -354,154 +386,4 @@ func marksOf(p *corev1.Pod) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// placed takes in that a pod got its node.
-func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
-	h.node, h.at = p.Spec.NodeName, now
-	h.takes = room{pods: 1}
-	for i := range p.Spec.Containers {
-		r := p.Spec.Containers[i].Resources.Requests
-		h.takes.add(room{gpu: milli(r[keys.GPUResource]), cpu: milli(r[corev1.ResourceCPU]), memory: value(r[corev1.ResourceMemory])}, 1)
-	}
-	h.gpu = h.takes.gpu
-	if h.gpu == 0 {
-		devices := int64(1)
-		if n, err := strconv.ParseInt(p.Annotations[keys.GPUFractionDevicesAnnotation], 10, 64); err == nil && n > 0 && n <= 1024 {
-			devices = n
-		}
-		if f, err := strconv.ParseFloat(p.Annotations[keys.GPUFractionAnnotation], 64); err == nil && f > 0 && f < 1 {
-			h.gpu, h.loose = devices*int64(math.Round(f*1000)), 10*devices
-		} else if n, err := strconv.ParseInt(p.Annotations[keys.GPUMemoryAnnotation], 10, 64); err == nil && n > 0 {
-			const each = 81920 // MiB of a lab's GPU
-			h.gpu, h.loose = devices*min(1000, n*1000/each), 1000*devices
-		}
-	}
-	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
-	g := a.groups[h.gang]
-	if g != nil {
-		h.queue, h.fixed = g.queue, g.fixed
-	}
-	h.charge = p.Annotations[a.o.Charge]
-	a.binds++
-	if !h.ours {
-		return
-	}
-	if h.made {
-		h.forced = true
-	}
-	a.waiting = append(a.waiting, h)
-	suspect := func(promise, format string, args ...any) {
-		h.doubts = append(h.doubts, doubt{promise, fmt.Sprintf(format, args...)})
-	}
-	if used, has := a.used(h.node), a.nodes[h.node]; used.gpu > has.gpu || used.cpu > has.cpu || used.memory > has.memory || used.pods > has.pods {
-		suspect("S3", "bound where there is too little room: on %s %+v are taken then of %+v", h.node, used, has)
-	}
-	if allowed, is := a.o.Tenants[h.namespace]; is && a.o.Authorize && h.queue != keys.DefaultQueue && h.queue != "" && !slices.Contains(allowed, h.queue) {
-		suspect("S8", "bound in a queue that its tenant may not use: %s", h.queue)
-	}
-	if g == nil || now.Sub(g.moved) < settle {
-		return
-	}
-	if q, _, _ := strings.Cut(h.charge, "/"); q != "" && q != h.queue {
-		suspect("charge", "bound for one queue, charged to another: %q, %q", h.queue, h.charge)
-	}
-	for q := a.queues[h.queue]; q != nil; q = a.queues[q.Spec.ParentQueue] {
-		if q.Spec.Resources == nil {
-			continue
-		}
-		all, fixed, _ := a.held(q.Name)
-		if l := q.Spec.Resources.GPU.Limit; l >= 0 && h.gpu > 0 && float64(all) > l*1000 {
-			promise := "S4"
-			if float64(all-a.left(q.Name)) <= l*1000 {
-				promise = "S4, by pods that are leaving" // which hold their room all the same, for as long as their grace
-			}
-			suspect(promise, "bound beyond a limit: queue %s holds %s GPUs of %g then: %s", q.Name, thousandths(all), l, a.list(q.Name))
-		}
-		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
-			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
-		}
-	}
-}
-
-func thousandths(n int64) string { return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) }
-
-// used is what pods take of a node.
-func (a *Auditor) used(node string) (sum room) {
-	for _, h := range a.pods { // order: a sum
-		if h.node == node && !h.over {
-			sum.add(h.takes, 1)
-		}
-	}
-	return sum
-}
-
-// in says whether a queue is another or below it.
-func (a *Auditor) in(queue, above string) bool {
-	for range 100 { // deeper trees are none
-		if queue == above {
-			return true
-		}
-		q := a.queues[queue]
-		if q == nil || queue == "" {
-			return false
-		}
-		queue = q.Spec.ParentQueue
-	}
-	return false
-}
-
-// held is what pods hold that were bound for a queue or one below it, in thousandths of GPUs; what of it non-preemptible ones
-// do; and by how much it may be wrong.
-func (a *Auditor) held(queue string) (all, fixed, loose int64) {
-	for _, h := range a.pods { // order: sums
-		if h.ours && h.node != "" && !h.over && a.in(h.queue, queue) {
-			if h.forced || a.bound[h.uid] { // whose charge that is may be argued
-				loose += h.gpu + h.loose
-				continue
-			}
-			all += h.gpu
-			loose += h.loose
-			if h.fixed {
-				fixed += h.gpu
-			}
-		}
-	}
-	return all, fixed, loose
-}
-
-// left is what of it pods hold that are being deleted.
-func (a *Auditor) left(queue string) (sum int64) {
-	for _, h := range a.pods { // order: a sum
-		if h.ours && h.node != "" && !h.over && h.leaving && a.in(h.queue, queue) {
-			sum += h.gpu
-		}
-	}
-	return sum
-}
-
-// list names those that hold GPUs of a queue; "" for all.
-func (a *Auditor) list(queue string) string {
-	var out []string
-	for _, h := range a.pods { // order: sorted below
-		if h.node != "" && !h.over && (h.gpu > 0 || h.takes.gpu > 0) && (queue == "" || h.ours && a.in(h.queue, queue)) {
-			leaving, by := "", ""
-			if h.leaving {
-				leaving = " leaving"
-			}
-			if h.forced {
-				by = " (not bound by us)"
-			}
-			out = append(out, fmt.Sprintf("%s on %s holds %s for %q%s%s {%s}", h, h.node, thousandths(max(h.gpu, h.takes.gpu)), h.queue, leaving, by, h.marks))
-		}
-	}
-	slices.Sort(out)
-	return "\n        " + strings.Join(out, "\n        ")
-}
-
-// because adds the writes behind a violation; nil is one that is known already.
-func (a *Auditor) because(v *Violation, h *holder) {
-	if v != nil && a.evidence != nil {
-		v.Evidence = append(v.Evidence, a.evidence(h.String())...)
-	}
 }

@@ -17,6 +17,49 @@ func (a *Auditor) Check(now time.Time) {
 	a.explain(now)
 	a.gangs(now)
 	a.statuses(now)
+	a.protected(now)
+}
+
+// protected looks for pods that tenants made look as if nobody could evict them, without anybody being told: those of a
+// subgroup that there is not, and those that turned non-preemptible beyond their queue's quota.
+func (a *Auditor) protected(now time.Time) {
+	fixed, told := map[string]int64{}, map[string]bool{}
+	for _, h := range a.pods { // order: each by itself, and sums
+		if !h.ours || h.node == "" || h.over || h.forced || a.bound[h.uid] {
+			continue
+		}
+		g := a.groups[h.member]
+		if g == nil {
+			continue
+		}
+		if g.fixed {
+			for name, q := range a.queues { // order: sums
+				if q.Spec.Resources != nil && q.Spec.Resources.GPU.Quota >= 0 && a.in(h.queue, name) {
+					fixed[name] += h.gpu
+					told[name] = told[name] || g.told
+				}
+			}
+		}
+		switch {
+		case g.gone || g.told || g.sets[h.set]:
+			h.unknown = time.Time{}
+		case h.unknown.IsZero():
+			h.unknown = now
+		case now.Sub(h.unknown) > partial:
+			a.because(a.note("S6", h.String(), now, "it runs in no subgroup of its PodGroup and nobody is told: %q", h.set), h)
+		}
+	}
+	for name, q := range a.queues { // order: each by itself
+		over := q.Spec.Resources != nil && float64(fixed[name]) > q.Spec.Resources.GPU.Quota*1000 && fixed[name] > 0 && !told[name]
+		switch since := a.beyond[name]; {
+		case !over:
+			delete(a.beyond, name)
+		case since.IsZero():
+			a.beyond[name] = now
+		case now.Sub(since) > partial:
+			a.note("S6", "queue "+name, now, "running pods became non-preemptible beyond its quota and nobody is told: %s GPUs of %g: %s", thousandths(fixed[name]), q.Spec.Resources.GPU.Quota, a.list(name))
+		}
+	}
 }
 
 // explain settles the doubts about bindings.
@@ -46,11 +89,28 @@ func (a *Auditor) explain(now time.Time) {
 			if h.forced && d.promise != "S8" || d.promise == "S3" && a.excused(h) {
 				continue
 			}
+			if d.queue != "" && a.remains(h, d.queue, now) <= d.limit {
+				a.overlaps++
+				continue
+			}
 			a.because(a.note(d.promise, h.String(), now, "%s", d.what), h)
 		}
 		h.doubts = nil
 		return true
 	})
+}
+
+// remains is what a queue holds of what it held when the pod was bound, in thousandths of GPUs: its victims may be evicted a
+// moment after it is bound elsewhere.
+func (a *Auditor) remains(h *holder, queue string, now time.Time) float64 {
+	sum := h.gpu
+	for _, o := range a.pods { // order: a sum
+		if o != h && o.ours && o.node != "" && !o.over && !o.forced && !a.bound[o.uid] && !o.at.After(h.at) && a.in(o.queue, queue) &&
+			!(o.leaving && o.until.Sub(now) <= brieflyLeaving) {
+			sum += o.gpu
+		}
+	}
+	return float64(sum)
 }
 
 // excused says whether something else than our decision explains that a node has too little room: one who went past us came
@@ -72,7 +132,7 @@ func (a *Auditor) gangs(now time.Time) {
 	have := map[string]int{}
 	for _, h := range a.pods { // order: counts
 		if h.node != "" && slices.Contains(a.o.Honest, h.namespace) {
-			have[h.namespace+"/"+h.group()]++
+			have[h.member]++
 		}
 	}
 	for key, g := range a.groups { // order: each by itself
@@ -87,16 +147,6 @@ func (a *Auditor) gangs(now time.Time) {
 			a.note("S2", key, now, "%d of at least %d members are bound for %s", n, g.least, now.Sub(g.partial).Round(time.Second))
 		}
 	}
-}
-
-// group is the gang that a pod is in now.
-func (h *holder) group() string {
-	for m := range strings.FieldsSeq(h.marks) {
-		if name, ok := strings.CutPrefix(m, keys.PodGroupAnnotation+":"); ok {
-			return name
-		}
-	}
-	return ""
 }
 
 // statuses compares what queues say they hold with what is on the nodes.
@@ -174,7 +224,10 @@ func (a *Auditor) Owed(queue string, gpus int64) (why string, over int64) {
 		if h.node == "" || h.over {
 			continue
 		}
-		if !h.ours || h.forced || a.queues[h.queue] == nil { // reservations of shared devices among them
+		switch {
+		case !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil: // reservations of shared devices among them
+			other += h.takes.gpu
+		case h.leaving && h.until.Sub(a.latest) > brieflyLeaving: // nobody can have it sooner
 			other += h.takes.gpu
 		}
 	}
@@ -209,7 +262,7 @@ func (a *Auditor) takeable(node, queue string) bool {
 		if h.node != node || h.over || h.gpu == 0 && h.takes.gpu == 0 || h.namespace == keys.ReservationNamespace || a.in(h.queue, queue) {
 			continue
 		}
-		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil {
+		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil || h.leaving {
 			return false
 		}
 		gangs[h.gang] = true
@@ -279,5 +332,5 @@ func (a *Auditor) Blame(promise, object, format string, args ...any) {
 func (a *Auditor) Figures() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return fmt.Sprintf("%d bindings audited, the slowest status was behind for %s", a.binds, a.slowest.Round(100*time.Millisecond))
+	return fmt.Sprintf("%d bindings audited, %d of them beyond a limit only until others have left, the slowest status was behind for %s", a.binds, a.overlaps, a.slowest.Round(100*time.Millisecond))
 }

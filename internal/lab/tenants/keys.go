@@ -69,6 +69,8 @@ func Keys() []Key {
 		ours(label("GPUGroupLabel", keys.GPUGroupLabel, Pods|Workloads, "x", "forged")),
 		ours(label("GPUGroupLabelPrefix", keys.GPUGroupLabelPrefix, Pods|Workloads, "x", "forged")),
 		ours(annotation("ReceivedResourceTypeAnnotation", keys.ReceivedResourceTypeAnnotation, Pods|Workloads, "Regular", "Fraction")),
+		ours(annotation("ChargedAnnotation", keys.ChargedAnnotation, Pods|Requests, "$queue/$group", "forged")),
+		ours(annotation("ChargedAsAnnotation", keys.ChargedAsAnnotation, Pods|Requests, keys.ChargedFixed)),
 		ours(annotation("ReservedGPUAnnotation", keys.ReservedGPUAnnotation, Pods, "GPU-forged", "0")),
 		ours(annotation("RegainedAnnotation", keys.RegainedAnnotation, Pods, "true")),
 		ours(Key{Const: "BundleLabel", Text: keys.BundleLabel, Label: Requests, Annotation: Pods, Values: []string{"forged"}}),
@@ -119,7 +121,7 @@ func Names() []string {
 		"Event", "Reason", "Lease", "PriorityClass", "BudgetsBlock", "BudgetsOrder", "GPUResource", "MIGResourcePrefix", "GPUMemoryResource",
 		"VisibleDevicesEnv", "PortionEnv", "LegacyPortionEnv", "MemoryLimitEnv", "LegacyVisibleDevicesKey", "SchedulerName", "Namespace",
 		"ReservationNamespace", "ScaleAdjustNamespace", "ScalingPodApp", "DefaultQueue", "DefaultNodePool", "DefaultGangPriority",
-		"NonPreemptiblePriority", "MetricsNamespace", "RuntimeClass", "OperatorManager", "PodBoundCondition", "RoomHeldCondition", "FrozenCondition",
+		"NonPreemptiblePriority", "ChargedFixed", "MetricsNamespace", "RuntimeClass", "OperatorManager", "PodBoundCondition", "RoomHeldCondition", "FrozenCondition",
 	}
 }
 

@@ -1,0 +1,261 @@
+package tenants
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+)
+
+// stage is a cluster of one node of eight GPUs, with the queues mean (quota 2, limit 4) and good (quota 4).
+type stage struct {
+	*Auditor
+	now time.Time
+}
+
+func newStage() *stage {
+	s := &stage{NewAuditor(Audit{Tenants: map[string][]string{"eve": {"mean"}}, Honest: []string{"fair"}, Enforce: true, Authorize: true, Charge: "charge"}), time.Unix(1e9, 0)}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	node.Status.Allocatable = corev1.ResourceList{keys.GPUResource: resource.MustParse("8"), "cpu": resource.MustParse("64"), "memory": resource.MustParse("1Ti"), "pods": resource.MustParse("100")}
+	s.Seen(node, false, s.now)
+	for name, n := range map[string][2]float64{"mean": {2, 4}, "good": {4, -1}} {
+		q := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		q.Spec.Resources = &queuev2.QueueResources{GPU: queuev2.QueueResource{Quota: n[0], Limit: n[1]}}
+		s.Seen(q, false, s.now)
+	}
+	return s
+}
+
+// gang makes a PodGroup known, as it was for a minute.
+func (s *stage) gang(ns, name, queue string, least int32, p v2alpha2.Preemptibility) {
+	g := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	g.Spec = v2alpha2.PodGroupSpec{Queue: queue, MinMember: ptr.To(least), Preemptibility: p}
+	s.Seen(g, false, s.now)
+	s.now = s.now.Add(time.Minute)
+}
+
+// pod is one of the gang, of so many GPUs, on the node.
+func (s *stage) pod(ns, name, gang, gpus string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + name), Labels: map[string]string{}, Annotations: map[string]string{keys.PodGroupAnnotation: gang}}}
+	p.Spec.SchedulerName = keys.SchedulerName
+	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{keys.GPUResource: resource.MustParse(gpus)}}}}
+	return p
+}
+
+// binds lets us decide for the pod, and bind it.
+func (s *stage) binds(p *corev1.Pod) *corev1.Pod {
+	s.Seen(p.DeepCopy(), false, s.now)
+	r := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: "r" + p.UID, OwnerReferences: []metav1.OwnerReference{{UID: p.UID}}}}
+	r.Spec.SelectedNode = "n"
+	s.Seen(r, false, s.now)
+	return s.appears(p)
+}
+
+// appears shows the pod on the node.
+func (s *stage) appears(p *corev1.Pod) *corev1.Pod {
+	p.Spec.NodeName = "n"
+	s.Seen(p.DeepCopy(), false, s.now)
+	return p
+}
+
+// wants fails the test unless exactly violations of these kinds are found, a minute later.
+func (s *stage) wants(t *testing.T, kinds ...string) {
+	t.Helper()
+	s.Check(s.now)
+	s.now = s.now.Add(time.Minute)
+	s.Check(s.now)
+	var got []string
+	for _, v := range s.Violations() {
+		got = append(got, v.Kind())
+	}
+	if strings.Join(got, "\n") != strings.Join(kinds, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(kinds, "\n"))
+	}
+}
+
+// status says what a queue's status says.
+func (s *stage) status(queue, gpus string) {
+	q := s.queues[queue].DeepCopy()
+	q.Status.Allocated = corev1.ResourceList{keys.GPUResource: resource.MustParse(gpus)}
+	s.Seen(q, false, s.now)
+}
+
+// TestAuditor breaks each promise, and keeps it just so.
+func TestAuditor(t *testing.T) {
+	t.Run("all is well", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.binds(s.pod("eve", "a", "g", "4"))
+		s.status("mean", "4")
+		s.wants(t)
+	})
+	t.Run("beyond a limit", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		first := s.binds(s.pod("eve", "a", "g", "4"))
+		first.Annotations[keys.PodGroupAnnotation] = "nothing" // what became of it afterwards does not count
+		s.Seen(first, false, s.now)
+		s.binds(s.pod("eve", "b", "g", "1"))
+		s.status("mean", "5")
+		s.wants(t, "S4: bound beyond a limit: queue")
+	})
+	t.Run("beyond a limit because of one that leaves", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		first := s.binds(s.pod("eve", "a", "g", "4"))
+		first.DeletionTimestamp = &metav1.Time{Time: s.now.Add(time.Second)}
+		s.Seen(first, false, s.now)
+		s.binds(s.pod("eve", "b", "g", "1"))
+		s.status("mean", "5")
+		s.wants(t)
+		first.DeletionTimestamp = &metav1.Time{Time: s.now.Add(time.Hour)}
+		s.Seen(first, false, s.now)
+		s.binds(s.pod("eve", "c", "g", "1"))
+		s.status("mean", "6")
+		s.wants(t, "S4, by pods that are leaving: bound beyond a limit: queue")
+	})
+	t.Run("beyond a limit until the victim has gone", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		first := s.binds(s.pod("eve", "a", "g", "4"))
+		s.binds(s.pod("eve", "b", "g", "1"))
+		s.Seen(first, true, s.now.Add(time.Second))
+		s.status("mean", "1")
+		s.wants(t)
+	})
+	t.Run("beyond a quota as non-preemptible", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
+		s.binds(s.pod("eve", "a", "g", "3"))
+		s.status("mean", "3")
+		s.wants(t, "S4: bound beyond a quota as", "S6: running pods became non-preemptible beyond")
+	})
+	t.Run("a node that is full", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "g", "good", 1, "")
+		s.binds(s.pod("fair", "a", "g", "8"))
+		s.binds(s.pod("fair", "b", "g", "1"))
+		s.status("good", "9")
+		s.wants(t, "S3: bound where there is too")
+	})
+	t.Run("somebody else took the room", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "g", "good", 1, "")
+		other := s.pod("eve", "x", "", "8")
+		other.Spec.SchedulerName = ""
+		s.appears(other)
+		s.binds(s.pod("fair", "b", "g", "1"))
+		s.status("good", "1")
+		s.wants(t)
+	})
+	t.Run("nobody decided", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		s.Seen(p.DeepCopy(), false, s.now)
+		s.appears(p)
+		s.status("mean", "1")
+		s.wants(t, "S1: it was bound to n,")
+	})
+	t.Run("a forged decision", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		s.Forged("rforged", string(p.UID))
+		s.Seen(p.DeepCopy(), false, s.now)
+		s.appears(p)
+		s.wants(t, "S8: it was bound by a")
+	})
+	t.Run("another's queue", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "good", 1, "")
+		s.binds(s.pod("eve", "a", "g", "1"))
+		s.status("good", "1")
+		s.wants(t, "S8: bound in a queue that")
+	})
+	t.Run("a forged mark", func(t *testing.T) {
+		s := newStage()
+		p := s.pod("eve", "a", "", "0")
+		p.Labels[keys.GPUGroupLabelPrefix+"forged"] = "forged"
+		s.Seen(p, false, s.now)
+		s.wants(t, "S8: it carries a forged runai-gpu-group/forged")
+	})
+	t.Run("a charge that changes", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		p.Annotations["charge"] = "mean/g"
+		s.binds(p)
+		p.Annotations["charge"] = "good/g"
+		s.Seen(p, false, s.now)
+		s.status("mean", "1")
+		s.wants(t, "S8: what says to whom it")
+	})
+	t.Run("a gang in part", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "a-name-that-is-longer-than-what-is-shown-of-it", "good", 2, "")
+		s.binds(s.pod("fair", "a", "a-name-that-is-longer-than-what-is-shown-of-it", "1"))
+		s.status("good", "1")
+		s.wants(t, "S2: 1 of at least 2")
+	})
+	t.Run("the status is behind", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.binds(s.pod("eve", "a", "g", "1"))
+		s.wants(t, "charge: its status is not the")
+		if what := s.Equal(); !strings.HasPrefix(what, "mean: its status is not the truth: it says 0 GPUs, pods bound for it hold 1") {
+			t.Error(what)
+		}
+	})
+	t.Run("an honest pod is evicted", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "g", "good", 1, "")
+		p := s.binds(s.pod("fair", "a", "g", "1"))
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		s.Seen(p, false, s.now)
+		s.status("good", "1")
+		s.wants(t, "S6: a pod within its quota")
+	})
+	t.Run("in no subgroup", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.binds(s.pod("eve", "a", "g", "1"))
+		p.Labels[keys.SubGroupLabel] = "nonsense"
+		s.Seen(p, false, s.now)
+		s.status("mean", "1")
+		s.wants(t, "S6: it runs in no subgroup")
+	})
+	t.Run("non-preemptible afterwards", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.binds(s.pod("eve", "a", "g", "3"))
+		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
+		s.status("mean", "3")
+		s.wants(t, "S6: running pods became non-preemptible beyond")
+	})
+	t.Run("owed", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.binds(s.pod("eve", "a", "g", "4"))
+		s.binds(s.pod("eve", "b", "g", "4"))
+		if why, over := s.Owed("good", 6); why != "" || over != 6000 {
+			t.Errorf("6 are owed, where others hold 8 with a quota of 2: %q, %d", why, over)
+		}
+		if why, _ := s.Owed("good", 7); why == "" {
+			t.Error("7 are not")
+		}
+		if on := s.OwedNode("good"); on != "" {
+			t.Errorf("the whole node is not: %q", on)
+		}
+	})
+}
