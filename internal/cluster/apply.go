@@ -456,7 +456,16 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		if g.FixedCharge(p) {
 			move(&acc.nonPreemptible)
 		}
-	case p.returning: // or shares would dip with each eviction, and what dips long enough would be news
+	case p.Phase.Holds() && p.NodeName != "":
+		if p.returning { // or shares would dip with each eviction, and what dips long enough would be news
+			move(&acc.requested)
+		}
+		fixed := g.FixedCharge(p)
+		acc.leaving.move(acc, p, fixed, int(by))
+		if p.Phase == StuckReleasing {
+			acc.stuck.move(acc, p, fixed, int(by))
+		}
+	case p.returning:
 		move(&acc.requested)
 	}
 	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0)

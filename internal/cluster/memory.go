@@ -142,7 +142,7 @@ func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.evicting, p.Phase, p.returning = until, Releasing, p.Recreated
+	p.evicting, p.Phase, p.sent, p.returning = until, Releasing, true, p.Recreated
 	s.evicting[id] = struct{}{}
 	s.attach(p)
 	s.disturbed = true
@@ -165,7 +165,7 @@ func (s *Store) Spare(uid string) bool {
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.evicting, p.returning = 0, false
+	p.evicting, p.sent, p.returning = 0, false, false
 	delete(s.evicting, id)
 	p.Phase, p.NodeName = p.observed.phase, p.observed.nodeName
 	if p.assumed != nil {

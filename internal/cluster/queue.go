@@ -20,6 +20,14 @@ type Queue struct {
 	AllocatedNonPreemptible Resources
 	Requested               Resources
 
+	// Leaving is what pods that are being deleted still hold of the queue, besides Allocated; Stuck is the part of it held by pods
+	// of which it is not known when they go. The limit is on what they hold too, or deleting pods that do not go would be a
+	// way past it; the NonPreemptible ones are the parts that count for quota.
+	Leaving               Resources
+	LeavingNonPreemptible Resources
+	Stuck                 Resources
+	StuckNonPreemptible   Resources
+
 	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
 	// nanoseconds; unset for what the queues above say.
 	PreemptMinRuntime Maybe

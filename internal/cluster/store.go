@@ -73,7 +73,8 @@ type Store struct {
 // Options are a Store's fixed settings.
 type Options struct {
 	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
-	// in nanoseconds; 0 means never.
+	// in nanoseconds; 0 means never. One whose grace ends later than any promise stands is not counted as leaving before that,
+	// unless it is we who evicted it; see FarAhead.
 	StuckAfter int64
 	// DefaultQueue is the queue that is charged for pods of ours that hold room for which nobody else can be charged; "" for
 	// none.
@@ -85,9 +86,13 @@ type Options struct {
 // account sums what the gangs of one queue name hold and ask for, exactly, whatever that is.
 type account struct {
 	allocated, nonPreemptible, requested sum
+	leaving, stuck                       departing
 	memory                               int64 // MiB of GPU memory in requested that is of no known node
 	pods                                 int
 }
+
+// departing sums what pods that are being deleted hold, and the part of it that is charged as non-preemptible.
+type departing struct{ all, nonPreemptible sum }
 
 // move adds what the pod is charged to a sum of the account, or takes it away.
 func (a *account) move(sum *sum, p *Pod, by int) {
@@ -98,6 +103,14 @@ func (a *account) move(sum *sum, p *Pod, by int) {
 	}
 	if sh := p.Class.Share; sum == &a.requested && p.Node == None && sh.Portion == 0 {
 		a.memory += int64(by) * min(int64(sh.Devices)*min(sh.MemoryMiB, maxDeviceUnits/1024), maxDeviceUnits)
+	}
+}
+
+// move adds what the pod is charged, or takes it away.
+func (d *departing) move(a *account, p *Pod, fixed bool, by int) {
+	a.move(&d.all, p, by)
+	if fixed {
+		a.move(&d.nonPreemptible, p, by)
 	}
 }
 
@@ -155,6 +168,8 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 			}
 			q.Served = s.served[name]
 			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
+			q.Leaving, q.LeavingNonPreemptible = a.leaving.all.read(nil), a.leaving.nonPreemptible.read(nil)
+			q.Stuck, q.StuckNonPreemptible = a.stuck.all.read(nil), a.stuck.nonPreemptible.read(nil)
 			if a.memory > 0 && s.leastUnits > 0 {
 				q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
 			}
@@ -212,15 +227,31 @@ func (s *Store) advance(now int64) {
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: each pod on its own
 			p := s.pods.get(int32(id))
-			if p.Phase == Releasing && p.goneBy != 0 && now-p.goneBy > s.opts.StuckAfter {
+			if phase := s.leaves(p); phase != p.Phase {
 				s.detach(p)
 				p = s.pod(id)
-				p.Phase = StuckReleasing
+				p.Phase = phase
 				s.attach(p)
 				s.gen++
 			}
 		}
 	}
+}
+
+// FarAhead is how long from now, in nanoseconds, what comes back is still room to wait for: as long as a promise of it stands.
+const FarAhead = int64(600_000_000_000)
+
+// leaves returns the phase of a pod that is being deleted, as of now: it is stuck when it should have gone long ago, and as
+// long as it need not go for long, whoever deleted it having given it such a grace. What we evict ourselves was promised to
+// somebody, and its grace was ours to choose.
+func (s *Store) leaves(p *Pod) Phase {
+	switch {
+	case p.goneBy == 0:
+		return p.Phase
+	case s.now-p.goneBy > s.opts.StuckAfter, p.goneBy-s.now > FarAhead && !p.sent:
+		return StuckReleasing
+	}
+	return p.observed.phase
 }
 
 // sizeDevices finds the least GPU memory of any node after nodes have changed, and what queues ask for with it.
@@ -324,8 +355,12 @@ func (s *Store) NextTimer() int64 {
 	}
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: minimum
-			if p := s.pods.get(int32(id)); p.Phase == Releasing && p.goneBy != 0 {
+			switch p := s.pods.get(int32(id)); {
+			case p.goneBy == 0:
+			case p.Phase == Releasing:
 				next = min(next, After(p.goneBy, s.opts.StuckAfter+1))
+			case p.goneBy-s.now > FarAhead:
+				next = min(next, p.goneBy-FarAhead)
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func picture(s *Snapshot) map[string]string {
 	}
 	for _, id := range s.QueueOrder {
 		q := s.Queue(id)
-		out["queue "+q.Name] = fmt.Sprint(res(q.Quota), res(q.Allocated), res(q.AllocatedNonPreemptible), res(q.Requested))
+		out["queue "+q.Name] = fmt.Sprint(res(q.Quota), res(q.Allocated), res(q.AllocatedNonPreemptible), res(q.Requested), res(q.Leaving), res(q.LeavingNonPreemptible), res(q.Stuck), res(q.StuckNonPreemptible))
 	}
 	pending := map[GangID]bool{}
 	for g := range s.PendingGangs() {
@@ -300,5 +300,50 @@ func BenchmarkSnapshotAfterOnePod(b *testing.B) {
 		s.Apply(p)
 		s.Snapshot(int64(i))
 		s.Apply(pods[i%len(pods)])
+	}
+}
+
+// What is deleted with a grace of a year is no room that comes back, until it is about to; what we evict is, whatever its grace.
+func TestFarDeletion(t *testing.T) {
+	t.Parallel()
+	s := NewStore(Options{StuckAfter: 120e9})
+	pod := func(uid string, phase Phase, deletedAt int64) PodState {
+		return PodState{
+			UID: uid, Namespace: "a", Name: uid, Phase: phase, NodeName: "n", Ours: true, Gang: Key{Namespace: "a", Name: "g"}, DeletedAt: deletedAt,
+			Requests: []Quantity{{"gpu", 1000}},
+		}
+	}
+	const year = int64(365 * 24 * 3600e9)
+	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}}}, QueueState{Name: "q"}, GangState{Key: Key{Namespace: "a", Name: "g"}, Queue: "q"},
+		pod("theirs", Running, 0), pod("ours", Running, 0), pod("soon", Running, 0))
+	s.Snapshot(1e9)
+	s.AssumeEvicted("ours", Key{}, 30e9)
+	s.Apply(pod("theirs", Releasing, year), pod("ours", Releasing, year), pod("soon", Releasing, 60e9))
+	check := func(now int64, theirs, ours, soon Phase, stuck int64) {
+		t.Helper()
+		snap := s.Snapshot(now)
+		got := map[string]Phase{}
+		snap.EachPod(func(p *Pod) { got[p.UID] = p.Phase })
+		if got["theirs"] != theirs || got["ours"] != ours || got["soon"] != soon {
+			t.Errorf("at %d: %v", now, got)
+		}
+		q := snap.QueueByName("q")
+		if q.Allocated.At(GPU) != 0 || q.Leaving.At(GPU) != 3000 || q.Stuck.At(GPU) != stuck || q.LeavingNonPreemptible.At(GPU) != 3000 {
+			t.Errorf("at %d: allocated %v, leaving %v, stuck %v", now, q.Allocated, q.Leaving, q.Stuck)
+		}
+	}
+	check(2e9, StuckReleasing, Releasing, Releasing, 1000)
+	if next := s.NextTimer(); next != 180e9+1 {
+		t.Errorf("next timer %d", next)
+	}
+	check(181e9, StuckReleasing, Releasing, StuckReleasing, 2000)
+	if next := s.NextTimer(); next != year-FarAhead {
+		t.Errorf("next timer %d", next)
+	}
+	check(year-FarAhead, Releasing, Releasing, StuckReleasing, 1000)
+	check(year+121e9, StuckReleasing, StuckReleasing, StuckReleasing, 3000)
+	s.Apply(PodGone{UID: "theirs"}, PodGone{UID: "ours"}, PodGone{UID: "soon"})
+	if q := s.Snapshot(year + 122e9).QueueByName("q"); q.Leaving.At(GPU) != 0 || q.Stuck.At(GPU) != 0 {
+		t.Errorf("all gone: leaving %v, stuck %v", q.Leaving, q.Stuck)
 	}
 }

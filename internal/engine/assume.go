@@ -8,7 +8,7 @@ const (
 	bindStands     = int64(120_000_000_000)
 	evictionStands = int64(30_000_000_000)
 	evictionTakes  = int64(100_000_000)
-	promiseStands  = int64(600_000_000_000)
+	promiseStands  = cluster.FarAhead
 )
 
 // Assume lays the plan's decisions over the Store it was decided from, as of now (Unix nanoseconds), until the API server

@@ -26,6 +26,7 @@ type GangState struct {
 	sequence int  // position in the trace
 	victim   bool // held lists of the sets are built
 	open     bool // an action of this run did not get to it
+	limited  bool // there is room for it, which its queue may have when others have gone
 }
 
 // leaf is where a pod counts in g.sets: its set, or the last, which has no minimum and is in no tree.

@@ -206,9 +206,11 @@ func (st *Statement) Immediate() bool {
 }
 
 // Binds says whether the statement places anybody at once.
-func (st *Statement) Binds() bool {
-	for i := range st.ops {
-		if st.ops[i].Verb == Bind {
+func (st *Statement) Binds() bool { return st.bindsSince(0) }
+
+func (st *Statement) bindsSince(m Mark) bool {
+	for i := range st.ops[m:] {
+		if st.ops[int(m)+i].Verb == Bind {
 			return true
 		}
 	}

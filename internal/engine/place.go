@@ -114,12 +114,13 @@ func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 
 // tryPods places the pods of a gang, which ask for request.
 func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
-	start := st.Mark()
+	start, promised := st.Mark(), s.Holds(g)
 	held := s.openHolds(st, g, pods)
 	if v := s.CheckGates(g, request); !v.Yes() {
 		st.rollback(start)
 		return &Diagnosis{Verdict: v}
 	}
+	now := s.checkGates(g, request, true)
 	key, memo := s.shape(g, pods)
 	memo = memo && !held && !s.promise
 	if memo {
@@ -149,13 +150,29 @@ func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, req
 	if g.waitsForRelease() {
 		st.NominateAll(mark)
 	}
+	switch g.limited = false; {
+	case now.Yes() || !st.bindsSince(mark):
+	case promised: // it waits on, or its victims would have gone for nothing
+		st.NominateAll(mark)
+	default: // there is room, and it must not be kept from others for a queue that may not have it yet
+		st.rollback(start)
+		g.limited = true
+		return &Diagnosis{Verdict: now}
+	}
 	return nil
 }
 
-// CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands.
+// CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
+// that is leaving has gone, what is stuck excepted.
 func (s *Session) CheckGates(g *GangState, request cluster.Resources) Verdict {
+	return s.checkGates(g, request, false)
+}
+
+// checkGates is CheckGates, or says whether they may take it now, beside all that is leaving: what is evicted by this run
+// included, since nobody has gone before he is gone.
+func (s *Session) checkGates(g *GangState, request cluster.Resources, now bool) Verdict {
 	for _, gate := range s.points.queueGates {
-		if v := gate.it.CheckQueue(g, request); !v.Yes() {
+		if v := gate.it.CheckQueue(g, request, now); !v.Yes() {
 			v.Plugin = gate.name
 			return v
 		}

@@ -150,9 +150,10 @@ type VictimTier interface {
 	Tier(u *Unit) (tier int, broken string)
 }
 
-// QueueGate says whether the queue of g, and the queues above it, may take request more.
+// QueueGate says whether the queue of g, and the queues above it, may take request more: once all that is leaving has gone, or
+// now, beside it.
 type QueueGate interface {
-	CheckQueue(g *GangState, request cluster.Resources) Verdict
+	CheckQueue(g *GangState, request cluster.Resources, now bool) Verdict
 }
 
 // FixedQuota says whether a queue's subtree would hold more for non-preemptible work than it may, had it freed so much of what

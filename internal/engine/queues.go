@@ -15,6 +15,13 @@ type QueueLedger struct {
 	Allocated               cluster.Resources
 	AllocatedNonPreemptible cluster.Resources
 	Requested               cluster.Resources
+	// Stuck is what pods hold besides that are being deleted and not known to go, see [cluster.Queue]. Holding is all that pods
+	// hold now, leaving or not, with what this run places at once: nobody has gone before he is gone, and what is promised is
+	// held by nobody yet.
+	Stuck                 cluster.Resources
+	StuckNonPreemptible   cluster.Resources
+	Holding               cluster.Resources
+	HoldingNonPreemptible cluster.Resources
 	// Charges counts how often what it holds has changed in this run.
 	Charges int
 }
@@ -41,7 +48,11 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 		n := &QueueLedger{
 			Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
 			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims),
+			Stuck:                   full(q.Stuck, dims), StuckNonPreemptible: full(q.StuckNonPreemptible, dims),
+			Holding: full(q.Allocated, dims), HoldingNonPreemptible: full(q.AllocatedNonPreemptible, dims),
 		}
+		n.Holding.AddCapped(q.Leaving)
+		n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
 		l.byID[id], l.byName[q.Name] = n, n
 		all = append(all, n)
 	}
@@ -87,6 +98,10 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 			n.Parent.Allocated.AddCapped(n.Allocated)
 			n.Parent.AllocatedNonPreemptible.AddCapped(n.AllocatedNonPreemptible)
 			n.Parent.Requested.AddCapped(n.Requested)
+			n.Parent.Stuck.AddCapped(n.Stuck)
+			n.Parent.StuckNonPreemptible.AddCapped(n.StuckNonPreemptible)
+			n.Parent.Holding.AddCapped(n.Holding)
+			n.Parent.HoldingNonPreemptible.AddCapped(n.HoldingNonPreemptible)
 		}
 	}
 }
@@ -119,6 +134,20 @@ func (q *QueueLedger) charge(r cluster.Resources, nonPreemptible bool, up bool) 
 			} else {
 				n.AllocatedNonPreemptible.Sub(r)
 			}
+		}
+	}
+}
+
+// hold moves what pods of the queue and of everything above it hold now by r, up or down.
+func (q *QueueLedger) hold(r cluster.Resources, nonPreemptible bool, up bool) {
+	move := (*cluster.Resources).Add
+	if !up {
+		move = (*cluster.Resources).Sub
+	}
+	for n := q; n != nil; n = n.Parent {
+		move(&n.Holding, r)
+		if nonPreemptible {
+			move(&n.HoldingNonPreemptible, r)
 		}
 	}
 }

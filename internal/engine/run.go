@@ -129,14 +129,14 @@ func (s *Session) Pending() []*GangState {
 }
 
 // Waiting returns the gangs for which others might be disturbed: they are ready, something of theirs has no room yet, no
-// room is promised to them, and their preemption delay is over. Those that still wait for that are noted.
+// room is promised to them, they do not wait for their queues' own pods to go and nothing else, and their preemption delay is over. Those that still wait for that are noted.
 func (s *Session) Waiting() []*GangState {
 	var out []*GangState
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Gang(gang.ID)
 		s.engine.trying(g)
-		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) {
+		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) || g.limited {
 			continue
 		}
 		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
@@ -242,6 +242,8 @@ func (s *Session) finish() Trace {
 		qt := QueueTrace{
 			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
 			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested,
+			Taken:               taken(q.Allocated, q.Stuck, q.Holding),
+			TakenNonPreemptible: taken(q.AllocatedNonPreemptible, q.StuckNonPreemptible, q.HoldingNonPreemptible),
 		}
 		if q.Parent != nil {
 			qt.Parent = q.Parent.Name
@@ -252,6 +254,16 @@ func (s *Session) finish() Trace {
 		t.Queues = append(t.Queues, qt)
 	}
 	return t
+}
+
+// taken is what has to fit under a bound, now and once all that can be waited for has gone.
+func taken(allocated, stuck, holding cluster.Resources) cluster.Resources {
+	out := allocated.Clone()
+	out.AddCapped(stuck)
+	for d, x := range holding {
+		out[d] = max(out[d], x)
+	}
+	return out
 }
 
 // Note records what came of a disruptive action's attempt for a gang that waits.

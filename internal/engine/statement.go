@@ -124,6 +124,9 @@ func (st *Statement) do(op Op) {
 	g.bump(g.leaf(p), gives)
 	if g.Leaf != nil {
 		s.charge(g.Leaf, s.chargeOf(op), g.FixedCharge(p), gives > 0)
+		if op.Verb == Bind {
+			g.Leaf.hold(s.chargeOf(op), g.FixedCharge(p), true)
+		}
 	}
 	if op.Verb == Spare {
 		delete(s.where, p.ID)
@@ -158,6 +161,9 @@ func (st *Statement) undo(op Op) {
 	}
 	if g.Leaf != nil {
 		s.charge(g.Leaf, s.chargeOf(op), g.FixedCharge(p), gives < 0)
+		if op.Verb == Bind {
+			g.Leaf.hold(s.chargeOf(op), g.FixedCharge(p), false)
+		}
 	}
 	g.bump(g.leaf(p), -gives)
 	if op.Verb == Nominate || op.Verb == Move {

@@ -200,4 +200,8 @@ type QueueTrace struct {
 	Allocated      cluster.Resources `json:"allocated"`
 	NonPreemptible cluster.Resources `json:"nonPreemptible"`
 	Requested      cluster.Resources `json:"requested"`
+	// Taken is what its limit counts, TakenNonPreemptible what its quota for non-preemptible work does: what is allocated, and
+	// what pods that are leaving hold until they have gone.
+	Taken               cluster.Resources `json:"taken"`
+	TakenNonPreemptible cluster.Resources `json:"takenNonPreemptible"`
 }

@@ -242,9 +242,9 @@ func (v Verdict) String() string {
 		}
 		return strings.TrimSpace("insufficient free devices for its claims " + v.Detail)
 	case ReasonOverLimit:
-		return fmt.Sprintf("queue %s: asks for %s %s, %s left under its limit", v.Object, amount(v.Need), v.Dim, amount(v.Have))
+		return v.but(fmt.Sprintf("queue %s: asks for %s %s, %s left under its limit", v.Object, amount(v.Need), v.Dim, amount(v.Have)))
 	case ReasonNonPreemptibleOverQuota:
-		return fmt.Sprintf("queue %s: non-preemptible work asks for %s %s, %s left under its quota", v.Object, amount(v.Need), v.Dim, amount(v.Have))
+		return v.but(fmt.Sprintf("queue %s: non-preemptible work asks for %s %s, %s left under its quota", v.Object, amount(v.Need), v.Dim, amount(v.Have)))
 	case ReasonQueueMissing:
 		return fmt.Sprintf("queue %q does not exist", v.Object)
 	case ReasonQueueNotLeaf:
@@ -327,6 +327,14 @@ func (v Verdict) String() string {
 		return "switched off"
 	}
 	return strings.TrimSpace(string(v.Reason) + " " + v.Detail)
+}
+
+// but adds the detail to a text.
+func (v Verdict) but(text string) string {
+	if v.Detail == "" {
+		return text
+	}
+	return text + "; " + v.Detail
 }
 
 // partly says that a search was partial, and what it gave up at if that is known.

@@ -184,9 +184,9 @@ func (w *world) raise(o *outcome, v engine.Verdict) []*Change {
 	q := &o.trace.Queues[i]
 	c := Change{Kind: RaiseLimit, Queue: v.Object, Dimension: v.Dim}
 	if v.Reason == engine.ReasonOverLimit {
-		c.bound, c.to = q.Limit[dim], q.Allocated.At(dim)+v.Need
+		c.bound, c.to = q.Limit[dim], q.Taken.At(dim)+v.Need
 	} else {
-		c.Kind, c.bound, c.to = RaiseQuota, q.Quota.At(dim), q.NonPreemptible.At(dim)+v.Need
+		c.Kind, c.bound, c.to = RaiseQuota, q.Quota.At(dim), q.TakenNonPreemptible.At(dim)+v.Need
 	}
 	c.From = o.snap.Dims.FormatOne(dim, c.bound)
 	return w.one(c)

@@ -15,23 +15,40 @@ type Excess struct {
 func (e Excess) Have() int64 { return max(0, e.Bound-e.Used) }
 
 // OverLimit tells whether placing request would lift a queue of the chain (a leaf queue and its ancestors, leaf first)
-// above its limit. Only dimensions that the request asks for count: a queue above its limit in memory still takes a
-// request that needs none. The first excess is returned, from the leaf upwards, in order of dimension.
+// above its limit, once everything that is leaving and can be waited for has gone. Only dimensions that the request asks for
+// count: a queue above its limit in memory still takes a request that needs none. The first excess is returned, from the leaf
+// upwards, in order of dimension.
 func OverLimit(chain []*State, request []int64) (Excess, bool) {
-	for level, s := range chain {
-		if e, over := exceeds(limitAt, s.Limit, s.Allocated, request, nil); over {
-			e.Level = level
-			return e, true
-		}
-	}
-	return Excess{}, false
+	return first(chain, func(s *State) (Excess, bool) {
+		return exceeds(limitAt, s.Limit, s.Allocated, s.Stuck, request, nil)
+	})
 }
 
 // OverQuota tells whether placing request as non-preemptible work would lift the non-preemptible part of a queue of the
 // chain above its quota in a dimension that queues share (see [Input]). Otherwise it is like [OverLimit].
 func OverQuota(chain []*State, request []int64, shared []bool) (Excess, bool) {
+	return first(chain, func(s *State) (Excess, bool) {
+		return exceeds(quotaAt, s.Quota, s.NonPreemptible, s.StuckNonPreemptible, request, shared)
+	})
+}
+
+// OverLimitNow is [OverLimit] for a request that is placed at once, beside all that has not gone yet.
+func OverLimitNow(chain []*State, request []int64) (Excess, bool) {
+	return first(chain, func(s *State) (Excess, bool) {
+		return exceeds(limitAt, s.Limit, s.Holding, nil, request, nil)
+	})
+}
+
+// OverQuotaNow is [OverQuota] for a request that is placed at once, beside all that has not gone yet.
+func OverQuotaNow(chain []*State, request []int64, shared []bool) (Excess, bool) {
+	return first(chain, func(s *State) (Excess, bool) {
+		return exceeds(quotaAt, s.Quota, s.HoldingNonPreemptible, nil, request, shared)
+	})
+}
+
+func first(chain []*State, over func(*State) (Excess, bool)) (Excess, bool) {
 	for level, s := range chain {
-		if e, over := exceeds(quotaAt, s.Quota, s.NonPreemptible, request, shared); over {
+		if e, is := over(s); is {
 			e.Level = level
 			return e, true
 		}
@@ -39,12 +56,13 @@ func OverQuota(chain []*State, request []int64, shared []bool) (Excess, bool) {
 	return Excess{}, false
 }
 
-func exceeds(read func([]int64, int) int64, bounds, used, request []int64, shared []bool) (Excess, bool) {
+func exceeds(read func([]int64, int) int64, bounds, used, besides, request []int64, shared []bool) (Excess, bool) {
 	for dim := range request {
 		if !shares(shared, dim) {
 			continue
 		}
-		e := Excess{Dim: dim, Bound: read(bounds, dim), Used: at(used, dim), Asked: at(request, dim)}
+		// Of what is used both are sums, of which two can be added.
+		e := Excess{Dim: dim, Bound: read(bounds, dim), Used: at(used, dim) + at(besides, dim), Asked: at(request, dim)}
 		// All three are non-negative, so the difference cannot overflow; the sum could.
 		if e.Bound != Unlimited && e.Asked > 0 && e.Asked > e.Bound-e.Used {
 			return e, true

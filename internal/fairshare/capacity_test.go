@@ -93,6 +93,7 @@ func TestOverLimitEqualsOracle(t *testing.T) {
 			chain = append(chain, &fairshare.State{
 				Quota: vector.Draw(t, "quota"), Limit: vector.Draw(t, "limit"),
 				Allocated: vector.Draw(t, "allocated"), NonPreemptible: vector.Draw(t, "non-preemptible"),
+				Holding: vector.Draw(t, "holding"), HoldingNonPreemptible: vector.Draw(t, "holding non-preemptible"),
 			})
 		}
 		request := vector.Draw(t, "request")
@@ -117,5 +118,28 @@ func TestOverLimitEqualsOracle(t *testing.T) {
 		if limit != wantLimit || quota != wantQuota {
 			t.Fatalf("over limit %v, quota %v; want %v, %v", limit, quota, wantLimit, wantQuota)
 		}
+		_, limit = fairshare.OverLimitNow(chain, request)
+		_, quota = fairshare.OverQuotaNow(chain, request, nil)
+		wantLimit = oracle(func(s *fairshare.State) []int64 { return s.Limit }, func(s *fairshare.State) []int64 { return s.Holding }, true)
+		wantQuota = oracle(func(s *fairshare.State) []int64 { return s.Quota }, func(s *fairshare.State) []int64 { return s.HoldingNonPreemptible }, false)
+		if limit != wantLimit || quota != wantQuota {
+			t.Fatalf("now over limit %v, quota %v; want %v, %v", limit, quota, wantLimit, wantQuota)
+		}
 	})
+}
+
+// What does not go counts besides what is allocated, for limits and for quotas.
+func TestStuckCounts(t *testing.T) {
+	t.Parallel()
+	s := &fairshare.State{
+		Quota: []int64{8}, Limit: []int64{16}, Allocated: []int64{4}, NonPreemptible: []int64{2},
+		Stuck: []int64{8}, StuckNonPreemptible: []int64{3},
+	}
+	for request, want := range map[int64][2]bool{3: {false, false}, 4: {false, true}, 5: {true, true}} { // order: independent
+		_, limit := fairshare.OverLimit([]*fairshare.State{s}, []int64{request})
+		_, quota := fairshare.OverQuota([]*fairshare.State{s}, []int64{request}, nil)
+		if got := [2]bool{limit, quota}; got != want {
+			t.Errorf("request %d: over limit and quota %v, want %v", request, got, want)
+		}
+	}
 }

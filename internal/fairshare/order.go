@@ -23,6 +23,12 @@ type State struct {
 	// Allocated is what the queue's subtree holds, NonPreemptible the part of it that nobody may take away.
 	Allocated      []int64
 	NonPreemptible []int64
+
+	// Stuck is what is held besides by pods that are being deleted, and not known to go; StuckNonPreemptible the part of it that
+	// counts for quota. Holding is everything that is held now: by what is placed at once, and by all that is leaving until it
+	// has gone; HoldingNonPreemptible likewise. They count for limits and quotas only: see [OverLimit].
+	Stuck, StuckNonPreemptible     []int64
+	Holding, HoldingNonPreemptible []int64
 }
 
 // Allocatable is what the queue may grow to in one dimension: its fair share, but at least its quota and at most its

@@ -21,7 +21,7 @@ type mines struct{ ready string }
 func (m mines) Open(*engine.View) engine.Instance { return m }
 
 // CheckQueue implements engine.QueueGate.
-func (m mines) CheckQueue(g *engine.GangState, _ cluster.Resources) engine.Verdict {
+func (m mines) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {
 	if strings.HasPrefix(g.Key.Name, m.ready) {
 		panic("a mine")
 	}
@@ -154,7 +154,7 @@ type holding struct{ until chan struct{} }
 func (h holding) Open(*engine.View) engine.Instance { return h }
 
 // CheckQueue implements engine.QueueGate.
-func (h holding) CheckQueue(g *engine.GangState, _ cluster.Resources) engine.Verdict {
+func (h holding) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {
 	if g.Key == kai.GangKey("a", "hold") {
 		<-h.until
 	}

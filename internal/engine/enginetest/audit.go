@@ -97,17 +97,18 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 }
 
 type auditor struct {
-	snap         *cluster.Snapshot
-	pods         map[string]*cluster.Pod
-	idle, later  map[cluster.NodeID]cluster.Resources
-	devices      map[cluster.NodeID]map[string]*ledger
-	held, fixed  map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
-	fixedAtFirst map[string]cluster.Resources
-	now, then    map[cluster.GangID][]int32 // pods with room by set: at once, and after releases
-	decided      map[string]bool
-	placed       map[cluster.GangID]bool // got something by these plans
-	limits       bool
-	tenants      tenants
+	snap            *cluster.Snapshot
+	pods            map[string]*cluster.Pod
+	idle, later     map[cluster.NodeID]cluster.Resources
+	devices         map[cluster.NodeID]map[string]*ledger
+	held, fixed     map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
+	full, fullFixed map[string]cluster.Resources  // what pods have now, leaving or not, and what is bound beside them
+	fixedAtFirst    map[string]cluster.Resources
+	now, then       map[cluster.GangID][]int32 // pods with room by set: at once, and after releases
+	decided         map[string]bool
+	placed          map[cluster.GangID]bool // got something by these plans
+	limits          bool
+	tenants         tenants
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
@@ -132,6 +133,12 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 			a.fixed[name].Add(q.AllocatedNonPreemptible)
 		}
 	}
+	a.full, a.fullFixed = map[string]cluster.Resources{}, map[string]cluster.Resources{}
+	snap.EachPod(func(p *cluster.Pod) {
+		if g := snap.Gang(p.Gang); g != nil && p.Ours && p.Phase.Holds() && p.NodeName != "" {
+			a.have(g, p.Class.ChargeOn(snap.Node(p.Node)), !g.Preemptible || p.Charged().Fixed)
+		}
+	})
 	a.fixedAtFirst = map[string]cluster.Resources{}
 	for name, sum := range a.fixed { // order: a map again
 		a.fixedAtFirst[name] = sum.Clone()
@@ -310,6 +317,9 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 		}
 		idle.Sub(r)
 		a.idle[n.ID], now = idle, 1
+		if err := a.binds(g, p.Class.ChargeOn(n)); err != nil {
+			return err
+		}
 	}
 	return a.fill(n, g, p.Class, in.Groups, now)
 }
@@ -335,28 +345,57 @@ func (a *auditor) fill(n *cluster.Node, g *cluster.Gang, c *cluster.Class, group
 		if !a.limits {
 			continue
 		}
-		if err := a.within(a.snap.QueueByName(name), r, g.Preemptible); err != nil {
+		if err := a.within(a.snap.QueueByName(name), r, g.Preemptible, a.held[name], a.fixed[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// have notes that a pod of the gang has room now.
+func (a *auditor) have(g *cluster.Gang, charge cluster.Resources, fixed bool) {
+	for _, name := range a.chain(g.Queue) {
+		sum := a.full[name]
+		sum.Add(charge)
+		a.full[name] = sum
+		if fixed {
+			sum := a.fullFixed[name]
+			sum.Add(charge)
+			a.fullFixed[name] = sum
+		}
+	}
+}
+
+// binds checks that a pod that is bound leaves its queues within their limits with everybody in them who has not gone yet.
+func (a *auditor) binds(g *cluster.Gang, charge cluster.Resources) error {
+	a.have(g, charge, !g.Preemptible)
+	if !a.limits {
+		return nil
+	}
+	for _, name := range a.chain(g.Queue) {
+		held, fixed := a.full[name], a.fullFixed[name]
+		if err := a.within(a.snap.QueueByName(name), charge, g.Preemptible, &held, &fixed); err != nil {
+			return fmt.Errorf("beside what has not gone yet: %w", err)
+		}
+	}
+	return nil
+}
+
 // within checks the dimensions that a placement of r raised.
-func (a *auditor) within(q *cluster.Queue, r cluster.Resources, preemptible bool) error {
+func (a *auditor) within(q *cluster.Queue, r cluster.Resources, preemptible bool, held, fixed *cluster.Resources) error {
 	for d, x := range r {
 		if x == 0 || d == cluster.Slots {
 			continue
 		}
-		if limit := q.LimitAt(d); limit != cluster.Unlimited && a.held[q.Name].At(d) > limit {
-			return fmt.Errorf("queue %s holds %d of %s, above its limit of %d", q.Name, a.held[q.Name].At(d), a.snap.Dims.Name(d), limit)
+		if limit := q.LimitAt(d); limit != cluster.Unlimited && held.At(d) > limit {
+			return fmt.Errorf("queue %s holds %d of %s, above its limit of %d", q.Name, held.At(d), a.snap.Dims.Name(d), limit)
 		}
 		quota := q.Quota.At(d)
 		if d > cluster.GPU && quota == 0 { // a further dimension without a quota is not divided
 			continue
 		}
-		if !preemptible && quota != cluster.Unlimited && a.fixed[q.Name].At(d) > quota {
-			return fmt.Errorf("queue %s holds %d of %s for non-preemptible work, above its quota of %d", q.Name, a.fixed[q.Name].At(d), a.snap.Dims.Name(d), quota)
+		if !preemptible && quota != cluster.Unlimited && fixed.At(d) > quota {
+			return fmt.Errorf("queue %s holds %d of %s for non-preemptible work, above its quota of %d", q.Name, fixed.At(d), a.snap.Dims.Name(d), quota)
 		}
 	}
 	return nil

@@ -244,9 +244,16 @@ func (in *interpreter) eachPod(s *statement, change func(*v1.Pod)) error {
 	return nil
 }
 
-// release deletes pods with a grace: their room is being given back until the next settle.
+// release deletes pods with a grace, 30 s unless given: their room is being given back until the next settle.
 func (in *interpreter) release(s *statement) error {
-	t := metav1.NewTime(in.backend.Now().Add(30 * time.Second))
+	grace, stated, err := s.duration("grace")
+	if err != nil {
+		return err
+	}
+	if !stated {
+		grace = 30 * time.Second
+	}
+	t := metav1.NewTime(in.backend.Now().Add(grace))
 	return in.eachPod(s, func(p *v1.Pod) { p.DeletionTimestamp = &t })
 }
 

@@ -135,6 +135,7 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 		st := &fairshare.State{
 			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
 			Fair: slices.Clone(shares.Of(k)), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
+			Stuck: q.Stuck, StuckNonPreemptible: q.StuckNonPreemptible, Holding: q.Holding, HoldingNonPreemptible: q.HoldingNonPreemptible,
 		}
 		i.states[q.ID] = st
 		i.chains[q.ID] = append(i.chains[q.ID], st)
@@ -204,17 +205,30 @@ func (i *instance) FairShare(id cluster.QueueID) cluster.Resources {
 }
 
 // CheckQueue implements engine.QueueGate.
-func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources) engine.Verdict {
+func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources, now bool) engine.Verdict {
+	overLimit, overQuota := fairshare.OverLimit, fairshare.OverQuota
+	if now {
+		overLimit, overQuota = fairshare.OverLimitNow, fairshare.OverQuotaNow
+	}
 	chain := i.chains[g.Leaf.ID]
-	if e, over := fairshare.OverLimit(chain, request); over {
-		return i.verdict(engine.ReasonOverLimit, g.Leaf, e)
+	if e, over := overLimit(chain, request); over {
+		return i.beside(chain[e.Level].Holding, chain[e.Level].Allocated, e, i.verdict(engine.ReasonOverLimit, g.Leaf, e))
 	}
 	if !g.Preemptible {
-		if e, over := fairshare.OverQuota(chain, request, i.order.Shared); over {
-			return i.verdict(engine.ReasonNonPreemptibleOverQuota, g.Leaf, e)
+		if e, over := overQuota(chain, request, i.order.Shared); over {
+			st := chain[e.Level]
+			return i.beside(st.HoldingNonPreemptible, st.NonPreemptible, e, i.verdict(engine.ReasonNonPreemptibleOverQuota, g.Leaf, e))
 		}
 	}
 	return engine.Verdict{}
+}
+
+// beside adds to a no what pods that are leaving have to do with it: without them the queue could take the request.
+func (i *instance) beside(holding, allocated []int64, e fairshare.Excess, v engine.Verdict) engine.Verdict {
+	if leaving := holding[e.Dim] - allocated[e.Dim]; leaving > 0 && e.Asked <= e.Bound-allocated[e.Dim] {
+		v.Detail = "pods that are leaving hold " + i.view.Snapshot().Dims.FormatOne(e.Dim, leaving) + " until they have gone"
+	}
+	return v
 }
 
 // OverFixed implements engine.FixedQuota.
