@@ -40,8 +40,9 @@ func frozenCheck() admissionregv1.Validation {
 		`'metadata: a pod that is bound keeps what it was bound as; only Muster itself may write ' + variables.moved.join(', ')`, metav1.StatusReasonForbidden)
 }
 
-// bindingIdentity: the API server copies the annotations and labels of a Binding to the pod. Whose pod it is cannot be seen
-// here, and other schedulers bind theirs; so only what no other scheduler writes is refused.
+// bindingIdentity: who binds a pod decides past all queues where it goes, and the API server copies the annotations and labels of
+// the Binding to the pod. Whose pod it is cannot be seen here, and other schedulers bind theirs. What tells a scheduler from a
+// tenant is where it may bind: in every namespace, which takes a right that no namespace's owner can give.
 func (o *Options) bindingIdentity() policy {
 	annotations, labels := o.frozen()
 	group := fmt.Sprintf("(k == %s || k.startsWith(%s))", quote(keys.GPUGroupLabel), quote(keys.GPUGroupLabelPrefix))
@@ -51,8 +52,12 @@ func (o *Options) bindingIdentity() policy {
 		variables: append(metadata(),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" || k in "+quoted(append(labels, keys.AppLabel))+")"+
 				" + "+quoted(append(marks(), annotations...))+".filter(k, k in variables.annotations)")),
-		checks: []admissionregv1.Validation{refuses("variables.written.size() == 0",
-			`'metadata: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden)},
+		checks: []admissionregv1.Validation{
+			refuses("variables.written.size() == 0",
+				`'metadata: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden),
+			refuses("authorizer.group('').resource('pods').subresource('binding').check('create').allowed()",
+				`'pods/binding: only a scheduler binds pods, which may create pods/binding in every namespace (a ClusterRoleBinding); leave the pod to the scheduler that it names'`, metav1.StatusReasonForbidden),
+		},
 	}
 }
 

@@ -121,6 +121,7 @@ func TestIdentity(t *testing.T) {
 	type row struct {
 		name, policy, resource, object, old, want string
 		sub                                       string
+		mayBind                                   bool
 	}
 	rows := []row{
 		{name: "a pod", policy: PolicyPodIdentity, resource: pods, object: plain},
@@ -139,7 +140,9 @@ func TestIdentity(t *testing.T) {
 			name: "bound, and updated", policy: PolicyPodIdentity, resource: pods,
 			object: `{metadata: {name: p, labels: {a: b}}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, old: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, nodeName: n}}`,
 		},
-		{name: "a Binding", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {topology.kubernetes.io/zone: a}, annotations: {note: x}}, target: {name: n}}`},
+		{name: "a Binding", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {topology.kubernetes.io/zone: a}, annotations: {note: x}}, target: {name: n}}`, want: "pods/binding: only a scheduler binds pods"},
+		{name: "a scheduler's Binding", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {topology.kubernetes.io/zone: a}, annotations: {note: x}}, target: {name: n}}`, mayBind: true},
+		{name: "a scheduler's Binding with a device", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {runai-gpu-group: g}}, target: {name: n}}`, mayBind: true, want: "only Muster itself may write runai-gpu-group"},
 		{name: "a Binding with a device", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {runai-gpu-group: g}}, target: {name: n}}`, want: "only Muster itself may write runai-gpu-group"},
 		{name: "a Binding with an app", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {app: kai-resource-reservation}}, target: {name: n}}`, want: "may write app"},
 		{name: "a Binding with a charge", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, annotations: {muster.dev/charged-to: q/g}}, target: {name: n}}`, want: "may write muster.dev/charged-to"},
@@ -182,7 +185,7 @@ func TestIdentity(t *testing.T) {
 	}
 	for _, r := range rows {
 		for name, groups := range tenants {
-			all[r.policy].expect(t, r.name+" by "+name, asked{resource: r.resource, object: r.object, old: r.old, subresource: r.sub, user: name, groups: groups}, r.want)
+			all[r.policy].expect(t, r.name+" by "+name, asked{resource: r.resource, object: r.object, old: r.old, subresource: r.sub, user: name, groups: groups, mayBind: r.mayBind}, r.want)
 		}
 		for name, groups := range trusted {
 			all[r.policy].expect(t, r.name+" by "+name, asked{resource: r.resource, object: r.object, old: r.old, subresource: r.sub, user: name, groups: groups}, "")

@@ -264,6 +264,9 @@ func (f *fuzzing) deploy(t *testing.T, args []string) {
 		install.Scheduler: {"--max-eviction-grace=" + fuzzGrace.String()},
 		install.Admission: append([]string{"--gpu-sharing-enabled", fmt.Sprintf("--webhook-addr=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port)}, args...),
 	}
+	if slices.Contains(args, "--authorize-queues") { // as an installation tells both
+		more[install.PodGrouper] = []string{"--authorize-queues"}
+	}
 	for _, role := range []string{install.Admission, install.Scheduler, install.Binder, install.PodGrouper, install.PodGroup, install.Queue} {
 		kubeconfig := f.lab.Kubeconfig()
 		if role != install.Admission {
