@@ -331,6 +331,11 @@ func (s *Session) mayStay(p *cluster.Pod) bool {
 	return s.returns(p.Node, p.Class.Requests, p.Class.Share, p.Groups) && s.filtersAllow(p, p.Node)
 }
 
+// strays says whether pods of the unit are of no set, so that nobody knows where they should be.
+func (u *Unit) strays() bool {
+	return slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None })
+}
+
 // MoveUnit gives every pod of an evicted unit room elsewhere, or back where it was, and says whether it could; if not,
 // the statement is as before. Pods that nobody recreates are not moved.
 func (st *Statement) MoveUnit(u *Unit) bool {
@@ -341,7 +346,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 	if !s.CheckGates(u.Gang, u.Charge).Yes() { // it had to go because of a limit, not for want of room
 		return false
 	}
-	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0) {
+	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || u.strays()) {
 		return false
 	}
 	if s.Constrained(u.Gang) {

@@ -402,7 +402,7 @@ func TestDisruptionFlags(t *testing.T) {
 		return p.Settings
 	}
 	usual := settings()
-	if d := cmp.Diff(engine.DefaultSettings(), engine.Settings{ConsolidationVictims: usual.ConsolidationVictims, MovedAreFree: usual.MovedAreFree, StaleGrace: usual.StaleGrace}); d != "" {
+	if d := cmp.Diff(engine.DefaultSettings(), engine.Settings{ConsolidationVictims: usual.ConsolidationVictims, MovedAreFree: usual.MovedAreFree, StaleGrace: usual.StaleGrace, SearchSteps: usual.SearchSteps}); d != "" {
 		t.Errorf("the defaults: %s", d)
 	}
 	got := settings("--max-consolidation-preemptees=-1", "--allow-consolidating-reclaim=false", "--default-staleness-grace-period=-1s")

@@ -63,6 +63,7 @@ type search struct {
 	late    bool                         // who is killed is judged in the end, when it is known who moves
 	untried bool                         // choices of who moves and who is killed are left
 	movers  bool                         // consolidation: somebody may be moved
+	cost    int                          // steps, when it has ended
 }
 
 // Solve makes room for what the gang asks for next, if it can, and accepts the decision into the running plan; it returns
@@ -83,6 +84,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 	case !q.disturbs() && q.st.Immediate():
 		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
 		q.st.Abandon()
+		sv.budget.refund(q.cost)
 		return nil, false
 	}
 	sv.most.wanted = false
@@ -142,6 +144,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		a, found = q.run()
 	}
 	sv.s.Searched(found)
+	q.cost = sv.s.Steps() - began
 	if found {
 		return q, a, granted
 	}
@@ -155,9 +158,9 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if a.Verdict.Code == engine.Wait {
 		wake = min(wake, a.Verdict.WakeAt)
 	}
-	if cost := sv.s.Steps() - began; cost >= costly {
+	if q.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Rest(key, sv.s.Snap.Now+min(int64(cost)*restPerStep, longestRest), wake, a)
+		sv.s.Rest(key, sv.s.Snap.Now+min(int64(q.cost)*restPerStep, longestRest), wake, a)
 	}
 	sv.budget.answered(no{key, wake, &a})
 	return nil, a, refused

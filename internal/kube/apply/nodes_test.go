@@ -42,7 +42,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		engine.ReasonPreemptionDelay, engine.ReasonNotPreemptible, engine.ReasonOverFairShare, engine.ReasonVictimWithinShare,
 		engine.ReasonSaturation, engine.ReasonMinRuntime, engine.ReasonHigherPriority, engine.ReasonNotRecreated, engine.ReasonReturned,
 		engine.ReasonEvictionRate, engine.ReasonFrozen, engine.ReasonBudget, engine.ReasonOtherQueue, engine.ReasonBeingBound,
-		engine.ReasonJustPlaced, engine.ReasonNoVictims, engine.ReasonVictimsTooFew, engine.ReasonNothingToMove, engine.ReasonOthersFirst,
+		engine.ReasonJustPlaced, engine.ReasonNoVictims, engine.ReasonVictimsTooFew, engine.ReasonNothingToMove, engine.ReasonOthersFirst, engine.ReasonNextCycle,
 		engine.ReasonSwitchedOff,
 	}
 	for _, r := range no {
