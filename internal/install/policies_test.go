@@ -124,7 +124,7 @@ func TestGuardsThatNobodyUnderstands(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	for role, account := range map[string]string{
-		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, Operator: admission.AccountOperator,
+		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup, Operator: admission.AccountOperator,
 	} {
 		if Name(role) != account {
 			t.Errorf("the account of %s is %s, not %s", role, Name(role), account)

@@ -330,7 +330,7 @@ func watched(role string) []client.Object {
 	case PodGrouper:
 		return []client.Object{&corev1.Pod{}, &v2alpha2.PodGroup{}}
 	case PodGroup:
-		return []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &corev1.Pod{}}
+		return []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}, &corev1.Pod{}}
 	case Queue:
 		return []client.Object{&queuev2.Queue{}, &v2alpha2.PodGroup{}}
 	case NodeScale:

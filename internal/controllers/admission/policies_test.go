@@ -205,6 +205,7 @@ func TestGuardedKeys(t *testing.T) {
 		"DecisionAnnotation":           "is on an event: says something to people only",
 		"BundleSizeLabel":              "is on BindRequests, which are guarded as a whole",
 		"ExtendedResourcesAnnotation":  "is on Queues, which tenants do not write",
+		"RemnantsAnnotation":           "is on Queues, which tenants do not write",
 		"SelectedNodeLabel":            "is on BindRequests, which are guarded as a whole",
 	}
 	guarded := map[string]bool{keys.GPUGroupLabel: true, keys.GPUGroupLabelPrefix: true}

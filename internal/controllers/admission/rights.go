@@ -23,6 +23,8 @@ const (
 	PolicyBinderRights = "muster-rights-binder"
 	// PolicyGrouperRights holds the podgrouper to the marks by which pods are in gangs.
 	PolicyGrouperRights = "muster-rights-podgrouper"
+	// PolicyPodGroupRights holds the podgroup controller to its own annotation of Queues.
+	PolicyPodGroupRights = "muster-rights-podgroup"
 	// PolicyOperatorRights holds the operator to its own webhook configurations and namespaces.
 	PolicyOperatorRights = "muster-rights-operator"
 )
@@ -32,6 +34,7 @@ const (
 	AccountExporter   = "muster-numa-exporter"
 	AccountBinder     = "muster-binder"
 	AccountPodGrouper = "muster-podgrouper"
+	AccountPodGroup   = "muster-podgroup"
 	AccountOperator   = "muster-operator"
 )
 
@@ -44,7 +47,7 @@ const (
 
 // rights are the policies about our own accounts. They refuse in every mode.
 func (o *Options) rights() []policy {
-	return []policy{o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.operatorRights()}
+	return []policy{o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.podGroupRights(), o.operatorRights()}
 }
 
 // of limits a policy to requests of one of our accounts.
@@ -59,6 +62,11 @@ func extra(name, key string) admissionregv1.Variable {
 
 // patchesPods is a policy about changes of pods, which may concern some annotations and labels and nothing else.
 func patchesPods(name, skip string, annotations, labels []string) policy {
+	return patches(name, skip, "pod", on("", "v1", []string{"pods"}, admissionregv1.Update), annotations, labels)
+}
+
+// patches is such a policy about objects of any kind.
+func patches(name, skip, kind string, of admissionregv1.NamedRuleWithOperations, annotations, labels []string) policy {
 	same := func(path string) string {
 		return "object.?" + path + ".orValue(null) == oldObject.?" + path + ".orValue(null)"
 	}
@@ -68,13 +76,13 @@ func patchesPods(name, skip string, annotations, labels []string) policy {
 	}
 	return policy{
 		name: name, actions: deny, skip: skip, variables: metadata(),
-		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, admissionregv1.Update)},
+		rules: []admissionregv1.NamedRuleWithOperations{of},
 		checks: []admissionregv1.Validation{refuses(
 			strings.Join([]string{
 				but("annotations", "oldAnnotations", annotations), but("labels", "oldLabels", labels),
 				same("metadata.?ownerReferences"), same("metadata.?finalizers"), same("spec"),
 			}, " && "),
-			fmt.Sprintf(`request.userInfo.username + ' may change nothing of a pod but %s'`, strings.Join(append(annotations, labels...), ", ")), metav1.StatusReasonForbidden,
+			fmt.Sprintf(`request.userInfo.username + ' may change nothing of a %s but %s'`, kind, strings.Join(append(annotations, labels...), ", ")), metav1.StatusReasonForbidden,
 		)},
 	}
 }
@@ -124,6 +132,11 @@ func (o *Options) binderRights() policy {
 // grouperRights: the podgrouper says in which gang a pod is.
 func (o *Options) grouperRights() policy {
 	return patchesPods(PolicyGrouperRights, o.of(AccountPodGrouper), []string{keys.PodGroupAnnotation}, []string{keys.SubGroupLabel})
+}
+
+// podGroupRights: the podgroup controller says what remnants are charged to a queue, and not what the queue may have.
+func (o *Options) podGroupRights() policy {
+	return patches(PolicyPodGroupRights, o.of(AccountPodGroup), "queue", on("scheduling.run.ai", "*", []string{"queues"}, admissionregv1.Update), []string{keys.RemnantsAnnotation}, nil)
 }
 
 // operatorRights: the operator writes the configurations of our webhooks and of nobody else's, which could let anything into the

@@ -13,11 +13,14 @@ func TestRights(t *testing.T) {
 	o := DefaultOptions()
 	o.Identity, o.OwnNamespaces = Off, []string{keys.ReservationNamespace} // it does not depend on the former
 	all := judges(t, o)
-	const pods, maps, hooks = "pods.v1.", "configmaps.v1.", "mutatingwebhookconfigurations.v1.admissionregistration.k8s.io"
+	const pods, queues, maps, hooks = "pods.v1.", "queues.v2.scheduling.run.ai", "configmaps.v1.", "mutatingwebhookconfigurations.v1.admissionregistration.k8s.io"
 	onNode := map[string][]string{extraNode: {"n1"}}
 	asPod := map[string][]string{extraNode: {"n1"}, extraPod: {"p"}, extraUID: {"u1"}}
 	pod := func(meta, spec string) string {
 		return "{metadata: {name: p, uid: u1, " + meta + "}, spec: {nodeName: n1, " + spec + "}}"
+	}
+	queue := func(meta, limit string) string {
+		return "{metadata: {name: q, " + meta + "}, spec: {resources: {gpu: {limit: " + limit + "}}}}"
 	}
 	note := func(key string) string { return "annotations: {" + key + ": x}" }
 	devices := func(meta, data string) string {
@@ -29,6 +32,7 @@ func TestRights(t *testing.T) {
 		made    = "labels: {app.kubernetes.io/managed-by: muster-operator}"
 		numa    = "may change nothing of a pod but " + keys.NUMAObservedAnnotation
 		gpu     = "may change nothing of a pod but " + keys.ReservedGPUAnnotation
+		rest    = "may change nothing of a queue but " + keys.RemnantsAnnotation
 		gang    = "may change nothing of a pod but pod-group-name, kai.scheduler/subgroup-name"
 		tells   = "the binder writes only ConfigMaps that tell the containers of a pod their devices, m is none"
 	)
@@ -67,6 +71,10 @@ func TestRights(t *testing.T) {
 		{name: "a gang", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/subgroup-name: s}, "+note("pod-group-name"), ""), old: pod("", "")},
 		{name: "a gang and more", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/queue: s}", ""), old: pod("", ""), want: gang},
 
+		{name: "a queue's remnants", policy: PolicyPodGroupRights, resource: queues, object: queue(note(keys.RemnantsAnnotation), "4"), old: queue("", "4")},
+		{name: "a queue's limit", policy: PolicyPodGroupRights, resource: queues, object: queue("", "8"), old: queue("", "4"), want: rest},
+		{name: "a queue's notes", policy: PolicyPodGroupRights, resource: queues, object: queue(note(keys.ExtendedResourcesAnnotation), "4"), old: queue("", "4"), want: rest},
+
 		{name: "our webhooks", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}"},
 		{name: "KAI's, taken over", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}", old: "{metadata: {name: mutating-kai-admission}}"},
 		{name: "others'", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: evil, " + made + "}}", want: "may not write mutatingwebhookconfigurations evil, which is not its own"},
@@ -76,7 +84,7 @@ func TestRights(t *testing.T) {
 		{name: "its namespace", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: kai-resource-reservation}}", old: "{metadata: {name: kai-resource-reservation}}"},
 		{name: "another", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: team, " + made + "}}", old: "{metadata: {name: team, " + made + "}}", want: "may not write namespaces team"},
 	} {
-		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyOperatorRights: AccountOperator}[c.policy]
+		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyPodGroupRights: AccountPodGroup, PolicyOperatorRights: AccountOperator}[c.policy]
 		name, groups := serviceAccount(o.Namespace, account)
 		if account == "" {
 			name, groups = serviceAccount(keys.ReservationNamespace, "kai-resource-reservation")

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -43,9 +44,9 @@ const (
 
 // Deps are what the role needs of the process around it.
 type Deps struct {
-	// Cache feeds pods, nodes, ResourceClaims, PodGroups and PriorityClasses; it is started by the process.
+	// Cache feeds pods, nodes, ResourceClaims, PodGroups, Queues and PriorityClasses; it is started by the process.
 	Cache cache.Cache
-	// Client writes PodGroup statuses. It must know the PodGroup kind.
+	// Client writes PodGroup statuses and an annotation of Queues. It must know both kinds.
 	Client client.Client
 	// Log takes the role's messages.
 	Log logr.Logger
@@ -64,7 +65,7 @@ type Controller struct {
 	options Options
 	kit     *write.Kit
 
-	mu   sync.Mutex // guards fold: handlers of five informers and the workers share it
+	mu   sync.Mutex // guards fold: handlers of six informers and the workers share it
 	fold *fold
 }
 
@@ -116,6 +117,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	sources := []source.TypedSource[key]{
 		source.TypedKind(c.deps.Cache, &schedulingv1.PriorityClass{}, c.classes()),
 		source.TypedKind(c.deps.Cache, &corev1.Node{}, c.nodes()),
+		source.TypedKind(c.deps.Cache, &v2.Queue{}, c.queues()),
 		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, c.groups()),
 		source.TypedKind(c.deps.Cache, &corev1.Pod{}, c.pods()),
 	}
@@ -139,6 +141,9 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // reconcile writes one gang's status if it has to change.
 func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result, error) {
+	if gang.Namespace == "" {
+		return reconcile.Result{}, c.remnants(ctx, gang.Name)
+	}
 	c.mu.Lock()
 	body := c.fold.take(gang)
 	c.mu.Unlock()
@@ -146,6 +151,20 @@ func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result,
 	pg.Namespace, pg.Name = gang.Namespace, gang.Name
 	_, err := c.kit.MergeStatus(ctx, pg, body)
 	return reconcile.Result{}, err
+}
+
+// remnants writes what is charged to a queue besides what its PodGroups hold, if that has to change.
+func (c *Controller) remnants(ctx context.Context, queue string) error {
+	c.mu.Lock()
+	body := c.fold.takeRest(queue)
+	c.mu.Unlock()
+	if body == nil {
+		return nil
+	}
+	q := &v2.Queue{}
+	q.Name = queue
+	_, err := c.kit.Merge(ctx, q, body)
+	return err
 }
 
 // enqueue is called with the lock held: the changes live in the fold.
@@ -197,10 +216,27 @@ func (c *Controller) groups() handler.TypedEventHandler[*v2alpha2.PodGroup, key]
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], q queue) {
 			changed(q, e.ObjectNew)
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], _ queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], q queue) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.fold.groupGone(client.ObjectKeyFromObject(e.Object))
+			enqueue(q, c.fold.groupGone(client.ObjectKeyFromObject(e.Object)))
+		},
+	}
+}
+
+func (c *Controller) queues() handler.TypedEventHandler[*v2.Queue, key] {
+	changed := func(q queue, of *v2.Queue) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		enqueue(q, c.fold.queueChanged(of))
+	}
+	return handler.TypedFuncs[*v2.Queue, key]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2.Queue], q queue) { changed(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2.Queue], q queue) { changed(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2.Queue], _ queue) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.fold.queueGone(e.Object.Name)
 		},
 	}
 }

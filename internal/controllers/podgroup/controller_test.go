@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
@@ -43,7 +44,7 @@ type rig struct {
 func startRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, v2.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -61,6 +62,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 	}
 	r.pods, r.groups = informer(&corev1.Pod{}), informer(&v2alpha2.PodGroup{})
 	informer(&corev1.Node{})
+	informer(&v2.Queue{})
 	informer(&schedulingv1.PriorityClass{})
 	informer(&resourcev1.ResourceClaim{})
 	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())

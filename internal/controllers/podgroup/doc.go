@@ -14,6 +14,9 @@
 // seconds old, plus the time of the write. Only what differs from the observed status is written, and only the field
 // resourcesStatus: schedulingConditions belong to the scheduler.
 //
+// A pod counts where it is charged, by the record that its Binding gave it. What is charged to a queue other than its PodGroup's, or to
+// a PodGroup that is gone, is in no PodGroup's status: that is written to an annotation of the Queue, and the queue role adds it there.
+//
 // A pod counts as the scheduler counts it: containers, init containers, native sidecars, overhead, pod-level resources
 // and resizes. It asks while it is pending or running, and holds from its binding to its end. Shared GPUs count with
 // their portion on every device. GPUs that come through ResourceClaims count under the name of their device class, as many as
@@ -22,5 +25,5 @@
 // What it reads, and an informer's transform must keep: of pods metadata.annotations, spec.schedulerName, nodeName,
 // overhead, resources, and per container and init container name, resources and restartPolicy; status.phase, conditions
 // and the resources in container statuses; spec.resourceClaims and status.resourceClaimStatuses of pods; of nodes metadata.labels; of ResourceClaims spec; PodGroups without schedulingConditions and
-// PriorityClasses whole.
+// PriorityClasses whole; of Queues the annotation.
 package podgroup

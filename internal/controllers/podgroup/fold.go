@@ -23,7 +23,7 @@ const (
 	soon                   // what the gang holds changed
 )
 
-// change names a gang whose status has to be written.
+// change names a gang whose status has to be written, or, without a namespace, a queue whose remnants have.
 type change struct {
 	gang    types.NamespacedName
 	urgency urgency
@@ -39,6 +39,7 @@ type fold struct {
 	classes kai.Priorities
 	nodes   map[string]*gpuNode
 	claims  map[types.NamespacedName]*deviceClaim
+	queues  map[string]*queueRest
 	changes []change
 }
 
@@ -50,20 +51,23 @@ type deviceClaim struct {
 
 // gang is a PodGroup, pods that name one, or both.
 type gang struct {
-	key                  types.NamespacedName
-	exists               bool // the PodGroup does; pods may be first
-	observed             v2alpha2.PodGroupResourcesStatus
-	preemptibility       v2alpha2.Preemptibility
-	class                string
-	fixed                bool // cannot be preempted
-	members              int
-	requested, allocated tally.Sum
-	queued               urgency
+	key            types.NamespacedName
+	exists         bool // the PodGroup does; pods may be first
+	queue          string
+	observed       v2alpha2.PodGroupResourcesStatus
+	preemptibility v2alpha2.Preemptibility
+	class          string
+	fixed          bool // cannot be preempted
+	members        int
+	accounts       map[string]*account // by the queue that is charged, "" for whatever the PodGroup's is
+	queued         urgency
 }
 
 // member is a pod that counts.
 type member struct {
 	gang  *gang
+	queue string // that is charged by record, "" for none
+	fixed bool   // it was placed as non-preemptible
 	share share
 	pod   *corev1.Pod // only of those whose share depends on their node
 	uses  []types.NamespacedName
@@ -81,7 +85,7 @@ func newFold(schedulerNames []string) *fold {
 		ours:  make(map[string]bool, len(schedulerNames)),
 		gangs: map[types.NamespacedName]*gang{},
 		pods:  map[types.UID]*member{},
-		nodes: map[string]*gpuNode{}, claims: map[types.NamespacedName]*deviceClaim{},
+		nodes: map[string]*gpuNode{}, claims: map[types.NamespacedName]*deviceClaim{}, queues: map[string]*queueRest{},
 	}
 	for _, name := range schedulerNames {
 		f.ours[name] = true
@@ -105,10 +109,10 @@ func (f *fold) podGone(uid types.UID) []change {
 }
 
 func (f *fold) count(pod *corev1.Pod) error {
-	name := pod.Annotations[kai.PodGroupAnnotation]
+	name, queue, fixed := pod.Annotations[kai.PodGroupAnnotation], "", false
 	if pod.Spec.NodeName != "" { // what it holds is counted where it was bound, whatever it says since
 		if c := kai.ReadCharged(pod.Namespace, pod.Annotations); c.Queue != "" {
-			name = c.Gang.Name
+			name, queue, fixed = c.Gang.Name, c.Queue, c.Fixed
 		}
 	}
 	if name == "" || !f.ours[pod.Spec.SchedulerName] {
@@ -117,7 +121,7 @@ func (f *fold) count(pod *corev1.Pod) error {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
 	m := f.pods[pod.UID]
-	if m != nil && m.gang.key != key {
+	if m != nil && (m.gang.key != key || m.queue != queue || m.fixed != fixed) {
 		f.forget(pod.UID)
 		m = nil
 	}
@@ -126,7 +130,7 @@ func (f *fold) count(pod *corev1.Pod) error {
 		err = fmt.Errorf("pod %s/%s: its shared GPU is not counted: %w", pod.Namespace, pod.Name, err)
 	}
 	if m == nil {
-		m = &member{gang: f.gang(key)}
+		m = &member{gang: f.gang(key), queue: queue, fixed: fixed}
 		m.gang.members++
 		f.pods[pod.UID] = m
 	}
@@ -134,19 +138,16 @@ func (f *fold) count(pod *corev1.Pod) error {
 	f.use(m, pod)
 	was := m.share
 	m.share = now
-	g := m.gang
 	u := settled
-	if !tally.Equal(was.requested, now.requested) {
-		g.requested.Sub(was.requested)
-		g.requested.Add(now.requested)
+	switch {
+	case !tally.Equal(was.allocated, now.allocated):
+		u = soon
+	case !tally.Equal(was.requested, now.requested):
 		u = relaxed
 	}
-	if !tally.Equal(was.allocated, now.allocated) {
-		g.allocated.Sub(was.allocated)
-		g.allocated.Add(now.allocated)
-		u = soon
+	if u != settled {
+		f.book(m, was, now, u)
 	}
-	f.mark(g, u)
 	return err
 }
 
@@ -160,13 +161,11 @@ func (f *fold) forget(uid types.UID) {
 	delete(f.pods, uid)
 	g := m.gang
 	g.members--
-	g.requested.Sub(m.share.requested)
-	g.allocated.Sub(m.share.allocated)
 	switch {
 	case len(m.share.allocated) > 0:
-		f.mark(g, soon)
+		f.book(m, m.share, share{}, soon)
 	case len(m.share.requested) > 0:
-		f.mark(g, relaxed)
+		f.book(m, m.share, share{}, relaxed)
 	}
 	f.prune(g)
 }
@@ -278,10 +277,11 @@ func (f *fold) claimChanged(name types.NamespacedName, list corev1.ResourceList)
 func (f *fold) groupChanged(pg *v2alpha2.PodGroup) []change {
 	f.changes = f.changes[:0]
 	g := f.gang(types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name})
-	g.exists = true
+	g.exists, g.queue = true, pg.Spec.Queue
 	g.observed = pg.Status.ResourcesStatus
 	g.preemptibility, g.class = pg.Spec.Preemptibility, pg.Spec.PriorityClassName
 	g.fixed = !f.classes.Preemptible(g.preemptibility, g.class)
+	f.restOf(g)
 	if g.queued < soon {
 		f.mark(g, g.due())
 	}
@@ -289,12 +289,15 @@ func (f *fold) groupChanged(pg *v2alpha2.PodGroup) []change {
 }
 
 // groupGone takes in that a PodGroup was deleted.
-func (f *fold) groupGone(key types.NamespacedName) {
+func (f *fold) groupGone(key types.NamespacedName) []change {
+	f.changes = f.changes[:0]
 	if g := f.gangs[key]; g != nil {
 		// A new PodGroup of that name starts from nothing, and is written as if nobody had been waiting.
-		g.exists, g.queued, g.observed = false, settled, v2alpha2.PodGroupResourcesStatus{}
+		g.exists, g.queue, g.fixed, g.queued, g.observed = false, "", false, settled, v2alpha2.PodGroupResourcesStatus{}
+		f.restOf(g)
 		f.prune(g)
 	}
+	return f.changes
 }
 
 // classChanged takes in a PriorityClass that was created or updated.
@@ -323,6 +326,7 @@ func (f *fold) reclassify() {
 		}
 		if fixed := !f.classes.Preemptible(g.preemptibility, g.class); fixed != g.fixed {
 			g.fixed = fixed
+			f.restOf(g)
 			f.mark(g, g.due())
 		}
 	}
@@ -412,12 +416,14 @@ func (g *gang) due() urgency {
 	return settled
 }
 
+// desired is what the pods hold that are charged to the queue of the PodGroup; the rest is the queues' own.
 func (g *gang) desired() v2alpha2.PodGroupResourcesStatus {
-	d := v2alpha2.PodGroupResourcesStatus{Allocated: g.allocated.List(), Requested: g.requested.List()}
-	if g.fixed {
-		d.AllocatedNonPreemptible = d.Allocated
+	var of account
+	of.add(g.accounts[""])
+	if g.queue != "" {
+		of.add(g.accounts[g.queue])
 	}
-	return d
+	return of.status(g.fixed)
 }
 
 // take returns the merge patch that makes a gang's status what it should be, nil when it is that already or the gang

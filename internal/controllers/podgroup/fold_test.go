@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -387,6 +390,8 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 					annotated(kai.MemoryAnnotation, rapid.SampledFrom([]string{"", "", "777"}).Draw(t, "memory")),
 					annotated(annotationReceived, rapid.SampledFrom([]string{"", receivedFraction}).Draw(t, "received")),
 					containers(container("cpu", rapid.SampledFrom([]string{"0", "1", "100m", "1n", "8E"}).Draw(t, "cpu"))),
+					annotated(keys.ChargedAnnotation, rapid.SampledFrom([]string{"", "", "x/a", "y/a", "x/b/set", "junk"}).Draw(t, "charged")),
+					annotated(keys.ChargedAsAnnotation, rapid.SampledFrom([]string{"", keys.ChargedFixed}).Draw(t, "as")),
 					on(rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")),
 					phase(rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")),
 					uses(rapid.SliceOfN(rapid.SampledFrom([]string{"k", "l"}), 0, 2).Draw(t, "claims")...),
@@ -405,6 +410,7 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 				pg := makeGroup(name, classed(rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "class")),
 					says(rapid.SampledFrom([]v2alpha2.Preemptibility{"", v2alpha2.Preemptible, v2alpha2.NonPreemptible}).Draw(t, "word")),
 					observed(statuses[name]))
+				pg.Spec.Queue = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "queue")
 				groups[name] = pg
 				note(f.groupChanged(pg.DeepCopy()))
 			case 5:
@@ -473,27 +479,124 @@ func TestFoldedEqualsRecomputed(t *testing.T) {
 		for _, pg := range groups {
 			fresh.groupChanged(pg)
 		}
-		sums := map[string]*v2alpha2.PodGroupResourcesStatus{}
+		// What each pod holds is in one place: the status of its PodGroup, or the rest of the queue that is charged.
+		type place struct{ group, queue string }
+		sums := map[place]*[3]tally.Sum{}
+		for _, p := range pods { // order: sums
+			if p.Spec.SchedulerName == "other" {
+				continue
+			}
+			group, queue := p.Annotations[kai.PodGroupAnnotation], ""
+			if at := strings.Split(p.Annotations[keys.ChargedAnnotation], "/"); p.Spec.NodeName != "" && len(at) > 1 {
+				queue, group = at[0], at[1]
+			}
+			pg := groups[group]
+			fixed := queue != "" && p.Annotations[keys.ChargedAsAnnotation] != ""
+			if pg != nil {
+				fixed = fixed || fresh.gangs[types.NamespacedName{Namespace: "ns", Name: group}].fixed
+			}
+			at := place{group: group}
+			if queue != "" && (pg == nil || pg.Spec.Queue != queue) {
+				at = place{queue: queue}
+			}
+			if sums[at] == nil {
+				sums[at] = &[3]tally.Sum{}
+			}
+			s, _ := shareOf(p, fresh)
+			sums[at][0].Add(s.requested)
+			sums[at][1].Add(s.allocated)
+			if fixed {
+				sums[at][2].Add(s.allocated)
+			}
+		}
+		want := func(at place) v2alpha2.PodGroupResourcesStatus {
+			s := sums[at]
+			if s == nil {
+				s = &[3]tally.Sum{}
+			}
+			return v2alpha2.PodGroupResourcesStatus{Requested: s[0].List(), Allocated: s[1].List(), AllocatedNonPreemptible: s[2].List()}
+		}
 		for name := range groups {
-			var requested, allocated tally.Sum
-			for _, p := range pods {
-				if p.Annotations[kai.PodGroupAnnotation] != name || p.Spec.SchedulerName == "other" {
-					continue
-				}
-				s, _ := shareOf(p, fresh)
-				requested.Add(s.requested)
-				allocated.Add(s.allocated)
+			if body := patch(statuses[name], want(place{group: name})); body != nil {
+				t.Fatalf("gang %s: written %+v, should be %+v", name, statuses[name], want(place{group: name}))
 			}
-			want := &v2alpha2.PodGroupResourcesStatus{Requested: requested.List(), Allocated: allocated.List()}
-			if g := fresh.gangs[types.NamespacedName{Namespace: "ns", Name: name}]; g.fixed {
-				want.AllocatedNonPreemptible = want.Allocated
-			}
-			sums[name] = want
-			if body := patch(statuses[name], *want); body != nil {
-				t.Fatalf("gang %s: written %+v, should be %+v", name, statuses[name], *want)
+		}
+		for _, queue := range []string{"x", "y"} {
+			if got, want := f.rest(queue).desired(), kai.WriteRemnants(want(place{queue: queue})); got != want {
+				t.Fatalf("the rest of queue %s is %s, should be %s", queue, got, want)
 			}
 		}
 	})
+}
+
+// TestRemnantsAreTheQueues: what is charged to a queue other than the PodGroup's is in the queue's annotation, and goes with the pod.
+func TestRemnantsAreTheQueues(t *testing.T) {
+	t.Parallel()
+	f := newFold([]string{"kai-scheduler"})
+	in := func(queue string) func(*v2alpha2.PodGroup) {
+		return func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = queue }
+	}
+	q := &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
+	fixed := `"allocatedNonPreemptible":{"cpu":"1","nvidia.com/gpu":"1"},`
+	status := func(n, fixed string) string {
+		return fmt.Sprintf(`{"allocated":{"cpu":"%[1]s","nvidia.com/gpu":"%[1]s"},%[2]s"requested":{"cpu":"%[1]s","nvidia.com/gpu":"%[1]s"}}`, n, fixed)
+	}
+	f.queueChanged(q)
+	pods := []*corev1.Pod{
+		makePod("a", on("n1"), annotated(keys.ChargedAnnotation, "old/gang"), annotated(keys.ChargedAsAnnotation, keys.ChargedFixed)),
+		makePod("b", on("n1"), annotated(keys.ChargedAnnotation, "old/gang/set"), annotated(kai.PodGroupAnnotation, "nothing")),
+	}
+	for _, step := range []struct {
+		name        string
+		do          func() []change
+		group, rest string // the status of the PodGroup, and the annotation
+	}{
+		{"all is as it was bound", func() []change {
+			f.groupChanged(makeGroup("gang", in("old")))
+			must(t)(f.podChanged(pods[0]))
+			must(t)(f.podChanged(pods[1]))
+			return nil
+		}, status("2", fixed), ""},
+		{"the PodGroup moves", func() []change { return f.groupChanged(makeGroup("gang", in("new"))) }, "{}", status("2", fixed)},
+		{"and says that it may not be preempted", func() []change {
+			return f.groupChanged(makeGroup("gang", in("new"), says(v2alpha2.NonPreemptible)))
+		}, "{}", status("2", strings.ReplaceAll(fixed, `"1"`, `"2"`))},
+		{"it is deleted", func() []change { return f.groupGone(gangKey) }, "{}", status("2", fixed)},
+		{"one is made anew", func() []change { return f.groupChanged(makeGroup("gang", in("old"))) }, status("2", fixed), ""},
+		{"and deleted, too", func() []change { return f.groupGone(gangKey) }, "{}", status("2", fixed)},
+		{"a pod goes", func() []change { return f.podGone(pods[0].UID) }, "{}", status("1", "")},
+		{"and the other", func() []change { return f.podGone(pods[1].UID) }, "{}", ""},
+	} {
+		changes := step.do()
+		rest := q.Annotations[keys.RemnantsAnnotation]
+		if told := slices.Contains(changes, change{types.NamespacedName{Name: "old"}, soon}); told != (rest != step.rest) {
+			t.Errorf("%s: changes %v", step.name, changes)
+		}
+		if body := f.takeRest("old"); body != nil {
+			var patch struct{ Metadata metav1.ObjectMeta }
+			if err := json.Unmarshal(body, &patch); err != nil {
+				t.Fatal(err)
+			}
+			q = q.DeepCopy()
+			q.Annotations = patch.Metadata.Annotations
+			f.queueChanged(q)
+		}
+		var got v2alpha2.PodGroupResourcesStatus
+		if g := f.gangs[gangKey]; g != nil {
+			got = g.desired()
+		}
+		text, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{step.group, step.rest}, []string{string(text), q.Annotations[keys.RemnantsAnnotation]}); d != "" {
+			t.Errorf("%s: %s", step.name, d)
+		}
+	}
+	f.queueGone("old")
+	if len(f.queues)+len(f.gangs) > 0 {
+		t.Errorf("left over: %v, %v", f.queues, f.gangs)
+	}
 }
 
 func BenchmarkPodEvents(b *testing.B) {

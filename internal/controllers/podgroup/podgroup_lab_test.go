@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
@@ -24,12 +25,16 @@ import (
 // TestOnARealAPIServer is about what a fake one cannot prove: that the API server takes the patches, stores what they
 // say, and that its watch events then lead to no further write.
 func TestOnARealAPIServer(t *testing.T) {
-	crd, err := crds.YAML("scheduling.run.ai", "podgroups")
-	if err != nil {
-		t.Fatal(err)
+	var definitions [][]byte
+	for _, kind := range []string{"podgroups", "queues"} {
+		crd, err := crds.YAML("scheduling.run.ai", kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions = append(definitions, crd)
 	}
 	l, err := lab.Start(t.Context(), lab.Options{
-		CRDs: [][]byte{crd}, Logf: t.Logf,
+		CRDs: definitions, Logf: t.Logf,
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "gpu", Prefix: "node-", Count: 1, GPUs: 8, CPU: "16"}}},
 	})
 	if err != nil {
@@ -41,7 +46,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		}
 	})
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

@@ -19,5 +19,6 @@
 // Besides, it repeats spec.resources.extended, a field of Muster's own, in an annotation, so that limits outlive a
 // definition of the Queue that does not have the field.
 //
-// PodGroups of all namespaces count, by spec.queue; node pools do not divide the sums.
+// PodGroups of all namespaces count, by spec.queue, and besides what the podgroup role says in an annotation of the Queue of pods that are
+// charged to it and to no PodGroup of it; node pools do not divide the sums.
 package queue

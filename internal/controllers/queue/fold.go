@@ -28,6 +28,15 @@ type lists struct {
 	requested, allocated, allocatedNonPreemptible corev1.ResourceList
 }
 
+func listsOf(r *v2alpha2.PodGroupResourcesStatus) lists {
+	return lists{tally.NotNegative(r.Requested), tally.NotNegative(r.Allocated), tally.NotNegative(r.AllocatedNonPreemptible)}
+}
+
+func (l lists) equal(other lists) bool {
+	return tally.Equal(l.requested, other.requested) && tally.Equal(l.allocated, other.allocated) &&
+		tally.Equal(l.allocatedNonPreemptible, other.allocatedNonPreemptible)
+}
+
 func (a *amounts) add(l lists) {
 	a.requested.Add(l.requested)
 	a.allocated.Add(l.allocated)
@@ -68,6 +77,7 @@ type node struct {
 	copied   *string                     // the copy of spec.resources.extended in the annotation, nil for none
 	children map[*node]bool              // existing queues that name this one as parent
 	gangs    int                         // gangs that name this queue
+	remnants lists                       // what is charged to it besides, from the annotation
 	own      amounts
 	queued   bool
 
@@ -91,18 +101,14 @@ func newFold() *fold {
 func (f *fold) groupChanged(pg *v2alpha2.PodGroup) []string {
 	f.changes = f.changes[:0]
 	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
-	r := &pg.Status.ResourcesStatus
-	now := &gang{queue: pg.Spec.Queue, lists: lists{
-		tally.NotNegative(r.Requested), tally.NotNegative(r.Allocated), tally.NotNegative(r.AllocatedNonPreemptible),
-	}}
+	now := &gang{queue: pg.Spec.Queue, lists: listsOf(&pg.Status.ResourcesStatus)}
 	was := f.gangs[key]
 	f.gangs[key] = now
 	if was == nil {
 		f.enter(now)
 		return f.changes
 	}
-	if was.queue == now.queue && tally.Equal(was.requested, now.requested) && tally.Equal(was.allocated, now.allocated) &&
-		tally.Equal(was.allocatedNonPreemptible, now.allocatedNonPreemptible) {
+	if was.queue == now.queue && was.equal(now.lists) {
 		return nil
 	}
 	f.enter(now) // before the leave, so that a node which both need is not dropped and made anew
@@ -164,6 +170,8 @@ func (f *fold) queueChanged(q *v2.Queue) []string {
 		f.restructure()
 	}
 	n.spec, n.labels, n.observed = q.Spec, q.Labels, q.Status
+	remnants := kai.ReadRemnants(q)
+	f.besides(n, listsOf(&remnants))
 	n.extended, _, _ = kai.Extended(q)
 	n.copied = nil
 	if text, ok := q.Annotations[keys.ExtendedResourcesAnnotation]; ok {
@@ -183,11 +191,24 @@ func (f *fold) queueGone(name string) []string {
 		return nil
 	}
 	f.unlink(n)
+	f.besides(n, lists{})
 	n.exists, n.queued = false, false
 	n.spec, n.labels, n.observed, n.extended, n.copied = v2.QueueSpec{}, nil, v2.QueueStatus{}, nil, nil
 	f.restructure()
 	f.prune(n)
 	return f.changes
+}
+
+// besides takes in what is charged to a queue without a PodGroup.
+func (f *fold) besides(n *node, now lists) {
+	was := n.remnants
+	if was.equal(now) {
+		return
+	}
+	n.remnants = now
+	n.own.sub(was)
+	n.own.add(now)
+	f.climb(n, func(a *amounts) { a.sub(was); a.add(now) })
 }
 
 func (f *fold) link(n *node) {

@@ -561,3 +561,44 @@ func TestOverQuotaByTheCopy(t *testing.T) {
 		t.Errorf("conditions %+v", got)
 	}
 }
+
+// TestRemnantsCount: what no PodGroup's status has counts by the queue's annotation, here and above, and only once.
+func TestRemnantsCount(t *testing.T) {
+	t.Parallel()
+	f := newFold()
+	make := func(name, parent, remnants string) *v2.Queue {
+		return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{keys.RemnantsAnnotation: remnants}}, Spec: v2.QueueSpec{ParentQueue: parent}}
+	}
+	f.queueChanged(make("top", "", ""))
+	f.queueChanged(make("leaf", "top", `{"allocated":{"nvidia.com/gpu":"2"}}`))
+	f.groupChanged(&v2alpha2.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}, Spec: v2alpha2.PodGroupSpec{Queue: "leaf"},
+		Status: v2alpha2.PodGroupStatus{ResourcesStatus: v2alpha2.PodGroupResourcesStatus{Allocated: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}},
+	})
+	f.refresh()
+	for _, step := range []struct {
+		remnants string
+		want     int64
+	}{
+		{`{"allocated":{"nvidia.com/gpu":"2"}}`, 3},
+		{`{"allocated":{"nvidia.com/gpu":"5"},"requested":{"nvidia.com/gpu":"5"}}`, 6},
+		{`{"allocated":{"nvidia.com/gpu":"-5"}}`, 1},
+		{`[1,2`, 1},
+		{`{"allocated":{"nvidia.com/gpu":"2"}}`, 3},
+		{"", 1},
+	} {
+		f.queueChanged(make("leaf", "top", step.remnants))
+		for _, name := range []string{"leaf", "top"} {
+			got := f.nodes[name].total.allocated.List()["nvidia.com/gpu"]
+			if got.Value() != step.want {
+				t.Errorf("%s with %q: %s GPUs, want %d", name, step.remnants, got.String(), step.want)
+			}
+		}
+	}
+	f.queueChanged(make("leaf", "top", `{"allocated":{"nvidia.com/gpu":"2"}}`))
+	f.queueGone("leaf")
+	f.refresh()
+	if got := f.nodes["leaf"].own.allocated.List()["nvidia.com/gpu"]; got.Value() != 1 {
+		t.Errorf("the Queue is gone, and %s GPUs are left of it", got.String())
+	}
+}

@@ -76,7 +76,7 @@ func trim(obj any, others int) (any, error) {
 	case *v1alpha2.BindRequest:
 		note(o, 0)
 	case *v2.Queue:
-		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation)
+		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
 	case *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:

@@ -95,6 +95,7 @@ func Keys() []Key {
 		annotation("EvictorNamespaceAnnotation", keys.EvictorNamespaceAnnotation, 0),
 		annotation("BudgetsAnnotation", keys.BudgetsAnnotation, 0, keys.BudgetsBlock),
 		annotation("ExtendedResourcesAnnotation", keys.ExtendedResourcesAnnotation, 0),
+		annotation("RemnantsAnnotation", keys.RemnantsAnnotation, 0),
 		annotation("TopologyMigratedFromAnnotation", keys.TopologyMigratedFromAnnotation, 0),
 		annotation("DeprecationAnnotation", keys.DeprecationAnnotation, 0),
 		label("AccountingLabel", keys.AccountingLabel, 0, "true"),

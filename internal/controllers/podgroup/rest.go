@@ -1,0 +1,185 @@
+package podgroup
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/tally"
+)
+
+// account is what the pods of one gang that are charged to one queue ask for and hold.
+type account struct {
+	requested, allocated, fixed tally.Sum // fixed: allocated to pods that were placed as non-preemptible
+	told                        v2alpha2.PodGroupResourcesStatus
+}
+
+func (a *account) add(other *account) {
+	if other == nil {
+		return
+	}
+	a.requested.AddSum(&other.requested)
+	a.allocated.AddSum(&other.allocated)
+	a.fixed.AddSum(&other.fixed)
+}
+
+// status is the account of a gang that is, or is not, non-preemptible now.
+func (a *account) status(fixed bool) v2alpha2.PodGroupResourcesStatus {
+	s := v2alpha2.PodGroupResourcesStatus{Allocated: a.allocated.List(), Requested: a.requested.List(), AllocatedNonPreemptible: a.fixed.List()}
+	if fixed {
+		s.AllocatedNonPreemptible = s.Allocated
+	}
+	return s
+}
+
+// queueRest is what is charged to a queue and is in the status of no PodGroup: what pods hold whose PodGroup is gone, or is in
+// another queue now.
+type queueRest struct {
+	exists                      bool // the Queue does
+	queued                      bool
+	observed                    string
+	gangs                       int // that have told of something
+	requested, allocated, fixed tally.Sum
+}
+
+// book changes what a member is charged for.
+func (f *fold) book(m *member, was, now share, u urgency) {
+	g := m.gang
+	a := g.accounts[m.queue]
+	if a == nil {
+		a = &account{}
+		if g.accounts == nil {
+			g.accounts = map[string]*account{}
+		}
+		g.accounts[m.queue] = a
+	}
+	a.requested.Sub(was.requested)
+	a.requested.Add(now.requested)
+	a.allocated.Sub(was.allocated)
+	a.allocated.Add(now.allocated)
+	if m.fixed {
+		a.fixed.Sub(was.allocated)
+		a.fixed.Add(now.allocated)
+	}
+	f.tell(g, m.queue, a)
+	if a.requested.Empty() && a.allocated.Empty() && a.fixed.Empty() {
+		delete(g.accounts, m.queue)
+	}
+	if m.queue == "" || m.queue == g.queue {
+		f.mark(g, u)
+	}
+}
+
+// restOf looks at all accounts of a gang, whose queue or preemptibility may have changed.
+func (f *fold) restOf(g *gang) {
+	for queue, a := range g.accounts { // the order does not matter: each adds to its own queue, exactly
+		f.tell(g, queue, a)
+	}
+}
+
+// tell puts an account of a gang into the rest of its queue, if no PodGroup's status has it.
+func (f *fold) tell(g *gang, queue string, a *account) {
+	if queue == "" {
+		return
+	}
+	var now v2alpha2.PodGroupResourcesStatus
+	if !g.exists || g.queue != queue {
+		now = a.status(g.exists && g.fixed)
+	}
+	was := a.told
+	if equal(was, now) {
+		return
+	}
+	a.told = now
+	q := f.rest(queue)
+	if !empty(was) {
+		q.gangs--
+	}
+	if !empty(now) {
+		q.gangs++
+	}
+	q.requested.Sub(was.Requested)
+	q.requested.Add(now.Requested)
+	q.allocated.Sub(was.Allocated)
+	q.allocated.Add(now.Allocated)
+	q.fixed.Sub(was.AllocatedNonPreemptible)
+	q.fixed.Add(now.AllocatedNonPreemptible)
+	f.markRest(queue, q)
+}
+
+func (f *fold) rest(queue string) *queueRest {
+	q := f.queues[queue]
+	if q == nil {
+		q = &queueRest{}
+		f.queues[queue] = q
+	}
+	return q
+}
+
+// markRest reports a queue whose annotation is not what it should be, and forgets one that nobody needs.
+func (f *fold) markRest(name string, q *queueRest) {
+	switch {
+	case q.exists && !q.queued && q.observed != q.desired():
+		q.queued = true
+		f.changes = append(f.changes, change{types.NamespacedName{Name: name}, soon})
+	case !q.exists && q.gangs == 0:
+		delete(f.queues, name)
+	}
+}
+
+// queueChanged takes in a Queue that was created or updated, which is also how the fold sees its own writes.
+func (f *fold) queueChanged(queue *v2.Queue) []change {
+	f.changes = f.changes[:0]
+	q := f.rest(queue.Name)
+	q.exists, q.observed = true, queue.Annotations[keys.RemnantsAnnotation]
+	f.markRest(queue.Name, q)
+	return f.changes
+}
+
+// queueGone takes in that a Queue was deleted.
+func (f *fold) queueGone(name string) {
+	if q := f.queues[name]; q != nil {
+		q.exists, q.queued, q.observed = false, false, ""
+		f.markRest(name, q)
+	}
+}
+
+// desired is what the annotation has to be, "" for none.
+func (q *queueRest) desired() string {
+	return kai.WriteRemnants(v2alpha2.PodGroupResourcesStatus{Requested: q.requested.List(), Allocated: q.allocated.List(), AllocatedNonPreemptible: q.fixed.List()})
+}
+
+// takeRest returns the merge patch that makes a queue's annotation what it should be, nil when it is that already or there is no
+// such Queue. From now on events report the queue again.
+func (f *fold) takeRest(name string) []byte {
+	q := f.queues[name]
+	if q == nil || !q.exists {
+		return nil
+	}
+	q.queued = false
+	var value any
+	switch desired := q.desired(); desired {
+	case q.observed:
+		return nil
+	case "":
+	default:
+		value = desired
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{keys.RemnantsAnnotation: value}}})
+	if err != nil {
+		panic(err) // strings, nils and maps of them always have a JSON form
+	}
+	return body
+}
+
+func equal(a, b v2alpha2.PodGroupResourcesStatus) bool {
+	return tally.Equal(a.Requested, b.Requested) && tally.Equal(a.Allocated, b.Allocated) && tally.Equal(a.AllocatedNonPreemptible, b.AllocatedNonPreemptible)
+}
+
+func empty(s v2alpha2.PodGroupResourcesStatus) bool {
+	return len(s.Requested)+len(s.Allocated)+len(s.AllocatedNonPreemptible) == 0
+}
