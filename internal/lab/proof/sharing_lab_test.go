@@ -34,7 +34,9 @@ const reservationTimeout = 3 * time.Second
 
 // TestSharedDevices: a binder process gives pods shared devices; the test plays the scheduler and the admission webhook.
 func TestSharedDevices(t *testing.T) {
-	w := newSharingWorld(t, 4)
+	// The rounds send requests as fast as pods run, and no scheduler counts the devices whose reservations are still ending, a
+	// second each: nodes have twice as many as are used at a time.
+	w := newSharingLab(t, 4, lab.Options{Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 16}}}})
 	proxy, err := w.lab.NewProxy()
 	if err != nil {
 		t.Fatal(err)
