@@ -18,7 +18,7 @@ func (driver) UUIDs() ([]string, error) {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("start NVML: %s", nvml.ErrorString(ret))
 	}
-	defer lib.Shutdown()
+	defer func() { _ = lib.Shutdown() }() // the process ends soon, and the driver notices
 	count, ret := lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("count GPUs: %s", nvml.ErrorString(ret))

@@ -404,8 +404,6 @@ func (q *question) fits(pods, gone []*cluster.Pod) bool {
 // choice is a set of units: how many each gang gives, in the order of others.
 type choice []int
 
-func (c choice) key() string { return fmt.Sprint([]int(c)) }
-
 func (q *question) pods(c choice) []*cluster.Pod {
 	var out []*cluster.Pod
 	for i, n := range c {

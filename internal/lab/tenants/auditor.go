@@ -160,8 +160,7 @@ func (a *Auditor) Asks(evidence func(words ...string) []string) {
 	a.evidence = evidence
 }
 
-// Forged says that a BindRequest is a tenant's, for a pod by UID; Tried, that a tenant is about to bind a pod, and Bound that it
-// did; Disturbed, that a tenant wrote on its phase.
+// Forged says that a BindRequest is a tenant's, for a pod by UID.
 func (a *Auditor) Forged(request types.UID, pod string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,14 +168,14 @@ func (a *Auditor) Forged(request types.UID, pod string) {
 	a.forgedFor[pod] = true
 }
 
-// Tried: see Forged.
+// Tried says that a tenant is about to bind a pod.
 func (a *Auditor) Tried(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tried[pod] = true
 }
 
-// Bound: see Forged.
+// Bound says that a tenant has bound a pod, and whether it is ours.
 func (a *Auditor) Bound(pod types.UID, name string, ours bool) {
 	a.mu.Lock()
 	a.bound[pod] = true
@@ -186,7 +185,7 @@ func (a *Auditor) Bound(pod types.UID, name string, ours bool) {
 	}
 }
 
-// Disturbed: see Forged.
+// Disturbed says that a tenant wrote on the phase of a pod of the node.
 func (a *Auditor) Disturbed(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
