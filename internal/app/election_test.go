@@ -366,7 +366,7 @@ func TestElectionCountsEveryRenewal(t *testing.T) {
 				t.Error(err)
 			}
 			stop()
-			_ = <-ended
+			<-ended
 		}
 	})
 }
