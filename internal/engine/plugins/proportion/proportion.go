@@ -128,9 +128,9 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 	shares := p.divider.Divide(&in)
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
-	i.states = make([]*fairshare.State, snap.MaxQueueID())
-	i.chains = make([][]*fairshare.State, snap.MaxQueueID())
-	i.takes, i.gives = make([]distilled, snap.MaxQueueID()), make([]distilled, snap.MaxQueueID())
+	i.states = make([]*fairshare.State, v.MaxQueueID())
+	i.chains = make([][]*fairshare.State, v.MaxQueueID())
+	i.takes, i.gives = make([]distilled, v.MaxQueueID()), make([]distilled, v.MaxQueueID())
 	for k, q := range queues {
 		st := &fairshare.State{
 			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
