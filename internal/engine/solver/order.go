@@ -333,6 +333,11 @@ func (w *walk) next() (taken, bool) {
 			continue
 		}
 		tier, broken := w.gs.s.Tier(&u)
+		if tier > w.tier && !u.Core { // another of its pods may do
+			if other, ok := w.gs.s.GentleUnit(v, w.on); ok {
+				u, tier, broken = other, 0, ""
+			}
+		}
 		if tier > w.tier {
 			w.later = append(w.later, v)
 			continue
