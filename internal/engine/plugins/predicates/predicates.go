@@ -171,24 +171,48 @@ func (i *instance) Wants(c *cluster.Class) bool {
 	return len(c.HostPorts) > 0 || i.mindsLegacy(c)
 }
 
-// CheckNode implements engine.NodeFilter.
+// CheckNode implements engine.NodeFilter. A port that is being released, or is promised with a pod's room, is as good as the
+// room is.
 func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	if v := i.checkPorts(p.Class, n, false); !v.Yes() {
+		return v
+	}
 	snap := i.view.Snapshot()
 	for _, want := range p.Class.HostPorts {
-		taken := engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: want.Protocol + "/" + strconv.Itoa(int(want.Port))}
-		for _, id := range n.Pods {
-			q := snap.Pod(id)
-			if conflict(want, q.Class.HostPorts) && i.view.NodeOf(q) == n.ID { // and was not evicted
-				return taken
+		for h := range i.view.Held(n.ID) {
+			if q := snap.Pod(h.Waits); q != nil && q != p && conflict(want, q.Class.HostPorts) {
+				return taken(want)
 			}
 		}
 		for _, ports := range i.ports[n.ID] {
 			if conflict(want, ports) {
-				return taken
+				return taken(want)
 			}
 		}
 	}
 	return i.checkLegacy(p.Class, n)
+}
+
+// CheckReady implements engine.NodeReady.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	return i.checkPorts(p.Class, n, true)
+}
+
+// checkPorts asks who is on the node and was not evicted; now, also of those that are leaving, and of those that this run evicts.
+func (i *instance) checkPorts(c *cluster.Class, n *cluster.Node, now bool) engine.Verdict {
+	for _, want := range c.HostPorts {
+		for _, id := range n.Pods {
+			q := i.view.Snapshot().Pod(id)
+			if conflict(want, q.Class.HostPorts) && (now || q.Phase != cluster.Releasing && i.view.NodeOf(q) == n.ID) {
+				return taken(want)
+			}
+		}
+	}
+	return engine.Verdict{}
+}
+
+func taken(port cluster.HostPort) engine.Verdict {
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: port.Protocol + "/" + strconv.Itoa(int(port.Port))}
 }
 
 func conflict(want cluster.HostPort, open []cluster.HostPort) bool {
