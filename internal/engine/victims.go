@@ -82,23 +82,23 @@ func (u *Unit) Promised() int { return len(u.holds) }
 // piece. False when it has nothing left.
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
-// NextUnitOn is NextUnit for who needs room on certain nodes only: which of its pods above the minimum a gang gives is open,
-// and it gives those there. False when it has nothing there.
-func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool) (Unit, bool) {
-	return s.nextUnit(g, on, func(p *cluster.Pod) bool { return on(p.Node) })
+// NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
+// gives is open, and it gives those there. False when it has nothing there.
+func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
+	return s.nextUnit(g, on, of)
 }
 
-// GentleUnit is NextUnit, or NextUnitOn where on is not nil, for who would rather break no promise: of what the gang could give
-// instead, the first that breaks none. False when it has nothing of the kind.
-func (s *Session) GentleUnit(g *GangState, on func(cluster.NodeID) bool) (Unit, bool) {
+// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
+// give instead, the first that breaks none. False when it has nothing of the kind.
+func (s *Session) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
 	gentle := func(u *Unit) bool {
 		tier, _ := s.Tier(u)
 		return tier == 0 && !u.Core
 	}
 	want := func(p *cluster.Pod) bool {
-		return (on == nil || on(p.Node)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
 	}
-	u, ok := s.nextUnit(g, on, want)
+	u, ok := s.nextUnit(g, nil, want)
 	if !ok || u.Core || gentle(&u) {
 		return u, ok && !u.Core
 	}

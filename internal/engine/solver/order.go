@@ -156,6 +156,7 @@ type walk struct {
 	later   []*engine.GangState
 	strict  bool                         // ask the rules that look at each unit; without, the caller does
 	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
+	of      func(*cluster.Pod) bool      // with it, whose room
 	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
 	refused bool // some unit was, by a rule about units: with other victims it might be legal
@@ -334,7 +335,7 @@ func (w *walk) next() (taken, bool) {
 		}
 		tier, broken := w.gs.s.Tier(&u)
 		if tier > w.tier && !u.Core { // another of its pods may do
-			if other, ok := w.gs.s.GentleUnit(v, w.on); ok {
+			if other, ok := w.gs.s.GentleUnit(v, w.of); ok {
 				u, tier, broken = other, 0, ""
 			}
 		}
