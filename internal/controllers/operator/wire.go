@@ -57,7 +57,7 @@ type watching struct {
 }
 
 func newWire(c *Controller, wake func()) *wire {
-	return &wire{Controller: c, wake: wake, prober: newProber(wake)}
+	return &wire{Controller: c, wake: wake, prober: newProber(wake, c.deps.Guard)}
 }
 
 // world is the wire as the reconciler sees it.
@@ -96,10 +96,12 @@ func (c *watching) close() {
 // watch starts a cache and returns when it has seen all. Changes that matter wake the role.
 func (w *wire) watch(ctx context.Context, o cache.Options, kinds []client.Object, matters func(old, now client.Object) bool) (*watching, error) {
 	o.Mapper, o.DefaultTransform = w.deps.Client.RESTMapper(), cache.TransformStripManagedFields()
+	w.deps.Guard.Transforms(&o)
 	c, err := cache.New(w.deps.Config, o)
 	if err != nil {
 		return nil, fmt.Errorf("build a cache: %w", err)
 	}
+	c = w.deps.Guard.Cache(c)
 	running, end := context.WithCancel(w.running)
 	out := &watching{Cache: c, end: end, ended: make(chan struct{})}
 	seen := func(old, now any) {
