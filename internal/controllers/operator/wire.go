@@ -370,7 +370,7 @@ func (w *wire) remove(ctx context.Context, o object) error {
 }
 
 func (w *wire) annotate(ctx context.Context, o object, key, value string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "annotations": map[string]any{key: value}}})
 	if err != nil {
 		return fmt.Errorf("annotation of %s: %w", name(o), err)
 	}
@@ -383,7 +383,7 @@ func (w *wire) annotate(ctx context.Context, o object, key, value string) error 
 }
 
 func (w *wire) setConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID()}, "status": map[string]any{"conditions": conditions}})
 	if err != nil {
 		return fmt.Errorf("conditions of %s: %w", o.GetName(), err)
 	}

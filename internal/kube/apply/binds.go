@@ -184,7 +184,7 @@ func (b *Binds) Run(ctx context.Context) error {
 
 func (b *Binds) do(ctx context.Context, t task) {
 	if t.delete != nil {
-		if err := b.o.Guard.Catch("a stale BindRequest", t.delete.Name, func() error { return b.remove(ctx, t.delete) }); err != nil && ctx.Err() == nil {
+		if err := b.o.Guard.Catch("a stale BindRequest", t.delete.Name, func() error { return b.remove(ctx, t.delete, false) }); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "a stale BindRequest stays for now")
 		}
 		return
@@ -311,16 +311,20 @@ func (b *Binds) replace(ctx context.Context, want *kai.Intent) (types.UID, error
 		}
 		return "", fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, ErrMoved, have.Node)
 	}
-	if err := b.remove(ctx, &br); err != nil && !transient(err) {
+	if err := b.remove(ctx, &br, false); err != nil && !transient(err) {
 		return "", err
 	}
 	return "", nil
 }
 
-// remove deletes a BindRequest if it still has its UID. One that is gone, or another by now, is no error.
-func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest) error {
-	uid := br.UID
-	err := b.client.Delete(ctx, br, client.Preconditions{UID: &uid})
+// remove deletes a BindRequest if it still has its UID; exact: and its version. One that is gone, or another by now, is no error.
+func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest, exact bool) error {
+	uid, version := br.UID, br.ResourceVersion
+	demand := client.Preconditions{UID: &uid}
+	if exact {
+		demand.ResourceVersion = &version
+	}
+	err := b.client.Delete(ctx, br, demand)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -339,7 +343,7 @@ func (b *Binds) withdraw(ctx context.Context, run *bundleRun) {
 				continue
 			}
 		}
-		if err := b.remove(ctx, br); err != nil {
+		if err := b.remove(ctx, br, false); err != nil {
 			log.Error(err, "withdrawing a bundle is left to the binder", "bundle", run.bundle.ID)
 		}
 	}
