@@ -107,7 +107,7 @@ type PodOrder interface {
 }
 
 // QueueShares says what each queue is entitled to now, over the snapshot's dimensions; nil for a queue it knows nothing
-// of. It must not change during a run.
+// of. It must not change, and is kept when the run is over.
 type QueueShares interface {
 	FairShare(q cluster.QueueID) cluster.Resources
 }
