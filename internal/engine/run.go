@@ -160,8 +160,14 @@ func (s *Session) nominated(g *GangState) bool {
 	return false
 }
 
-// Settings are the profile's.
-func (s *Session) Settings() Settings { return s.engine.profile.Settings }
+// Settings are the profile's, with the engine's own bound of searches where that is larger.
+func (s *Session) Settings() Settings {
+	out := s.engine.profile.Settings
+	if out.SearchSteps > 0 {
+		out.SearchSteps = max(out.SearchSteps, s.engine.SearchSteps)
+	}
+	return out
+}
 
 // Action is the name of the running action.
 func (s *Session) Action() string { return s.plan.Action }
