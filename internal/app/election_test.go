@@ -366,7 +366,9 @@ func TestElectionCountsEveryRenewal(t *testing.T) {
 				t.Error(err)
 			}
 			stop()
-			<-ended
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

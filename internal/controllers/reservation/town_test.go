@@ -257,7 +257,7 @@ func (w *town) syncSome(c *Controller, n int) (busy bool) {
 	for ; n > 0 && groups.Len() > 0; n-- {
 		g, _ := groups.Get()
 		busy = true
-		if err := c.sync(context.Background(), g.group); err != nil && !w.blocks {
+		if err := c.turn(context.Background(), g); err != nil && !w.blocks {
 			w.t.Logf("group %s: %v", g.group, err)
 			groups.Add(g)
 		}
