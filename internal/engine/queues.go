@@ -41,15 +41,25 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	dims := snap.Dims.Len()
 	l.byID = make([]*QueueLedger, snap.MaxQueueID())
 	l.byName = make(map[string]*QueueLedger, len(snap.QueueOrder))
+	l.order = make([]*QueueLedger, 0, len(snap.QueueOrder))
 	l.broken = map[cluster.QueueID]string{}
 	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
-	for _, id := range snap.QueueOrder {
+	ledgers := make([]QueueLedger, len(snap.QueueOrder))
+	room := make(cluster.Resources, 7*dims*len(ledgers)) // one piece for all vectors
+	full := func(r cluster.Resources) cluster.Resources {
+		out := room[:dims:dims]
+		room = room[dims:]
+		copy(out, r)
+		return out
+	}
+	for i, id := range snap.QueueOrder {
 		q := snap.Queue(id)
-		n := &QueueLedger{
-			Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
-			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims),
-			Stuck:                   full(q.Stuck, dims), StuckNonPreemptible: full(q.StuckNonPreemptible, dims),
-			Holding: full(q.Allocated, dims), HoldingNonPreemptible: full(q.AllocatedNonPreemptible, dims),
+		n := &ledgers[i]
+		*n = QueueLedger{
+			Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
+			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
+			Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
+			Holding: full(q.Allocated), HoldingNonPreemptible: full(q.AllocatedNonPreemptible),
 		}
 		n.Holding.AddCapped(q.Leaving)
 		n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
@@ -104,12 +114,6 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 			n.Parent.HoldingNonPreemptible.AddCapped(n.HoldingNonPreemptible)
 		}
 	}
-}
-
-func full(r cluster.Resources, dims int) cluster.Resources {
-	out := make(cluster.Resources, dims)
-	copy(out, r)
-	return out
 }
 
 func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {

@@ -77,6 +77,9 @@ func (s Shares) Of(queue int) []int64 {
 	return s.flat[queue*s.dims : (queue+1)*s.dims : (queue+1)*s.dims]
 }
 
+// Clone returns shares that do not belong to a Divider.
+func (s Shares) Clone() Shares { return Shares{dims: s.dims, flat: slices.Clone(s.flat)} }
+
 // Divider divides. Its zero value is ready to use; it keeps buffers, so that dividing again over a tree of similar size
 // allocates nothing. It is not safe for concurrent use.
 type Divider struct {

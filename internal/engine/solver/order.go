@@ -36,8 +36,9 @@ type branch struct {
 type leaf struct {
 	queue  *engine.QueueLedger
 	branch *branch
-	raw    crowd // that may be victims at all
-	never  crowd // that may not: non-preemptible, and not too much
+	raw    crowd   // that may be victims at all
+	never  crowd   // that may not: non-preemptible, and not too much
+	ranks  []int32 // priorities that gangs of raw have, sorted; nil until asked for
 	gangs  []*engine.GangState
 	built  bool
 	start  int // gangs before it have nothing left
@@ -58,6 +59,20 @@ func (c *crowd) names() []string {
 		c.first = b.Named
 	}
 	return c.first
+}
+
+// below is how many of the priorities that gangs of the leaf have are below another: takers for whom it is the same may take from
+// the same gangs by preemption.
+func (l *leaf) below(priority int32) int {
+	if l.ranks == nil {
+		for _, g := range l.raw.gangs {
+			l.ranks = append(l.ranks, g.Priority)
+		}
+		slices.Sort(l.ranks)
+		l.ranks = slices.Compact(l.ranks)
+	}
+	n, _ := slices.BinarySearch(l.ranks, priority)
+	return n
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.

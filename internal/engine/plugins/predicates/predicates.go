@@ -30,6 +30,7 @@ type instance struct {
 	slices    []cluster.Slice                         // the dimensions that are slices of GPUs
 	legacy    bool                                    // somebody has slices by annotation
 	came      map[cluster.NodeID][]*cluster.Pod       // in this run, last one last; only those that mind legacy slices
+	taints    map[*v1.Taint]string                    // in words, as many pods are refused for the same ones
 	selectors map[uint64]selector                     // by class
 	ports     map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
 }
@@ -43,7 +44,7 @@ type selector struct {
 
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
+	i := &instance{view: v, taints: map[*v1.Taint]string{}, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
@@ -93,7 +94,7 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 	for t := range n.Taints {
 		taint := &n.Taints[t]
 		if taint.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, taint) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: taint.ToString()}
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: i.words(taint)}
 		}
 	}
 	if len(c.NodeSelector) > 0 || c.NodeAffinity != nil {
@@ -108,6 +109,15 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonRestrictedNode}
 	}
 	return i.checkSlicing(c, n)
+}
+
+func (i *instance) words(taint *v1.Taint) string {
+	text, known := i.taints[taint]
+	if !known {
+		text = taint.ToString()
+		i.taints[taint] = text
+	}
+	return text
 }
 
 func (i *instance) selector(c *cluster.Class) selector {
