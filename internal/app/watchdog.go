@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // ErrHung is the failure of a process whose work does not get on.
@@ -51,8 +54,32 @@ func (d *Watchdog) Begin(what string) *Work {
 	return w
 }
 
-// Watch notes that a piece of work begins, and by what it returns that it is done.
-func (d *Watchdog) Watch(what string) (done func()) { return d.Begin(what).End }
+// During notes that a piece of work begins, and by done that it is done. Requests that are made in the context it returns, by clients
+// of a configuration that went through Waiting, are time in which the work waits.
+func (d *Watchdog) During(ctx context.Context, what string) (during context.Context, done func()) {
+	w := d.Begin(what)
+	if w == nil {
+		return ctx, w.End
+	}
+	return context.WithValue(ctx, workKey{}, w), w.End
+}
+
+type workKey struct{}
+
+// Waiting returns a copy of the configuration whose clients say of the work they do their requests for that it waits for others while a
+// request is under way; how long that may be is for others to bound.
+func Waiting(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			w, _ := r.Context().Value(workKey{}).(*Work)
+			w.Wait()
+			defer w.Turn()
+			return next.RoundTrip(r)
+		})
+	})
+	return c
+}
 
 // Turn notes that the work got on: it counts anew.
 func (w *Work) Turn() { w.set(time.Now()) }

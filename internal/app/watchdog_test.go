@@ -1,11 +1,16 @@
 package app
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // TestWatchdog: what takes longer than the limit is named, what waits for others or gets on is not.
@@ -29,7 +34,7 @@ func TestWatchdog(t *testing.T) {
 		elapse(time.Hour)
 		well("it waits for others")
 		loop.Turn()
-		done := d.Watch("a piece")
+		_, done := d.During(t.Context(), "a piece")
 		elapse(50 * time.Second)
 		done()
 		well("the piece is done")
@@ -50,4 +55,42 @@ func TestWatchdog(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWaitingForAnswers: a request that a piece of work makes is no time in which the work hangs, however long its answer takes; what
+// the work does afterwards counts anew.
+func TestWaitingForAnswers(t *testing.T) {
+	t.Parallel()
+	d := NewWatchdog(time.Nanosecond)
+	during := errors.New("not asked")
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during = d.Alive() }))
+	t.Cleanup(server.Close)
+	client, err := rest.HTTPClientFor(Waiting(&rest.Config{Host: server.URL}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	ctx, done := d.During(t.Context(), "a worker")
+	ask(ctx)
+	if during != nil {
+		t.Errorf("while it waits: %v", during)
+	}
+	ask(t.Context()) // somebody else's
+	if !errors.Is(during, ErrHung) || !strings.Contains(during.Error(), "a worker") {
+		t.Errorf("while somebody else waits: %v", during)
+	}
+	done()
+	if err := d.Alive(); err != nil {
+		t.Errorf("it has ended: %v", err)
+	}
 }

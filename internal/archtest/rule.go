@@ -9,7 +9,7 @@ import (
 
 // Rule is one sentence of the architecture with the check that keeps it true.
 type Rule struct {
-	// ID is the rule's name in docs/architecture.md ("D1" … "D11", or a word).
+	// ID is the rule's name in docs/architecture.md ("D1" … "D12", or a word).
 	ID string
 	// Says is the rule in one sentence.
 	Says string
@@ -100,6 +100,12 @@ func Rules() []Rule {
 			Says:    "no cgo outside cmd/muster-node, cmd/muster-vm and internal/vm: cmd/muster is one static binary",
 			Instead: "use a pure Go library, or move what needs the host to muster-node",
 			Check:   checkCgo,
+		},
+		{
+			ID:      "D12",
+			Says:    "what a role does about an object goes through internal/kube/aside, so that a defect which one object brings out ends nobody else's work",
+			Instead: "make reconcilers with aside.Reconciler and caches with Guard.Cache, and have each piece of a goroutine's work done by Guard.Do or Guard.Catch",
+			Check:   checkAside,
 		},
 		{
 			ID:      "layers",

@@ -13,8 +13,8 @@ import (
 type GangQueue struct {
 	s     *Session
 	root  *queueNode
-	nodes []*queueNode // by queue ID
-	dirty *queueNode   // leaf whose shares may have changed since the last look
+	nodes []queueNode // by queue ID; those that hang in the tree have gangs below them
+	dirty *queueNode  // leaf whose shares may have changed since the last look
 }
 
 // queueNode is one queue that has gangs below it, or had.
@@ -24,6 +24,7 @@ type queueNode struct {
 	at     int // in parent.kids
 	kids   []*queueNode
 	winner []int32 // per match and kid: which kid is before the other; match 1 is the last one played
+	count  int     // of a leaf: how many gangs it was given
 	gangs  gangHeap
 	best   *GangState // whom it stands for; nil for nobody
 }
@@ -31,14 +32,20 @@ type queueNode struct {
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]*queueNode, len(s.queues.byID))}
-	var leafs []*queueNode
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]queueNode, len(s.queues.byID))}
+	leafs := make([]*queueNode, 0, min(len(gangs), len(s.queues.order)))
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
-		if leaf.gangs.s == nil {
-			leaf.gangs.s = s
+		if leaf.count++; leaf.count == 1 {
 			leafs = append(leafs, leaf)
 		}
+	}
+	room := make([]*GangState, len(gangs)) // one piece for all leaves, each of which has its part
+	for _, leaf := range leafs {
+		leaf.gangs, room = gangHeap{s: s, list: room[:0:leaf.count]}, room[leaf.count:]
+	}
+	for _, g := range gangs {
+		leaf := &q.nodes[g.Leaf.ID]
 		leaf.gangs.list = append(leaf.gangs.list, g)
 	}
 	if depth := s.engine.profile.Settings.QueueDepth[s.plan.Action]; depth > 0 {
@@ -71,11 +78,11 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 	if l == nil {
 		return q.root
 	}
-	if n := q.nodes[l.ID]; n != nil {
+	n := &q.nodes[l.ID]
+	if n.ledger != nil {
 		return n
 	}
-	n := &queueNode{ledger: l, parent: q.node(l.Parent)}
-	q.nodes[l.ID] = n
+	n.ledger, n.parent = l, q.node(l.Parent)
 	n.at = len(n.parent.kids)
 	n.parent.kids = append(n.parent.kids, n)
 	return n
@@ -86,7 +93,9 @@ func (q *GangQueue) init(n *queueNode) {
 		q.init(k)
 	}
 	heap.Init(&n.gangs)
-	n.winner = make([]int32, 2*len(n.kids))
+	if len(n.kids) > 0 {
+		n.winner = make([]int32, 2*len(n.kids))
+	}
 	for i := range n.kids {
 		n.winner[len(n.kids)+i] = int32(i)
 	}
@@ -137,7 +146,7 @@ func (q *GangQueue) Pop() *GangState {
 		q.s.engine.trying(nil)
 		return nil
 	}
-	n := q.nodes[g.Leaf.ID]
+	n := &q.nodes[g.Leaf.ID]
 	heap.Pop(&n.gangs)
 	q.dirty = n
 	q.s.engine.trying(g)
@@ -147,7 +156,7 @@ func (q *GangQueue) Pop() *GangState {
 // Push puts a gang back that was handed out, to be taken again at its turn.
 func (q *GangQueue) Push(g *GangState) {
 	q.settle()
-	n := q.nodes[g.Leaf.ID]
+	n := &q.nodes[g.Leaf.ID]
 	heap.Push(&n.gangs, g)
 	q.fix(n)
 }
@@ -164,7 +173,7 @@ func (q *GangQueue) settle() {
 func (q *GangQueue) Changed(leaf *QueueLedger) {
 	q.settle()
 	for l := leaf; l != nil; l = l.Parent {
-		if n := q.nodes[l.ID]; n != nil {
+		if n := &q.nodes[l.ID]; n.ledger != nil {
 			q.fix(n)
 			return
 		}

@@ -151,6 +151,25 @@ func (s *Session) holdFor(p *cluster.Pod) int {
 	return -1
 }
 
+// Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
+// say about its pods, and who is leaving may be what they mind.
+func (s *Session) Awaits(g *GangState) bool {
+	for _, k := range s.holders[g.ID] {
+		h := &s.holds[k]
+		if p := s.Snap.Pod(h.Waits); !h.open && p != nil && !(s.wanted(p.Class) && s.Allows(p.Class, h.node)) {
+			return false
+		}
+	}
+	leaving := false
+	s.Snap.EachGang(func(v *cluster.Gang) {
+		if leaving || !slices.ContainsFunc(v.Displacements, func(d cluster.Displacement) bool { return d.By == g.Key }) {
+			return
+		}
+		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return s.Snap.Pod(id).Phase == cluster.Releasing })
+	})
+	return leaving
+}
+
 // Void gives up what is held for the gang: the gang cannot use it.
 func (s *Session) Void(g *GangState) {
 	for _, k := range s.holders[g.ID] {

@@ -550,20 +550,35 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	at, last := map[Verdict]int{}, -1
+	at, last, lastShort, may := map[Verdict]int{}, -1, -1, s.staticMask(p.Class)
+	full := map[Reason]int{} // where those count who are not told apart any more
 	for _, id := range in.v.nodes[in.lo:in.hi] {
 		n := s.Snap.Node(id)
-		v := s.whyNot(p, n)
-		if v.Yes() {
-			continue
+		dim, short := -1, false
+		if may.has(id) {
+			dim, short = p.Class.Requests.Short(s.Later(id))
 		}
-		if last < 0 || d.Tally[last].Verdict != v { // neighbours are often alike
-			i, ok := at[v]
-			if !ok {
-				i = len(d.Tally)
-				at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+		if !short || dim != lastShort { // neighbours are often alike
+			v := Verdict{Code: No, Reason: ReasonInsufficient}
+			if lastShort = -1; short {
+				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
+			} else if v = s.whyNot(p, n, may); v.Yes() {
+				continue
 			}
-			last = i
+			if last < 0 || d.Tally[last].Verdict != v {
+				i, ok := at[v]
+				if !ok && len(d.Tally) >= maxKinds { // as with taints of which each node has its own
+					if i, ok = full[v.Reason]; !ok {
+						v = Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}
+						full[v.Reason] = len(d.Tally)
+					}
+				}
+				if !ok {
+					i = len(d.Tally)
+					at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+				}
+				last = i
+			}
 		}
 		c := &d.Tally[last]
 		if c.Nodes++; len(c.Named) < maxNamed {
@@ -574,13 +589,10 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 	return d
 }
 
-// whyNot is one node's verdict on one pod, all checks in order.
-func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
-	if v := s.checkStatic(p.Class, n); !v.Yes() {
-		return v
-	}
-	if dim, short := p.Class.Requests.Short(s.Later(n.ID)); short {
-		return Verdict{Code: No, Reason: ReasonInsufficient, Dim: s.Snap.Dims.Name(dim)}
+// whyNot is one node's verdict on one pod, for which the node has room in sums; may are the nodes that the pod may use.
+func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node, may *mask) Verdict {
+	if !may.has(n.ID) {
+		return s.checkStatic(p.Class, n)
 	}
 	if !s.FitsLater(p.Class, n.ID) {
 		return Verdict{Code: No, Reason: ReasonNoSharedDevice}

@@ -107,7 +107,7 @@ type PodOrder interface {
 }
 
 // QueueShares says what each queue is entitled to now, over the snapshot's dimensions; nil for a queue it knows nothing
-// of. It must not change during a run.
+// of. It must not change, and is kept when the run is over.
 type QueueShares interface {
 	FairShare(q cluster.QueueID) cluster.Resources
 }
@@ -126,7 +126,7 @@ type GiverFilter interface {
 }
 
 // VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
-// holds for the search for g; what depends on how much has been taken already is UnitCheck's.
+// holds for the search for g, and does not depend on g's priority, which the session compares itself; what depends on how much has been taken already is UnitCheck's.
 type VictimFilter interface {
 	CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict
 }

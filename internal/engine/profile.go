@@ -88,6 +88,8 @@ type Engine struct {
 	Around func(Stage) (done func())
 	// Trying, if set, is told which gang a run tries from now on; the zero key stands for none. Should the run panic, it is the one.
 	Trying func(gang cluster.Key)
+	// SearchSteps, if larger, stands for that of the profile's settings: for who decides nothing and wants answers.
+	SearchSteps int
 }
 
 // Forget drops what the engine keeps from one run for the next, so that nothing of a run that panicked is left.

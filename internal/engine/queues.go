@@ -47,11 +47,22 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	dims := snap.Dims.Len()
 	l.byID = make([]*QueueLedger, snap.MaxQueueID())
 	l.byName = make(map[string]*QueueLedger, len(snap.QueueOrder))
+	l.order = make([]*QueueLedger, 0, len(snap.QueueOrder))
 	l.broken = map[cluster.QueueID]string{}
 	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
-	for _, id := range snap.QueueOrder {
-		n := ledger(snap.Queue(id), dims)
-		l.byID[id], l.byName[n.Name] = n, n
+	ledgers := make([]QueueLedger, len(snap.QueueOrder))
+	room := make(cluster.Resources, 7*dims*len(ledgers)) // one piece for all vectors
+	full := func(r cluster.Resources) cluster.Resources {
+		out := room[:dims:dims]
+		room = room[dims:]
+		copy(out, r)
+		return out
+	}
+	for i, id := range snap.QueueOrder {
+		q := snap.Queue(id)
+		n := &ledgers[i]
+		*n = ledger(q, full)
+		l.byID[id], l.byName[q.Name] = n, n
 		all = append(all, n)
 	}
 	for _, n := range all {
@@ -105,13 +116,13 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	}
 }
 
-// ledger is what a queue holds as a run begins, without what is below it.
-func ledger(q *cluster.Queue, dims int) *QueueLedger {
-	n := &QueueLedger{
-		Queue: q, Allocated: full(q.Allocated, dims), Requested: full(q.Requested, dims),
-		AllocatedNonPreemptible: full(q.AllocatedNonPreemptible, dims),
-		Stuck:                   full(q.Stuck, dims), StuckNonPreemptible: full(q.StuckNonPreemptible, dims),
-		Holding: full(q.Allocated, dims), HoldingNonPreemptible: full(q.AllocatedNonPreemptible, dims),
+// ledger is what a queue holds as a run begins, without what is below it; full makes a vector as long as the dimension table.
+func ledger(q *cluster.Queue, full func(cluster.Resources) cluster.Resources) QueueLedger {
+	n := QueueLedger{
+		Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
+		AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
+		Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
+		Holding: full(q.Allocated), HoldingNonPreemptible: full(q.AllocatedNonPreemptible),
 	}
 	n.Holding.AddCapped(q.Leaving)
 	n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
@@ -123,28 +134,33 @@ func ledger(q *cluster.Queue, dims int) *QueueLedger {
 // hold, no quota, and may have nothing. That of a parent is below it, so that what is above goes on counting it.
 func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims int) []*QueueLedger {
 	l.lost = map[string]*QueueLedger{}
-	parents := map[string]bool{}
+	parents := make([]bool, len(l.byID))
 	for _, n := range all {
 		if n.Parent != nil {
-			parents[n.Parent.Name] = true
+			parents[n.Parent.ID] = true
 		}
+	}
+	full := func(r cluster.Resources) cluster.Resources {
+		out := make(cluster.Resources, dims)
+		copy(out, r)
+		return out
 	}
 	add := func(q *cluster.Queue, above *QueueLedger) {
 		own := *q
 		own.ID, own.Quota, own.Limit, own.Weight, own.Usage = cluster.QueueID(len(l.byID)), nil, make(cluster.Resources, cluster.Slots), nil, nil
 		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe{}, cluster.Maybe{}
-		n := ledger(&own, dims)
+		n := ledger(&own, full)
 		if n.Parent, n.Lost = above, true; above != nil {
 			n.Depth = above.Depth + 1
 			rest := *q
 			rest.Allocated, rest.AllocatedNonPreemptible, rest.Requested = nil, nil, nil
 			rest.Leaving, rest.LeavingNonPreemptible, rest.Stuck, rest.StuckNonPreemptible = nil, nil, nil, nil
-			fresh := ledger(&rest, dims)
+			fresh := ledger(&rest, full)
 			fresh.Parent, fresh.Depth = above.Parent, above.Depth
-			*above = *fresh
+			*above = fresh
 		}
-		l.byID, l.lost[n.Name] = append(l.byID, n), n
-		all = append(all, n)
+		l.byID, l.lost[n.Name] = append(l.byID, &n), &n
+		all = append(all, &n)
 	}
 	holds := func(q *cluster.Queue) bool {
 		return slices.ContainsFunc(q.Allocated, func(x int64) bool { return x > 0 })
@@ -154,7 +170,7 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 		case !holds(n.Queue):
 		case l.broken[n.ID] != "":
 			add(n.Queue, nil)
-		case parents[n.Name]:
+		case parents[n.ID]:
 			add(n.Queue, n)
 		}
 	}
@@ -162,12 +178,6 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 		add(q, nil)
 	}
 	return all
-}
-
-func full(r cluster.Resources, dims int) cluster.Resources {
-	out := make(cluster.Resources, dims)
-	copy(out, r)
-	return out
 }
 
 func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -125,6 +126,7 @@ func (s *Session) Pending() []*GangState {
 		}
 		out = append(out, g)
 	}
+	s.trace.gangs = slices.Grow(s.trace.gangs, len(out)) // something will be said of each
 	return out
 }
 
@@ -158,8 +160,14 @@ func (s *Session) nominated(g *GangState) bool {
 	return false
 }
 
-// Settings are the profile's.
-func (s *Session) Settings() Settings { return s.engine.profile.Settings }
+// Settings are the profile's, with the engine's own bound of searches where that is larger.
+func (s *Session) Settings() Settings {
+	out := s.engine.profile.Settings
+	if out.SearchSteps > 0 {
+		out.SearchSteps = max(out.SearchSteps, s.engine.SearchSteps)
+	}
+	return out
+}
 
 // Action is the name of the running action.
 func (s *Session) Action() string { return s.plan.Action }
@@ -238,6 +246,7 @@ func (s *Session) finish() Trace {
 		t.Facts[c.name] = c.it.Close()
 		done()
 	}
+	t.Queues = make([]QueueTrace, 0, len(s.queues.order))
 	for _, q := range s.queues.order {
 		if q.Lost {
 			continue
@@ -252,7 +261,7 @@ func (s *Session) finish() Trace {
 			qt.Parent = q.Parent.Name
 		}
 		if s.points.shares != nil {
-			qt.FairShare = s.points.shares.FairShare(q.ID).Clone()
+			qt.FairShare = s.points.shares.FairShare(q.ID)
 		}
 		t.Queues = append(t.Queues, qt)
 	}
@@ -272,6 +281,9 @@ func taken(allocated, stuck, holding cluster.Resources) cluster.Resources {
 // Note records what came of a disruptive action's attempt for a gang that waits.
 func (s *Session) Note(g *GangState, a Attempt) {
 	e := s.trace.entry(g)
+	if e.Tried == nil { // room for what this action and those after it have to say
+		e.Tried = make([]Attempt, 0, max(1, len(s.engine.actions)+1-len(s.trace.stats.Actions)))
+	}
 	e.Tried = append(e.Tried, a)
 	if a.Verdict.Code == Wait {
 		s.trace.wakeAt = min(s.trace.wakeAt, a.Verdict.WakeAt)

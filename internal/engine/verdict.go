@@ -359,6 +359,9 @@ type Count struct {
 // maxNamed is how many nodes a Count names.
 const maxNamed = 8
 
+// maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
+const maxKinds = 32
+
 func compareCounts(a, b Count) int {
 	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
 		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -80,15 +82,38 @@ func (u *Unit) Promised() int { return len(u.holds) }
 // piece. False when it has nothing left.
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
-// NextUnitOn is NextUnit for who needs room on certain nodes only: which of its pods above the minimum a gang gives is open,
-// and it gives those there. False when it has nothing there.
-func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool) (Unit, bool) {
-	return s.nextUnit(g, on, func(p *cluster.Pod) bool { return on(p.Node) })
+// NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
+// gives is open, and it gives those there. False when it has nothing there.
+func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
+	return s.nextUnit(g, on, of)
+}
+
+// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
+// give instead, the first that breaks none. False when it has nothing of the kind.
+func (s *Session) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
+	gentle := func(u *Unit) bool {
+		tier, _ := s.Tier(u)
+		return tier == 0 && !u.Core
+	}
+	want := func(p *cluster.Pod) bool {
+		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+	}
+	u, ok := s.nextUnit(g, nil, want)
+	if !ok || u.Core || gentle(&u) {
+		return u, ok && !u.Core
+	}
+	for _, u := range s.Units(g, false) { // of the sets that it can do without, another
+		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
+			return u, true
+		}
+	}
+	return Unit{}, false
 }
 
 // Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
-// other instead. Pods of one set, node and class stand for each other.
-func (s *Session) Units(g *GangState) []Unit {
+// other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
+// that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
+func (s *Session) Units(g *GangState, labels bool) []Unit {
 	first, ok := s.NextUnit(g)
 	if !ok {
 		return nil
@@ -98,20 +123,33 @@ func (s *Session) Units(g *GangState) []Unit {
 		return out
 	}
 	type kind struct {
-		set  int32
-		node cluster.NodeID
-		of   *cluster.Class
+		set   int32
+		node  cluster.NodeID
+		of    *cluster.Class
+		anew  bool
+		apart string
+	}
+	kindOf := func(p *cluster.Pod) kind {
+		_, broken := s.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		apart := broken + "/" + strings.Join(p.Groups, ",")
+		if len(p.DeviceClaims) > 0 {
+			apart += "/" + p.UID
+		}
+		if labels && len(p.Labels) > 0 {
+			apart += fmt.Sprint(p.Labels) // in the order of keys
+		}
+		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
 	}
 	seen := map[kind]bool{}
 	note := func(u *Unit) {
 		for _, p := range u.Pods {
-			seen[kind{p.Set, p.Node, p.Class}] = true
+			seen[kindOf(p)] = true
 		}
 	}
 	note(&first)
 	for i := range g.sets {
 		for _, p := range s.livePods(g, int32(i)) {
-			if seen[kind{p.Set, p.Node, p.Class}] {
+			if seen[kindOf(p)] {
 				continue
 			}
 			u, ok := s.nextUnit(g, nil, func(o *cluster.Pod) bool { return o == p })

@@ -112,6 +112,11 @@ func Count(snap *cluster.Snapshot, g *cluster.Gang) (Phase, Pods) {
 	return Empty, n
 }
 
+// thorough is what the searches of one action may cost while the gang is looked at among others, in steps: some forty runs of the
+// scheduler, after which a gang is told that it is not its turn yet. Alone, it is the first to be asked about, and the first
+// question of a run is answered whatever it costs.
+const thorough = 1_000_000
+
 // Gang explains one gang of a snapshot. newEngine builds the engine that decides; it is called twice, because an engine
 // keeps caches for one store. The error is newEngine's, or says that the gang does not exist, or that ctx ended.
 //
@@ -130,6 +135,7 @@ func Gang(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 	if err != nil {
 		return nil, err
 	}
+	all.SearchSteps = thorough
 	e := &Explanation{Namespace: key.Namespace, Gang: key.Name, Queue: g.Queue, Priority: g.Priority}
 	e.Phase, e.Pods = Count(snap, g)
 	if e.Pods.Pending+e.Pods.Gated > 0 {

@@ -10,6 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // scene is one node of 8 GPUs, one queue, and what a case adds.
@@ -278,6 +281,45 @@ nothing waits: every pod has room
 		})
 	}
 }
+
+// TestExplanationIsComplete: what the scheduler leaves for its next run, because others' questions took what one may spend, an
+// explanation looks for all the same.
+func TestExplanationIsComplete(t *testing.T) {
+	t.Parallel()
+	hurried := func() (*engine.Engine, error) {
+		p := profile.BuiltIn()
+		p.Settings.SearchSteps = 1
+		return engine.New(p, builtin.Registry())
+	}
+	var events []cluster.Event
+	for name, cpu := range map[string]int{"other": 1, "another": 2, "ours": 3} { // each asks a question of its own
+		events = append(events, gang(name, 1, 8, func(g *cluster.GangState, p *cluster.PodState) {
+			g.Created, p.Requests = int64(cpu), request(cpu, 1, 8)
+		})...)
+	}
+	events = append(events, gang("busy", 1, 8, func(g *cluster.GangState, p *cluster.PodState) {
+		g.Queue, p.Phase, p.NodeName = "r", cluster.Running, "n1"
+	})...)
+	events = append(events, cluster.QueueState{Name: "r", Quota: []cluster.Quantity{{Name: "gpu", Value: 8000}}})
+	snap := scene(events...)
+	scheduler, err := hurried()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := run(context.Background(), scheduler, snap, key("ours"))
+	if !slices.ContainsFunc(tried(&o), cutShort) {
+		t.Fatalf("the scheduler answers it in its first run, which proves nothing: %+v", tried(&o))
+	}
+	e, err := Gang(context.Background(), snap, hurried, key("ours"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Tried) == 0 || slices.ContainsFunc(e.Tried, cutShort) {
+		t.Errorf("tried: %+v", e.Tried)
+	}
+}
+
+func cutShort(a Attempt) bool { return a.Reason == engine.ReasonNextCycle }
 
 // A gang that is not there, and a caller that gave up, are errors.
 func TestErrors(t *testing.T) {

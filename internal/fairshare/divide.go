@@ -77,6 +77,9 @@ func (s Shares) Of(queue int) []int64 {
 	return s.flat[queue*s.dims : (queue+1)*s.dims : (queue+1)*s.dims]
 }
 
+// Clone returns shares that do not belong to a Divider.
+func (s Shares) Clone() Shares { return Shares{dims: s.dims, flat: slices.Clone(s.flat)} }
+
 // Divider divides. Its zero value is ready to use; it keeps buffers, so that dividing again over a tree of similar size
 // allocates nothing. It is not safe for concurrent use.
 type Divider struct {
@@ -178,7 +181,7 @@ func (d *Divider) siblings(in *Input, out Shares, boost factor, group []int32, d
 			left = d.overQuota(boost, band, low, high, unit, left)
 			low = high
 		}
-		d.remainders(unit, left)
+		d.remainders(boost, unit, left)
 	}
 	for pos, i := range group {
 		out.flat[int(i)*out.dims+dim] = d.claims[pos].fair
@@ -223,16 +226,26 @@ func (d *Divider) overQuota(boost factor, band int32, low, high int, unit, left 
 	return left
 }
 
-// remainders hands out what flooring left, at most one unit per queue.
-func (d *Divider) remainders(unit, left int64) {
+// remainders hands out what flooring left, at most one unit per queue. Of equal remainders, those go first who used less for their
+// weight, where that counts: of those who used too much for a share, none has a remainder.
+func (d *Divider) remainders(boost factor, unit, left int64) {
 	if left <= 0 || len(d.rests) == 0 {
 		return
 	}
+	used := func(a, b rest) int {
+		if boost.num == 0 {
+			return 0
+		}
+		l, r := &d.claims[a.pos], &d.claims[b.pos]
+		lHi, lLo := bits.Mul64(uint64(l.usage), uint64(r.weight))
+		rHi, rLo := bits.Mul64(uint64(r.usage), uint64(l.weight))
+		return cmp.Or(cmp.Compare(lHi, rHi), cmp.Compare(lLo, rLo))
+	}
 	slices.SortFunc(d.rests, func(a, b rest) int {
-		return cmp.Or(cmp.Compare(a.band, b.band), cmp.Compare(b.whole, a.whole), cmp.Compare(b.part, a.part), cmp.Compare(a.pos, b.pos))
+		return cmp.Or(cmp.Compare(a.band, b.band), cmp.Compare(b.whole, a.whole), cmp.Compare(b.part, a.part), used(a, b), cmp.Compare(a.pos, b.pos))
 	})
 	for low, high := 0, 0; low < len(d.rests); low = high {
-		for high = low + 1; high < len(d.rests) && d.rests[high].equal(d.rests[low]); {
+		for high = low + 1; high < len(d.rests) && d.rests[high].equal(d.rests[low]) && used(d.rests[high], d.rests[low]) == 0; {
 			high++
 		}
 		d.turns(d.rests[low:high])

@@ -301,6 +301,16 @@ func TestDivide(t *testing.T) {
 			},
 		},
 		{
+			name: "of those who used far too much, who used less has what others leave", total: 4 * gpu, k: 1,
+			// s: a 0.2 + 0.2 − 0.9, a2 0.4 + 0.4 − 0.9, b 0.2 + 0.2 − 0.8, all below 0, so c has its 2 and nobody else a share; 2 are left for three.
+			queues: []q{
+				{id: "a", created: 1, request: 1 * gpu, usage: 0.9, want: 0},
+				{id: "a2", created: 2, request: 1 * gpu, usage: 0.9, weight: 2, want: 1 * gpu}, // the same, for twice the weight
+				{id: "b", created: 3, request: 1 * gpu, usage: 0.8, want: 1 * gpu},
+				{id: "c", created: 4, request: 2 * gpu, usage: 0, want: 2 * gpu},
+			},
+		},
+		{
 			name: "children's quotas hold even if the parent got less", total: 2 * gpu,
 			queues: []q{
 				{id: "x", request: 8 * gpu, want: 2 * gpu},

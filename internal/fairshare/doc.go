@@ -42,8 +42,8 @@
 //     down to the next one, and that includes what flooring left over.
 //
 //  3. Remainders. If something is left after the last priority, then from the highest priority down, the queues that
-//     remembered a fraction get one unit each, or as much as they need or as there is: larger fraction first, then the
-//     older queue, then the smaller UID. Queues of one fraction that have nothing yet take turns at the places that they
+//     remembered a fraction get one unit each, or as much as they need or as there is: larger fraction first, then, with
+//     k > 0, who used less for its weight, then the older queue, then the smaller UID. Queues of one fraction that have nothing yet take turns at the places that they
 //     have by this order: first those that hold something (Queue.Held), then those served longest ago (Queue.Served).
 //
 // So equal queues that are more than there are units all have their turn, and nobody is displaced for it: who has a unit keeps

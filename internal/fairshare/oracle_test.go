@@ -138,6 +138,11 @@ func oracleOverQuota(in *fairshare.Input, fair [][]int64, siblings []int, dim in
 			if c := fraction[b].Cmp(fraction[a]); c != 0 {
 				return c
 			}
+			if in.KValue > 0 {
+				if c := new(big.Rat).Quo(fixed(in.Queues[a].Usage[dim]), fixed(in.Queues[a].Weight[dim])).Cmp(new(big.Rat).Quo(fixed(in.Queues[b].Usage[dim]), fixed(in.Queues[b].Weight[dim]))); c != 0 {
+					return c
+				}
+			}
 			if l, r := in.Queues[a].Created, in.Queues[b].Created; l != r {
 				if l < r {
 					return -1

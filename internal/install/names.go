@@ -139,6 +139,12 @@ const (
 	AnnotationClientCA = admission.AnnotationClientCA
 	// AnnotationForbidForeignGPUs, on a Config, refuses pods of other schedulers that ask for GPUs: true or false.
 	AnnotationForbidForeignGPUs = "muster.dev/forbid-foreign-gpus"
+	// AnnotationLeaseDuration, AnnotationRenewDeadline, AnnotationRetryPeriod and AnnotationHungAfter, on a Config, are every role's
+	// flags of those names: durations, such as 15s.
+	AnnotationLeaseDuration = "muster.dev/lease-duration"
+	AnnotationRenewDeadline = "muster.dev/renew-deadline"
+	AnnotationRetryPeriod   = "muster.dev/retry-period"
+	AnnotationHungAfter     = "muster.dev/hung-after"
 	// AnnotationConfig, on a scheduler's pods, changes with its configuration file, so that a new one rolls them.
 	AnnotationConfig = "muster.dev/config-hash"
 )

@@ -124,7 +124,8 @@ func TestGuardsThatNobodyUnderstands(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	for role, account := range map[string]string{
-		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup, Operator: admission.AccountOperator,
+		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup,
+		Queue: admission.AccountQueue, Scheduler: admission.AccountScheduler, Operator: admission.AccountOperator,
 	} {
 		if Name(role) != account {
 			t.Errorf("the account of %s is %s, not %s", role, Name(role), account)

@@ -270,6 +270,7 @@ func (r *render) arguments(w *workload) []string {
 		}
 	}
 	args = append(args, "--leader-elect=true")
+	args = append(args, flags(r.pace()).without(w.args)...)
 	if *r.spec.Global.JSONLog {
 		if w.role == Scheduler {
 			return append(args, "--log-json")

@@ -51,7 +51,7 @@ func (p *process) newClient(config *rest.Config, mapper meta.RESTMapper) (c clie
 			return nil, err
 		}
 	}
-	config = app.Hurried(context.Background(), config, request)
+	config = app.Waiting(app.Hurried(context.Background(), config, request))
 	if c, err = client.New(write.Impatient(config), client.Options{Scheme: p.scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("build the client: %w", err)
 	}
@@ -66,12 +66,13 @@ func (p *process) newCache(o cache.Options) (cache.Cache, error) {
 	}
 	late := &lateMapper{RESTMapper: mapper}
 	o.Scheme, o.Mapper = p.scheme, late
+	p.aside.Transforms(&o)
 	c, err := cache.New(app.Patient(p.config), o)
 	if err != nil {
 		return nil, fmt.Errorf("build the cache: %w", err)
 	}
 	late.built.Store(true)
-	return c, nil
+	return p.aside.Cache(c), nil
 }
 
 // lateMapper answers for a cache that is being built, which asks of the kinds with settings of their own whether they lie in

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
@@ -30,6 +31,7 @@ type eventSink struct {
 	scheme  *runtime.Scheme
 	dropped prometheus.Counter
 	held    prometheus.Counter
+	guard   *aside.Guard // nil: nobody is told of defects
 	serial  atomic.Int64
 
 	mu     sync.Mutex
@@ -181,7 +183,7 @@ func (s *eventSink) run(ctx context.Context) error {
 					return
 				}
 				if e := s.take(t.namespace); e != nil && ctx.Err() == nil {
-					if err := s.writer(e).Create(ctx, e); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+					if err := s.guard.Do(ctx, "an event", e.Name, func(ctx context.Context) error { return s.writer(e).Create(ctx, e) }); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 						log.V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
 					}
 				}

@@ -39,6 +39,9 @@ func TestInstalledCommandLines(t *testing.T) {
 		Admission:          &kaiv1.Admission{GPUPodRuntimeClassName: ptr.To("x"), GPUFractionRuntimeClassName: ptr.To("y")},
 		NodeScaleAdjuster:  &kaiv1.NodeScaleAdjuster{Args: &kaiv1.NodeScaleAdjusterArgs{GPUMemoryToFractionRatio: ptr.To(0.5)}},
 	}}
+	config.Annotations = map[string]string{
+		install.AnnotationLeaseDuration: "15s", install.AnnotationRenewDeadline: "10s", install.AnnotationRetryPeriod: "2s", install.AnnotationHungAfter: "5m",
+	}
 	objects, _, err := install.Render(&config, []kaiv1.SchedulingShard{shard}, install.Environment{SimulatedGPUs: true, SchedulerFlags: FlagNames(Scheduler)})
 	if err != nil {
 		t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/operator"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 )
 
 // newOperator builds the role that installs the others.
-func (p *process) newOperator(log logr.Logger, c client.Client) (*operator.Controller, error) {
+func (p *process) newOperator(log logr.Logger, c client.Client, guard *aside.Guard) (*operator.Controller, error) {
 	return operator.New(operator.Deps{
-		Config: p.config, Scheme: p.scheme, Client: c, Log: log, Registry: p.registry, Event: p.events.recorder("operator"),
+		Config: p.config, Scheme: p.scheme, Client: c, Log: log, Registry: p.registry, Event: p.events.recorder("operator"), Guard: guard,
 	}, p.Settings.operator(os.Getenv))
 }
 

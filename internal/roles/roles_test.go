@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
@@ -399,5 +402,37 @@ func TestWebhookPort(t *testing.T) {
 		if dial(port) == nil {
 			t.Errorf("%s still listens after its end", tc.role)
 		}
+	}
+}
+
+// TestHungWorkIsNoticed: what any role does goes through a guard that has the process's watchdog notice when it hangs: its liveness and
+// its election hear which work of which role; what has ended is forgotten. What panics is one piece of work that failed.
+func TestHungWorkIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, role := range append(everyRole(), Operator) {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			server := newPlane(t, true)
+			p, err := newProcess(roleNames(role), parse(t, role, quiet(role, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--hung-after=1ns")...), "v1.2.3", logr.Discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := p.guard(role)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var heard error
+			if err := g.Do(t.Context(), "the test", "an object", func(context.Context) error {
+				for heard == nil && t.Context().Err() == nil {
+					heard = p.election.Alive()
+				}
+				panic("at last")
+			}); !errors.Is(err, aside.ErrDefect) || !errors.Is(heard, app.ErrHung) || !strings.Contains(heard.Error(), "the test of the role "+role) {
+				t.Errorf("%v; the election heard %v", err, heard)
+			}
+			if err := p.dog.Alive(); err != nil && strings.Contains(err.Error(), "the test") {
+				t.Errorf("it has ended, but %v", err)
+			}
+		})
 	}
 }

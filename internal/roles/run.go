@@ -45,6 +45,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/write"
@@ -142,6 +143,7 @@ type process struct {
 	group     app.Group
 	election  *app.Election // nil: nobody else can stand by
 	dog       *app.Watchdog
+	aside     *aside.Guard    // of the caches
 	life      context.Context // until the process is asked to end; for questions that take no context
 	end       context.CancelFunc
 }
@@ -234,6 +236,9 @@ func (p *process) connect() (err error) {
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
+	if p.aside, err = p.guard("cache"); err != nil {
+		return err
+	}
 	o := cache.Options{}
 	feed.Trim(&o, p.reads())
 	if p.cache, err = p.newCache(o); err != nil {
@@ -245,7 +250,13 @@ func (p *process) connect() (err error) {
 	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
 		return err
 	}
+	p.events.guard = p.aside
 	return p.elect()
+}
+
+// guard is what a role's work goes through.
+func (p *process) guard(role string) (*aside.Guard, error) {
+	return aside.New(role, p.log.WithName(role), p.registry, p.dog.During)
 }
 
 // reads are what the roles of the process read of what the cache watches.
@@ -262,7 +273,11 @@ func (p *process) add(name string) error {
 			return err
 		}
 		p.events.clients[p.SchedulerNames[0]] = t.client
-		lead, err := p.scheduler(t.client)
+		guard, err := p.guard(name)
+		if err != nil {
+			return err
+		}
+		lead, err := p.scheduler(t.client, guard)
 		if err != nil {
 			return err
 		}
@@ -278,10 +293,14 @@ func (p *process) add(name string) error {
 		return err
 	}
 	p.events.clients[name] = t.client
+	guard, err := p.guard(name)
+	if err != nil {
+		return err
+	}
 	var c interface{ Run(context.Context) error }
 	switch name {
 	case Binder:
-		c, err = p.newBinder(log, t.client)
+		c, err = p.newBinder(log, t.client, guard)
 	case PodGrouper:
 		var o podgrouper.Options
 		if o, err = p.podgrouper(); err != nil {
@@ -293,18 +312,18 @@ func (p *process) add(name string) error {
 		}
 		c, err = podgrouper.New(podgrouper.Deps{
 			Cache: p.cache, Client: t.client, Reader: t.client, Event: p.events.recorder("podgrouper"),
-			Log: log, Discovery: kinds, Registry: p.registry, Watch: p.dog.Watch,
+			Log: log, Discovery: kinds, Registry: p.registry, Guard: guard,
 		}, o)
 	case PodGroup:
-		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.podgroup())
+		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.podgroup())
 	case Admission:
-		return p.admit(t, log)
+		return p.admit(t, log, guard)
 	case NodeScale:
-		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.nodescale())
+		c, err = nodescale.New(nodescale.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.nodescale())
 	case Operator:
-		c, err = p.newOperator(log, t.client)
+		c, err = p.newOperator(log, t.client, guard)
 	case Queue:
-		c, err = queue.New(queue.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Watch: p.dog.Watch}, p.queue())
+		c, err = queue.New(queue.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.queue())
 	default:
 		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
@@ -352,7 +371,7 @@ func (p *process) warm(ctx context.Context, role string) error {
 
 // admit prepares the admission role: every replica answers, one keeps the certificates. It watches its own few objects
 // through a cache of its own, so that it needs no right to see others.
-func (p *process) admit(t turn, log logr.Logger) error {
+func (p *process) admit(t turn, log logr.Logger, guard *aside.Guard) error {
 	o, err := p.admission()
 	if err != nil {
 		return err
@@ -361,7 +380,7 @@ func (p *process) admit(t turn, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	c, err := admission.New(admission.Deps{Cache: own, Client: t.client, Shard: checkShard, Log: log, Registry: p.registry}, o)
+	c, err := admission.New(admission.Deps{Cache: own, Client: t.client, Shard: checkShard, Log: log, Registry: p.registry, Guard: guard}, o)
 	if err != nil {
 		return err
 	}
@@ -373,7 +392,7 @@ func (p *process) admit(t turn, log logr.Logger) error {
 }
 
 // newBinder builds the binder with all that it lets others prepare.
-func (p *process) newBinder(log logr.Logger, c client.Client) (*binder.Controller, error) {
+func (p *process) newBinder(log logr.Logger, c client.Client, guard *aside.Guard) (*binder.Controller, error) {
 	o, err := p.binder()
 	if err != nil {
 		return nil, err
@@ -385,13 +404,13 @@ func (p *process) newBinder(log logr.Logger, c client.Client) (*binder.Controlle
 	record := p.events.recorder("binder")
 	tell := func(pod *corev1.Pod, kind, reason, message string) { record(pod, kind, reason, message) }
 	devices, err := reservation.New(reservation.Deps{
-		Cache: p.cache, Client: c, Reader: c, Log: log.WithName("devices"), Registry: p.registry, Event: tell,
+		Cache: p.cache, Client: c, Reader: c, Log: log.WithName("devices"), Registry: p.registry, Event: tell, Guard: guard,
 	}, ro)
 	if err != nil {
 		return nil, err
 	}
 	return binder.New(binder.Deps{
-		Cache: p.cache, Client: c, Reader: c, Log: log, Registry: p.registry, Event: tell, Watch: p.dog.Watch,
+		Cache: p.cache, Client: c, Reader: c, Log: log, Registry: p.registry, Event: tell, Guard: guard,
 		Preparers: []binder.Preparer{devices},
 	}, o)
 }
@@ -410,7 +429,7 @@ func untilAsked(run func(context.Context) error) func(context.Context) error {
 }
 
 // scheduler builds the loop and everything around it.
-func (p *process) scheduler(c client.Client) (func(context.Context) error, error) {
+func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.Context) error, error) {
 	prof, err := p.profile()
 	if err != nil {
 		return nil, err
@@ -432,7 +451,7 @@ func (p *process) scheduler(c client.Client) (func(context.Context) error, error
 		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", object, "stack", string(stack))
 	}
 	f := feed.New(feed.FromCache(p.cache), fo)
-	if p.inspector, err = feed.NewInspector(f, p.client, feed.InspectorOptions{Reads: p.reads(), Registry: p.registry}); err != nil {
+	if p.inspector, err = feed.NewInspector(f, p.client, feed.InspectorOptions{Reads: p.reads(), Registry: p.registry, Guard: guard}); err != nil {
 		return nil, err
 	}
 	kit, err := write.New(c, Scheduler, p.registry)
@@ -443,23 +462,24 @@ func (p *process) scheduler(c client.Client) (func(context.Context) error, error
 	if err != nil {
 		return nil, err
 	}
-	marks := apply.NewMarks(kit)
+	eo.Guard = guard
+	marks := apply.NewMarks(kit, guard)
 	event := p.events.recorder(p.SchedulerNames[0])
 	news := apply.NewNews(p.partition().Pool(), event)
-	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
 		news.Scheduled(b)
 	}})
-	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event})
+	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event, Guard: guard})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	ro := p.reports()
-	ro.Event = event
+	ro.Event, ro.Guard = event, guard
 	reports := apply.NewReports(kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
@@ -472,6 +492,7 @@ func (p *process) scheduler(c client.Client) (func(context.Context) error, error
 	if err != nil {
 		return nil, err
 	}
+	past.guard = guard
 	// A process that waits for its turn follows the cluster, so that its turn begins with what it knows.
 	store, turn, handed := scheduler.NewStore(lo), make(chan struct{}), make(chan struct{})
 	p.group.Add("feed", untilAsked(f.Run))

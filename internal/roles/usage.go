@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/usage"
 	"github.com/muster-scheduler/muster/internal/usage/history"
 	"github.com/muster-scheduler/muster/internal/usage/promapi"
@@ -19,6 +21,28 @@ type past struct {
 	config  *usage.Config
 	address string
 	metrics *usage.Metrics
+	guard   *aside.Guard
+}
+
+// guarded is a source and a history; a defect in either is a failure of that question or that sample.
+type guarded struct {
+	usage.Source
+	usage.History
+	guard *aside.Guard
+}
+
+// Fetch asks the source.
+func (g guarded) Fetch(ctx context.Context, now time.Time) (shares usage.Shares, err error) {
+	err = g.guard.Catch("the usage of queues", "all queues", func() (err error) {
+		shares, err = g.Source.Fetch(ctx, now)
+		return err
+	})
+	return shares, err
+}
+
+// Record tells the history.
+func (g guarded) Record(ctx context.Context, at time.Time, s usage.Sample) error {
+	return g.guard.Catch("a sample of usage", "all queues", func() error { return g.History.Record(ctx, at, s) })
 }
 
 // usage reads the configuration of the history of usage and registers its metrics.
@@ -75,12 +99,13 @@ func (h past) open(ctx context.Context) (k *usage.Keeper, done func(), err error
 			return nil, nil, fmt.Errorf("usageDBConfig: %w", err)
 		}
 		log.Info("queues' usage comes from a Prometheus server", "every", h.config.Interval.String())
-		return usage.NewKeeper(*h.config, s, nil, h.metrics), closing(s), nil
+		return usage.NewKeeper(*h.config, guarded{Source: s, guard: h.guard}, nil, h.metrics), closing(s), nil
 	}
 	s, err := history.Open(ctx, *h.config, h.address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("usageDBConfig: %w (connectionString names another folder)", err)
 	}
 	log.Info("queues' usage is recorded and read here", "folder", h.address, "every", h.config.Resolution.String())
-	return usage.NewKeeper(*h.config, s, s, h.metrics), closing(s), nil
+	both := guarded{s, s, h.guard}
+	return usage.NewKeeper(*h.config, both, both, h.metrics), closing(s), nil
 }

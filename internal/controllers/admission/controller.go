@@ -25,6 +25,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -54,6 +55,8 @@ type Deps struct {
 	Log logr.Logger
 	// Registry takes the role's metrics; nil for none.
 	Registry prometheus.Registerer
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 	// Clock tells the age of certificates; nil is the real one.
 	Clock clock.WithTicker
 }
@@ -89,6 +92,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	handler.guard = deps.Guard
 	kit, err := write.New(deps.Client, "admission", deps.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("admission role: %w", err)

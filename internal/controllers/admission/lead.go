@@ -38,7 +38,7 @@ func (c *Controller) Lead(ctx context.Context) error {
 	retry := retryMin
 	for {
 		wait := check
-		if err := c.keep(ctx); err == nil {
+		if err := c.deps.Guard.Do(ctx, "a look", "certificates and webhooks", c.keep); err == nil {
 			retry = retryMin
 		} else if ctx.Err() == nil {
 			c.deps.Log.Info("certificates or webhook configurations could not be kept; trying again", "error", err.Error(), "after", retry.String())

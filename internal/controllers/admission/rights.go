@@ -25,6 +25,10 @@ const (
 	PolicyGrouperRights = "muster-rights-podgrouper"
 	// PolicyPodGroupRights holds the podgroup controller to its own annotation of Queues.
 	PolicyPodGroupRights = "muster-rights-podgroup"
+	// PolicyQueueRights holds the queue controller to its own annotation of Queues.
+	PolicyQueueRights = "muster-rights-queue"
+	// PolicySchedulerRights holds the scheduler to the times that it notes on PodGroups.
+	PolicySchedulerRights = "muster-rights-scheduler"
 	// PolicyOperatorRights holds the operator to its own webhook configurations and namespaces.
 	PolicyOperatorRights = "muster-rights-operator"
 )
@@ -35,6 +39,8 @@ const (
 	AccountBinder     = "muster-binder"
 	AccountPodGrouper = "muster-podgrouper"
 	AccountPodGroup   = "muster-podgroup"
+	AccountQueue      = "muster-queue"
+	AccountScheduler  = "muster-scheduler"
 	AccountOperator   = "muster-operator"
 )
 
@@ -47,7 +53,9 @@ const (
 
 // rights are the policies about our own accounts. They refuse in every mode.
 func (o *Options) rights() []policy {
-	return []policy{o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.podGroupRights(), o.operatorRights()}
+	return []policy{
+		o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.podGroupRights(), o.queueRights(), o.schedulerRights(), o.operatorRights(),
+	}
 }
 
 // of limits a policy to requests of one of our accounts.
@@ -137,6 +145,17 @@ func (o *Options) grouperRights() policy {
 // podGroupRights: the podgroup controller says what remnants are charged to a queue, and not what the queue may have.
 func (o *Options) podGroupRights() policy {
 	return patches(PolicyPodGroupRights, o.of(AccountPodGroup), "queue", on("scheduling.run.ai", "*", []string{"queues"}, admissionregv1.Update), []string{keys.RemnantsAnnotation}, nil)
+}
+
+// queueRights: the queue controller copies what an older API server would lose, and does not say what a queue may have.
+func (o *Options) queueRights() policy {
+	return patches(PolicyQueueRights, o.of(AccountQueue), "queue", on("scheduling.run.ai", "*", []string{"queues"}, admissionregv1.Update), []string{keys.ExtendedResourcesAnnotation}, nil)
+}
+
+// schedulerRights: the scheduler notes when a gang began, was evicted and fell below its minimum, and does not say what the gang asks for.
+func (o *Options) schedulerRights() policy {
+	return patches(PolicySchedulerRights, o.of(AccountScheduler), "podgroup", on("scheduling.run.ai", "*", []string{"podgroups"}, admissionregv1.Update),
+		[]string{keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.StaleSinceAnnotation}, nil)
 }
 
 // operatorRights: the operator writes the configurations of our webhooks and of nobody else's, which could let anything into the

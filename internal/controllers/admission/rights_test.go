@@ -13,7 +13,7 @@ func TestRights(t *testing.T) {
 	o := DefaultOptions()
 	o.Identity, o.OwnNamespaces = Off, []string{keys.ReservationNamespace} // it does not depend on the former
 	all := judges(t, o)
-	const pods, queues, maps, hooks = "pods.v1.", "queues.v2.scheduling.run.ai", "configmaps.v1.", "mutatingwebhookconfigurations.v1.admissionregistration.k8s.io"
+	const pods, queues, groups, maps, hooks = "pods.v1.", "queues.v2.scheduling.run.ai", "podgroups.v2alpha2.scheduling.run.ai", "configmaps.v1.", "mutatingwebhookconfigurations.v1.admissionregistration.k8s.io"
 	onNode := map[string][]string{extraNode: {"n1"}}
 	asPod := map[string][]string{extraNode: {"n1"}, extraPod: {"p"}, extraUID: {"u1"}}
 	pod := func(meta, spec string) string {
@@ -21,6 +21,9 @@ func TestRights(t *testing.T) {
 	}
 	queue := func(meta, limit string) string {
 		return "{metadata: {name: q, " + meta + "}, spec: {resources: {gpu: {limit: " + limit + "}}}}"
+	}
+	group := func(notes, queue string) string {
+		return "{metadata: {name: g, annotations: {" + notes + "}}, spec: {queue: " + queue + "}}"
 	}
 	note := func(key string) string { return "annotations: {" + key + ": x}" }
 	devices := func(meta, data string) string {
@@ -75,6 +78,14 @@ func TestRights(t *testing.T) {
 		{name: "a queue's limit", policy: PolicyPodGroupRights, resource: queues, object: queue("", "8"), old: queue("", "4"), want: rest},
 		{name: "a queue's notes", policy: PolicyPodGroupRights, resource: queues, object: queue(note(keys.ExtendedResourcesAnnotation), "4"), old: queue("", "4"), want: rest},
 
+		{name: "a queue's copy", policy: PolicyQueueRights, resource: queues, object: queue(note(keys.ExtendedResourcesAnnotation), "4"), old: queue("", "4")},
+		{name: "a queue's limit", policy: PolicyQueueRights, resource: queues, object: queue("", "8"), old: queue("", "4"), want: "may change nothing of a queue but " + keys.ExtendedResourcesAnnotation},
+		{name: "a queue's remnants", policy: PolicyQueueRights, resource: queues, object: queue(note(keys.RemnantsAnnotation), "4"), old: queue("", "4"), want: "may change nothing of a queue"},
+
+		{name: "a gang's times", policy: PolicySchedulerRights, resource: groups, object: group(keys.LastStartAnnotation+": x, "+keys.StaleSinceAnnotation+": x", "a"), old: group(keys.LastEvictionAnnotation+": x", "a")},
+		{name: "a gang's queue", policy: PolicySchedulerRights, resource: groups, object: group("", "b"), old: group("", "a"), want: "may change nothing of a podgroup but " + keys.LastStartAnnotation},
+		{name: "a gang's notes", policy: PolicySchedulerRights, resource: groups, object: group("theirs: x", "a"), old: group("", "a"), want: "may change nothing of a podgroup"},
+
 		{name: "our webhooks", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}"},
 		{name: "KAI's, taken over", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}", old: "{metadata: {name: mutating-kai-admission}}"},
 		{name: "others'", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: evil, " + made + "}}", want: "may not write mutatingwebhookconfigurations evil, which is not its own"},
@@ -84,7 +95,7 @@ func TestRights(t *testing.T) {
 		{name: "its namespace", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: kai-resource-reservation}}", old: "{metadata: {name: kai-resource-reservation}}"},
 		{name: "another", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: team, " + made + "}}", old: "{metadata: {name: team, " + made + "}}", want: "may not write namespaces team"},
 	} {
-		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyPodGroupRights: AccountPodGroup, PolicyOperatorRights: AccountOperator}[c.policy]
+		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyPodGroupRights: AccountPodGroup, PolicyQueueRights: AccountQueue, PolicySchedulerRights: AccountScheduler, PolicyOperatorRights: AccountOperator}[c.policy]
 		name, groups := serviceAccount(o.Namespace, account)
 		if account == "" {
 			name, groups = serviceAccount(keys.ReservationNamespace, "kai-resource-reservation")

@@ -24,6 +24,7 @@ import (
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -69,6 +70,7 @@ type Handler struct {
 	sources Sources
 	mux     *http.ServeMux
 	crowd   *crowd
+	guard   *aside.Guard // nil: nobody is told
 	reviews *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
@@ -128,7 +130,7 @@ func (h *Handler) serve(path string, judge review) {
 			code := http.StatusBadRequest
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 				code = http.StatusRequestEntityTooLarge
-			} else if errors.Is(err, errSource) {
+			} else if errors.Is(err, errSource) || errors.Is(err, aside.ErrDefect) {
 				code = http.StatusInternalServerError
 			} else if errors.Is(err, errCrowded) {
 				code = http.StatusServiceUnavailable
@@ -158,7 +160,14 @@ func (h *Handler) answer(g *guest, w http.ResponseWriter, r *http.Request, judge
 	if err := g.wait(ctx); err != nil {
 		return nil, crowded, err
 	}
-	return respond(ctx, text, judge)
+	// A defect that one object brings out is the answer to that object.
+	if failed := h.guard.Do(ctx, "a review", r.URL.Path, func(ctx context.Context) error {
+		out, result, err = respond(ctx, text, judge)
+		return nil
+	}); failed != nil {
+		return nil, "failed", fmt.Errorf("this object cannot be judged: %w of the admission role, which its log tells of", aside.ErrDefect)
+	}
+	return out, result, err
 }
 
 // Results of reviews that were not judged, for the metric.

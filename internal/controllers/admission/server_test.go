@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,5 +296,38 @@ func TestOptions(t *testing.T) {
 		if err := o.check(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// TestDefectIsAnAnswer: an object that brings down its judge is answered with an error that says so, and counted; the next object is
+// judged.
+func TestDefectIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	h, err := NewHandler(*sharing(), Sources{Shard: func(s *kaiv1.SchedulingShardSpec) ([]string, error) {
+		if s.PartitionLabelValue == "bad" {
+			panic("broken")
+		}
+		return nil, nil
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	body := `{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": "u", "operation": "CREATE", "object": {"spec": {"partitionLabelValue": "bad"}}}}`
+	resp, err := http.Post(server.URL+ValidateShardPath, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(text), "a defect") {
+		t.Errorf("%d %s %v", resp.StatusCode, text, err)
+	}
+	if n := testutil.ToFloat64(h.reviews.WithLabelValues(ValidateShardPath, "failed")); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+	if a := ask(t, server.URL, ValidateShardPath, "s", admissionv1.Create, `{spec: {partitionLabelValue: good}}`, ""); !a.Allowed {
+		t.Errorf("another object: %+v", a)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -76,9 +76,8 @@ type Deps struct {
 	// Registry gets the metrics. Nil: there are none.
 	Registry prometheus.Registerer
 
-	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
-	// nil: nobody is told.
-	Watch func(what string) (done func())
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller is the binder.
@@ -93,9 +92,6 @@ type Controller struct {
 // New returns a binder that does nothing before Run. It fails on options that make no sense and on metrics that are
 // registered already.
 func New(deps Deps, o Options) (*Controller, error) {
-	if deps.Watch == nil {
-		deps.Watch = func(string) func() { return func() {} }
-	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
@@ -121,9 +117,11 @@ func (c *Controller) Run(ctx context.Context) error {
 		Controller: c,
 		book:       newBook(c.options, c.preparers),
 		executor:   &executor{writer: c.wire, preparers: c.preparers, now: time.Now},
-		bundles:    turns.New(turns.Options[BundleKey]{Tenant: func(k BundleKey) string { return k.Namespace }}),
-		steps:      turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: 4 * c.options.MaxConcurrentReconciles}),
-		reports:    turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: c.options.MaxConcurrentReconciles}),
+		bundles: turns.New(turns.Options[BundleKey]{
+			Tenant: func(k BundleKey) string { return k.Namespace }, Backoff: c.options.RateLimiterBaseDelay, MaxBackoff: c.options.RateLimiterMaxDelay,
+		}),
+		steps:   turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: 4 * c.options.MaxConcurrentReconciles}),
+		reports: turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: c.options.MaxConcurrentReconciles}),
 	}
 	c.metrics.book.Store(r.book)
 	defer c.metrics.book.Store(nil)
@@ -137,7 +135,7 @@ type run struct {
 	*Controller
 	book     *book
 	executor *executor
-	bundles  workqueue.TypedDelayingInterface[BundleKey]
+	bundles  workqueue.TypedRateLimitingInterface[BundleKey]
 	steps    workqueue.TypedInterface[*task] // towards a bind
 	reports  workqueue.TypedInterface[*task] // of what happened, which may trail
 	lastStep atomic.Int64                    // when a step was last begun, Unix nanoseconds
@@ -310,25 +308,33 @@ func (r *run) decide() {
 		if over {
 			return
 		}
-		done := r.deps.Watch("the book of the role binder")
-		tasks, wake := r.book.decide(key, time.Now())
-		done()
-		for i := range tasks {
-			if tasks[i].Verb == Report {
-				r.reports.Add(&tasks[i])
-			} else {
-				r.steps.Add(&tasks[i])
-			}
-		}
-		if len(tasks) >= largeBundle {
-			r.large.Store(key, struct{}{})
-		} else if len(tasks) == 0 && !r.book.has(key) {
-			r.large.Delete(key)
-		}
-		if !wake.IsZero() {
-			r.bundles.AddAfter(key, time.Until(wake))
+		err := r.deps.Guard.Do(context.Background(), "the book", key, func(context.Context) error { r.decideOne(key); return nil })
+		if err == nil {
+			r.bundles.Forget(key)
+		} else {
+			r.bundles.AddRateLimited(key)
 		}
 		r.bundles.Done(key)
+	}
+}
+
+// decideOne turns the news of a bundle into tasks.
+func (r *run) decideOne(key BundleKey) {
+	tasks, wake := r.book.decide(key, time.Now())
+	for i := range tasks {
+		if tasks[i].Verb == Report {
+			r.reports.Add(&tasks[i])
+		} else {
+			r.steps.Add(&tasks[i])
+		}
+	}
+	if len(tasks) >= largeBundle {
+		r.large.Store(key, struct{}{})
+	} else if len(tasks) == 0 && !r.book.has(key) {
+		r.large.Delete(key)
+	}
+	if !wake.IsZero() {
+		r.bundles.AddAfter(key, time.Until(wake))
 	}
 }
 
@@ -366,8 +372,12 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 		if ctx.Err() == nil {
 			out := r.one(ctx, t)
 			if ctx.Err() == nil {
-				r.tell(t, out)
-				r.look([]BundleKey{r.book.settle(*t, out, time.Now())})
+				// What went wrong has been told.
+				_ = r.deps.Guard.Catch("the book", t.bundle, func() error {
+					r.tell(t, out)
+					r.look([]BundleKey{r.book.settle(*t, out, time.Now())})
+					return nil
+				})
 			}
 		}
 		queue.Done(t)
@@ -376,14 +386,14 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 
 // one carries out a task. A panic is a fault of this one: the others' binds go on.
 func (r *run) one(ctx context.Context, t *task) (out outcome) {
-	defer r.deps.Watch("a worker of the role binder")()
-	defer func() {
-		if v := recover(); v != nil {
-			r.deps.Log.Error(fmt.Errorf("panic: %v", v), "An action ended in a defect", "action", t.Verb.String(), "pod", t.Member.PodName.String(), "stack", string(debug.Stack()))
-			out = outcome{fault: fmt.Errorf("a defect of the binder: %v", v)}
-		}
-	}()
-	return r.executor.run(ctx, *t)
+	err := r.deps.Guard.Do(ctx, "a worker", t.Verb.String()+" "+t.Member.PodName.String(), func(ctx context.Context) error {
+		out = r.executor.run(ctx, *t)
+		return nil
+	})
+	if err != nil {
+		out = outcome{fault: err}
+	}
+	return out
 }
 
 // tell counts an outcome and logs what nobody else is told.

@@ -3,6 +3,7 @@ package binder
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
 // TestChaos lets events, decisions, actions, restarts, faults, deletions and time follow each other in any order. The
@@ -190,4 +192,44 @@ func TestChaos(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDefectOfOneBundle: a bundle about which nothing can be decided, for that ends in a panic, is tried again with back-off; others
+// are decided about.
+func TestDefectOfOneBundle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	o := DefaultOptions()
+	o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Millisecond, time.Millisecond
+	r := &run{
+		Controller: &Controller{options: o}, book: newBook(o, nil),
+		bundles: turns.New(turns.Options[BundleKey]{Tenant: func(k BundleKey) string { return k.Namespace }, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}),
+		steps:   turns.New(turns.Options[*task]{Tenant: namespaceOf}),
+		reports: turns.New(turns.Options[*task]{Tenant: namespaceOf}),
+	}
+	defer r.steps.ShutDown()
+	defer r.reports.ShutDown()
+	r.book.putNode("n1")
+	var bad BundleKey
+	for _, name := range []string{"bad", "good"} {
+		pod := w.addPod(name)
+		changed, _, _ := r.book.putRequest(w.request(name, "n1", name, 1), w.now)
+		r.book.putPod(pod)
+		if name == "bad" {
+			bad = changed[0]
+			r.book.bundles[bad].Members = append(r.book.bundles[bad].Members, nil)
+		}
+		r.look(changed)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); r.decide() }()
+	task, over := r.steps.Get()
+	if over || task.Member.PodName.Name != "good" {
+		t.Errorf("the first step is about %v", task)
+	}
+	for r.bundles.NumRequeues(bad) < 2 {
+		runtime.Gosched()
+	}
+	r.bundles.ShutDown()
+	<-done
 }

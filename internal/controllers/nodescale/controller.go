@@ -24,6 +24,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -51,9 +52,8 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times cool-downs; nil is the real one.
 	Clock clock.WithTicker
-	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
-	// nil: nobody is told.
-	Watch func(what string) (done func())
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller is the nodescale role.
@@ -72,9 +72,6 @@ type workQueue = workqueue.TypedRateLimitingInterface[string]
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
-	if deps.Watch == nil {
-		deps.Watch = func(string) func() { return func() {} }
-	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
@@ -99,11 +96,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("nodescale", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: 1,
-		Reconciler: reconcile.TypedFunc[string](func(ctx context.Context, of string) (reconcile.Result, error) {
-			defer c.deps.Watch("a worker of the role nodescale")()
-			return c.reconcile(ctx, of)
-		}),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
 		},
@@ -153,15 +147,7 @@ func handle[T client.Object](c *Controller, see func(obj T, gone bool) bool) han
 // reconcile makes the scaling pods those that should be. One write that fails does not keep the others from being tried.
 func (c *Controller) reconcile(ctx context.Context, _ string) (reconcile.Result, error) {
 	now := c.deps.Clock.Now()
-	c.mu.Lock()
-	demands, asks := c.book.state()
-	d := decide(demands, asks, c.book.look, c.cool, now)
-	sources := make([]*corev1.Pod, len(d.create))
-	for i := range d.create {
-		sources[i] = c.book.sharers[d.create[i].pod].pod
-	}
-	c.mu.Unlock()
-	c.metrics.looked(len(demands), len(asks), d.left)
+	d, sources := c.decide(now)
 
 	var errs []error
 	for i := range d.remove {
@@ -184,6 +170,20 @@ func (c *Controller) reconcile(ctx context.Context, _ string) (reconcile.Result,
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(settle, d.again.Sub(now))}, nil
+}
+
+// decide is what is to be done, and the pods for which others are to be created.
+func (c *Controller) decide(now time.Time) (d decision, sources []*corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	demands, asks := c.book.state()
+	d = decide(demands, asks, c.book.look, c.cool, now)
+	sources = make([]*corev1.Pod, len(d.create))
+	for i := range d.create {
+		sources[i] = c.book.sharers[d.create[i].pod].pod
+	}
+	c.metrics.looked(len(demands), len(asks), d.left)
+	return d, sources
 }
 
 // remove deletes the very pod that was seen.

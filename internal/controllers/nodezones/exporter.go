@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -66,6 +67,7 @@ type Exporter struct {
 	client  client.Client
 	kit     *write.Kit
 	zoneOf  map[int64]int64 // of each CPU
+	guard   *aside.Guard
 	written map[types.NamespacedName]string
 }
 
@@ -106,7 +108,7 @@ func (e *Exporter) Poll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask the kubelet for its pods' resources: %w", err)
 	}
-	now, err := placements(answer, e.zoneOf)
+	now, err := placements(e.guard, answer, e.zoneOf)
 	if err != nil {
 		return err
 	}
@@ -161,8 +163,13 @@ func (e *Exporter) annotate(ctx context.Context, pod types.NamespacedName, uid t
 // Run polls until ctx ends. A failure is logged, and tried again at the next interval: the kubelet restarts, too.
 func (e *Exporter) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
+	guard, err := aside.New("numa-placement-exporter", log, nil, nil)
+	if err != nil {
+		return err
+	}
+	e.guard = guard
 	try := func(step func(context.Context) error) {
-		if err := step(ctx); err != nil && ctx.Err() == nil {
+		if err := guard.Catch("a look", e.o.Node, func() error { return step(ctx) }); err != nil && ctx.Err() == nil {
 			log.Error(err, "NUMA placements are not up to date")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -37,6 +38,8 @@ type Deps struct {
 	Log logr.Logger
 	// Registry takes the role's metrics; nil for none.
 	Registry prometheus.Registerer
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 	// Event records an event; nil for nobody.
 	Event func(o client.Object, kind, reason, message string)
 }
@@ -88,7 +91,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	r := &reconciler{world: w.world(), warned: map[string]string{}}
 	retry := retryMin
 	for {
-		again, err := r.reconcile(ctx)
+		var again time.Duration
+		err := c.deps.Guard.Do(ctx, "a look", "the installation", func(ctx context.Context) (err error) {
+			again, err = r.reconcile(ctx)
+			return err
+		})
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
 // prober asks an external Prometheus, from time to time, whether it is there.
@@ -19,6 +20,7 @@ type prober struct {
 	changed func() // is told when an answer differs from the last
 	pause   func(context.Context, time.Duration) error
 	client  *http.Client
+	guard   *aside.Guard
 
 	mu   sync.Mutex
 	last *connection
@@ -28,8 +30,8 @@ type prober struct {
 	ended chan struct{}
 }
 
-func newProber(changed func()) *prober {
-	return &prober{changed: changed, client: &http.Client{}, pause: func(ctx context.Context, d time.Duration) error {
+func newProber(changed func(), guard *aside.Guard) *prober {
+	return &prober{changed: changed, client: &http.Client{}, guard: guard, pause: func(ctx context.Context, d time.Duration) error {
 		return pause(ctx, d, nil)
 	}}
 }
@@ -75,7 +77,7 @@ func (p *prober) run(ctx context.Context, url string, interval, timeout time.Dur
 			if attempt > 0 && p.pause(ctx, time.Duration(attempt)*time.Second) != nil {
 				return
 			}
-			if err = p.get(ctx, url, timeout); err == nil || ctx.Err() != nil {
+			if err = p.guard.Catch("a probe", url, func() error { return p.get(ctx, url, timeout) }); err == nil || ctx.Err() != nil {
 				break
 			}
 		}

@@ -273,7 +273,7 @@ func TestExternalPrometheusIsAsked(t *testing.T) {
 		ExternalPrometheusHealthProbe: &kaiv1.ExternalPrometheusHealthProbe{Interval: ptr.To(7), MaxRetries: ptr.To(2)},
 	}}}).Prometheus
 	changed, waits := make(chan struct{}, 1), make(chan time.Duration)
-	p := newProber(func() { changed <- struct{}{} })
+	p := newProber(func() { changed <- struct{}{} }, nil)
 	p.pause = func(ctx context.Context, d time.Duration) error {
 		select {
 		case waits <- d:

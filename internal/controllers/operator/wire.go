@@ -57,7 +57,7 @@ type watching struct {
 }
 
 func newWire(c *Controller, wake func()) *wire {
-	return &wire{Controller: c, wake: wake, prober: newProber(wake)}
+	return &wire{Controller: c, wake: wake, prober: newProber(wake, c.deps.Guard)}
 }
 
 // world is the wire as the reconciler sees it.
@@ -96,10 +96,12 @@ func (c *watching) close() {
 // watch starts a cache and returns when it has seen all. Changes that matter wake the role.
 func (w *wire) watch(ctx context.Context, o cache.Options, kinds []client.Object, matters func(old, now client.Object) bool) (*watching, error) {
 	o.Mapper, o.DefaultTransform = w.deps.Client.RESTMapper(), cache.TransformStripManagedFields()
+	w.deps.Guard.Transforms(&o)
 	c, err := cache.New(w.deps.Config, o)
 	if err != nil {
 		return nil, fmt.Errorf("build a cache: %w", err)
 	}
+	c = w.deps.Guard.Cache(c)
 	running, end := context.WithCancel(w.running)
 	out := &watching{Cache: c, end: end, ended: make(chan struct{})}
 	seen := func(old, now any) {
@@ -368,7 +370,7 @@ func (w *wire) remove(ctx context.Context, o object) error {
 }
 
 func (w *wire) annotate(ctx context.Context, o object, key, value string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID(), "annotations": map[string]any{key: value}}})
 	if err != nil {
 		return fmt.Errorf("annotation of %s: %w", name(o), err)
 	}
@@ -381,7 +383,7 @@ func (w *wire) annotate(ctx context.Context, o object, key, value string) error 
 }
 
 func (w *wire) setConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID()}, "status": map[string]any{"conditions": conditions}})
 	if err != nil {
 		return fmt.Errorf("conditions of %s: %w", o.GetName(), err)
 	}

@@ -25,6 +25,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -54,9 +55,8 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times the writes; nil is the real one.
 	Clock clock.WithTicker
-	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
-	// nil: nobody is told.
-	Watch func(what string) (done func())
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller is the podgroup role.
@@ -76,9 +76,6 @@ type (
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
-	if deps.Watch == nil {
-		deps.Watch = func(string) func() { return func() {} }
-	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -99,10 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("podgroup", controller.TypedOptions[key]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: c.options.MaxConcurrentReconciles,
-		Reconciler: reconcile.TypedFunc[key](func(ctx context.Context, of key) (reconcile.Result, error) {
-			defer c.deps.Watch("a worker of the role podgroup")()
-			return c.reconcile(ctx, of)
-		}),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
 		NewQueue: func(string, workqueue.TypedRateLimiter[key]) queue {
 			return turns.New(turns.Options[key]{
 				Tenant: func(k key) string { return k.Namespace }, Workers: c.options.MaxConcurrentReconciles,
@@ -144,9 +138,7 @@ func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result,
 	if gang.Namespace == "" {
 		return reconcile.Result{}, c.remnants(ctx, gang.Name)
 	}
-	c.mu.Lock()
-	body := c.fold.take(gang)
-	c.mu.Unlock()
+	body := locked(c, func() []byte { return c.fold.take(gang) })
 	pg := &v2alpha2.PodGroup{}
 	pg.Namespace, pg.Name = gang.Namespace, gang.Name
 	_, err := c.kit.MergeStatus(ctx, pg, body)
@@ -155,9 +147,7 @@ func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result,
 
 // remnants writes what is charged to a queue besides what its PodGroups hold, if that has to change.
 func (c *Controller) remnants(ctx context.Context, queue string) error {
-	c.mu.Lock()
-	body := c.fold.takeRest(queue)
-	c.mu.Unlock()
+	body := locked(c, func() []byte { return c.fold.takeRest(queue) })
 	if body == nil {
 		return nil
 	}
@@ -165,6 +155,13 @@ func (c *Controller) remnants(ctx context.Context, queue string) error {
 	q.Name = queue
 	_, err := c.kit.Merge(ctx, q, body)
 	return err
+}
+
+// locked calls f with the fold's lock held, which a panic releases.
+func locked[T any](c *Controller, f func() T) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f()
 }
 
 // enqueue is called with the lock held: the changes live in the fold.
@@ -180,11 +177,11 @@ func enqueue(q queue, changes []change) {
 
 func (c *Controller) pods() handler.TypedEventHandler[*corev1.Pod, key] {
 	changed := func(q queue, pod *corev1.Pod) {
-		c.mu.Lock()
-		changes, err := c.fold.podChanged(pod)
-		enqueue(q, changes)
-		c.mu.Unlock()
-		if err != nil {
+		if err := locked(c, func() error {
+			changes, err := c.fold.podChanged(pod)
+			enqueue(q, changes)
+			return err
+		}); err != nil {
 			c.deps.Log.Info("pod counted in part", "reason", err.Error())
 		}
 	}
@@ -264,11 +261,11 @@ func (c *Controller) classes() handler.TypedEventHandler[*schedulingv1.PriorityC
 
 func (c *Controller) claims() handler.TypedEventHandler[*resourcev1.ResourceClaim, key] {
 	changed := func(q queue, claim *resourcev1.ResourceClaim, list corev1.ResourceList) {
-		c.mu.Lock()
-		changes, errs := c.fold.claimChanged(client.ObjectKeyFromObject(claim), list)
-		enqueue(q, changes)
-		c.mu.Unlock()
-		for _, err := range errs {
+		for _, err := range locked(c, func() []error {
+			changes, errs := c.fold.claimChanged(client.ObjectKeyFromObject(claim), list)
+			enqueue(q, changes)
+			return errs
+		}) {
 			c.deps.Log.Info("pod counted in part", "reason", err.Error())
 		}
 	}
@@ -287,15 +284,15 @@ func (c *Controller) claims() handler.TypedEventHandler[*resourcev1.ResourceClai
 
 func (c *Controller) nodes() handler.TypedEventHandler[*corev1.Node, key] {
 	changed := func(q queue, node *corev1.Node, exists bool) {
-		c.mu.Lock()
 		labels := node.Labels
 		if !exists {
 			labels = nil
 		}
-		changes, errs := c.fold.nodeChanged(node.Name, labels, exists)
-		enqueue(q, changes)
-		c.mu.Unlock()
-		for _, err := range errs {
+		for _, err := range locked(c, func() []error {
+			changes, errs := c.fold.nodeChanged(node.Name, labels, exists)
+			enqueue(q, changes)
+			return errs
+		}) {
 			c.deps.Log.Info("pod counted in part", "reason", err.Error())
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -55,9 +56,8 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
-	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
-	// nil: nobody is told.
-	Watch func(what string) (done func())
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller is the role. Make one with New; Run it once.
@@ -75,9 +75,6 @@ type queue struct {
 // New prepares the role and adds its index to the cache, which must not have synced its pods yet. It fails on options
 // that cannot be, naming each.
 func New(deps Deps, o Options) (*Controller, error) {
-	if deps.Watch == nil {
-		deps.Watch = func(string) func() { return func() {} }
-	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("podgrouper: %w", err)
 	}
@@ -154,10 +151,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctl, err := controller.NewTypedUnmanaged("podgrouper", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation:      &skip,
 		MaxConcurrentReconciles: o.Workers,
-		Reconciler: reconcile.Func(func(ctx context.Context, of reconcile.Request) (reconcile.Result, error) {
-			defer c.deps.Watch("a worker of the role podgrouper")()
-			return c.grouper.reconcile(ctx, of)
-		}),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.grouper.reconcile),
 		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) adder {
 			return turns.New(turns.Options[reconcile.Request]{
 				Tenant: func(r reconcile.Request) string { return r.Namespace }, Workers: o.Workers,
@@ -364,9 +358,13 @@ func (c *Controller) sweep(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		for _, owner := range c.grouper.doubtful(ctx) {
-			c.enqueue(owner)
-		}
+		// What went wrong has been told; it is looked at again at the next tick.
+		_ = c.deps.Guard.Do(ctx, "the sweep", "all gangs", func(ctx context.Context) error {
+			for _, owner := range c.grouper.doubtful(ctx) {
+				c.enqueue(owner)
+			}
+			return nil
+		})
 	}
 }
 

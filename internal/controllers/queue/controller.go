@@ -21,6 +21,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -49,9 +50,8 @@ type Deps struct {
 	Registry prometheus.Registerer
 	// Clock times the writes and the conditions; nil is the real one.
 	Clock clock.WithTicker
-	// Watch is told when a worker begins with a piece of work, and by what it returns when it has ended, so that a hung one is noticed;
-	// nil: nobody is told.
-	Watch func(what string) (done func())
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller is the queue role.
@@ -70,9 +70,6 @@ type workQueue = workqueue.TypedRateLimitingInterface[string]
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
-	if deps.Watch == nil {
-		deps.Watch = func(string) func() { return func() {} }
-	}
 	extra, err := o.mapped()
 	if err != nil {
 		return nil, err
@@ -102,11 +99,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("queue", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: writers,
-		Reconciler: reconcile.TypedFunc[string](func(ctx context.Context, of string) (reconcile.Result, error) {
-			defer c.deps.Watch("a worker of the role queue")()
-			return c.reconcile(ctx, of)
-		}),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			c.work = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
 			return c.work
@@ -132,10 +126,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // reconcile writes one queue's status and annotation, what of them has to change.
 func (c *Controller) reconcile(ctx context.Context, name string) (reconcile.Result, error) {
-	c.mu.Lock()
-	status, annotation, more := c.fold.take(name, c.deps.Clock.Now())
-	enqueue(c.work, more)
-	c.mu.Unlock()
+	status, annotation := c.take(name)
 	q := &v2.Queue{}
 	q.Name = name
 	_, err := c.kit.MergeStatus(ctx, q, status)
@@ -144,6 +135,15 @@ func (c *Controller) reconcile(ctx context.Context, name string) (reconcile.Resu
 		err = errors.Join(err, failed)
 	}
 	return reconcile.Result{}, err
+}
+
+// take is what is to be written of a queue.
+func (c *Controller) take(name string) (status, annotation []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	status, annotation, more := c.fold.take(name, c.deps.Clock.Now())
+	enqueue(c.work, more)
+	return status, annotation
 }
 
 // enqueue is called with the lock held: the names live in the fold.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -49,6 +50,9 @@ type Deps struct {
 
 	// Registry gets the counters of writes. Nil: there are none.
 	Registry prometheus.Registerer
+
+	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Controller holds shared devices. It is a preparer of the binder (Name, Relevant, Check, Prepare, Undo, Note), and its
@@ -59,6 +63,7 @@ type Controller struct {
 	informs cache.Cache
 	log     logr.Logger
 	now     func() time.Time
+	guard   *aside.Guard
 
 	locks locks
 	waits waits
@@ -79,7 +84,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("reservation: %w", err)
 	}
 	c := newController(o, &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event})
-	c.informs, c.log = deps.Cache, deps.Log
+	c.informs, c.log, c.guard = deps.Cache, deps.Log, deps.Guard
 	return c, nil
 }
 
@@ -224,7 +229,7 @@ func (c *Controller) work(ctx context.Context, wake func(types.NamespacedName)) 
 		}
 		group := it.group
 		if ctx.Err() == nil {
-			if err := c.turn(ctx, it); err != nil {
+			if err := c.guard.Do(ctx, "a shared device", group, func(ctx context.Context) error { return c.turn(ctx, it) }); err != nil {
 				if ctx.Err() == nil {
 					c.log.Info("A shared device is looked at again later", "group", group, "fault", err.Error())
 				}

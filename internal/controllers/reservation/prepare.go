@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -115,9 +116,18 @@ func (c *Controller) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequ
 	return true, c.writeMaps(ctx, pod, grant{devices, r.Spec.ReceivedGPU.Portion}, node)
 }
 
-// Undo takes the pod out of its groups again. Their devices are released when nobody else needs them.
+// Undo takes the pod out of its groups again. Their devices are released when nobody else needs them. The pod as the API server has it
+// decides: what is bound where the request says keeps what it was given, whatever this process knew before a pause, and only the very
+// version that was read is changed.
 func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest, pod *corev1.Pod) error {
 	c.waits.end(r.UID)
+	now, err := c.cluster.livePod(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	switch {
+	case err != nil:
+		return err
+	case now != nil && now.UID == pod.UID && now.Spec.NodeName != "" && now.Spec.NodeName == r.Spec.SelectedNode:
+		return nil
+	}
 	if err := c.dropMaps(ctx, pod); err != nil {
 		return err
 	}
@@ -128,11 +138,17 @@ func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest
 			change[keys.GPUGroupLabelPrefix+g] = nil
 		}
 	}
-	for key, value := range relabel(pod, nil) { // order: the result is a map
-		change[key] = value
-	}
-	if _, err := c.cluster.patchMeta(ctx, pod, change, nil, false); err != nil {
-		return err
+	if now != nil && now.UID == pod.UID {
+		for key, value := range relabel(now, nil) { // order: the result is a map
+			change[key] = value
+		}
+		done, err := c.cluster.patchMeta(ctx, now, change, nil, true)
+		if err == nil && !done {
+			err = fault(fmt.Errorf("pod %s/%s changed meanwhile", pod.Namespace, pod.Name))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, g := range requestGroups(r) {
 		c.heard(r.Namespace, g)

@@ -490,6 +490,32 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestUndoAfterAPause: a process that slept while its successor bound the pod takes nothing back from it; nor does one whose view of
+// the pod is old take back what the pod was given since.
+func TestUndoAfterAPause(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	c := w.start()
+	pod, r := w.fractional("a", "n1", "g")
+	if _, err := c.Prepare(ctx, r, pod); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(c)
+	if ready, err := c.Prepare(ctx, r, w.cachedPods["team/a"]); !ready || err != nil {
+		t.Fatalf("%v, %v", ready, err)
+	}
+	before := w.cachedPods["team/a"]
+	bound := w.pods["team/a"].DeepCopy()
+	bound.Spec.NodeName = "n1"
+	w.putPod(bound) // by the successor: the news has not come here
+	if err := c.Undo(ctx, r, before); err != nil {
+		t.Fatal(err)
+	}
+	if w.pods["team/a"].Labels[keys.GPUGroupLabel] != "g" || w.told("a") == "" {
+		t.Errorf("labels %v, told %q", w.pods["team/a"].Labels, w.told("a"))
+	}
+}
+
 // TestNewGroups: a pod that is decided anew leaves the groups of the earlier decision.
 func TestNewGroups(t *testing.T) {
 	t.Parallel()

@@ -472,3 +472,53 @@ func (w *town) evict(_ context.Context, p *corev1.Pod) (bool, error) {
 func (w *town) event(p *corev1.Pod, kind, reason, message string) {
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
 }
+
+// TestDefectOfOneGroup: a group whose look ends in a panic is tried again with back-off, and the others are looked at.
+func TestDefectOfOneGroup(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	c := newController(DefaultOptions(), breaking{w, "bad"})
+	defer c.renewQueue()
+	for _, g := range []string{"bad", "good"} {
+		r := &schedulingv1alpha2.BindRequest{}
+		r.Namespace, r.Name, r.UID = "team", g, types.UID(g)
+		c.waits.begin(r, []string{g}, w.now)
+		c.queue().Add(item{"team", g, true})
+	}
+	ctx, end := context.WithCancel(t.Context())
+	woken := make(chan string, 8)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.work(ctx, func(n types.NamespacedName) { woken <- n.Name })
+	}()
+	seen := map[string]int{}
+	for seen["bad"] < 2 || seen["good"] < 1 { // the second time after its back-off
+		seen[<-woken]++
+	}
+	if seen["good"] != 1 {
+		t.Errorf("looked at %v", seen)
+	}
+	end()
+	c.queue().ShutDown()
+	for over := false; !over; {
+		select {
+		case <-woken:
+		case <-done:
+			over = true
+		}
+	}
+}
+
+// breaking is a cluster in which reading the members of one group is a defect.
+type breaking struct {
+	cluster
+	group string
+}
+
+func (b breaking) members(ctx context.Context, group string) ([]*corev1.Pod, error) {
+	if group == b.group {
+		panic("broken")
+	}
+	return b.cluster.members(ctx, group)
+}

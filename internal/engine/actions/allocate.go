@@ -22,6 +22,9 @@ func (Allocate) Run(s *engine.Session) {
 			st.Abandon() // the promise stands, for the room it was made for
 			s.Diagnose(g, s.StillReleasing(g))
 			continue
+		case d != nil && promised && s.Awaits(g):
+			s.Diagnose(g, s.StillReleasing(g))
+			continue
 		case d != nil && promised:
 			s.Void(g)
 			queue.Push(g)

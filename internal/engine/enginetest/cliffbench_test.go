@@ -258,6 +258,34 @@ func fitting(n int) *situation {
 	return s
 }
 
+// ranked is n waiting gangs of as many priorities and shapes, each of which asks for a whole node, in a queue whose own gangs
+// hold all: on each node is one who need not go.
+func ranked(n int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("team", "", 8_000_000))
+	s.victims(1000, func(i int) crew { return crew{queue: "team", priority: int32(i % 50), preemptible: i%8 != 0} })
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 8, age: 1, priority: int32(60 + i), preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// tainted is n waiting gangs of as many shapes, where each node has a taint of its own, which one of them tolerates.
+func tainted(n int) *situation {
+	s := pinnedShapes(0)
+	own := func(i int) string { return fmt.Sprint("owner-", i) }
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Taints = []v1.Taint{{Key: "own", Value: own(i), Effect: v1.TaintEffectNoSchedule}}
+		s.nodes[i] = node
+	}
+	for i := range n {
+		spec := cluster.ClassSpec{Tolerations: []v1.Toleration{{Key: "own", Operator: v1.TolerationOpEqual, Value: own(i)}}}
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: 1, gpu: 8, age: 1, priority: 50, preemptible: true, spec: spec}, int64(1000+i))
+	}
+	return s
+}
+
 // BenchmarkCliffs are the cliffs that were found, and others of their kinds.
 func BenchmarkCliffs(b *testing.B) {
 	all := func(n int) func(e, p, bound int) bool {
@@ -273,6 +301,9 @@ func BenchmarkCliffs(b *testing.B) {
 		{"company=1500/busy", func() *situation { return company(1500, 4, "kubernetes.io/hostname") }, nil, all(1500)},
 		{"company=1500/zones", func() *situation { return company(1500, 4, "zone") }, nil, all(1500)},
 		{"preempt=200", func() *situation { return preempting(200) }, nil, idly},
+		{"priorities=1000", func() *situation { return ranked(1000) }, nil, idly},
+		{"taints=300", func() *situation { return tainted(300) }, nil, idly},
+		{"taints=1000", func() *situation { return tainted(1000) }, nil, idly},
 		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
 		{"queues=10000/empty", func() *situation { return manyQueues(10000, 100, false) }, nil, all(800)},

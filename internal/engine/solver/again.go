@@ -56,7 +56,7 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 // unit returns what the gang gives next, where room is needed.
 func (w *walk) unit(v *engine.GangState) (engine.Unit, bool) {
 	if w.on != nil {
-		return w.gs.s.NextUnitOn(v, w.on)
+		return w.gs.s.NextUnitOn(v, w.on, w.of)
 	}
 	return w.gs.s.NextUnit(v)
 }

@@ -58,8 +58,8 @@ func (b *Budget) take(question string) bool {
 	return !b.shut
 }
 
-// refund takes back what a question cost that turned out to be none. It leaves no answer that rests, and the next run would
-// spend the same on it, and get no further.
+// refund takes back what a question cost that turned out to be none, or whose yes is for others to know. It leaves no answer that
+// rests, and the next run would spend the same on it, and get no further.
 func (b *Budget) refund(steps int) {
 	if b != nil {
 		b.began += steps

@@ -93,7 +93,7 @@ func (q *search) might(gangs []*engine.GangState) bool {
 		return false
 	}
 	for _, v := range gangs {
-		for _, u := range q.s.Units(v) {
+		for _, u := range q.s.Units(v, false) {
 			if q.movable(u) {
 				return true
 			}
@@ -132,7 +132,7 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 		q.cut(boundMoves)
 	}
 	for _, v := range gangs {
-		for _, u := range q.s.Units(v) {
+		for _, u := range q.s.Units(v, q.s.Filtered(q.pods)) {
 			key := q.gone(&u)
 			if seen[key] {
 				continue

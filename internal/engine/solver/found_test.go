@@ -110,6 +110,16 @@ var found = []struct {
 			},
 		},
 	},
+	{
+		"of pods that differ in nothing but labels, that one goes whose company nobody seeks", engine.Reclaim, town{
+			nodes:  []house{n(4, "a")},
+			queues: []team{q("q0", "", 0, 1), q("q1", "", 0, 1)},
+			gangs: []crew{
+				{queue: "q1", priority: 50, least: 1, started: 60, pods: []hand{{gpu: 2, lonely: true}, {gpu: 2, lonely: true, friend: true}}},
+				waits("q0", 50, hand{gpu: 1, lonely: true}),
+			},
+		},
+	},
 }
 
 // TestFound keeps what the oracle found from coming back.

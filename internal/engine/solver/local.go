@@ -190,10 +190,58 @@ func (l *local) idle(p *cluster.Pod) bool {
 	return false
 }
 
-// clear takes units that free room on a node, in policy order, until the k-th pod fits there, and gives it the room.
+// clear takes units that free room on a node until the k-th pod fits there, and gives it the room: in policy order, and if that
+// leads nowhere, one shared device after another, as who goes from several of them may free none.
 func (l *local) clear(k int, n cluster.NodeID) bool {
+	units, mark := len(l.units), l.st.Mark()
+	if l.clearOf(k, n, func(p *cluster.Pod) bool { return p.Node == n }) {
+		return true
+	}
+	devices := l.devices(n)
+	if len(devices) == 0 {
+		return false
+	}
+	l.others++ // what was given does not say what other nodes would have to
+	l.back(units)
+	l.st.Back(mark)
+	for _, d := range devices {
+		of := func(p *cluster.Pod) bool { return p.Node == n && slices.Contains(p.Groups, d) }
+		units, mark := len(l.units), l.st.Mark()
+		if l.clearOf(k, n, of) {
+			return true
+		}
+		if slices.ContainsFunc(l.s.Snap.Node(n).Pods, func(id cluster.PodID) bool { // somebody stays
+			p := l.s.Snap.Pod(id)
+			return of(p) && p.Phase.Active() && l.s.Fate(p) != engine.Evict
+		}) {
+			l.back(units)
+			l.st.Back(mark)
+		}
+	}
+	return false
+}
+
+// devices lists the shared devices of a node of which somebody may have to go, in the order of givers.
+func (l *local) devices(n cluster.NodeID) []string {
+	gangs := l.holders(n)
+	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(l.land.rank(a), l.land.rank(b)) })
+	var out []string
+	for _, v := range gangs {
+		for _, p := range l.s.LivePods(v) {
+			for _, d := range p.Groups {
+				if p.Node == n && !slices.Contains(out, d) {
+					out = append(out, d)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// clearOf takes units with certain pods of a node, in policy order, until the k-th pod fits there.
+func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) bool {
 	w := l.everyone().part(l.holders(n)).walk(l.right, l.g, l.asks[k])
-	w.asked, w.strict, w.on = l.asked, !l.moves, func(o cluster.NodeID) bool { return o == n }
+	w.asked, w.strict, w.on, w.of = l.asked, !l.moves, func(o cluster.NodeID) bool { return o == n }, of
 	for l.left--; l.left >= 0; l.left-- {
 		t, ok := w.next()
 		if !ok {

@@ -16,8 +16,8 @@ type most struct {
 
 // mostFor is for whom: by preemption, queue and priority decide who may be a victim.
 type mostFor struct {
-	leaf     *engine.QueueLedger
-	priority int32
+	leaf  *engine.QueueLedger
+	below int // see leaf.below
 }
 
 // nodesPerStep is how many nodes that are looked at for it count as one step, gangsPerStep how many gangs or pods.
@@ -75,7 +75,10 @@ func (q *search) couldFit() bool {
 func (q *search) rooms() []cluster.Resources {
 	key := mostFor{}
 	if q.right == engine.Preempt {
-		key = mostFor{q.g.Leaf, q.g.Priority}
+		key = mostFor{leaf: q.g.Leaf}
+		if l := q.everyone().byID[q.g.Leaf.ID]; l != nil {
+			key.below = l.below(q.g.Priority)
+		}
 	}
 	rooms := q.most.rooms[key]
 	if rooms == nil {

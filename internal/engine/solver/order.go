@@ -36,8 +36,9 @@ type branch struct {
 type leaf struct {
 	queue  *engine.QueueLedger
 	branch *branch
-	raw    crowd // that may be victims at all
-	never  crowd // that may not: non-preemptible, and not too much
+	raw    crowd   // that may be victims at all
+	never  crowd   // that may not: non-preemptible, and not too much
+	ranks  []int32 // priorities that gangs of raw have, sorted; nil until asked for
 	gangs  []*engine.GangState
 	built  bool
 	start  int // gangs before it have nothing left
@@ -58,6 +59,20 @@ func (c *crowd) names() []string {
 		c.first = b.Named
 	}
 	return c.first
+}
+
+// below is how many of the priorities that gangs of the leaf have are below another: takers for whom it is the same may take from
+// the same gangs by preemption.
+func (l *leaf) below(priority int32) int {
+	if l.ranks == nil {
+		for _, g := range l.raw.gangs {
+			l.ranks = append(l.ranks, g.Priority)
+		}
+		slices.Sort(l.ranks)
+		l.ranks = slices.Compact(l.ranks)
+	}
+	n, _ := slices.BinarySearch(l.ranks, priority)
+	return n
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
@@ -156,6 +171,7 @@ type walk struct {
 	later   []*engine.GangState
 	strict  bool                         // ask the rules that look at each unit; without, the caller does
 	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
+	of      func(*cluster.Pod) bool      // with it, whose room
 	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
 	refused bool // some unit was, by a rule about units: with other victims it might be legal
@@ -333,6 +349,11 @@ func (w *walk) next() (taken, bool) {
 			continue
 		}
 		tier, broken := w.gs.s.Tier(&u)
+		if tier > w.tier && !u.Core { // another of its pods may do
+			if other, ok := w.gs.s.GentleUnit(v, w.of); ok {
+				u, tier, broken = other, 0, ""
+			}
+		}
 		if tier > w.tier {
 			w.later = append(w.later, v)
 			continue

@@ -14,6 +14,7 @@ type sieve map[sifting]*sifted
 type sifting struct {
 	leaf  *leaf
 	taker string
+	below int // by preemption, how many priorities of the leaf's gangs are below the taker's
 }
 
 // sifted is what is to be told of a leaf's gangs.
@@ -29,7 +30,7 @@ func (w *walk) sift(l *leaf, c *cursor) {
 		c.next = l.start
 		return
 	}
-	known := w.gs.sieve[sifting{l, w.identity()}]
+	known := w.gs.sieve[w.sifting(l)]
 	if known == nil || known.allowed > 0 {
 		known = &sifted{wake: cluster.Forever}
 		if c.next = w.pass(l, known, true); known.allowed == 0 {
@@ -42,7 +43,7 @@ func (w *walk) sift(l *leaf, c *cursor) {
 
 // siftAll asks about all gangs of a leaf, tells of those that the rules do not allow, and counts the others.
 func (w *walk) siftAll(l *leaf) int {
-	known := w.gs.sieve[sifting{l, w.identity()}]
+	known := w.gs.sieve[w.sifting(l)]
 	if known == nil {
 		known = &sifted{wake: cluster.Forever}
 		w.pass(l, known, false)
@@ -99,15 +100,23 @@ func (w *walk) keep(l *leaf, out *sifted) {
 	if w.gs.sieve == nil {
 		w.gs.sieve = sieve{}
 	}
-	w.gs.sieve[sifting{l, w.identity()}] = out
+	w.gs.sieve[w.sifting(l)] = out
 }
 
-// identity is all that the rules about gangs know of the taker.
+// sifting names what the rules about the gangs of a leaf depend on: of priorities only which are below the taker's.
+func (w *walk) sifting(l *leaf) sifting {
+	out := sifting{leaf: l, taker: w.identity()}
+	if w.right == engine.Preempt {
+		out.below = l.below(w.g.Priority)
+	}
+	return out
+}
+
+// identity is all that the rules about gangs know of the taker, priorities apart.
 func (w *walk) identity() string {
 	if w.taker == "" {
 		age, own := w.gs.s.Age(w.g)
-		key := strconv.AppendInt([]byte(w.g.Leaf.Name), int64(w.g.Priority), 36)
-		key = strconv.AppendInt(append(key, '@'), int64(age), 36)
+		key := strconv.AppendInt(append([]byte(w.g.Leaf.Name), '@'), int64(age), 36)
 		if own || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}

@@ -97,6 +97,7 @@ func (sv *Solver) Could(g *engine.GangState) (could, asked bool) {
 	q, _, answer := sv.ask(g)
 	if answer == granted {
 		q.st.Abandon()
+		sv.budget.refund(q.cost)
 	}
 	return answer == granted, answer != unasked
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
 // BindOptions tune the writing of BindRequests.
@@ -32,6 +33,8 @@ type BindOptions struct {
 	Written func(after time.Duration)
 	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
 	Complete func(b *engine.Bundle)
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
@@ -159,7 +162,7 @@ func (b *Binds) Run(ctx context.Context) error {
 	}
 	var workers sync.WaitGroup
 	workers.Go(func() {
-		if err := b.adopt(ctx, orphans); err != nil && ctx.Err() == nil {
+		if err := b.o.Guard.Catch("unfinished bundles", "all", func() error { return b.adopt(ctx, orphans) }); err != nil && ctx.Err() == nil {
 			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
 		}
 	})
@@ -181,13 +184,13 @@ func (b *Binds) Run(ctx context.Context) error {
 
 func (b *Binds) do(ctx context.Context, t task) {
 	if t.delete != nil {
-		if err := b.remove(ctx, t.delete); err != nil && ctx.Err() == nil {
+		if err := b.o.Guard.Catch("a stale BindRequest", t.delete.Name, func() error { return b.remove(ctx, t.delete, false) }); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "a stale BindRequest stays for now")
 		}
 		return
 	}
 	if t.run.failed.Load() == nil {
-		if err := b.create(ctx, t.run, t.intent); err != nil {
+		if err := b.o.Guard.Catch("a BindRequest", t.run.bundle.ID, func() error { return b.create(ctx, t.run, t.intent) }); err != nil {
 			t.run.failed.CompareAndSwap(nil, &err)
 		}
 	}
@@ -196,7 +199,8 @@ func (b *Binds) do(ctx context.Context, t task) {
 	}
 	failed := t.run.failed.Load()
 	if failed == nil {
-		b.o.Complete(&t.run.bundle)
+		// What went wrong has been told; the bundle is complete all the same.
+		_ = b.o.Guard.Catch("a complete bundle", t.run.bundle.ID, func() error { b.o.Complete(&t.run.bundle); return nil })
 		return
 	}
 	if ctx.Err() != nil {
@@ -307,16 +311,20 @@ func (b *Binds) replace(ctx context.Context, want *kai.Intent) (types.UID, error
 		}
 		return "", fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, ErrMoved, have.Node)
 	}
-	if err := b.remove(ctx, &br); err != nil && !transient(err) {
+	if err := b.remove(ctx, &br, false); err != nil && !transient(err) {
 		return "", err
 	}
 	return "", nil
 }
 
-// remove deletes a BindRequest if it still has its UID. One that is gone, or another by now, is no error.
-func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest) error {
-	uid := br.UID
-	err := b.client.Delete(ctx, br, client.Preconditions{UID: &uid})
+// remove deletes a BindRequest if it still has its UID; exact: and its version. One that is gone, or another by now, is no error.
+func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest, exact bool) error {
+	uid, version := br.UID, br.ResourceVersion
+	demand := client.Preconditions{UID: &uid}
+	if exact {
+		demand.ResourceVersion = &version
+	}
+	err := b.client.Delete(ctx, br, demand)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -335,7 +343,7 @@ func (b *Binds) withdraw(ctx context.Context, run *bundleRun) {
 				continue
 			}
 		}
-		if err := b.remove(ctx, br); err != nil {
+		if err := b.remove(ctx, br, false); err != nil {
 			log.Error(err, "withdrawing a bundle is left to the binder", "bundle", run.bundle.ID)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -48,6 +49,8 @@ type EvictionOptions struct {
 	MaxGrace time.Duration
 	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 8 and 4.
 	Workers, Lanes int
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Outcome is what became of a bundle that evicts.
@@ -182,7 +185,11 @@ func (e *Evictions) clear(ctx context.Context, c *clearing) {
 	for range min(e.o.Lanes, len(c.victims)) {
 		lanes.Go(func() {
 			for in := c.take(); in != nil; in = c.take() {
-				going, err := e.evict(standing, c, in)
+				going := false
+				err := e.o.Guard.Catch("an eviction", in.Namespace+"/"+in.Pod, func() (err error) {
+					going, err = e.evict(standing, c, in)
+					return err
+				})
 				c.done(in, going, err)
 			}
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -40,6 +41,7 @@ type Marks struct {
 	kit   *write.Kit
 	queue workqueue.TypedRateLimitingInterface[item] // of gangs
 	pace  *rate.Limiter
+	guard *aside.Guard
 
 	mu     sync.Mutex
 	gangs  map[string]*marks // by gang UID; to be written
@@ -60,9 +62,9 @@ type marks struct {
 }
 
 // NewMarks returns a writer of annotations; Run starts it, once.
-func NewMarks(kit *write.Kit) *Marks {
+func NewMarks(kit *write.Kit, guard *aside.Guard) *Marks {
 	return &Marks{
-		kit: kit, gangs: map[string]*marks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
+		kit: kit, guard: guard, gangs: map[string]*marks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
 		queue: inTurn(markers, time.Second),
 	}
 }
@@ -105,7 +107,7 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
 
 // Run writes until ctx ends.
 func (m *Marks) Run(ctx context.Context) error {
-	work(ctx, m.queue, markers, m.serve)
+	work(ctx, m.queue, markers, m.guard, m.serve)
 	return nil
 }
 

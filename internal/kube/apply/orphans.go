@@ -84,7 +84,8 @@ func (b *Binds) adopt(ctx context.Context, before map[bundleName][]v1alpha2.Bind
 		logr.FromContextOrDiscard(ctx).Info("withdrawing a bundle that an earlier process did not finish",
 			"namespace", name.namespace, "bundle", name.id, "written", len(have))
 		for i := range have {
-			if err := b.remove(ctx, &have[i]); err != nil {
+			// As it was just read: one that the binder has begun with since is its matter.
+			if err := b.remove(ctx, &have[i], true); err != nil {
 				return err
 			}
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -41,6 +42,8 @@ type ReportOptions struct {
 	Workers int
 	// Event records an event about an object. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the writing
@@ -156,9 +159,13 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 			continue
 		}
 		seen[g.UID] = struct{}{}
-		if at := p.gang(g); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		// What went wrong has been told; what is said of the others stands.
+		_ = r.o.Guard.Catch("why a gang waits", &g.Gang, func() error {
+			if at := p.gang(g); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+			return nil
+		})
 	}
 	if t.Truncated {
 		return next // who is not in the trace may still wait
@@ -299,8 +306,8 @@ func (r *Reports) Run(ctx context.Context) error {
 				if stopped {
 					return
 				}
-				if ctx.Err() == nil {
-					r.serve(ctx, gang)
+				if ctx.Err() == nil && r.o.Guard.Catch("why a gang waits", gang.uid, func() error { r.serve(ctx, gang); return nil }) != nil {
+					r.queue.AddRateLimited(gang)
 				}
 				r.queue.Done(gang)
 			}

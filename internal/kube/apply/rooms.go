@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -29,6 +30,8 @@ type RoomOptions struct {
 	Workers int
 	// Event records an event about a pod to which room is promised. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Rooms tells pods for which room is held where it is: status.nominatedNodeName, and a condition that says that we wrote
@@ -162,7 +165,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 
 // Run writes until ctx ends.
 func (r *Rooms) Run(ctx context.Context) error {
-	work(ctx, r.queue, r.o.Workers, r.serve)
+	work(ctx, r.queue, r.o.Workers, r.o.Guard, r.serve)
 	return nil
 }
 
@@ -175,7 +178,7 @@ func inTurn(workers int, backoff time.Duration) workqueue.TypedRateLimitingInter
 }
 
 // work serves a queue until ctx ends; an item is never worked on twice at once.
-func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, serve func(context.Context, item) error) {
+func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, guard *aside.Guard, serve func(context.Context, item) error) {
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
@@ -185,7 +188,7 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item],
 					return
 				}
 				if ctx.Err() == nil {
-					if err := serve(ctx, item); err == nil {
+					if err := guard.Catch("a write", item.uid, func() error { return serve(ctx, item) }); err == nil {
 						queue.Forget(item)
 					} else if ctx.Err() == nil {
 						logr.FromContextOrDiscard(ctx).Error(err, "a write is left for later")

@@ -267,7 +267,7 @@ func TestMarks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
-		m := NewMarks(p.kit())
+		m := NewMarks(p.kit(), nil)
 		p.work(m.Run)
 		g, at := kai.GangKey("a", "g"), time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)).UnixNano()
 		m.Set(g, "u", keys.LastStartAnnotation, at)
@@ -293,7 +293,7 @@ func TestFrozenCondition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
-		m := NewMarks(p.kit())
+		m := NewMarks(p.kit(), nil)
 		p.work(m.Run)
 		m.Frozen(kai.GangKey("a", "g"), "u", "left alone", time.Hour)
 		p.after(50*time.Minute, nil)

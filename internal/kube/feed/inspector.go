@@ -19,6 +19,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
 const (
@@ -66,6 +68,8 @@ type InspectorOptions struct {
 	Clock clock.WithTicker
 	// Registry gets the metrics. Nil: they are kept.
 	Registry prometheus.Registerer
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
 }
 
 // Inspection is one comparison of everything.
@@ -139,7 +143,13 @@ func (in *Inspector) step(ctx context.Context) error {
 	if _, err := in.confirm(ctx); err != nil {
 		return err
 	}
-	_, err := in.part(ctx, doubts)
+	err := in.o.Guard.Catch("a comparison", in.feed.kinds[in.at].name(), func() error {
+		_, err := in.part(ctx, doubts)
+		return err
+	})
+	if errors.Is(err, aside.ErrDefect) {
+		in.next() // the other kinds are compared all the same
+	}
 	return err
 }
 

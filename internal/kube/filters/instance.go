@@ -104,6 +104,28 @@ func (i *instance) Undone(op engine.Op) {
 	}
 }
 
+// Turned implements engine.Promises: a pod to which room is promised counts as there, but for itself.
+func (i *instance) Turned(h *cluster.Hold, open bool) {
+	c, ok := i.promised(h)
+	switch {
+	case !ok || i.seen == nil: // promises are read as they stand when the world is made
+		return
+	case open:
+		c.by = -1
+	}
+	i.record(c)
+}
+
+// promised returns the change by which the pod that a promise is for would come to its node.
+func (i *instance) promised(h *cluster.Hold) (change, bool) {
+	snap := i.view.Snapshot()
+	p, n := snap.Pod(h.Waits), snap.NodeByName(h.Node)
+	if p == nil || n == nil || p.Node != cluster.None {
+		return change{}, false
+	}
+	return change{pod: p, node: n.ID, by: 1}, true
+}
+
 // reserves says whether an operation chooses volumes. A claim outlives its pod: one that goes leaves what was chosen for
 // its claims, and one that stays after all finds it.
 func reserves(op engine.Op) bool {
@@ -135,6 +157,11 @@ func (i *instance) world() *world {
 		// Upstream logs each of its steps; the engine's caller gets verdicts instead.
 		i.ctx = klog.NewContext(context.Background(), logr.Discard())
 		i.seen = newWorld(i.view.Snapshot())
+		i.view.EachHold(func(h *cluster.Hold, open bool) {
+			if c, ok := i.promised(h); ok && !open {
+				i.seen.apply(&c)
+			}
+		})
 		for k := range i.log {
 			i.seen.apply(&i.log[k])
 		}

@@ -1,6 +1,7 @@
 package filters
 
 import (
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -50,6 +51,7 @@ func (p plugin) Open(v *engine.View) engine.Instance {
 	b.gate, _ = first.(engine.PodGate)
 	b.static, _ = first.(engine.NodeStatic)
 	b.filter, _ = first.(engine.NodeFilter)
+	b.ready, _ = first.(engine.NodeReady)
 	b.observer, _ = first.(engine.Observer)
 	return b
 }
@@ -60,6 +62,7 @@ type both struct {
 	gate     engine.PodGate
 	static   engine.NodeStatic
 	filter   engine.NodeFilter
+	ready    engine.NodeReady
 	observer engine.Observer
 	own      *instance
 }
@@ -99,6 +102,17 @@ func (b *both) CheckNode(p *pod, n *node) engine.Verdict {
 	}
 	return b.own.CheckNode(p, n)
 }
+
+// CheckReady implements engine.NodeReady. Our own filters count who is leaving as there.
+func (b *both) CheckReady(p *pod, n *node) engine.Verdict {
+	if b.ready == nil || !b.ready.Wants(p.Class) {
+		return engine.Verdict{}
+	}
+	return b.ready.CheckReady(p, n)
+}
+
+// Turned implements engine.Promises.
+func (b *both) Turned(h *cluster.Hold, open bool) { b.own.Turned(h, open) }
 
 // Done implements engine.Observer.
 func (b *both) Done(op engine.Op) {

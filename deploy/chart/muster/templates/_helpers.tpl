@@ -87,3 +87,19 @@ pod-security.kubernetes.io/audit: restricted
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* Flags of every role that are given: the times of Leases, and after how long work counts as hung. */}}
+{{- define "muster.pace" -}}
+{{- with .Values.global.lease.duration }}
+lease-duration: {{ . | quote }}
+{{- end }}
+{{- with .Values.global.lease.renewDeadline }}
+renew-deadline: {{ . | quote }}
+{{- end }}
+{{- with .Values.global.lease.retryPeriod }}
+retry-period: {{ . | quote }}
+{{- end }}
+{{- with .Values.global.hungAfter }}
+hung-after: {{ . | quote }}
+{{- end }}
+{{- end }}

@@ -30,6 +30,7 @@ type instance struct {
 	slices    []cluster.Slice                         // the dimensions that are slices of GPUs
 	legacy    bool                                    // somebody has slices by annotation
 	came      map[cluster.NodeID][]*cluster.Pod       // in this run, last one last; only those that mind legacy slices
+	taints    map[*v1.Taint]string                    // in words, as many pods are refused for the same ones
 	selectors map[uint64]selector                     // by class
 	ports     map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
 }
@@ -43,7 +44,7 @@ type selector struct {
 
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
+	i := &instance{view: v, taints: map[*v1.Taint]string{}, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
@@ -93,7 +94,7 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 	for t := range n.Taints {
 		taint := &n.Taints[t]
 		if taint.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, taint) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: taint.ToString()}
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: i.words(taint)}
 		}
 	}
 	if len(c.NodeSelector) > 0 || c.NodeAffinity != nil {
@@ -108,6 +109,15 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonRestrictedNode}
 	}
 	return i.checkSlicing(c, n)
+}
+
+func (i *instance) words(taint *v1.Taint) string {
+	text, known := i.taints[taint]
+	if !known {
+		text = taint.ToString()
+		i.taints[taint] = text
+	}
+	return text
 }
 
 func (i *instance) selector(c *cluster.Class) selector {
@@ -171,24 +181,48 @@ func (i *instance) Wants(c *cluster.Class) bool {
 	return len(c.HostPorts) > 0 || i.mindsLegacy(c)
 }
 
-// CheckNode implements engine.NodeFilter.
+// CheckNode implements engine.NodeFilter. A port that is being released, or is promised with a pod's room, is as good as the
+// room is.
 func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	if v := i.checkPorts(p.Class, n, false); !v.Yes() {
+		return v
+	}
 	snap := i.view.Snapshot()
 	for _, want := range p.Class.HostPorts {
-		taken := engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: want.Protocol + "/" + strconv.Itoa(int(want.Port))}
-		for _, id := range n.Pods {
-			q := snap.Pod(id)
-			if conflict(want, q.Class.HostPorts) && i.view.NodeOf(q) == n.ID { // and was not evicted
-				return taken
+		for h := range i.view.Held(n.ID) {
+			if q := snap.Pod(h.Waits); q != nil && q != p && conflict(want, q.Class.HostPorts) {
+				return taken(want)
 			}
 		}
 		for _, ports := range i.ports[n.ID] {
 			if conflict(want, ports) {
-				return taken
+				return taken(want)
 			}
 		}
 	}
 	return i.checkLegacy(p.Class, n)
+}
+
+// CheckReady implements engine.NodeReady.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	return i.checkPorts(p.Class, n, true)
+}
+
+// checkPorts asks who is on the node and was not evicted; now, also of those that are leaving, and of those that this run evicts.
+func (i *instance) checkPorts(c *cluster.Class, n *cluster.Node, now bool) engine.Verdict {
+	for _, want := range c.HostPorts {
+		for _, id := range n.Pods {
+			q := i.view.Snapshot().Pod(id)
+			if conflict(want, q.Class.HostPorts) && (now || q.Phase != cluster.Releasing && i.view.NodeOf(q) == n.ID) {
+				return taken(want)
+			}
+		}
+	}
+	return engine.Verdict{}
+}
+
+func taken(port cluster.HostPort) engine.Verdict {
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: port.Protocol + "/" + strconv.Itoa(int(port.Port))}
 }
 
 func conflict(want cluster.HostPort, open []cluster.HostPort) bool {

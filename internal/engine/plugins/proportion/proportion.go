@@ -49,13 +49,14 @@ type instance struct {
 	states []*fairshare.State   // by queue ID; their ledgers are the session's own, so they follow what is placed
 	chains [][]*fairshare.State // by queue ID: the queue and its ancestors, leaf first
 	takes  []distilled          // by queue ID: its place among those who are served
-	gives  []distilled          // by queue ID: its place among those who give
+	gives  []distilled          // by queue ID: its place among those who give; nil until somebody has to
 }
 
 // distilled is a queue's key, as long as it holds what it held then and its next is the same: most comparisons are of queues
 // for which neither has changed.
 type distilled struct {
 	charges int // 1 more than the ledger's
+	dims    int // of next
 	next    [keptDims]int64
 	key     fairshare.Key
 }
@@ -67,16 +68,17 @@ const keptDims = 8
 func (i *instance) key(id cluster.QueueID, next cluster.Resources, gives bool) *fairshare.Key {
 	all := &i.takes
 	if gives {
-		all = &i.gives
+		if all = &i.gives; i.gives == nil {
+			i.gives = make([]distilled, len(i.takes))
+		}
 	}
 	d, charges := &(*all)[id], i.view.Queue(id).Charges+1
-	if d.charges == charges && len(next) <= keptDims && slices.Equal(d.next[:len(next)], next) && d.rest(len(next)) {
+	if d.charges == charges && slices.Equal(d.next[:d.dims], next) {
 		return &d.key
 	}
 	d.charges = 0
 	if len(next) <= keptDims {
-		d.charges, d.next = charges, [keptDims]int64{}
-		copy(d.next[:], next)
+		d.charges, d.dims = charges, copy(d.next[:], next)
 	}
 	if gives {
 		d.key = i.order.Key(i.states[id], nil, next)
@@ -84,16 +86,6 @@ func (i *instance) key(id cluster.QueueID, next cluster.Resources, gives bool) *
 		d.key = i.order.Key(i.states[id], next, nil)
 	}
 	return &d.key
-}
-
-// rest says whether nothing is kept from dimension n on.
-func (d *distilled) rest(n int) bool {
-	for _, x := range d.next[n:] {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // Open implements engine.Plugin: O(nodes + queues × dimensions).
@@ -112,6 +104,7 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 	total := clusterTotal(snap)
 	index := make(map[cluster.QueueID]int32, len(queues))
 	in := fairshare.Input{Total: total, Unit: unit, Shared: shared, KValue: fairshare.Fixed(p.k), Queues: make([]fairshare.Queue, len(queues))}
+	quotas := make([]int64, len(queues)*len(unit)) // one piece for all queues, as further down
 	for k, q := range queues {
 		index[q.ID] = int32(k)
 		parent := int32(-1)
@@ -120,28 +113,35 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 		}
 		in.Queues[k] = fairshare.Queue{
 			Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
-			Quota: quota(q, shared), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
+			Quota: quota(quotas[k*len(unit):(k+1)*len(unit):(k+1)*len(unit)], q, shared), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
 			Usage: q.Usage, Held: q.Allocated, Served: min(q.Served, snap.Now),
 		}
 	}
 	p.divider.AddUp(in.Queues)
-	shares := p.divider.Divide(&in)
+	shares := p.divider.Divide(&in).Clone() // the trace keeps them beyond the next division
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
 	i.states = make([]*fairshare.State, v.MaxQueueID())
 	i.chains = make([][]*fairshare.State, v.MaxQueueID())
-	i.takes, i.gives = make([]distilled, v.MaxQueueID()), make([]distilled, v.MaxQueueID())
+	i.takes = make([]distilled, v.MaxQueueID())
+	states, links := make([]fairshare.State, len(queues)), 0
+	for _, q := range queues {
+		links += q.Depth + 1
+	}
+	room := make([]*fairshare.State, 0, links)
 	for k, q := range queues {
-		st := &fairshare.State{
+		st := &states[k]
+		*st = fairshare.State{
 			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
-			Fair: slices.Clone(shares.Of(k)), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
+			Fair: shares.Of(k), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
 			Stuck: q.Stuck, StuckNonPreemptible: q.StuckNonPreemptible, Holding: q.Holding, HoldingNonPreemptible: q.HoldingNonPreemptible,
 		}
 		i.states[q.ID] = st
-		i.chains[q.ID] = append(i.chains[q.ID], st)
-		if q.Parent != nil {
-			i.chains[q.ID] = append(i.chains[q.ID], i.chains[q.Parent.ID]...)
+		from := len(room)
+		if room = append(room, st); q.Parent != nil {
+			room = append(room, i.chains[q.Parent.ID]...)
 		}
+		i.chains[q.ID] = room[from:len(room):len(room)]
 	}
 	return i
 }
@@ -161,9 +161,8 @@ func names(q *engine.QueueLedger, d int) bool {
 	return q.Quota.At(d) != 0 || q.LimitAt(d) != cluster.Unlimited || q.Weight.At(d) != 0
 }
 
-// quota returns the queue's quota; of further dimensions that it does not name it may have what it likes.
-func quota(q *engine.QueueLedger, shared []bool) []int64 {
-	out := make([]int64, len(shared))
+// quota fills out with the queue's quota; of further dimensions that it does not name it may have what it likes.
+func quota(out []int64, q *engine.QueueLedger, shared []bool) []int64 {
 	for d := range out {
 		out[d] = q.Quota.At(d)
 		if d >= cluster.Slots && !names(q, d) {
