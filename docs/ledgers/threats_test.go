@@ -22,7 +22,6 @@ func TestThreatModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests, rows, proof := testFunctions(t, root), 0, -1
-	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
 	for line := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(line, "|") {
 			proof = -1
@@ -41,15 +40,7 @@ func TestThreatModel(t *testing.T) {
 			t.Errorf("a row of %d cells, its table has %d: %s", len(cells), proof+1, line)
 			continue
 		}
-		found := named.FindAllStringSubmatch(cells[proof], -1)
-		if len(found) == 0 {
-			t.Errorf("%s: no test", strings.TrimSpace(cells[0]))
-		}
-		for _, name := range found {
-			if !tests[name[1]] {
-				t.Errorf("%s: there is no %s", strings.TrimSpace(cells[0]), name[1])
-			}
-		}
+		proven(t, tests, cells[0], cells[proof])
 	}
 	if rows < 40 {
 		t.Errorf("only %d rows are understood", rows)
@@ -57,6 +48,23 @@ func TestThreatModel(t *testing.T) {
 	for name, text := range interfaceKeys(t, root) {
 		if !strings.Contains(string(page), "`"+text) {
 			t.Errorf("%s (%s): nothing is said of who may write it and what follows", text, name)
+		}
+	}
+}
+
+// namedTests finds the names of tests in a table's cell.
+var namedTests = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+
+// proven wants the cell of a row to name tests, and that there are such.
+func proven(t *testing.T, tests map[string]bool, row, cell string) {
+	t.Helper()
+	found := namedTests.FindAllStringSubmatch(cell, -1)
+	if len(found) == 0 {
+		t.Errorf("%s: no test", strings.TrimSpace(row))
+	}
+	for _, name := range found {
+		if !tests[name[1]] {
+			t.Errorf("%s: there is no %s", strings.TrimSpace(row), name[1])
 		}
 	}
 }

@@ -137,9 +137,18 @@ func TestInstallation(t *testing.T) {
 		if err := get(&s, "", "default"); err != nil {
 			return err.Error()
 		}
-		for name, list := range map[string][]metav1.Condition{"Config": config.Status.Conditions, "shard": s.Status.Conditions} {
-			if got := condition(list, kaiv1.ConditionReady); !strings.HasPrefix(got, "True ready") {
-				return name + " is Ready=" + got + ", Deployed=" + condition(list, kaiv1.ConditionDeployed)
+		for _, of := range []struct {
+			name       string
+			generation int64
+			conditions []metav1.Condition
+		}{{"Config", config.Generation, config.Status.Conditions}, {"shard", s.Generation, s.Status.Conditions}} {
+			if got := condition(of.conditions, kaiv1.ConditionReady); !strings.HasPrefix(got, "True ready") {
+				return of.name + " is Ready=" + got + ", Deployed=" + condition(of.conditions, kaiv1.ConditionDeployed)
+			}
+			for _, c := range of.conditions { // Ready may be that of the generation before, and a look still under way
+				if c.ObservedGeneration != of.generation {
+					return fmt.Sprintf("%s is at generation %d, its condition %s at %d", of.name, of.generation, c.Type, c.ObservedGeneration)
+				}
 			}
 		}
 		return ""

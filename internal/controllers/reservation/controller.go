@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// syncers is how many groups are looked at at a time.
-	syncers = 4
+	// syncers is how many groups are looked at at a time; one tenant alone has two thirds of them.
+	syncers = 6
 
 	// slowest bounds how long a group waits that cannot be put in order.
 	slowest = 5 * time.Minute
@@ -68,6 +68,7 @@ type Controller struct {
 	locks locks
 	waits waits
 	known groupSet // groups whose device this process told somebody
+	news  groupSet // groups of which there is news that no look has begun to take in
 
 	mu     sync.Mutex
 	groups workqueue.TypedRateLimitingInterface[item] // to be looked at
@@ -92,8 +93,11 @@ func newController(o Options, w cluster) *Controller {
 }
 
 // item is a group that is to be looked at, and the namespace in whose turn: that of the pod or request with which it began, for
-// pods of any tenant may name a group. Looks at one group exclude each other.
-type item struct{ namespace, group string }
+// pods of any tenant may name a group. Looks at one group exclude each other, and one takes in the news of all its namespaces.
+type item struct {
+	namespace, group string
+	due              bool // not because of news: a time has come
+}
 
 func newQueue() workqueue.TypedRateLimitingInterface[item] {
 	return turns.New(turns.Options[item]{
@@ -103,7 +107,13 @@ func newQueue() workqueue.TypedRateLimitingInterface[item] {
 
 // again has a group looked at again, in our own turn.
 func (c *Controller) again(group string, after time.Duration) {
-	c.queue().AddAfter(item{c.options.Namespace, group}, after)
+	c.queue().AddAfter(item{c.options.Namespace, group, true}, after)
+}
+
+// heard has a group looked at that something of the namespace is the news of. The cache shows the news already.
+func (c *Controller) heard(namespace, group string) {
+	c.news.add(group)
+	c.queue().Add(item{namespace, group, false})
 }
 
 // queue is the queue of groups of this run, or of the next one.
@@ -187,7 +197,7 @@ func (c *Controller) podSeen(o any, _ bool) {
 		return
 	}
 	for _, g := range groupsOf(p) {
-		c.queue().Add(item{p.Namespace, g})
+		c.heard(p.Namespace, g)
 	}
 	if p.Namespace == c.options.ScalingNamespace {
 		for _, g := range c.waits.groups() {
@@ -205,7 +215,7 @@ func (c *Controller) requestSeen(o any, gone bool) {
 		c.waits.end(r.UID)
 	}
 	for _, g := range requestGroups(r) {
-		c.queue().Add(item{r.Namespace, g})
+		c.heard(r.Namespace, g)
 	}
 }
 
@@ -219,7 +229,7 @@ func (c *Controller) work(ctx context.Context, wake func(types.NamespacedName)) 
 		}
 		group := it.group
 		if ctx.Err() == nil {
-			if err := c.guard.Do(ctx, "a shared device", group, func(ctx context.Context) error { return c.sync(ctx, group) }); err != nil {
+			if err := c.guard.Do(ctx, "a shared device", group, func(ctx context.Context) error { return c.turn(ctx, it) }); err != nil {
 				if ctx.Err() == nil {
 					c.log.Info("A shared device is looked at again later", "group", group, "fault", err.Error())
 				}
@@ -289,6 +299,15 @@ func (s *groupSet) drop(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.groups, group)
+}
+
+// take drops a group, and says whether it was there.
+func (s *groupSet) take(group string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.groups[group]
+	delete(s.groups, group)
+	return ok
 }
 
 func (s *groupSet) has(group string) bool {

@@ -92,7 +92,7 @@ func (c *Controller) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequ
 	}
 	if !ready {
 		for _, g := range requestGroups(r) {
-			c.queue().AddAfter(item{r.Namespace, g}, max(left, 0)+time.Millisecond)
+			c.queue().AddAfter(item{r.Namespace, g, true}, max(left, 0)+time.Millisecond)
 		}
 		return false, nil
 	}
@@ -151,7 +151,7 @@ func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest
 		}
 	}
 	for _, g := range requestGroups(r) {
-		c.queue().Add(item{r.Namespace, g})
+		c.heard(r.Namespace, g)
 	}
 	return nil
 }

@@ -268,6 +268,58 @@ func TestScalingPodsGoFirst(t *testing.T) {
 	}
 }
 
+// TestOneLook: pods and requests of several namespaces are news of one group. One look takes them in, and what fails is looked at
+// by whoever comes next.
+func TestOneLook(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	looks := &counting{cluster: w}
+	c := newController(DefaultOptions(), looks)
+	defer c.renewQueue()
+	all := func() (failed int) {
+		for c.queue().Len() > 0 {
+			it, _ := c.queue().Get()
+			if c.turn(ctx, it) != nil {
+				failed++
+			}
+			c.queue().Done(it)
+		}
+		return failed
+	}
+	hear := func() {
+		for _, namespace := range []string{"a", "b", keys.ReservationNamespace} {
+			c.heard(namespace, "g")
+		}
+	}
+	hear()
+	if failed := all(); looks.n != 1 || failed != 0 {
+		t.Errorf("%d looks, of which %d failed, want one", looks.n, failed)
+	}
+	hear()
+	looks.fail = 1
+	if failed := all(); looks.n != 3 || failed != 1 {
+		t.Errorf("%d looks, of which %d failed, want two more, and the first in vain", looks.n, failed)
+	}
+	c.again("g", 0)
+	if all(); looks.n != 4 {
+		t.Errorf("%d looks, want one whose time has come", looks.n)
+	}
+}
+
+// counting is a cluster that counts how often a group is looked at, and of these lets some fail.
+type counting struct {
+	cluster
+	n, fail int
+}
+
+func (k *counting) members(ctx context.Context, group string) ([]*corev1.Pod, error) {
+	if k.n++; k.fail > 0 {
+		k.fail--
+		return nil, errSea
+	}
+	return k.cluster.members(ctx, group)
+}
+
 // TestScalingCostsItsOwn: whose pod waits for a node is alone in waiting, but for nodes that have just joined.
 func TestScalingCostsItsOwn(t *testing.T) {
 	t.Parallel()
@@ -517,7 +569,7 @@ func TestThousandRounds(t *testing.T) {
 		if len(w.pods)+len(w.asked)+len(w.maps)+len(w.taken) > 0 {
 			t.Fatalf("round %d left %v, %v, %v, %v", i, w.pods, w.asked, w.maps, w.taken)
 		}
-		if len(c.waits.requests)+len(c.waits.byGroup)+len(c.locks.groups)+c.queue().Len() > 0 {
+		if len(c.waits.requests)+len(c.waits.byGroup)+len(c.locks.groups)+len(c.news.groups)+c.queue().Len() > 0 {
 			t.Fatalf("round %d left something in memory", i)
 		}
 	}

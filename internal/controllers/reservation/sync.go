@@ -46,10 +46,27 @@ func (c *Controller) look(ctx context.Context, group string) (*picture, error) {
 	return v, nil
 }
 
+// turn gives a group its turn, unless another look has taken in the news since this one was asked for.
+func (c *Controller) turn(ctx context.Context, it item) (err error) {
+	defer c.locks.take(it.group)()
+	if !c.news.take(it.group) && !it.due {
+		return nil
+	}
+	done := false
+	defer func() {
+		if !done { // after a panic, too: it is for this item when it is tried again, or for another before
+			c.news.add(it.group)
+		}
+	}()
+	err = c.sync(ctx, it.group)
+	done = err == nil
+	return err
+}
+
 // sync puts a group in order: labels of pods that will not be bound are removed, a device that nobody uses is released,
-// one that was lost is regained. An error is about the way to the API server, or asks for another look.
+// one that was lost is regained. An error is about the way to the API server, or asks for another look. The caller holds the
+// group's lock.
 func (c *Controller) sync(ctx context.Context, group string) error {
-	defer c.locks.take(group)()
 	v, err := c.look(ctx, group)
 	if err != nil {
 		return err
@@ -90,8 +107,12 @@ func meant(r *schedulingv1alpha2.BindRequest, p *corev1.Pod) bool {
 	return b.Meant(p)
 }
 
-// release deletes the reservation pods of a group, unless the API server knows of a pod that uses the device.
+// release deletes the reservation pods of a group, unless the API server knows of a pod that uses the device. Nobody is asked
+// about those that are on their way out already.
 func (c *Controller) release(ctx context.Context, group string, v *picture) error {
+	if !slices.ContainsFunc(v.held, func(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }) {
+		return nil
+	}
 	members, err := c.cluster.liveMembers(ctx, group)
 	if err != nil {
 		return err

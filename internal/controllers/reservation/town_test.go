@@ -257,7 +257,7 @@ func (w *town) syncSome(c *Controller, n int) (busy bool) {
 	for ; n > 0 && groups.Len() > 0; n-- {
 		g, _ := groups.Get()
 		busy = true
-		if err := c.sync(context.Background(), g.group); err != nil && !w.blocks {
+		if err := c.turn(context.Background(), g); err != nil && !w.blocks {
 			w.t.Logf("group %s: %v", g.group, err)
 			groups.Add(g)
 		}
@@ -483,7 +483,7 @@ func TestDefectOfOneGroup(t *testing.T) {
 		r := &schedulingv1alpha2.BindRequest{}
 		r.Namespace, r.Name, r.UID = "team", g, types.UID(g)
 		c.waits.begin(r, []string{g}, w.now)
-		c.queue().Add(item{"team", g})
+		c.heard("team", g)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	woken := make(chan string, 8)

@@ -34,9 +34,7 @@ const reservationTimeout = 3 * time.Second
 
 // TestSharedDevices: a binder process gives pods shared devices; the test plays the scheduler and the admission webhook.
 func TestSharedDevices(t *testing.T) {
-	// The rounds send requests as fast as pods run, and no scheduler counts the devices whose reservations are still ending, a
-	// second each: nodes have twice as many as are used at a time.
-	w := newSharingLab(t, 4, lab.Options{Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 16}}}})
+	w := newSharingWorld(t, 4)
 	proxy, err := w.lab.NewProxy()
 	if err != nil {
 		t.Fatal(err)
@@ -417,6 +415,50 @@ func (s *sharing) lost(t *testing.T) {
 	s.clear(t, "lost")
 }
 
+// devices is the account that a scheduler keeps of shared devices: one is in use from the first pod that is sent to it until its
+// reservation pod has gone, for the device plugin has it back when that has ended, not when it is deleted. Without it the rounds
+// would ask the binder for more devices than a node has, and kubelets would turn reservations away.
+type devices struct {
+	*sharing
+	mu    sync.Mutex
+	users map[device]int // pods that are sent to the device, and not deleted
+}
+
+type device struct{ node, group string }
+
+// take enters a pod for a device, or says that the node has none for it yet.
+func (d *devices) take(on device) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	used := map[device]bool{}
+	for of := range d.users {
+		used[of] = true
+	}
+	for _, p := range d.pods(keys.ReservationNamespace) {
+		used[device{p.Spec.NodeName, p.Labels[keys.GPUGroupLabel]}] = true
+	}
+	n := 0
+	for of := range used {
+		if of.node == on.node && of != on {
+			n++
+		}
+	}
+	if n >= perNode {
+		return fmt.Sprintf("node %s has no device for group %s: %d are in use", on.node, on.group, n)
+	}
+	d.users[on]++
+	return ""
+}
+
+// leave says that a pod that ran has been deleted. That its device is reserved has been seen by then.
+func (d *devices) leave(on device) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.users[on]--; d.users[on] == 0 {
+		delete(d.users, on)
+	}
+}
+
 // rounds: pods come, share devices and go, a thousand times; nothing is left.
 func (s *sharing) rounds(t *testing.T) {
 	rounds := 1000
@@ -429,6 +471,7 @@ func (s *sharing) rounds(t *testing.T) {
 	}
 	const lanes = 20
 	s.namespace(t, "rounds")
+	devices := &devices{sharing: s, users: map[device]int{}}
 	since := time.Now()
 	var all sync.WaitGroup
 	for lane := range lanes {
@@ -437,7 +480,12 @@ func (s *sharing) rounds(t *testing.T) {
 				name := fmt.Sprintf("p%d", i)
 				p := s.pod(t, "rounds", name)
 				// Neighbours share a group; whether they meet is left to chance.
-				s.request(t, p, fmt.Sprintf("n-%d", lane/2%4), "", 0, fmt.Sprintf("round-%d-%d", lane/2, i/lanes))
+				on := device{fmt.Sprintf("n-%d", lane/2%4), fmt.Sprintf("round-%d-%d", lane/2, i/lanes)}
+				if _, what := s.await(60*time.Second, func() string { return devices.take(on) }); what != "" {
+					t.Error(what)
+					return
+				}
+				s.request(t, p, on.node, "", 0, on.group)
 				_, what := s.await(60*time.Second, func() string {
 					var now corev1.Pod
 					if err := s.cache.Get(context.Background(), client.ObjectKeyFromObject(p), &now); err != nil || now.Status.Phase != corev1.PodRunning {
@@ -453,6 +501,7 @@ func (s *sharing) rounds(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				devices.leave(on)
 			}
 		})
 	}

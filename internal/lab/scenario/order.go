@@ -39,6 +39,11 @@ func (b *Backend) Apply(o enginetest.Object) error {
 		return fmt.Errorf("cannot apply a %T", o)
 	}
 	if o.GetUID() == "" {
+		if g, ok := o.(*v2alpha2.PodGroup); ok && b.waits(g) { // pods on nodes are charged to what it was first
+			if err := b.flush(); err != nil {
+				return err
+			}
+		}
 		b.waiting = append(b.waiting, o)
 		return nil
 	}
@@ -49,6 +54,14 @@ func (b *Backend) Apply(o enginetest.Object) error {
 		return b.change(p)
 	}
 	return b.put(o)
+}
+
+// waits says whether an earlier statement's PodGroup of that name is still to be made.
+func (b *Backend) waits(g *v2alpha2.PodGroup) bool {
+	return slices.ContainsFunc(b.waiting, func(o enginetest.Object) bool {
+		_, ok := o.(*v2alpha2.PodGroup)
+		return ok && o.GetNamespace() == g.Namespace && o.GetName() == g.Name
+	})
 }
 
 // flush makes what waits, in the order of the ages that the scenario gives, and of names where it gives the same.
@@ -105,6 +118,11 @@ func (b *Backend) flush() error {
 	}
 	if err := b.pods(pods); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Spec.NodeName != "" }) {
+		if err := b.charge(); err != nil {
+			return err
+		}
 	}
 	return b.counted()
 }
@@ -212,9 +230,17 @@ func (b *Backend) pass(t time.Time) {
 	}
 }
 
-// pods makes pods, those of one age in one second. An older pod of a gang has an earlier second or an earlier name.
+// pods makes pods, or changes the labels of those that are there; it makes those of one age in one second. An older pod of a gang has an earlier second or an earlier name.
 func (b *Backend) pods(pods []*v1.Pod) error {
-	for len(pods) > 0 {
+	var fresh []*v1.Pod
+	for _, p := range pods {
+		if same, err := b.relabel(p); err != nil {
+			return err
+		} else if !same {
+			fresh = append(fresh, p)
+		}
+	}
+	for pods = fresh; len(pods) > 0; {
 		first := pods[0]
 		n := 1
 		for n < len(pods) && pods[n].CreationTimestamp.Equal(&first.CreationTimestamp) && gangOf(pods[n]) == gangOf(first) {

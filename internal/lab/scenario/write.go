@@ -8,15 +8,21 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
 // empty returns an object of o's kind.
@@ -187,6 +193,9 @@ func (b *Backend) change(want *v1.Pod) error {
 		if err := b.client.SubResource("binding").Create(b.ctx, &p, bind); err != nil {
 			return fmt.Errorf("bind pod %s: %w", p.Name, err)
 		}
+		if err := b.charge(); err != nil {
+			return err
+		}
 		if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(want), &p); err != nil {
 			return err
 		}
@@ -201,4 +210,65 @@ func (b *Backend) change(want *v1.Pod) error {
 		return b.release(&p, releaseGrace)
 	}
 	return nil
+}
+
+// relabel gives a pod that is on its node already the labels and annotations of a later statement, if nothing else is said of it,
+// and says whether that was so. Its charge stays.
+func (b *Backend) relabel(want *v1.Pod) (bool, error) {
+	if want.Spec.NodeName == "" || want.DeletionTimestamp != nil {
+		return false, nil
+	}
+	var have v1.Pod
+	if err := b.client.Get(b.ctx, client.ObjectKeyFromObject(want), &have); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	asks := func(p *v1.Pod) (out []v1.ResourceRequirements) {
+		for i := range p.Spec.Containers {
+			out = append(out, p.Spec.Containers[i].Resources)
+		}
+		return out
+	}
+	if have.Spec.NodeName != want.Spec.NodeName || have.Status.Phase != want.Status.Phase || have.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(asks(&have), asks(want)) {
+		return false, nil
+	}
+	next := have.DeepCopy()
+	next.Labels, next.Annotations = maps.Clone(want.Labels), maps.Clone(want.Annotations)
+	for _, key := range []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation} {
+		if text, ok := have.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, text)
+		}
+	}
+	return true, b.client.Patch(b.ctx, next, client.MergeFrom(&have))
+}
+
+// charge writes onto the pods that a scenario puts on nodes the record of their charge, as the binder does: it is that of the
+// gang and queue they have now. Those that have a record keep it, and those that nobody is charged for get none.
+func (b *Backend) charge() error {
+	store := cluster.NewStore(b.store)
+	if err := feed.Rebuild(b.ctx, b.client, b.feed, store); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(b.ctx)
+	g.SetLimit(writers)
+	store.Snapshot(0).EachPod(func(p *cluster.Pod) {
+		record := kai.WriteCharged(p.Charged())
+		if record == nil {
+			return
+		}
+		g.Go(func() error {
+			have := &v1.Pod{}
+			if err := b.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, have); err != nil {
+				return err
+			}
+			if have.Annotations[keys.ChargedAnnotation] != "" {
+				return nil
+			}
+			next := have.DeepCopy()
+			for key, text := range record {
+				metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, text)
+			}
+			return b.client.Patch(ctx, next, client.MergeFrom(have))
+		})
+	})
+	return g.Wait()
 }
