@@ -71,6 +71,9 @@ type process struct {
 	asked   bool          // it was told to end since
 }
 
+// logsEnv names a directory in which what processes said is kept whole; without it, it goes with the test.
+const logsEnv = "MUSTER_LAB_LOGS"
+
 // newProcess prepares `muster run ROLE`; start starts it. Whatever still runs at the end of the test is killed.
 func newProcess(t testing.TB, role, kubeconfig string, args ...string) *process {
 	t.Helper()
@@ -80,7 +83,13 @@ func newProcess(t testing.TB, role, kubeconfig string, args ...string) *process 
 	}
 	address := l.Addr().String()
 	l.Close()
-	p := &process{t: t, role: role, kubeconfig: kubeconfig, address: address, log: filepath.Join(t.TempDir(), role+".log")}
+	dir := t.TempDir()
+	if keep := os.Getenv(logsEnv); keep != "" {
+		if dir, err = os.MkdirTemp(keep, strings.ReplaceAll(t.Name(), "/", "-")+"-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &process{t: t, role: role, kubeconfig: kubeconfig, address: address, log: filepath.Join(dir, role+".log")}
 	p.args = append([]string{"run", role, "--kubeconfig", kubeconfig, "--qps=-1"}, args...)
 	switch role {
 	case "scheduler":

@@ -53,6 +53,8 @@ func apiServerArgs(p pki, etcd string) []string {
 func controllerManagerArgs(p pki, kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,
+		// As installations have it: policies tell a controller from the administrator.
+		"--use-service-account-credentials=true",
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--root-ca-file=" + p.path("ca.crt"),
