@@ -51,18 +51,11 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	l.broken = map[cluster.QueueID]string{}
 	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
 	ledgers := make([]QueueLedger, len(snap.QueueOrder))
-	room := make(cluster.Resources, 7*dims*len(ledgers)) // one piece for all vectors
-	full := func(r cluster.Resources) cluster.Resources {
-		out := room[:dims:dims]
-		room = room[dims:]
-		copy(out, r)
-		return out
-	}
+	room := make(cluster.Resources, vectors*dims*len(ledgers)) // one piece for all
 	for i, id := range snap.QueueOrder {
-		q := snap.Queue(id)
 		n := &ledgers[i]
-		*n = ledger(q, full)
-		l.byID[id], l.byName[q.Name] = n, n
+		room = n.fill(snap.Queue(id), dims, room)
+		l.byID[id], l.byName[n.Name] = n, n
 		all = append(all, n)
 	}
 	for _, n := range all {
@@ -116,9 +109,19 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	}
 }
 
-// ledger is what a queue holds as a run begins, without what is below it; full makes a vector as long as the dimension table.
-func ledger(q *cluster.Queue, full func(cluster.Resources) cluster.Resources) QueueLedger {
-	n := QueueLedger{
+// vectors is how many a ledger has.
+const vectors = 7
+
+// fill makes n what a queue holds as a run begins, without what is below it. Its vectors are cut from room, and the rest is
+// returned.
+func (n *QueueLedger) fill(q *cluster.Queue, dims int, room cluster.Resources) cluster.Resources {
+	full := func(r cluster.Resources) cluster.Resources {
+		out := room[:dims:dims]
+		room = room[dims:]
+		copy(out, r)
+		return out
+	}
+	*n = QueueLedger{
 		Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
 		AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
 		Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
@@ -126,6 +129,12 @@ func ledger(q *cluster.Queue, full func(cluster.Resources) cluster.Resources) Qu
 	}
 	n.Holding.AddCapped(q.Leaving)
 	n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
+	return room
+}
+
+func ledger(q *cluster.Queue, dims int) *QueueLedger {
+	n := &QueueLedger{}
+	n.fill(q, dims, make(cluster.Resources, vectors*dims))
 	return n
 }
 
@@ -134,33 +143,28 @@ func ledger(q *cluster.Queue, full func(cluster.Resources) cluster.Resources) Qu
 // hold, no quota, and may have nothing. That of a parent is below it, so that what is above goes on counting it.
 func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims int) []*QueueLedger {
 	l.lost = map[string]*QueueLedger{}
-	parents := make([]bool, len(l.byID))
+	parents := map[string]bool{}
 	for _, n := range all {
 		if n.Parent != nil {
-			parents[n.Parent.ID] = true
+			parents[n.Parent.Name] = true
 		}
-	}
-	full := func(r cluster.Resources) cluster.Resources {
-		out := make(cluster.Resources, dims)
-		copy(out, r)
-		return out
 	}
 	add := func(q *cluster.Queue, above *QueueLedger) {
 		own := *q
 		own.ID, own.Quota, own.Limit, own.Weight, own.Usage = cluster.QueueID(len(l.byID)), nil, make(cluster.Resources, cluster.Slots), nil, nil
 		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe{}, cluster.Maybe{}
-		n := ledger(&own, full)
+		n := ledger(&own, dims)
 		if n.Parent, n.Lost = above, true; above != nil {
 			n.Depth = above.Depth + 1
 			rest := *q
 			rest.Allocated, rest.AllocatedNonPreemptible, rest.Requested = nil, nil, nil
 			rest.Leaving, rest.LeavingNonPreemptible, rest.Stuck, rest.StuckNonPreemptible = nil, nil, nil, nil
-			fresh := ledger(&rest, full)
+			fresh := ledger(&rest, dims)
 			fresh.Parent, fresh.Depth = above.Parent, above.Depth
-			*above = fresh
+			*above = *fresh
 		}
-		l.byID, l.lost[n.Name] = append(l.byID, &n), &n
-		all = append(all, &n)
+		l.byID, l.lost[n.Name] = append(l.byID, n), n
+		all = append(all, n)
 	}
 	holds := func(q *cluster.Queue) bool {
 		return slices.ContainsFunc(q.Allocated, func(x int64) bool { return x > 0 })
@@ -170,7 +174,7 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 		case !holds(n.Queue):
 		case l.broken[n.ID] != "":
 			add(n.Queue, nil)
-		case parents[n.ID]:
+		case parents[n.Name]:
 			add(n.Queue, n)
 		}
 	}
@@ -179,7 +183,6 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 	}
 	return all
 }
-
 func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
 	if id < 0 || int(id) >= len(l.byID) {
 		return nil
