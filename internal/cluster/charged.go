@@ -154,7 +154,7 @@ func (s *Store) remnant(p *Pod) GangID {
 	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
 		return id
 	}
-	g.Queue, g.Former, g.FormerUID = queue, p.home, ""
+	g.Queue, g.Former, g.FormerUID = queue, p.home, p.abroad
 	if of, ok := s.gangIDs[p.home]; ok {
 		o := s.gangs.get(int32(of))
 		g.FormerUID = o.UID
