@@ -291,7 +291,7 @@ func BenchmarkCliffs(b *testing.B) {
 	all := func(n int) func(e, p, bound int) bool {
 		return func(e, p, bound int) bool { return e == 0 && bound == n }
 	}
-	for _, c := range []cliff{
+	for _, c := range append([]cliff{
 		{"over-share/equal", func() *situation { return overShare(1) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"over-share/shapes=200", func() *situation { return overShare(200) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"givers=100", func() *situation { return manyGivers(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
@@ -308,7 +308,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
 		{"queues=10000/empty", func() *situation { return manyQueues(10000, 100, false) }, nil, all(800)},
 		{"shapes=1500", func() *situation { return fitting(1500) }, nil, all(1500)},
-	} {
+	}, domainCliffs()...) {
 		b.Run(c.name, c.bench)
 	}
 }

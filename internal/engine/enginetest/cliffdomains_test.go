@@ -1,0 +1,60 @@
+package enginetest
+
+import (
+	"fmt"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// racks puts the nodes into racks of a size, and those, ten by ten, into blocks.
+func (s *situation) racks(of int) {
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Labels = map[string]string{"block": fmt.Sprint(i / of / 10), "rack": fmt.Sprint(i / of)}
+		s.nodes[i] = node
+	}
+	s.nodes = append(s.nodes, cluster.TopologyState{Name: "dc", Levels: []cluster.Level{{Label: "block"}, {Label: "rack"}}})
+}
+
+// near is n waiting gangs of as many shapes that have to be together.
+func (s *situation) near(n, pods int, gpu int64, where cluster.Constraint) {
+	for i := range n {
+		from := len(s.rest)
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: pods, gpu: gpu, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+		g := s.rest[from].(cluster.GangState)
+		g.Sets[0].Near = where
+		s.rest[from] = g
+	}
+}
+
+var (
+	oneRack  = cluster.Constraint{Topology: "dc", Required: "rack"}
+	oneBlock = cluster.Constraint{Topology: "dc", Required: "block"}
+)
+
+// crowded is a thousand nodes in racks of twenty that are full of gangs of one GPU, those of which that a function names need
+// not go, and n gangs that ask for whole nodes in one domain.
+func crowded(n, pods int, where cluster.Constraint, pinned func(i int) bool) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("victims", "", 0), queue("taker", "", 8_000_000))
+	s.victims(1000, func(i int) crew {
+		return crew{queue: "victims", priority: 50, preemptible: !pinned(i), startSeconds: benchNow - 5}
+	})
+	s.racks(20)
+	s.near(n, pods, 8, where)
+	return s
+}
+
+func nobody(int) bool            { return false }
+func each(of int) func(int) bool { return func(i int) bool { return i%of == 0 } }
+
+// domainCliffs are those of domains.
+func domainCliffs() []cliff {
+	return []cliff{
+		{"racks/too-small", func() *situation { return crowded(300, 22, oneRack, nobody) }, nil, idly},
+		{"racks/pinned-racks", func() *situation { return crowded(300, 20, oneRack, each(8*20)) }, nil, idly},
+		{"racks/started", func() *situation { return crowded(300, 20, oneRack, nobody) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"blocks/pinned", func() *situation { return crowded(300, 200, oneBlock, each(8*200)) }, nil, idly},
+	}
+}
