@@ -307,6 +307,7 @@ func (e QueueGone) apply(s *Store) bool {
 	}
 	delete(s.queueIDs, e.Name)
 	delete(s.served, e.Name)
+	s.dirty[e.Name] = struct{}{}
 	s.news = s.now
 	s.queues.release(s.epoch, int32(id))
 	s.unsortedQueues = true

@@ -70,7 +70,9 @@ func PodPhase(p *v1.Pod) cluster.Phase {
 	case v1.PodFailed:
 		return cluster.Failed
 	case v1.PodUnknown:
-		return cluster.Unknown
+		if p.Spec.NodeName == "" {
+			return cluster.Unknown
+		} // nobody knows what became of it: so it has its room
 	}
 	switch {
 	case p.DeletionTimestamp != nil && p.Spec.NodeName != "":
