@@ -49,12 +49,27 @@ func crowded(n, pods int, where cluster.Constraint, pinned func(i int) bool) *si
 func nobody(int) bool            { return false }
 func each(of int) func(int) bool { return func(i int) bool { return i%of == 0 } }
 
-// domainCliffs are those of domains.
+// pieces is n gangs of a whole node each, where on every node some are free and nobody who is there fits elsewhere.
+func pieces(n int) *situation {
+	s := &situation{}
+	s.plant(1000)
+	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
+	for i := range 1000 {
+		s.crew(crew{name: fmt.Sprintf("running-%06d", i), queue: "team", pods: 1, gpu: 5, node: nodeName(i), age: int64(10 + i), priority: 50, preemptible: true})
+	}
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 8, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// domainCliffs are those of domains, and of nodes that others have to be moved away from.
 func domainCliffs() []cliff {
 	return []cliff{
 		{"racks/too-small", func() *situation { return crowded(300, 22, oneRack, nobody) }, nil, idly},
 		{"racks/pinned-racks", func() *situation { return crowded(300, 20, oneRack, each(8*20)) }, nil, idly},
 		{"racks/started", func() *situation { return crowded(300, 20, oneRack, nobody) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"blocks/pinned", func() *situation { return crowded(300, 200, oneBlock, each(8*200)) }, nil, idly},
+		{"pieces=300", func() *situation { return pieces(300) }, nil, idly},
 	}
 }
