@@ -550,8 +550,8 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	at, last, lastShort, may := map[Verdict]int{}, -1, -1, s.staticMask(p.Class)
-	full := map[Reason]int{} // where those count who are not told apart any more
+	at, last, lastShort, may := map[string][]int{}, -1, -1, s.staticMask(p.Class) // by object: verdicts that differ are mostly about others
+	others := map[Reason]int{}                                                    // where those count who are not told apart any more
 	for _, id := range in.v.nodes[in.lo:in.hi] {
 		n := s.Snap.Node(id)
 		dim, short := -1, false
@@ -566,16 +566,16 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 				continue
 			}
 			if last < 0 || d.Tally[last].Verdict != v {
-				i, ok := at[v]
+				i, ok := d.Tally.among(at[v.Object], v)
 				if !ok && len(d.Tally) >= maxKinds { // as with taints of which each node has its own
-					if i, ok = full[v.Reason]; !ok {
+					if i, ok = others[v.Reason]; !ok {
 						v = Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}
-						full[v.Reason] = len(d.Tally)
+						others[v.Reason] = len(d.Tally)
 					}
 				}
 				if !ok {
 					i = len(d.Tally)
-					at[v], d.Tally = i, append(d.Tally, Count{Verdict: v})
+					at[v.Object], d.Tally = append(at[v.Object], i), append(d.Tally, Count{Verdict: v})
 				}
 				last = i
 			}

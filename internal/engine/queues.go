@@ -183,6 +183,7 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 	}
 	return all
 }
+
 func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
 	if id < 0 || int(id) >= len(l.byID) {
 		return nil

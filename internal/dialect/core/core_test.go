@@ -144,6 +144,33 @@ func TestPodPhase(t *testing.T) {
 	}
 }
 
+// TestReturning: of what goes, that which was evicted and has a controller comes back.
+func TestReturning(t *testing.T) {
+	t.Parallel()
+	now := metav1.NewTime(time.Unix(1000, 0))
+	for _, c := range []struct{ owned, deleted, disrupted, want bool }{
+		{owned: true, deleted: true, disrupted: true, want: true},
+		{owned: true, deleted: true},     // its owner wants fewer
+		{owned: true, disrupted: true},   // only said so
+		{deleted: true, disrupted: true}, // gone for good
+	} {
+		p := &v1.Pod{Spec: v1.PodSpec{NodeName: "n"}, Status: v1.PodStatus{Phase: v1.PodRunning}}
+		if c.owned {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", Controller: ptr.To(true)}}
+		}
+		if c.deleted {
+			p.DeletionTimestamp = &now
+		}
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionFalse}}
+		if c.disrupted {
+			p.Status.Conditions[0].Status = v1.ConditionTrue
+		}
+		if got := Pod(p).Returning; got != c.want {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
 // TestAmountsStayInRange draws quantities as users write them, absurd ones included.
 func TestAmountsStayInRange(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"syscall"
@@ -286,11 +287,68 @@ func tainted(n int) *situation {
 	return s
 }
 
+// selecting is n waiting gangs of as many shapes, each of which names the node that it would run on, and all nodes are full.
+func selecting(n int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("victims", "", 0), queue("taker", "", 8_000_000))
+	s.victims(1000, func(i int) crew { return crew{queue: "victims", priority: 50, preemptible: i%8 != 0} })
+	own := func(i int) string { return fmt.Sprint("owner-", i) }
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Labels = maps.Clone(node.Labels)
+		node.Labels["own"] = own(i)
+		s.nodes[i] = node
+	}
+	for i := range n {
+		spec := cluster.ClassSpec{NodeSelector: map[string]string{"own": own(i)}}
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: 1, gpu: 8, age: 1, priority: 50, preemptible: true, spec: spec}, int64(1000+i))
+	}
+	return s
+}
+
+// leaves is a tree of queues, wide ones below each, of so many levels; each leaf has one gang that waits. The nodes are full of
+// gangs of the leaves, in turn.
+func leaves(levels, wide, n, nodes int) *situation {
+	s := &situation{}
+	name := func(level, i int) string { return fmt.Sprintf("queue-%d-%05d", level, i) }
+	count := n
+	for level := levels - 1; level >= 0; level-- {
+		for i := range count {
+			parent := ""
+			if level > 0 {
+				parent = name(level-1, i/wide)
+			}
+			s.rest = append(s.rest, queue(name(level, i), parent, 0))
+		}
+		count = (count + wide - 1) / wide
+	}
+	s.victims(nodes, func(i int) crew { return crew{queue: name(levels-1, i%n), priority: 50, preemptible: true} })
+	for i := range n {
+		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: name(levels-1, i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true})
+	}
+	return s
+}
+
+// crowded is n gangs of 20 queues that wait, of 8 shapes, where the nodes are full of the gangs of those and others.
+func crowded(nodes, n int) *situation {
+	s := &situation{}
+	name := func(i int) string { return fmt.Sprintf("queue-%02d", i) }
+	for i := range 40 {
+		s.rest = append(s.rest, queue(name(i), "", int64(nodes)*200))
+	}
+	s.victims(nodes, func(i int) crew { return crew{queue: name(i % 40), priority: int32(40 + i%20), preemptible: true} })
+	for i := range n {
+		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: name(i % 20), pods: 1 + i%3, gpu: int64(1 + i%8), age: 1, priority: 40, preemptible: true})
+	}
+	return s
+}
+
 // BenchmarkCliffs are the cliffs that were found, and others of their kinds.
 func BenchmarkCliffs(b *testing.B) {
 	all := func(n int) func(e, p, bound int) bool {
 		return func(e, p, bound int) bool { return e == 0 && bound == n }
 	}
+	replaced := func(e, p, bound int) bool { return e > 0 && e == p && bound == 0 }
 	for _, c := range append([]cliff{
 		{"over-share/equal", func() *situation { return overShare(1) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"over-share/shapes=200", func() *situation { return overShare(200) }, []func(*engine.Profile){minimum("60s")}, idly},
@@ -304,9 +362,13 @@ func BenchmarkCliffs(b *testing.B) {
 		{"priorities=1000", func() *situation { return ranked(1000) }, nil, idly},
 		{"taints=300", func() *situation { return tainted(300) }, nil, idly},
 		{"taints=1000", func() *situation { return tainted(1000) }, nil, idly},
+		{"selectors=1000", func() *situation { return selecting(1000) }, nil, idly},
 		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
 		{"queues=10000/empty", func() *situation { return manyQueues(10000, 100, false) }, nil, all(800)},
+		{"leaves=3000/levels=3", func() *situation { return leaves(3, 15, 3000, 1000) }, nil, replaced},
+		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
+		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},
 		{"shapes=1500", func() *situation { return fitting(1500) }, nil, all(1500)},
 	}, domainCliffs()...) {
 		b.Run(c.name, c.bench)

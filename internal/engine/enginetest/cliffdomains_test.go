@@ -33,9 +33,9 @@ var (
 	oneBlock = cluster.Constraint{Topology: "dc", Required: "block"}
 )
 
-// crowded is a thousand nodes in racks of twenty that are full of gangs of one GPU, those of which that a function names need
+// racked is a thousand nodes in racks of twenty that are full of gangs of one GPU, those of which that a function names need
 // not go, and n gangs that ask for whole nodes in one domain.
-func crowded(n, pods int, where cluster.Constraint, pinned func(i int) bool) *situation {
+func racked(n, pods int, where cluster.Constraint, pinned func(i int) bool) *situation {
 	s := &situation{}
 	s.rest = append(s.rest, queue("victims", "", 0), queue("taker", "", 8_000_000))
 	s.victims(1000, func(i int) crew {
@@ -66,10 +66,10 @@ func pieces(n int) *situation {
 // domainCliffs are those of domains, and of nodes that others have to be moved away from.
 func domainCliffs() []cliff {
 	return []cliff{
-		{"racks/too-small", func() *situation { return crowded(300, 22, oneRack, nobody) }, nil, idly},
-		{"racks/pinned-racks", func() *situation { return crowded(300, 20, oneRack, each(8*20)) }, nil, idly},
-		{"racks/started", func() *situation { return crowded(300, 20, oneRack, nobody) }, []func(*engine.Profile){minimum("60s")}, idly},
-		{"blocks/pinned", func() *situation { return crowded(300, 200, oneBlock, each(8*200)) }, nil, idly},
+		{"racks/too-small", func() *situation { return racked(300, 22, oneRack, nobody) }, nil, idly},
+		{"racks/pinned-racks", func() *situation { return racked(300, 20, oneRack, each(8*20)) }, nil, idly},
+		{"racks/started", func() *situation { return racked(300, 20, oneRack, nobody) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"blocks/pinned", func() *situation { return racked(300, 200, oneBlock, each(8*200)) }, nil, idly},
 		{"pieces=300", func() *situation { return pieces(300) }, nil, idly},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -30,26 +29,32 @@ type instance struct {
 	slices    []cluster.Slice                         // the dimensions that are slices of GPUs
 	legacy    bool                                    // somebody has slices by annotation
 	came      map[cluster.NodeID][]*cluster.Pod       // in this run, last one last; only those that mind legacy slices
-	taints    map[*v1.Taint]string                    // in words, as many pods are refused for the same ones
-	selectors map[uint64]selector                     // by class
+	taints    [][]string                              // by node and taint, in words, as many pods are refused for the same ones
+	selectors map[uint64]*selector                    // by class
+	last      *selector                               // the one that was asked for last
 	ports     map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
 }
 
 // selector is a class's node selection, compiled.
 type selector struct {
-	labels   labels.Selector
+	class    uint64
+	labels   []label
 	affinity *nodeaffinity.NodeSelector
 	broken   bool // it cannot be parsed and matches nothing
 }
 
+// label is one that a node must have.
+type label struct{ key, value string }
+
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, taints: map[*v1.Taint]string{}, selectors: map[uint64]selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
+	i := &instance{view: v, selectors: map[uint64]*selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
 	snap := v.Snapshot()
 	i.slices, i.legacy = snap.Dims.Slices(), snap.HasLegacySlices()
+	i.taints = make([][]string, snap.MaxNodeID())
 	i.largest = make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		for d, x := range snap.Node(id).Allocatable {
@@ -94,7 +99,7 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 	for t := range n.Taints {
 		taint := &n.Taints[t]
 		if taint.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, taint) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: i.words(taint)}
+			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: i.words(n, t)}
 		}
 	}
 	if len(c.NodeSelector) > 0 || c.NodeAffinity != nil {
@@ -111,33 +116,46 @@ func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict
 	return i.checkSlicing(c, n)
 }
 
-func (i *instance) words(taint *v1.Taint) string {
-	text, known := i.taints[taint]
-	if !known {
-		text = taint.ToString()
-		i.taints[taint] = text
+func (i *instance) words(n *cluster.Node, t int) string {
+	if i.taints[n.ID] == nil {
+		i.taints[n.ID] = make([]string, len(n.Taints))
 	}
-	return text
+	text := &i.taints[n.ID][t]
+	if *text == "" {
+		*text = n.Taints[t].ToString()
+	}
+	return *text
 }
 
-func (i *instance) selector(c *cluster.Class) selector {
-	s, ok := i.selectors[c.ID]
-	if ok {
-		return s
+func (i *instance) selector(c *cluster.Class) *selector {
+	if i.last != nil && i.last.class == c.ID { // a class is asked about node by node
+		return i.last
 	}
-	s.labels = labels.SelectorFromSet(c.NodeSelector)
-	if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		var err error
-		s.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
-		s.broken = err != nil
+	s := i.selectors[c.ID]
+	if s == nil {
+		s = &selector{class: c.ID}
+		for k, v := range c.NodeSelector { // order: all must match
+			s.labels = append(s.labels, label{k, v})
+		}
+		if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			var err error
+			s.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
+			s.broken = err != nil
+		}
+		i.selectors[c.ID] = s
 	}
-	i.selectors[c.ID] = s
+	i.last = s
 	return s
 }
 
-func (s selector) matches(n *cluster.Node) bool {
-	if s.broken || !s.labels.Matches(labels.Set(n.Labels)) {
+func (s *selector) matches(n *cluster.Node) bool {
+	if s.broken {
 		return false
+	}
+	for _, want := range s.labels {
+		if have, ok := n.Labels[want.key]; !ok || have != want.value {
+			return false
+		}
 	}
 	if s.affinity == nil {
 		return true
