@@ -87,7 +87,7 @@ func (e PodState) apply(s *Store) bool {
 		p := s.pods.get(int32(id))
 		if p.Class == class && p.observed == (observed{e.Phase, e.NodeName}) && p.gangKey == e.Gang && p.setName == e.SetName &&
 			p.Ours == e.Ours && p.Utility == e.Utility && p.deletedAt == e.DeletedAt && p.Nominated == e.Nominated &&
-			(e.Charged == Charged{} || p.recorded) && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
+			(e.Charged == Charged{} || p.recorded) && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && (p.returning || !e.Returning) && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
 			p.sameClaims(&e) {
 			s.classes.release(class)
 			return false
@@ -107,6 +107,7 @@ func (e PodState) apply(s *Store) bool {
 	p := s.pod(id)
 	held := p.Phase.Holds() && known
 	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
+	p.returning = p.returning || e.Returning // an eviction of ours may show nothing but the end
 	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
 	if p.deletedAt != e.DeletedAt {
 		p.goneBy = e.DeletedAt
@@ -307,6 +308,7 @@ func (e QueueGone) apply(s *Store) bool {
 	}
 	delete(s.queueIDs, e.Name)
 	delete(s.served, e.Name)
+	s.dirty[e.Name] = struct{}{}
 	s.news = s.now
 	s.queues.release(s.epoch, int32(id))
 	s.unsortedQueues = true

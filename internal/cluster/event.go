@@ -58,6 +58,9 @@ type PodState struct {
 	Nominated string
 	// Recreated says that a controller makes a new pod when this one is deleted.
 	Recreated bool
+	// Returning says that it is going because it was evicted, by whomever, and that a controller makes a new pod then: what it
+	// asks for is still asked for.
+	Returning bool
 	// DeviceClaims says which objects stand for Spec.Devices, one for each; Allocations is what a live BindRequest gives them.
 	DeviceClaims []DeviceClaim
 	Allocations  []ClaimAllocation

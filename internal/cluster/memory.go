@@ -303,7 +303,7 @@ type Memory struct {
 	Rests map[string]Rest  // by question
 	// Charged are the records of pods that hold room of which their objects do not say as much, by UID.
 	Charged map[string]Charged
-	// Returning are the UIDs of pods that we evicted and somebody makes anew, while they go.
+	// Returning are the UIDs of pods that were evicted and somebody makes anew, while they go.
 	Returning map[string]struct{}
 	// Frozen says until when pods of one gang may not be evicted for another.
 	Frozen map[Frozen]int64

@@ -40,6 +40,12 @@ func TestEvictedIsStillAskedFor(t *testing.T) {
 		if got := asked(); got != want {
 			t.Errorf("recreated %v, going: asks for %d, want %d", recreated, got, want)
 		}
+		restarted := NewStore(Options{})
+		told := s.Snapshot(second)
+		restarted.Apply(QueueState{Name: "q"}, told.Gang(0).State(), told.Pod(0).State(told.Dims))
+		if got := restarted.Snapshot(second).QueueByName("q").Requested.At(GPU); got != want {
+			t.Errorf("recreated %v, after a restart: asks for %d, want %d", recreated, got, want)
+		}
 		s.Apply(PodGone{UID: "p"})
 		if got := asked(); got != 0 {
 			t.Errorf("recreated %v, gone: asks for %d, want 0", recreated, got)

@@ -117,7 +117,7 @@ type Pod struct {
 	home        Key   // the gang it is in or waits for: that of its record, or the one it asks for
 	evicting    int64 // until when our eviction is assumed, 0 for none
 	sent        bool  // evicted by us, as far as this Store knows
-	returning   bool  // evicted by us, and made anew: what it asks for is still asked for
+	returning   bool  // evicted, and made anew: what it asks for is still asked for
 	epoch       uint64
 }
 

@@ -19,6 +19,8 @@ type Snapshot struct {
 	// NodeOrder lists all nodes by name. QueueOrder lists all queues by name.
 	NodeOrder  []NodeID
 	QueueOrder []QueueID
+	// Lost are the queues that there are no objects of and that pods hold room of, by name, with what they hold and nothing else.
+	Lost []*Queue
 	// News is when the cluster last changed by other than our own decisions, Unix nanoseconds, by the time of the snapshot
 	// before: a node, a queue or a gang came, went or was edited, or a pod ended. 0 for not since the Store began.
 	News int64

@@ -38,6 +38,7 @@ type Store struct {
 	remnants  []GangID                      // see Charged
 	accounts  map[string]*account           // by queue name, whether or not the queue exists
 	dirty     map[string]struct{}           // accounts changed since the last snapshot
+	gone      map[string]*Queue             // see Snapshot.Lost
 
 	classes    *interner
 	demands    demands
@@ -129,7 +130,7 @@ func NewStore(o Options) *Store {
 		opts: o, epoch: 1, dims: BaseDims(),
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
-		accounts: map[string]*account{}, dirty: map[string]struct{}{},
+		accounts: map[string]*account{}, dirty: map[string]struct{}{}, gone: map[string]*Queue{},
 		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, rests: map[string]Rest{}, shares: map[string]noted{}, served: map[string]int64{},
 		classes: newInterner(), demands: demands{kinds: map[string]*Demand{}}, postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
 		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{}, topologies: map[string]*Topology{},
@@ -161,26 +162,27 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 	s.sortQueues()
 	s.sizeDevices()
 	for name := range s.dirty { // order: each account is written to its own queue
+		a := s.accounts[name]
+		delete(s.gone, name)
 		if id, ok := s.queueIDs[name]; ok {
-			q, a := s.queue(id), s.accounts[name]
 			if a == nil {
 				a = &account{}
 			}
+			q := s.queue(id)
 			q.Served = s.served[name]
-			q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
-			q.Leaving, q.LeavingNonPreemptible = a.leaving.all.read(nil), a.leaving.nonPreemptible.read(nil)
-			q.Stuck, q.StuckNonPreemptible = a.stuck.all.read(nil), a.stuck.nonPreemptible.read(nil)
-			if a.memory > 0 && s.leastUnits > 0 {
-				q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
-			}
-		} else if s.accounts[name] == nil { // whoever names it is no queue's
+			s.tell(q, a)
+		} else if a == nil { // whoever names it is no queue's
 			delete(s.served, name)
+		} else if slices.ContainsFunc(a.allocated.read(nil), func(x int64) bool { return x > 0 }) {
+			q := &Queue{ID: None, Name: name}
+			s.tell(q, a)
+			s.gone[name] = q
 		}
 	}
 	clear(s.dirty)
 	snap := &Snapshot{
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
-		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Origin: s.origin,
+		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Lost: slices.SortedFunc(maps.Values(s.gone), func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }), Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
 		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
 		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
@@ -191,6 +193,16 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 	}
 	s.epoch++
 	return snap
+}
+
+// tell writes an account to its queue.
+func (s *Store) tell(q *Queue, a *account) {
+	q.Allocated, q.AllocatedNonPreemptible, q.Requested = a.allocated.read(nil), a.nonPreemptible.read(nil), a.requested.read(nil)
+	q.Leaving, q.LeavingNonPreemptible = a.leaving.all.read(nil), a.leaving.nonPreemptible.read(nil)
+	q.Stuck, q.StuckNonPreemptible = a.stuck.all.read(nil), a.stuck.nonPreemptible.read(nil)
+	if a.memory > 0 && s.leastUnits > 0 {
+		q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
+	}
 }
 
 // advance lets time pass: expired assumptions are forgotten, stuck pods marked. Time that went back takes along what is
@@ -428,7 +440,7 @@ func (p *Pod) State(d Dims) PodState {
 	st := PodState{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Groups: p.Groups, Zones: p.Zones,
+		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Returning: p.returning, Groups: p.Groups, Zones: p.Zones,
 		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
 	}
 	if p.recorded {

@@ -32,7 +32,7 @@ type queueNode struct {
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]queueNode, s.Snap.MaxQueueID())}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]queueNode, len(s.queues.byID))}
 	leafs := make([]*queueNode, 0, min(len(gangs), len(s.queues.order)))
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)

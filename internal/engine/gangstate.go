@@ -10,8 +10,9 @@ import (
 // GangState is a gang in a session: which pods of each set wait, and how many have room.
 type GangState struct {
 	*cluster.Gang
-	Leaf *QueueLedger // its queue; nil when it has none, and QueueVerdict says why
-
+	// Leaf is what is charged for it: its queue or, of a queue that is no leaf any more, what stands for it; nil for neither.
+	Leaf *QueueLedger
+	// QueueVerdict says why it has no queue to ask in, if it has none.
 	QueueVerdict Verdict
 	sets         []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
 	stray        *cluster.Pod // a waiting pod asking for a set the gang does not have
@@ -60,7 +61,8 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 	}
 	gang := s.Snap.Gang(id)
 	g := &GangState{Gang: gang, sets: make([]setState, len(gang.Sets)+1), sequence: -1}
-	g.Leaf, g.QueueVerdict = s.queues.leafFor(gang)
+	_, g.QueueVerdict = s.queues.leafFor(gang)
+	g.Leaf = s.queues.giverFor(gang)
 	for _, pid := range gang.Pods {
 		p := s.Snap.Pod(pid)
 		if p.Finished() && p.Set != cluster.None {

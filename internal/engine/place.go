@@ -13,7 +13,7 @@ func (s *Session) Admit(g *GangState) Verdict {
 	switch {
 	case g.Invalid != "":
 		return Verdict{Code: NoForever, Reason: ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
-	case g.Leaf == nil:
+	case !g.QueueVerdict.Yes():
 		return g.QueueVerdict
 	case g.GaveUp:
 		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
@@ -22,6 +24,9 @@ type QueueLedger struct {
 	StuckNonPreemptible   cluster.Resources
 	Holding               cluster.Resources
 	HoldingNonPreemptible cluster.Resources
+	// Lost says that it is no queue to ask in: it stands for what pods hold of a queue that was deleted, became a parent, or lost
+	// its way to the top. Nothing of it is anybody's right.
+	Lost bool
 	// Charges counts how often what it holds has changed in this run.
 	Charges int
 }
@@ -33,6 +38,7 @@ type queueLedger struct {
 	tops   []*QueueLedger
 	broken map[cluster.QueueID]string // why a queue has no place in the forest
 	byName map[string]*QueueLedger
+	lost   map[string]*QueueLedger // by the name of the queue that they stand for
 }
 
 // build hangs the queues into a forest: O(queues × depth). A queue whose parents do not lead to the top is broken, and
@@ -45,25 +51,11 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 	l.broken = map[cluster.QueueID]string{}
 	all := make([]*QueueLedger, 0, len(snap.QueueOrder))
 	ledgers := make([]QueueLedger, len(snap.QueueOrder))
-	room := make(cluster.Resources, 7*dims*len(ledgers)) // one piece for all vectors
-	full := func(r cluster.Resources) cluster.Resources {
-		out := room[:dims:dims]
-		room = room[dims:]
-		copy(out, r)
-		return out
-	}
+	room := make(cluster.Resources, vectors*dims*len(ledgers)) // one piece for all
 	for i, id := range snap.QueueOrder {
-		q := snap.Queue(id)
 		n := &ledgers[i]
-		*n = QueueLedger{
-			Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
-			AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
-			Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
-			Holding: full(q.Allocated), HoldingNonPreemptible: full(q.AllocatedNonPreemptible),
-		}
-		n.Holding.AddCapped(q.Leaving)
-		n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
-		l.byID[id], l.byName[q.Name] = n, n
+		room = n.fill(snap.Queue(id), dims, room)
+		l.byID[id], l.byName[n.Name] = n, n
 		all = append(all, n)
 	}
 	for _, n := range all {
@@ -85,6 +77,7 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 			n.Depth = steps
 		}
 	}
+	all = l.stands(snap, all, dims)
 	for _, n := range all {
 		if l.broken[n.ID] != "" {
 			continue
@@ -114,6 +107,81 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 			n.Parent.HoldingNonPreemptible.AddCapped(n.HoldingNonPreemptible)
 		}
 	}
+}
+
+// vectors is how many a ledger has.
+const vectors = 7
+
+// fill makes n what a queue holds as a run begins, without what is below it. Its vectors are cut from room, and the rest is
+// returned.
+func (n *QueueLedger) fill(q *cluster.Queue, dims int, room cluster.Resources) cluster.Resources {
+	full := func(r cluster.Resources) cluster.Resources {
+		out := room[:dims:dims]
+		room = room[dims:]
+		copy(out, r)
+		return out
+	}
+	*n = QueueLedger{
+		Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
+		AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
+		Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
+		Holding: full(q.Allocated), HoldingNonPreemptible: full(q.AllocatedNonPreemptible),
+	}
+	n.Holding.AddCapped(q.Leaving)
+	n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
+	return room
+}
+
+func ledger(q *cluster.Queue, dims int) *QueueLedger {
+	n := &QueueLedger{}
+	n.fill(q, dims, make(cluster.Resources, vectors*dims))
+	return n
+}
+
+// stands appends a leaf for each queue that pods hold room of and that is no leaf: it was deleted, has become a parent, or its
+// parents do not lead to the top. Who holds room can be made to give it, wherever its queue has gone; so there it has what they
+// hold, no quota, and may have nothing. That of a parent is below it, so that what is above goes on counting it.
+func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims int) []*QueueLedger {
+	l.lost = map[string]*QueueLedger{}
+	parents := map[string]bool{}
+	for _, n := range all {
+		if n.Parent != nil {
+			parents[n.Parent.Name] = true
+		}
+	}
+	add := func(q *cluster.Queue, above *QueueLedger) {
+		own := *q
+		own.ID, own.Quota, own.Limit, own.Weight, own.Usage = cluster.QueueID(len(l.byID)), nil, make(cluster.Resources, cluster.Slots), nil, nil
+		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe{}, cluster.Maybe{}
+		n := ledger(&own, dims)
+		if n.Parent, n.Lost = above, true; above != nil {
+			n.Depth = above.Depth + 1
+			rest := *q
+			rest.Allocated, rest.AllocatedNonPreemptible, rest.Requested = nil, nil, nil
+			rest.Leaving, rest.LeavingNonPreemptible, rest.Stuck, rest.StuckNonPreemptible = nil, nil, nil, nil
+			fresh := ledger(&rest, dims)
+			fresh.Parent, fresh.Depth = above.Parent, above.Depth
+			*above = *fresh
+		}
+		l.byID, l.lost[n.Name] = append(l.byID, n), n
+		all = append(all, n)
+	}
+	holds := func(q *cluster.Queue) bool {
+		return slices.ContainsFunc(q.Allocated, func(x int64) bool { return x > 0 })
+	}
+	for _, n := range slices.Clip(all) {
+		switch {
+		case !holds(n.Queue):
+		case l.broken[n.ID] != "":
+			add(n.Queue, nil)
+		case parents[n.Name]:
+			add(n.Queue, n)
+		}
+	}
+	for _, q := range snap.Lost {
+		add(q, nil)
+	}
+	return all
 }
 
 func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
@@ -168,4 +236,12 @@ func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Verdict) {
 		return nil, Verdict{Code: No, Reason: ReasonQueueNotLeaf, Object: g.Queue}
 	}
 	return q, Verdict{}
+}
+
+// giverFor is leafFor of what a gang holds: of a queue that is no leaf, what stands for it.
+func (l *queueLedger) giverFor(g *cluster.Gang) *QueueLedger {
+	if leaf, _ := l.leafFor(g); leaf != nil {
+		return leaf
+	}
+	return l.lost[g.Queue]
 }

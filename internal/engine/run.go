@@ -248,6 +248,9 @@ func (s *Session) finish() Trace {
 	}
 	t.Queues = make([]QueueTrace, 0, len(s.queues.order))
 	for _, q := range s.queues.order {
+		if q.Lost {
+			continue
+		}
 		qt := QueueTrace{
 			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
 			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested,

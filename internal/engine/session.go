@@ -100,11 +100,8 @@ func (s *Session) Later(n cluster.NodeID) cluster.Resources {
 	return s.later[int(n)*s.dims : int(n+1)*s.dims : int(n+1)*s.dims]
 }
 
-// LeafOf returns the leaf queue a gang belongs to, nil when it has none.
-func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger {
-	leaf, _ := s.queues.leafFor(g)
-	return leaf
-}
+// LeafOf returns what is charged for a gang, see [GangState.Leaf]; nil for nothing.
+func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger { return s.queues.giverFor(g) }
 
 // Charged returns every leaf queue that was charged more or less since the run began, in order. It only grows: who keeps an order of queues catches up from where it was.
 func (s *Session) Charged() []*QueueLedger { return s.charged }
@@ -177,7 +174,10 @@ func (v *View) Held(n cluster.NodeID) iter.Seq[*cluster.Hold] {
 // Queue returns the live ledger of a queue; nil for None.
 func (v *View) Queue(id cluster.QueueID) *QueueLedger { return v.s.queues.get(id) }
 
-// Queues returns the live ledgers of all sound queues, parents before children, siblings by name.
+// MaxQueueID is the exclusive upper bound of the IDs of ledgers.
+func (v *View) MaxQueueID() int { return len(v.s.queues.byID) }
+
+// Queues returns the live ledgers of all sound queues, and of what stands for others; parents before children.
 func (v *View) Queues() []*QueueLedger { return v.s.queues.order }
 
 // slabs are the large arrays of a session, kept from run to run: a cluster that changes a little decides a hundred times

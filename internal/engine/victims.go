@@ -474,7 +474,7 @@ func (s *Session) CheckGiver(r Right, g *GangState, request cluster.Resources, l
 func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
 	no := func(reason Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
 	switch {
-	case v.Leaf == nil:
+	case v.Leaf == nil, r == Consolidation && !v.QueueVerdict.Yes(): // which could not start anew
 		return v.QueueVerdict
 	case !v.Preemptible && (r == Consolidation || !s.Yields(v.Gang)):
 		return no(ReasonNotPreemptible)
@@ -517,7 +517,7 @@ func (s *Session) placedNow(v *GangState) bool {
 
 // succeeded says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
 func (s *Session) succeeded(v *GangState, p *cluster.Pod) bool {
-	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant()
+	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant() && v.QueueVerdict.Yes()
 }
 
 func (s *Session) recreated(v *GangState) bool {

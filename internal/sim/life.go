@@ -191,7 +191,7 @@ func (w *World) evict(p *pod) {
 		return
 	}
 	w.stop(p)
-	p.state.Phase, p.state.DeletedAt = cluster.Releasing, w.now+int64(w.o.Grace)
+	p.state.Phase, p.state.DeletedAt, p.state.Returning = cluster.Releasing, w.now+int64(w.o.Grace), true
 	w.Store.Apply(p.state)
 	uid := p.state.UID
 	w.at(p.state.DeletedAt, func() {

@@ -41,6 +41,7 @@ type asked struct {
 	subresource   string
 	mayUse        []string // queues
 	mayBind       bool     // pods of every namespace
+	mayReport     bool     // for nodes
 	wantUnmatched bool
 }
 
@@ -143,6 +144,9 @@ func (j *judge) says(t testing.TB, a asked) string {
 			}
 		}
 		if q.GetResource() == "pods" && q.GetSubresource() == "binding" && q.GetVerb() == "create" && q.GetNamespace() == "" && a.mayBind {
+			return authorizer.DecisionAllow, "", nil
+		}
+		if q.GetResource() == "nodes" && q.GetSubresource() == "status" && q.GetVerb() == "patch" && a.mayReport {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionNoOpinion, "", nil

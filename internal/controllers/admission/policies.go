@@ -52,8 +52,9 @@ type policy struct {
 func (o *Options) Policies() []client.Object {
 	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
 	all = append(all, o.rights()...)
+	all = append(all, o.charge())
 	if o.Identity != Off {
-		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity(), o.bindingIdentity())
+		all = append(all, o.podIdentity(), o.groupIdentity(), o.requestIdentity(), o.bindingIdentity(), o.roomIdentity())
 	}
 	if o.AuthorizeQueues {
 		all = append(all, o.queueLabels(), o.queueTemplates())

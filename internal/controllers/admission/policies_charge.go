@@ -12,6 +12,10 @@ import (
 const (
 	// PolicyBindingIdentity keeps tenants who may bind pods from writing, with the Binding, what only Muster may say.
 	PolicyBindingIdentity = "muster-identity-bindings"
+	// PolicyCharge keeps everybody from writing who is charged for a pod, in every mode: no tool has ever had to.
+	PolicyCharge = "muster-charge"
+	// PolicyRoomIdentity keeps tenants from saying what a bound pod has of its node, and from taking more.
+	PolicyRoomIdentity = "muster-identity-room"
 	// PolicyForeignGPUs refuses pods of other schedulers that ask for GPUs: nobody is charged for them.
 	PolicyForeignGPUs = "muster-foreign-gpus"
 )
@@ -31,8 +35,11 @@ func (o *Options) frozen() (annotations, labels []string) {
 func (o *Options) frozenVariable() admissionregv1.Variable {
 	annotations, labels := o.frozen()
 	bound := "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
+	slice := "k.startsWith(" + quote(keys.MIGResourcePrefix) + ")" // an old way to have slices of GPUs
 	return variable("moved", fmt.Sprintf("!(%s) ? [] : %s.filter(k, variables.annotations[?k] != variables.oldAnnotations[?k]) + %s.filter(k, variables.labels[?k] != variables.oldLabels[?k])",
-		bound, quoted(annotations), quoted(labels)))
+		bound, quoted(annotations), quoted(labels))+
+		" + variables.annotations.map(k, k).filter(k, "+slice+" && variables.annotations[?k] != variables.oldAnnotations[?k])"+
+		" + variables.oldAnnotations.map(k, k).filter(k, "+slice+" && !(k in variables.annotations))")
 }
 
 func frozenCheck() admissionregv1.Validation {
@@ -57,6 +64,63 @@ func (o *Options) bindingIdentity() policy {
 				`'metadata: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden),
 			refuses("authorizer.group('').resource('pods').subresource('binding').check('create').allowed()",
 				`'pods/binding: only a scheduler binds pods, which may create pods/binding in every namespace (a ClusterRoleBinding); leave the pod to the scheduler that it names'`, metav1.StatusReasonForbidden),
+		},
+	}
+}
+
+// charge: the record by which a queue is charged is written with the Binding, from what the scheduler put on the BindRequest. The
+// other words were KAI's before they were ours, and there may be tools that write them; this one is ours alone.
+func (o *Options) charge() policy {
+	const create, update = admissionregv1.Create, admissionregv1.Update
+	return policy{
+		name: PolicyCharge, actions: deny, skip: o.trusted(),
+		rules: []admissionregv1.NamedRuleWithOperations{
+			on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update), on("", "v1", []string{"pods/binding", "bindings"}, create),
+			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, create, update),
+		},
+		variables: append(metadata(), variable("written", quoted([]string{keys.ChargedAnnotation, keys.ChargedAsAnnotation})+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])")),
+		checks: []admissionregv1.Validation{refuses("variables.written.size() == 0",
+			`'metadata.annotations: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden)},
+	}
+}
+
+// room are the fields of a pod's status by which it is known what it holds of its node, and for how long.
+func room() []string {
+	return []string{
+		"phase", "containerStatuses", "initContainerStatuses", "resize", "resources", "allocatedResources", "resourceClaimStatuses", "extendedResourceClaimStatus",
+	}
+}
+
+// roomIdentity: a pod of ours that is bound has ended when its node says so, and has what its node says; or it could run uncharged. Who
+// speaks for nodes is known by the right to write their statuses, which no namespace's owner can give; Kubernetes' own controllers
+// say of a node that is gone what became of its pods. And what a pod takes was found to be its queue's when it was bound: a
+// resize may give of it, and not take more, for which nobody asks the queue.
+func (o *Options) roomIdentity() policy {
+	bound := "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
+	resizing := func(of string) string {
+		return of + ".?status.?conditions.orValue([]).filter(c, c.type.startsWith('PodResize'))"
+	}
+	parts := func(of string) string {
+		return of + ".spec.containers + " + of + ".spec.?initContainers.orValue([]) + (has(" + of + ".spec.resources) ? [dyn({'name': dyn('the pod'), 'resources': dyn(" + of + ".spec.resources)})] : [])"
+	}
+	return policy{
+		name: PolicyRoomIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods/status", "pods/resize"}, admissionregv1.Update)},
+		variables: []admissionregv1.Variable{
+			variable("bound", bound),
+			variable("status", "request.subResource != 'resize' && variables.bound"),
+			variable("said", "!variables.status ? [] : "+quoted(room())+".filter(k, object.?status[?k] != oldObject.?status[?k]) + ("+
+				resizing("object")+" != "+resizing("oldObject")+" ? ['conditions'] : [])"),
+			variable("before", "request.subResource == 'resize' && variables.bound ? "+parts("oldObject")+" : []"),
+			variable("grown", "variables.before.size() == 0 ? [] : ("+parts("object")+").filter(c, c.?resources.?requests.orValue({}).exists(k,"+
+				" quantity(c.resources.requests[k]).isGreaterThan(quantity((variables.before.filter(o, o.name == c.name).map(o, o.?resources.?requests[?k].orValue('0')) + ['0'])[0])))).map(c, c.name)"),
+		},
+		checks: []admissionregv1.Validation{
+			refuses("variables.said.size() == 0 || request.userInfo.?groups.orValue([]).exists(g, g == "+quote(serviceAccounts(metav1.NamespaceSystem))+")"+
+				" || authorizer.group('').resource('nodes').subresource('status').check('patch').allowed()",
+				`'status: what a bound pod has of its node, and when it has ended, is for its node to say; only who reports for nodes may write ' + variables.said.join(', ')`, metav1.StatusReasonForbidden),
+			refuses("variables.grown.size() == 0",
+				`'resources.requests: a pod that is bound takes no more than its queue was found to have room for, and more is asked for ' + variables.grown.join(', ') + '; make a new pod'`, metav1.StatusReasonForbidden),
 		},
 	}
 }

@@ -28,7 +28,7 @@ func TestModes(t *testing.T) {
 		o := DefaultOptions()
 		o.Identity = mode
 		all := judges(t, o)
-		for _, name := range []string{PolicyPodIdentity, PolicyGroupIdentity, PolicyRequestIdentity, PolicyBindingIdentity} {
+		for _, name := range []string{PolicyPodIdentity, PolicyGroupIdentity, PolicyRequestIdentity, PolicyBindingIdentity, PolicyRoomIdentity} {
 			got := "none"
 			if j := all[name]; j != nil {
 				got = fmt.Sprint(j.binding.Spec.ValidationActions)
@@ -147,6 +147,8 @@ func TestIdentity(t *testing.T) {
 		{name: "a Binding with an app", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, labels: {app: kai-resource-reservation}}, target: {name: n}}`, want: "may write app"},
 		{name: "a Binding with a charge", policy: PolicyBindingIdentity, resource: pods, sub: "binding", object: `{metadata: {name: p, annotations: {muster.dev/charged-to: q/g}}, target: {name: n}}`, want: "may write muster.dev/charged-to"},
 		{name: "before it is bound", policy: PolicyPodIdentity, resource: pods, object: waiting(`annotations: {pod-group-name: h}`), old: waiting(`annotations: {pod-group-name: g}`)},
+		{name: "bound, with slices", policy: PolicyPodIdentity, resource: pods, object: `{metadata: {name: p, annotations: {nvidia.com/mig-1g.10gb: "7"}}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, old: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, want: "may write nvidia.com/mig-1g.10gb"},
+		{name: "bound, without its slices", policy: PolicyPodIdentity, resource: pods, old: `{metadata: {name: p, annotations: {nvidia.com/mig-1g.10gb: "7"}}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, nodeName: n}}`, want: "may write nvidia.com/mig-1g.10gb"},
 		{name: "another's, bound", policy: PolicyPodIdentity, resource: pods, object: `{metadata: {name: p, annotations: {pod-group-name: h}}, spec: {schedulerName: other, nodeName: n}}`, old: `{metadata: {name: p}, spec: {schedulerName: other, nodeName: n}}`},
 		{name: "a PodGroup", policy: PolicyGroupIdentity, resource: groups, object: `{metadata: {name: g, annotations: {user: me}}, spec: {minMember: 2}}`},
 		{name: "a BindRequest", policy: PolicyRequestIdentity, resource: requests, object: `{metadata: {name: p}, spec: {podName: p}}`, want: "BindRequest p: only Muster itself may write BindRequests"},

@@ -483,7 +483,7 @@ func TestDefectOfOneGroup(t *testing.T) {
 		r := &schedulingv1alpha2.BindRequest{}
 		r.Namespace, r.Name, r.UID = "team", g, types.UID(g)
 		c.waits.begin(r, []string{g}, w.now)
-		c.queue().Add(item{"team", g, true})
+		c.heard("team", g)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	woken := make(chan string, 8)

@@ -48,12 +48,19 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestRequestsAreUpstreams draws pods of every shape and compares Requests with the rule upstream publishes.
+// TestRequestsAreUpstreams draws pods of every shape and compares Requests with the rule upstream publishes. One thing is stricter: a
+// status by which a resize is infeasible takes nothing off but CPU and memory, which alone can be resized. Whoever may write the
+// status of a pod that runs would have its GPUs charged to nobody.
 func TestRequestsAreUpstreams(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPod(t)
 		list := upstream.PodRequests(p, upstream.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+		for name, q := range upstream.PodRequests(p, upstream.PodResourcesOptions{}) {
+			if has := list[name]; name != v1.ResourceCPU && name != v1.ResourceMemory && has.Cmp(q) < 0 {
+				list[name] = q
+			}
+		}
 		list[v1.ResourcePods] = resource.MustParse("1")
 		if diff := cmp.Diff(Amounts(list), Requests(p)); diff != "" {
 			t.Fatalf("-upstream +ours:\n%s", diff)
@@ -124,7 +131,8 @@ func TestPodPhase(t *testing.T) {
 		{phase: v1.PodSucceeded, node: "n", want: cluster.Succeeded},
 		{phase: v1.PodSucceeded, node: "n", deleted: true, want: cluster.Succeeded},
 		{phase: v1.PodFailed, node: "n", want: cluster.Failed},
-		{phase: v1.PodUnknown, node: "n", want: cluster.Unknown},
+		{phase: v1.PodUnknown, want: cluster.Unknown},
+		{phase: v1.PodUnknown, node: "n", want: cluster.Bound},
 	} {
 		p := &v1.Pod{Spec: v1.PodSpec{NodeName: c.node, SchedulingGates: make([]v1.PodSchedulingGate, c.gates)}, Status: v1.PodStatus{Phase: c.phase}}
 		if c.deleted {
@@ -132,6 +140,33 @@ func TestPodPhase(t *testing.T) {
 		}
 		if got := PodPhase(p); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
+		}
+	}
+}
+
+// TestReturning: of what goes, that which was evicted and has a controller comes back.
+func TestReturning(t *testing.T) {
+	t.Parallel()
+	now := metav1.NewTime(time.Unix(1000, 0))
+	for _, c := range []struct{ owned, deleted, disrupted, want bool }{
+		{owned: true, deleted: true, disrupted: true, want: true},
+		{owned: true, deleted: true},     // its owner wants fewer
+		{owned: true, disrupted: true},   // only said so
+		{deleted: true, disrupted: true}, // gone for good
+	} {
+		p := &v1.Pod{Spec: v1.PodSpec{NodeName: "n"}, Status: v1.PodStatus{Phase: v1.PodRunning}}
+		if c.owned {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", Controller: ptr.To(true)}}
+		}
+		if c.deleted {
+			p.DeletionTimestamp = &now
+		}
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionFalse}}
+		if c.disrupted {
+			p.Status.Conditions[0].Status = v1.ConditionTrue
+		}
+		if got := Pod(p).Returning; got != c.want {
+			t.Errorf("%+v: got %v", c, got)
 		}
 	}
 }

@@ -29,6 +29,7 @@ func Pod(p *v1.Pod) cluster.PodState {
 	}
 	st.NodeName, st.Nominated = p.Spec.NodeName, p.Status.NominatedNodeName
 	st.Recreated = Recreated(p)
+	st.Returning = st.Recreated && p.DeletionTimestamp != nil && disrupted(p)
 	st.Requests, st.Spec = Requests(p), Class(p)
 	return st
 }
@@ -59,6 +60,14 @@ func Recreated(p *v1.Pod) bool {
 	return true
 }
 
+// disrupted says whether p ends because somebody evicts it: the API server notes that of every eviction. A tenant can write
+// it too, and gains nothing: a waiting pod asks for as much.
+func disrupted(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue
+	})
+}
+
 // PodPhase returns where p stands, as far as p itself says: a decision that waits in another object is not known here.
 //
 // A pod being deleted is Releasing when it has a node. Without one it is Failed: it holds nothing, and the API server
@@ -70,7 +79,9 @@ func PodPhase(p *v1.Pod) cluster.Phase {
 	case v1.PodFailed:
 		return cluster.Failed
 	case v1.PodUnknown:
-		return cluster.Unknown
+		if p.Spec.NodeName == "" {
+			return cluster.Unknown
+		} // nobody knows what became of it: so it has its room
 	}
 	switch {
 	case p.DeletionTimestamp != nil && p.Spec.NodeName != "":

@@ -29,10 +29,20 @@ func Requests(p *v1.Pod) []cluster.Quantity {
 
 // RequestList is Requests in Kubernetes' own units and names, without the pod slot, for statuses that users read. The
 // list is the caller's.
+//
+// Of a pod whose resize was found infeasible what it was granted counts, by its status, and not what it asks for. Only CPU and
+// memory can be resized: of anything else a status that says less is not believed.
 func RequestList(p *v1.Pod) v1.ResourceList {
-	return resource.PodRequests(p, resource.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	})
+	out := resource.PodRequests(p, resource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+	if !resizing(p) {
+		return out
+	}
+	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) { // order: a map again
+		if has := out[name]; name != v1.ResourceCPU && name != v1.ResourceMemory && has.Cmp(q) < 0 {
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // plain says whether p's containers alone decide what it takes: no init containers, nothing asked for at the level of

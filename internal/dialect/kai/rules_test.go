@@ -344,3 +344,20 @@ func FuzzObjects(f *testing.F) {
 		}
 	})
 }
+
+// TestSlicesOfOthers: an annotation on a pod of another scheduler takes no slice of a GPU from anybody, nor keeps its node from those who ask by name.
+func TestSlicesOfOthers(t *testing.T) {
+	t.Parallel()
+	roles := Roles{SchedulerNames: []string{"kai-scheduler"}}
+	for name, want := range map[string]bool{"kai-scheduler": true, "default-scheduler": false} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"nvidia.com/mig-1g.10gb": "7"}}, Spec: v1.PodSpec{SchedulerName: name, NodeName: "n"}}
+		st := roles.Pod(p, nil)
+		took := false
+		for _, q := range st.Requests {
+			took = took || q.Name == "nvidia.com/mig-1g.10gb"
+		}
+		if took != want || st.Spec.LegacySlices != want {
+			t.Errorf("%s: takes slices %t, marks its node %t, want %t", name, took, st.Spec.LegacySlices, want)
+		}
+	}
+}

@@ -54,9 +54,9 @@ func sliced(qs []cluster.Quantity) int64 {
 }
 
 // takeSlices completes st with the slices of GPUs that p takes: its queue is charged the GPUs they count as. Those that p asks
-// for by annotation are taken, too, wherever it is already.
+// for by annotation are taken, too, wherever it is already: of pods of ours, since no other scheduler has given any.
 func takeSlices(st *cluster.PodState, p *v1.Pod) {
-	if name, _ := legacySlices(p); name != "" {
+	if name, _ := legacySlices(p); name != "" && st.Ours {
 		st.Spec.LegacySlices = true
 		for _, q := range legacyAmounts(p) {
 			if !slices.ContainsFunc(st.Requests, func(r cluster.Quantity) bool { return r.Name == q.Name }) {

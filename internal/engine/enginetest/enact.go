@@ -244,6 +244,19 @@ func (b *Engine) Freeze(taker, giver cluster.Key) {
 	b.store.Freeze(taker, giver, b.now.Add(time.Hour).UnixNano())
 }
 
+// Restart puts another scheduler in the place of this one: it knows what objects say, and nothing else.
+func (b *Engine) Restart() {
+	b.store = newStore(b.options)
+	clear(b.postponed)
+	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
+		b.Feed(b.store, b.objects[k])
+	}
+	b.feedGangs()
+	if b.usage != nil {
+		b.store.Apply(*b.usage)
+	}
+}
+
 // Decisions returns the bundles with evictions that took effect, oldest first, and forgets them.
 func (b *Engine) Decisions() []engine.Bundle {
 	out := b.taken

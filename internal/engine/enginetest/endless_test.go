@@ -31,6 +31,7 @@ type frozen struct {
 	last    int            // the round of the last eviction since then
 	round   int
 	tick    time.Duration
+	grace   time.Duration
 	story   []string
 	again   int            // how many more times a pod may go: once for each restart
 	owed    map[string]int // by UID of who was promised room that somebody was evicted for: since which round
@@ -43,7 +44,7 @@ func newFrozen(t *rapid.T) *frozen {
 	}
 	f := &frozen{evicted: map[string]int{}, owed: map[string]int{}}
 	grace := time.Duration(rapid.SampledFrom([]int{0, 3, 20, 120}).Draw(t, "grace")) * time.Second
-	f.tick = max(time.Second, grace/20)
+	f.grace, f.tick = grace, max(time.Second, grace/20)
 	f.world = sim.NewWorld(sim.Options{Engine: e, Cycle: time.Second, Grace: grace, Check: f.check})
 	for i := range rapid.IntRange(1, 20).Draw(t, "nodes") {
 		room := sim.Room(int64(rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "gpus"))*1000, 32_000, 1<<38, 110)
@@ -111,6 +112,9 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 	}
 	for _, id := range snap.QueueOrder {
 		if at := snap.Queue(id).ShareMoved; at > f.news { // a minute after the wave that moved it
+			if f.again > 0 {
+				return fmt.Errorf("the share of queue %s moved in round %d, though nothing but restarts happened:%s", snap.Queue(id).Name, f.round, lines(f.story))
+			}
 			f.news = at
 			clear(f.evicted)
 		}
@@ -175,6 +179,19 @@ func (f *frozen) live(rounds int) error {
 			return err
 		}
 		if err := promised(f.world.Store.Snapshot(f.world.Now())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end lives until nobody has been evicted for furtherRounds longer than anybody waits for something: a grace, the minute after which
+// what has changed counts, ten seconds of an answer's rest. That evictions end is that this ends: check counts them, and each has to
+// come before the waiting is over, so that it does or fails.
+func (f *frozen) end() error {
+	quiet := int((f.grace+time.Minute+10*time.Second)/f.tick) + furtherRounds
+	for since := f.round; f.round-max(f.last, since) < quiet; {
+		if err := f.live(1); err != nil {
 			return err
 		}
 	}

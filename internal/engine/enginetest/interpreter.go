@@ -44,7 +44,7 @@ func newInterpreter(b Backend, o *Options) *interpreter {
 		"cycle": in.cycle, "settle": in.settle, "explain": in.explain, "show": in.show, "edit": in.edit, "delete": in.delete,
 		"release": in.release, "end": in.end, "cordon": in.cordon, "uncordon": in.uncordon, "fail": in.fail, "restore": in.restore,
 		"advance": in.advance, "bindfail": in.bindfail, "ungate": in.ungate, "move": in.move,
-		"promise": in.promise, "free": in.free, "usage": in.usage, "freeze": in.freeze,
+		"promise": in.promise, "free": in.free, "usage": in.usage, "freeze": in.freeze, "restart": in.restart,
 	}
 	return in
 }
@@ -280,6 +280,15 @@ func (in *interpreter) freeze(s *statement) error {
 		return kai.GangKey(ns, name)
 	}
 	b.Freeze(key(s.words[0]), key(s.words[1]))
+	return nil
+}
+
+func (in *interpreter) restart(s *statement) error {
+	b, ok := in.backend.(interface{ Restart() })
+	if !ok || len(s.words) != 0 {
+		return s.errorf("want restart, on the engine")
+	}
+	b.Restart()
 	return nil
 }
 

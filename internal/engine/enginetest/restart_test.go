@@ -30,7 +30,8 @@ func restarted(snap *cluster.Snapshot, told bool) *cluster.Store {
 
 // TestEvictionsEndAcrossRestarts is L1 when the scheduler is replaced at random moments: evictions end all the same. What a restart
 // forgets may have a pod evicted once more, and not again by the next restart without another cause: no pod goes more often than
-// there were restarts, plus once.
+// there were restarts, plus once; and a restart moves no share. How long evictions take to end is not bounded by a number of rounds:
+// each may wait for the grace of the one before.
 func TestEvictionsEndAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	most, restarts := 0, 0
@@ -53,11 +54,8 @@ func TestEvictionsEndAcrossRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := f.live(quietRounds/2 + furtherRounds); err != nil {
+		if err := f.end(); err != nil {
 			t.Fatal(err)
-		}
-		if f.round-f.last < furtherRounds {
-			t.Fatalf("the last eviction was in round %d of %d:%s", f.last, f.round, lines(f.story[max(0, len(f.story)-20):]))
 		}
 		for _, n := range f.evicted { // order: maximum
 			most = max(most, n)

@@ -104,6 +104,13 @@ func TestCharge(t *testing.T) {
 		write(fmt.Sprintf("full-%d", i), nobodys)
 	}
 	write("big", reserved)
+	for _, patch := range []string{ // but for the record, which no mode gives away
+		metadataPatch(map[string]string{keys.ChargedAnnotation: "owed/nothing"}, map[string]string{}), `{"metadata":{"annotations":null}}`,
+	} {
+		w.refused(t, "only Muster itself may write "+keys.ChargedAnnotation, func() error {
+			return eve.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: "big"}}, client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		})
+	}
 	if err := w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: "late"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +175,7 @@ func TestCharge(t *testing.T) {
 var (
 	nobodys = metadataPatch(map[string]string{keys.SkipPodGrouperAnnotation: "true", keys.PodGroupAnnotation: "nothing"},
 		map[string]string{keys.SubGroupLabel: "nonsense", keys.PreemptibilityLabel: "non-preemptible", keys.PriorityClassLabel: keys.PriorityClassInference, keys.QueueLabel: "team"})
-	reserved = metadataPatch(nil, map[string]string{keys.AppLabel: keys.ReservationNamespace, keys.GPUGroupLabel: "x"})
+	reserved = metadataPatch(map[string]string{}, map[string]string{keys.AppLabel: keys.ReservationNamespace, keys.GPUGroupLabel: "x"})
 )
 
 func metadataPatch(annotations, labels map[string]string) string {

@@ -213,7 +213,14 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 			return runScheduler(ctx, kubeconfig, c.SchedulerArgs)
 		})
 	}
-	player := kubelet.New(client, kubelet.Programs{Commands: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
+	// Kubelets are nodes to the API server, and not the administrator: what may be said by nodes alone is refused from him.
+	asNodes := rest.CopyConfig(cfg)
+	asNodes.Impersonate = rest.ImpersonationConfig{UserName: "lab-kubelets", Groups: []string{"system:nodes", "system:masters"}}
+	kubelets, err := kubernetes.NewForConfig(protobuf(asNodes))
+	if err != nil {
+		return fmt.Errorf("make the client of the kubelets: %w", err)
+	}
+	player := kubelet.New(kubelets, kubelet.Programs{Commands: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
 	g.run("kubelet player", player.Run)
 	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg, operator.Table()) })
 	g.run("disk player", func(ctx context.Context) error { return disk.Run(ctx, client, c.Fleet.Storage) })

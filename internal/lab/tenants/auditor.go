@@ -192,6 +192,14 @@ func (a *Auditor) Disturbed(pod types.UID) {
 	a.disturbed[pod] = true
 }
 
+// Said says that a tenant's word took effect on a pod, by which less or more would be known of what it has of its node. The pod is as
+// the API server had it then.
+func (a *Auditor) Said(p *corev1.Pod, field string) {
+	if a.o.Enforce && p.Spec.NodeName != "" && p.Spec.SchedulerName == keys.SchedulerName {
+		a.blame("S8", p.Namespace+"/"+p.Name, time.Now(), "a tenant said of a bound pod what its node says: %s", field)
+	}
+}
+
 // blame notes a violation.
 func (a *Auditor) blame(promise, object string, now time.Time, format string, args ...any) {
 	a.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -306,12 +307,15 @@ func (u *turn) bind() {
 // status writes what only a kubelet should.
 func (u *turn) status() {
 	p := one(u, pods(u, u.Namespace))
-	if p == nil {
+	if p == nil || len(p.Spec.Containers) == 0 {
 		return
 	}
+	name := p.Spec.Containers[0].Name
 	text := pick(
 		u,
-		`{"status":{"phase":"Succeeded"}}`, `{"status":{"phase":"Failed","reason":"Evicted"}}`, `{"status":{"nominatedNodeName":"`+u.node()+`"}}`,
+		`{"status":{"phase":"Succeeded"}}`, `{"status":{"phase":"Failed","reason":"Evicted"}}`, `{"status":{"phase":"Unknown"}}`, `{"status":{"nominatedNodeName":"`+u.node()+`"}}`,
+		`{"status":{"containerStatuses":[{"name":"`+name+`","image":"x","imageID":"","ready":true,"restartCount":0,"resources":{"requests":{"cpu":"1n"}}}],"conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}]}}`,
+		`{"status":{"resourceClaimStatuses":[{"name":"c","resourceClaimName":"claim"}]}}`,
 		`{"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}`,
 		`{"status":{"conditions":[{"type":"RoomHeld","status":"True","reason":"WaitingForRelease"}],"nominatedNodeName":"`+u.node()+`"}}`,
 		`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}}`,
@@ -320,9 +324,67 @@ func (u *turn) status() {
 	err := u.write("patch status of pods", path(at), text, func(ctx context.Context) error {
 		return u.Client.Status().Patch(ctx, at, client.RawPatch(types.MergePatchType, []byte(text)))
 	})
-	if err == nil && strings.Contains(text, "phase") {
+	if err != nil {
+		return
+	}
+	if strings.Contains(text, "phase") {
 		u.o.Auditor.Disturbed(p.UID)
 	}
+	for _, field := range []string{"phase", "containerStatuses", "resourceClaimStatuses"} {
+		if strings.Contains(text, field) && !saidAlready(p, at, field) {
+			u.o.Auditor.Said(at, field)
+		}
+	}
+}
+
+// saidAlready says whether a field of the status is as it was when it was read.
+func saidAlready(was, is *corev1.Pod, field string) bool {
+	switch field {
+	case "phase":
+		return was.Status.Phase == is.Status.Phase
+	case "containerStatuses":
+		return equality.Semantic.DeepEqual(was.Status.ContainerStatuses, is.Status.ContainerStatuses)
+	}
+	return equality.Semantic.DeepEqual(was.Status.ResourceClaimStatuses, is.Status.ResourceClaimStatuses)
+}
+
+// resize asks for more or less for a pod, by the way that is for this, or puts another container into it.
+func (u *turn) resize() {
+	p := one(u, pods(u, u.Namespace))
+	if p == nil || len(p.Spec.Containers) == 0 {
+		return
+	}
+	at := named(&corev1.Pod{}, u.Namespace, p.Name)
+	patch := func(sub, text string) error {
+		return u.write("patch "+sub+" of pods", path(at), text, func(ctx context.Context) error {
+			return u.Client.SubResource(sub).Patch(ctx, at, client.RawPatch(types.StrategicMergePatchType, []byte(text)))
+		})
+	}
+	if u.chance(20) {
+		_ = patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"`+u.name("debug")+`","image":"registry.example/tenant"}]}}`)
+		return
+	}
+	asks := p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
+	cpu := resource.MustParse(pick(u, "5m", "20m", "3", "60", "100000"))
+	err := patch("resize", `{"spec":{"containers":[{"name":"`+p.Spec.Containers[0].Name+`","resources":{"requests":{"cpu":"`+cpu.String()+`"}}}]}}`)
+	if err == nil && cpu.Cmp(asks) > 0 {
+		u.o.Auditor.Said(at, "spec.containers[].resources.requests")
+	}
+}
+
+// again makes a PodGroup anew under the name that it had, with another queue and other rights, while its pods run.
+func (u *turn) again() {
+	g := one(u, groups(u, u.Namespace))
+	if g == nil {
+		return
+	}
+	_ = u.write("delete PodGroups", u.Namespace+"/"+g.Name, "to be made again", func(ctx context.Context) error {
+		return u.Client.Delete(ctx, named(&v2alpha2.PodGroup{}, u.Namespace, g.Name))
+	})
+	fresh := named(&v2alpha2.PodGroup{}, u.Namespace, g.Name)
+	fresh.Spec = u.groupSpec()
+	put(fresh, u.now.owners)
+	_ = u.write("create PodGroups again", path(fresh), "queue "+fresh.Spec.Queue, func(ctx context.Context) error { return u.Client.Create(ctx, fresh) })
 }
 
 // other makes objects that pods refer to, and such as lie about.

@@ -121,9 +121,9 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 	shares := p.divider.Divide(&in).Clone() // the trace keeps them beyond the next division
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
-	i.states = make([]*fairshare.State, snap.MaxQueueID())
-	i.chains = make([][]*fairshare.State, snap.MaxQueueID())
-	i.takes = make([]distilled, snap.MaxQueueID())
+	i.states = make([]*fairshare.State, v.MaxQueueID())
+	i.chains = make([][]*fairshare.State, v.MaxQueueID())
+	i.takes = make([]distilled, v.MaxQueueID())
 	states, links := make([]fairshare.State, len(queues)), 0
 	for _, q := range queues {
 		links += q.Depth + 1
