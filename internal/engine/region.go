@@ -173,16 +173,19 @@ func (v *View) Places(in Region, t *cluster.Topology, c *cluster.Class) []int {
 func (v *View) Top(in Region, t *cluster.Topology) cluster.DomainID { return v.s.within(in, t).domain }
 
 // Members calls f with the node of each pod below a set of a gang that holds room in the session, or was given some by it.
-func (v *View) Members(g *GangState, set int32, f func(cluster.NodeID)) {
-	if !v.s.Rooted(g) {
+func (v *View) Members(g *GangState, set int32, f func(cluster.NodeID)) { v.s.Members(g, set, f) }
+
+// Members is View.Members.
+func (s *Session) Members(g *GangState, set int32, f func(cluster.NodeID)) {
+	if !s.Rooted(g) {
 		return
 	}
 	for _, id := range g.Pods {
-		p := v.s.Snap.Pod(id)
+		p := s.Snap.Pod(id)
 		if !p.Ours || p.Set == cluster.None || !g.below(p.Set, set) {
 			continue
 		}
-		if d, ok := v.s.where[id]; ok {
+		if d, ok := s.where[id]; ok {
 			if d.verb != Evict {
 				f(d.node)
 			}

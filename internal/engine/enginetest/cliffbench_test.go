@@ -349,7 +349,7 @@ func BenchmarkCliffs(b *testing.B) {
 		return func(e, p, bound int) bool { return e == 0 && bound == n }
 	}
 	replaced := func(e, p, bound int) bool { return e > 0 && e == p && bound == 0 }
-	for _, c := range []cliff{
+	for _, c := range append([]cliff{
 		{"over-share/equal", func() *situation { return overShare(1) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"over-share/shapes=200", func() *situation { return overShare(200) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"givers=100", func() *situation { return manyGivers(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
@@ -370,7 +370,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
 		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},
 		{"shapes=1500", func() *situation { return fitting(1500) }, nil, all(1500)},
-	} {
+	}, domainCliffs()...) {
 		b.Run(c.name, c.bench)
 	}
 }

@@ -98,3 +98,24 @@ func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 	}
 	return bestLeaf, bestGang, best
 }
+
+// Hopeless says whether a look at the nodes suffices to tell that there is no room for the gang, and whether a search finds room.
+// It changes nothing.
+func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
+		return false, false
+	}
+	sv.most.wanted = true
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	if _, known = q.hopeless(); !known {
+		_, found = q.run()
+		q.st.Abandon()
+		return false, found
+	}
+	q.st.Abandon()
+	q = &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	_, found = q.run()
+	q.st.Abandon()
+	return known, found
+}

@@ -320,17 +320,6 @@ func (l *local) needsDomain(p *cluster.Pod) []int32 {
 	return out
 }
 
-// level returns the topology, and the level of it, of which a set must be in one domain.
-func (l *local) level(set int32) (*cluster.Topology, int, bool) {
-	near := l.g.Sets[set].Near
-	t := l.s.Snap.Topology(near.Topology)
-	if t == nil || near.Required == "" {
-		return nil, 0, false
-	}
-	level, ok := t.LevelByName(near.Required)
-	return t, level, ok
-}
-
 // unsettled returns the widest set above the pod that has no domain yet and needs one; None if there is none.
 func (l *local) unsettled(p *cluster.Pod) int32 {
 	for _, set := range l.needsDomain(p) {
@@ -407,21 +396,4 @@ func (l *local) domains(set int32, p *cluster.Pod) []cluster.DomainID {
 	order = slices.DeleteFunc(order, func(d cluster.DomainID) bool { return short[d] })
 	slices.SortStableFunc(order, func(a, b cluster.DomainID) int { return cmp.Compare(last[a], last[b]) })
 	return order
-}
-
-// members returns the domains in which the set has pods already: the others have to go there.
-func (l *local) members(set int32, t *cluster.Topology, level int) map[cluster.DomainID]bool {
-	out := map[cluster.DomainID]bool{}
-	for _, id := range l.g.Pods {
-		p := l.s.Snap.Pod(id)
-		if p.Node == cluster.None || p.Set == cluster.None || !p.Phase.Active() {
-			continue
-		}
-		for i := p.Set; i != cluster.None; i = l.g.Sets[i].Parent {
-			if i == set {
-				out[t.DomainOf(p.Node, level)] = true
-			}
-		}
-	}
-	return out
 }

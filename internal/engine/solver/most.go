@@ -30,7 +30,7 @@ const (
 // it: the same rules about gangs and queues are asked as in a search, and nobody is evicted. Of a question that it cannot
 // decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
-	if !q.most.wanted || q.right == engine.Consolidation || !q.s.CheckGates(q.g, q.request).Yes() || q.couldFit() {
+	if !q.most.wanted || q.right == engine.Consolidation || !q.s.CheckGates(q.g, q.request).Yes() || q.couldFit(q.rooms()) {
 		return engine.Attempt{}, false
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
@@ -42,9 +42,9 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 	return engine.Attempt{Verdict: v, Barred: sorted(q.w.barred)}, true
 }
 
-// couldFit says whether the nodes would have places for each kind of pod, each kind for itself, with everybody gone.
-func (q *search) couldFit() bool {
-	rooms := q.rooms()
+// couldFit says whether the nodes would have places for each kind of pod, each kind for itself, with everybody gone, and the
+// domains for those of each set that has to be in one.
+func (q *search) couldFit(rooms []cluster.Resources) bool {
 	q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
 	for i := 0; i < len(q.pods); {
 		c := q.s.Snap.Pod(q.pods[i]).Class
@@ -53,22 +53,26 @@ func (q *search) couldFit() bool {
 			n++
 		}
 		i += n
-		if !c.Share.None() {
-			continue // whose devices come together is not in these sums
-		}
 		for _, id := range q.s.Snap.NodeOrder {
 			if n <= 0 {
 				break
 			}
-			if q.s.Allows(c, id) {
-				n -= c.Requests.CountIn(rooms[id], n)
-			}
+			n -= q.placesOn(c, id, rooms[id], n)
 		}
 		if n > 0 {
 			return false
 		}
 	}
-	return true
+	return q.couldBeNear(rooms)
+}
+
+// placesOn returns for how many pods of a class, up to most, a node has places in a room. That their devices come together is
+// not in it.
+func (q *search) placesOn(c *cluster.Class, n cluster.NodeID, room cluster.Resources, most int) int {
+	if !q.s.Allows(c, n) {
+		return 0
+	}
+	return c.Requests.CountIn(room, most)
 }
 
 // rooms returns the most room there could be for the gang: O(nodes + pods), once for each kind of taker.

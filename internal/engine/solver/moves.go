@@ -186,8 +186,15 @@ func (q *search) together(bound int) bool {
 		return false
 	}
 	q.w = gs.walk(q.right, q.g, q.request)
+	stuck := false // the gang fitted already, and those cannot move who would have to
 	for tries := 0; tries < maxNodes; {
-		if q.fits() {
+		if fits := q.fits(); !fits || stuck && q.s.Exact(q.pods) && !q.s.Constrained(q.g) {
+			// Where nothing but room decides, whoever is taken when it fits already is the first who is let go of: the same
+			// would have to move as before.
+			if stuck = stuck && fits; stuck {
+				tries++
+			}
+		} else {
 			tries++
 			mark, units := q.st.Mark(), slices.Clone(q.units)
 			q.reduce()
@@ -197,7 +204,7 @@ func (q *search) together(bound int) bool {
 				}
 			}
 			q.st.Back(mark)
-			q.units, q.spared = units, make([]bool, len(units))
+			q.units, q.spared, stuck = units, make([]bool, len(units)), true
 		}
 		t, ok := q.w.next()
 		if !ok {
