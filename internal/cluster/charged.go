@@ -31,6 +31,8 @@ type Charged struct {
 	Set   string // name of the pod set, "" for the default one
 	// Fixed says that it was placed as non-preemptible, and so within quota.
 	Fixed bool
+	// Share is what it was given of shared GPUs; the zero Share for none, or when the record does not say.
+	Share Share
 }
 
 // RemnantFace is the face of the keys of remnants.
