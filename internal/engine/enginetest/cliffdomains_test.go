@@ -86,6 +86,15 @@ func levels(n, sets, pods int) *situation {
 	return s
 }
 
+// piecesIn is pieces in racks, of which the gangs require one.
+func piecesIn(n int) *situation {
+	s := pieces(0)
+	s.racks(20)
+	s.rest = append(s.rest, queue("taker", "", cluster.Unlimited))
+	s.near(n, 1, 8, oneRack)
+	return s
+}
+
 // domainCliffs are those of domains, and of nodes that others have to be moved away from.
 func domainCliffs() []cliff {
 	return []cliff{
@@ -95,6 +104,7 @@ func domainCliffs() []cliff {
 		{"blocks/pinned", func() *situation { return racked(300, 200, oneBlock, each(8*200)) }, nil, idly},
 		{"levels/too-small", func() *situation { return levels(300, 2, 20) }, nil, idly},
 		{"levels/too-many", func() *situation { return levels(300, 12, 15) }, nil, idly},
+		{"pieces=300/racks", func() *situation { return piecesIn(300) }, nil, idly},
 		{"pieces=300", func() *situation { return pieces(300) }, nil, idly},
 	}
 }

@@ -186,25 +186,29 @@ func (q *search) together(bound int) bool {
 		return false
 	}
 	q.w = gs.walk(q.right, q.g, q.request)
-	stuck := false // the gang fitted already, and those cannot move who would have to
+	stuck, spent := false, 0 // the gang fitted already, and those cannot move who would have to; who that is took so many probes
 	for tries := 0; tries < maxNodes; {
-		if fits := q.fits(); !fits || stuck && q.s.Exact(q.pods) && !q.s.Constrained(q.g) {
-			// Where nothing but room decides, whoever is taken when it fits already is the first who is let go of: the same
-			// would have to move as before.
-			if stuck = stuck && fits; stuck {
-				tries++
-			}
-		} else {
+		before := q.probes
+		fits := q.fits()
+		each := q.probes - before
+		stuck = stuck && fits
+		switch {
+		case !fits:
+		case stuck && q.probes+spent < maxProbes:
+			// Whoever is taken when it fits already is the first who is let go of: the same would have to move as before.
 			tries++
-			mark, units := q.st.Mark(), slices.Clone(q.units)
+			spent += each
+			q.probes += spent // as if it had been found out again
+		default:
+			tries++
+			mark, units, before := q.st.Mark(), slices.Clone(q.units), q.probes
 			q.reduce()
-			if q.gangs() <= bound || bound < 0 {
-				if q.moveAll() {
-					return true
-				}
+			if (q.gangs() <= bound || bound < 0) && q.moveAll() {
+				return true
 			}
 			q.st.Back(mark)
-			q.units, q.spared, stuck = units, make([]bool, len(units)), true
+			q.units, q.spared = units, make([]bool, len(units))
+			stuck, spent = true, q.probes-before
 		}
 		t, ok := q.w.next()
 		if !ok {
