@@ -92,27 +92,18 @@ func (q *search) killed(t *taken) bool {
 // to move. What was found is a legal rearrangement; that none was found does not prove that there is none.
 func (q *search) rearrange() (engine.Attempt, bool) {
 	bound := q.s.Settings().ConsolidationVictims
-	no := func(reason engine.Reason) (engine.Attempt, bool) {
-		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: reason, Partial: reason == engine.ReasonNothingToMove && q.partial}}, false
+	no := func() (engine.Attempt, bool) {
+		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNothingToMove, Partial: q.partial}}, false
 	}
-	switch {
-	case bound == 0:
-		return no(engine.ReasonSwitchedOff)
-	case !q.g.Preemptible:
-		return no(engine.ReasonNotPreemptible)
-	}
-	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+	if v := q.mayRearrange(); !v.Yes() {
 		return engine.Attempt{Verdict: v}, false
-	}
-	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
-		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}}, false
 	}
 	if q.s.Constrained(q.g) { // room for one pod after the other is no room for all of them together
 		if q.together(bound) {
 			return engine.Attempt{}, true
 		}
 		q.partial = q.everyone().count > 0
-		a, ok := no(engine.ReasonNothingToMove)
+		a, ok := no()
 		if q.w != nil {
 			q.w.finish()
 			a.Barred = sorted(q.w.barred)
@@ -124,10 +115,27 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 		return engine.Attempt{}, true
 	}
 	q.partial = q.movers // rearrangements that neither way finds may exist
-	a, ok := no(engine.ReasonNothingToMove)
+	a, ok := no()
 	q.w.finish()
 	a.Barred = sorted(q.w.barred)
 	return a, ok
+}
+
+// mayRearrange says whether it is to be tried at all to move others.
+func (q *search) mayRearrange() engine.Verdict {
+	switch {
+	case q.s.Settings().ConsolidationVictims == 0:
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonSwitchedOff}
+	case !q.g.Preemptible:
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible}
+	}
+	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+		return v
+	}
+	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}
+	}
+	return engine.Verdict{}
 }
 
 // piecemeal makes room pod by pod.
