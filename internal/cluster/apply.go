@@ -87,7 +87,7 @@ func (e PodState) apply(s *Store) bool {
 		p := s.pods.get(int32(id))
 		if p.Class == class && p.observed == (observed{e.Phase, e.NodeName}) && p.gangKey == e.Gang && p.setName == e.SetName &&
 			p.Ours == e.Ours && p.Utility == e.Utility && p.deletedAt == e.DeletedAt && p.Nominated == e.Nominated &&
-			(e.Charged == Charged{} || p.recorded) && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && (p.returning || !e.Returning) && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
+			(e.Charged == Charged{} || p.recorded) && p.abroad == e.Abroad && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && (p.returning || !e.Returning) && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
 			p.sameClaims(&e) {
 			s.classes.release(class)
 			return false
@@ -112,7 +112,7 @@ func (e PodState) apply(s *Store) bool {
 	if p.deletedAt != e.DeletedAt {
 		p.goneBy = e.DeletedAt
 	}
-	p.Created, p.deletedAt, p.Nominated = e.Created, e.DeletedAt, e.Nominated
+	p.Created, p.deletedAt, p.Nominated, p.abroad = e.Created, e.DeletedAt, e.Nominated, e.Abroad
 	p.observed = observed{e.Phase, e.NodeName}
 	p.DeviceClaims, p.Allocations, p.allocations = e.DeviceClaims, e.Allocations, e.Allocations
 	p.Phase, p.NodeName, p.said, p.zonesSaid = e.Phase, e.NodeName, e.Groups, e.Zones

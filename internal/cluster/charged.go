@@ -31,6 +31,8 @@ type Charged struct {
 	Set   string // name of the pod set, "" for the default one
 	// Fixed says that it was placed as non-preemptible, and so within quota.
 	Fixed bool
+	// Share is what it was given of shared GPUs; the zero Share for none, or when the record does not say.
+	Share Share
 }
 
 // RemnantFace is the face of the keys of remnants.
@@ -154,7 +156,7 @@ func (s *Store) remnant(p *Pod) GangID {
 	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
 		return id
 	}
-	g.Queue, g.Former, g.FormerUID = queue, p.home, ""
+	g.Queue, g.Former, g.FormerUID = queue, p.home, p.abroad
 	if of, ok := s.gangIDs[p.home]; ok {
 		o := s.gangs.get(int32(of))
 		g.FormerUID = o.UID

@@ -52,6 +52,9 @@ type PodState struct {
 	Utility  bool
 	// Charged is the record of what it holds its room by, the zero value for none; it counts while the pod holds room.
 	Charged Charged
+	// Abroad is the UID of the gang that it holds its room for, if that has moved to another shard; "" otherwise. It says only
+	// whom to tell.
+	Abroad  string
 	Created int64
 	// DeletedAt is when its grace ends or ended (deletionTimestamp), Unix nanoseconds; 0 when it is not being deleted.
 	DeletedAt int64

@@ -32,7 +32,7 @@ type Gang struct {
 	ID  GangID
 	Key Key
 	UID string
-	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone.
+	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone. It may be another shard's now.
 	Former    Key
 	FormerUID string
 	// Queue is the leaf queue's name as the gang asks for it; of a remnant, the one that is charged.

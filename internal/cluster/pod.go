@@ -113,11 +113,12 @@ type Pod struct {
 	allocations []ClaimAllocation
 	assumed     *assumption
 	charged     Charged
-	recorded    bool  // charged is what the API server said, not what the Store found out
-	home        Key   // the gang it is in or waits for: that of its record, or the one it asks for
-	evicting    int64 // until when our eviction is assumed, 0 for none
-	sent        bool  // evicted by us, as far as this Store knows
-	returning   bool  // evicted, and made anew: what it asks for is still asked for
+	abroad      string // see PodState
+	recorded    bool   // charged is what the API server said, not what the Store found out
+	home        Key    // the gang it is in or waits for: that of its record, or the one it asks for
+	evicting    int64  // until when our eviction is assumed, 0 for none
+	sent        bool   // evicted by us, as far as this Store knows
+	returning   bool   // evicted, and made anew: what it asks for is still asked for
 	epoch       uint64
 }
 

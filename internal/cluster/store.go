@@ -440,7 +440,7 @@ func (p *Pod) State(d Dims) PodState {
 	st := PodState{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
 		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Returning: p.returning, Groups: p.Groups, Zones: p.Zones,
+		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Returning: p.returning, Abroad: p.abroad, Groups: p.Groups, Zones: p.Zones,
 		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
 	}
 	if p.recorded {

@@ -162,7 +162,7 @@ func TestStoreEqualsRebuilt(t *testing.T) {
 				if !p.Ours || !p.Phase.Holds() {
 					delete(charged, p.UID)
 				} else if g, known := last["gang "+p.Gang.Name].(GangState); known && charged[p.UID].Queue == "" {
-					charged[p.UID] = Charged{g.Queue, p.Gang, p.SetName, !g.Preemptible}
+					charged[p.UID] = Charged{Queue: g.Queue, Gang: p.Gang, Set: p.SetName, Fixed: !g.Preemptible}
 				}
 			}
 		}

@@ -381,7 +381,7 @@ func (s *Session) intent(op Op, in Intent) Intent {
 	in.GPU = in.Charge.At(cluster.GPU)
 	if op.Verb == Bind {
 		g := s.Snap.Gang(op.Pod.Gang)
-		in.Charged = cluster.Charged{Queue: g.Queue, Gang: g.Key, Set: op.Pod.SetName(), Fixed: !g.Preemptible}
+		in.Charged = cluster.Charged{Queue: g.Queue, Gang: g.Key, Set: op.Pod.SetName(), Fixed: !g.Preemptible, Share: op.Pod.Class.Share}
 	}
 	return in
 }

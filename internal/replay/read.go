@@ -131,7 +131,7 @@ func unpack(f *file) (*Case, error) {
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Requests: k.Requests, Charge: k.Charge, Spec: k.Spec,
 			Groups: p.Groups, Zones: p.Zones, Phase: v.phases[p.Phase], NodeName: p.Node, Gang: p.Gang, SetName: p.Set, Ours: p.Ours,
 			Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt, Nominated: p.Nominated, Recreated: p.Recreated,
-			Charged: p.Charged, DeviceClaims: p.Claims, Allocations: p.Allocations,
+			Charged: p.Charged, Abroad: p.Abroad, DeviceClaims: p.Claims, Allocations: p.Allocations,
 		})
 	}
 	if err := unpackObjects(f, im); err != nil {

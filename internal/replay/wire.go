@@ -67,6 +67,7 @@ type pod struct {
 	Nominated   string                    `json:"nominated,omitzero"`
 	Recreated   bool                      `json:"recreated,omitzero"`
 	Charged     cluster.Charged           `json:"charged,omitzero"`
+	Abroad      string                    `json:"abroad,omitzero"`
 	Claims      []cluster.DeviceClaim     `json:"claims,omitzero"`
 	Allocations []cluster.ClaimAllocation `json:"allocations,omitzero"`
 }

@@ -115,7 +115,7 @@ func packPod(p *cluster.PodState) pod {
 	return pod{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Groups: p.Groups, Zones: p.Zones, Phase: p.Phase.String(),
 		Node: p.NodeName, Gang: p.Gang, Set: p.SetName, Ours: p.Ours, Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt,
-		Nominated: p.Nominated, Recreated: p.Recreated, Charged: p.Charged, Claims: p.DeviceClaims, Allocations: p.Allocations,
+		Nominated: p.Nominated, Recreated: p.Recreated, Charged: p.Charged, Abroad: p.Abroad, Claims: p.DeviceClaims, Allocations: p.Allocations,
 	}
 }
 

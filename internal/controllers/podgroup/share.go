@@ -64,7 +64,7 @@ func shareOf(pod *corev1.Pod, around surroundings) (share, error) {
 	if holds {
 		s.allocated = containers
 	}
-	gpu, err := sharedGPUOf(pod.Annotations)
+	gpu, err := sharedGPUOf(pod)
 	if err != nil || gpu == nil {
 		return s, err
 	}
@@ -134,8 +134,13 @@ type sharedGPU struct {
 // byMemory says whether what the pod holds depends on the GPUs of its node.
 func byMemory(pod *corev1.Pod) bool { return pod.Annotations[kai.MemoryAnnotation] != "" }
 
-// sharedGPUOf reads the annotations for shared GPUs; nil when there are none.
-func sharedGPUOf(annotations map[string]string) (*sharedGPU, error) {
+// sharedGPUOf is what a pod asks for of shared GPUs by its annotations, or what it was given by the record of its charge; nil for
+// nothing.
+func sharedGPUOf(pod *corev1.Pod) (*sharedGPU, error) {
+	annotations := pod.Annotations
+	if given := kai.ReadCharged(pod.Namespace, annotations).Share; pod.Spec.NodeName != "" && !given.None() {
+		return &sharedGPU{portion: *resource.NewScaledQuantity(given.Portion, resource.Micro), mib: given.MemoryMiB, devices: int64(given.Devices)}, nil
+	}
 	fraction, memory := annotations[kai.FractionAnnotation], annotations[kai.MemoryAnnotation]
 	if fraction == "" && memory == "" {
 		return nil, nil

@@ -1,6 +1,8 @@
 package kai
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -15,7 +17,40 @@ func ReadCharged(namespace string, annotations map[string]string) cluster.Charge
 	if !ok || queue == "" || group == "" {
 		return cluster.Charged{}
 	}
-	return cluster.Charged{Queue: queue, Gang: GangKey(namespace, group), Set: set, Fixed: annotations[keys.ChargedAsAnnotation] == keys.ChargedFixed}
+	c := cluster.Charged{Queue: queue, Gang: GangKey(namespace, group), Set: set}
+	for word := range strings.SplitSeq(annotations[keys.ChargedAsAnnotation], ",") {
+		if text, ok := strings.CutPrefix(word, keys.ChargedShare); ok {
+			c.Share = readShare(text)
+		}
+		c.Fixed = c.Fixed || word == keys.ChargedFixed
+	}
+	return c
+}
+
+// readShare is the inverse of shareText; the zero Share for a text that is none.
+func readShare(text string) cluster.Share {
+	n, of, _ := strings.Cut(text, "x")
+	devices, err := strconv.ParseInt(n, 10, 32)
+	if err != nil {
+		return cluster.Share{}
+	}
+	annotations := map[string]string{keys.GPUFractionDevicesAnnotation: strconv.FormatInt(devices, 10), FractionAnnotation: of}
+	if mib, byMemory := strings.CutSuffix(of, "Mi"); byMemory {
+		delete(annotations, FractionAnnotation)
+		annotations[MemoryAnnotation] = mib
+	}
+	share, wrong := asked(annotations)
+	if wrong != "" {
+		return cluster.Share{}
+	}
+	return share
+}
+
+func shareText(s cluster.Share) string {
+	if s.Portion == 0 {
+		return fmt.Sprintf("%s%dx%dMi", keys.ChargedShare, s.Devices, s.MemoryMiB)
+	}
+	return fmt.Sprintf("%s%dx%s", keys.ChargedShare, s.Devices, strconv.FormatFloat(float64(s.Portion)/float64(cluster.PortionUnit), 'f', -1, 64))
 }
 
 // WriteCharged is the inverse of ReadCharged, but for the namespace; nil for the zero value.
@@ -27,8 +62,15 @@ func WriteCharged(c cluster.Charged) map[string]string {
 	if c.Set != "" {
 		out[keys.ChargedAnnotation] += "/" + c.Set
 	}
+	var as []string
 	if c.Fixed {
-		out[keys.ChargedAsAnnotation] = keys.ChargedFixed
+		as = append(as, keys.ChargedFixed)
+	}
+	if !c.Share.None() {
+		as = append(as, shareText(c.Share))
+	}
+	if len(as) > 0 {
+		out[keys.ChargedAsAnnotation] = strings.Join(as, ",")
 	}
 	return out
 }

@@ -32,7 +32,12 @@ type Roles struct {
 // (Binding.Meant), nil for none: it makes a pending pod Binding where it says, and says nothing about any other.
 func (r *Roles) Pod(p *v1.Pod, promised *Binding) cluster.PodState {
 	st := core.Pod(p)
-	r.Complete(&st, p)
+	given := promised != nil && promised.Node != "" && st.Phase == cluster.Pending && !promised.Charged.Share.None()
+	if given { // whatever it has come to ask for since
+		r.complete(&st, p, promised.Charged.Share, "")
+	} else {
+		r.Complete(&st, p)
+	}
 	if p.Spec.NodeName != "" { // before, anybody could have written it
 		st.Charged = ReadCharged(p.Namespace, p.Annotations)
 	}
@@ -52,6 +57,11 @@ func (r *Roles) Pod(p *v1.Pod, promised *Binding) cluster.PodState {
 // Complete adds to st, which core.Pod made of p, what this API family says about the pod: its gang and set, whether it
 // is ours or a utility pod, what it asks for that cannot be honoured, and which nodes are reserved for its kind.
 func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
+	share, wrong := Share(p)
+	r.complete(st, p, share, wrong)
+}
+
+func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, wrong string) {
 	st.Gang, st.SetName = Membership(p)
 	st.Ours = slices.Contains(r.SchedulerNames, p.Spec.SchedulerName)
 	reserves := r.reserves(p)
@@ -66,7 +76,6 @@ func (r *Roles) Complete(st *cluster.PodState, p *v1.Pod) {
 	if !st.Ours {
 		return
 	}
-	share, wrong := Share(p)
 	st.Spec.Share = share
 	if !share.None() {
 		forgetOwnMaps(&st.Spec, p)

@@ -15,17 +15,27 @@ import (
 // maxShared bounds the devices one pod can share: no node has more.
 const maxShared = 1024
 
-// Share returns what p asks for of GPUs that it shares with others, by its annotations; the zero Share when it does not.
-// wrong says what is wrong with them, "" for nothing: such a pod is never placed, because whatever it was given, it would
-// not be what it asked for. With both a portion and an amount of memory the portion counts, as in KAI.
+// Share returns what p has of GPUs that it shares with others, by the record of its charge once it is bound, and what it asks for
+// by its annotations before; the zero Share for nothing. wrong says what is wrong with them, "" for nothing: such a pod is never
+// placed, because whatever it was given, it would not be what it asked for. With both a portion and an amount of memory the
+// portion counts, as in KAI.
 func Share(p *v1.Pod) (share cluster.Share, wrong string) {
-	portion, byPortion := p.Annotations[FractionAnnotation]
-	memory, byMemory := p.Annotations[MemoryAnnotation]
+	if p.Spec.NodeName != "" {
+		if given := ReadCharged(p.Namespace, p.Annotations).Share; !given.None() {
+			return given, ""
+		}
+	}
+	return asked(p.Annotations)
+}
+
+func asked(annotations map[string]string) (share cluster.Share, wrong string) {
+	portion, byPortion := annotations[FractionAnnotation]
+	memory, byMemory := annotations[MemoryAnnotation]
 	if !byPortion && !byMemory {
 		return cluster.Share{}, ""
 	}
 	share.Devices = 1
-	if n, ok := p.Annotations[keys.GPUFractionDevicesAnnotation]; ok {
+	if n, ok := annotations[keys.GPUFractionDevicesAnnotation]; ok {
 		x, err := strconv.ParseInt(n, 10, 32)
 		if err != nil || x < 1 || x > maxShared {
 			return cluster.Share{}, "a share of so many GPUs (annotation " + keys.GPUFractionDevicesAnnotation + ": " + brief(n) + ", must be a whole number from 1 to " + strconv.Itoa(maxShared) + ")"

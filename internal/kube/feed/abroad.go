@@ -13,7 +13,7 @@ import (
 // is left out of the store. A pod of which neither is known stays: a workload that is deleted may lose its gang before its
 // pods, and a queue is charged for them until they go.
 type abroad struct {
-	gangs map[cluster.Key]struct{}
+	gangs map[cluster.Key]string // their UIDs
 	nodes map[string]struct{}
 	// members are the known pods of each gang, whosever it is. It is kept from when something of another shard is first seen.
 	members map[cluster.Key]map[types.NamespacedName]struct{}
@@ -21,19 +21,19 @@ type abroad struct {
 }
 
 func newAbroad() abroad {
-	return abroad{gangs: map[cluster.Key]struct{}{}, nodes: map[string]struct{}{}, moved: map[string]struct{}{}}
+	return abroad{gangs: map[cluster.Key]string{}, nodes: map[string]struct{}{}, moved: map[string]struct{}{}}
 }
 
-// gang notes whose a gang is that exists or is gone, and has its members told anew if that has changed.
-func (d *desk) gang(key types.NamespacedName, ours, theirs bool) {
+// gang notes whose a gang is that exists or is gone, and has its members told anew if that has changed. theirs is its UID if it
+// is another shard's.
+func (d *desk) gang(key types.NamespacedName, ours bool, theirs string) {
 	gang := kai.GangKey(key.Namespace, key.Name)
 	_, wasOurs := d.gangs[key]
-	_, wasTheirs := d.abroad.gangs[gang]
-	if wasOurs == ours && wasTheirs == theirs {
+	if wasOurs == ours && d.abroad.gangs[gang] == theirs {
 		return
 	}
-	if theirs {
-		d.abroad.gangs[gang] = struct{}{}
+	if theirs != "" {
+		d.abroad.gangs[gang] = theirs
 		d.enlist()
 	} else {
 		delete(d.abroad.gangs, gang)
@@ -133,4 +133,13 @@ func (d *desk) elsewhere(st *cluster.PodState) bool {
 	_, gang := d.abroad.gangs[of]
 	_, node := d.abroad.nodes[st.NodeName]
 	return gang || node
+}
+
+// left is the UID of the gang that a pod holds its room for if that has gone to another shard; "" otherwise. Who is charged here
+// for pods of it is told of them there.
+func (d *desk) left(st *cluster.PodState) string {
+	if !st.Ours || st.Charged.Queue == "" {
+		return ""
+	}
+	return d.abroad.gangs[st.Charged.Gang]
 }

@@ -164,6 +164,7 @@ func (d *desk) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.E
 		apply(cluster.PodGone{UID: st.UID})
 		return
 	}
+	st.Abroad = d.left(&st)
 	apply(st)
 }
 
@@ -250,7 +251,11 @@ func (d *desk) translate(k kind, key types.NamespacedName, object client.Object,
 	case gangs:
 		pg, _ := object.(*v2alpha2.PodGroup)
 		theirs := pg != nil && !d.partition.Includes(pg.Labels)
-		d.gang(key, pg != nil && !theirs, theirs)
+		abroad := ""
+		if theirs {
+			abroad = string(pg.UID)
+		}
+		d.gang(key, pg != nil && !theirs, abroad)
 		if pg == nil || theirs {
 			delete(d.gangs, key)
 			d.problem("PodGroup", key, "")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -239,5 +241,41 @@ func TestWhatChangesShards(t *testing.T) {
 	s.expect()
 	if n := len(s.feed.desk.abroad.gangs) + len(s.feed.desk.dirty); n != 0 {
 		t.Errorf("%d things are remembered of what is gone", n)
+	}
+}
+
+// TestGangLeavesItsPods: a gang that goes to another pool leaves what runs to the shard that placed it, which knows whom to tell.
+func TestGangLeavesItsPods(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{Partition: kai.Partition{Key: kai.DefaultNodePoolKey, Value: "gold"}})
+	p, g := pod("runs", "r", 1), gang("g", "")
+	g.UID = "group-1"
+	p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning
+	p.Annotations[keys.ChargedAnnotation] = "research/g"
+	s.say(pooled(node("n1"), "gold"), pooled(g, "gold"), p)
+	s.drain()
+	left := func() (out []string) {
+		for g := range s.store.Snapshot(0).OddGangs() {
+			out = append(out, fmt.Sprintf("%s of %s", g.Key, g.FormerUID))
+		}
+		return out
+	}
+	for _, step := range []struct {
+		pool string
+		want []string
+	}{
+		{"iron", []string{"a/g@research of group-1"}},
+		{"gold", []string{"a/g@research of group-1"}}, // its object names no queue
+	} {
+		s.say(pooled(g, step.pool))
+		s.drain()
+		if d := cmp.Diff(step.want, left()); d != "" {
+			t.Errorf("in %s: %s", step.pool, d)
+		}
+	}
+	s.end(g)
+	s.drain()
+	if d := cmp.Diff([]string{"a/g@research of "}, left()); d != "" {
+		t.Errorf("gone: %s", d)
 	}
 }

@@ -27,9 +27,17 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		if n, err := strconv.ParseInt(p.Annotations[keys.GPUFractionDevicesAnnotation], 10, 64); err == nil && n > 0 && n <= 1024 {
 			devices = n
 		}
-		if f, err := strconv.ParseFloat(p.Annotations[keys.GPUFractionAnnotation], 64); err == nil && f > 0 && f < 1 {
+		part, memory := p.Annotations[keys.GPUFractionAnnotation], p.Annotations[keys.GPUMemoryAnnotation]
+		if _, given, ok := strings.Cut(p.Annotations[keys.ChargedAsAnnotation], keys.ChargedShare); ok { // what it was given, if it asks otherwise since
+			n, of, _ := strings.Cut(given, "x")
+			devices, _ = strconv.ParseInt(n, 10, 64)
+			if part, memory = of, ""; strings.HasSuffix(of, "Mi") {
+				part, memory = "", strings.TrimSuffix(of, "Mi")
+			}
+		}
+		if f, err := strconv.ParseFloat(part, 64); err == nil && f > 0 && f < 1 {
 			h.gpu, h.loose = devices*int64(math.Round(f*1000)), 10*devices
-		} else if n, err := strconv.ParseInt(p.Annotations[keys.GPUMemoryAnnotation], 10, 64); err == nil && n > 0 {
+		} else if n, err := strconv.ParseInt(memory, 10, 64); err == nil && n > 0 {
 			const each = 81920 // MiB of a lab's GPU
 			h.gpu, h.loose = devices*min(1000, n*1000/each), 1000*devices
 		}

@@ -122,7 +122,7 @@ func Names() []string {
 		"Event", "Reason", "Lease", "PriorityClass", "BudgetsBlock", "BudgetsOrder", "GPUResource", "MIGResourcePrefix", "GPUMemoryResource",
 		"VisibleDevicesEnv", "PortionEnv", "LegacyPortionEnv", "MemoryLimitEnv", "LegacyVisibleDevicesKey", "SchedulerName", "Namespace",
 		"ReservationNamespace", "ScaleAdjustNamespace", "ScalingPodApp", "DefaultQueue", "DefaultNodePool", "DefaultGangPriority",
-		"NonPreemptiblePriority", "ChargedFixed", "MetricsNamespace", "RuntimeClass", "OperatorManager", "PodBoundCondition", "RoomHeldCondition", "FrozenCondition",
+		"NonPreemptiblePriority", "ChargedFixed", "ChargedShare", "MetricsNamespace", "RuntimeClass", "OperatorManager", "PodBoundCondition", "RoomHeldCondition", "FrozenCondition",
 	}
 }
 
