@@ -102,7 +102,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 // TestHopeless: who is told after a look at the nodes that nothing can be done would not have been helped by a search.
 func TestHopeless(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
+	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt} {
 		t.Run(string(right), func(t *testing.T) {
 			t.Parallel()
 			act := &lookers{right: right}
