@@ -39,6 +39,9 @@ func (s *Snapshot) Frozen(taker, giver Key) bool {
 	return s.frozen[Frozen{taker, giver}] > s.Now
 }
 
+// AnyFrozen says whether there may be pairs of whom Frozen says so.
+func (s *Snapshot) AnyFrozen() bool { return len(s.frozen) > 0 }
+
 // Barred says for whom some gang's pods must not be evicted for now: it is called with each of them, perhaps again and again,
 // in no meaningful order.
 func (s *Snapshot) Barred(f func(taker Key)) {

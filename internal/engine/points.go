@@ -125,10 +125,25 @@ type GiverFilter interface {
 	CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
 }
 
+// SiblingFilter is a GiverFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
+// (siblings, and the queues above them), and what those hold: its answer is the same for all leaves below a queue that is not
+// on g's way, so it is asked about one of them.
+type SiblingFilter interface {
+	GiverFilter
+	LooksAtSiblings()
+}
+
 // VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
 // holds for the search for g, and does not depend on g's priority, which the session compares itself; what depends on how much has been taken already is UnitCheck's.
 type VictimFilter interface {
 	CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict
+}
+
+// AnyTaker is a VictimFilter that can tell of a gang that it has nothing against anybody's taking from it by this right: it says
+// true only where CheckVictim says yes whoever g is and whatever it asks for, until the gang is charged more or less.
+type AnyTaker interface {
+	VictimFilter
+	AnyTaker(r Right, v *GangState) bool
 }
 
 // UnitCheck says whether one more unit may be taken for g, which asks for request. The session stands as after the units

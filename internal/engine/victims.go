@@ -504,6 +504,31 @@ func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, 
 	return Verdict{}
 }
 
+// BySiblings says whether CheckGiver has one answer for all leaves below a queue that is not on the taker's way; see
+// [SiblingFilter].
+func (s *Session) BySiblings() bool {
+	for _, f := range s.points.leaves {
+		if _, ok := f.it.(SiblingFilter); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// AnyTaker says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
+// false although it has nothing.
+func (s *Session) AnyTaker(v *GangState) bool {
+	if v.Leaf == nil || !v.Preemptible || v.binding > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || s.Snap.AnyFrozen() {
+		return false
+	}
+	for _, f := range s.points.victims {
+		if a, ok := f.it.(AnyTaker); !ok || !a.AnyTaker(Reclaim, v) {
+			return false
+		}
+	}
+	return true
+}
+
 // placedNow says whether this run found room for a pod of the gang, a new one or one that moves: it must not be torn apart
 // by the same run.
 func (s *Session) placedNow(v *GangState) bool {

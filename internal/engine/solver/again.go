@@ -17,10 +17,11 @@ type refusal struct {
 	why  engine.Verdict
 }
 
-// closure is a queue that need not give, or no more.
+// closure is a queue that need not give, or no more: a leaf, or all leaves below a queue.
 type closure struct {
 	leaf   *leaf
-	gangs  *crowd // who is passed over for it
+	gangs  *crowd  // of a leaf, who is passed over for it
+	below  *branch // nil for a leaf
 	why    engine.Verdict
 	before bool // before any of its gangs was looked at
 }
@@ -66,9 +67,15 @@ func (w *walk) refuse(v *engine.GangState, why engine.Verdict) {
 	w.turned.gangs = append(w.turned.gangs, refusal{v, why})
 }
 
-// shut passes over gangs of a leaf that need not give.
-func (w *walk) shut(l *leaf, gangs *crowd, why engine.Verdict, before bool) {
-	w.turned.leaves = append(w.turned.leaves, closure{l, gangs, why, before})
+// shut passes over gangs of leaves that need not give.
+func (w *walk) shut(c closure) { w.turned.leaves = append(w.turned.leaves, c) }
+
+// first is the leaf, or one that stands for all.
+func (c *closure) first() *leaf {
+	if c.below != nil {
+		return c.below.first()
+	}
+	return c.leaf
 }
 
 // again lets those be asked again who were turned away before something was taken nearer than they are, and says whether
@@ -83,11 +90,15 @@ func (w *walk) again() bool {
 	w.turned = turned{}
 	any := false
 	for _, c := range was.leaves {
-		if nearness(w.g.Leaf, c.leaf.queue) >= near || !w.mayAsk(c.leaf.queue).Yes() {
+		if q := c.first().queue; nearness(w.g.Leaf, q) >= near || !w.mayAsk(q).Yes() {
 			w.turned.leaves = append(w.turned.leaves, c)
 			continue
 		}
 		any = true
+		if c.below != nil {
+			w.reopen(c.below)
+			continue
+		}
 		w.stand.stale(c.leaf)
 		if c.before {
 			delete(w.at, c.leaf)
@@ -108,14 +119,19 @@ func (w *walk) again() bool {
 
 // finish tells of all who are turned away for good.
 func (w *walk) finish() {
+	w.rest()
 	near := 0
 	for _, r := range w.turned.gangs {
 		w.bar(r.gang, r.why)
 		near = max(near, nearness(w.g.Leaf, r.gang.Leaf))
 	}
 	for _, c := range w.turned.leaves {
-		w.barAll(c.gangs, c.why)
-		w.hinges = w.hinges || c.before && nearness(w.g.Leaf, c.leaf.queue) < near
+		if c.below != nil {
+			c.below.each(func(l *leaf) { w.barAll(&l.raw, c.why) })
+		} else {
+			w.barAll(c.gangs, c.why)
+		}
+		w.hinges = w.hinges || c.before && nearness(w.g.Leaf, c.first().queue) < near
 	}
 	w.turned = turned{}
 }

@@ -39,12 +39,13 @@
 // ask as much, or more, of a queue as one that led nowhere for nothing but what that queue owes. Its work counts in steps and
 // is bounded. What was not tried is named in the No.
 //
-// Who gives next is found by a tournament of queues that follows the shares (stand), what the rules about gangs say of whole leaves
+// Who gives next is found by a tournament of queues that follows the shares (stand), most of which questions share, as a queue beside
+// the taker's way is asked about once for all leaves below it (ground), what the rules about gangs say of whole leaves
 // is remembered between searches (sieve), and where even everybody's going would not make room enough, in all (most) or in the
 // domains that a gang requires (near), or those who move and the gang would not all have places, nobody's is played through. What all searches of an action may cost in one run is bounded,
 // and the next run goes on: see Budget.
 //
 // All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm, TestPlaces), whose law is written
 // independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable). Gangs whose
-// questions have one name get one answer (TestQuestion).
+// questions have one name get one answer (TestQuestion), and what is shared between questions changes none (TestBySiblings).
 package solver

@@ -11,22 +11,22 @@ import (
 // givers is everyone who may have to give, in the order in which they do: down the queue forest by the order of givers,
 // and within a leaf in the reverse of the order in which gangs are served. It belongs to one action of one run.
 type givers struct {
-	s     *engine.Session
-	byID  map[cluster.QueueID]*leaf
-	top   []*branch
-	all   []*branch
-	nodes map[cluster.QueueID]*branch
-	sieve sieve
-	whole bool  // they are everybody's
-	count int   // gangs that hold something
-	wake  int64 // when the first rule ends with time that barred anybody in the running search
+	s      *engine.Session
+	byID   map[cluster.QueueID]*leaf
+	top    []*branch
+	all    []*branch
+	nodes  map[cluster.QueueID]*branch
+	sieve  sieve
+	ground *stand // who gives next for anybody; nil until one reclaims
+	whole  bool   // they are everybody's
+	count  int    // gangs that hold something
+	wake   int64  // when the first rule ends with time that barred anybody in the running search
 }
 
 // branch is one queue that has givers below it.
 type branch struct {
 	queue *engine.QueueLedger
 	up    *branch // nil at the top
-	index int     // in givers.all
 	kids  []*branch
 	leaf  *leaf
 }
@@ -117,7 +117,6 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 		b.up = gs.branch(q.Parent)
 		b.up.kids = append(b.up.kids, b)
 	}
-	b.index = len(gs.all)
 	gs.all = append(gs.all, b)
 	return b
 }
@@ -145,6 +144,9 @@ func (gs *givers) given(gangs []*engine.GangState) {
 		l := gs.byID[v.Leaf.ID]
 		if l == nil || !l.built {
 			continue
+		}
+		if gs.ground != nil {
+			gs.ground.note(l.branch)
 		}
 		i := l.start + slices.Index(l.gangs[l.start:], v)
 		if i < l.start || gs.s.Live(v) == 0 {
@@ -176,7 +178,8 @@ type walk struct {
 	barred  []engine.Barrier
 	refused bool // some unit was, by a rule about units: with other victims it might be legal
 	turned  turned
-	hinges  bool // a queue was never to be asked, and might be if others nearer could be taken that were refused
+	status  map[*branch]int8 // of queues that were asked for all leaves below them; nil where each leaf is
+	hinges  bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
 // cursor is how far the walk has come in a leaf.
@@ -207,10 +210,17 @@ func (w *walk) cursor(l *leaf) *cursor {
 func (w *walk) enter(l *leaf) *cursor {
 	c := &cursor{}
 	w.gs.s.Step()
+	switch w.above(l.branch) {
+	case shut:
+		c.closed = true // told of with all below the queue
+		return c
+	case asked:
+		w.asked[l.queue] = true
+	}
 	if v := w.mayAsk(l.queue); !v.Yes() {
 		c.closed = true
 		if v.Reason != engine.ReasonOtherQueue {
-			w.shut(l, &l.raw, v, true)
+			w.shut(closure{leaf: l, gangs: &l.raw, why: v, before: true})
 		}
 		return c
 	}
@@ -390,7 +400,7 @@ func (w *walk) close(l *leaf, why engine.Verdict) {
 	}
 	c.closed = true
 	w.stand.stale(l)
-	w.shut(l, &crowd{gangs: rest}, why, false)
+	w.shut(closure{leaf: l, gangs: &crowd{gangs: rest}, why: why})
 }
 
 // gave tells the walk that the unit was evicted, so that its gang may give more.

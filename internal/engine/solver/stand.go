@@ -1,27 +1,33 @@
 package solver
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// stand is who gives next, for one walk: a tournament among the queues below each queue, in the order of givers, each of
-// which stands for who gives first below it. A unit that is taken moves the shares of one leaf and of the queues above it,
+// stand is who gives next, for one walk or for anybody: a tournament among the queues below each queue, in the order of givers,
+// each of which stands for who gives first below it. A unit that is taken moves the shares of one leaf and of the queues above it,
 // and only those play again: O(depth × log queues), however many queues there are.
 //
 // It follows the shares by the session's list of charges, so it does not matter who moves them.
 type stand struct {
-	w     *walk
-	seats []seat // by branch.index; of a leaf alone its own
-	alone *branch
+	gs    *givers
+	next  func(*seat) // finds out whom a leaf's seat stands for
+	base  *stand      // whose seats are used where there are no own ones; nil for none
+	seats map[*branch]*seat
 	top   seat
-	heard int // how much of what was charged is included
+	alone bool // only one queue gives
+	heard int  // how much of what was charged is included
 	moved []*branch
 }
 
 // seat is a queue's place. Of a leaf, gang is its next giver; of a queue above, that of the first below.
 type seat struct {
 	b      *branch // nil for the top
+	shut   bool    // nobody below it is asked
+	odd    int     // on the ground, leaves below it whose next giver may depend on who takes
 	leaf   *leaf
 	gang   *engine.GangState // nil for nobody
 	unit   cluster.Resources // what gang would give
@@ -33,66 +39,130 @@ type seat struct {
 // pick finds the leaf that gives next, and its giver; nil when nobody has anything left to give.
 func (w *walk) pick() (*leaf, *engine.GangState) {
 	if w.stand == nil {
-		w.stand = w.seated()
+		w.seated()
 	}
 	w.stand.catchUp()
 	w.stand.look(&w.stand.top)
 	return w.stand.top.leaf, w.stand.top.gang
 }
 
-// seated gives everybody a place: O(queues that hold something).
-func (w *walk) seated() *stand {
-	st := &stand{w: w, heard: len(w.gs.s.Charged())}
-	if w.right != engine.Preempt {
-		st.seats = make([]seat, len(w.gs.all))
-		st.build(&st.top, w.gs.top)
-	} else if st.alone = w.gs.nodes[w.g.Leaf.ID]; st.alone != nil { // nobody else's queue gives
-		st.seats = make([]seat, 1)
-		st.build(&st.top, []*branch{st.alone})
-	}
-	return st
-}
-
-// seat is a queue's place; nil where it has none.
-func (st *stand) seat(b *branch) *seat {
+// seated gives everybody a place: O(queues that hold something), where those beside the taker's way can be asked for all leaves
+// below them O(queues beside it).
+func (w *walk) seated() {
+	st := &stand{gs: w.gs, heard: len(w.gs.s.Charged()), seats: map[*branch]*seat{}, next: w.giver}
+	w.stand = st
 	switch {
-	case b == nil:
-		return nil
-	case st.w.right != engine.Preempt:
-		return &st.seats[b.index]
-	case b == st.alone:
-		return &st.seats[0]
+	case w.right == engine.Preempt:
+		if alone := w.gs.nodes[w.g.Leaf.ID]; alone != nil { // nobody else's queue gives
+			st.alone = true
+			st.build(&st.top, []*branch{alone})
+		}
+	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.BySiblings():
+		st.base, w.status = w.gs.grounded(), map[*branch]int8{}
+		w.survey(st, &st.top, w.gs.top)
+	default:
+		st.build(&st.top, w.gs.top)
 	}
-	return nil
 }
 
+// giver finds out whom a leaf's seat stands for in a walk.
+func (w *walk) giver(s *seat) {
+	if s.gang = w.top(s.b.leaf); s.gang != nil {
+		u, _ := w.unit(s.gang)
+		s.leaf, s.unit = s.b.leaf, u.Charge
+	}
+}
+
+func (s *seat) sized(n int) { s.kids, s.winner = make([]*seat, n), make([]int32, 2*n) }
+
+// place makes a seat of its own for a queue.
+func (st *stand) place(up *seat, b *branch, i int) *seat {
+	s := &seat{b: b, at: i}
+	st.seats[b] = s
+	up.kids[i], up.winner[len(up.kids)+i] = s, int32(i)
+	return s
+}
+
+// build seats all below.
 func (st *stand) build(up *seat, bs []*branch) {
-	n := len(bs)
-	up.kids, up.winner = make([]*seat, n), make([]int32, 2*n)
+	up.sized(len(bs))
 	for i, b := range bs {
-		s := st.seat(b)
-		s.b, s.at = b, i
+		s := st.place(up, b, i)
 		st.build(s, b.kids)
 		st.look(s)
-		up.kids[i], up.winner[n+i] = s, int32(i)
 	}
-	for k := n - 1; k >= 1; k-- {
-		st.play(up, k)
+	st.playAll(up)
+}
+
+// settle lets a queue sit on the ground, if that is the same for everybody, and otherwise those below it that may.
+func (st *stand) settle(up *seat, b *branch, i int) {
+	if ground := st.base.on(b, i); ground.odd == 0 {
+		up.kids[i], up.winner[len(up.kids)+i] = ground, int32(i)
+		return
 	}
+	s := st.place(up, b, i)
+	s.sized(len(b.kids))
+	for k, below := range b.kids {
+		st.settle(s, below, k)
+	}
+	st.playAll(s)
+	st.look(s)
+}
+
+// on returns a queue's place on the ground, where it has one from now on.
+func (st *stand) on(b *branch, at int) *seat {
+	s := st.seats[b]
+	if s == nil {
+		s = &seat{b: b, at: at}
+		st.seats[b] = s
+		s.sized(len(b.kids))
+		odd := 0
+		for i, k := range b.kids {
+			s.kids[i], s.winner[len(s.kids)+i] = st.on(k, i), int32(i)
+			odd += s.kids[i].odd
+		}
+		s.odd = odd
+		st.playAll(s)
+		st.look(s)
+	}
+	return s
+}
+
+// own returns a queue's seat, one of its own if it sat on the ground; nil where nobody is asked.
+func (st *stand) own(b *branch) *seat {
+	if s := st.seats[b]; s != nil || st.base == nil {
+		return s
+	}
+	up := &st.top
+	if b.up != nil {
+		up = st.own(b.up)
+	}
+	if up == nil || up.shut {
+		return nil
+	}
+	ground := st.base.seats[b]
+	s := &seat{b: b, at: ground.at, kids: slices.Clone(ground.kids), winner: slices.Clone(ground.winner)}
+	s.leaf, s.gang, s.unit = ground.leaf, ground.gang, ground.unit
+	st.seats[b], up.kids[s.at] = s, s
+	return s
 }
 
 // look finds out anew whom a seat stands for.
 func (st *stand) look(s *seat) {
 	s.leaf, s.gang, s.unit = nil, nil, nil
 	switch {
+	case s.shut:
 	case s.b != nil && s.b.leaf != nil:
-		if s.gang = st.w.top(s.b.leaf); s.gang != nil {
-			u, _ := st.w.unit(s.gang)
-			s.leaf, s.unit = s.b.leaf, u.Charge
-		}
+		st.next(s)
 	case len(s.kids) > 0:
 		first := s.kids[s.winner[1]]
 		s.leaf, s.gang, s.unit = first.leaf, first.gang, first.unit
+	}
+}
+
+func (st *stand) playAll(s *seat) {
+	for k := len(s.kids) - 1; k >= 1; k-- {
+		st.play(s, k)
 	}
 }
 
@@ -100,7 +170,7 @@ func (st *stand) look(s *seat) {
 func (st *stand) play(s *seat, k int) {
 	l, r := s.winner[2*k], s.winner[2*k+1]
 	s.winner[k] = l
-	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.w.gs.s.CompareGivers(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
+	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.gs.s.CompareGivers(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
 		s.winner[k] = r
 	}
 }
@@ -120,23 +190,30 @@ func (st *stand) note(b *branch) {
 
 // catchUp lets all queues whose shares or givers have changed play again.
 func (st *stand) catchUp() {
-	charged := st.w.gs.s.Charged()
+	charged := st.gs.s.Charged()
 	for ; st.heard < len(charged); st.heard++ {
 		q := charged[st.heard]
-		for q != nil && st.w.gs.nodes[q.ID] == nil { // who takes need not hold anything
+		for q != nil && st.gs.nodes[q.ID] == nil { // who takes need not hold anything
 			q = q.Parent
 		}
 		if q != nil {
-			st.note(st.w.gs.nodes[q.ID])
+			st.note(st.gs.nodes[q.ID])
 		}
 	}
 	for _, b := range st.moved { // each in turn: whatever is still stale then lies on the way of one that follows
-		for s := st.seat(b); s != nil; s = st.seat(s.b.up) {
-			up := st.seat(s.b.up)
-			if up == nil {
+		odd := 0
+		for s := st.own(b); s != nil; s = st.seats[s.b.up] {
+			up := st.seats[s.b.up]
+			if s.b.up == nil || st.alone {
 				up = &st.top
 			}
+			odd -= s.odd
 			st.look(s)
+			odd += s.odd
+			if up == nil || len(up.kids) == 0 { // the ground begins here
+				break
+			}
+			up.odd += odd
 			for k := (len(up.kids) + s.at) / 2; k >= 1; k /= 2 {
 				st.play(up, k)
 			}

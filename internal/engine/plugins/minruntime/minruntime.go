@@ -93,6 +93,20 @@ func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Re
 	return protected(v, until)
 }
 
+// AnyTaker implements engine.AnyTaker: nobody's minimum that might count, of the gang's queue, of those above it or the default,
+// protects the gang.
+func (i *instance) AnyTaker(r engine.Right, v *engine.GangState) bool {
+	least, read := i.preempt, preemptOf
+	if r == engine.Reclaim {
+		least, read = i.reclaim, reclaimOf
+	}
+	for q := v.Leaf; q != nil; q = q.Parent {
+		least = max(least, read(q).Value)
+	}
+	start := i.view.Snapshot().Past(v.LastStart)
+	return start == 0 || least <= 0 || cluster.After(start, least) <= i.view.Snapshot().Now
+}
+
 // CheckUnit implements engine.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
 func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
 	until := i.until(r, g, u.Gang)

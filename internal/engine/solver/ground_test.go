@@ -1,0 +1,101 @@
+package solver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// leafwise is a filter that has nothing against anybody, and does not say that it looks at siblings only: with it, every leaf is
+// asked for itself.
+type leafwise struct{}
+
+func (leafwise) Open(*engine.View) engine.Instance { return leafwise{} }
+
+// CheckGiver implements engine.GiverFilter.
+func (leafwise) CheckGiver(engine.Right, *engine.GangState, cluster.Resources, *engine.QueueLedger) engine.Verdict {
+	return engine.Verdict{}
+}
+
+// TestBySiblings: what is decided, and what everybody is told, is the same whether queues are asked for all leaves below them and
+// share what is known of who gives first, or every question looks at every leaf: in cities with many who wait, one after another,
+// with a history that bars some from some.
+func TestBySiblings(t *testing.T) {
+	t.Parallel()
+	evicted, refused := 0, 0
+	for i := range cases(t, 250) {
+		r := rand.New(rand.NewPCG(*seed, uint64(i)))
+		w := city(r)
+		for range 2 + r.IntN(12) {
+			g := crew{queue: w.gangs[r.IntN(len(w.gangs))].queue, priority: 50, least: 1}
+			g.pods = append(g.pods, hand{gpu: int64(1 + r.IntN(4)), cpu: int64(r.IntN(3)), on: -1})
+			w.gangs = append(w.gangs, g)
+		}
+		remember := func(*cluster.Store) {}
+		if r.IntN(3) == 0 {
+			remember = past(r, &w)
+		}
+		decide := func(with ...engine.PluginUse) string {
+			prof := profile.BuiltIn()
+			prof.Actions = []string{"allocate", "reclaim", "consolidation"}
+			prof.Settings.SearchSteps = 0 // looking at less costs less, and nothing else differs
+			prof.Tiers = append(prof.Tiers[:len(prof.Tiers):len(prof.Tiers)], with)
+			reg := builtin.Registry()
+			reg.Plugins["leafwise"] = func(engine.Arguments) (engine.Plugin, []string, error) { return leafwise{}, nil, nil }
+			e, err := engine.New(prof, reg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := cluster.NewStore(cluster.Options{})
+			s.Apply(w.events()...)
+			s.Snapshot(noon)
+			remember(s)
+			var out []any
+			result := e.Run(context.Background(), s.Snapshot(noon), func(p engine.Plan) {
+				out = append(out, p.Bundles)
+				for _, b := range p.Bundles {
+					if b.Cause != nil {
+						evicted++
+					}
+				}
+			})
+			for _, g := range result.Trace.Gangs {
+				out = append(out, g.Tried)
+				for _, a := range g.Tried {
+					if len(a.Barred) > 0 {
+						refused++
+					}
+				}
+			}
+			text, err := json.MarshalIndent(out, "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		if by, each := decide(), decide(engine.PluginUse{Name: "leafwise"}); by != each {
+			t.Fatalf("city %d\n%s\n%s", i, w.String(), differ(by, each))
+		}
+	}
+	if evicted < 100 || refused < 100 {
+		t.Errorf("only %d decisions and %d refusals", evicted, refused)
+	}
+	t.Logf("%d decisions, %d refusals", evicted, refused)
+}
+
+// differ shows where two texts part.
+func differ(a, b string) string {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	from := max(0, n-600)
+	return fmt.Sprintf("by siblings: …%s\nby leaf: …%s", a[from:min(len(a), n+300)], b[from:min(len(b), n+300)])
+}
