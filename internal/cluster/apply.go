@@ -74,9 +74,9 @@ func (e NodeGone) apply(s *Store) bool {
 }
 
 func (e PodState) apply(s *Store) bool {
-	e.Spec.Requests, e.Spec.Charge = s.resources(e.Requests, 0), nil
+	e.Spec.Requests, e.Spec.Charge = s.asked(e.Requests), nil
 	if e.Charge != nil {
-		e.Spec.Charge = s.resources(e.Charge, 0)
+		e.Spec.Charge = s.asked(e.Charge)
 	}
 	if !e.Ours || !e.Phase.Holds() || e.NodeName == "" {
 		e.Charged = Charged{}

@@ -22,6 +22,14 @@ const Unlimited = int64(-1)
 // absurd pods can be added up, see MaxSum; room that somebody has is added up exactly to two thousand nodes of a pebibyte.
 const MaxQuantity = int64(1) << 50
 
+// MaxAsked bounds the table of dimensions against names that only pods have: each of them would be a place in the vectors of every
+// node and queue, for good, and anybody may make names up. While the table has as many, what a pod asks for by further names counts as Further,
+// which no node offers, until the pod is heard of again after a node offers them or a queue states them; these always have places.
+const (
+	MaxAsked = 256
+	Further  = "further resources"
+)
+
 // Dims is the append-only table of resource dimensions. A Dims value is immutable; With returns a longer table. An
 // index, once given, never changes its meaning within one Store.
 type Dims struct {

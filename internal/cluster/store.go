@@ -472,6 +472,28 @@ func (d Dims) quantities(r Resources) []Quantity {
 	return out
 }
 
+// asked is resources of what a pod asks for, which may have any names: see MaxAsked. Cost: the names.
+func (s *Store) asked(qs []Quantity) Resources {
+	rest, named := int64(0), []Quantity(nil) // nil while all have places
+	for i, q := range qs {
+		if _, known := s.dims.Index(q.Name); !known && s.dims.Len() >= MaxAsked {
+			if named == nil {
+				named = append(make([]Quantity, 0, len(qs)+1), qs[:i]...)
+			}
+			rest = Clamp(rest + Clamp(q.Value))
+			continue
+		}
+		s.dims, _ = s.dims.With(q.Name)
+		if named != nil {
+			named = append(named, q)
+		}
+	}
+	if named == nil {
+		return s.resources(qs, 0)
+	}
+	return s.resources(append(named, Quantity{Further, rest}), 0)
+}
+
 // resources turns named quantities into a vector, appending dimensions as needed; missing is the value of those not named.
 func (s *Store) resources(qs []Quantity, missing int64) Resources {
 	for _, q := range qs {

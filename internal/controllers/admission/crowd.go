@@ -136,6 +136,46 @@ func (g *guest) read(body io.Reader) ([]byte, error) {
 	}
 }
 
+// weigh holds the memory that a review takes once it is decoded, which may be two hundred times its text: a list of containers takes two
+// bytes of text for each.
+func (g *guest) weigh(text []byte) error {
+	switch n := weight(text); {
+	case n > peerBytes:
+		return fmt.Errorf("the review has too many parts: %w", &http.MaxBytesError{Limit: peerBytes})
+	case !g.hold(n):
+		return errCrowded
+	}
+	return nil
+}
+
+// weight is a bound, in bytes, on what JSON becomes beside the texts in it. What is not JSON weighs something, too.
+func weight(text []byte) int {
+	const element, member = 1 << 10, 128 // of a list, of which a container is the largest, and copied as the list grows; and of an object
+	cost := map[byte]int{'[': element, '{': member}
+	var open []byte
+	n, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted:
+			if c == '\\' {
+				i++
+			}
+			quoted = c != '"'
+		case c == '"':
+			quoted = true
+		case c == '[' || c == '{':
+			open = append(open, c)
+			n += cost[c]
+		case len(open) == 0:
+		case c == ',':
+			n += cost[open[len(open)-1]]
+		case c == ']' || c == '}':
+			open = open[:len(open)-1]
+		}
+	}
+	return n
+}
+
 // peerOf is the address that a request comes from, without its port.
 func peerOf(remote string) string {
 	if host, _, err := net.SplitHostPort(remote); err == nil {

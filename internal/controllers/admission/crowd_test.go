@@ -88,6 +88,50 @@ func (p *patient) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
+// TestReviewsWeighWhatTheyBecome: a short text of many small things becomes a large object, as of containers of two bytes each. It
+// is held against its peer as what it becomes, and refused before it is.
+func TestReviewsWeighWhatTheyBecome(t *testing.T) {
+	t.Parallel()
+	h, err := NewHandler(*sharing(), Sources{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := func(spec string) string {
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","namespace":"team","object":{"metadata":{"name":"p"},"spec":` + spec + `}}}`
+	}
+	list := func(of string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(of+",", n), ",") + "]" }
+	distinct := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%x":"1"`, i)
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	const most = 1 << 20
+	for _, c := range []struct {
+		name, spec string
+		want       int
+	}{
+		{"containers", `{"containers":` + list(`{}`, most) + `}`, 413},
+		{"that are null", `{"containers":` + list(`null`, most) + `}`, 413},
+		{"that are none", `{"containers":` + list(`0`, most) + `}`, 413},
+		{"limits", `{"containers":[{"resources":{"limits":` + distinct(most/2) + `}}]}`, 413},
+		{"lists in lists", `{"containers":` + strings.Repeat("[", most) + strings.Repeat("]", most) + `}`, 413},
+		{"deep", `{"containers":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`, 400},
+		{"an annotation that reads so", `{"schedulerName":"` + strings.Repeat(`[{},\"`, most/4) + `"}`, 200},
+		{"a large pod", `{"schedulerName":"kai-scheduler","containers":[{"name":"a","env":` + list(`{"name":"A","value":"b"}`, 10000) + `}]}`, 200},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, ValidatePodPath, strings.NewReader(review(c.spec))))
+		if w.Code != c.want {
+			t.Errorf("%s: %d %.200s, want %d", c.name, w.Code, w.Body, c.want)
+		}
+	}
+	if h.crowd.bytes != 0 || len(h.crowd.peers) != 0 {
+		t.Errorf("%d bytes of %d peers are still held", h.crowd.bytes, len(h.crowd.peers))
+	}
+}
+
 // TestCrowd: what one peer holds leaves room for others, and comes back.
 func TestCrowd(t *testing.T) {
 	t.Parallel()

@@ -359,6 +359,11 @@ func (o *Options) queueTemplates() policy {
 			fmt.Sprintf(" || variables.templates.all(t, t.?metadata.?labels[?%s].orValue('') != '')", label)+
 			" || (request.operation == 'UPDATE' && variables.labels == variables.oldLabels && variables.top == variables.oldTop)",
 		fmt.Sprintf(`'label %s: the right to use a queue cannot be judged by it; name the queue in the label %s'`, keys.ProjectLabel, o.QueueLabel), metav1.StatusReasonForbidden))
+	// The label of a PodGroup is believed to say with which queue it was made: pods of that queue are taken in by the gang.
+	made := fmt.Sprintf("variables.top[?%s].orValue('')", label)
+	checks = append(checks, refuses(
+		fmt.Sprintf("request.resource.resource != 'podgroups' || %s in [dyn(''), object.?spec.?queue.orValue('')] || variables.top[?%s] == variables.oldTop[?%s]", made, label, label),
+		fmt.Sprintf(`'PodGroup ' + object.metadata.name + ': label %s: names ' + %s + '; a PodGroup is of the queue of its spec, ' + object.?spec.?queue.orValue('')`, o.QueueLabel, made), metav1.StatusReasonForbidden))
 	return policy{
 		name: PolicyQueueTemplates, actions: deny, skip: o.spokenFor(), rules: rules, variables: vars, checks: checks,
 	}

@@ -148,6 +148,9 @@ func (h *Handler) answer(g *guest, w http.ResponseWriter, r *http.Request, judge
 	in := http.NewResponseController(w)
 	_ = in.SetReadDeadline(time.Now().Add(bodyWithin)) // what cannot is no network
 	text, err := g.read(http.MaxBytesReader(w, r.Body, maxReview))
+	if err == nil {
+		err = g.weigh(text)
+	}
 	switch {
 	case errors.Is(err, errCrowded):
 		return nil, crowded, err

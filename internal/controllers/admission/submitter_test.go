@@ -67,6 +67,32 @@ func TestOwnedPodsNameTheirQueue(t *testing.T) {
 	}
 }
 
+// TestPodGroupHasOneQueue: the queue label of a PodGroup says with which queue it was made, so that its pods still are its pods when
+// somebody moves it. Nobody writes another queue there, or whoever may use that one would bring pods into this one's gang.
+func TestPodGroupHasOneQueue(t *testing.T) {
+	t.Parallel()
+	j := judges(t, strict())[PolicyQueueTemplates]
+	group := func(label, queue string) string {
+		return "{metadata: {name: g, labels: {" + label + "}}, spec: {queue: " + queue + "}}"
+	}
+	const red, blue, groups = "kai.scheduler/queue: red", "kai.scheduler/queue: blue", "podgroups.v2alpha2.scheduling.run.ai"
+	const says = "PodGroup g: label kai.scheduler/queue: names blue; a PodGroup is of the queue of its spec, red"
+	for _, c := range []struct{ name, object, old, want string }{
+		{"none", group("", "red"), "", ""},
+		{"the same", group(red, "red"), "", ""},
+		{"another", group(blue, "red"), "", says},
+		{"another, written later", group(blue, "red"), group("", "red"), says},
+		{"another, for the same", group(blue, "red"), group(red, "red"), says},
+		{"moved", group(blue, "red"), group(blue, "blue"), ""},
+		{"touched", group(blue+", a: b", "red"), group(blue, "red"), ""},
+		{"let go", group("", "red"), group(blue, "red"), ""},
+	} {
+		j.expect(t, c.name, asked{resource: groups, object: c.object, old: c.old, user: "eve", mayUse: []string{"red", "blue"}}, c.want)
+		name, of := serviceAccount(keys.Namespace, "podgrouper")
+		j.expect(t, c.name, asked{resource: groups, object: c.object, old: c.old, user: name, groups: of}, "")
+	}
+}
+
 // TestDefaultQueueTakesNoRight: to name the default queue is the same as to name none.
 func TestDefaultQueueTakesNoRight(t *testing.T) {
 	t.Parallel()

@@ -94,3 +94,92 @@ func TestPodOfAnotherQueue(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedGangOfAnotherQueue: where queues are authorized, the labels by which pods of Spark name their gang bring no pod into a gang
+// of a queue that its author was not judged for, and change nothing of such a gang.
+func TestNamedGangOfAnotherQueue(t *testing.T) {
+	t.Parallel()
+	const spark = "spark-app-selector"
+	pod := func(queue string, owner *metav1.OwnerReference) *corev1.Pod {
+		p := podOf("p", owner)
+		p.Labels = map[string]string{spark: "hers", "spark-app-name": "x", keys.PreemptibilityLabel: "non-preemptible"}
+		if queue != "" {
+			p.Labels[keys.QueueLabel] = queue
+		}
+		return p
+	}
+	driver := func(queue string) *corev1.Pod {
+		p := podOf("driver", nil)
+		p.Labels = map[string]string{keys.QueueLabel: queue}
+		return p
+	}
+	group := func(queue, made, owner string) *v2alpha2.PodGroup {
+		g := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "hers", UID: "g"}, Spec: v2alpha2.PodGroupSpec{Queue: queue}}
+		if made != "" {
+			g.Labels = map[string]string{keys.QueueLabel: made}
+		}
+		if owner != "" {
+			g.OwnerReferences = []metav1.OwnerReference{*ref("v1", "Pod", owner)}
+		}
+		return g
+	}
+	const told = `PodGroup team/hers: spec.queue: must be the queue of the pods that name it where queues are authorized`
+	for name, c := range map[string]struct {
+		authorized bool
+		pod        *corev1.Pod
+		group      *v2alpha2.PodGroup
+		told       string
+	}{
+		"no queue":                     {true, pod("", nil), group("rich", "", ""), told},
+		"no queue, a gang's with one":  {true, pod("", nil), group("rich", "rich", "driver"), told},
+		"another queue":                {true, pod("own", nil), group("rich", "rich", ""), told},
+		"the default queue":            {true, pod(keys.DefaultQueue, nil), group("rich", "", ""), told},
+		"the same queue":               {true, pod("rich", nil), group("rich", "rich", ""), ""},
+		"one that was moved":           {true, pod("own", nil), group("rich", "own", ""), ""},
+		"of one driver":                {true, pod("own", ref("v1", "Pod", "driver")), group("own", "own", "driver"), ""},
+		"of one driver that was moved": {true, pod("", ref("v1", "Pod", "driver")), group("rich", "own", "driver"), ""},
+		"of no queue, by default":      {true, pod("", nil), group("", "", ""), ""},
+		"without authorization":        {false, pod("", nil), group("rich", "", ""), ""},
+	} {
+		w := newWorld(t, func(o *Options) { o.AuthorizeQueues = c.authorized }, c.pod, driver("own"), c.group)
+		w.mustReconcile("p")
+		if joined := w.pod("p").Annotations[keys.PodGroupAnnotation] == "hers"; joined == (c.told != "") {
+			t.Errorf("%s: joins: %t", name, joined)
+		}
+		var now v2alpha2.PodGroup
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c.group), &now); err != nil {
+			t.Fatal(err)
+		}
+		if changed := now.Spec.Preemptibility != "" || now.Spec.MinMember != nil; changed == (c.told != "") {
+			t.Errorf("%s: the PodGroup is changed: %t", name, changed)
+		}
+		if all := strings.Join(w.events, "\n"); (c.told != "") != (all != "") || !strings.Contains(all, c.told) {
+			t.Errorf("%s: events %q, want %q", name, all, c.told)
+		}
+	}
+}
+
+// TestOwnerRelabelledLater: a gang keeps the queue label that it was made with when its owner's comes to name another queue, or whoever
+// may use that one would bring pods into a gang of the first.
+func TestOwnerRelabelledLater(t *testing.T) {
+	t.Parallel()
+	owner := job("train", nil)
+	owner.Labels = map[string]string{keys.QueueLabel: "own", "team": "a"}
+	for _, made := range []map[string]string{{keys.QueueLabel: "rich"}, nil} {
+		p := podOf("p", ref("batch/v1", "Job", "train"))
+		p.Labels = map[string]string{keys.QueueLabel: "own"}
+		group := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pg-train-u-train", UID: "g", Labels: made}, Spec: v2alpha2.PodGroupSpec{Queue: "rich"}}
+		w := newWorld(t, func(o *Options) { o.AuthorizeQueues = true }, p, owner, group)
+		w.mustReconcile("p")
+		var now v2alpha2.PodGroup
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(group), &now); err != nil {
+			t.Fatal(err)
+		}
+		if now.Labels[keys.QueueLabel] != made[keys.QueueLabel] || now.Spec.Queue != "rich" || now.Labels["team"] != "a" {
+			t.Errorf("made as %v: labels %v, queue %s", made, now.Labels, now.Spec.Queue)
+		}
+		if w.pod("p").Annotations[keys.PodGroupAnnotation] != "" {
+			t.Errorf("made as %v: the pod is taken in", made)
+		}
+	}
+}

@@ -2,11 +2,13 @@ package podgrouper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -411,6 +413,9 @@ func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
 	if err != nil {
 		return fmt.Errorf("read PodGroup %s: %w", key, err)
 	}
+	if err := g.keepsQueue(existing, wanted); err != nil {
+		return err
+	}
 	patch := workload.UpdatePatch(existing, wanted, g.options.NodePoolLabel)
 	if patch == nil {
 		return nil
@@ -423,6 +428,30 @@ func (g *grouper) apply(ctx context.Context, wanted *v2alpha2.PodGroup) error {
 		g.memory.own(key, existing.Generation+1) // there will be no such event of ours
 	}
 	return err
+}
+
+// keepsQueue refuses a derivation that would change, and join, a gang of another queue, where queues are authorized: labels of pods may
+// name any PodGroup of their namespace. A gang of the same owner is the derivation's own, wherever it was moved; its label still says
+// with which queue it was made, whatever the owner's has become, since pods of that queue are taken in by it.
+func (g *grouper) keepsQueue(existing, wanted *v2alpha2.PodGroup) error {
+	if !g.options.AuthorizeQueues {
+		return nil
+	}
+	label := g.options.QueueLabel
+	made, is, want := existing.Labels[label], cmp.Or(existing.Spec.Queue, keys.DefaultQueue), cmp.Or(wanted.Spec.Queue, keys.DefaultQueue)
+	own := workload.SameOwners(existing, wanted) || slices.ContainsFunc(wanted.OwnerReferences, func(o metav1.OwnerReference) bool { // or by its name
+		return o.UID != "" && strings.Contains(wanted.Name, string(o.UID))
+	})
+	if !own && want != is && want != made {
+		return &workload.Invalid{
+			Object: fmt.Sprintf("PodGroup %s/%s", existing.Namespace, existing.Name), Field: "spec.queue",
+			Rule: fmt.Sprintf("must be the queue of the pods that name it where queues are authorized, %q; is %q", want, is),
+		}
+	}
+	if wanted.Labels[label] != is {
+		delete(wanted.Labels, label)
+	}
+	return nil
 }
 
 // errChanged says that a write met an object that is not what it was derived from.

@@ -29,7 +29,7 @@ type lists struct {
 }
 
 func listsOf(r *v2alpha2.PodGroupResourcesStatus) lists {
-	return lists{tally.NotNegative(r.Requested), tally.NotNegative(r.Allocated), tally.NotNegative(r.AllocatedNonPreemptible)}
+	return lists{tally.Accepted(r.Requested), tally.Accepted(r.Allocated), tally.Accepted(r.AllocatedNonPreemptible)}
 }
 
 func (l lists) equal(other lists) bool {

@@ -1,7 +1,10 @@
 package tally
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,8 +63,12 @@ func (s *Sum) shift(name corev1.ResourceName, by resource.Quantity, out bool) {
 // Empty says whether the sum holds nothing.
 func (s *Sum) Empty() bool { return len(s.of) == 0 }
 
+// MaxNames is how many resources a list shows of a sum: names are whatever users write into pods, and an object has room for so many.
+const MaxNames = 128
+
 // List is what the sum holds as an API object would show it: no zero and no negative amounts, memory-like resources
-// in binary units, nothing above the largest amount the API server stores (2^63-1). Nil when empty.
+// in binary units, nothing above the largest amount the API server stores (2^63-1), and at most MaxNames resources; see Accepted. Nil
+// when empty.
 func (s *Sum) List() corev1.ResourceList {
 	var list corev1.ResourceList
 	for name, q := range s.of {
@@ -69,9 +76,37 @@ func (s *Sum) List() corev1.ResourceList {
 			continue
 		}
 		if list == nil {
-			list = make(corev1.ResourceList, len(s.of))
+			list = make(corev1.ResourceList, min(len(s.of), MaxNames))
 		}
+		list[name] = q
+	}
+	list = bounded(list)
+	for name, q := range list {
 		list[name] = storable(q)
+	}
+	return list
+}
+
+// bounded leaves out of a list that is the caller's what is beyond MaxNames: CPU, memory and GPUs come first, then other
+// resources of Kubernetes and slices of GPUs, then the rest; of equals the first by name.
+func bounded(list corev1.ResourceList) corev1.ResourceList {
+	if len(list) <= MaxNames {
+		return list
+	}
+	usual := func(name corev1.ResourceName) int {
+		switch s := string(name); {
+		case slices.Contains([]string{"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu", "run.ai/gpu.memory"}, s):
+			return 0
+		case strings.HasPrefix(s, "nvidia.com/mig-"), !strings.Contains(s, "/"):
+			return 1
+		}
+		return 2
+	}
+	names := slices.SortedFunc(maps.Keys(list), func(a, b corev1.ResourceName) int {
+		return cmp.Or(cmp.Compare(usual(a), usual(b)), cmp.Compare(a, b))
+	})
+	for _, name := range names[MaxNames:] {
+		delete(list, name)
 	}
 	return list
 }
@@ -133,20 +168,21 @@ func Diff(observed, desired corev1.ResourceList) map[string]any {
 	return patch
 }
 
-// NotNegative is the list without its negative amounts, which no object of ours holds but a user may write. The list
-// itself is returned when it has none.
-func NotNegative(list corev1.ResourceList) corev1.ResourceList {
+// Accepted is the list without its negative amounts, which no object of ours holds but a user may write, and with at most MaxNames
+// resources, as ours have. The list itself is returned when nothing is left out.
+func Accepted(list corev1.ResourceList) corev1.ResourceList {
+	negative := false
 	for _, q := range list {
-		if q.Sign() >= 0 {
-			continue
-		}
-		clean := make(corev1.ResourceList, len(list))
-		for name, q := range list {
-			if q.Sign() >= 0 {
-				clean[name] = q
-			}
-		}
-		return clean
+		negative = negative || q.Sign() < 0
 	}
-	return list
+	if !negative && len(list) <= MaxNames {
+		return list
+	}
+	clean := make(corev1.ResourceList, len(list))
+	for name, q := range list {
+		if q.Sign() >= 0 {
+			clean[name] = q
+		}
+	}
+	return bounded(clean)
 }

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,9 +111,9 @@ func TestDiffIsTheMergePatch(t *testing.T) {
 	}
 }
 
-func TestNotNegative(t *testing.T) {
+func TestAccepted(t *testing.T) {
 	t.Parallel()
-	if d := cmp.Diff(`{"memory":"1Gi"}`, written(t, NotNegative(list("cpu", "-1", "memory", "1Gi")))); d != "" {
+	if d := cmp.Diff(`{"memory":"1Gi"}`, written(t, Accepted(list("cpu", "-1", "memory", "1Gi")))); d != "" {
 		t.Error(d)
 	}
 }
@@ -182,5 +183,41 @@ func BenchmarkReplace(b *testing.B) {
 	for b.Loop() {
 		s.Add(l)
 		s.Sub(l)
+	}
+}
+
+// TestListsAreBounded: names of resources are whatever tenants write into pods that wait. However many there are, what is shown of a sum
+// fits into an object, is always the same, and has what nodes and quotas know.
+func TestListsAreBounded(t *testing.T) {
+	t.Parallel()
+	var s Sum
+	usual := list("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1", "run.ai/gpu.memory", "1", "hugepages-2Mi", "1Gi", "nvidia.com/mig-1g.5gb", "1", "amd.com/gpu", "1")
+	many := corev1.ResourceList{}
+	for i := range 5 * MaxNames {
+		many[corev1.ResourceName(fmt.Sprintf("a.example.com/r%04d", i))] = resource.MustParse("1")
+	}
+	s.Add(many)
+	s.Add(usual)
+	shown := s.List()
+	if len(shown) != MaxNames {
+		t.Errorf("%d names are shown", len(shown))
+	}
+	for name := range usual {
+		if _, ok := shown[name]; !ok {
+			t.Errorf("%s is not among them", name)
+		}
+	}
+	if _, ok := shown["a.example.com/r0000"]; !ok {
+		t.Error("of the others, not the first by name are shown")
+	}
+	if d := cmp.Diff(written(t, shown), written(t, s.List())); d != "" {
+		t.Error(d)
+	}
+	if got := Accepted(many); len(got) != MaxNames {
+		t.Errorf("of a list of %d, %d names are taken in", len(many), len(got))
+	}
+	s.Sub(many)
+	if d := cmp.Diff(written(t, usual), written(t, s.List())); d != "" {
+		t.Error(d)
 	}
 }
