@@ -112,23 +112,23 @@ func (l *queueLedger) build(snap *cluster.Snapshot) {
 // vectors is how many a ledger has.
 const vectors = 7
 
-// fill makes n what a queue holds as a run begins, without what is below it. Its vectors are cut from room, and the rest is
+// fill makes q what a queue holds as a run begins, without what is below it. Its vectors are cut from room, and the rest is
 // returned.
-func (n *QueueLedger) fill(q *cluster.Queue, dims int, room cluster.Resources) cluster.Resources {
+func (q *QueueLedger) fill(of *cluster.Queue, dims int, room cluster.Resources) cluster.Resources {
 	full := func(r cluster.Resources) cluster.Resources {
 		out := room[:dims:dims]
 		room = room[dims:]
 		copy(out, r)
 		return out
 	}
-	*n = QueueLedger{
-		Queue: q, Allocated: full(q.Allocated), Requested: full(q.Requested),
-		AllocatedNonPreemptible: full(q.AllocatedNonPreemptible),
-		Stuck:                   full(q.Stuck), StuckNonPreemptible: full(q.StuckNonPreemptible),
-		Holding: full(q.Allocated), HoldingNonPreemptible: full(q.AllocatedNonPreemptible),
+	*q = QueueLedger{
+		Queue: of, Allocated: full(of.Allocated), Requested: full(of.Requested),
+		AllocatedNonPreemptible: full(of.AllocatedNonPreemptible),
+		Stuck:                   full(of.Stuck), StuckNonPreemptible: full(of.StuckNonPreemptible),
+		Holding: full(of.Allocated), HoldingNonPreemptible: full(of.AllocatedNonPreemptible),
 	}
-	n.Holding.AddCapped(q.Leaving)
-	n.HoldingNonPreemptible.AddCapped(q.LeavingNonPreemptible)
+	q.Holding.AddCapped(of.Leaving)
+	q.HoldingNonPreemptible.AddCapped(of.LeavingNonPreemptible)
 	return room
 }
 

@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	kinds "github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
@@ -234,7 +235,10 @@ func operatorRules() Permissions {
 			rule(groupCore, append([]string{"create", "patch"}, watch...), "namespaces"),
 			rule(groupCore, watch, "nodes"),
 			rule(groupRBAC, own, "clusterroles", "clusterrolebindings"),
-			rule(groupAdmission, own, "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+			rule(groupAdmission, own, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+			// No policy can guard policies. So what it may change of them are those of its own names; it can still make others.
+			rule(groupAdmission, append([]string{"create"}, watch...), "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+			only(admission.PolicyNames(), rule(groupAdmission, []string{"patch", "delete"}, "validatingadmissionpolicies", "validatingadmissionpolicybindings")),
 			rule("nvidia.com", watch, "clusterpolicies"),
 			events(),
 		},
@@ -296,6 +300,13 @@ func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 		slices.Sort(verbs[k])
 		r := rule(k.group, verbs[k], k.resource)
 		if k.name != "" {
+			// Names of which the same may be done stand in one rule.
+			if i := slices.IndexFunc(out, func(o rbacv1.PolicyRule) bool {
+				return len(o.ResourceNames) > 0 && slices.Equal(o.APIGroups, r.APIGroups) && slices.Equal(o.Resources, r.Resources) && slices.Equal(o.Verbs, r.Verbs)
+			}); i >= 0 {
+				out[i].ResourceNames = append(out[i].ResourceNames, k.name)
+				continue
+			}
 			r.ResourceNames = []string{k.name}
 		}
 		out = append(out, r)

@@ -27,11 +27,17 @@ func permitted(role string) []string {
 			if r.APIGroups[0] != "" {
 				resource += "." + r.APIGroups[0]
 			}
+			names := []string{""}
 			if len(r.ResourceNames) > 0 {
-				resource += "/" + r.ResourceNames[0]
+				names = nil
+				for _, name := range r.ResourceNames {
+					names = append(names, "/"+name)
+				}
 			}
-			for _, verb := range r.Verbs {
-				out = append(out, fmt.Sprintf("%s %s %s %s", role, scope.name, verb, resource))
+			for _, name := range names {
+				for _, verb := range r.Verbs {
+					out = append(out, fmt.Sprintf("%s %s %s %s", role, scope.name, verb, resource+name))
+				}
 			}
 		}
 	}

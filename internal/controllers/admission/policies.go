@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
@@ -67,6 +68,18 @@ func (o *Options) Policies() []client.Object {
 		out = append(out, all[i].objects()...)
 	}
 	return out
+}
+
+// PolicyNames returns the names of all policies that there may be, whatever the options, sorted. Their bindings have the same.
+func PolicyNames() []string {
+	o := DefaultOptions()
+	o.Identity, o.AuthorizeQueues, o.ForbidForeignGPUs = Enforce, true, true
+	var out []string
+	for _, object := range o.Policies() {
+		out = append(out, object.GetName())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (p *policy) objects() []client.Object {

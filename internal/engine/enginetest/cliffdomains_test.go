@@ -63,6 +63,38 @@ func pieces(n int) *situation {
 	return s
 }
 
+// levels is n gangs of sets of whole nodes, each set in a rack and all of them in a block, where on one node of each rack somebody
+// need not go.
+func levels(n, sets, pods int) *situation {
+	s := racked(0, 0, oneRack, each(8*20))
+	for i := range n {
+		from := len(s.rest)
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: sets * pods, gpu: 8, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+		g := s.rest[from].(cluster.GangState)
+		g.Sets = []cluster.Set{{Parent: cluster.None, Min: int32(sets), Near: oneBlock}}
+		for k := range sets {
+			g.Sets[0].Children = append(g.Sets[0].Children, int32(k+1))
+			g.Sets = append(g.Sets, cluster.Set{Name: fmt.Sprint("s", k), Parent: 0, Leaf: true, Min: int32(pods), Near: oneRack})
+		}
+		s.rest[from] = g
+		for j := range sets * pods {
+			p := s.rest[from+1+j].(cluster.PodState)
+			p.SetName = fmt.Sprint("s", j/pods)
+			s.rest[from+1+j] = p
+		}
+	}
+	return s
+}
+
+// piecesIn is pieces in racks, of which the gangs require one.
+func piecesIn(n int) *situation {
+	s := pieces(0)
+	s.racks(20)
+	s.rest = append(s.rest, queue("taker", "", cluster.Unlimited))
+	s.near(n, 1, 8, oneRack)
+	return s
+}
+
 // domainCliffs are those of domains, and of nodes that others have to be moved away from.
 func domainCliffs() []cliff {
 	return []cliff{
@@ -70,6 +102,9 @@ func domainCliffs() []cliff {
 		{"racks/pinned-racks", func() *situation { return racked(300, 20, oneRack, each(8*20)) }, nil, idly},
 		{"racks/started", func() *situation { return racked(300, 20, oneRack, nobody) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"blocks/pinned", func() *situation { return racked(300, 200, oneBlock, each(8*200)) }, nil, idly},
+		{"levels/too-small", func() *situation { return levels(300, 2, 20) }, nil, idly},
+		{"levels/too-many", func() *situation { return levels(300, 12, 15) }, nil, idly},
+		{"pieces=300/racks", func() *situation { return piecesIn(300) }, nil, idly},
 		{"pieces=300", func() *situation { return pieces(300) }, nil, idly},
 	}
 }

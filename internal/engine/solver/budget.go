@@ -3,7 +3,7 @@ package solver
 import "github.com/muster-scheduler/muster/internal/engine"
 
 // Budget bounds what the questions of one action cost in one run, in steps, which count what searches look at: a victim,
-// a queue that might give, a node that might be cleared. Like every bound of a search it is no time, so the same snapshot has
+// a queue that might give, a node that might be cleared, a pod that is placed in a what-if. Like every bound of a search it is no time, so the same snapshot has
 // the same plan.
 //
 // The gangs are asked about in their order, and what is known already (who asks the same has failed in this run, or the answer

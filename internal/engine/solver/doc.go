@@ -41,7 +41,7 @@
 //
 // Who gives next is found by a tournament of queues that follows the shares (stand), what the rules about gangs say of whole leaves
 // is remembered between searches (sieve), and where even everybody's going would not make room enough, in all (most) or in the
-// domains that a gang requires (near), nobody's is played through. What all searches of an action may cost in one run is bounded,
+// domains that a gang requires (near), or those who move and the gang would not all have places, nobody's is played through. What all searches of an action may cost in one run is bounded,
 // and the next run goes on: see Budget.
 //
 // All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm, TestPlaces), whose law is written

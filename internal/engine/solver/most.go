@@ -12,6 +12,7 @@ import (
 type most struct {
 	wanted bool
 	rooms  map[mostFor][]cluster.Resources // by node ID
+	slack  map[int]map[int64]int64         // by dimension and size, see couldAllFit
 }
 
 // mostFor is for whom: by preemption, queue and priority decide who may be a victim.
@@ -20,22 +21,31 @@ type mostFor struct {
 	below int // see leaf.below
 }
 
-// nodesPerStep is how many nodes that are looked at for it count as one step, gangsPerStep how many gangs or pods.
+// nodesPerStep is how many nodes that are looked at for it, or to place a gang in a what-if, count as one step, gangsPerStep how
+// many gangs or pods.
 const (
 	nodesPerStep = 64
 	gangsPerStep = 8
 )
 
-// hopeless says whether the gang would not fit if everybody went of whom it is conceivable that they go, and if so what to tell
-// it: the same rules about gangs and queues are asked as in a search, and nobody is evicted. Of a question that it cannot
-// decide it says no.
+// maxSizes is how many sizes are counted of a dimension.
+const maxSizes = 16
+
+// hopeless says whether the gang would not fit if everybody went of whom it is conceivable that they go, or, where all of those
+// have to be elsewhere then, not beside them, and if so what to tell it: the same rules about gangs and queues are asked as in
+// a search, and nobody is evicted. Of a question that it cannot decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
-	if !q.most.wanted || q.right == engine.Consolidation || !q.s.CheckGates(q.g, q.request).Yes() || q.couldFit(q.rooms()) {
+	moves := q.right == engine.Consolidation
+	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() || moves && !q.mayRearrange().Yes() ||
+		q.couldFit(q.rooms()) && (!moves || q.couldAllFit()) {
 		return engine.Attempt{}, false
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
 	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: int64(q.w.countAll())}
-	if v.Have == 0 {
+	switch {
+	case moves:
+		v.Reason, v.Have = engine.ReasonNothingToMove, 0
+	case v.Have == 0:
 		v.Reason = engine.ReasonNoVictims
 	}
 	q.s.Scenario(true)
@@ -64,6 +74,70 @@ func (q *search) couldFit(rooms []cluster.Resources) bool {
 		}
 	}
 	return q.couldBeNear(rooms)
+}
+
+// couldAllFit says whether the nodes would have places for the gang beside all who may be moved, who all keep room somewhere.
+// Pods larger than a size are counted as the whole sizes that are in them, and so are the nodes with those gone who may be
+// moved: what is left over on a node is lost. What holds for one of the sizes that there are is enough for a no.
+func (q *search) couldAllFit() bool {
+	rooms := q.rooms()
+	for d := range q.request {
+		asks := map[int64]int64{}
+		largest := int64(0)
+		for _, id := range q.pods {
+			x := q.s.Snap.Pod(id).Class.Requests.At(d)
+			asks[x]++
+			largest = max(largest, x)
+		}
+		for size, left := range q.slack(d, rooms) { // order: a question of any
+			if size > largest {
+				continue
+			}
+			for x, n := range asks { // order: a sum
+				left -= x / size * n
+			}
+			if left < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// slack returns, by each size in a dimension that somebody has who may be moved, how many more of it there are places for than
+// those take: O(pods × sizes), once for an action, as what is decided only makes it less.
+func (q *search) slack(d int, rooms []cluster.Resources) map[int64]int64 {
+	if out, known := q.most.slack[d]; known {
+		return out
+	}
+	out := map[int64]int64{}
+	there := make([][]int64, len(rooms))
+	for _, n := range q.s.Snap.NodeOrder {
+		for _, id := range q.s.Snap.Node(n).Pods {
+			p := q.s.Snap.Pod(id)
+			if x := p.Class.Requests.At(d); x > 0 && mayGo(q.s, p, q.s.Yields) && p.Class.Share.None() {
+				there[n] = append(there[n], x)
+				if _, known := out[x]; known || len(out) < maxSizes {
+					out[x] = 0
+				}
+			}
+		}
+	}
+	for size := range out { // order: each on its own
+		for _, n := range q.s.Snap.NodeOrder {
+			taken := int64(0)
+			for _, x := range there[n] {
+				taken += x / size
+			}
+			out[size] += max(0, rooms[n].At(d)/size-taken) // where more is than there is room for, it may stay
+		}
+	}
+	q.steps((1 + len(out)) * (len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
+	if q.most.slack == nil {
+		q.most.slack = map[int]map[int64]int64{}
+	}
+	q.most.slack[d] = out
+	return out
 }
 
 // placesOn returns for how many pods of a class, up to most, a node has places in a room. That their devices come together is
@@ -105,7 +179,7 @@ func mostRoom(s *engine.Session, may func(*cluster.Gang) bool) []cluster.Resourc
 	for _, n := range s.Snap.NodeOrder {
 		room := s.Later(n).Clone()
 		for _, id := range s.Snap.Node(n).Pods {
-			if p := s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && may(s.Snap.Gang(p.Gang)) && s.Fate(p) == "" {
+			if p := s.Snap.Pod(id); mayGo(s, p, may) {
 				room.Add(freed(p))
 			}
 		}
@@ -113,6 +187,11 @@ func mostRoom(s *engine.Session, may func(*cluster.Gang) bool) []cluster.Resourc
 		out[n] = room
 	}
 	return out
+}
+
+// mayGo says whether a pod holds room that it would leave if all gangs went that may.
+func mayGo(s *engine.Session, p *cluster.Pod, may func(*cluster.Gang) bool) bool {
+	return p.Gang != cluster.None && p.Phase.Active() && may(s.Snap.Gang(p.Gang)) && s.Fate(p) == ""
 }
 
 func (q *search) steps(n int) {

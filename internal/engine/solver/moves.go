@@ -92,27 +92,18 @@ func (q *search) killed(t *taken) bool {
 // to move. What was found is a legal rearrangement; that none was found does not prove that there is none.
 func (q *search) rearrange() (engine.Attempt, bool) {
 	bound := q.s.Settings().ConsolidationVictims
-	no := func(reason engine.Reason) (engine.Attempt, bool) {
-		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: reason, Partial: reason == engine.ReasonNothingToMove && q.partial}}, false
+	no := func() (engine.Attempt, bool) {
+		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNothingToMove, Partial: q.partial}}, false
 	}
-	switch {
-	case bound == 0:
-		return no(engine.ReasonSwitchedOff)
-	case !q.g.Preemptible:
-		return no(engine.ReasonNotPreemptible)
-	}
-	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+	if v := q.mayRearrange(); !v.Yes() {
 		return engine.Attempt{Verdict: v}, false
-	}
-	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
-		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}}, false
 	}
 	if q.s.Constrained(q.g) { // room for one pod after the other is no room for all of them together
 		if q.together(bound) {
 			return engine.Attempt{}, true
 		}
 		q.partial = q.everyone().count > 0
-		a, ok := no(engine.ReasonNothingToMove)
+		a, ok := no()
 		if q.w != nil {
 			q.w.finish()
 			a.Barred = sorted(q.w.barred)
@@ -124,10 +115,27 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 		return engine.Attempt{}, true
 	}
 	q.partial = q.movers // rearrangements that neither way finds may exist
-	a, ok := no(engine.ReasonNothingToMove)
+	a, ok := no()
 	q.w.finish()
 	a.Barred = sorted(q.w.barred)
 	return a, ok
+}
+
+// mayRearrange says whether it is to be tried at all to move others.
+func (q *search) mayRearrange() engine.Verdict {
+	switch {
+	case q.s.Settings().ConsolidationVictims == 0:
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonSwitchedOff}
+	case !q.g.Preemptible:
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible}
+	}
+	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+		return v
+	}
+	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}
+	}
+	return engine.Verdict{}
 }
 
 // piecemeal makes room pod by pod.
@@ -186,25 +194,29 @@ func (q *search) together(bound int) bool {
 		return false
 	}
 	q.w = gs.walk(q.right, q.g, q.request)
-	stuck := false // the gang fitted already, and those cannot move who would have to
+	stuck, spent := false, 0 // the gang fitted already, and those cannot move who would have to; who that is took so many probes
 	for tries := 0; tries < maxNodes; {
-		if fits := q.fits(); !fits || stuck && q.s.Exact(q.pods) && !q.s.Constrained(q.g) {
-			// Where nothing but room decides, whoever is taken when it fits already is the first who is let go of: the same
-			// would have to move as before.
-			if stuck = stuck && fits; stuck {
-				tries++
-			}
-		} else {
+		before := q.probes
+		fits := q.fits()
+		each := q.probes - before
+		stuck = stuck && fits
+		switch {
+		case !fits:
+		case stuck && q.probes+spent < maxProbes:
+			// Whoever is taken when it fits already is the first who is let go of: the same would have to move as before.
 			tries++
-			mark, units := q.st.Mark(), slices.Clone(q.units)
+			spent += each
+			q.probes += spent // as if it had been found out again
+		default:
+			tries++
+			mark, units, before := q.st.Mark(), slices.Clone(q.units), q.probes
 			q.reduce()
-			if q.gangs() <= bound || bound < 0 {
-				if q.moveAll() {
-					return true
-				}
+			if (q.gangs() <= bound || bound < 0) && q.moveAll() {
+				return true
 			}
 			q.st.Back(mark)
-			q.units, q.spared, stuck = units, make([]bool, len(units)), true
+			q.units, q.spared = units, make([]bool, len(units))
+			stuck, spent = true, q.probes-before
 		}
 		t, ok := q.w.next()
 		if !ok {

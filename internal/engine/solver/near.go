@@ -1,6 +1,11 @@
 package solver
 
-import "github.com/muster-scheduler/muster/internal/cluster"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
 
 // near is what a gang's sets that have to be in one domain would find there, with everybody gone.
 type near struct {
@@ -18,8 +23,8 @@ type placesIn struct {
 }
 
 // couldBeNear says whether each set of the gang that has to be in one domain would have one with places for each kind of
-// its pods, each kind for itself, and with such domains for the sets below it; where its other sets may do as well, each
-// set for itself. O(nodes) for each class and level that differ.
+// its pods, each kind for itself, and with such domains for all the sets below it together; where its other sets may do as
+// well, each set for itself. O(nodes) for each class and level that differ.
 func (q *search) couldBeNear(rooms []cluster.Resources) bool {
 	if !q.s.Constrained(q.g) {
 		return true
@@ -40,7 +45,8 @@ func (q *search) couldBeNear(rooms []cluster.Resources) bool {
 
 // home is the domains of a level that a set could go to.
 type home struct {
-	topology *cluster.Topology
+	set      int32
+	topology *cluster.Topology // nil for the whole cluster, which is one domain
 	level    int
 	in       map[cluster.DomainID]bool
 }
@@ -59,9 +65,13 @@ func (n *near) homes(set int32) (out []home, ok bool) {
 	}
 	t, level, must := n.level(set)
 	if !must {
-		return out, true
+		all := home{set: set, in: map[cluster.DomainID]bool{cluster.None: true}}
+		if n.s.ChoiceKey(n.g) == "" {
+			n.hold(&all, out)
+		}
+		return out, len(all.in) > 0
 	}
-	own := home{t, level, n.members(set, t, level)}
+	own := home{set, t, level, n.members(set, t, level)}
 	if len(own.in) == 0 {
 		own.in = map[cluster.DomainID]bool{}
 		for d := range t.MaxDomainID() {
@@ -82,6 +92,7 @@ func (n *near) homes(set int32) (out []home, ok bool) {
 		for _, h := range out {
 			own.keep(&h)
 		}
+		n.hold(&own, out)
 	}
 	return []home{own}, len(own.in) > 0
 }
@@ -100,6 +111,50 @@ func (h *home) keep(below *home) {
 			delete(h.in, d)
 		}
 	}
+}
+
+// hold leaves only domains whose narrower ones could hold all the sets at once that have to be in one of those: of each kind of
+// pod they have places for as many sets as need the same, or more, whatever need that is.
+func (n *near) hold(own *home, below []home) {
+	needs := map[placesIn][]int{}
+	for _, h := range below {
+		if own.topology != nil && (h.topology != own.topology || h.level < own.level) {
+			continue
+		}
+		for c, need := range n.needs[h.set] { // order: sorted below
+			key := placesIn{c, h.topology, h.level}
+			needs[key] = append(needs[key], need)
+		}
+	}
+	for key, all := range needs { // order: each takes what it cannot use
+		have := n.count(key.class, key.topology, key.level)
+		slices.SortFunc(all, func(a, b int) int { return cmp.Compare(b, a) })
+		for k, need := range all {
+			if k+1 < len(all) && all[k+1] == need {
+				continue
+			}
+			n.steps(len(have) / nodesPerStep)
+			sets := map[cluster.DomainID]int{}
+			for d, places := range have {
+				if places >= need {
+					sets[own.above(key.topology, cluster.DomainID(d))] += places / need
+				}
+			}
+			for d := range own.in { // order: each on its own
+				if sets[d] <= k {
+					delete(own.in, d)
+				}
+			}
+		}
+	}
+}
+
+// above returns the domain in which a narrower one is.
+func (h *home) above(t *cluster.Topology, d cluster.DomainID) cluster.DomainID {
+	if h.topology == nil {
+		return cluster.None
+	}
+	return t.Above(d, h.level)
 }
 
 // count returns how many pods of a class each domain of a level would have places for.

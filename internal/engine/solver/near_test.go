@@ -39,13 +39,19 @@ func (l *lookers) Run(s *engine.Session) {
 // drawRacks is blocks of racks of nodes that are mostly full, and gangs whose sets have to be near, some of which run in part.
 func drawRacks(r *rand.Rand, s *cluster.Store) {
 	s.Apply(cluster.TopologyState{Name: "dc", Levels: []cluster.Level{{Label: "block"}, {Label: "rack"}}})
-	nodes := 4 + r.IntN(5)
+	nodes, small := 4+r.IntN(5), r.IntN(3) == 0 // small: with pods that want less than a device, and few slots
+	slots := func() int64 {
+		if small && r.IntN(2) == 0 {
+			return 2 + r.Int64N(3)
+		}
+		return 110
+	}
 	for i := range nodes {
 		labels := map[string]string{"block": fmt.Sprint(i / 4), "rack": fmt.Sprint(i / 2)}
 		if r.IntN(8) == 0 {
 			labels = nil
 		}
-		s.Apply(cluster.NodeState{Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: labels, Allocatable: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}}})
+		s.Apply(cluster.NodeState{Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: labels, Allocatable: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "pods", Value: slots()}}})
 	}
 	for _, q := range []string{"owner", "guest"} {
 		quota := int64(0)
@@ -89,9 +95,18 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 					UID: pod, Namespace: "x", Name: pod, Gang: gang(name), SetName: set.Name, Ours: true, Recreated: true, Created: noon - 1e9,
 					Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: int64(gpu) * 1000}},
 				}
+				switch size := r.IntN(6); {
+				case small && size == 0: // its reservation takes a slot, too
+					p.Requests, p.Spec.Share = p.Requests[:1], cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
+				case small && size == 1:
+					p.Requests = p.Requests[:1]
+				}
 				if n := r.IntN(nodes); free[n] >= gpu && (i < nodes || r.IntN(3) == 0) {
 					free[n] -= gpu
 					p.Phase, p.NodeName = cluster.Running, fmt.Sprint("n", n)
+					if !p.Spec.Share.None() {
+						p.Groups = []string{pod}
+					}
 				}
 				s.Apply(p)
 			}
@@ -102,7 +117,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 // TestHopeless: who is told after a look at the nodes that nothing can be done would not have been helped by a search.
 func TestHopeless(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
+	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt} {
 		t.Run(string(right), func(t *testing.T) {
 			t.Parallel()
 			act := &lookers{right: right}

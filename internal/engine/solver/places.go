@@ -46,13 +46,14 @@ func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	return d
 }
 
-// freed is the most that becomes free on its node when a pod goes: of devices that it shares, the whole.
+// freed is the most that becomes free on its node when a pod goes: of devices that it shares, the whole, and the slots of the
+// pods that are still to come to reserve them.
 func freed(p *cluster.Pod) cluster.Resources {
 	if p.Class.Share.None() {
 		return p.Class.Requests
 	}
-	r := p.Class.Requests.Clone()
-	r.Add(cluster.Resources{cluster.GPU: int64(max(1, p.Class.Share.Devices)) * cluster.Whole})
+	r, devices := p.Class.Requests.Clone(), int64(max(1, p.Class.Share.Devices))
+	r.Add(cluster.Resources{cluster.GPU: devices * cluster.Whole, cluster.Slots: devices})
 	return r
 }
 

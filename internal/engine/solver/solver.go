@@ -315,6 +315,9 @@ func (q *search) fits() bool {
 		return false
 	}
 	q.doubt = false
+	if q.s.Constrained(q.g) { // each domain is looked at
+		q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
+	}
 	enough, exact := q.s.Room(q.g, q.pods)
 	q.s.Scenario(!enough)
 	if !enough || exact {
@@ -326,6 +329,7 @@ func (q *search) fits() bool {
 // probe places the gang and takes it back.
 func (q *search) probe() bool {
 	q.probes++
+	q.steps(len(q.pods) + len(q.s.Snap.NodeOrder)/nodesPerStep)
 	mark := q.st.Mark()
 	d := q.s.Promise(q.st, q.g)
 	q.st.Back(mark)
