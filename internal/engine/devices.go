@@ -53,13 +53,14 @@ func (d *device) joins(takes, units int64, now bool) bool {
 	return d.later > 0 && d.later+takes <= units && (!now || d.now > 0 && d.now+takes <= units)
 }
 
-// whole returns how many GPUs of the node are nobody's, now or later.
-func (s *Session) whole(n cluster.NodeID, now bool) int64 {
+// spareGPUs returns how many GPUs of the node are nobody's, now or later, besides those that r asks for whole: each new device
+// takes one.
+func (s *Session) spareGPUs(r cluster.Resources, n cluster.NodeID, now bool) int64 {
 	free := s.Later(n)[cluster.GPU]
 	if now {
 		free = min(free, s.Idle(n)[cluster.GPU])
 	}
-	return max(0, free/cluster.Whole)
+	return max(0, (free-r.At(cluster.GPU))/cluster.Whole)
 }
 
 // spareSlots returns how many pods more than r asks for the node takes: each new device needs one for its reservation.
@@ -83,11 +84,11 @@ func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.Nod
 			missing--
 		}
 	}
-	return missing <= min(s.whole(n, now), s.spareSlots(r, n, now))
+	return missing <= min(s.spareGPUs(r, n, now), s.spareSlots(r, n, now))
 }
 
 // countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
-// too many by what reservation pods still to come need.
+// too many by what reservation pods still to come need, and by GPUs that pods which share ask for besides.
 func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
 	count := c.Requests.CountIn(s.Later(n), manyPods)
 	if count == 0 || c.Share.None() {
@@ -104,7 +105,7 @@ func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
 			places = append(places, (units-d.later)/takes)
 		}
 	}
-	whole := s.whole(n, false)
+	whole := s.spareGPUs(c.Requests, n, false)
 	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
 	fit := func(k int64) bool {
 		have := whole * min(k, units/takes)
@@ -154,7 +155,7 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 			add(d.group, d.later)
 		}
 	}
-	for range min(int64(c.Share.Devices), s.whole(n, now), s.spareSlots(c.Requests, n, now)) {
+	for range min(int64(c.Share.Devices), s.spareGPUs(c.Requests, n, now), s.spareSlots(c.Requests, n, now)) {
 		add("", 0)
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int {
@@ -287,7 +288,7 @@ func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share,
 			}
 		}
 	}
-	return opened*cluster.Whole <= room[cluster.GPU] && r.At(cluster.Slots)+slots <= room[cluster.Slots]
+	return r.At(cluster.GPU)+opened*cluster.Whole <= room[cluster.GPU] && r.At(cluster.Slots)+slots <= room[cluster.Slots]
 }
 
 // partsLater is what will be free of devices that others use, in milli-GPU.

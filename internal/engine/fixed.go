@@ -67,6 +67,23 @@ func (s *Session) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Re
 	return false
 }
 
+// overAgain says whether an evicted unit of a gang that may be preempted would, if it stayed, take its queue, or one above it, over
+// what that may hold for non-preemptible work: because it was placed as such, which it is charged as until it ends.
+func (s *Session) overAgain(u *Unit) bool {
+	var back cluster.Resources // less than nothing is freed
+	for _, p := range u.Pods {
+		if u.Gang.Preemptible && u.Gang.FixedCharge(p) {
+			back.Sub(p.Charge)
+		}
+	}
+	for q := u.Gang.Leaf; q != nil && back != nil; q = q.Parent {
+		if !s.overFixed(q, nil) && s.overFixed(q, back) {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *Session) overFixed(q *QueueLedger, freed cluster.Resources) bool {
 	for _, f := range s.points.fixedQuota {
 		if f.it.OverFixed(q.ID, freed) {

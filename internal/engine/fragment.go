@@ -46,7 +46,7 @@ func (f *FreeGPUs) Unusable(d *cluster.Demand) int64 {
 			places++
 		}
 	}
-	if !d.Share.None() && (takes > f.Units || places+f.whole() < int64(d.Share.Devices)) {
+	if besides := d.Requests.At(cluster.GPU) / cluster.Whole; !d.Share.None() && (takes > f.Units || places+f.whole()-besides < int64(d.Share.Devices)) {
 		return f.Total()
 	}
 	return lost

@@ -236,12 +236,16 @@ func (g *GangState) ready(i int32) bool {
 }
 
 // Next returns the pods the gang would have placed now, in order, and what its queue would be charged: what is missing to its
-// minimum, or, above it, one more pod. The answer is cached until the gang changes.
+// minimum, or, above it, one more pod; nothing when the pods that wait do not make up its minimum, others of its pods having been
+// evicted by this run. The answer is cached until the gang changes.
 //
 // Of an inner set below its minimum, only as many unsatisfied children are collected as are missing.
 func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	if !g.nextOK {
-		g.next = s.collect(g, 0, g.next[:0])
+		g.next = g.next[:0]
+		if g.satisfied(0) || g.readyNow(0) {
+			g.next = s.collect(g, 0, g.next)
+		}
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
 			g.nextReq.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))

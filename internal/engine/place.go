@@ -101,7 +101,10 @@ func (g *GangState) readyNow(i int32) bool {
 // Of a gang that can do without some of its sets, other sets are tried when those that come first have no place.
 func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
 	pods, request := s.Next(g)
-	if !s.choice(g) {
+	switch {
+	case len(pods) == 0: // what it had when the action began was evicted since
+		return &Diagnosis{Verdict: s.Admit(g)}
+	case !s.choice(g):
 		return s.tryPods(st, g, pods, request)
 	}
 	pods, request = slices.Clone(pods), request.Clone()

@@ -343,6 +343,9 @@ func (st *Statement) SpareUnit(u *Unit) bool {
 	if len(u.holds) > 0 {
 		return st.keep(u)
 	}
+	if st.s.overAgain(u) {
+		return false
+	}
 	mark := st.Mark()
 	for _, p := range u.Pods {
 		if !st.s.mayStay(p) {
@@ -381,7 +384,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 		return st.keep(u)
 	}
 	s, mark := st.s, st.Mark()
-	if !s.CheckGates(u.Gang, u.Charge).Yes() { // it had to go because of a limit, not for want of room
+	if !s.CheckGates(u.Gang, u.Charge).Yes() || s.overAgain(u) { // it had to go because of a limit, not for want of room
 		return false
 	}
 	if s.Constrained(u.Gang) && (!s.CheckGates(u.Gang, s.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || u.strays()) {

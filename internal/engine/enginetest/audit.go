@@ -252,6 +252,9 @@ func (a *auditor) tooMuchFixed(v *cluster.Gang) bool {
 	if !slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return !a.snap.Pod(id).Charged().Fixed }) {
 		return false
 	}
+	if !a.leaf(v.Queue) { // it is as one without quota
+		return true
+	}
 	for _, name := range a.chain(v.Queue) {
 		q := a.snap.QueueByName(name)
 		for d := range a.snap.Dims.Len() {
@@ -261,6 +264,25 @@ func (a *auditor) tooMuchFixed(v *cluster.Gang) bool {
 		}
 	}
 	return false
+}
+
+// leaf says whether work can ask for room in the queue: it is there, as are all above it, and it has none below.
+func (a *auditor) leaf(name string) bool {
+	for _, id := range a.snap.QueueOrder {
+		if a.snap.Queue(id).Parent == name {
+			return false
+		}
+	}
+	for range len(a.held) + 1 {
+		q := a.snap.QueueByName(name)
+		if q == nil {
+			return false
+		}
+		if name = q.Parent; name == "" {
+			return true
+		}
+	}
+	return false // in a circle
 }
 
 // move gives an evicted pod's successor its room.

@@ -380,8 +380,9 @@ func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
 	if err != nil {
 		return plans, result, err
 	}
-	again, _ := decide(cold, b.rebuilt(snap))
-	if err := samePlans(plans, again); err != nil || b.Watch == nil {
+	anew := b.rebuilt(snap)
+	again, _ := decide(cold, anew)
+	if err := samePlans(translated(plans, snap.Dims, snap.Dims), translated(again, anew.Dims, snap.Dims)); err != nil || b.Watch == nil {
 		return plans, result, err
 	}
 	return plans, result, b.Watch(snap, b.profile, b.registry, plans)
@@ -416,6 +417,37 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	}
 	s.Restore(snap.Memory())
 	return s.Snapshot(snap.Now)
+}
+
+// translated returns plans that were made with one table of dimensions with their amounts as another table has them, without
+// trailing zeros: the order of a table is that in which names were first heard, and it only grows.
+func translated(plans []engine.Plan, from, to cluster.Dims) []engine.Plan {
+	plans = slices.Clone(plans)
+	for i := range plans {
+		plans[i].Bundles = slices.Clone(plans[i].Bundles)
+		for j := range plans[i].Bundles {
+			b := &plans[i].Bundles[j]
+			if b.Cause == nil {
+				continue
+			}
+			cause := *b.Cause
+			cause.Shares = slices.Clone(cause.Shares)
+			b.Cause = &cause
+			for k := range cause.Shares {
+				c := &cause.Shares[k]
+				for _, r := range []*cluster.Resources{&c.Quota, &c.FairShare, &c.Before, &c.After} {
+					var out cluster.Resources
+					for d, x := range *r {
+						if at, ok := to.Index(from.Name(d)); ok && x != 0 {
+							out.Set(at, x)
+						}
+					}
+					*r = out
+				}
+			}
+		}
+	}
+	return plans
 }
 
 // samePlans says where two runs decided differently.
