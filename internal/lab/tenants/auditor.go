@@ -106,8 +106,10 @@ type holder struct {
 	namespace, name   string
 	node, queue, gang string
 	member            string // the gang that it says it is in now
-	ours, fixed, made bool   // made: it came with a node
-	takes             room   // of its node
+	former            string // the one that it said before, until changed
+	changed           time.Time
+	ours, fixed, made bool // made: it came with a node
+	takes             room // of its node
 	gpu               int64
 	loose             int64 // by how much gpu may be wrong
 	marks             string
@@ -316,7 +318,10 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 		h = &holder{uid: p.UID, namespace: p.Namespace, name: p.Name, ours: p.Spec.SchedulerName == keys.SchedulerName, made: p.Spec.NodeName != ""}
 		a.pods[p.UID] = h
 	}
-	h.marks, h.set, h.member = marksOf(p), p.Labels[keys.SubGroupLabel], p.Namespace+"/"+p.Annotations[keys.PodGroupAnnotation]
+	if is := p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]; is != h.member {
+		h.former, h.changed, h.member = h.member, now, is
+	}
+	h.marks, h.set = marksOf(p), p.Labels[keys.SubGroupLabel]
 	if parts := strings.SplitN(h.charge, "/", 3); h.charge != "" {
 		h.set = ""
 		if len(parts) == 3 {

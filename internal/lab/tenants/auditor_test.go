@@ -109,6 +109,35 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "5")
 		s.wants(t, "S4: bound beyond a limit: queue")
 	})
+	for _, c := range []struct {
+		name, was string // the gang that it says last before it is bound for g
+		ago       time.Duration
+		want      []string
+	}{
+		{"decided before it went to another gang", "h", time.Second, nil},
+		{"charged to a gang that it left long ago", "h", time.Minute, []string{"charge: bound for one queue, charged"}},
+		{"charged to a gang that it never said", "g", time.Minute, []string{"charge: bound for one queue, charged"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage()
+			s.o.Authorize = false
+			s.gang("eve", "g", "mean", 1, "")
+			s.gang("eve", "h", "good", 1, "")
+			p := s.pod("eve", "a", c.was, "1")
+			s.Seen(p.DeepCopy(), false, s.now)
+			p.Annotations[keys.PodGroupAnnotation] = "g"
+			s.Seen(p.DeepCopy(), false, s.now)
+			s.now = s.now.Add(c.ago)
+			p.Annotations["charge"] = "good/h"
+			s.binds(p)
+			if s.pods[p.UID].queue == "good" {
+				s.status("good", "1")
+			} else {
+				s.status("mean", "1")
+			}
+			s.wants(t, c.want...)
+		})
+	}
 	t.Run("beyond a limit because of one that leaves", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")

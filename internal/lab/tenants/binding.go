@@ -42,12 +42,15 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 			h.gpu, h.loose = devices*min(1000, n*1000/each), 1000*devices
 		}
 	}
+	h.charge = p.Annotations[a.o.Charge]
 	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
+	if parts := strings.Split(h.charge, "/"); len(parts) > 1 && p.Namespace+"/"+parts[1] == h.former && now.Sub(h.changed) < settle {
+		h.gang = h.former // it went to another gang between the decision and its Binding
+	}
 	g := a.groups[h.gang]
 	if g != nil {
 		h.queue, h.fixed = g.queue, g.fixed
 	}
-	h.charge = p.Annotations[a.o.Charge]
 	a.binds++
 	if !h.ours {
 		return
