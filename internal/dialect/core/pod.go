@@ -81,7 +81,8 @@ func PodPhase(p *v1.Pod) cluster.Phase {
 	case v1.PodUnknown:
 		if p.Spec.NodeName == "" {
 			return cluster.Unknown
-		} // nobody knows what became of it: so it has its room
+		}
+		// Nobody knows what became of it: so it has its room.
 	}
 	switch {
 	case p.DeletionTimestamp != nil && p.Spec.NodeName != "":
