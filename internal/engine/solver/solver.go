@@ -87,7 +87,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		sv.budget.refund(q.cost)
 		return nil, false
 	}
-	sv.most.wanted = false
+	sv.most.wanted, sv.most.slack = false, nil
 	return q.accept(), true
 }
 
@@ -256,10 +256,16 @@ func (q *search) run() (engine.Attempt, bool) {
 	barred, count, refused, hinges := q.w.barred, int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
 	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
+	choices := refused || q.s.Filtered(q.pods)
+	if moves { // who may not be killed has to have room beside the gang
+		q.back(0)
+		kill := q.mortals()
+		moves, choices = q.couldAllFit(kill), choices && len(kill.gangs) > 0
+	}
 	if moves && q.withMoves() {
 		return engine.Attempt{}, true
 	}
-	if refused || q.s.Filtered(q.pods) {
+	if choices {
 		all, found := q.choose(hinges)
 		if found || !all && gate.Yes() && q.fromPlaces(false) {
 			return q.made()
