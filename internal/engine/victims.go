@@ -249,8 +249,8 @@ func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) (
 // Includes says whether the unit is all that is left of a gang, or of a set, that the other is of: of what the other gives, only so
 // much can stay as can run without it.
 func (u *Unit) Includes(o *Unit) bool {
-	return u.Gang == o.Gang && (u.Core || u.Set != 0) && len(o.holds) == 0 &&
-		!slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None || !u.Gang.below(p.Set, u.Set) })
+	return u.Gang == o.Gang && (u.Core || u.Set != 0 && len(o.Pods) > 0 &&
+		!slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None || !u.Gang.below(p.Set, u.Set) }))
 }
 
 func (s *Session) allLive(g *GangState, i int32) []*cluster.Pod {
