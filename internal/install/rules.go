@@ -95,6 +95,7 @@ func Rules(role string) Permissions {
 			Cluster: []rbacv1.PolicyRule{
 				rule(groupWork, watch, "queues", "podgroups"),
 				rule(groupWork, []string{"patch"}, "queues", "queues/status"),
+				events(), // of defects, as of every role
 			},
 			Home: leases(keys.LeaseQueueController),
 		}
@@ -105,6 +106,7 @@ func Rules(role string) Permissions {
 			Cluster: []rbacv1.PolicyRule{
 				rule(groupCore, watch, "pods"),
 				rule(groupWork, watch, "podgroups", "bindrequests"),
+				events(),
 			},
 			Home: leases(keys.LeaseNodeScaleAdjuster),
 			Scaling: []rbacv1.PolicyRule{
