@@ -132,3 +132,21 @@ func TestClaimsOfPodsStay(t *testing.T) {
 		j.expect(t, c.name+", by the binder", a, "")
 	}
 }
+
+// TestBindRequestsAreNotTakenAway: a BindRequest says of a pod that shares a device that it was given it, for as long as the pod lives. A tenant
+// who takes it away makes us lose sight of one who holds a device.
+func TestBindRequestsAreNotTakenAway(t *testing.T) {
+	t.Parallel()
+	j := judges(t, strict())[PolicyRequestIdentity]
+	a := asked{resource: "bindrequests.v1alpha2.scheduling.run.ai", object: "{metadata: {name: p}}", user: "eve", removes: true}
+	j.expect(t, "a tenant", a, "only Muster itself may delete BindRequests")
+	a.mayDelete = true
+	j.expect(t, "an administrator, a controller", a, "")
+	a.removes = false
+	j.expect(t, "an administrator writes one", a, "only Muster itself may write BindRequests")
+	a.mayDelete, a.removes = false, true
+	a.user, a.groups = serviceAccount(keys.Namespace, "scheduler")
+	j.expect(t, "the scheduler", a, "")
+	a.user, a.groups = serviceAccount("kube-system", "generic-garbage-collector")
+	j.expect(t, "the garbage collector", a, "")
+}
