@@ -245,6 +245,8 @@ func operatorRules() Permissions {
 		Home: append(append(leases(keys.LeaseOperator),
 			rule("apps", own, "deployments", "daemonsets"),
 			rule(groupCore, own, "services", "configmaps"),
+			// Histories of usage: it makes claims for them, and deletes none.
+			rule(groupCore, append([]string{"create", "patch"}, watch...), "persistentvolumeclaims"),
 			rule(groupPolicy, own, "poddisruptionbudgets"),
 			rule("networking.k8s.io", own, "networkpolicies"),
 			rule(groupMonitors, own, "prometheuses", "servicemonitors"),
