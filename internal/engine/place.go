@@ -444,6 +444,9 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
+		if len(aside)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
+			s.Step()
+		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
 	for k := len(aside) - 1; k >= 0; k-- {
@@ -454,6 +457,9 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 	}
 	return s.put(st, p, in.v.nodes[chosen])
 }
+
+// refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.
+const refusalsPerStep = 4
 
 // put gives a pod room on a node that takes it, and says whether it may.
 func (s *Session) put(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
