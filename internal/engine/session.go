@@ -36,6 +36,7 @@ type Session struct {
 	aged     []int64                  // the moments that a gang may have waited at or not, sorted; nil until asked for
 	void     []string                 // IDs of holds that are worth nothing
 	promised map[string]struct{}      // IDs of holds that this run promises anew
+	accepted int                      // statements that became part of a plan, or gave up what was promised
 	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
 	promise  bool                     // what-ifs of the solver: nobody is placed before all is released
 
@@ -105,6 +106,10 @@ func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger { return s.queues.giverFo
 
 // Charged returns every leaf queue that was charged more or less since the run began, in order. It only grows: who keeps an order of queues catches up from where it was.
 func (s *Session) Charged() []*QueueLedger { return s.charged }
+
+// Decisions counts what has been decided in this run: as long as it is the same, the session is as it was, but for statements
+// that are open.
+func (s *Session) Decisions() int { return s.accepted }
 
 // charge moves what a leaf and everything above it hold; see [QueueLedger.charge].
 func (s *Session) charge(leaf *QueueLedger, r cluster.Resources, nonPreemptible, up bool) {

@@ -64,6 +64,20 @@ func (c *crowd) names() []string {
 // below is how many of the priorities that gangs of the leaf have are below another: takers for whom it is the same may take from
 // the same gangs by preemption.
 func (l *leaf) below(priority int32) int {
+	n, _ := l.rank(priority)
+	return n
+}
+
+// upTo is below, and one more if there is the priority itself.
+func (l *leaf) upTo(priority int32) int {
+	n, there := l.rank(priority)
+	if there {
+		n++
+	}
+	return n
+}
+
+func (l *leaf) rank(priority int32) (int, bool) {
 	if l.ranks == nil {
 		for _, g := range l.raw.gangs {
 			l.ranks = append(l.ranks, g.Priority)
@@ -71,8 +85,7 @@ func (l *leaf) below(priority int32) int {
 		slices.Sort(l.ranks)
 		l.ranks = slices.Compact(l.ranks)
 	}
-	n, _ := slices.BinarySearch(l.ranks, priority)
-	return n
+	return slices.BinarySearch(l.ranks, priority)
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.

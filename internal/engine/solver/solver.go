@@ -36,12 +36,13 @@ type Solver struct {
 	givers *givers
 	land   *land
 	failed map[string]*engine.Attempt // by question: who failed alike
+	alike  map[string]alike           // by likeness: what others were told whose queues are no better off
 	most   most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
 func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
-	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}}
+	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}}
 }
 
 // search is one question while it is worked on.
@@ -134,6 +135,11 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
 		return nil, r.Why.(engine.Attempt), refused
 	}
+	like := sv.likeness(g, pods, request)
+	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
+		sv.remember(key, told)
+		return nil, *told.answer, refused
+	}
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
 	}
@@ -154,20 +160,28 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	}
 	q.st.Abandon()
 	a.Action = sv.s.Action()
-	sv.failed[key] = &a
-	wake := cluster.Forever
+	told := alike{answer: &a, wake: cluster.Forever, cost: q.cost, decisions: sv.s.Decisions()}
 	if sv.givers != nil {
-		wake = sv.givers.wake
+		told.wake = sv.givers.wake
 	}
 	if a.Verdict.Code == engine.Wait {
-		wake = min(wake, a.Verdict.WakeAt)
+		told.wake = min(told.wake, a.Verdict.WakeAt)
 	}
-	if q.cost >= costly {
-		sv.most.wanted = true
-		sv.s.Rest(key, sv.s.Snap.Now+min(int64(q.cost)*restPerStep, longestRest), wake, a)
+	sv.remember(key, told)
+	if like != "" {
+		sv.alike[like] = told
 	}
-	sv.budget.answered(no{key, wake, &a})
 	return nil, a, refused
+}
+
+// remember keeps a no for those who ask the same, in this run or, where it cost much, in others.
+func (sv *Solver) remember(key string, told alike) {
+	sv.failed[key] = told.answer
+	if told.cost >= costly {
+		sv.most.wanted = true
+		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, longestRest), told.wake, *told.answer)
+	}
+	sv.budget.answered(no{key, told.wake, told.answer})
 }
 
 // may says whether there is a question at all: the pods could run somewhere, and the queue may take.
@@ -235,8 +249,14 @@ func (sv *Solver) everyone() *givers {
 // question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
 func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
-	key := append([]byte(sv.right), '/')
+	key := make([]byte, 0, 128)
+	key = append(append(key, sv.right...), '/')
 	key = append(append(key, g.Leaf.Name...), '/')
+	return string(sv.asks(key, g, pods))
+}
+
+// asks appends what is asked, and what the gang's own rights to it are, its queue apart.
+func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []byte {
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
 		key = append(key, 'p')
@@ -272,7 +292,7 @@ func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
 		key = strconv.AppendInt(key, int64(n), 36)
 		i += n
 	}
-	return string(key)
+	return key
 }
 
 // run searches. On success the statement holds the decision.
