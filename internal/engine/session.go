@@ -25,6 +25,8 @@ type Session struct {
 	rank   []int32    // by node ID: position in Snap.NodeOrder
 	queues queueLedger
 	gangs  []*GangState // by gang ID, nil until first touched
+	states []GangState  // for gangs that are touched next, and their sets
+	sets   []setState
 	where  map[cluster.PodID]decision
 
 	holds    []heldRoom
@@ -49,7 +51,7 @@ type Session struct {
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
 	excess   map[cluster.GangID]bool // see Yields
-	gateMemo map[gateKey]Verdict
+	gateMemo map[uint64]Verdict
 
 	plan    Plan
 	bundles map[cluster.GangID]int
@@ -68,7 +70,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
 		where: map[cluster.PodID]decision{}, promised: map[string]struct{}{}, broken: map[cluster.PodID]string{}, takers: map[cluster.Key]bool{},
 		holders: map[cluster.GangID][]int{}, keeps: map[cluster.PodID]int{},
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[gateKey]Verdict{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[uint64]Verdict{},
 	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)

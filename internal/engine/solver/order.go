@@ -254,6 +254,10 @@ func (w *walk) barAll(all *crowd, why engine.Verdict) {
 	}
 	b := w.barrier(why)
 	b.Gangs += len(all.gangs)
+	if b.Named == nil {
+		b.Named = slices.Clip(all.names()) // shared until another name comes in
+		return
+	}
 	for _, text := range all.names() {
 		nameAs(b, text)
 	}

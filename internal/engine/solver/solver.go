@@ -220,9 +220,14 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	}
 	a := engine.Attempt{Verdict: v}
 	if l != nil {
-		w := &walk{gs: sv.givers, right: sv.right, g: g, request: request, asked: map[*engine.QueueLedger]bool{}}
-		w.enter(l)
-		w.finish()
+		w := walk{gs: sv.givers, right: sv.right, g: g, request: request}
+		sv.s.Step()
+		if v := sv.s.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
+			w.barAll(&l.raw, v)
+		} else {
+			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
+			w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		}
 		a.Barred = sorted(w.barred)
 	}
 	return a, true
