@@ -189,7 +189,8 @@ type walk struct {
 	of      func(*cluster.Pod) bool      // with it, whose room
 	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
-	refused bool // some unit was, by a rule about units: with other victims it might be legal
+	listed  map[engine.Verdict]int // where in barred a rule is; nil while those are few
+	refused bool                   // some unit was, by a rule about units: with other victims it might be legal
 	turned  turned
 	status  map[*branch]int8 // of queues that were asked for all leaves below them; nil where each leaf is
 	hinges  bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
@@ -442,7 +443,29 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 	why.Object, why.WakeAt = barObject(why), 0
-	return barrierOf(&w.barred, why)
+	return w.barredBy(why)
+}
+
+// fewBarriers is up to how many barriers are looked through for one.
+const fewBarriers = 16
+
+// barredBy returns the count of a rule as it is told. Queues that protect what is theirs are a rule each.
+func (w *walk) barredBy(why engine.Verdict) *engine.Barrier {
+	if len(w.barred) < fewBarriers {
+		return barrierOf(&w.barred, why)
+	}
+	if w.listed == nil {
+		w.listed = make(map[engine.Verdict]int, len(w.turned.leaves))
+		for i := range w.barred {
+			w.listed[w.barred[i].Verdict] = i
+		}
+	}
+	i, known := w.listed[why]
+	if !known {
+		i = len(w.barred)
+		w.barred, w.listed[why] = append(w.barred, engine.Barrier{Verdict: why}), i
+	}
+	return &w.barred[i]
 }
 
 func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {

@@ -89,7 +89,7 @@ func (w *walk) tell(known *sifted) {
 		w.gs.wake = min(w.gs.wake, known.wake)
 	}
 	for i := range known.bars {
-		b := barrierOf(&w.barred, known.bars[i].Verdict)
+		b := w.barredBy(known.bars[i].Verdict)
 		b.Gangs += known.bars[i].Gangs
 		for _, text := range known.bars[i].Named {
 			nameAs(b, text)

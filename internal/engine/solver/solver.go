@@ -202,7 +202,8 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 }
 
 // nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
-// that is less important than those that wait. It is the answer that the search would find.
+// that is less important than those that wait. It is the answer that the search would find. It costs no step: a budget is for what
+// is found out, and this is not remembered.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
 	if sv.right != engine.Preempt || sv.s.Constrained(g) {
 		return engine.Attempt{}, false
@@ -221,7 +222,6 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	a := engine.Attempt{Verdict: v}
 	if l != nil {
 		w := walk{gs: sv.givers, right: sv.right, g: g, request: request}
-		sv.s.Step()
 		if v := sv.s.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
 			w.barAll(&l.raw, v)
 		} else {
@@ -343,10 +343,39 @@ func (q *search) made() (engine.Attempt, bool) {
 	return engine.Attempt{}, true
 }
 
+// sorted puts barriers in the order in which they are told. There may be as many as queues, all of which bar as many gangs: each
+// is made a text of once, where it has to be.
 func sorted(bs []engine.Barrier) []engine.Barrier {
-	slices.SortFunc(bs, func(a, b engine.Barrier) int {
-		return cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.String(), b.Verdict.String()), slices.Compare(a.Named, b.Named))
+	if len(bs) < 2 {
+		return bs
+	}
+	type titled struct {
+		engine.Barrier
+		text string
+	}
+	order := make([]titled, len(bs))
+	for i := range bs {
+		order[i].Barrier = bs[i]
+	}
+	title := func(b *titled) string {
+		if b.text == "" {
+			b.text = b.Verdict.String()
+		}
+		return b.text
+	}
+	at := make([]*titled, len(order))
+	for i := range order {
+		at[i] = &order[i]
+	}
+	slices.SortFunc(at, func(a, b *titled) int {
+		if c := cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason)); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(title(a), title(b)), slices.Compare(a.Named, b.Named))
 	})
+	for i, b := range at {
+		bs[i] = b.Barrier
+	}
 	return bs
 }
 
