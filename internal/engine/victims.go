@@ -315,6 +315,18 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 	return age, s.takers[g.Key]
 }
 
+// ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
+func (s *Session) ShareMoved(g *GangState) int64 {
+	if s.Age(g); len(s.aged) == 0 {
+		return 0
+	}
+	at := int64(0)
+	for q := g.Leaf; q != nil; q = q.Parent {
+		at = max(at, q.ShareMoved)
+	}
+	return at
+}
+
 // waits is since when a gang has waited, by what is known.
 func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
 
