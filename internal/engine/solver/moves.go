@@ -52,6 +52,7 @@ func (q *search) withMoves() bool {
 // one piece, and of which the gang can do without each pod as it turned out, is asked about pod by pod.
 func (q *search) lawful() bool {
 	gone := make([]*taken, 0, len(q.units))
+	pieces := map[*taken]*taken{} // of which unit
 	for i := range q.units {
 		t := &q.units[i]
 		if q.spared[i] {
@@ -61,7 +62,7 @@ func (q *search) lawful() bool {
 			for _, p := range t.Pods {
 				one := &taken{Unit: engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
 				one.Moved = !q.killed(one)
-				gone = append(gone, one)
+				gone, pieces[one] = append(gone, one), t
 			}
 			continue
 		}
@@ -79,6 +80,9 @@ func (q *search) lawful() bool {
 				t.rule = ruleMoved
 			} else {
 				what.EvictUnit(&t.Unit)
+			}
+			if of := pieces[t]; of != nil && of.Moved == t.Moved {
+				of.rule = t.rule
 			}
 		}
 		for _, t := range gone {
