@@ -119,3 +119,39 @@ func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
 	q.st.Abandon()
 	return known, found
 }
+
+// Immovable says whether it is known, once taking in policy order has led nowhere, that nothing can be done with who may not be
+// killed where they are, or elsewhere; and whether a search for who moves, or a choice of who goes, finds room. It changes nothing.
+func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
+		return false, false
+	}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	defer func() { q.st.Abandon() }()
+	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.asked = q.w.asked
+	if q.grow() {
+		return false, true
+	}
+	q.w.finish()
+	refused, hinges := q.w.refused, q.w.hinges
+	gate := q.s.CheckGates(q.g, q.request)
+	if !refused {
+		return false, false
+	}
+	q.back(0)
+	kill := q.mortals()
+	moves, choices := q.couldAllFit(kill), len(kill.gangs) > 0
+	if found = q.withMoves(); found {
+		return !moves, true
+	}
+	_, found = q.choose(hinges)
+	if found = found || gate.Yes() && q.fromPlaces(false); found {
+		return !choices, true
+	}
+	if gate.Yes() && q.fromPlaces(true) {
+		return !moves, true
+	}
+	return !moves || !choices, false
+}

@@ -12,7 +12,13 @@ import (
 type most struct {
 	wanted bool
 	rooms  map[mostFor][]cluster.Resources // by node ID
-	slack  map[int]map[int64]int64         // by dimension and size, see couldAllFit
+	slack  map[slackOf]map[int64]int64     // by size, see couldAllFit
+}
+
+// slackOf is of what, and beside whom: who may be killed keeps no room.
+type slackOf struct {
+	dim  int
+	kill string
 }
 
 // mostFor is for whom: by preemption, queue and priority decide who may be a victim.
@@ -36,8 +42,8 @@ const maxSizes = 16
 // a search, and nobody is evicted. Of a question that it cannot decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
 	moves := q.right == engine.Consolidation
-	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() || moves && !q.mayRearrange().Yes() ||
-		q.couldFit(q.rooms()) && (!moves || q.couldAllFit()) {
+	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() ||
+		q.couldFit(q.rooms()) && (!moves || q.couldAllFit(mortals{})) {
 		return engine.Attempt{}, false
 	}
 	q.w = q.everyone().walk(q.right, q.g, q.request)
@@ -76,10 +82,11 @@ func (q *search) couldFit(rooms []cluster.Resources) bool {
 	return q.couldBeNear(rooms)
 }
 
-// couldAllFit says whether the nodes would have places for the gang beside all who may be moved, who all keep room somewhere.
+// couldAllFit says whether the nodes would have places for the gang beside all who may be moved, who all keep room somewhere, but
+// for those who may be killed.
 // Pods larger than a size are counted as the whole sizes that are in them, and so are the nodes with those gone who may be
 // moved: what is left over on a node is lost. What holds for one of the sizes that there are is enough for a no.
-func (q *search) couldAllFit() bool {
+func (q *search) couldAllFit(kill mortals) bool {
 	rooms := q.rooms()
 	for d := range q.request {
 		asks := map[int64]int64{}
@@ -89,7 +96,7 @@ func (q *search) couldAllFit() bool {
 			asks[x]++
 			largest = max(largest, x)
 		}
-		for size, left := range q.slack(d, rooms) { // order: a question of any
+		for size, left := range q.slack(d, rooms, kill) { // order: a question of any
 			if size > largest {
 				continue
 			}
@@ -105,9 +112,10 @@ func (q *search) couldAllFit() bool {
 }
 
 // slack returns, by each size in a dimension that somebody has who may be moved, how many more of it there are places for than
-// those take: O(pods × sizes), once for an action, as what is decided only makes it less.
-func (q *search) slack(d int, rooms []cluster.Resources) map[int64]int64 {
-	if out, known := q.most.slack[d]; known {
+// those take who keep room: O(pods × sizes), once for those who may be killed until a decision is accepted.
+func (q *search) slack(d int, rooms []cluster.Resources, kill mortals) map[int64]int64 {
+	key := slackOf{d, kill.name}
+	if out, known := q.most.slack[key]; known {
 		return out
 	}
 	out := map[int64]int64{}
@@ -115,7 +123,7 @@ func (q *search) slack(d int, rooms []cluster.Resources) map[int64]int64 {
 	for _, n := range q.s.Snap.NodeOrder {
 		for _, id := range q.s.Snap.Node(n).Pods {
 			p := q.s.Snap.Pod(id)
-			if x := p.Class.Requests.At(d); x > 0 && mayGo(q.s, p, q.s.Yields) && p.Class.Share.None() {
+			if x := p.Class.Requests.At(d); x > 0 && mayGo(q.s, p, q.s.Yields) && p.Class.Share.None() && !kill.has(p.Gang) {
 				there[n] = append(there[n], x)
 				if _, known := out[x]; known || len(out) < maxSizes {
 					out[x] = 0
@@ -134,9 +142,9 @@ func (q *search) slack(d int, rooms []cluster.Resources) map[int64]int64 {
 	}
 	q.steps((1 + len(out)) * (len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
 	if q.most.slack == nil {
-		q.most.slack = map[int]map[int64]int64{}
+		q.most.slack = map[slackOf]map[int64]int64{}
 	}
-	q.most.slack[d] = out
+	q.most.slack[key] = out
 	return out
 }
 

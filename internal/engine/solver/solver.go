@@ -87,7 +87,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		sv.budget.refund(q.cost)
 		return nil, false
 	}
-	sv.most.wanted = false
+	sv.most.wanted, sv.most.slack = false, nil
 	return q.accept(), true
 }
 
@@ -121,6 +121,9 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	}
 	if v := sv.may(g, pods, request); !v.Yes() {
 		return nil, engine.Attempt{Verdict: v}, refused
+	}
+	if a, known := sv.nobody(g, pods, request); known {
+		return nil, a, refused
 	}
 	key := sv.question(g, pods)
 	if a := sv.failed[key]; a != nil {
@@ -175,10 +178,40 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 	if v := sv.s.CheckNear(g, pods); !v.Yes() {
 		return v
 	}
-	if sv.right == engine.Reclaim {
+	switch sv.right {
+	case engine.Reclaim:
 		return sv.s.CheckReclaim(g, request)
+	case engine.Consolidation:
+		return sv.mayRearrange(g, pods, request)
 	}
 	return engine.Verdict{}
+}
+
+// nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
+// that is less important than those that wait. It is the answer that the search would find.
+func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
+	if sv.right != engine.Preempt || sv.s.Constrained(g) {
+		return engine.Attempt{}, false
+	}
+	l := sv.everyone().byID[g.Leaf.ID]
+	if l != nil && l.below(g.Priority) > 0 {
+		return engine.Attempt{}, false
+	}
+	v := sv.s.CheckGates(g, request)
+	if v.Yes() {
+		if enough, _ := sv.s.Room(g, pods); enough {
+			return engine.Attempt{}, false
+		}
+		v = engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}
+	}
+	a := engine.Attempt{Verdict: v}
+	if l != nil {
+		w := &walk{gs: sv.givers, right: sv.right, g: g, request: request, asked: map[*engine.QueueLedger]bool{}}
+		w.enter(l)
+		w.finish()
+		a.Barred = sorted(w.barred)
+	}
+	return a, true
 }
 
 // disturbs says whether anybody has to go or move.
@@ -256,10 +289,16 @@ func (q *search) run() (engine.Attempt, bool) {
 	barred, count, refused, hinges := q.w.barred, int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
 	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
+	choices := refused || q.s.Filtered(q.pods)
+	if moves { // who may not be killed has to have room beside the gang
+		q.back(0)
+		kill := q.mortals()
+		moves, choices = q.couldAllFit(kill), choices && len(kill.gangs) > 0
+	}
 	if moves && q.withMoves() {
 		return engine.Attempt{}, true
 	}
-	if refused || q.s.Filtered(q.pods) {
+	if choices {
 		all, found := q.choose(hinges)
 		if found || !all && gate.Yes() && q.fromPlaces(false) {
 			return q.made()
