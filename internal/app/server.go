@@ -16,6 +16,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/muster-scheduler/muster/internal/app/gate"
+)
+
+// Bounds of what clients can make the process hold. Anybody in the cluster can reach the port; probes and a scraper need one connection
+// each.
+const (
+	// peerConnections and allConnections are open at once, of one address and in all.
+	peerConnections, allConnections = 32, 128
+	maxHeader                       = 8 << 10
+	requestWithin, answerWithin     = 5 * time.Second, 30 * time.Second
+	// gathersAtOnce are the answers with metrics that are made at a time; who asks then is told to come again.
+	gathersAtOnce = 4
 )
 
 // Check answers whether one part of the process is well: nil, or why not. It must be quick (a probe waits for it) and safe for
@@ -68,7 +81,8 @@ func (s *Server) add(to *map[string]Check, name string, c Check) {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	if s.Metrics != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}))
+		// An answer is whole before it is sent: who reads slowly holds no place.
+		mux.Handle("GET /metrics", http.TimeoutHandler(promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: gathersAtOnce}), answerWithin/2, "the metrics took too long"))
 	}
 	for path, checks := range map[string]*map[string]Check{"/healthz": &s.live, "/readyz": &s.ready} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.probe(w, r, checks, "") })
@@ -135,9 +149,14 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	if grace == 0 {
 		grace = 5 * time.Second
 	}
-	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	srv := &http.Server{
+		Handler: s.Handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: requestWithin, ReadTimeout: requestWithin, IdleTimeout: 2 * time.Minute,
+	}
+	if !s.Profiling { // a profile takes as long as was asked for
+		srv.WriteTimeout = answerWithin
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(gate.New(l, peerConnections, allConnections)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -1,16 +1,23 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 func get(t *testing.T, url string) (status int, body string) {
@@ -108,6 +115,89 @@ func TestServerRunStops(t *testing.T) {
 	if _, err := Listen(l.Addr().String()); err != nil {
 		t.Errorf("the port is still taken after the stop: %v", err)
 	}
+}
+
+// TestServerIsBounded: what somebody in the cluster can make a role hold by its open port is little: headers are short, and whoever opens
+// connections without end loses his own and keeps no probe out.
+func TestServerIsBounded(t *testing.T) {
+	t.Parallel()
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- (&Server{Metrics: Registry()}).Run(ctx, l) }()
+	t.Cleanup(func() { stop(); <-ended })
+
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		return c
+	}
+	say := func(c net.Conn, header string) (status int) {
+		_, _ = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nNote: %s\r\n\r\n", header)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := say(dial(), strings.Repeat("x", 1<<10)); got != http.StatusOK {
+		t.Errorf("a short header is answered with %d", got)
+	}
+	if got := say(dial(), strings.Repeat("x", 64<<10)); got != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a long header is answered with %d", got)
+	}
+	first := dial()
+	if got := say(first, ""); got != http.StatusOK {
+		t.Fatalf("the first connection is answered with %d", got)
+	}
+	for range 2 * peerConnections {
+		dial()
+	}
+	if n, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the oldest of too many connections stays open: %d, %v", n, err)
+	}
+	if got := say(dial(), ""); got != http.StatusOK {
+		t.Errorf("a probe beside too many connections is answered with %d", got)
+	}
+}
+
+// TestMetricsOnce: however many ask for the metrics at once, few answers are made at a time, and who reads slowly keeps nobody from one.
+func TestMetricsOnce(t *testing.T) {
+	t.Parallel()
+	begun, goOn := make(chan bool), make(chan bool)
+	h := (&Server{Metrics: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		begun <- true
+		<-goOn
+		return nil, nil
+	})}).Handler()
+	ask := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w
+	}
+	var asking sync.WaitGroup
+	for range gathersAtOnce {
+		asking.Go(func() {
+			if w := ask(); w.Code != http.StatusOK {
+				t.Errorf("answered with %d", w.Code)
+			}
+		})
+		<-begun
+	}
+	if w := ask(); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one more is answered with %d", w.Code)
+	}
+	close(goOn)
+	asking.Wait()
 }
 
 func TestServerRunFails(t *testing.T) {

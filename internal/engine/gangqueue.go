@@ -8,8 +8,11 @@ import (
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
 // standing for the best gang below it, and within the leaf by gang order. What a placement changes is looked at anew
-// before the next gang is taken, so the order is exact at every step. Below each queue there is a tournament of queues, in
-// which one that changes plays again: O(depth × log queues) for each gang.
+// before the next gang is taken, so the order is exact at every step.
+//
+// Below each queue there are the queues in their order as it was when the GangQueue began, and a tournament of those that
+// have left their place in it since: O(1) for a gang that gets nothing and whose queue asks for the same next, and
+// O(depth × log queues) for one that changes something. One GangQueue of a session is in use at a time.
 type GangQueue struct {
 	s     *Session
 	root  *queueNode
@@ -19,20 +22,27 @@ type GangQueue struct {
 
 // queueNode is one queue that has gangs below it, or had.
 type queueNode struct {
-	ledger *QueueLedger // nil for the root
-	parent *queueNode
-	at     int // in parent.kids
-	kids   []*queueNode
-	winner []int32 // per match and kid: which kid is before the other; match 1 is the last one played
-	count  int     // of a leaf: how many gangs it was given
-	gangs  gangHeap
-	best   *GangState // whom it stands for; nil for nobody
+	ledger  *QueueLedger // nil for the root
+	parent  *queueNode
+	at      int // in parent.kids
+	kids    []*queueNode
+	first   int     // kids before it have left their place, or have nobody
+	winner  []int32 // per match and kid that has left its place: which kid is before the other; match 1 is the last one played; nil while nobody has
+	count   int     // of a leaf: how many gangs it was given
+	gangs   gangHeap
+	best    *GangState // whom it stands for; nil for nobody
+	charges int        // its ledger's, when it got its place
+	moved   bool       // it has left its place among the kids, and plays
 }
 
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
-// than the running action's depth says; the others are diagnosed. O(gangs), with a depth times its logarithm.
+// than the running action's depth says; the others are diagnosed. O(gangs + queues), with the logarithm of the queues where
+// their order has changed since the last one, and of the gangs where there is a depth.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: make([]queueNode, len(s.queues.byID))}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: cleared(&s.engine.slabs.queues, len(s.queues.byID))}
+	if hints := &s.engine.slabs.places; len(*hints) < len(q.nodes) {
+		cleared(hints, len(q.nodes))
+	}
 	leafs := make([]*queueNode, 0, min(len(gangs), len(s.queues.order)))
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
@@ -83,7 +93,13 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 		return n
 	}
 	n.ledger, n.parent = l, q.node(l.Parent)
-	n.at = len(n.parent.kids)
+	if n.parent.kids == nil {
+		siblings := len(q.s.queues.tops)
+		if l.Parent != nil {
+			siblings = len(l.Parent.Children)
+		}
+		n.parent.kids = make([]*queueNode, 0, siblings)
+	}
 	n.parent.kids = append(n.parent.kids, n)
 	return n
 }
@@ -93,49 +109,76 @@ func (q *GangQueue) init(n *queueNode) {
 		q.init(k)
 	}
 	heap.Init(&n.gangs)
-	if len(n.kids) > 0 {
-		n.winner = make([]int32, 2*len(n.kids))
+	if len(n.kids) > 1 {
+		// First as they were the last time: hardly any has another place now, and to sort what is sorted costs a comparison each.
+		places := q.s.engine.slabs.places
+		slices.SortFunc(n.kids, func(l, r *queueNode) int { return cmp.Compare(places[l.ledger.ID], places[r.ledger.ID]) })
+		slices.SortFunc(n.kids, q.compare)
+		for i, k := range n.kids {
+			k.at, places[k.ledger.ID] = i, int32(i)
+		}
 	}
-	for i := range n.kids {
-		n.winner[len(n.kids)+i] = int32(i)
+	q.look(n)
+	n.placed()
+}
+
+// placed notes that a queue has the place that is its now.
+func (n *queueNode) placed() {
+	if n.ledger != nil {
+		n.charges = n.ledger.Charges
 	}
-	for k := len(n.kids) - 1; k >= 1; k-- {
-		q.play(n, k)
-	}
-	n.look()
 }
 
 // look finds out anew whom a node stands for.
-func (n *queueNode) look() {
+func (q *GangQueue) look(n *queueNode) {
+	n.best = nil
 	switch {
 	case len(n.gangs.list) > 0:
 		n.best = n.gangs.list[0]
 	case len(n.kids) > 0:
-		n.best = n.kids[n.winner[1]].best
-	default:
-		n.best = nil
+		for n.first < len(n.kids) && (n.kids[n.first].moved || n.kids[n.first].best == nil) {
+			n.first++
+		}
+		var of *queueNode
+		if n.winner != nil {
+			of = n.kids[n.winner[1]]
+		}
+		if of == nil || !of.plays() || n.first < len(n.kids) && q.before(n.kids[n.first], of) {
+			if of = nil; n.first < len(n.kids) {
+				of = n.kids[n.first]
+			}
+		}
+		if of != nil {
+			n.best = of.best
+		}
 	}
 }
+
+// plays says whether the node takes part in the tournament of its siblings.
+func (n *queueNode) plays() bool { return n.moved && n.best != nil }
 
 // play decides match k among the kids of a node.
 func (q *GangQueue) play(n *queueNode, k int) {
 	l, r := n.winner[2*k], n.winner[2*k+1]
 	n.winner[k] = l
-	if a, b := n.kids[l], n.kids[r]; b.best != nil && (a.best == nil || q.before(b, a)) {
+	if a, b := n.kids[l], n.kids[r]; b.plays() && (!a.plays() || q.before(b, a)) {
 		n.winner[k] = r
 	}
 }
 
 // before says whether a queue is served before its sibling.
-func (q *GangQueue) before(l, r *queueNode) bool {
+func (q *GangQueue) before(l, r *queueNode) bool { return q.compare(l, r) < 0 }
+
+// compare orders siblings that both have somebody.
+func (q *GangQueue) compare(l, r *queueNode) int {
 	_, lNext := q.s.Next(l.best)
 	_, rNext := q.s.Next(r.best)
 	for _, o := range q.s.points.queueOrder {
 		if c := o.CompareQueues(l.ledger.ID, r.ledger.ID, lNext, rNext); c != 0 {
-			return c < 0
+			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(l.ledger.Created, r.ledger.Created), cmp.Compare(l.ledger.Name, r.ledger.Name)) < 0
+	return cmp.Or(cmp.Compare(l.ledger.Created, r.ledger.Created), cmp.Compare(l.ledger.Name, r.ledger.Name))
 }
 
 // Pop returns the next gang, nil when there is none.
@@ -180,18 +223,45 @@ func (q *GangQueue) Changed(leaf *QueueLedger) {
 	}
 }
 
-// fix lets a queue, and those above it, play again.
+// fix finds the places of a queue, and of those above it, anew.
 func (q *GangQueue) fix(n *queueNode) {
 	for ; ; n = n.parent {
-		n.look()
-		up := n.parent
-		if up == nil {
+		was := n.best
+		q.look(n)
+		if n.parent == nil {
 			return
 		}
-		for k := (len(up.kids) + n.at) / 2; k >= 1; k /= 2 {
-			q.play(up, k)
+		q.place(n, was)
+	}
+}
+
+// place finds a queue's place among its siblings, when it stood for was before.
+func (q *GangQueue) place(n *queueNode, was *GangState) {
+	if n.best == nil && !n.moved || n.best != nil && was != nil && n.charges == n.ledger.Charges && q.alike(was, n.best) {
+		return // nobody in its place, which is passed, or the same place
+	}
+	up := n.parent
+	if up.winner == nil {
+		up.winner = make([]int32, 2*len(up.kids))
+		for i := range up.kids {
+			up.winner[len(up.kids)+i] = int32(i)
+		}
+		for k := len(up.kids) - 1; k >= 1; k-- {
+			up.winner[k] = up.winner[2*k]
 		}
 	}
+	n.moved = true
+	n.placed()
+	for k := (len(up.kids) + n.at) / 2; k >= 1; k /= 2 {
+		q.play(up, k)
+	}
+}
+
+// alike says whether two gangs ask for the same.
+func (q *GangQueue) alike(a, b *GangState) bool {
+	_, l := q.s.Next(a)
+	_, r := q.s.Next(b)
+	return a == b || slices.Equal(l, r)
 }
 
 type gangHeap struct {

@@ -399,12 +399,18 @@ func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) 
 	return same, nil
 }
 
+// gateKey is of what the pod gates are asked once.
+type gateKey struct {
+	class     uint64
+	namespace string
+}
+
 // checkPod asks the pod gates, once per class and namespace.
 func (s *Session) checkPod(p *cluster.Pod) Verdict {
 	if len(s.points.podGates) == 0 {
 		return Verdict{}
 	}
-	key := strconv.FormatUint(p.Class.ID, 36) + "/" + p.Class.Namespace
+	key := gateKey{p.Class.ID, p.Class.Namespace}
 	if v, ok := s.gateMemo[key]; ok {
 		return v
 	}

@@ -48,7 +48,7 @@ type Session struct {
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
 	excess   map[cluster.GangID]bool // see Yields
-	gateMemo map[string]Verdict
+	gateMemo map[gateKey]Verdict
 	refused  []*Verdict // room for checkStatics
 
 	plan    Plan
@@ -68,7 +68,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
 		where: map[cluster.PodID]decision{}, promised: map[string]struct{}{}, broken: map[cluster.PodID]string{}, takers: map[cluster.Key]bool{},
 		holders: map[cluster.GangID][]int{}, keeps: map[cluster.PodID]int{},
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[string]Verdict{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[gateKey]Verdict{},
 	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
@@ -188,6 +188,8 @@ type slabs struct {
 	idle, later []int64
 	shared      [][]device
 	rank        []int32
+	queues      []queueNode // of the running action
+	places      []int32     // by queue ID: a guess at its place among its siblings, which is only where sorting begins
 }
 
 // cleared returns n zeros in the buffer, which grows as needed.

@@ -300,6 +300,9 @@ func TestExplanationIsComplete(t *testing.T) {
 	events = append(events, gang("busy", 1, 8, func(g *cluster.GangState, p *cluster.PodState) {
 		g.Queue, p.Phase, p.NodeName = "r", cluster.Running, "n1"
 	})...)
+	events = append(events, gang("small", 1, 0, func(g *cluster.GangState, p *cluster.PodState) { // so that there is somebody to look at
+		g.Priority, g.Preemptible, p.Phase, p.NodeName = -1, true, cluster.Running, "n1"
+	})...)
 	events = append(events, cluster.QueueState{Name: "r", Quota: []cluster.Quantity{{Name: "gpu", Value: 8000}}})
 	snap := scene(events...)
 	scheduler, err := hurried()

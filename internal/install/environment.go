@@ -55,6 +55,8 @@ type Warning struct {
 	Rule string
 	// Missing says that something foreign has to be installed for the field to have its effect.
 	Missing bool
+	// Forgets says that what queues used is lost with a pod.
+	Forgets bool
 }
 
 // String is the warning in one line.

@@ -80,10 +80,10 @@ func Key(o client.Object) string {
 }
 
 // Kept says whether an object stays when nobody asks for it any more, and when the Config is deleted: pods that hold GPUs of
-// running gangs live in it or under it.
+// running gangs live in it or under it, or it holds what nobody can make again.
 func Kept(o client.Object) bool {
 	switch o.GetObjectKind().GroupVersionKind().Kind {
-	case "Namespace":
+	case "Namespace", "PersistentVolumeClaim":
 		return true
 	case "ServiceAccount":
 		return o.GetLabels()[LabelComponent] == Reservation
@@ -94,7 +94,7 @@ func Kept(o client.Object) bool {
 // rank is the order in which objects are applied: what others refer to first, and who is asked by the API server last, so
 // that it can answer by then.
 func rank(o client.Object) int {
-	order := []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ConfigMap", "Service", "NetworkPolicy", "Deployment", "DaemonSet"}
+	order := []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "PersistentVolumeClaim", "ConfigMap", "Service", "NetworkPolicy", "Deployment", "DaemonSet"}
 	if i := slices.Index(order, o.GetObjectKind().GroupVersionKind().Kind); i >= 0 {
 		return i
 	}
@@ -107,12 +107,13 @@ type render struct {
 	notes    map[string]string       // the Config's annotations
 	shards   []kaiv1.SchedulingShard // by name
 	env      Environment
+	claims   map[string]string // by name, the shard whose history it keeps
 	objects  []client.Object
 	warnings []Warning
 }
 
 func newRender(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environment) *render {
-	r := &render{spec: Defaulted(config), notes: config.Annotations, env: env}
+	r := &render{spec: Defaulted(config), notes: config.Annotations, env: env, claims: map[string]string{}}
 	for i := range shards {
 		r.shards = append(r.shards, *shards[i].DeepCopy())
 	}

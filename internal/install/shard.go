@@ -3,7 +3,6 @@ package install
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,26 +10,19 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/profile"
-	"github.com/muster-scheduler/muster/internal/usage"
 )
 
 // Where a scheduler finds what it needs in its container.
 const (
 	configFolder = "/etc/config"
 	configFile   = "config.yaml"
-	usageFolder  = "/var/lib/muster/usage"
 )
-
-// SecretUsage is the Secret, in the control plane's namespace, whose keys are the environment variables that a shard's
-// usageDBConfig.connectionStringEnvVar may name. The installation only refers to it.
-const SecretUsage = "muster-usage-db"
 
 // shard renders the scheduler of one shard. After an error nothing of it has been rendered.
 func (r *render) shard(s *kaiv1.SchedulingShard) error {
@@ -42,6 +34,9 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 	conf, err := r.schedulerConfig(s)
 	if err == nil {
 		err = r.alone(s)
+	}
+	if err == nil {
+		err = r.claim(s, conf.past.claim)
 	}
 	if err != nil {
 		r.warnings = r.warnings[:warnings]
@@ -59,21 +54,7 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 		mounts: []corev1.VolumeMount{{Name: "config", MountPath: configFolder, ReadOnly: true}},
 		notes:  map[string]string{AnnotationConfig: hex.EncodeToString(sum[:8])},
 	}
-	if conf.stores {
-		from := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("4Gi"))}}
-		switch {
-		case conf.claim == "":
-			r.warnShard(s, "spec.usageDBConfig", "keeps the history of usage in the scheduler's pod: it is gone with it, at each rollout; usageParams.extraParams.%s names a claim that keeps it", usage.Claim)
-		default:
-			from = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: conf.claim}}
-			w.alone = true
-			if w.replicas > 1 {
-				r.warnShard(s, "spec.usageDBConfig.usageParams.extraParams."+usage.Claim, "is mounted by %d replicas: its access mode must be ReadWriteMany, or they must be on one node", w.replicas)
-			}
-		}
-		w.volumes = append(w.volumes, corev1.Volume{Name: "usage", VolumeSource: from})
-		w.mounts = append(w.mounts, corev1.VolumeMount{Name: "usage", MountPath: conf.folder})
-	}
+	r.history(s, w, conf)
 	r.add(Scheduler, &corev1.ConfigMap{
 		TypeMeta:   kind("v1", "ConfigMap"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.spec.Namespace, Name: name, Labels: map[string]string{LabelShard: ShardLabel(s.Name)}},
@@ -175,11 +156,9 @@ func (r *render) schedulerEnv(s *kaiv1.SchedulingShard, conf *schedulerConf) []c
 
 // schedulerConf is a shard's configuration file, and what it needs in the container.
 type schedulerConf struct {
-	text   string
-	stores bool   // history is kept in process,
-	folder string // here
-	claim  string // on this PersistentVolumeClaim; empty: with the pod
-	env    string // the environment variable that names the history's address
+	text string
+	env  string // the environment variable that names the history's address
+	past past
 }
 
 // schedulerConfig writes a shard's configuration file, and reads it as the scheduler will, so that what it would refuse is
@@ -232,60 +211,6 @@ func (r *render) overridden(s *kaiv1.SchedulingShard) {
 			r.warnShard(s, o.field, "does not reach plugin %s: spec.plugins.%s.arguments replaces all its arguments", o.plugin, o.plugin)
 		}
 	}
-}
-
-// usage is the shard's usageDBConfig as its scheduler needs it: with an address.
-func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.UsageDBConfig, error) {
-	u := s.Spec.UsageDBConfig.DeepCopy()
-	if u == nil {
-		return nil, nil
-	}
-	conf.env = u.ConnectionStringEnvVar
-	if errs := validation.IsEnvVarName(conf.env); conf.env != "" && len(errs) > 0 {
-		return nil, fmt.Errorf("spec.usageDBConfig.connectionStringEnvVar is %q: %s", conf.env, strings.Join(errs, ", "))
-	}
-	named := u.ConnectionString != "" || u.ConnectionStringEnvVar != ""
-	switch p := r.spec.Prometheus; u.ClientType {
-	case kaiv1.UsageClientPrometheus:
-		external := ptr.Deref(p.ExternalPrometheusURL, "")
-		switch {
-		case named:
-		case external != "":
-			u.ConnectionString = external
-		case *p.Enabled:
-			u.UsageParams = r.ours(u.UsageParams)
-			u.ConnectionString = fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", PrometheusService, r.spec.Namespace, PrometheusPort)
-		default:
-			return nil, errors.New("spec.usageDBConfig: connectionString is missing, and the Config has neither spec.prometheus.enabled nor spec.prometheus.externalPrometheusUrl")
-		}
-	case "", kaiv1.UsageClientEmbedded, kaiv1.UsageClientFakeWithHistory:
-		u.ClientType = kaiv1.UsageClientEmbedded
-		conf.stores = u.ConnectionStringEnvVar == ""
-		if u.UsageParams != nil {
-			conf.claim = u.UsageParams.ExtraParams[usage.Claim]
-		}
-		if !named {
-			u.ConnectionString = usageFolder
-		}
-		if conf.folder = u.ConnectionString; conf.stores && !strings.HasPrefix(conf.folder, "/") {
-			return nil, fmt.Errorf("spec.usageDBConfig.connectionString is %q; the embedded store needs the absolute path of a folder", conf.folder)
-		}
-	}
-	return u, nil
-}
-
-// ours has the bundled store asked for what our own queue role says, and nobody else, unless the shard names its metrics.
-func (r *render) ours(p *kaiv1.UsageParams) *kaiv1.UsageParams {
-	if p == nil {
-		p = &kaiv1.UsageParams{}
-	}
-	extra := map[string]string{}
-	for _, d := range usage.Dimensions() {
-		extra[d.Name+"AllocationMetric"] = fmt.Sprintf("%s{namespace=%q,job=%q}", d.Held, r.spec.Namespace, Name(Queue))
-	}
-	maps.Copy(extra, p.ExtraParams)
-	p.ExtraParams = extra
-	return p
 }
 
 // checkShard looks at what neither the CRD nor the profile does.

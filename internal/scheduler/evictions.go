@@ -81,7 +81,8 @@ func (l *Loop) evicted(log logr.Logger) {
 // whom it was for, or, of a repair, the one about the gang itself.
 func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 	b := &o.Bundle
-	decision := map[string]string{keys.DecisionAnnotation: rec.brief()}
+	spared := sparedBecause(o.Err)
+	decision := map[string]string{keys.DecisionAnnotation: rec.brief(spared)}
 	gone := map[cluster.Key]int{}
 	for i := range b.Intents {
 		if in := &b.Intents[i]; in.Verb == engine.Evict && o.Evicted[in.UID] {
@@ -112,7 +113,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 	switch {
 	case b.Cause.Right == engine.Repair:
 	case o.Err != nil:
-		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %v", o.Action, evictions(b)-len(o.Evicted), o.Err), decision)
+		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, evictions(b)-len(o.Evicted), spared), decision)
 	default:
 		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
 	}

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,10 +174,14 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 			}
 			if r.Cause != nil {
 				events = append(events, reason+" "+message)
+				// It is read in the namespace of whom it was for.
+				if strings.Contains(message+r.Spared, "secret") || slices.ContainsFunc(r.Cause.Victims, func(v engine.Victim) bool { return v.UID != "" }) {
+					t.Errorf("one tenant is told of another's pods, or of the UIDs of its PodGroups: %s; %+v", message, r)
+				}
 			}
 		}}, func(w *world) { full(w, "a", "b") })
 		w.pass(time.Second)
-		w.evictions.fail = errors.New("the world changed")
+		w.evictions.fail = fmt.Errorf("others/secret: %w", apply.ErrBlocked)
 		w.happens(urgent("new", "p", "q")...)
 		w.pass(100 * time.Millisecond)
 		w.expect("who goes", &w.evictions.said, "1.00 preempt -b -a")
@@ -186,10 +190,10 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 		w.expect("whom it was for waits", &w.evictions.said)
 		w.pass(200 * time.Millisecond)
 		w.expect("and then only who was spared goes", &w.evictions.said, "2.00 preempt -a")
-		if len(events) == 0 || !strings.HasPrefix(events[0], "EvictionsSpared preempt: 1 pods were spared: the world changed") {
+		if len(events) == 0 || !strings.HasPrefix(events[0], "EvictionsSpared preempt: 1 pods were spared: a PodDisruptionBudget allows no eviction now") {
 			t.Errorf("told: %q", events)
 		}
-		if got := w.records.Latest(); len(got) != 2 || got[1].Spared != "the world changed" || got[1].Pods != 2 || got[1].Evicted != 1 {
+		if got := w.records.Latest(); len(got) != 2 || got[1].Spared != "others/secret: a PodDisruptionBudget allows no eviction now" || got[1].Pods != 2 || got[1].Evicted != 1 {
 			t.Errorf("remembered: %+v", got)
 		}
 	})
@@ -320,7 +324,7 @@ func TestBrief(t *testing.T) {
 	t.Parallel()
 	r := Record{Cause: &engine.Cause{Victims: make([]engine.Victim, 100)}}
 	var told Record
-	if err := json.Unmarshal([]byte(r.brief()), &told); err != nil {
+	if err := json.Unmarshal([]byte(r.brief("")), &told); err != nil {
 		t.Fatal(err)
 	}
 	if len(told.Cause.Victims) != toldVictims || told.More != 100-toldVictims || len(r.Cause.Victims) != 100 || r.More != 0 {

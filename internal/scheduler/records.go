@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,12 +35,17 @@ type Record struct {
 // toldVictims is how many victims the record in an event names.
 const toldVictims = 32
 
-// brief is the record as JSON for the annotation of an event: of many victims, the first ones.
-func (r Record) brief() string {
-	if r.Cause != nil && len(r.Cause.Victims) > toldVictims {
+// brief is the record as JSON for the annotation of an event: of many victims, the first ones; and nothing that is only those's to know
+// in whose namespaces it is.
+func (r Record) brief(spared string) string {
+	r.Spared = spared
+	if r.Cause != nil {
 		c := *r.Cause
-		r.More = len(c.Victims) - toldVictims
-		c.Victims = c.Victims[:toldVictims]
+		r.More = max(0, len(c.Victims)-toldVictims)
+		c.Victims = slices.Clone(c.Victims[:len(c.Victims)-r.More])
+		for i := range c.Victims {
+			c.Victims[i].UID = ""
+		}
 		r.Cause = &c
 	}
 	text, err := json.Marshal(r)
@@ -45,6 +53,23 @@ func (r Record) brief() string {
 		return "{}" // a record has nothing that JSON cannot say
 	}
 	return string(text)
+}
+
+// sparedBecause is why an eviction was not carried out, in words for whom it was for: the error itself names pods of others, and may be
+// what somebody's webhook says of them. "" for nil.
+func sparedBecause(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, known := range []error{apply.ErrBlocked, apply.ErrMoved} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it took too long"
+	}
+	return "an eviction was not taken; the scheduler's log says more"
 }
 
 // Records are the latest decisions that evicted. It serves them as JSON, the latest first. It is safe for concurrent use.

@@ -74,9 +74,18 @@ type Config struct {
 // maxSteps bounds the samples of a window: a month at a resolution of five seconds fits.
 const maxSteps = 600_000
 
-// Claim is the key of extraParams that names the PersistentVolumeClaim on which the operator puts an embedded store; the store itself
-// does not look at it.
-const Claim = "persistentVolumeClaim"
+// Keys of extraParams by which the operator puts an embedded store on a PersistentVolumeClaim; the store itself does not look at them.
+const (
+	// Claim names the claim.
+	Claim = "persistentVolumeClaim"
+	// ClaimSize has the operator make it, of this size at least.
+	ClaimSize = "persistentVolumeClaimSize"
+	// ClaimClass is the storage class of a claim that is made; without it the cluster's default one.
+	ClaimClass = "persistentVolumeClaimStorageClass"
+)
+
+// claims are these keys.
+func claims() []string { return []string{Claim, ClaimSize, ClaimClass} }
 
 // file is KAI's usageDBConfig. Durations are text here so that a bad one is refused by its name.
 type file struct {
@@ -193,9 +202,12 @@ func (c *Config) extras(extra map[string]string) error {
 		target := metrics[key]
 		switch {
 		case key == timeout || key == resolution:
-		case key == Claim && c.Client == Embedded:
+		case c.Client == Embedded && slices.Contains(claims(), key):
 		case target == nil:
-			known := append(slices.Sorted(maps.Keys(metrics)), timeout, resolution, Claim+" (of the embedded store)")
+			known := append(slices.Sorted(maps.Keys(metrics)), timeout, resolution)
+			for _, key := range claims() {
+				known = append(known, key+" (of the embedded store)")
+			}
 			return fmt.Errorf("usageParams.extraParams.%s: unknown; known are %s", key, strings.Join(known, ", "))
 		case c.Client == Embedded:
 			return fmt.Errorf("usageParams.extraParams.%s: the embedded store has its own metrics; only clientType prometheus takes other ones", key)

@@ -295,6 +295,43 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
+// TestForgets: an installation that loses what queues used with a pod says so, and how that is mended.
+func TestForgets(t *testing.T) {
+	t.Parallel()
+	const scheduler, server = "LOST with the scheduler's pod", "LOST with the pod of the Prometheus server"
+	for values, want := range map[string]string{
+		"":                                       "",
+		"scheduler: {usageStorage: {size: 5Gi}}": "", // no history
+		"scheduler: {usageDBConfig: {clientType: fake}}":                                                                                                    "",
+		"scheduler: {usageDBConfig: {clientType: embedded}}":                                                                                                scheduler,
+		"scheduler: {usageDBConfig: {clientType: fake-with-history}}":                                                                                       scheduler,
+		"scheduler: {usageDBConfig: {usageParams: {windowSize: 1w}}}":                                                                                       scheduler,
+		"scheduler: {usageDBConfig: {usageParams: {extraParams: {a: b}}}}":                                                                                  scheduler,
+		"scheduler: {usageDBConfig: {clientType: embedded}, usageStorage: {size: 5Gi}}":                                                                     "",
+		"scheduler: {usageDBConfig: {usageParams: {extraParams: {persistentVolumeClaim: mine}}}}":                                                           "",
+		"{scheduler: {usageDBConfig: {clientType: prometheus}}, prometheus: {enabled: true}}":                                                               "",
+		"{scheduler: {usageDBConfig: {clientType: prometheus}}, prometheus: {enabled: true, enablePersistentStorage: false}}":                               server,
+		"{scheduler: {usageDBConfig: {clientType: prometheus, connectionString: 'http://p'}}, prometheus: {enabled: true, enablePersistentStorage: false}}": "",
+	} {
+		rendered, err := render(t, values, false)
+		if err != nil {
+			t.Fatalf("%s: %v", values, err)
+		}
+		if notes := rendered["NOTES.txt"]; strings.Contains(notes, "LOST") != (want != "") || !strings.Contains(notes, want) {
+			t.Errorf("%s: want %q, got\n%s", values, want, notes)
+		}
+		for _, o := range objects(t, rendered) {
+			if s, ok := o.(*kaiv1.SchedulingShard); ok {
+				config := &kaiv1.Config{}
+				config.Spec.Prometheus = &kaiv1.Prometheus{Enabled: new(true)}
+				if _, _, err := install.Render(config, []kaiv1.SchedulingShard{*s}, install.Environment{}); err != nil && !strings.Contains(values, "{a: b}") {
+					t.Errorf("%s: the operator would refuse it: %v", values, err)
+				}
+			}
+		}
+	}
+}
+
 // TestBadValues: the schema names what is wrong.
 func TestBadValues(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -210,28 +211,14 @@ func (c *Controller) Serve(ctx context.Context) error {
 // lose what it sends in the moment in which that is closed.
 func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 	var leaving atomic.Bool
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if leaving.Load() {
-				w.Header().Set("Connection", "close") // of HTTP/2, too: net/http makes it a GOAWAY
-			}
-			c.handler.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin + bodyWithin, WriteTimeout: 2 * answerWithin, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: maxHeader, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams}, ConnContext: known,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if cert := c.certificate.Load(); cert != nil {
-				return cert, nil
-			}
-			return nil, errNoCertificate
-		}},
-		ErrorLog: discarded(c.deps.Log),
-	}
-	if c.clients != nil {
-		server.TLSConfig.ClientAuth, server.TLSConfig.ClientCAs = tls.RequireAndVerifyClientCert, c.clients
-	}
+	server := c.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if leaving.Load() {
+			w.Header().Set("Connection", "close") // of HTTP/2, too: net/http makes it a GOAWAY
+		}
+		c.handler.ServeHTTP(w, r)
+	}))
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(newGate(l), "", "") }()
+	go func() { failed <- server.ServeTLS(gate.New(l, peerConnections, allConnections), "", "") }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
@@ -256,6 +243,26 @@ func (c *Controller) answer(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("admission role: serve %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// server answers with a handler, and bounds what a client can make it hold.
+func (c *Controller) server(h http.Handler) *http.Server {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin + bodyWithin, WriteTimeout: 2 * answerWithin, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: maxHeader, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams}, ConnContext: gate.Known,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if cert := c.certificate.Load(); cert != nil {
+				return cert, nil
+			}
+			return nil, errNoCertificate
+		}},
+		ErrorLog: discarded(c.deps.Log),
+	}
+	if c.clients != nil {
+		server.TLSConfig.ClientAuth, server.TLSConfig.ClientCAs = tls.RequireAndVerifyClientCert, c.clients
+	}
+	return server
 }
 
 var errNoCertificate = errors.New("there is no certificate yet")

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/muster-scheduler/muster/internal/app/gate"
 )
 
 // TestSlowClients: clients that send their reviews slowly, from the address of the API server itself, keep nobody from an answer.
@@ -178,71 +180,6 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// line is a connection that goes nowhere.
-type line struct {
-	net.Conn
-	from   string
-	closed bool
-}
-
-func (l *line) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(l.from), Port: 1} }
-func (l *line) Close() error         { l.closed = true; return nil }
-
-// TestGate: whoever opens connections without end loses his own, and keeps nobody out.
-func TestGate(t *testing.T) {
-	t.Parallel()
-	g := newGate(nil)
-	come := func(from string) (*line, *visitor) {
-		l := &line{from: from}
-		v, goes := g.admit(l)
-		if goes != nil {
-			_ = goes.Close()
-		}
-		return l, v
-	}
-	api, v := come("10.0.0.1")
-	v.prove()
-	first, _ := come("10.0.0.2")
-	for range peerConnections {
-		if _, v := come("10.0.0.2"); v == nil {
-			t.Fatal("a newcomer finds no room beside those who bring nothing")
-		}
-	}
-	if !first.closed || len(g.peers["10.0.0.2"]) != peerConnections {
-		t.Errorf("a peer has %d connections, the first of them closed: %t", len(g.peers["10.0.0.2"]), first.closed)
-	}
-	for i := range 2 * allConnections / peerConnections {
-		for range peerConnections {
-			come(fmt.Sprintf("10.0.1.%d", i))
-		}
-	}
-	if g.count != allConnections {
-		t.Errorf("%d connections are open", g.count)
-	}
-	for range 2 * allConnections {
-		come("10.0.2.1")
-	}
-	if again, v := come("10.0.0.3"); v == nil || api.closed {
-		t.Errorf("the API server's connection is closed: %t; another's: %t", api.closed, again.closed)
-	}
-	for _, list := range g.peers {
-		for _, v := range append([]*visitor(nil), list...) {
-			_ = v.Close()
-			_ = v.Close()
-		}
-	}
-	if g.count != 0 || len(g.peers) != 0 {
-		t.Errorf("%d connections of %d peers are left", g.count, len(g.peers))
-	}
-	for range peerConnections {
-		_, v := come("10.0.0.4")
-		v.prove()
-	}
-	if _, v := come("10.0.0.4"); v != nil {
-		t.Error("a peer whose connections all bring reviews has room for more than its part")
-	}
-}
-
 // TestServed: connections that bring reviews are known, over TLS and HTTP/2, and slow ones beside them are let go first.
 func TestServed(t *testing.T) {
 	t.Parallel()
@@ -251,8 +188,8 @@ func TestServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(h)
-	g := newGate(server.Listener)
-	server.Listener, server.Config.ConnContext, server.EnableHTTP2 = g, known, true
+	g := gate.New(server.Listener, peerConnections, allConnections)
+	server.Listener, server.Config.ConnContext, server.EnableHTTP2 = g, gate.Known, true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client := server.Client()
@@ -276,14 +213,7 @@ func TestServed(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	post()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	proven := 0
-	for _, v := range g.peers["127.0.0.1"] {
-		if v.proven {
-			proven++
-		}
-	}
+	_, proven := g.Open()
 	if proven != 1 {
 		t.Errorf("%d connections have brought reviews, want the first one alone", proven)
 	}

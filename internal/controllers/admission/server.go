@@ -24,6 +24,7 @@ import (
 	kaiv1alpha1 "github.com/muster-scheduler/muster/api/kai/v1alpha1"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/app/gate"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -122,7 +123,7 @@ func (h *Handler) serve(path string, judge review) {
 	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		since := time.Now()
 		defer func() { h.seconds.WithLabelValues(path).Observe(time.Since(since).Seconds()) }()
-		g := h.crowd.enter(peerOf(r.RemoteAddr))
+		g := h.crowd.enter(gate.Peer(r.RemoteAddr))
 		defer g.leave()
 		out, result, err := h.answer(g, w, r, judge)
 		h.reviews.WithLabelValues(path, result).Inc()
@@ -157,7 +158,7 @@ func (h *Handler) answer(g *guest, w http.ResponseWriter, r *http.Request, judge
 	case err != nil:
 		return nil, malformed, err
 	}
-	proves(r)
+	gate.Proves(r)
 	ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
 	defer cancel()
 	if err := g.wait(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,6 +22,8 @@ type seen struct {
 	Down []string
 	// Lacking says what foreign parts are missing.
 	Lacking []string
+	// Past is what becomes of the history of usage when its pod goes: nil if there is none, "" if nothing.
+	Past *string
 	// Connection is what became of the external Prometheus: nil if there is none, or nothing is known yet.
 	Connection *connection
 }
@@ -43,6 +46,24 @@ func few(list []string) string {
 		out = append(out, s)
 	}
 	return strings.Join(out, "; ")
+}
+
+// The condition of a shard whose shares follow what queues used, and its reasons. KAI has none like it.
+const (
+	conditionPast = "UsageHistoryKept"
+	reasonKept    = "kept"
+	reasonLost    = "lost_with_pod"
+)
+
+// remembers is that condition; without a status there is to be none.
+func (s *seen) remembers() metav1.Condition {
+	switch {
+	case s.Past == nil:
+		return metav1.Condition{Type: conditionPast}
+	case *s.Past != "":
+		return metav1.Condition{Type: conditionPast, Status: metav1.ConditionFalse, Reason: reasonLost, Message: few([]string{*s.Past})}
+	}
+	return metav1.Condition{Type: conditionPast, Status: metav1.ConditionTrue, Reason: reasonKept, Message: "what queues used outlives the scheduler's pod"}
 }
 
 // conditions are the five that KAI's tools know, in KAI's words.
@@ -87,13 +108,19 @@ func reconciling(have []metav1.Condition, generation int64) []metav1.Condition {
 	return []metav1.Condition{{Type: kaiv1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: kaiv1.ReasonReconciling, Message: "being brought towards the spec"}}
 }
 
-// merge puts conditions into a list, and says whether anything but times has changed. The time of transition changes with
+// merge puts conditions into a list, takes those out that have no status, and says whether anything but times has changed. The time of transition changes with
 // the status alone.
 func merge(have, set []metav1.Condition, generation int64, now time.Time) (out []metav1.Condition, changed bool) {
 	out = slices.Clone(have)
 	for _, c := range set {
 		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now.Truncate(time.Second))
 		i := slices.IndexFunc(out, func(o metav1.Condition) bool { return o.Type == c.Type })
+		if c.Status == "" {
+			if i >= 0 {
+				out, changed = slices.Delete(out, i, i+1), true
+			}
+			continue
+		}
 		if i < 0 {
 			out, changed = append(out, c), true
 			continue
@@ -109,7 +136,7 @@ func merge(have, set []metav1.Condition, generation int64, now time.Time) (out [
 	return out, changed
 }
 
-// down says why a Deployment or DaemonSet is not up; "" if it is, and for other kinds.
+// down says why a Deployment, a DaemonSet or a claim is not up; "" if it is, and for other kinds.
 func down(o object) string {
 	number := func(path ...string) int64 {
 		n, _, _ := unstructured.NestedInt64(o.Object, path...)
@@ -119,6 +146,10 @@ func down(o object) string {
 		return name(o) + " has just been changed"
 	}
 	switch o.GetKind() {
+	case "PersistentVolumeClaim":
+		if phase, _, _ := unstructured.NestedString(o.Object, "status", "phase"); phase != string(corev1.ClaimBound) {
+			return name(o) + " has no volume yet"
+		}
 	case "Deployment":
 		wanted, updated := number("spec", "replicas"), number("status", "updatedReplicas")
 		if updated != wanted {

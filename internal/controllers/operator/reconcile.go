@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -46,6 +48,7 @@ type world struct {
 // Event reasons.
 const (
 	eventIgnored = "SettingIgnored"
+	eventForgets = "UsageHistoryNotKept"
 	eventApplied = "Applied"
 	eventRemoved = "Removed"
 )
@@ -119,17 +122,33 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 			whole.Lacking, again = append(whole.Lacking, w.String()), time.Minute // kinds come without an event
 		}
 	}
+	for i := range shards {
+		each[shards[i].Name].Past = past(&shards[i], warnings)
+	}
 	whole.Connection = r.probed(spec.Prometheus)
 	r.report(config, shards, warnings, broken)
 	errs = append(errs, r.say(ctx, config, config.Status.Conditions, whole.conditions()))
 	for i := range shards {
 		s := &shards[i]
-		errs = append(errs, r.say(ctx, s, s.Status.Conditions, each[s.Name].conditions()))
+		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(each[s.Name].conditions(), each[s.Name].remembers())))
 	}
 	if due > 0 && (again == 0 || due < again) {
 		again = due
 	}
 	return again, errors.Join(errs...)
+}
+
+// past is what becomes of a shard's history of usage when its pod goes, nil if it has none, "" if nothing does.
+func past(s *kaiv1.SchedulingShard, warnings []install.Warning) *string {
+	if u := s.Spec.UsageDBConfig; u == nil || u.ClientType == kaiv1.UsageClientFake {
+		return nil
+	}
+	for _, w := range warnings {
+		if w.Forgets && w.Object == "SchedulingShard "+s.Name {
+			return ptr.To(w.Field + " " + w.Rule)
+		}
+	}
+	return new(string)
 }
 
 // begin says of every generation that is new that it is worked on.
@@ -213,9 +232,13 @@ func (r *reconciler) report(config *kaiv1.Config, shards []kaiv1.SchedulingShard
 			subject += " " + o.GetName()
 		}
 		var texts []string
+		reasons := map[string]string{}
 		for _, w := range warnings {
 			if w.Object == subject {
 				texts = append(texts, w.Field+" "+w.Rule)
+				if w.Forgets {
+					reasons[w.Field+" "+w.Rule] = eventForgets
+				}
 			}
 		}
 		if err := broken[o.GetName()]; err != nil && kind == "SchedulingShard" {
@@ -227,7 +250,7 @@ func (r *reconciler) report(config *kaiv1.Config, shards []kaiv1.SchedulingShard
 			return
 		}
 		for _, t := range texts {
-			r.tell(o, corev1.EventTypeWarning, eventIgnored, t)
+			r.tell(o, corev1.EventTypeWarning, cmp.Or(reasons[t], eventIgnored), t)
 		}
 	}
 	about(config, "Config")

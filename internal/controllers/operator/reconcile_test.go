@@ -207,6 +207,56 @@ func TestShardsComeAndGo(t *testing.T) {
 	}
 }
 
+// TestPastIsKept: a shard whose history goes with a pod says so in a condition and by an event of its own, until it has a claim; the
+// claim stays when nobody asks for it any more, as does what it holds.
+func TestPastIsKept(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	r := c.reconciler()
+	see := func(want, event string) {
+		t.Helper()
+		c.shards[0].Generation++
+		if err := c.look(t, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := condition(c.shards[0].Status.Conditions, "UsageHistoryKept"); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("UsageHistoryKept=%q, want %q", got, want)
+		}
+		if event != "" && !slices.ContainsFunc(c.events, func(e string) bool { return strings.HasPrefix(e, event) }) {
+			t.Errorf("events %v, want %s", c.events, event)
+		}
+	}
+	see("", "")
+	u := &kaiv1.UsageDBConfig{ClientType: kaiv1.UsageClientEmbedded, UsageParams: &kaiv1.UsageParams{}}
+	c.shards[0].Spec.UsageDBConfig = u
+	see("False lost_with_pod", "default Warning UsageHistoryNotKept: spec.usageDBConfig keeps the history of usage in the scheduler's pod")
+	u.UsageParams.ExtraParams = map[string]string{"persistentVolumeClaimSize": "5Gi"}
+	see("True kept", "")
+	claim := func() object {
+		for _, o := range c.objects { // order: there is one at most
+			if o.GetKind() == "PersistentVolumeClaim" {
+				return o
+			}
+		}
+		return nil
+	}
+	if o := claim(); o == nil || len(o.GetOwnerReferences()) > 0 {
+		t.Fatalf("the claim: %v", o)
+	}
+	if got := condition(c.shards[0].Status.Conditions, kaiv1.ConditionReady); !strings.Contains(got, "muster-scheduler-default-usage has no volume yet") {
+		t.Errorf("Ready=%s", got)
+	}
+	c.shards[0].Spec.UsageDBConfig = nil
+	see("", "")
+	c.shards = nil
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if claim() == nil {
+		t.Error("the claim went")
+	}
+}
+
 // TestOneFailureHindersNobody: what cannot be applied is named, all else is applied.
 func TestOneFailureHindersNobody(t *testing.T) {
 	t.Parallel()

@@ -172,15 +172,13 @@ func (o *owners) get(ctx context.Context, of *workload.Object, namespace string,
 	var m metav1.PartialObjectMetadata
 	m.SetGroupVersionKind(gvk)
 	o.counts.ownerReads.WithLabelValues("request").Inc()
-	if err := o.live.Get(ctx, key, &m); err != nil {
-		if apierrors.IsNotFound(err) {
-			return workload.Object{}, false, broken(of, "must name an object that exists, %s %s does not", ref.Kind, ref.Name)
-		}
-		return workload.Object{}, false, fmt.Errorf("read %s %s, an owner of %s: %w", ref.Kind, key, of, err)
+	err = o.live.Get(ctx, key, &m)
+	if apierrors.IsNotFound(err) || err == nil && m.UID != ref.UID {
+		// The author of the reference may not be allowed to read what it names, so nothing is said of another object of that name.
+		return workload.Object{}, false, broken(of, "must name an object that exists, %s %s with UID %s does not", ref.Kind, ref.Name, ref.UID)
 	}
-	if m.UID != ref.UID {
-		return workload.Object{}, false, broken(of, "must name an object that exists, %s %s has UID %s now, not %s",
-			ref.Kind, ref.Name, m.UID, ref.UID)
+	if err != nil {
+		return workload.Object{}, false, fmt.Errorf("read %s %s, an owner of %s: %w", ref.Kind, key, of, err)
 	}
 	return workload.FromMeta(gvk, &m, nil), followed, nil
 }

@@ -248,6 +248,50 @@ func manyQueues(n, nodes int, full bool) *situation {
 	return s
 }
 
+// ownShapes is manyQueues of which the gangs are no two alike.
+func ownShapes(n, nodes int) *situation {
+	s := manyQueues(0, 0, false)
+	for i := range n {
+		s.rest = append(s.rest, queue(fmt.Sprintf("queue-%05d", i), "", 0))
+	}
+	s.victims(nodes, func(i int) crew { return crew{queue: fmt.Sprintf("queue-%05d", i), priority: 50, preemptible: true} })
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: fmt.Sprintf("queue-%05d", i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// again adds so many more gangs that wait in each of n queues.
+func (s *situation) again(n, more int) *situation {
+	for k := range more {
+		for i := range n {
+			s.crew(crew{name: fmt.Sprintf("waiting-%d-%06d", k, i), queue: fmt.Sprintf("queue-%05d", i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true})
+		}
+	}
+	return s
+}
+
+// oneQueue is n waiting gangs of the queue whose others hold all nodes.
+func oneQueue(n, nodes int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("queue-00000", "", 0))
+	s.victims(nodes, func(int) crew { return crew{queue: "queue-00000", priority: 50, preemptible: true} })
+	return s.again(1, n)
+}
+
+// claiming is n queues each of which has a right to a GPU and a gang that waits for it, while another queue holds all of them, and need not give any.
+func claiming(n, nodes int, preemptible bool) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("victims", "", 0))
+	for i := range n {
+		s.rest = append(s.rest, queue(fmt.Sprintf("queue-%05d", i), "", 1000))
+	}
+	s.victims(nodes, func(int) crew {
+		return crew{queue: "victims", priority: 50, preemptible: preemptible, startSeconds: benchNow - 5}
+	})
+	return s.again(n, 1)
+}
+
 // fitting is n waiting gangs no two of which are alike, and room for all.
 func fitting(n int) *situation {
 	s := &situation{}
@@ -366,6 +410,13 @@ func BenchmarkCliffs(b *testing.B) {
 		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
 		{"queues=10000/empty", func() *situation { return manyQueues(10000, 100, false) }, nil, all(800)},
+		{"queues=10000/gangs=2", func() *situation { return manyQueues(10000, 100, true).again(10000, 1) }, nil, idly},
+		{"queues=10000/running", func() *situation { return manyQueues(10000, 1250, true) }, nil, idly},
+		{"queues=10000/shapes", func() *situation { return ownShapes(10000, 100) }, nil, idly},
+		{"queues=10000/levels=3", func() *situation { return leaves(3, 100, 10000, 100) }, nil, replaced},
+		{"queues=1/gangs=2000", func() *situation { return oneQueue(2000, 100) }, nil, idly},
+		{"queues=10000/claims/fixed", func() *situation { return claiming(10000, 100, false) }, nil, idly},
+		{"queues=10000/claims/young", func() *situation { return claiming(10000, 100, true) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"leaves=3000/levels=3", func() *situation { return leaves(3, 15, 3000, 1000) }, nil, replaced},
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
 		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},

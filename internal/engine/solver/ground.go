@@ -96,8 +96,11 @@ func (w *walk) reopen(b *branch) {
 
 // rest looks at the leaves that may be asked, and were not looked at: of a search in vain, everybody is told of.
 func (w *walk) rest() {
+	if w.status == nil {
+		return
+	}
 	for _, b := range w.gs.all {
-		if w.status != nil && b.leaf != nil && w.above(b) == asked {
+		if b.leaf != nil && w.above(b) == asked {
 			w.cursor(b.leaf)
 		}
 	}

@@ -42,7 +42,7 @@ const maxSizes = 16
 // a search, and nobody is evicted. Of a question that it cannot decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
 	moves := q.right == engine.Consolidation
-	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() || moves && !q.mayRearrange().Yes() ||
+	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() ||
 		q.couldFit(q.rooms()) && (!moves || q.couldAllFit(mortals{})) {
 		return engine.Attempt{}, false
 	}

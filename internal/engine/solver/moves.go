@@ -95,9 +95,6 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 	no := func() (engine.Attempt, bool) {
 		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNothingToMove, Partial: q.partial}}, false
 	}
-	if v := q.mayRearrange(); !v.Yes() {
-		return engine.Attempt{Verdict: v}, false
-	}
 	if q.s.Constrained(q.g) { // room for one pod after the other is no room for all of them together
 		if q.together(bound) {
 			return engine.Attempt{}, true
@@ -122,18 +119,18 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 }
 
 // mayRearrange says whether it is to be tried at all to move others.
-func (q *search) mayRearrange() engine.Verdict {
+func (sv *Solver) mayRearrange(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
 	switch {
-	case q.s.Settings().ConsolidationVictims == 0:
+	case sv.s.Settings().ConsolidationVictims == 0:
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonSwitchedOff}
-	case !q.g.Preemptible:
+	case !g.Preemptible:
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible}
 	}
-	if v := q.s.CheckGates(q.g, q.request); !v.Yes() {
+	if v := sv.s.CheckGates(g, request); !v.Yes() {
 		return v
 	}
-	if dim, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: q.s.Snap.Dims.Name(dim)}
+	if dim, short := sv.s.Needs(pods).Short(sv.s.TotalLater()); short {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: sv.s.Snap.Dims.Name(dim)}
 	}
 	return engine.Verdict{}
 }

@@ -206,7 +206,8 @@ func TestAPIServerFaults(t *testing.T) {
 		}
 		gone = append(gone, took)
 		back = append(back, w.placeOne(t, fmt.Sprintf("after-%d", i)))
-		l.flows(t, 2*loadSize, 90*time.Second)
+		// More than were submitted before: what comes next has to come, too.
+		l.flows(t, (loadGangs+2)*loadSize, 90*time.Second)
 		l.within(t)
 	}
 	t.Logf("API server killed by SIGKILL: away for %s; a pod submitted when it was ready again was bound after: %s; %s", figures(gone), figures(back), memory(t, p))

@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,8 +58,10 @@ type traffic struct {
 	mu       sync.Mutex
 	finished int
 	slowest  time.Duration
-	most     int  // pods that held a GPU at once, as far as was looked; under the world's lock
-	unseen   bool // the watch missed something; likewise
+	open     int   // gangs that were submitted and have not ended
+	refused  error // what the last submission met, if anything
+	most     int   // pods that held a GPU at once, as far as was looked; under the world's lock
+	unseen   bool  // the watch missed something; likewise
 }
 
 // newLoad starts the load in a namespace of its own, under a queue of its own that has the limit.
@@ -79,6 +82,7 @@ func (l *traffic) run(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	since := map[string]time.Time{} // of the gangs that have not run yet
+	whole := map[string]bool{}      // those of them that were seen to run whole
 	for next := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -92,14 +96,13 @@ func (l *traffic) run(ctx context.Context) {
 			}
 		}
 		for name, began := range since { // order: each gang on its own
-			if running[name] < loadSize {
-				continue
-			}
-			// The API server may be away: then the next round tries again.
-			if err := l.end(context.WithoutCancel(ctx), name); err != nil {
+			whole[name] = whole[name] || running[name] >= loadSize
+			// The API server may be away: then the next round tries again, though the pods may be gone by then.
+			if !whole[name] || l.end(context.WithoutCancel(ctx), name) != nil {
 				continue
 			}
 			delete(since, name)
+			delete(whole, name)
 			l.mu.Lock()
 			l.finished, l.slowest = l.finished+1, max(l.slowest, time.Since(began))
 			l.mu.Unlock()
@@ -108,10 +111,18 @@ func (l *traffic) run(ctx context.Context) {
 			name := fmt.Sprintf("load-%d", next)
 			j := gang(l.ns, name, loadSize, "")
 			j.Labels[keys.QueueLabel], j.Spec.Template.Labels[keys.QueueLabel] = l.ns, l.ns
-			if err := l.w.client.Create(ctx, j); err == nil {
+			// An API server that was killed may have made it without saying so.
+			err := l.w.client.Create(ctx, j)
+			if apierrors.IsAlreadyExists(err) {
+				err = nil
+			}
+			if err == nil {
 				since[name] = time.Now()
 				next++
 			}
+			l.mu.Lock()
+			l.open, l.refused = len(since), err
+			l.mu.Unlock()
 		}
 	}
 }
@@ -131,7 +142,9 @@ func (l *traffic) flows(t *testing.T, more int, limit time.Duration) time.Durati
 	from := l.w.binds(l.ns)
 	return l.w.must(t, limit, func() string {
 		if n := l.w.binds(l.ns); n < from+more {
-			return fmt.Sprintf("only %d of %d further pods of the load are bound", n-from, more)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return fmt.Sprintf("only %d of %d further pods of the load are bound; it has %d gangs open and submitted the last with %v", n-from, more, l.open, l.refused)
 		}
 		return ""
 	})
@@ -226,10 +239,10 @@ func (w *world) sound(t *testing.T) {
 // the gang was decided whole before that, and runs whole soon.
 func (w *world) probe(t *testing.T, ns string, since time.Time, limit time.Duration) time.Duration {
 	t.Helper()
-	err := retry.OnError(retry.DefaultBackoff, func(error) bool { return true }, func() error {
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return !apierrors.IsAlreadyExists(err) }, func() error {
 		return w.client.Create(t.Context(), gang(ns, "probe", loadSize, ""))
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	w.must(t, limit, func() string {

@@ -48,8 +48,6 @@ const (
 	canaryPatience = 30 * time.Second // for room that is owed, evictions included
 	quietWithin    = 30 * time.Second // until charges equal the truth once nobody writes
 	fuzzGrace      = 5 * time.Second  // that evicted pods get, or a canary would have to be patient for an hour
-	memoryBound    = 220              // MiB of each role
-	eventsPerWrite = 5
 )
 
 // TestTenantFuzz lets tenants with the rights that tenants have write whatever Muster reads, beside honest ones, and holds the
@@ -111,6 +109,7 @@ type fuzzing struct {
 	binds    []time.Duration // how long honest pods waited since the last look
 	canaries []time.Duration
 	skipped  map[string]int
+	memory   map[string][]tenants.Memory // of each role, once a minute
 }
 
 // fuzzQueues is the tree: hostile tenants have two queues of a department, of which one has a limit, and the canary is owed
@@ -147,7 +146,7 @@ func newFuzzing(t *testing.T, seed uint64, enforce, authorize bool, args []strin
 		w.tell(ns)
 		w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: map[string]string{keys.QueueLabel: ns}}})
 	}
-	f := &fuzzing{world: w, seed: seed, skipped: map[string]int{}}
+	f := &fuzzing{world: w, seed: seed, skipped: map[string]int{}, memory: map[string][]tenants.Memory{}}
 	f.enlist(t)
 	audit := tenants.Audit{Tenants: map[string][]string{}, Honest: []string{"honest", "canary"}, Enforce: enforce, Authorize: authorize, Charge: fuzzCharge, Risk: fuzzRisk}
 	for _, h := range f.hostile {
@@ -364,8 +363,8 @@ func (f *fuzzing) run(t *testing.T, length time.Duration) {
 	}
 	t.Logf("charges equalled the truth %s after the last write; %s", time.Since(began).Round(100*time.Millisecond), f.auditor.Figures())
 	t.Logf("honest pods, create to bind: beside harmless writes %s; beside hostile ones %s", waits(calm), waits(hostile))
-	if c, h := median(calm), median(hostile); h > 2*c && f.long {
-		f.auditor.Blame("fair", "honest pods", "half of them waited %s beside hostile writes and %s beside as many harmless ones", h, c)
+	if what := tenants.Slower(calm, hostile); what != "" && f.long {
+		f.auditor.Blame("fair", "honest pods", "%s", what)
 	}
 	t.Logf("canaries that got their %d GPUs: %s; not owed: %v", canarySize, waits(f.canaries), f.skipped)
 	f.health(t, fuzzer.Writes())
@@ -532,30 +531,30 @@ func (f *fuzzing) health(t *testing.T, writes int) {
 			f.auditor.Blame("alive", p.role, "it has ended: %v", p.exit())
 			continue
 		}
-		if n := resident(t, p, "VmHWM"); n > memoryBound {
-			f.auditor.Blame("memory", p.role, "it held %d MiB", n)
+		if what := tenants.Unbounded(f.memory[p.role]); what != "" {
+			f.auditor.Blame("memory", p.role, "%s", what)
 		}
 		text, err := os.ReadFile(p.log)
 		if err != nil {
 			t.Error(err)
 		}
-		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "panic") || strings.Contains(line, "goroutine ") {
-				f.auditor.Blame("alive", p.role, "it says: %.300s", line)
-				break
-			}
+		if what := tenants.Complaint(string(text)); what != "" {
+			f.auditor.Blame("alive", p.role, "it says: %s", what)
 		}
 	}
-	if n := len(list(f.world, &corev1.EventList{}).Items); n > eventsPerWrite*writes+1000 {
-		f.auditor.Blame("events", "events", "%d events for %d writes", n, writes)
+	if what := tenants.Flood(len(list(f.world, &corev1.EventList{}).Items), writes); what != "" {
+		f.auditor.Blame("events", "events", "%s", what)
 	}
 }
 
+// memories takes note of what each role holds, and says it.
 func (f *fuzzing) memories(t *testing.T) string {
 	var out []string
 	for _, p := range f.roles {
 		if p.running() {
-			out = append(out, fmt.Sprintf("%s %d/%d", p.role, resident(t, p, "VmRSS"), resident(t, p, "VmHWM")))
+			is := tenants.Memory{Now: resident(t, p, "VmRSS"), Most: resident(t, p, "VmHWM")}
+			f.memory[p.role] = append(f.memory[p.role], is)
+			out = append(out, fmt.Sprintf("%s %d/%d", p.role, is.Now, is.Most))
 		}
 	}
 	return "MiB now/most: " + strings.Join(out, ", ")
@@ -569,12 +568,4 @@ func waits(ds []time.Duration) string {
 	s := slices.Sorted(slices.Values(ds))
 	at := func(percent int) time.Duration { return s[(len(s)-1)*percent/100].Round(10 * time.Millisecond) }
 	return fmt.Sprintf("%d, median %v, p95 %v, worst %v", len(s), at(50), at(95), at(100))
-}
-
-// median is the middle one; 0 of none.
-func median(ds []time.Duration) time.Duration {
-	if len(ds) == 0 {
-		return 0
-	}
-	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }

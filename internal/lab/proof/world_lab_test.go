@@ -3,8 +3,12 @@
 package proof
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +86,11 @@ func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 		}
 	})
 	w := &world{lab: l, changed: make(chan struct{}), stories: map[string]*story{}}
+	t.Cleanup(func() {
+		if t.Failed() && w.client != nil {
+			t.Log(w.account())
+		}
+	})
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
 		if err := add(s); err != nil {
@@ -99,6 +108,51 @@ func newWorld(t *testing.T, nodes int, o lab.Options) *world {
 	w.create(t, queue("root", ""))
 	w.create(t, queue("team", "root"))
 	return w
+}
+
+// account is what a failed test leaves to be understood by: the Jobs and their pods, as the API server has them and not as
+// the test's watches do, and the end of what the servers of the lab said.
+func (w *world) account() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var b strings.Builder
+	var jobs batchv1.JobList
+	var pods corev1.PodList
+	if err := errors.Join(w.client.List(ctx, &jobs), w.client.List(ctx, &pods)); err != nil {
+		fmt.Fprintf(&b, "the API server does not tell what it has: %v\n", err)
+	}
+	of := map[string]map[string]int{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		job := p.Namespace + "/" + p.Labels[batchv1.JobNameLabel]
+		if of[job] == nil {
+			of[job] = map[string]int{}
+		}
+		is := string(p.Status.Phase)
+		if p.Spec.NodeName != "" {
+			is += " on a node"
+		}
+		if p.DeletionTimestamp != nil {
+			is += " being deleted"
+		}
+		of[job][is]++
+	}
+	for i := range jobs.Items[:min(len(jobs.Items), 40)] {
+		j := &jobs.Items[i]
+		name := j.Namespace + "/" + j.Name
+		fmt.Fprintf(&b, "Job %s made %s, deleted %v, active %d: pods %v\n", name, j.CreationTimestamp.Format(time.RFC3339), j.DeletionTimestamp, j.Status.Active, of[name])
+		delete(of, name)
+	}
+	fmt.Fprintf(&b, "%d Jobs; pods of no Job, or of others: %v\n", len(jobs.Items), of)
+	for _, log := range []string{"servers.log", "apiserver.log"} {
+		text, err := os.ReadFile(filepath.Join(w.lab.Dir(), "logs", log))
+		if err != nil {
+			continue // only a split lab has both
+		}
+		lines := strings.Split(string(bytes.TrimSpace(text)), "\n")
+		fmt.Fprintf(&b, "the end of %s:\n  %s\n", log, strings.Join(lines[max(0, len(lines)-40):], "\n  "))
+	}
+	return b.String()
 }
 
 // follow starts the watches and returns when they have everything.

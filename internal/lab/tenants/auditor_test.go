@@ -1,13 +1,23 @@
 package tenants
 
 import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -90,8 +100,14 @@ func (s *stage) status(queue, gpus string) {
 	s.Seen(q, false, s.now)
 }
 
-// TestAuditor breaks each promise, and keeps it just so.
+// TestAuditor breaks each promise, and keeps it just so. An audit that none of its histories brings out fails it.
 func TestAuditor(t *testing.T) {
+	var stages []*stage
+	newStage := func() *stage {
+		s := newStage()
+		stages = append(stages, s)
+		return s
+	}
 	t.Run("all is well", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")
@@ -272,6 +288,80 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "3")
 		s.wants(t, "S6: running pods became non-preemptible beyond")
 	})
+	t.Run("a tenant binds", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		s.Seen(p.DeepCopy(), false, s.now)
+		s.Bound(p.UID, "eve/a", true)
+		s.appears(p)
+		s.wants(t, "S8: a tenant bound a pod")
+	})
+	t.Run("a tenant binds what is not ours", func(t *testing.T) {
+		s := newStage()
+		p := s.pod("eve", "a", "", "1")
+		p.Spec.SchedulerName = "default-scheduler"
+		s.Bound(p.UID, "eve/a", false)
+		s.appears(p)
+		s.wants(t)
+	})
+	t.Run("a tenant speaks for the node", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		s.Said(p, "phase") // while it waits it may
+		s.binds(p)
+		s.status("mean", "1")
+		s.wants(t)
+		s.Said(p, "phase")
+		s.wants(t, "S8: a tenant said of a")
+	})
+	t.Run("made on a node", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		s.appears(s.pod("eve", "a", "g", "1"))
+		s.wants(t, "S8: a pod of ours was")
+	})
+	for name, lied := range map[string]bool{"its kubelet turns it away": false, "its kubelet turns it away because of a lie": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage()
+			s.gang("fair", "g", "good", 1, "")
+			p := s.binds(s.pod("fair", "a", "g", "1"))
+			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "OutOfnvidia.com/gpu"
+			s.Seen(p, false, s.now)
+			s.status("good", "0")
+			want := []string{"S3: its kubelet turned it away:"}
+			if lied {
+				other := s.pod("eve", "x", "", "8")
+				other.Spec.SchedulerName = ""
+				s.appears(other)
+				s.Disturbed(other.UID)
+				want = nil
+			}
+			s.wants(t, want...)
+		})
+	}
+	t.Run("starved", func(t *testing.T) {
+		s := newStage()
+		s.Starved("fair/g", time.Minute, "nothing", s.now)
+		s.wants(t, "S5: it is owed room and")
+	})
+	for name, kind := range map[string]string{"beyond one's rights": "beyond: patch nodes", "within one's rights": "patch pods"} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage()
+			f := New(Options{Rate: 1e9, Auditor: s.Auditor})
+			u := &turn{Fuzzer: f, ctx: t.Context(), Tenant: &Tenant{Name: "eve"}}
+			refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
+			_ = u.write(kind, "n", "", func(context.Context) error { return refused })
+			s.wants(t)
+			_ = u.write(kind, "n", "", func(context.Context) error { return nil })
+			if strings.HasPrefix(kind, "beyond") {
+				s.wants(t, "S8: a write beyond the rights")
+			} else {
+				s.wants(t)
+			}
+		})
+	}
 	t.Run("owed", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")
@@ -287,4 +377,68 @@ func TestAuditor(t *testing.T) {
 			t.Errorf("the whole node is not: %q", on)
 		}
 	})
+
+	for _, what := range audits(t) {
+		if !slices.ContainsFunc(stages, func(s *stage) bool {
+			return slices.ContainsFunc(s.Violations(), func(v *Violation) bool { return what.MatchString(v.What) })
+		}) {
+			t.Errorf("no history above brings out what this audit says: %s", what)
+		}
+	}
+}
+
+// audits are what the audits of this package say of violations, as they are written there.
+func audits(t *testing.T) (out []*regexp.Regexp) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verb := regexp.MustCompile(`%[+.0-9]*[a-z]`)
+	says := map[string]int{"note": 3, "blame": 3, "suspect": 1} // which argument says what happened
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			var text ast.Expr
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				name := ""
+				switch f := n.Fun.(type) {
+				case *ast.SelectorExpr:
+					name = f.Sel.Name
+				case *ast.Ident:
+					name = f.Name
+				}
+				if at, ok := says[name]; ok && len(n.Args) > at {
+					text = n.Args[at]
+				}
+			case *ast.KeyValueExpr:
+				if k, ok := n.Key.(*ast.Ident); ok && k.Name == "what" {
+					text = n.Value
+				}
+			}
+			if sum, ok := text.(*ast.BinaryExpr); ok {
+				text = sum.X
+			}
+			if lit, ok := text.(*ast.BasicLit); ok {
+				said, err := strconv.Unquote(lit.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if said = verb.ReplaceAllString(regexp.QuoteMeta(verb.ReplaceAllString(said, "%s")), `(?s:.*)`); said != `(?s:.*)` {
+					out = append(out, regexp.MustCompile("^"+said))
+				}
+			}
+			return true
+		})
+	}
+	if len(out) < 18 {
+		t.Errorf("only %d audits were found in the code", len(out))
+	}
+	return out
 }

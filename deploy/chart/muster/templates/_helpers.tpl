@@ -103,3 +103,31 @@ retry-period: {{ . | quote }}
 hung-after: {{ . | quote }}
 {{- end }}
 {{- end }}
+
+{{- /* Where the history of usage comes from, with the claim that keeps it; nothing if there is none. */}}
+{{- define "muster.usage" -}}
+{{- with .Values.scheduler.usageDBConfig -}}
+{{- $usage := deepCopy . -}}
+{{- $storage := $.Values.scheduler.usageStorage -}}
+{{- if and $storage.size (has (get . "clientType" | default "embedded") (list "embedded" "fake-with-history")) -}}
+{{- $extra := dict "persistentVolumeClaimSize" (toString $storage.size) -}}
+{{- with $storage.storageClassName -}}{{- $_ := set $extra "persistentVolumeClaimStorageClass" . -}}{{- end -}}
+{{- $usage = merge $usage (dict "usageParams" (dict "extraParams" $extra)) -}}
+{{- end -}}
+{{- toYaml $usage -}}
+{{- end -}}
+{{- end }}
+
+{{- /* What loses the history of usage, if something does. */}}
+{{- define "muster.forgets" -}}
+{{- with include "muster.usage" . | fromYaml -}}
+{{- $extra := dig "usageParams" "extraParams" dict . -}}
+{{- if has (.clientType | default "embedded") (list "embedded" "fake-with-history") -}}
+{{- if not (or (get $extra "persistentVolumeClaim") (get $extra "persistentVolumeClaimSize")) -}}
+the scheduler's pod, at each rollout and when its node fails. The value scheduler.usageStorage.size has a claim made that keeps it.
+{{- end -}}
+{{- else if and (eq .clientType "prometheus") (not (or .connectionString .connectionStringEnvVar $.Values.prometheus.externalPrometheusUrl)) $.Values.prometheus.enabled (eq (toString $.Values.prometheus.enablePersistentStorage) "false") -}}
+the pod of the Prometheus server. The value prometheus.enablePersistentStorage keeps it.
+{{- end -}}
+{{- end -}}
+{{- end }}
