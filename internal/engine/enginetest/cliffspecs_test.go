@@ -148,8 +148,8 @@ func topologies(n int) *situation {
 	return s
 }
 
-// claiming is n gangs, each with a claim of a device that is chosen by an expression of its own, which none of the devices satisfies.
-func claiming(n, nodes int) *situation {
+// claimants is n gangs, each with a claim of a device that is chosen by an expression of its own, which none of the devices satisfies.
+func claimants(n, nodes int) *situation {
 	s := &situation{}
 	s.plant(nodes)
 	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
@@ -254,7 +254,7 @@ func specCliffs() []cliff {
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},
 		{"subgroups=500x100/near", func() *situation { return subgroups(500, 100, oneRack) }, nil, idly},
 		{"topologies=1000", func() *situation { return topologies(1000) }, nil, idly},
-		{"claims=100", func() *situation { return claiming(100, 1000) }, nil, idly},
+		{"claims=100", func() *situation { return claimants(100, 1000) }, nil, idly},
 		{"elastic/min=3", func() *situation { return elastic(300, 3) }, nil, any},
 		{"elastic/min=1", func() *situation { return elastic(300, 1) }, nil, any},
 		{"pieces=300/give=1", func() *situation { return piecesBut(300, 1) }, nil, any},
