@@ -124,7 +124,7 @@ func TestGuardsThatNobodyUnderstands(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	for role, account := range map[string]string{
-		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup,
+		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup, NodeScale: admission.AccountNodeScale,
 		Queue: admission.AccountQueue, Scheduler: admission.AccountScheduler, Operator: admission.AccountOperator,
 	} {
 		if Name(role) != account {

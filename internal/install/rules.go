@@ -95,6 +95,7 @@ func Rules(role string) Permissions {
 			Cluster: []rbacv1.PolicyRule{
 				rule(groupWork, watch, "queues", "podgroups"),
 				rule(groupWork, []string{"patch"}, "queues", "queues/status"),
+				events(), // of defects, as of every role
 			},
 			Home: leases(keys.LeaseQueueController),
 		}
@@ -105,6 +106,7 @@ func Rules(role string) Permissions {
 			Cluster: []rbacv1.PolicyRule{
 				rule(groupCore, watch, "pods"),
 				rule(groupWork, watch, "podgroups", "bindrequests"),
+				events(),
 			},
 			Home: leases(keys.LeaseNodeScaleAdjuster),
 			Scaling: []rbacv1.PolicyRule{
@@ -205,10 +207,12 @@ func podGrouperRules() Permissions {
 const AdmissionSecret = "admission-webhook-tls-secret"
 
 func admissionRules() Permissions {
-	names := []string{"mutating-kai-admission", "validating-kai-admission", "kai-queue-validation-v2", "kai-podgroup-validation-v2alpha2"}
+	validating := []string{"validating-kai-admission", "kai-queue-validation-v2", "kai-podgroup-validation-v2alpha2"}
+	verbs := append([]string{"patch"}, watch...)
 	return Permissions{
 		Cluster: []rbacv1.PolicyRule{
-			only(names, rule(groupAdmission, append([]string{"patch"}, watch...), "mutatingwebhookconfigurations", "validatingwebhookconfigurations")),
+			only([]string{"mutating-kai-admission"}, rule(groupAdmission, verbs, "mutatingwebhookconfigurations")),
+			only(validating, rule(groupAdmission, verbs, "validatingwebhookconfigurations")),
 			rule(groupWork, []string{"list"}, "queues", "podgroups"),
 		},
 		Home: append(leases(keys.LeaseAdmission),

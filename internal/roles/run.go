@@ -236,7 +236,7 @@ func (p *process) connect() (err error) {
 	if p.scheme, err = Scheme(); err != nil {
 		return err
 	}
-	if p.aside, err = p.guard("cache"); err != nil {
+	if p.aside, err = p.guard(caches); err != nil {
 		return err
 	}
 	o := cache.Options{}
@@ -252,11 +252,6 @@ func (p *process) connect() (err error) {
 	}
 	p.events.guard = p.aside
 	return p.elect()
-}
-
-// guard is what a role's work goes through.
-func (p *process) guard(role string) (*aside.Guard, error) {
-	return aside.New(role, p.log.WithName(role), p.registry, p.dog.During)
 }
 
 // reads are what the roles of the process read of what the cache watches.
@@ -447,8 +442,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
-	fo.Broken = func(v any, object string, stack []byte) {
-		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", object, "stack", string(stack))
+	fo.Broken = func(v any, object client.Object, stack []byte) {
+		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", fmt.Sprintf("%T %s", object, client.ObjectKeyFromObject(object)), "stack", string(stack))
+		guard.About(object)
 	}
 	f := feed.New(feed.FromCache(p.cache), fo)
 	if p.inspector, err = feed.NewInspector(f, p.client, feed.InspectorOptions{Reads: p.reads(), Registry: p.registry, Guard: guard}); err != nil {

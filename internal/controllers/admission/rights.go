@@ -23,6 +23,10 @@ const (
 	PolicyBinderRights = "muster-rights-binder"
 	// PolicyGrouperRights holds the podgrouper to the marks by which pods are in gangs.
 	PolicyGrouperRights = "muster-rights-podgrouper"
+	// PolicyGangRights holds the podgrouper to what workloads say of their PodGroups.
+	PolicyGangRights = "muster-rights-podgrouper-gangs"
+	// PolicyScalingRights holds the nodescale role to scaling pods.
+	PolicyScalingRights = "muster-rights-nodescale"
 	// PolicyPodGroupRights holds the podgroup controller to its own annotation of Queues.
 	PolicyPodGroupRights = "muster-rights-podgroup"
 	// PolicyQueueRights holds the queue controller to its own annotation of Queues.
@@ -39,6 +43,7 @@ const (
 	AccountBinder     = "muster-binder"
 	AccountPodGrouper = "muster-podgrouper"
 	AccountPodGroup   = "muster-podgroup"
+	AccountNodeScale  = "muster-nodescale"
 	AccountQueue      = "muster-queue"
 	AccountScheduler  = "muster-scheduler"
 	AccountOperator   = "muster-operator"
@@ -54,7 +59,7 @@ const (
 // rights are the policies about our own accounts. They refuse in every mode.
 func (o *Options) rights() []policy {
 	return []policy{
-		o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.podGroupRights(), o.queueRights(), o.schedulerRights(), o.operatorRights(),
+		o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.gangRights(), o.scalingRights(), o.podGroupRights(), o.queueRights(), o.schedulerRights(), o.operatorRights(),
 	}
 }
 
@@ -140,6 +145,52 @@ func (o *Options) binderRights() policy {
 // grouperRights: the podgrouper says in which gang a pod is.
 func (o *Options) grouperRights() policy {
 	return patchesPods(PolicyGrouperRights, o.of(AccountPodGrouper), []string{keys.PodGroupAnnotation}, []string{keys.SubGroupLabel})
+}
+
+// gangRights: the podgrouper says what a gang's workload says of it. When it ran and was evicted is the scheduler's word, and what others
+// decide about a gang that is there stays.
+func (o *Options) gangRights() policy {
+	same := func(paths ...string) string {
+		for i, path := range paths {
+			paths[i] = "object.?" + path + ".orValue(null) == oldObject.?" + path + ".orValue(null)"
+		}
+		return strings.Join(paths, " && ")
+	}
+	who := `request.userInfo.username + ' may not `
+	return policy{
+		name: PolicyGangRights, actions: deny, skip: o.of(AccountPodGrouper), variables: metadata(),
+		rules: []admissionregv1.NamedRuleWithOperations{on("scheduling.run.ai", "*", []string{"podgroups"}, admissionregv1.Create, admissionregv1.Update)},
+		checks: []admissionregv1.Validation{
+			refuses(quoted(notes())+".all(k, variables.annotations[?k] == variables.oldAnnotations[?k])",
+				who+`say when PodGroup ' + object.metadata.name + ' ran: the scheduler does'`, metav1.StatusReasonForbidden),
+			refuses("oldObject == null || "+same("spec.?queue", "spec.?markUnschedulable", "spec.?schedulingBackoff", "metadata.?ownerReferences", "metadata.?finalizers"),
+				who+`change the queue, the owners or the treatment of PodGroup ' + object.metadata.name + ', which is there'`, metav1.StatusReasonForbidden),
+		},
+	}
+}
+
+// scalingRights: the nodescale role makes pods that ask for a node and do nothing, puts no pod on one, and takes away no other.
+func (o *Options) scalingRights() policy {
+	who := `request.userInfo.username + ' may not `
+	ours := func(root string) string {
+		return fmt.Sprintf("%s.?metadata.?labels[?%s].hasValue()", root, quote(keys.ScalingPodSourceNamespaceLabel))
+	}
+	return policy{
+		name: PolicyScalingRights, actions: deny, skip: o.of(AccountNodeScale),
+		rules: []admissionregv1.NamedRuleWithOperations{
+			on("", "v1", []string{"pods"}, admissionregv1.Create, admissionregv1.Update, admissionregv1.Delete), on("", "v1", []string{"pods/status"}, admissionregv1.Update),
+		},
+		checks: []admissionregv1.Validation{
+			refuses("(object == null || "+ours("object")+") && (oldObject == null || "+ours("oldObject")+")",
+				who+`write pod ' + request.name + ', which is no scaling pod'`, metav1.StatusReasonForbidden),
+			refuses("request.operation != 'CREATE' || "+strings.Join([]string{
+				"object.spec.?nodeName.orValue('') == '' && object.spec.?automountServiceAccountToken.orValue(true) == false",
+				"!object.spec.?hostNetwork.orValue(false) && !object.spec.?hostPID.orValue(false) && !object.spec.?hostIPC.orValue(false)",
+				"object.spec.?volumes.orValue([]).all(v, !has(v.hostPath) && !has(v.secret) && !has(v.persistentVolumeClaim))",
+				"object.spec.containers.all(c, c.?securityContext.?privileged.orValue(false) == false)",
+			}, " && "), who+`make a scaling pod that has more than room'`, metav1.StatusReasonForbidden),
+		},
+	}
 }
 
 // podGroupRights: the podgroup controller says what remnants are charged to a queue, and not what the queue may have.

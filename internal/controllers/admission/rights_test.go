@@ -25,6 +25,12 @@ func TestRights(t *testing.T) {
 	group := func(notes, queue string) string {
 		return "{metadata: {name: g, annotations: {" + notes + "}}, spec: {queue: " + queue + "}}"
 	}
+	gangOf := func(spec, notes string) string {
+		return "{metadata: {name: g, annotations: {" + notes + "}}, spec: {queue: a, " + spec + "}}"
+	}
+	scaling := func(spec, security string) string {
+		return "{metadata: {name: s, labels: {" + keys.ScalingPodSourceNamespaceLabel + ": team}}, spec: {automountServiceAccountToken: false, containers: [{name: c, securityContext: {" + security + "}}], " + spec + "}}"
+	}
 	note := func(key string) string { return "annotations: {" + key + ": x}" }
 	devices := func(meta, data string) string {
 		return "{metadata: {name: m, " + meta + "}, data: {" + data + "}}"
@@ -74,6 +80,32 @@ func TestRights(t *testing.T) {
 		{name: "a gang", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/subgroup-name: s}, "+note("pod-group-name"), ""), old: pod("", "")},
 		{name: "a gang and more", policy: PolicyGrouperRights, resource: pods, object: pod("labels: {kai.scheduler/queue: s}", ""), old: pod("", ""), want: gang},
 
+		{name: "a new gang", policy: PolicyGangRights, resource: groups, object: group("theirs: x", "a")},
+		{name: "what the workload says now", policy: PolicyGangRights, resource: groups, object: gangOf("minMember: 4", "theirs: x"), old: gangOf("minMember: 2", "")},
+		{name: "beside the scheduler's notes", policy: PolicyGangRights, resource: groups, object: gangOf("minMember: 4", keys.LastStartAnnotation+": x"), old: gangOf("minMember: 2", keys.LastStartAnnotation+": x")},
+		{name: "a new gang that ran", policy: PolicyGangRights, resource: groups, object: group(keys.LastStartAnnotation+": x", "a"), want: "may not say when PodGroup g ran"},
+		{name: "that it ran", policy: PolicyGangRights, resource: groups, object: group(keys.StaleSinceAnnotation+": x", "a"), old: group("", "a"), want: "may not say when PodGroup g ran"},
+		{name: "that it was not evicted", policy: PolicyGangRights, resource: groups, object: group("", "a"), old: group(keys.LastEvictionAnnotation+": x", "a"), want: "may not say when"},
+		{name: "another queue", policy: PolicyGangRights, resource: groups, object: group("", "b"), old: group("", "a"), want: "may not change the queue, the owners or the treatment of PodGroup g"},
+		{name: "other treatment", policy: PolicyGangRights, resource: groups, object: gangOf("markUnschedulable: true", ""), old: gangOf("", ""), want: "the treatment of PodGroup g"},
+		{name: "other owners", policy: PolicyGangRights, resource: groups, object: "{metadata: {name: g, " + ofPod + "}, spec: {queue: a}}", old: group("", "a"), want: "the owners"},
+
+		{name: "a scaling pod", policy: PolicyScalingRights, resource: pods, object: scaling("", "")},
+		{name: "its status", policy: PolicyScalingRights, resource: pods + "/status", object: scaling("nodeName: n1", ""), old: scaling("nodeName: n1", "")},
+		{name: "taken away", policy: PolicyScalingRights, resource: pods, object: scaling("nodeName: n1", ""), removes: true},
+		{name: "another pod", policy: PolicyScalingRights, resource: pods, object: pod("", ""), want: "which is no scaling pod"},
+		{name: "another's status", policy: PolicyScalingRights, resource: pods + "/status", object: pod("", ""), old: pod("", ""), want: "which is no scaling pod"},
+		{name: "another taken away", policy: PolicyScalingRights, resource: pods, object: pod("", ""), removes: true, want: "which is no scaling pod"},
+		{name: "one made of another", policy: PolicyScalingRights, resource: pods, object: scaling("", ""), old: pod("", ""), want: "which is no scaling pod"},
+		{name: "on a node", policy: PolicyScalingRights, resource: pods, object: scaling("nodeName: n1", ""), want: "has more than room"},
+		{name: "with a token", policy: PolicyScalingRights, resource: pods, object: strings.Replace(scaling("", ""), "Token: false", "Token: true", 1), want: "has more than room"},
+		{name: "on the host's network", policy: PolicyScalingRights, resource: pods, object: scaling("hostNetwork: true", ""), want: "has more than room"},
+		{name: "of the host's processes", policy: PolicyScalingRights, resource: pods, object: scaling("hostPID: true", ""), want: "has more than room"},
+		{name: "with the host's files", policy: PolicyScalingRights, resource: pods, object: scaling("volumes: [{name: v, hostPath: {path: /}}]", ""), want: "has more than room"},
+		{name: "with a secret", policy: PolicyScalingRights, resource: pods, object: scaling("volumes: [{name: v, secret: {secretName: s}}]", ""), want: "has more than room"},
+		{name: "with all rights", policy: PolicyScalingRights, resource: pods, object: scaling("", "privileged: true"), want: "has more than room"},
+		{name: "with its own", policy: PolicyScalingRights, resource: pods, object: scaling("volumes: [{name: v, emptyDir: {}}]", "privileged: false")},
+
 		{name: "a queue's remnants", policy: PolicyPodGroupRights, resource: queues, object: queue(note(keys.RemnantsAnnotation), "4"), old: queue("", "4")},
 		{name: "a queue's limit", policy: PolicyPodGroupRights, resource: queues, object: queue("", "8"), old: queue("", "4"), want: rest},
 		{name: "a queue's notes", policy: PolicyPodGroupRights, resource: queues, object: queue(note(keys.ExtendedResourcesAnnotation), "4"), old: queue("", "4"), want: rest},
@@ -95,12 +127,13 @@ func TestRights(t *testing.T) {
 		{name: "its namespace", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: kai-resource-reservation}}", old: "{metadata: {name: kai-resource-reservation}}"},
 		{name: "another", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: team, " + made + "}}", old: "{metadata: {name: team, " + made + "}}", want: "may not write namespaces team"},
 	} {
-		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyPodGroupRights: AccountPodGroup, PolicyQueueRights: AccountQueue, PolicySchedulerRights: AccountScheduler, PolicyOperatorRights: AccountOperator}[c.policy]
+		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyGangRights: AccountPodGrouper, PolicyScalingRights: AccountNodeScale, PolicyPodGroupRights: AccountPodGroup, PolicyQueueRights: AccountQueue, PolicySchedulerRights: AccountScheduler, PolicyOperatorRights: AccountOperator}[c.policy]
 		name, groups := serviceAccount(o.Namespace, account)
 		if account == "" {
 			name, groups = serviceAccount(keys.ReservationNamespace, "kai-resource-reservation")
 		}
-		a := asked{resource: c.resource, object: c.object, old: c.old, removes: c.removes, user: name, groups: groups, extra: c.extra}
+		resource, part, _ := strings.Cut(c.resource, "/")
+		a := asked{resource: resource, subresource: part, object: c.object, old: c.old, removes: c.removes, user: name, groups: groups, extra: c.extra}
 		all[c.policy].expect(t, strings.TrimPrefix(c.policy, "muster-rights-")+": "+c.name, a, c.want)
 		for _, other := range []string{"team", "kube-system"} {
 			a.user, a.groups = serviceAccount(other, account)

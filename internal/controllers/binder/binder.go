@@ -312,6 +312,9 @@ func (r *run) decide() {
 		if err == nil {
 			r.bundles.Forget(key)
 		} else {
+			for _, pod := range r.book.pods(key) {
+				r.deps.Guard.About(pod)
+			}
 			r.bundles.AddRateLimited(key)
 		}
 		r.bundles.Done(key)
@@ -386,7 +389,7 @@ func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task]
 
 // one carries out a task. A panic is a fault of this one: the others' binds go on.
 func (r *run) one(ctx context.Context, t *task) (out outcome) {
-	err := r.deps.Guard.Do(ctx, "a worker", t.Verb.String()+" "+t.Member.PodName.String(), func(ctx context.Context) error {
+	err := r.deps.Guard.Do(ctx, "a worker", t.Member.about(), func(ctx context.Context) error {
 		out = r.executor.run(ctx, *t)
 		return nil
 	})

@@ -280,6 +280,20 @@ type task struct {
 	since    time.Time   // when it was decided
 }
 
+// pods are those of a bundle, as far as their names go.
+func (k *book) pods(key BundleKey) (out []*corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b := k.bundles[key]; b != nil {
+		for _, m := range b.Members {
+			if m != nil {
+				out = append(out, m.about())
+			}
+		}
+	}
+	return out
+}
+
 // decide returns what is to be done for a bundle now, marked as being under way, and when to ask again (zero: never).
 // Every task has to be executed and its outcome handed to settle.
 func (k *book) decide(key BundleKey, now time.Time) (tasks []task, wake time.Time) {

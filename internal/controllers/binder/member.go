@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -233,6 +234,11 @@ func (m *Member) podMeant() *corev1.Pod {
 		return nil
 	}
 	return m.Pod
+}
+
+// about is the pod, as far as its name goes.
+func (m *Member) about() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.PodName.Namespace, Name: m.PodName.Name, UID: m.PodUID}}
 }
 
 // name is how reasons and logs speak of the member.

@@ -96,7 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("nodescale", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: 1,
-		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile, nil),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})

@@ -12,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -96,7 +97,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("podgroup", controller.TypedOptions[key]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: c.options.MaxConcurrentReconciles,
-		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
+		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile, about),
 		NewQueue: func(string, workqueue.TypedRateLimiter[key]) queue {
 			return turns.New(turns.Options[key]{
 				Tenant: func(k key) string { return k.Namespace }, Workers: c.options.MaxConcurrentReconciles,
@@ -143,6 +144,14 @@ func (c *Controller) reconcile(ctx context.Context, gang key) (reconcile.Result,
 	pg.Namespace, pg.Name = gang.Namespace, gang.Name
 	_, err := c.kit.MergeStatus(ctx, pg, body)
 	return reconcile.Result{}, err
+}
+
+// about is what a key names: a PodGroup, or a Queue.
+func about(k key) client.Object {
+	if k.Namespace == "" {
+		return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: k.Name}}
+	}
+	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
 }
 
 // remnants writes what is charged to a queue besides what its PodGroups hold, if that has to change.

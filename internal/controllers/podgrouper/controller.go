@@ -151,7 +151,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctl, err := controller.NewTypedUnmanaged("podgrouper", controller.TypedOptions[reconcile.Request]{
 		SkipNameValidation:      &skip,
 		MaxConcurrentReconciles: o.Workers,
-		Reconciler:              aside.Reconciler(c.deps.Guard, c.grouper.reconcile),
+		Reconciler: aside.Reconciler(c.deps.Guard, c.grouper.reconcile, func(r reconcile.Request) client.Object {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+		}),
 		NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) adder {
 			return turns.New(turns.Options[reconcile.Request]{
 				Tenant: func(r reconcile.Request) string { return r.Namespace }, Workers: o.Workers,

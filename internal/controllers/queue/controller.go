@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -99,8 +100,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctrl, err := controller.NewTypedUnmanaged("queue", controller.TypedOptions[string]{
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: writers,
-		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
+		Reconciler: aside.Reconciler(c.deps.Guard, c.reconcile, func(name string) client.Object {
+			return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		}),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
 			c.work = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
 			return c.work

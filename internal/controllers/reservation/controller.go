@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -230,6 +231,11 @@ func (c *Controller) work(ctx context.Context, wake func(types.NamespacedName)) 
 		group := it.group
 		if ctx.Err() == nil {
 			if err := c.guard.Do(ctx, "a shared device", group, func(ctx context.Context) error { return c.turn(ctx, it) }); err != nil {
+				if errors.Is(err, aside.ErrDefect) {
+					for _, request := range c.waits.of(group) {
+						c.guard.About(&schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}})
+					}
+				}
 				if ctx.Err() == nil {
 					c.log.Info("A shared device is looked at again later", "group", group, "fault", err.Error())
 				}

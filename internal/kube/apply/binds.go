@@ -184,13 +184,13 @@ func (b *Binds) Run(ctx context.Context) error {
 
 func (b *Binds) do(ctx context.Context, t task) {
 	if t.delete != nil {
-		if err := b.o.Guard.Catch("a stale BindRequest", t.delete.Name, func() error { return b.remove(ctx, t.delete, false) }); err != nil && ctx.Err() == nil {
+		if err := b.o.Guard.Catch("a stale BindRequest", t.delete, func() error { return b.remove(ctx, t.delete, false) }); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "a stale BindRequest stays for now")
 		}
 		return
 	}
 	if t.run.failed.Load() == nil {
-		if err := b.o.Guard.Catch("a BindRequest", t.run.bundle.ID, func() error { return b.create(ctx, t.run, t.intent) }); err != nil {
+		if err := b.o.Guard.Catch("a BindRequest", named(&t.run.bundle.Intents[t.intent]), func() error { return b.create(ctx, t.run, t.intent) }); err != nil {
 			t.run.failed.CompareAndSwap(nil, &err)
 		}
 	}

@@ -186,7 +186,7 @@ func (e *Evictions) clear(ctx context.Context, c *clearing) {
 		lanes.Go(func() {
 			for in := c.take(); in != nil; in = c.take() {
 				going := false
-				err := e.o.Guard.Catch("an eviction", in.Namespace+"/"+in.Pod, func() (err error) {
+				err := e.o.Guard.Catch("an eviction", named(in), func() (err error) {
 					going, err = e.evict(standing, c, in)
 					return err
 				})

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -107,7 +108,7 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
 
 // Run writes until ctx ends.
 func (m *Marks) Run(ctx context.Context) error {
-	work(ctx, m.queue, markers, m.guard, m.serve)
+	work(ctx, m.queue, markers, m.guard, m.about, m.serve)
 	return nil
 }
 
@@ -149,6 +150,16 @@ func (m *Marks) serve(ctx context.Context, gang item) error {
 	}
 	m.gangs[uid] = g
 	return err
+}
+
+// about is the PodGroup of an item; without a name once nothing is to be written of it.
+func (m *Marks) about(gang item) client.Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.gangs[gang.uid]; g != nil {
+		return kai.PodGroup(g.key, gang.uid)
+	}
+	return kai.PodGroup(cluster.Key{}, gang.uid)
 }
 
 func (m *Marks) write(ctx context.Context, uid string, g *marks) error {

@@ -160,7 +160,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 		}
 		seen[g.UID] = struct{}{}
 		// What went wrong has been told; what is said of the others stands.
-		_ = r.o.Guard.Catch("why a gang waits", &g.Gang, func() error {
+		_ = r.o.Guard.Catch("why a gang waits", kai.PodGroup(g.Gang, g.UID), func() error {
 			if at := p.gang(g); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -306,7 +306,7 @@ func (r *Reports) Run(ctx context.Context) error {
 				if stopped {
 					return
 				}
-				if ctx.Err() == nil && r.o.Guard.Catch("why a gang waits", gang.uid, func() error { r.serve(ctx, gang); return nil }) != nil {
+				if ctx.Err() == nil && r.o.Guard.Catch("why a gang waits", r.about(gang), func() error { r.serve(ctx, gang); return nil }) != nil {
 					r.queue.AddRateLimited(gang)
 				}
 				r.queue.Done(gang)
@@ -317,6 +317,16 @@ func (r *Reports) Run(ctx context.Context) error {
 	r.queue.ShutDown()
 	workers.Wait()
 	return nil
+}
+
+// about is the PodGroup of an item; without a name once nothing is to be said of it.
+func (r *Reports) about(gang item) client.Object {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rep := r.gangs[gang.uid]; rep != nil {
+		return kai.PodGroup(rep.key, gang.uid)
+	}
+	return kai.PodGroup(cluster.Key{}, gang.uid)
 }
 
 // serve writes what is to be said of one gang; it is never at work on one gang twice at once.

@@ -165,7 +165,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 
 // Run writes until ctx ends.
 func (r *Rooms) Run(ctx context.Context) error {
-	work(ctx, r.queue, r.o.Workers, r.o.Guard, r.serve)
+	work(ctx, r.queue, r.o.Workers, r.o.Guard, r.about, r.serve)
 	return nil
 }
 
@@ -177,8 +177,10 @@ func inTurn(workers int, backoff time.Duration) workqueue.TypedRateLimitingInter
 	return turns.New(turns.Options[item]{Tenant: func(i item) string { return i.namespace }, Workers: workers, Backoff: backoff, MaxBackoff: retryMost})
 }
 
-// work serves a queue until ctx ends; an item is never worked on twice at once.
-func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, guard *aside.Guard, serve func(context.Context, item) error) {
+// work serves a queue until ctx ends; an item is never worked on twice at once. about is the object that an item is about.
+func work(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, guard *aside.Guard, about func(item) client.Object, serve func(context.Context, item) error,
+) {
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
@@ -188,7 +190,7 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item],
 					return
 				}
 				if ctx.Err() == nil {
-					if err := guard.Catch("a write", item.uid, func() error { return serve(ctx, item) }); err == nil {
+					if err := guard.Catch("a write", about(item), func() error { return serve(ctx, item) }); err == nil {
 						queue.Forget(item)
 					} else if ctx.Err() == nil {
 						logr.FromContextOrDiscard(ctx).Error(err, "a write is left for later")
@@ -202,6 +204,17 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[item],
 	<-ctx.Done()
 	queue.ShutDown()
 	group.Wait()
+}
+
+// about is the pod of an item; without a name once nothing is known of it.
+func (r *Rooms) about(pod item) client.Object {
+	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.namespace, UID: types.UID(pod.uid)}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if have := r.pods[pod.uid]; have != nil {
+		out.Name = have.name
+	}
+	return out
 }
 
 // serve brings one pod up to date.

@@ -69,12 +69,52 @@ func TestSetAside(t *testing.T) {
 			panic("bad")
 		}
 		return reconcile.Result{RequeueAfter: 7}, nil
-	})
+	}, nil)
 	if _, err := r.Reconcile(t.Context(), "bad"); !errors.Is(err, ErrDefect) {
 		t.Errorf("a reconciler: %v", err)
 	}
 	if out, err := r.Reconcile(t.Context(), "good"); err != nil || out.RequeueAfter != 7 {
 		t.Errorf("a reconciler of another object: %v %v", out, err)
+	}
+}
+
+// TestObjectsAreNamed: whoever is to tell of defects hears of the object that brought one out, as it is or by its name, whatever the work
+// was; of work about nothing in particular he hears nothing, and a defect in telling ends nothing.
+func TestObjectsAreNamed(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	g, err := New("binder", funcr.New(func(_, args string) { text.WriteString(args) }, funcr.Options{}), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard []string
+	g.Tell = func(o client.Object) {
+		heard = append(heard, o.GetNamespace()+"/"+o.GetName()+" "+string(o.GetUID()))
+		if o.GetName() == "worst" {
+			panic("nobody can speak of it")
+		}
+	}
+	bad := func(context.Context) error { panic("bad") }
+	p := pod("p")
+	p.UID, p.Spec.NodeName = "1", "secret"
+	for _, object := range []any{p, "a text", named{pod("handled")}, named{toolscache.DeletedFinalStateUnknown{Key: "team/gone", Obj: pod("gone")}}, named{"nothing"}, pod(""), pod("worst")} {
+		if err := g.Do(t.Context(), "a worker", object, bad); !errors.Is(err, ErrDefect) {
+			t.Errorf("%v: %v", object, err)
+		}
+	}
+	r := Reconciler(g, func(ctx context.Context, name string) (reconcile.Result, error) { return reconcile.Result{}, bad(ctx) },
+		func(name string) client.Object { return pod(name) })
+	if _, err := r.Reconcile(t.Context(), "named"); !errors.Is(err, ErrDefect) {
+		t.Error(err)
+	}
+	g.About(pod("besides"))
+	g.About(nil)
+	(*Guard)(nil).About(p)
+	if want := []string{"team/p 1", "team/handled ", "team/gone ", "team/worst ", "team/named ", "team/besides "}; !slices.Equal(heard, want) {
+		t.Errorf("heard of %q, want %q", heard, want)
+	}
+	if log := text.String(); strings.Contains(log, "secret") || !strings.Contains(log, "*v1.Pod team/p") || !strings.Contains(log, "nobody can speak of it") {
+		t.Errorf("the log: %s", log)
 	}
 }
 

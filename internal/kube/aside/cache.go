@@ -46,14 +46,20 @@ type named struct{ object any }
 
 // String is the kind and the name.
 func (n named) String() string {
+	if o := n.known(); o != nil {
+		return fmt.Sprintf("%T %s", o, client.ObjectKeyFromObject(o))
+	}
+	return fmt.Sprintf("%T", n.object)
+}
+
+// known is the object, nil if it is none.
+func (n named) known() client.Object {
 	o := n.object
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
-	if c, ok := o.(client.Object); ok {
-		return fmt.Sprintf("%T %s", c, client.ObjectKeyFromObject(c))
-	}
-	return fmt.Sprintf("%T", o)
+	c, _ := o.(client.Object)
+	return c
 }
 
 type guardedCache struct {

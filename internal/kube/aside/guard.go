@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -20,6 +21,10 @@ type Watch func(ctx context.Context, what string) (during context.Context, done 
 
 // Guard is what a role's work goes through. A nil one catches panics and tells nobody. It is safe for concurrent use.
 type Guard struct {
+	// Tell hears of each object, work about which ended in a defect: of its kind and name, and of its UID unless whoever did the work
+	// knew the name alone. It is called by whoever does the work, and set before that; nil tells nobody.
+	Tell func(about client.Object)
+
 	role    string
 	log     logr.Logger
 	watch   Watch
@@ -49,7 +54,8 @@ func New(role string, log logr.Logger, registry prometheus.Registerer, watch Wat
 }
 
 // Do carries out a piece of work about an object, and returns its error; of ErrDefect if it panics. what is a kind of work, of which
-// there are few: it becomes a metric's label.
+// there are few: it becomes a metric's label. The object is a client.Object, of which no more than kind, name and UID is looked at, or,
+// of work about something else, whatever tells the log what that is.
 func (g *Guard) Do(ctx context.Context, what string, object any, work func(context.Context) error) (err error) {
 	if g != nil && g.watch != nil {
 		var done func()
@@ -74,14 +80,40 @@ func (g *Guard) tell(what string, object, v any, stack []byte) {
 	if g == nil {
 		return
 	}
+	about, _ := object.(named)
+	if o, ok := object.(client.Object); ok {
+		about = named{o}
+	}
+	if about.object != nil {
+		object = about
+		defer g.About(about.known())
+	}
 	g.defects.WithLabelValues(g.role, what).Inc()
 	g.log.Error(fmt.Errorf("panic: %v", v), "set aside: work about an object ended in a defect; the rest goes on", "work", what, "object", fmt.Sprint(object), "stack", string(stack))
 }
 
-// Reconciler makes a reconciler of a function, each call of which is a piece of work. What panics is tried again with the queue's back-off.
-func Reconciler[T comparable](g *Guard, f func(context.Context, T) (reconcile.Result, error)) reconcile.TypedReconciler[T] {
+// About has it told that work which was also about this object ended in a defect. One without a name is nobody's.
+func (g *Guard) About(o client.Object) {
+	if g == nil || g.Tell == nil || o == nil || o.GetName() == "" {
+		return
+	}
+	defer func() { // to tell of one defect must not be another
+		if v := recover(); v != nil {
+			g.log.Error(fmt.Errorf("panic: %v", v), "nobody is told of a defect", "object", fmt.Sprintf("%T", o), "stack", string(debug.Stack()))
+		}
+	}()
+	g.Tell(o)
+}
+
+// Reconciler makes a reconciler of a function, each call of which is a piece of work about an object, of which about makes one with its
+// name; nil if it is about no single one. What panics is tried again with the queue's back-off.
+func Reconciler[T comparable](g *Guard, f func(context.Context, T) (reconcile.Result, error), about func(T) client.Object) reconcile.TypedReconciler[T] {
 	return reconcile.TypedFunc[T](func(ctx context.Context, of T) (out reconcile.Result, err error) {
-		err = g.Do(ctx, "a worker", of, func(ctx context.Context) (err error) {
+		var object any = of
+		if about != nil {
+			object = about(of)
+		}
+		err = g.Do(ctx, "a worker", object, func(ctx context.Context) (err error) {
 			out, err = f(ctx, of)
 			return err
 		})

@@ -1,10 +1,12 @@
 package feed
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestPanicOfOneObject: an object the reading of which panics is told of until it is read, and keeps nobody else from being read; a
@@ -12,16 +14,16 @@ import (
 func TestPanicOfOneObject(t *testing.T) {
 	t.Parallel()
 	var heard []string
-	d := newDesk(Options{Broken: func(_ any, object string, stack []byte) {
+	d := newDesk(Options{Broken: func(_ any, object client.Object, stack []byte) {
 		if len(stack) == 0 {
 			t.Error("no stack")
 		}
-		heard = append(heard, object)
+		heard = append(heard, fmt.Sprintf("%T %s", object, client.ObjectKeyFromObject(object)))
 	}})
 	key := types.NamespacedName{Namespace: "a", Name: "p"}
 	d.one(pods, key, func() { panic("odd") })
 	const name = "Pod a/p"
-	if text := d.problemTexts()[name]; !strings.Contains(text, "odd") || len(heard) != 1 || heard[0] != name {
+	if text := d.problemTexts()[name]; !strings.Contains(text, "odd") || len(heard) != 1 || heard[0] != "*v1.Pod a/p" {
 		t.Errorf("told %q of %q", text, heard)
 	}
 	d.one(pods, types.NamespacedName{Namespace: "a", Name: "other"}, func() {})

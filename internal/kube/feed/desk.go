@@ -46,7 +46,7 @@ type desk struct {
 	problems   map[string]string
 	broken     map[string]bool // objects the reading of which ends in a panic, as in problems
 	applying   bool            // the store is at work
-	report     func(v any, object string, stack []byte)
+	report     func(v any, object client.Object, stack []byte)
 	abroad     abroad
 	doubted    map[doubt]bool                          // objects of which there is a suspicion; true: something was told of it since
 	versions   [kinds]map[types.NamespacedName]version // of all objects that it was told of
@@ -76,7 +76,7 @@ func newDesk(o Options) *desk {
 		d.roles.SchedulerNames = []string{kai.DefaultSchedulerName}
 	}
 	if d.report == nil {
-		d.report = func(any, string, []byte) {}
+		d.report = func(any, client.Object, []byte) {}
 	}
 	if o.QueueLabel == "" {
 		d.devices = devices.NewBook(keys.QueueLabel)
@@ -149,7 +149,10 @@ func (d *desk) one(k kind, key types.NamespacedName, take func()) {
 		default:
 			d.broken[name] = true
 			d.problems[name] = fmt.Sprintf("Reading it ended in a defect of the scheduler (%v): what was known of it before counts.", v)
-			d.report(v, name, debug.Stack())
+			object := k.example()
+			object.SetNamespace(key.Namespace)
+			object.SetName(key.Name)
+			d.report(v, object, debug.Stack())
 		}
 	}()
 	take()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -39,8 +40,9 @@ type Options struct {
 	// Drained hears of each Drain that had something to take in: of how many objects, and how long the oldest had waited. It is
 	// called by Drain's goroutine and must not block. Nil hears nothing.
 	Drained func(objects int, waited time.Duration)
-	// Broken hears of an object the reading of which ended in a panic. It is called by Drain's goroutine. Nil hears nothing.
-	Broken func(v any, object string, stack []byte)
+	// Broken hears of an object, of which it gets kind and name, the reading of which ended in a panic. It is called by Drain's goroutine.
+	// Nil hears nothing.
+	Broken func(v any, object client.Object, stack []byte)
 }
 
 // absentRetry is how often it is looked whether the cluster has come to know a kind.

@@ -1,0 +1,213 @@
+package install
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// uses says of each place that writes to the API server, as FILE FUNCTION CALL, which rights it needs: ROLE SCOPE VERB RESOURCE, without
+// the names that a rule may have. Applying needs create and patch.
+func uses() map[string][]string {
+	by := func(roles []string, rights ...string) (out []string) {
+		for _, role := range roles {
+			for _, r := range rights {
+				out = append(out, role+" "+r)
+			}
+		}
+		return out
+	}
+	const kai, hooks, dra = ".scheduling.run.ai", ".admissionregistration.k8s.io", ".resource.k8s.io"
+	claims := []string{"binder cluster patch resourceclaims/status" + dra, "binder cluster patch resourceclaims/binding" + dra, "binder cluster update resourceclaims/binding" + dra}
+	electing := []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator}
+	telling := slices.DeleteFunc(slices.Clone(electing), func(r string) bool { return r == Admission }) // which answers instead
+	return map[string][]string{
+		"app/election.go take leases.Create":                          by(electing, "home create leases.coordination.k8s.io"),
+		"app/election.go take leases.Update":                          by(electing, "home update leases.coordination.k8s.io"),
+		"app/election.go write Leases.Update":                         by(electing, "home update leases.coordination.k8s.io"),
+		"roles/events.go run writer.Create":                           by(telling, "cluster create events"),
+		"kube/apply/binds.go create client.Create":                    {"scheduler cluster create bindrequests" + kai},
+		"kube/apply/binds.go remove client.Delete":                    {"scheduler cluster delete bindrequests" + kai},
+		"kube/apply/evictions.go write kit.Evict":                     {"scheduler cluster create pods/eviction"},
+		"kube/apply/evictions.go write kit.Delete":                    {"scheduler cluster delete pods"}, // --eviction-mode=delete
+		"kube/apply/evictions.go mark kit.StrategicStatus":            {"scheduler cluster patch pods/status"},
+		"kube/apply/rooms.go serve kit.StrategicStatus":               {"scheduler cluster patch pods/status"},
+		"kube/apply/reports.go writePod kit.StrategicStatus":          {"scheduler cluster patch pods/status"},
+		"kube/apply/reports.go writeGang kit.MergeStatus":             {"scheduler cluster patch podgroups/status" + kai},
+		"kube/apply/marks.go write kit.Merge":                         {"scheduler cluster patch podgroups" + kai},
+		"kube/apply/marks.go write kit.MergeStatus":                   {"scheduler cluster patch podgroups/status" + kai},
+		"controllers/binder/wire.go bind SubResource.Create":          {"binder cluster create pods/binding"},
+		"controllers/binder/wire.go setCondition kit.StrategicStatus": {"binder cluster patch pods/status"},
+		"controllers/binder/wire.go setStatus kit.JSONStatus":         {"binder cluster patch bindrequests/status" + kai},
+		"controllers/binder/wire.go deleteRequest client.Delete":      {"binder cluster delete bindrequests" + kai},
+		"controllers/binder/wire.go merge kit.Merge": { // of claims of volumes, and volumes
+			"binder cluster patch persistentvolumeclaims", "binder cluster patch persistentvolumes",
+		},
+		"controllers/binder/claimwire.go writeClaim kit.JSON":       {"binder cluster patch resourceclaims" + dra}, // finalizers
+		"controllers/binder/claimwire.go writeClaim kit.JSONStatus": claims,
+		"controllers/binder/claimwire.go createClaim client.Create": { // its owner, a pod, is not to go before it
+			"binder cluster create resourceclaims" + dra, "binder cluster update pods/finalizers",
+		},
+		"controllers/binder/claimwire.go deleteClaim client.Delete":      {"binder cluster delete resourceclaims" + dra},
+		"controllers/binder/claimwire.go setExtended kit.MergeStatus":    {"binder cluster patch pods/status"},
+		"controllers/reservation/wire.go createPod client.Create":        {"binder reserved create pods"},
+		"controllers/reservation/wire.go deletePod client.Delete":        {"binder reserved delete pods"},
+		"controllers/reservation/wire.go patchMeta kit.Merge":            {"binder cluster patch pods"},
+		"controllers/reservation/wire.go createMap client.Create":        {"binder cluster create configmaps"},
+		"controllers/reservation/wire.go updateMap client.Update":        {"binder cluster update configmaps"},
+		"controllers/reservation/wire.go deleteMap kit.Delete":           {"binder cluster delete configmaps"},
+		"controllers/reservation/wire.go evict kit.Evict":                {"binder cluster create pods/eviction"},
+		"controllers/podgrouper/reconcile.go apply writer.Create":        {"podgrouper cluster create podgroups" + kai},
+		"controllers/podgrouper/reconcile.go patch kit.Merge":            {"podgrouper cluster patch podgroups" + kai, "podgrouper cluster patch pods"},
+		"controllers/podgroup/controller.go reconcile kit.MergeStatus":   {"podgroup cluster patch podgroups/status" + kai},
+		"controllers/podgroup/controller.go remnants kit.Merge":          {"podgroup cluster patch queues" + kai},
+		"controllers/queue/controller.go reconcile kit.MergeStatus":      {"queue cluster patch queues/status" + kai},
+		"controllers/queue/controller.go reconcile kit.Merge":            {"queue cluster patch queues" + kai},
+		"controllers/nodescale/controller.go remove Client.Delete":       {"nodescale scaling delete pods"},
+		"controllers/nodescale/controller.go create Client.Create":       {"nodescale scaling create pods"},
+		"controllers/nodescale/controller.go create kit.StrategicStatus": {"nodescale scaling patch pods/status"},
+		"controllers/nodedevice/nodedevice.go Report kit.Merge":          {"reservation reserved patch pods"},
+		"controllers/nodezones/exporter.go annotate kit.Merge":           {"numa-exporter cluster patch pods"},
+		"controllers/admission/lead.go keep Client.Create":               {"admission home create secrets"},
+		"controllers/admission/lead.go keep Client.Update":               {"admission home update secrets"},
+		"controllers/admission/lead.go register kit.JSON": { // whom to trust
+			"admission cluster patch mutatingwebhookconfigurations" + hooks, "admission cluster patch validatingwebhookconfigurations" + hooks,
+		},
+		// Where no operator installs it: the account is then whose the cluster is.
+		"controllers/admission/lead.go register Client.Create": nil,
+		"controllers/admission/lead.go register kit.Merge":     nil,
+		"controllers/admission/lead.go whole Client.Create":    nil,
+		"controllers/admission/lead.go whole kit.Merge":        nil,
+		"controllers/admission/lead.go trusting Client.Create": nil, // who am I: everybody may ask that
+		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
+		"controllers/operator/wire.go apply kit.Apply":               nil,
+		"controllers/operator/wire.go remove kit.Delete":             nil,
+		"controllers/operator/wire.go annotate kit.Merge":            nil,
+		"controllers/operator/wire.go setConditions kit.MergeStatus": {"operator cluster patch configs/status.kai.scheduler", "operator cluster patch schedulingshards/status.kai.scheduler"},
+	}
+}
+
+// writers are the ends of expressions that write to an API server.
+var writers = regexp.MustCompile(`^(kit|client|Client|writer|leases|Leases|SubResource)\.(Create|Update|Patch|Delete|DeleteAllOf|Merge|MergeStatus|JSON|JSONStatus|Strategic|StrategicStatus|Evict|Apply)$`)
+
+// TestEveryWriteHasItsRight: each place of the roles' code that writes to the API server has a row in uses, and there is none for what is
+// not there; all rows of a role together need what the role may write, and no more. (Of the operator, which applies whatever there
+// is, only what it does besides.)
+func TestEveryWriteHasItsRight(t *testing.T) {
+	t.Parallel()
+	rows, seen := uses(), map[string]bool{}
+	for _, dir := range []string{"app", "controllers", "kube/apply", "kube/feed", "roles", "scheduler", "usage"} {
+		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			for _, place := range writes(t, path) {
+				seen[place] = true
+				if _, ok := rows[place]; !ok {
+					t.Errorf("no row says which right %s needs", place)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	needed := map[string]bool{}
+	for place, rights := range rows { // order: each on its own
+		if !seen[place] {
+			t.Errorf("nothing is written in %s", place)
+		}
+		for _, r := range rights {
+			needed[r] = true
+		}
+	}
+	may := map[string]bool{}
+	for _, role := range Roles() {
+		for _, line := range permitted(role) {
+			words := strings.SplitN(line, " ", 4)
+			resource := strings.Split(words[3], "/")
+			if last := len(resource) - 1; last > 0 && named(role, words) {
+				resource = resource[:last]
+			}
+			right := strings.Join([]string{role, words[1], words[2], strings.Join(resource, "/")}, " ")
+			if !slices.Contains(watch, words[2]) {
+				may[right] = true
+			}
+		}
+	}
+	for r := range needed { // order: each on its own
+		if !may[r] {
+			t.Errorf("the code needs what the role may not: %s", r)
+		}
+	}
+	for r := range may { // order: each on its own
+		if !needed[r] && !strings.HasPrefix(r, Operator+" ") {
+			t.Errorf("a role may what its code never does: %s", r)
+		}
+	}
+}
+
+// named says whether the resource of a line ends with the name of an object, and not of a part.
+func named(role string, words []string) bool {
+	p := Rules(role)
+	for _, rules := range [][]rbacv1.PolicyRule{p.Cluster, p.Home, p.Reserved, p.Scaling} {
+		for _, r := range rules {
+			for _, name := range r.ResourceNames {
+				if strings.HasSuffix(words[3], "/"+name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// writes lists the places of a file that write: FILE FUNCTION CALL, the call by its last two names.
+func writes(t *testing.T, path string) (out []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			on := s.X
+			if call, ok := on.(*ast.CallExpr); ok {
+				on = call.Fun
+			}
+			name := ""
+			switch on := on.(type) {
+			case *ast.SelectorExpr:
+				name = on.Sel.Name
+			case *ast.Ident:
+				name = on.Name
+			}
+			if call := name + "." + s.Sel.Name; writers.MatchString(call) {
+				file := strings.TrimPrefix(filepath.ToSlash(path), "../")
+				if place := fmt.Sprint(file, " ", fn.Name.Name, " ", call); !slices.Contains(out, place) {
+					out = append(out, place)
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
