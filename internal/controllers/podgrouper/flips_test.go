@@ -18,7 +18,7 @@ import (
 // tells nobody anything.
 func TestFlips(t *testing.T) {
 	t.Parallel()
-	const flips = 100
+	const flips = 40
 	for _, c := range []struct {
 		name             string
 		flip             func(p *corev1.Pod, i int)
