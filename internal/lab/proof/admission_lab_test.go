@@ -404,7 +404,9 @@ func (w *world) rights(t *testing.T) {
 		{"muster-podgrouper", "may not say when PodGroup ran ran", ran},
 	} {
 		of := as(keys.Namespace, c.account, nil)
-		w.refused(t, c.want, func() error { return of.Create(t.Context(), c.object.DeepCopyObject().(client.Object), client.DryRunAll) })
+		w.refused(t, c.want, func() error {
+			return of.Create(t.Context(), c.object.DeepCopyObject().(client.Object), client.DryRunAll)
+		})
 	}
 	for account, o := range map[string]client.Object{
 		"muster-binder":   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns"}, Data: map[string]string{"Corefile": "mine"}},
