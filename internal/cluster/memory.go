@@ -305,6 +305,8 @@ type Memory struct {
 	Charged map[string]Charged
 	// Returning are the UIDs of pods that were evicted and somebody makes anew, while they go.
 	Returning map[string]struct{}
+	// Gone is, by UID, what is known of the going of pods beyond what their objects say.
+	Gone map[string]Gone
 	// Frozen says until when pods of one gang may not be evicted for another.
 	Frozen map[Frozen]int64
 	// News is Snapshot.News.
@@ -320,18 +322,29 @@ type GangMemory struct {
 	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
 	Started, Evicted int64
 	Stale            Maybe
+	// LastStart and LastEviction are the gang's own where they may differ from what objects say: a clock has been set back, or a
+	// remnant was formed before its former gang started anew. 0 for what objects say, and Started and Evicted.
+	LastStart, LastEviction int64
+}
+
+// Gone is what a Store knows of a pod that goes: whether it sent the pod away itself, and by when it has to be gone by the
+// Store's own clock, which may have been set back since its object said so; Unix nanoseconds, 0 for what the object says.
+type Gone struct {
+	Sent bool
+	By   int64
 }
 
 // Memory returns what this snapshot remembers: O(pods).
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
 		Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
-		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{},
+		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
 	}
 	s.EachGang(func(g *Gang) {
-		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set {
+		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.Key.Remnant() && g.LastStart != 0 {
 			m.Gangs[g.Key] = GangMemory{
 				Displaced: g.Displaced, Since: g.Since, Displacements: g.Displacements, Started: g.started, Evicted: g.evicted, Stale: g.stale,
+				LastStart: g.LastStart, LastEviction: g.LastEviction,
 			}
 		}
 	})
@@ -344,6 +357,9 @@ func (s *Snapshot) Memory() Memory {
 		}
 		if p.returning {
 			m.Returning[p.UID] = struct{}{}
+		}
+		if p.sent || p.goneBy != p.deletedAt {
+			m.Gone[p.UID] = Gone{p.sent, p.goneBy}
 		}
 	})
 	for _, id := range s.QueueOrder {
@@ -376,7 +392,8 @@ func (s *Store) Restore(m Memory) {
 			g := s.gang(id)
 			g.Displaced, g.Since, g.Displacements = gm.Displaced, gm.Since, gm.Displacements
 			g.started, g.evicted, g.stale = gm.Started, gm.Evicted, gm.Stale
-			g.LastStart, g.LastEviction = max(g.LastStart, g.started), max(g.LastEviction, g.evicted)
+			g.LastStart = cmp.Or(gm.LastStart, max(g.LastStart, g.started))
+			g.LastEviction = cmp.Or(gm.LastEviction, max(g.LastEviction, g.evicted))
 			if g.stale.Set {
 				g.StaleSince = g.stale.Value
 			}
@@ -398,8 +415,14 @@ func (s *Store) Restore(m Memory) {
 			s.attach(p)
 		}
 	}
+	for uid, gone := range m.Gone { // order: each pod on its own
+		if id, ok := s.podIDs[uid]; ok {
+			p := s.pod(id)
+			p.sent, p.goneBy = gone.Sent, cmp.Or(gone.By, p.goneBy)
+		}
+	}
 	for name, at := range m.Served { // order: each queue on its own
-		s.serve(name, at)
+		s.served[name], s.dirty[name] = at, struct{}{}
 	}
 	for q, r := range m.Rests { // order: each on its own
 		s.Rest(q, r)

@@ -25,7 +25,7 @@ func (s *Session) choice(g *GangState) bool {
 }
 
 // ChoiceKey describes, for a gang with more than one choice of sets to fill next, all that the choices depend on but the
-// order of its pods; "" for the others.
+// order of its pods; "" for the others. Answers that rest go by it, so it says nothing that another Store would call otherwise.
 func (s *Session) ChoiceKey(g *GangState) string {
 	if !s.choice(g) {
 		return ""
@@ -38,7 +38,7 @@ func (s *Session) ChoiceKey(g *GangState) string {
 			key = append(strconv.AppendInt(key, x, 36), '.')
 		}
 		for _, id := range st.pods[st.head:] {
-			key = append(strconv.AppendUint(key, s.Snap.Pod(id).Class.ID, 36), '+')
+			key = append(append(key, s.Snap.Pod(id).Class.Key...), '+')
 		}
 	}
 	return string(key)

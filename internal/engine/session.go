@@ -49,6 +49,7 @@ type Session struct {
 	failed   map[string]*Diagnosis
 	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[gateKey]Verdict
+	refused  []*Verdict // room for checkStatics
 
 	plan    Plan
 	bundles map[cluster.GangID]int

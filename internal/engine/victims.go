@@ -17,6 +17,8 @@ type Unit struct {
 	Pods []*cluster.Pod
 	// Core says that the gang is below its minimum without the unit.
 	Core bool
+	// Set is the set of which the unit is all that is left, and that the gang can do without; 0 for a unit of another kind.
+	Set int32
 	// Moved says that all its pods have room elsewhere: its queue loses nothing by it, but they start again.
 	Moved bool
 	// Charge is what their queue is charged for them together.
@@ -78,8 +80,8 @@ func (s *Session) Given(u *Unit) int {
 func (u *Unit) Promised() int { return len(u.holds) }
 
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
-// are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, then the rest in one
-// piece. False when it has nothing left.
+// are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, those that are
+// below their minimum first, then the rest in one piece. False when it has nothing left.
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
@@ -177,7 +179,7 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 	}
 	u.Pods = s.strays(g, want)
 	if len(u.Pods) == 0 && g.satisfied(0) {
-		u.Pods = s.surplus(g, 0, want)
+		u.Pods, u.Set = s.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
 		u.Core = true
@@ -206,37 +208,49 @@ func (s *Session) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.
 }
 
 // surplus returns pods that set i can give and stay satisfied, the last of them, or of them with one that is wanted; it is
-// satisfied now.
-func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) []*cluster.Pod {
+// satisfied now. Where they are all that a set has, that is named, otherwise 0.
+func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([]*cluster.Pod, int32) {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
 		if st.active > st.need {
 			for k := st.live - 1; k >= 0; k-- {
 				if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
-					return []*cluster.Pod{p}
+					return []*cluster.Pod{p}, 0
 				}
 			}
 		}
-		return nil
+		return nil, 0
 	}
 	order := s.setOrder(g, i)
 	for _, c := range slices.Backward(order) {
 		if !g.satisfied(c) {
 			continue
 		}
-		if pods := s.surplus(g, c, want); len(pods) > 0 {
-			return pods
+		if pods, set := s.surplus(g, c, want); len(pods) > 0 {
+			return pods, set
 		}
 	}
-	if st.satisfied <= st.need {
-		return nil
-	}
-	for _, c := range slices.Backward(order) {
-		if pods := s.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
-			return pods
+	for _, whole := range []bool{false, true} { // what there is of a set that is not satisfied helps nobody
+		if whole && st.satisfied <= st.need {
+			break
+		}
+		for _, c := range slices.Backward(order) {
+			if g.satisfied(c) != whole {
+				continue
+			}
+			if pods := s.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
+				return pods, c
+			}
 		}
 	}
-	return nil
+	return nil, 0
+}
+
+// Includes says whether the unit is all that is left of a gang, or of a set, that the other is of: of what the other gives, only so
+// much can stay as can run without it.
+func (u *Unit) Includes(o *Unit) bool {
+	return u.Gang == o.Gang && (u.Core || u.Set != 0 && len(o.Pods) > 0 &&
+		!slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None || !u.Gang.below(p.Set, u.Set) }))
 }
 
 func (s *Session) allLive(g *GangState, i int32) []*cluster.Pod {

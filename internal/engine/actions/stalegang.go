@@ -9,7 +9,8 @@ import (
 )
 
 // StaleGang releases gangs that have had pods and too few of them for longer than their grace: half a gang computes
-// nothing and holds everything. A gang one of whose pods has ended well is finishing, not stale.
+// nothing and holds everything. A gang one of whose pods has ended well is finishing, not stale, and one none of whose pods has
+// reached its node is beginning: what is on its way is bound whole, or withdrawn by the binder.
 type StaleGang struct{}
 
 // Run looks at every gang that has some pods and may have too few: O(their pods).
@@ -42,7 +43,7 @@ func (StaleGang) Run(s *engine.Session) {
 	}
 }
 
-// stale says whether the gang holds something and is below its minimum, what this run gave it included.
+// stale says whether the gang has pods on nodes and is below its minimum, what this run gave it included.
 func stale(s *engine.Session, g *engine.GangState) bool {
 	if g.Satisfied() {
 		return false
@@ -59,7 +60,7 @@ func stale(s *engine.Session, g *engine.GangState) bool {
 		if p.Phase == cluster.Succeeded {
 			return false
 		}
-		holds = holds || p.Ours && p.Phase.Holds()
+		holds = holds || p.Ours && p.Phase.Holds() && p.Phase != cluster.Binding
 	}
 	return holds
 }

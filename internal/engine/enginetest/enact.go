@@ -74,7 +74,12 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 						return false, err
 					}
 				case engine.Evict:
-					if p.DeletionTimestamp != nil || p.Spec.NodeName != in.Node {
+					at := p.Spec.NodeName
+					if way := b.promised[p.UID]; at == "" && way != nil { // it goes before it has arrived
+						at = way.Node
+					}
+					delete(b.promised, p.UID)
+					if p.DeletionTimestamp != nil || at != in.Node {
 						return false, fmt.Errorf("plan evicts pod %s/%s from %s, where it is not, or not to stay", in.Namespace, in.Pod, in.Node)
 					}
 					t := metav1.NewTime(b.now.Add(evictionGrace))

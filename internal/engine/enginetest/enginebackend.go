@@ -415,12 +415,28 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	if b.usage != nil {
 		s.Apply(*b.usage)
 	}
-	s.Restore(snap.Memory())
+	m, dims := snap.Memory(), s.Snapshot(0).Dims
+	m.Holds = slices.Clone(m.Holds)
+	for i := range m.Holds {
+		h := &m.Holds[i]
+		h.Requests, h.Charge = under(h.Requests, snap.Dims, dims), under(h.Charge, snap.Dims, dims)
+	}
+	s.Restore(m)
 	return s.Snapshot(snap.Now)
 }
 
-// translated returns plans that were made with one table of dimensions with their amounts as another table has them, without
-// trailing zeros: the order of a table is that in which names were first heard, and it only grows.
+// under is a vector over one table of dimensions as another table has it, without trailing zeros: the order of a table is that in
+// which names were first heard, and it only grows.
+func under(r cluster.Resources, from, to cluster.Dims) (out cluster.Resources) {
+	for d, x := range r {
+		if at, ok := to.Index(from.Name(d)); ok && x != 0 {
+			out.Set(at, x)
+		}
+	}
+	return out
+}
+
+// translated returns plans that were made with one table of dimensions with their amounts as another table has them; see under.
 func translated(plans []engine.Plan, from, to cluster.Dims) []engine.Plan {
 	plans = slices.Clone(plans)
 	for i := range plans {
@@ -436,13 +452,7 @@ func translated(plans []engine.Plan, from, to cluster.Dims) []engine.Plan {
 			for k := range cause.Shares {
 				c := &cause.Shares[k]
 				for _, r := range []*cluster.Resources{&c.Quota, &c.FairShare, &c.Before, &c.After} {
-					var out cluster.Resources
-					for d, x := range *r {
-						if at, ok := to.Index(from.Name(d)); ok && x != 0 {
-							out.Set(at, x)
-						}
-					}
-					*r = out
+					*r = under(*r, from, to)
 				}
 			}
 		}

@@ -36,6 +36,10 @@ type crew struct {
 	priority int32
 	fixed    bool // not preemptible
 	least    int
+	sets     []int // the minimums of its sets; nil for a gang of one, whose minimum is least
+	need     int   // of sets, how many it needs
+	near     bool  // all of it has to be in one zone
+	nearSet  bool  // each of its sets has to be
 	started  int64 // seconds ago; 0 never
 	pods     []hand
 }
@@ -49,6 +53,9 @@ type hand struct {
 	bare     bool   // nobody recreates it
 	friend   bool   // others like its company
 	lonely   bool   // runs only where a friend is and stays
+	set      int    // of its gang's sets, from 0
+	leaving  bool   // is being deleted
+	stuck    bool   // is, and something keeps it
 }
 
 // noon is when cases happen.
@@ -110,6 +117,46 @@ func draw(r *rand.Rand) town {
 	return w
 }
 
+// drawSets makes a random town as draw does, with gangs of several sets, some of which they can do without, gangs and sets that
+// have to be in one zone, and pods that leave or are stuck. No pod likes company.
+func drawSets(r *rand.Rand) town {
+	w := draw(r)
+	for i := range w.nodes {
+		w.nodes[i].zone = string(rune('a' + r.IntN(2)))
+	}
+	for i := range w.gangs {
+		g := &w.gangs[i]
+		for k := range g.pods {
+			g.pods[k].on, g.pods[k].friend, g.pods[k].lonely = -1, false, false
+		}
+		if r.IntN(2) == 0 {
+			g.sets = make([]int, 2)
+			for k := range g.pods {
+				g.pods[k].set = r.IntN(2)
+				g.sets[g.pods[k].set]++
+			}
+			for k, n := range g.sets {
+				g.sets[k] = r.IntN(n + 1)
+			}
+			g.need = 1 + r.IntN(2)
+			g.nearSet = r.IntN(5) == 0
+		}
+		g.near = r.IntN(5) == 0
+	}
+	for i := range w.gangs {
+		if waits := i > 0 && r.IntN(3) == 0 || i == len(w.gangs)-1; waits {
+			continue
+		}
+		w.settle(r, i)
+		for k := range w.gangs[i].pods {
+			if p := &w.gangs[i].pods[k]; p.on >= 0 && r.IntN(8) == 0 {
+				p.leaving, p.stuck = true, r.IntN(2) == 0
+			}
+		}
+	}
+	return w
+}
+
 func tree(r *rand.Rand, w *town) {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
 	add := func(name, parent string) {
@@ -152,21 +199,72 @@ func (w *town) settle(r *rand.Rand, i int) {
 			g.pods[k].on = -1
 		}
 	}
-	running := 0
-	for k := range g.pods {
-		if g.pods[k].on >= 0 {
-			running++
-		}
-	}
-	if running < g.least {
+	if !g.whole() {
 		for k := range g.pods {
 			g.pods[k].on = -1
 		}
 	}
 }
 
+// whole says whether the gang has pods for its minimum.
+func (g *crew) whole() bool {
+	count := map[int]int{}
+	for _, p := range g.pods {
+		if p.on >= 0 {
+			count[p.set]++
+		}
+	}
+	if g.sets == nil {
+		return count[0] >= g.least
+	}
+	have := 0
+	for k, least := range g.sets {
+		if count[k] >= least {
+			have++
+		}
+	}
+	return have >= g.need
+}
+
+// apart says whether the gang has pods in two zones that have to be in one.
+func (g *crew) apart(w *town) bool {
+	for i, p := range g.pods {
+		for _, o := range g.pods[:i] {
+			if p.on >= 0 && o.on >= 0 && w.nodes[p.on].zone != w.nodes[o.on].zone && (g.near || g.nearSet && p.set == o.set) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tree is the gang's, as a Store learns of it.
+func (g *crew) tree() []cluster.Set {
+	out := cluster.FlatTree(int32(g.least))
+	near := func(yes bool) (c cluster.Constraint) {
+		if yes {
+			c = cluster.Constraint{Topology: "dc", Required: "zone"}
+		}
+		return c
+	}
+	if g.sets != nil {
+		out = []cluster.Set{{Parent: cluster.None, Min: int32(g.need)}}
+		for k, least := range g.sets {
+			out[0].Children = append(out[0].Children, int32(k+1))
+			out = append(out, cluster.Set{Name: fmt.Sprintf("s%d", k), Leaf: true, Min: int32(least), Near: near(g.nearSet)})
+		}
+	}
+	out[0].Near = near(g.near)
+	return out
+}
+
 // sound says whether nothing is overcommitted.
 func (w *town) sound() error {
+	for i := range w.gangs {
+		if w.gangs[i].apart(w) {
+			return fmt.Errorf("gang %d is not in one zone", i)
+		}
+	}
 	for n, h := range w.nodes {
 		gpu, cpu, ports := h.gpu, h.cpu, 0
 		for _, g := range w.gangs {
@@ -193,7 +291,7 @@ func gangName(i int) string { return fmt.Sprintf("g%d", i) }
 
 // events are the town as a Store learns of it.
 func (w *town) events() []cluster.Event {
-	var out []cluster.Event
+	out := []cluster.Event{cluster.TopologyState{Name: "dc", UID: "dc", Levels: []cluster.Level{{Label: "zone"}}}}
 	for i, h := range w.nodes {
 		out = append(out, cluster.NodeState{
 			Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": h.zone},
@@ -225,7 +323,7 @@ func (w *town) events() []cluster.Event {
 	for i, g := range w.gangs {
 		key := cluster.Key{Face: "kai", Namespace: "x", Name: gangName(i)}
 		st := cluster.GangState{
-			Key: key, UID: gangName(i), Queue: g.queue, Priority: g.priority, Preemptible: !g.fixed, Created: noon - 1e14 + int64(i)*1e9, Sets: cluster.FlatTree(int32(g.least)),
+			Key: key, UID: gangName(i), Queue: g.queue, Priority: g.priority, Preemptible: !g.fixed, Created: noon - 1e14 + int64(i)*1e9, Sets: g.tree(),
 		}
 		if g.started > 0 && slices.ContainsFunc(g.pods, func(p hand) bool { return p.on >= 0 }) {
 			st.LastStart = noon - g.started*1e9
@@ -236,6 +334,9 @@ func (w *town) events() []cluster.Event {
 			ps := cluster.PodState{
 				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon - 1e13 + int64(k),
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: p.gpu * 1000}, {Name: "cpu", Value: p.cpu * 1000}},
+			}
+			if g.sets != nil {
+				ps.SetName = fmt.Sprintf("s%d", p.set)
 			}
 			if p.zone != "" {
 				ps.Spec.NodeSelector = map[string]string{"zone": p.zone}
@@ -251,8 +352,13 @@ func (w *town) events() []cluster.Event {
 			}
 			if p.on >= 0 {
 				ps.Phase, ps.NodeName = cluster.Running, fmt.Sprintf("n%d", p.on)
-				if p.coming {
+				switch {
+				case p.coming:
 					ps.Phase = cluster.Binding
+				case p.stuck:
+					ps.Phase, ps.DeletedAt = cluster.StuckReleasing, noon-3600e9
+				case p.leaving:
+					ps.Phase, ps.DeletedAt = cluster.Releasing, noon+10e9
 				}
 			}
 			out = append(out, ps)
@@ -285,7 +391,15 @@ func (w *town) String() string {
 		b.WriteString("\n")
 	}
 	for i, g := range w.gangs {
-		fmt.Fprintf(&b, "gang %s queue=%s pods=%d min=%d priority=%d", gangName(i), g.queue, len(g.pods), g.least, g.priority)
+		fmt.Fprintf(&b, "gang %s queue=%s priority=%d", gangName(i), g.queue, g.priority)
+		if g.sets == nil {
+			fmt.Fprintf(&b, " pods=%d min=%d", len(g.pods), g.least)
+		} else {
+			fmt.Fprintf(&b, " min=%d", g.need)
+		}
+		if g.near {
+			b.WriteString(" required=zone")
+		}
 		if g.fixed {
 			b.WriteString(" nonpreemptible")
 		}
@@ -293,10 +407,25 @@ func (w *town) String() string {
 			fmt.Fprintf(&b, " started=%ds", g.started)
 		}
 		b.WriteString("\n")
+		for k, least := range g.sets {
+			fmt.Fprintf(&b, "  set s%d min=%d", k, least)
+			if g.nearSet {
+				b.WriteString(" required=zone")
+			}
+			b.WriteString("\n")
+		}
 		for k, p := range g.pods {
 			fmt.Fprintf(&b, "  pod %d gpu=%d cpu=%d", k, p.gpu, p.cpu)
 			if p.on >= 0 {
 				fmt.Fprintf(&b, " running=n%d", p.on)
+			}
+			if g.sets != nil {
+				fmt.Fprintf(&b, " set=s%d", p.set)
+			}
+			if p.stuck {
+				b.WriteString(" stuck")
+			} else if p.leaving {
+				b.WriteString(" releasing")
 			}
 			if p.port {
 				b.WriteString(" port=80")
@@ -337,7 +466,7 @@ func shrink(w town, bad func(*town) bool) town {
 func (w *town) clone() town {
 	c := town{nodes: slices.Clone(w.nodes), queues: slices.Clone(w.queues), gangs: slices.Clone(w.gangs)}
 	for i := range c.gangs {
-		c.gangs[i].pods = slices.Clone(c.gangs[i].pods)
+		c.gangs[i].pods, c.gangs[i].sets = slices.Clone(c.gangs[i].pods), slices.Clone(c.gangs[i].sets)
 	}
 	return c
 }
@@ -396,9 +525,22 @@ func (w *town) simpler() []town {
 			try(func(c *town) { c.gangs[i].pods[k].bare = false })
 			try(func(c *town) { c.gangs[i].pods[k].friend = false })
 			try(func(c *town) { c.gangs[i].pods[k].lonely = false })
+			try(func(c *town) { c.gangs[i].pods[k].stuck = false })
+			try(func(c *town) { c.gangs[i].pods[k].leaving, c.gangs[i].pods[k].stuck = false, false })
 			try(func(c *town) { c.gangs[i].pods[k].cpu = 0 })
 			try(func(c *town) { c.gangs[i].pods[k].gpu = max(1, c.gangs[i].pods[k].gpu-1) })
 		}
+		for k := range g.sets {
+			try(func(c *town) { c.gangs[i].sets[k] = max(0, c.gangs[i].sets[k]-1) })
+		}
+		try(func(c *town) {
+			c.gangs[i].sets, c.gangs[i].nearSet = nil, false
+			for k := range c.gangs[i].pods {
+				c.gangs[i].pods[k].set = 0
+			}
+		})
+		try(func(c *town) { c.gangs[i].near = false })
+		try(func(c *town) { c.gangs[i].nearSet = false })
 		try(func(c *town) { c.gangs[i].least = len(g.pods) })
 		try(func(c *town) { c.gangs[i].fixed = false })
 		try(func(c *town) { c.gangs[i].started = 0 })

@@ -20,8 +20,8 @@
 // say, more victims do not always mean a better chance, and every prefix is tried, up to a bound; beyond it prefixes grow by a
 // quarter, and a No says that the search was partial.
 //
-// What is given back is given back greedily, the last units first: what remains is irreducible, no part of it would do. A gang
-// whose minimum has to go keeps of the rest what it can run with.
+// What is given back is given back greedily, the last units first: what remains is irreducible, no part of it would do. A gang, or a
+// set, whose minimum has to go keeps of the rest what it can run with, and of the minimum, if it can run with both.
 //
 // No prefix need suffice although some set of victims would: rules that depend on what was taken already (shares) may refuse a
 // unit because of an earlier one, or allow it because of a later one, and a filter may miss who is gone. So, when a prefix fails
@@ -47,6 +47,6 @@
 // and the next run goes on: see Budget.
 //
 // All this is proved against brute force on small clusters (TestOracle, TestPrefix, TestHarm, TestPlaces), whose law is written
-// independently of this package, and by every row of the table in docs/concepts/disruption.md (TestTable). Gangs whose
+// independently of this package, for gangs with sets, and sets that stay together, too, and by every row of the table in docs/concepts/disruption.md (TestTable). Gangs whose
 // questions have one name get one answer (TestQuestion), and what is shared between questions changes none (TestBySiblings).
 package solver

@@ -189,7 +189,7 @@ func (a *answer) split() (killed, moved []loss) {
 		}
 	}
 	for _, v := range a.others {
-		goes := slices.DeleteFunc(v.body(), func(p *cluster.Pod) bool { return !evicted[p.UID] })
+		goes := slices.DeleteFunc(slices.Clone(v.body), func(p *cluster.Pod) bool { return !evicted[p.UID] })
 		units := v.units
 		if v.active-len(goes) >= v.least { // any of its pods above the minimum, one by one
 			units = nil
@@ -207,9 +207,9 @@ func (a *answer) split() (killed, moved []loss) {
 			switch {
 			case len(here) == 0:
 			case to[here[0].UID]:
-				moved = append(moved, loss{v, unit{here, u.core}})
+				moved = append(moved, loss{v, unit{pods: here, core: u.core}})
 			default:
-				killed = append(killed, loss{v, unit{here, u.core}})
+				killed = append(killed, loss{v, unit{pods: here, core: u.core}})
 			}
 		}
 	}

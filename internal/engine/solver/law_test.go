@@ -11,15 +11,16 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// question is one gang's at its turn, as plain numbers, and the law about it in the plainest code that does. Of the engine
-// it takes the numbers as they stand (what is free, what queues hold and are entitled to, which pods a gang has, in order)
-// and none of the rules. What it shares with what it judges, and why that is harmless:
+// question is one gang's at its turn, as plain numbers, and the law about it in the plainest code that does. What is free, what
+// queues hold, what gangs have by set and when they have their minimum is reckoned here from the pods of the snapshot and from
+// where this run put them. What is shared with what is judged, and why that is harmless:
 //
-//   - Session.Next, Later, LivePods, SetActive, Fate, the ledgers of queues: numbers before anything is tried, which the auditor
-//     of package enginetest checks against the snapshot.
+//   - View.NodeOf and Session.Fate: what this run decided before.
+//   - Session.Next: which pods come next, and what they ask for. The order of the pods of a set is not the law's; that what
+//     is decided gives the gang its minimum is (wrong).
+//   - Session.LivePods, in TestPrefix and TestHarm only: the order of a gang's pods, as CompareGangs and CompareGivers are that of
+//     gangs and queues, is what these take for granted. No question of what is legal, or whether there is a way, asks for it.
 //   - Session.FairShare: a number; package fairshare has an oracle of its own for it.
-//   - Session.CompareGangs and CompareGivers, in TestPrefix and TestHarm only: the order is what these take for granted. No
-//     question of what is legal, or whether there is a way, asks for it.
 //   - Session.Promise, once per question: whether room is idle by now, so that nobody need go.
 //   - Session.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
 //   - cluster.Resources: sums and comparisons of vectors.
@@ -42,7 +43,7 @@ type question struct {
 type purse struct {
 	name, parent             string
 	quota, limit, fair       cluster.Resources
-	held, fixed              cluster.Resources
+	held, fixed, stuck       cluster.Resources
 	reclaimSafe, preemptSafe cluster.Maybe
 }
 
@@ -57,53 +58,101 @@ type giver struct {
 	since       int64 // what it has done since is lost with it
 	least       int
 	active      int // with what this run gave it
+	sets        []cluster.Set
+	has         []int          // the same by set
+	seats       []seat         // where they are
+	body        []*cluster.Pod // those of them that can be evicted
 	placed      bool
 	units       []unit
+}
+
+// seat is a pod's place.
+type seat struct {
+	pod  *cluster.Pod
+	node cluster.NodeID
 }
 
 // unit is what a gang gives in one piece.
 type unit struct {
 	pods []*cluster.Pod
 	core bool
+	set  bool // all of a set, which has no more than its minimum
 }
 
 var shared = []int{cluster.CPU, cluster.RAM, cluster.GPU}
 
+// at is where a pod is once this run's decisions so far have been carried out and who leaves has left; None for nowhere. Who
+// is stuck leaves nothing.
+func at(view *engine.View, p *cluster.Pod) cluster.NodeID {
+	if p.Phase == cluster.Releasing {
+		return cluster.None
+	}
+	return view.NodeOf(p)
+}
+
 func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine.Right) *question {
 	q := &question{right: right, now: s.Snap.Now, queues: map[string]*purse{}, moveFree: s.Settings().MovedAreFree}
-	at := map[cluster.NodeID]int{}
+	nodes := map[cluster.NodeID]int{}
 	for i, id := range s.Snap.NodeOrder {
-		at[id] = i
-		q.free = append(q.free, s.Later(id).Clone())
+		nodes[id] = i
+		q.free = append(q.free, s.Snap.Node(id).Allocatable.Clone())
 		q.nodes = append(q.nodes, s.Snap.Node(id))
 		q.ports, q.friends = append(q.ports, 0), append(q.friends, 0)
 	}
-	s.EachGang(func(v *engine.GangState) {
-		for l := v.Leaf; l != nil; l = l.Parent {
-			q.queues[l.Name] = &purse{
-				name: l.Name, parent: l.Queue.Parent, quota: l.Quota, limit: l.Limit, fair: s.FairShare(l.ID),
-				held: l.Allocated.Clone(), fixed: l.AllocatedNonPreemptible.Clone(), reclaimSafe: l.ReclaimMinRuntime, preemptSafe: l.PreemptMinRuntime,
+	for _, id := range s.Snap.QueueOrder {
+		l := s.Snap.Queue(id)
+		q.queues[l.Name] = &purse{
+			name: l.Name, parent: l.Parent, quota: l.Quota, limit: l.Limit, fair: s.FairShare(l.ID),
+			reclaimSafe: l.ReclaimMinRuntime, preemptSafe: l.PreemptMinRuntime,
+		}
+	}
+	s.Snap.EachPod(func(p *cluster.Pod) {
+		n := at(view, p)
+		if n == cluster.None {
+			return
+		}
+		q.free[nodes[n]].Sub(p.Class.Requests)
+		q.ports[nodes[n]] += len(p.Class.HostPorts)
+		if p.Node == n {
+			q.friends[nodes[n]] += len(p.Labels)
+		}
+		v := s.Snap.Gang(p.Gang)
+		for _, l := range q.ways(v.Queue) {
+			if l.stuck.Add(p.Class.Requests); p.Phase != cluster.StuckReleasing {
+				l.stuck.Sub(p.Class.Requests)
+				l.held.Add(p.Class.Requests)
+			}
+			if !v.Preemptible {
+				l.fixed.Add(p.Class.Requests)
 			}
 		}
+	})
+	s.EachGang(func(v *engine.GangState) {
 		it := &giver{
-			state: v, name: v.Key.String(), queue: v.Leaf.Name, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
-			least: int(v.Sets[len(v.Sets)-1].Min), active: int(v.SetActive(int32(len(v.Sets) - 1))), since: v.LastStart,
+			state: v, name: v.Key.String(), queue: v.Queue, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
+			since: v.LastStart, sets: v.Sets, has: make([]int, len(v.Sets)),
 		}
 		if it.since == 0 {
 			it.since = v.Created
 		}
-		live := s.LivePods(v)
 		for _, id := range v.Pods {
 			p := s.Snap.Pod(id)
 			fate := s.Fate(p)
 			it.placed = it.placed || fate == engine.Bind || fate == engine.Nominate || fate == engine.Move
-			if n := view.NodeOf(p); n != cluster.None {
-				q.ports[at[n]] += len(p.Class.HostPorts)
-				if p.Node == n {
-					q.friends[at[n]] += len(p.Labels)
-				}
+			if at(view, p) == cluster.None || p.Phase == cluster.StuckReleasing {
+				continue
+			}
+			it.seats = append(it.seats, seat{p, at(view, p)})
+			it.has[p.Set]++
+			it.active++
+			if fate == "" {
+				it.body = append(it.body, p)
 			}
 		}
+		if len(v.Sets) == 2 {
+			it.least = int(v.Sets[1].Min)
+		}
+		live := s.LivePods(v)
 		rest := it.active
 		for len(live) > 0 && rest > it.least {
 			it.units = append(it.units, unit{pods: live[:1]})
@@ -114,7 +163,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 		}
 		if v == g {
 			q.g = it
-		} else if len(it.units) > 0 {
+		} else if len(it.body) > 0 {
 			q.others = append(q.others, it)
 		}
 	})
@@ -124,6 +173,35 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 		q.wants = append(q.wants, s.Snap.Pod(id))
 	}
 	return q
+}
+
+// enough says whether set i of the gang has its minimum with so many pods by set.
+func (v *giver) enough(i int32, has []int) bool {
+	set := &v.sets[i]
+	if set.Leaf {
+		return has[i] >= int(set.Min)
+	}
+	n := int32(0)
+	for _, c := range set.Children {
+		if v.enough(c, has) {
+			n++
+		}
+	}
+	return n >= set.Min
+}
+
+// open says whether it is open which of its pods come next: it does not need all its sets, or has what it needs.
+func (v *giver) open() bool {
+	return len(v.sets) > 2 && (int(v.sets[0].Min) < len(v.sets)-1 || v.enough(0, v.has))
+}
+
+// without is how many pods it has by set when these are gone.
+func (v *giver) without(gone ...*cluster.Pod) []int {
+	has := slices.Clone(v.has)
+	for _, p := range gone {
+		has[p.Set]--
+	}
+	return has
 }
 
 // ways returns a queue and all above it, leaf first.
@@ -245,15 +323,18 @@ func (q *question) mayTouch(v *giver) bool {
 		if v.priority > q.g.priority {
 			return false
 		}
-		for _, u := range v.units {
-			for _, p := range u.pods {
-				if !p.Recreated {
-					return false
-				}
+		for _, p := range v.body {
+			if !p.Recreated {
+				return false
 			}
 		}
 	}
-	if q.safeUntil(v) != 0 && v.active <= v.least {
+	if q.safeUntil(v) != 0 {
+		for _, u := range v.nexts(0, false) { // order: whether there is one
+			if !u.core && !u.set {
+				return true
+			}
+		}
 		return false
 	}
 	return true
@@ -297,7 +378,7 @@ func (q *question) aboveGrowth(p *purse, lost given) bool {
 
 // mayTake is the rule about one more unit after some are lost.
 func (q *question) mayTake(lost given, v *giver, u unit) bool {
-	if u.core && (v.placed || q.safeUntil(v) != 0) {
+	if u.core && v.placed || (u.core || u.set) && q.safeUntil(v) != 0 {
 		return false
 	}
 	if q.right != engine.Reclaim {
@@ -350,7 +431,7 @@ func (q *question) admitted(lost given) bool {
 			if d == cluster.Slots || x == 0 {
 				continue
 			}
-			if l := limit(p, d); l != cluster.Unlimited && q.held(p, lost, d)+x > l {
+			if l := limit(p, d); l != cluster.Unlimited && q.held(p, lost, d)+p.stuck.At(d)+x > l {
 				return false
 			}
 			if !q.g.preemptible && slices.Contains(shared, d) && quota(p, d) != cluster.Unlimited && p.fixed.At(d)+x > quota(p, d) {
@@ -359,6 +440,16 @@ func (q *question) admitted(lost given) bool {
 		}
 	}
 	return true
+}
+
+// scopes are those that have to be in one zone of which the pod is one: its gang, its set, or both.
+func (v *giver) scopes(p *cluster.Pod) (out []int32) {
+	for _, i := range []int32{0, p.Set} {
+		if v.sets[i].Near.Required != "" {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // fits says whether the pods have room all together once others are gone. It tries every placement.
@@ -373,6 +464,25 @@ func (q *question) fits(pods, gone []*cluster.Pod) bool {
 		free[at[p.Node]].Add(p.Class.Requests)
 		ports[at[p.Node]] -= len(p.Class.HostPorts)
 		friends[at[p.Node]] -= len(p.Labels)
+	}
+	zones := map[int32]map[string]int{} // by scope of the beneficiary's, how many are where
+	for i := range q.g.sets {
+		zones[int32(i)] = map[string]int{}
+	}
+	put := func(p *cluster.Pod, zone string, by int) (apart bool) {
+		if p.Gang != q.g.state.ID {
+			return false
+		}
+		for _, i := range q.g.scopes(p) {
+			if zones[i][zone] += by; zones[i][zone] == 0 {
+				delete(zones[i], zone)
+			}
+			apart = apart || len(zones[i]) > 1
+		}
+		return apart
+	}
+	for _, x := range q.g.seats {
+		put(x.pod, q.nodes[at[x.node]].Labels["zone"], 1)
 	}
 	var place func(k int) bool
 	place = func(k int) bool {
@@ -389,9 +499,10 @@ func (q *question) fits(pods, gone []*cluster.Pod) bool {
 			}
 			free[i].Sub(p.Class.Requests)
 			ports[i] += len(p.Class.HostPorts)
-			ok := place(k + 1)
+			ok := !put(p, n.Labels["zone"], 1) && place(k+1)
 			free[i].Add(p.Class.Requests)
 			ports[i] -= len(p.Class.HostPorts)
+			put(p, n.Labels["zone"], -1)
 			if ok {
 				return true
 			}
@@ -435,18 +546,9 @@ type gone []uint64
 
 func (s gone) key() string { return fmt.Sprint([]uint64(s)) }
 
-// body lists the pods that a gang could give.
-func (v *giver) body() []*cluster.Pod {
-	var out []*cluster.Pod
-	for _, u := range v.units {
-		out = append(out, u.pods...)
-	}
-	return out
-}
-
 func (q *question) of(s gone) (ls []loss) {
 	for i, v := range q.others {
-		for k, p := range v.body() {
+		for k, p := range v.body {
 			if s[i]>>k&1 == 1 {
 				ls = append(ls, loss{v, unit{pods: []*cluster.Pod{p}}})
 			}
@@ -531,33 +633,49 @@ func (s gone) size() (n int) {
 	return n
 }
 
-// nexts lists what the gang could give when some of it is gone already; see spread for alike.
+// nexts lists what the gang could give when some of it is gone already: one pod of a set that has more than its minimum, all of a
+// set that the gang can do without, or, when there is nothing of the kind, all the rest. See spread for alike.
 func (v *giver) nexts(out uint64, alike bool) map[uint64]unit {
-	body := v.body()
-	if v.active-bits.OnesCount64(out) <= v.least {
-		rest, set := unit{core: true}, uint64(0)
-		for k, p := range body {
-			if out>>k&1 == 0 {
-				rest.pods, set = append(rest.pods, p), set|1<<k
-			}
+	var gone []*cluster.Pod
+	rest, all := unit{core: true}, uint64(0)
+	sets := map[int32]unit{}
+	bits := map[int32]uint64{}
+	for k, p := range v.body {
+		if out>>k&1 == 1 {
+			gone = append(gone, p)
+			continue
 		}
-		if set == 0 {
-			return nil
-		}
-		return map[uint64]unit{set: rest}
+		rest.pods, all = append(rest.pods, p), all|1<<k
+		sets[p.Set] = unit{pods: append(sets[p.Set].pods, p)}
+		bits[p.Set] |= 1 << k
 	}
-	all := map[uint64]unit{}
+	if all == 0 {
+		return nil
+	}
+	has := v.without(gone...)
+	units := map[uint64]unit{}
 	type kind struct {
 		node cluster.NodeID
 		of   *cluster.Class
 		port int
+		set  int32
 	}
 	seen := map[kind]bool{}
-	for k, p := range body {
-		if like := (kind{p.Node, p.Class, len(p.Labels)}); out>>k&1 == 0 && (!alike || !seen[like]) {
+	for k, p := range v.body {
+		like := kind{p.Node, p.Class, len(p.Labels), p.Set}
+		if all>>k&1 == 1 && v.enough(0, has) && has[p.Set] > int(v.sets[p.Set].Min) && (!alike || !seen[like]) {
 			seen[like] = true
-			all[1<<k] = unit{pods: body[k : k+1]}
+			units[1<<k] = unit{pods: v.body[k : k+1]}
 		}
 	}
-	return all
+	for set, u := range sets { // order: each on its own
+		if has[set] <= int(v.sets[set].Min) && v.enough(0, v.without(append(slices.Clone(gone), u.pods...)...)) {
+			u.set = true
+			units[bits[set]] = u
+		}
+	}
+	if len(units) == 0 {
+		units[all] = rest
+	}
+	return units
 }

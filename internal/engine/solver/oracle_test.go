@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -223,20 +224,65 @@ func (a *answer) wrong() error {
 		ports[i] += len(p.Class.HostPorts)
 	}
 	for _, p := range a.wants {
+		if a.g.open() {
+			break // it is enough that it has its minimum
+		}
 		if !slices.Contains(placed, p.UID) {
 			return fmt.Errorf("%s gets no room", p.Name)
 		}
 	}
-	if len(placed) != len(a.wants) {
+	if len(placed) == 0 || len(placed) != len(a.wants) && !a.g.open() {
 		return fmt.Errorf("%d pods get room, of %d", len(placed), len(a.wants))
 	}
-	if has := a.g.active + len(placed); has < a.g.least {
-		return fmt.Errorf("half a gang: it has %d pods then and needs %d", has, a.g.least)
+	has := slices.Clone(a.g.has)
+	for _, uid := range placed {
+		has[pods[uid].Set]++
+	}
+	if !a.g.enough(0, has) {
+		return fmt.Errorf("half a gang: it has %v pods by set then", has)
+	}
+	if err := a.together(b, pods); err != nil {
+		return err
 	}
 	if !a.entitled() {
 		return fmt.Errorf("it may not disturb anybody")
 	}
 	return a.lawful(evicted, killed)
+}
+
+// together checks that what has to be in one zone is, of everybody whom the decision puts somewhere.
+func (a *answer) together(b *engine.Bundle, pods map[string]*cluster.Pod) error {
+	puts := map[string]string{} // by UID: the node, "" for none
+	for _, in := range b.Intents {
+		if puts[in.UID] = in.Node; in.Verb == engine.Evict {
+			puts[in.UID] = in.To
+		}
+	}
+	zone := map[string]string{}
+	for _, n := range a.nodes {
+		zone[n.Name] = n.Labels["zone"]
+	}
+	for _, v := range append(slices.Clone(a.others), a.g) {
+		is := map[int32]string{}
+		moved := false
+		for _, id := range v.state.Pods {
+			p := a.snap.Pod(id)
+			to, put := puts[p.UID]
+			moved = moved || put && to != ""
+			if i := slices.IndexFunc(v.seats, func(x seat) bool { return x.pod == p }); i >= 0 && !put {
+				to = a.snap.Node(v.seats[i].node).Name
+			}
+			for _, i := range v.scopes(p) {
+				if to != "" && is[i] != "" && is[i] != zone[to] && moved {
+					return fmt.Errorf("apart: %s has pods in %s and %s", v.name, is[i], zone[to])
+				}
+				if to != "" {
+					is[i] = zone[to]
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // loss is a unit that is killed.
@@ -248,9 +294,11 @@ type loss struct {
 // lawful checks the victims.
 func (a *answer) lawful(evicted, killed map[string]bool) error {
 	var losses []loss
+	moved := maps.Clone(evicted)
+	maps.DeleteFunc(moved, func(uid string, _ bool) bool { return killed[uid] })
 	for _, v := range a.others {
 		gave, dead := 0, []*cluster.Pod(nil)
-		for _, p := range v.body() {
+		for _, p := range v.body {
 			if evicted[p.UID] {
 				gave++
 				delete(evicted, p.UID)
@@ -262,8 +310,8 @@ func (a *answer) lawful(evicted, killed map[string]bool) error {
 		if gave > 0 && !a.mayTouch(v) {
 			return fmt.Errorf("%s may not be touched", v.name)
 		}
-		if rest := v.active - len(dead); len(dead) > 0 && rest > 0 && rest < v.least {
-			return fmt.Errorf("%s is left with %d pods and needs %d", v.name, rest, v.least)
+		if has := v.without(dead...); len(dead) > 0 && len(dead) < v.active && !v.enough(0, has) {
+			return fmt.Errorf("%s is left with %v pods by set", v.name, has)
 		}
 		for _, p := range dead {
 			losses = append(losses, loss{v, unit{pods: []*cluster.Pod{p}}})
@@ -275,6 +323,9 @@ func (a *answer) lawful(evicted, killed map[string]bool) error {
 	if len(losses) > 0 && a.right == engine.Consolidation {
 		return fmt.Errorf("a pod is killed for a consolidation")
 	}
+	if c := a.fewer(losses); c != nil && len(moved) == 0 {
+		return fmt.Errorf("fewer would do: %v of %v", c, losses)
+	}
 	if !a.attainable(killed) {
 		return fmt.Errorf("there is no order in which the victims could be taken")
 	}
@@ -284,6 +335,28 @@ func (a *answer) lawful(evicted, killed map[string]bool) error {
 	}
 	if !a.admitted(lost) {
 		return fmt.Errorf("a queue is above its limit, or quota, afterwards")
+	}
+	return nil
+}
+
+// fewer returns a part of the killed that is known to be lawful and enough; nil if there is none.
+func (a *answer) fewer(killed []loss) gone {
+	all := make(gone, len(a.others))
+	for i, v := range a.others {
+		for k, p := range v.body {
+			if slices.ContainsFunc(killed, func(l loss) bool { return l.u.pods[0] == p }) {
+				all[i] |= 1 << k
+			}
+		}
+	}
+	for _, c := range a.legal {
+		part := c.size() < all.size()
+		for i := range c {
+			part = part && c[i]&^all[i] == 0
+		}
+		if part {
+			return c
+		}
 	}
 	return nil
 }
@@ -326,7 +399,15 @@ func cases(t *testing.T, usual int) int {
 
 var seed = flag.Uint64("oracle.seed", 1, "where the random towns begin")
 
-// townOf is the i-th random town: of every four, one of departments.
+// anyTown is the i-th random town: of every two, one of gangs with sets.
+func anyTown(i int) town {
+	if i%2 == 1 {
+		return townOf(i / 2)
+	}
+	return drawSets(rand.New(rand.NewPCG(*seed, uint64(i))))
+}
+
+// townOf is the i-th random town of gangs without sets: of every four, one of departments.
 func townOf(i int) town {
 	r := rand.New(rand.NewPCG(*seed, uint64(i)))
 	if i%4 == 3 {
@@ -344,7 +425,7 @@ func TestOracle(t *testing.T) {
 			n, questions, could, did, misses, partials := cases(t, 1500), 0, 0, 0, 0, 0
 			reported := map[string]int{}
 			for i := range n {
-				w := townOf(i)
+				w := anyTown(i)
 				for _, a := range try(&w, right) {
 					questions++
 					if len(a.legal) > 0 {

@@ -436,12 +436,12 @@ func (q *search) bisect(failed int) {
 // reduce gives back what proved unnecessary, the last units first, and places the gang: what remains is irreducible, none
 // of the units can be given back with the others gone. It then places the gang for good.
 func (q *search) reduce() {
-	q.release(func(t *taken) bool {
+	q.release(true, func(t *engine.Unit) bool {
 		if q.probes > maxProbes && (q.s.Constrained(q.g) || !q.s.Exact(q.pods)) {
 			q.cut(boundProbes)
 			return false
 		}
-		q.st.Return(&t.Unit)
+		q.st.Return(t)
 		return q.fits()
 	})
 	if d := q.s.Promise(q.st, q.g); d != nil {
@@ -449,16 +449,20 @@ func (q *search) reduce() {
 	}
 }
 
-// release lets go of units that need not be killed, the last ones first, as try finds a way for each. Where what a gang
-// needs to run has to go, of what it gave before only so much is let go that the gang can run with it, or nothing.
-func (q *search) release(try func(t *taken) bool) {
+// release lets go of units that need not be killed, the last ones first, as try finds a way for each. Where what a gang,
+// or a set, needs to run has to go, of what it gave before only so much is let go that it can run with that, or nothing. It may be
+// that other pods of it would have done, then these stay taken alone, if parts says so.
+func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 	farthest := q.farthest()
+	// What is taken from a queue near the beneficiary's own makes room under the share of a queue above both, and may be what gives
+	// the right to take from queues farther away.
+	lawful := func(v *engine.GangState) bool {
+		return q.right != engine.Reclaim || q.late || q.nearness(v) == farthest || q.lawful()
+	}
 	let := func(i int) bool {
 		mark := q.st.Mark()
-		if try(&q.units[i]) {
-			// What is taken from a queue near the beneficiary's own makes room under the share of a queue above both, and may
-			// be what gives the right to take from queues farther away.
-			if q.spared[i] = true; q.right != engine.Reclaim || q.late || q.nearness(q.units[i].Gang) == farthest || q.lawful() {
+		if try(&q.units[i].Unit) {
+			if q.spared[i] = true; lawful(q.units[i].Gang) {
 				return true
 			}
 			q.spared[i] = false
@@ -466,33 +470,68 @@ func (q *search) release(try func(t *taken) bool) {
 		q.st.Back(mark)
 		return false
 	}
-	earlier := map[*engine.GangState][]int{}
+	of := map[*engine.GangState][]int{}
 	for i := range q.units {
-		if t := &q.units[i]; !t.Core {
-			earlier[t.Gang] = append(earlier[t.Gang], i)
-		}
+		of[q.units[i].Gang] = append(of[q.units[i].Gang], i)
 	}
-	settled := map[*engine.GangState]bool{}
-	for i := len(q.units) - 1; i >= 0; i-- {
+	seen := make([]bool, len(q.units))
+	var visit func(i int)
+	visit = func(i int) {
 		t := &q.units[i]
-		if q.spared[i] || settled[t.Gang] || let(i) || !t.Core {
-			continue
+		if seen[i] = true; q.spared[i] || let(i) || len(of[t.Gang]) == 1 {
+			return
 		}
-		settled[t.Gang] = true
-		if len(earlier[t.Gang]) == 0 {
-			continue
-		}
-		mark, before := q.st.Mark(), slices.Clone(q.spared)
-		for _, k := range slices.Backward(earlier[t.Gang]) {
-			if !q.spared[k] {
-				let(k)
+		var under []int
+		for _, k := range slices.Backward(of[t.Gang]) {
+			if !seen[k] && t.Includes(&q.units[k].Unit) {
+				under = append(under, k)
 			}
 		}
-		if !t.Gang.Satisfied() {
+		if len(under) == 0 {
+			return
+		}
+		mark, before, whole := q.st.Mark(), slices.Clone(q.spared), t.Unit
+		for _, k := range under {
+			if !seen[k] {
+				visit(k)
+			}
+		}
+		if after := q.st.Mark(); parts {
+			if q.part(t, try) && lawful(t.Gang) {
+				return
+			}
+			q.st.Back(after)
+			t.Unit = whole
+		}
+		if !t.Gang.SetSatisfied(whole.Set) {
 			q.st.Back(mark)
 			q.spared = before
 		}
 	}
+	for i := len(q.units) - 1; i >= 0; i-- {
+		if !seen[i] {
+			visit(i)
+		}
+	}
+}
+
+// part lets go of single pods of a unit, as try finds a way for each, and says whether its gang can run then and no set of it has
+// pods that cannot.
+func (q *search) part(t *taken, try func(u *engine.Unit) bool) bool {
+	rest, all := engine.Unit{Gang: t.Gang}, t.Pods
+	for _, p := range all {
+		one, mark := engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
+		if !try(&one) {
+			q.st.Back(mark)
+			rest.Pods = append(rest.Pods, p)
+			rest.Charge.AddCapped(p.Charge)
+		}
+	}
+	runs := t.Gang.SetSatisfied(t.Set)
+	t.Unit = rest
+	return runs && len(rest.Pods) > 0 && len(rest.Pods) < len(all) && !slices.ContainsFunc(all, func(p *cluster.Pod) bool {
+		return p.Set != cluster.None && t.Gang.SetActive(p.Set) > 0 && !t.Gang.SetSatisfied(p.Set)
+	})
 }
 
 // farthest is the smallest nearness of a victim.
@@ -513,8 +552,8 @@ func (q *search) nearness(v *engine.GangState) int { return nearness(q.g.Leaf, v
 // beside the gang, and unless others are taken by the right that their going gives.
 func (q *search) elsewhere() {
 	before := slices.Clone(q.spared)
-	q.release(func(t *taken) bool {
-		return q.s.CheckGates(t.Gang, t.Charge).Yes() && q.st.MoveUnit(&t.Unit)
+	q.release(false, func(t *engine.Unit) bool {
+		return q.s.CheckGates(t.Gang, t.Charge).Yes() && q.st.MoveUnit(t)
 	})
 	q.spared = before // they go, if only to come back
 }
