@@ -54,13 +54,24 @@ type setState struct {
 	satisfied int32           // inner sets: how many children are satisfied
 }
 
+// statesAtOnce is how many states are made in one piece: most runs touch few gangs, and some ten thousand.
+const statesAtOnce = 32
+
 // Gang returns the session's state of a gang, building it on first use: O(its pods · log).
 func (s *Session) Gang(id cluster.GangID) *GangState {
 	if g := s.gangs[id]; g != nil {
 		return g
 	}
 	gang := s.Snap.Gang(id)
-	g := &GangState{Gang: gang, sets: make([]setState, len(gang.Sets)+1), sequence: -1}
+	if len(s.states) == 0 {
+		s.states = make([]GangState, statesAtOnce)
+	}
+	if len(s.sets) <= len(gang.Sets) {
+		s.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
+	}
+	g, n := &s.states[0], len(gang.Sets)+1
+	*g = GangState{Gang: gang, sets: s.sets[:n:n], sequence: -1}
+	s.states, s.sets = s.states[1:], s.sets[n:]
 	_, g.QueueVerdict = s.queues.leafFor(gang)
 	g.Leaf = s.queues.giverFor(gang)
 	for _, pid := range gang.Pods {

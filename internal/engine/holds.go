@@ -178,6 +178,7 @@ func (s *Session) Void(g *GangState) {
 			continue
 		}
 		s.turn(h, true)
+		s.accepted++
 		s.void = append(s.void, h.ID())
 		clear(s.failed)
 	}

@@ -399,19 +399,12 @@ func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) 
 	return same, nil
 }
 
-// gateKey is of what the pod gates are asked once.
-type gateKey struct {
-	class     uint64
-	namespace string
-}
-
-// checkPod asks the pod gates, once per class and namespace.
+// checkPod asks the pod gates, once per class, which has a namespace where that matters.
 func (s *Session) checkPod(p *cluster.Pod) Verdict {
 	if len(s.points.podGates) == 0 {
 		return Verdict{}
 	}
-	key := gateKey{p.Class.ID, p.Class.Namespace}
-	if v, ok := s.gateMemo[key]; ok {
+	if v, ok := s.gateMemo[p.Class.ID]; ok {
 		return v
 	}
 	v := Verdict{}
@@ -421,7 +414,7 @@ func (s *Session) checkPod(p *cluster.Pod) Verdict {
 			break
 		}
 	}
-	s.gateMemo[key] = v
+	s.gateMemo[p.Class.ID] = v
 	return v
 }
 

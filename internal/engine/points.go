@@ -112,6 +112,10 @@ type QueueShares interface {
 	FairShare(q cluster.QueueID) cluster.Resources
 }
 
+// What plugins say of a taker (ReclaimGate, GiverFilter, UnitCheck, QueueGate) they say for its queue's numbers, the queues
+// above it and what is asked for: siblings that hold and may hold the same, and have given nobody room, are told the same but
+// for their names.
+
 // ReclaimGate says whether the queue of g may take request more from other queues at all. It is asked before victims are
 // looked at, with the session as it stands.
 type ReclaimGate interface {
@@ -134,7 +138,8 @@ type SiblingFilter interface {
 }
 
 // VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
-// holds for the search for g, and does not depend on g's priority, which the session compares itself; what depends on how much has been taken already is UnitCheck's.
+// holds for the search for g. It does not depend on g's priority, which the session compares itself, and of g's queue only on
+// where its way from the top and that of v's part; what depends on how much has been taken already is UnitCheck's.
 type VictimFilter interface {
 	CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict
 }

@@ -133,7 +133,7 @@ func (s *Session) Pending() []*GangState {
 // Waiting returns the gangs for which others might be disturbed: they are ready, something of theirs has no room yet, no
 // room is promised to them, they do not wait for their queues' own pods to go and nothing else, and their preemption delay is over. Those that still wait for that are noted.
 func (s *Session) Waiting() []*GangState {
-	var out []*GangState
+	out := make([]*GangState, 0, len(s.trace.gangs)) // something was said of each
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Gang(gang.ID)
@@ -247,6 +247,11 @@ func (s *Session) finish() Trace {
 		done()
 	}
 	t.Queues = make([]QueueTrace, 0, len(s.queues.order))
+	room := make(cluster.Resources, 2*s.dims*len(s.queues.order)) // one piece for all
+	carve := func() (out cluster.Resources) {
+		out, room = room[:0:s.dims], room[s.dims:]
+		return out
+	}
 	for _, q := range s.queues.order {
 		if q.Lost {
 			continue
@@ -254,8 +259,8 @@ func (s *Session) finish() Trace {
 		qt := QueueTrace{
 			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
 			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested,
-			Taken:               taken(q.Allocated, q.Stuck, q.Holding),
-			TakenNonPreemptible: taken(q.AllocatedNonPreemptible, q.StuckNonPreemptible, q.HoldingNonPreemptible),
+			Taken:               taken(carve(), q.Allocated, q.Stuck, q.Holding),
+			TakenNonPreemptible: taken(carve(), q.AllocatedNonPreemptible, q.StuckNonPreemptible, q.HoldingNonPreemptible),
 		}
 		if q.Parent != nil {
 			qt.Parent = q.Parent.Name
@@ -268,9 +273,9 @@ func (s *Session) finish() Trace {
 	return t
 }
 
-// taken is what has to fit under a bound, now and once all that can be waited for has gone.
-func taken(allocated, stuck, holding cluster.Resources) cluster.Resources {
-	out := allocated.Clone()
+// taken appends what has to fit under a bound, now and once all that can be waited for has gone.
+func taken(out, allocated, stuck, holding cluster.Resources) cluster.Resources {
+	out = append(out, allocated...)
 	out.AddCapped(stuck)
 	for d, x := range holding {
 		out[d] = max(out[d], x)

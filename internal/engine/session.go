@@ -25,6 +25,8 @@ type Session struct {
 	rank   []int32    // by node ID: position in Snap.NodeOrder
 	queues queueLedger
 	gangs  []*GangState // by gang ID, nil until first touched
+	states []GangState  // for gangs that are touched next, and their sets
+	sets   []setState
 	where  map[cluster.PodID]decision
 
 	holds    []heldRoom
@@ -36,6 +38,7 @@ type Session struct {
 	aged     []int64                  // the moments that a gang may have waited at or not, sorted; nil until asked for
 	void     []string                 // IDs of holds that are worth nothing
 	promised map[string]struct{}      // IDs of holds that this run promises anew
+	accepted int                      // statements that became part of a plan, or gave up what was promised
 	moving   bool                     // pods that are placed are evicted ones, who go elsewhere or stay
 	promise  bool                     // what-ifs of the solver: nobody is placed before all is released
 
@@ -48,7 +51,7 @@ type Session struct {
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
 	excess   map[cluster.GangID]bool // see Yields
-	gateMemo map[gateKey]Verdict
+	gateMemo map[uint64]Verdict
 	refused  []*Verdict // room for checkStatics
 
 	plan    Plan
@@ -68,7 +71,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
 		where: map[cluster.PodID]decision{}, promised: map[string]struct{}{}, broken: map[cluster.PodID]string{}, takers: map[cluster.Key]bool{},
 		holders: map[cluster.GangID][]int{}, keeps: map[cluster.PodID]int{},
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[gateKey]Verdict{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[uint64]Verdict{},
 	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
@@ -106,6 +109,10 @@ func (s *Session) LeafOf(g *cluster.Gang) *QueueLedger { return s.queues.giverFo
 
 // Charged returns every leaf queue that was charged more or less since the run began, in order. It only grows: who keeps an order of queues catches up from where it was.
 func (s *Session) Charged() []*QueueLedger { return s.charged }
+
+// Decisions counts what has been decided in this run: as long as it is the same, the session is as it was, but for statements
+// that are open.
+func (s *Session) Decisions() int { return s.accepted }
 
 // charge moves what a leaf and everything above it hold; see [QueueLedger.charge].
 func (s *Session) charge(leaf *QueueLedger, r cluster.Resources, nonPreemptible, up bool) {

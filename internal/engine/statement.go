@@ -364,6 +364,7 @@ func (st *Statement) settle(g *GangState, at int) {
 		}
 	}
 	s.trace.settled(g, b, st.ops)
+	s.accepted++
 	st.ops = nil
 }
 

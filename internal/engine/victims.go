@@ -85,9 +85,14 @@ func (u *Unit) Promised() int { return len(u.holds) }
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
-// gives is open, and it gives those there. False when it has nothing there.
+// gives is open, and it gives those there. Where only all that is left has something there, what goes before that goes first. False
+// when it has nothing there.
 func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
-	return s.nextUnit(g, on, of)
+	u, ok := s.nextUnit(g, on, of)
+	if ok && u.Core && len(g.Sets) > 2 && g.satisfied(0) {
+		return s.nextUnit(g, on, nil)
+	}
+	return u, ok
 }
 
 // GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
@@ -313,6 +318,18 @@ func (s *Session) Age(g *GangState) (age int, own bool) {
 	}
 	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
 	return age, s.takers[g.Key]
+}
+
+// ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
+func (s *Session) ShareMoved(g *GangState) int64 {
+	if s.Age(g); len(s.aged) == 0 {
+		return 0
+	}
+	at := int64(0)
+	for q := g.Leaf; q != nil; q = q.Parent {
+		at = max(at, q.ShareMoved)
+	}
+	return at
 }
 
 // waits is since when a gang has waited, by what is known.

@@ -35,7 +35,9 @@ func (d Disrupt) Run(s *engine.Session) {
 		}
 		leaves, ok := sv.Solve(g)
 		if !ok {
-			first.failed = append(first.failed, g)
+			if d.Right == engine.Consolidation {
+				first.failed = append(first.failed, g)
+			}
 			continue
 		}
 		for _, leaf := range leaves {

@@ -292,6 +292,16 @@ func claiming(n, nodes int, preemptible bool) *situation {
 	return s.again(n, 1)
 }
 
+// within is n queues of a quota each, of which one gang waits and, as far as there are nodes, one runs: nobody has more than is his.
+func within(n, nodes int, quota int64) *situation {
+	s := &situation{}
+	for i := range n {
+		s.rest = append(s.rest, queue(fmt.Sprintf("queue-%05d", i), "", quota))
+	}
+	s.victims(nodes, func(i int) crew { return crew{queue: fmt.Sprintf("queue-%05d", i), priority: 50, preemptible: true} })
+	return s.again(n, 1)
+}
+
 // fitting is n waiting gangs no two of which are alike, and room for all.
 func fitting(n int) *situation {
 	s := &situation{}
@@ -417,6 +427,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"queues=1/gangs=2000", func() *situation { return oneQueue(2000, 100) }, nil, idly},
 		{"queues=10000/claims/fixed", func() *situation { return claiming(10000, 100, false) }, nil, idly},
 		{"queues=10000/claims/young", func() *situation { return claiming(10000, 100, true) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"queues=10000/claims/within", func() *situation { return within(10000, 100, 1000) }, nil, idly},
 		{"leaves=3000/levels=3", func() *situation { return leaves(3, 15, 3000, 1000) }, nil, replaced},
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
 		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},

@@ -28,6 +28,14 @@ type closure struct {
 
 // nearness is how many queues are on the ways of both from the top.
 func nearness(a, b *engine.QueueLedger) int {
+	if q := meet(a, b); q != nil {
+		return q.Depth + 1
+	}
+	return 0
+}
+
+// meet returns the last queue that is on the ways of both from the top, nil for none.
+func meet(a, b *engine.QueueLedger) *engine.QueueLedger {
 	for a != nil && b != nil && a != b {
 		if a.Depth >= b.Depth {
 			a = a.Parent
@@ -36,9 +44,9 @@ func nearness(a, b *engine.QueueLedger) int {
 		}
 	}
 	if a == nil || b == nil {
-		return 0
+		return nil
 	}
-	return a.Depth + 1
+	return a
 }
 
 // mayAsk says whether anything may be taken from a leaf queue. A queue that may be asked once may be asked for the rest of the

@@ -120,6 +120,22 @@ func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
 	return known, found
 }
 
+// Told answers a gang's question by a search of its own, without looking at what is known of others, and changes nothing: what it
+// would be told, and whether there is room. like is whose answers it may share, "" for nobody's. known says whether its answer, short,
+// can be told without a search.
+func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
+	pods, request := sv.s.Next(g)
+	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
+		return "", engine.Attempt{}, false, engine.Attempt{}, false
+	}
+	like = sv.likeness(g, pods, request)
+	short, known = sv.nobody(g, pods, request)
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	told, found = q.run()
+	q.st.Abandon()
+	return like, told, found, short, known
+}
+
 // Immovable says whether it is known, once taking in policy order has led nowhere, that nothing can be done with who may not be
 // killed where they are, or elsewhere; and whether a search for who moves, or a choice of who goes, finds room. It changes nothing.
 func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {

@@ -64,6 +64,20 @@ func (c *crowd) names() []string {
 // below is how many of the priorities that gangs of the leaf have are below another: takers for whom it is the same may take from
 // the same gangs by preemption.
 func (l *leaf) below(priority int32) int {
+	n, _ := l.rank(priority)
+	return n
+}
+
+// upTo is below, and one more if there is the priority itself.
+func (l *leaf) upTo(priority int32) int {
+	n, there := l.rank(priority)
+	if there {
+		n++
+	}
+	return n
+}
+
+func (l *leaf) rank(priority int32) (int, bool) {
 	if l.ranks == nil {
 		for _, g := range l.raw.gangs {
 			l.ranks = append(l.ranks, g.Priority)
@@ -71,8 +85,7 @@ func (l *leaf) below(priority int32) int {
 		slices.Sort(l.ranks)
 		l.ranks = slices.Compact(l.ranks)
 	}
-	n, _ := slices.BinarySearch(l.ranks, priority)
-	return n
+	return slices.BinarySearch(l.ranks, priority)
 }
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
@@ -176,7 +189,8 @@ type walk struct {
 	of      func(*cluster.Pod) bool      // with it, whose room
 	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
 	barred  []engine.Barrier
-	refused bool // some unit was, by a rule about units: with other victims it might be legal
+	listed  map[engine.Verdict]int // where in barred a rule is; nil while those are few
+	refused bool                   // some unit was, by a rule about units: with other victims it might be legal
 	turned  turned
 	status  map[*branch]int8 // of queues that were asked for all leaves below them; nil where each leaf is
 	hinges  bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
@@ -241,6 +255,10 @@ func (w *walk) barAll(all *crowd, why engine.Verdict) {
 	}
 	b := w.barrier(why)
 	b.Gangs += len(all.gangs)
+	if b.Named == nil {
+		b.Named = slices.Clip(all.names()) // shared until another name comes in
+		return
+	}
 	for _, text := range all.names() {
 		nameAs(b, text)
 	}
@@ -425,7 +443,29 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 	why.Object, why.WakeAt = barObject(why), 0
-	return barrierOf(&w.barred, why)
+	return w.barredBy(why)
+}
+
+// fewBarriers is up to how many barriers are looked through for one.
+const fewBarriers = 16
+
+// barredBy returns the count of a rule as it is told. Queues that protect what is theirs are a rule each.
+func (w *walk) barredBy(why engine.Verdict) *engine.Barrier {
+	if len(w.barred) < fewBarriers {
+		return barrierOf(&w.barred, why)
+	}
+	if w.listed == nil {
+		w.listed = make(map[engine.Verdict]int, len(w.turned.leaves))
+		for i := range w.barred {
+			w.listed[w.barred[i].Verdict] = i
+		}
+	}
+	i, known := w.listed[why]
+	if !known {
+		i = len(w.barred)
+		w.barred, w.listed[why] = append(w.barred, engine.Barrier{Verdict: why}), i
+	}
+	return &w.barred[i]
 }
 
 func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {

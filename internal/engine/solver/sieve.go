@@ -13,8 +13,9 @@ type sieve map[sifting]*sifted
 
 type sifting struct {
 	leaf  *leaf
+	meet  *engine.QueueLedger // where the taker's way from the top and the leaf's part
 	taker string
-	below int // by preemption, how many priorities of the leaf's gangs are below the taker's
+	below int // by preemption, how many priorities of the leaf's gangs are below the taker's; by consolidation, how many are not above it
 }
 
 // sifted is what is to be told of a leaf's gangs.
@@ -88,7 +89,7 @@ func (w *walk) tell(known *sifted) {
 		w.gs.wake = min(w.gs.wake, known.wake)
 	}
 	for i := range known.bars {
-		b := barrierOf(&w.barred, known.bars[i].Verdict)
+		b := w.barredBy(known.bars[i].Verdict)
 		b.Gangs += known.bars[i].Gangs
 		for _, text := range known.bars[i].Named {
 			nameAs(b, text)
@@ -105,18 +106,22 @@ func (w *walk) keep(l *leaf, out *sifted) {
 
 // sifting names what the rules about the gangs of a leaf depend on: of priorities only which are below the taker's.
 func (w *walk) sifting(l *leaf) sifting {
-	out := sifting{leaf: l, taker: w.identity()}
-	if w.right == engine.Preempt {
+	out := sifting{leaf: l, meet: meet(w.g.Leaf, l.queue), taker: w.identity()}
+	switch w.right {
+	case engine.Preempt:
 		out.below = l.below(w.g.Priority)
+	case engine.Consolidation:
+		out.below = l.upTo(w.g.Priority)
 	}
 	return out
 }
 
-// identity is all that the rules about gangs know of the taker, priorities apart.
+// identity is all that the rules about gangs know of the taker, priorities and its queue's way apart.
 func (w *walk) identity() string {
 	if w.taker == "" {
 		age, own := w.gs.s.Age(w.g)
-		key := strconv.AppendInt(append([]byte(w.g.Leaf.Name), '@'), int64(age), 36)
+		key := strconv.AppendInt(nil, int64(age), 36)
+		key = strconv.AppendInt(append(key, '@'), w.gs.s.ShareMoved(w.g), 36)
 		if own || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}

@@ -36,12 +36,13 @@ type Solver struct {
 	givers *givers
 	land   *land
 	failed map[string]*engine.Attempt // by question: who failed alike
+	alike  map[string]alike           // by likeness: what others were told whose queues are no better off
 	most   most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
 func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
-	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}}
+	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}}
 }
 
 // search is one question while it is worked on.
@@ -134,6 +135,11 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
 		return nil, r.Why.(engine.Attempt), refused
 	}
+	like := sv.likeness(g, pods, request)
+	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
+		sv.remember(key, told)
+		return nil, *told.answer, refused
+	}
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
 	}
@@ -154,20 +160,28 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	}
 	q.st.Abandon()
 	a.Action = sv.s.Action()
-	sv.failed[key] = &a
-	wake := cluster.Forever
+	told := alike{answer: &a, wake: cluster.Forever, cost: q.cost, decisions: sv.s.Decisions()}
 	if sv.givers != nil {
-		wake = sv.givers.wake
+		told.wake = sv.givers.wake
 	}
 	if a.Verdict.Code == engine.Wait {
-		wake = min(wake, a.Verdict.WakeAt)
+		told.wake = min(told.wake, a.Verdict.WakeAt)
 	}
-	if q.cost >= costly {
-		sv.most.wanted = true
-		sv.s.Rest(key, sv.s.Snap.Now+min(int64(q.cost)*restPerStep, longestRest), wake, a)
+	sv.remember(key, told)
+	if like != "" {
+		sv.alike[like] = told
 	}
-	sv.budget.answered(no{key, wake, &a})
 	return nil, a, refused
+}
+
+// remember keeps a no for those who ask the same, in this run or, where it cost much, in others.
+func (sv *Solver) remember(key string, told alike) {
+	sv.failed[key] = told.answer
+	if told.cost >= costly {
+		sv.most.wanted = true
+		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, longestRest), told.wake, *told.answer)
+	}
+	sv.budget.answered(no{key, told.wake, told.answer})
 }
 
 // may says whether there is a question at all: the pods could run somewhere, and the queue may take.
@@ -188,7 +202,8 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 }
 
 // nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
-// that is less important than those that wait. It is the answer that the search would find.
+// that is less important than those that wait. It is the answer that the search would find. It costs no step: a budget is for what
+// is found out, and this is not remembered.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
 	if sv.right != engine.Preempt || sv.s.Constrained(g) {
 		return engine.Attempt{}, false
@@ -206,9 +221,13 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	}
 	a := engine.Attempt{Verdict: v}
 	if l != nil {
-		w := &walk{gs: sv.givers, right: sv.right, g: g, request: request, asked: map[*engine.QueueLedger]bool{}}
-		w.enter(l)
-		w.finish()
+		w := walk{gs: sv.givers, right: sv.right, g: g, request: request}
+		if v := sv.s.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
+			w.barAll(&l.raw, v)
+		} else {
+			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
+			w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		}
 		a.Barred = sorted(w.barred)
 	}
 	return a, true
@@ -235,8 +254,14 @@ func (sv *Solver) everyone() *givers {
 // question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
 func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
-	key := append([]byte(sv.right), '/')
+	key := make([]byte, 0, 128)
+	key = append(append(key, sv.right...), '/')
 	key = append(append(key, g.Leaf.Name...), '/')
+	return string(sv.asks(key, g, pods))
+}
+
+// asks appends what is asked, and what the gang's own rights to it are, its queue apart.
+func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []byte {
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
 		key = append(key, 'p')
@@ -272,7 +297,7 @@ func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
 		key = strconv.AppendInt(key, int64(n), 36)
 		i += n
 	}
-	return string(key)
+	return key
 }
 
 // run searches. On success the statement holds the decision.
@@ -324,10 +349,39 @@ func (q *search) made() (engine.Attempt, bool) {
 	return engine.Attempt{}, true
 }
 
+// sorted puts barriers in the order in which they are told. There may be as many as queues, all of which bar as many gangs: each
+// is made a text of once, where it has to be.
 func sorted(bs []engine.Barrier) []engine.Barrier {
-	slices.SortFunc(bs, func(a, b engine.Barrier) int {
-		return cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.String(), b.Verdict.String()), slices.Compare(a.Named, b.Named))
+	if len(bs) < 2 {
+		return bs
+	}
+	type titled struct {
+		engine.Barrier
+		text string
+	}
+	order := make([]titled, len(bs))
+	for i := range bs {
+		order[i].Barrier = bs[i]
+	}
+	title := func(b *titled) string {
+		if b.text == "" {
+			b.text = b.Verdict.String()
+		}
+		return b.text
+	}
+	at := make([]*titled, len(order))
+	for i := range order {
+		at[i] = &order[i]
+	}
+	slices.SortFunc(at, func(a, b *titled) int {
+		if c := cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason)); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(title(a), title(b)), slices.Compare(a.Named, b.Named))
 	})
+	for i, b := range at {
+		bs[i] = b.Barrier
+	}
 	return bs
 }
 

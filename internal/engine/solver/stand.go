@@ -58,7 +58,7 @@ func (w *walk) seated() {
 			st.build(&st.top, []*branch{alone})
 		}
 	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.BySiblings():
-		st.base, w.status = w.gs.grounded(), map[*branch]int8{}
+		st.base, w.status = w.gs.grounded(), make(map[*branch]int8, len(w.gs.top))
 		w.survey(st, &st.top, w.gs.top)
 	default:
 		st.build(&st.top, w.gs.top)

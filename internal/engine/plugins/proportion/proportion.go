@@ -102,7 +102,7 @@ func (p *plugin) Open(v *engine.View) engine.Instance {
 	}
 	unit[cluster.GPU] = 1000
 	total := clusterTotal(snap)
-	index := make(map[cluster.QueueID]int32, len(queues))
+	index := make([]int32, v.MaxQueueID())
 	in := fairshare.Input{Total: total, Unit: unit, Shared: shared, KValue: fairshare.Fixed(p.k), Queues: make([]fairshare.Queue, len(queues))}
 	quotas := make([]int64, len(queues)*len(unit)) // one piece for all queues, as further down
 	for k, q := range queues {

@@ -1,0 +1,40 @@
+package solver
+
+import (
+	"encoding/binary"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// alike is a no that holds for all whose queues are alike and who ask the same, until something is decided: of ten thousand
+// queues that may each have a GPU and cannot get one, one search is made.
+type alike struct {
+	answer    *engine.Attempt
+	wake      int64 // when time alone may change it
+	cost      int   // steps
+	decisions int   // of the session, when it was found
+}
+
+// likeness names all that a search for the gang depends on, the name of its queue apart; "" where that is not known. A queue of
+// which nobody holds anything is nobody's victim, so for all such queues below one the victims are the same; and what the
+// rules say for it they say for its numbers. What names the queue itself is a no of its gates.
+func (sv *Solver) likeness(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) string {
+	l := g.Leaf
+	if sv.everyone().nodes[l.ID] != nil || !sv.s.CheckGates(g, request).Yes() {
+		return ""
+	}
+	key := make([]byte, 0, 256)
+	key = append(append(key, l.Queue.Parent...), '/')
+	for _, r := range [...]cluster.Resources{
+		l.Quota, l.Limit, sv.s.FairShare(l.ID), l.Allocated, l.AllocatedNonPreemptible, l.Stuck, l.StuckNonPreemptible, l.Holding, l.HoldingNonPreemptible,
+	} {
+		key = binary.AppendVarint(key, int64(len(r)))
+		for _, x := range r {
+			key = binary.AppendVarint(key, x)
+		}
+	}
+	key = binary.AppendVarint(key, int64(l.Queue.Priority))
+	key = binary.AppendVarint(key, sv.s.ShareMoved(g))
+	return string(sv.asks(key, g, pods))
+}
