@@ -184,11 +184,21 @@ func TestInstallation(t *testing.T) {
 	}
 
 	// Shards come and go; one cannot run.
-	must(c.Create(t.Context(), shard("second", nil)))
+	must(c.Create(t.Context(), shard("second", func(s *kaiv1.SchedulingShardSpec) {
+		s.UsageDBConfig = &kaiv1.UsageDBConfig{ClientType: kaiv1.UsageClientEmbedded, UsageParams: &kaiv1.UsageParams{ExtraParams: map[string]string{"persistentVolumeClaimSize": "1024Mi"}}}
+	})))
+	must(c.Create(t.Context(), shard("history", func(s *kaiv1.SchedulingShardSpec) {
+		s.UsageDBConfig = &kaiv1.UsageDBConfig{ClientType: kaiv1.UsageClientEmbedded, UsageParams: &kaiv1.UsageParams{ExtraParams: map[string]string{"persistentVolumeClaimSize": "2048Mi"}}}
+	})))
 	must(c.Create(t.Context(), shard("broken", func(s *kaiv1.SchedulingShardSpec) { s.QueueDepthPerAction = map[string]int{"nosuch": 1} })))
 	await("a shard more, and one broken", func() string {
-		if err := get(&appsv1.Deployment{}, home, "muster-scheduler-second"); err != nil {
-			return err.Error()
+		for _, name := range []string{"second", "history"} {
+			if err := get(&appsv1.Deployment{}, home, "muster-scheduler-"+name); err != nil {
+				return err.Error()
+			}
+			if err := get(&corev1.PersistentVolumeClaim{}, home, "muster-scheduler-"+name+"-usage"); err != nil {
+				return err.Error()
+			}
 		}
 		var s kaiv1.SchedulingShard
 		if err := get(&s, "", "broken"); err != nil {
@@ -219,6 +229,9 @@ func TestInstallation(t *testing.T) {
 		named(&appsv1.Deployment{}, home, "muster-scheduler-second"), named(&corev1.ConfigMap{}, home, "muster-scheduler-second"),
 		named(&corev1.Service{}, home, "muster-scheduler-second"),
 	))
+
+	// What its scheduler knew of the past stays.
+	must(get(&corev1.PersistentVolumeClaim{}, home, "muster-scheduler-second-usage"))
 
 	// A component is switched off.
 	config := &kaiv1.Config{}
@@ -273,6 +286,7 @@ func TestInstallation(t *testing.T) {
 		}
 		return ""
 	})
+	must(get(&corev1.PersistentVolumeClaim{}, home, "muster-scheduler-history-usage"))
 	must(get(&corev1.Namespace{}, "", "kai-resource-reservation"))
 	must(get(&corev1.ServiceAccount{}, "kai-resource-reservation", "kai-resource-reservation"))
 	must(get(&corev1.ConfigMap{}, home, "foreign"))

@@ -348,6 +348,7 @@ func (w *world) rights(t *testing.T) {
 	w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "wide"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods", "configmaps", "namespaces"}, Verbs: []string{"*"}},
 		{APIGroups: []string{admissionregv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{v2alpha2.GroupVersion.Group}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
 	}})
 	w.create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "wide"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wide"},
@@ -385,6 +386,28 @@ func (w *world) rights(t *testing.T) {
 		"authentication.kubernetes.io/pod-name": {"another"}, "authentication.kubernetes.io/pod-uid": {"u"},
 	}), keys.ReservedGPUAnnotation))
 	w.refused(t, "may change nothing of a pod but pod-group-name", note(as(keys.Namespace, "muster-podgrouper", nil), "theirs"))
+	scaling := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "scaling", Labels: map[string]string{keys.ScalingPodSourceNamespaceLabel: "pods"}},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	if err := as(keys.Namespace, "muster-nodescale", nil).Create(t.Context(), scaling.DeepCopy(), client.DryRunAll); err != nil {
+		t.Errorf("a scaling pod: %v", err)
+	}
+	chosen, ran := scaling.DeepCopy(), &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "ran", Annotations: map[string]string{keys.LastStartAnnotation: "2020-01-01T00:00:00Z"}}}
+	chosen.Spec.NodeName = "n-0"
+	for _, c := range []struct {
+		account, want string
+		object        client.Object
+	}{
+		{"muster-nodescale", "may not make a scaling pod that has more than room", chosen},
+		{"muster-nodescale", "which is no scaling pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "any"}, Spec: scaling.Spec}},
+		{"muster-podgrouper", "may not say when PodGroup ran ran", ran},
+	} {
+		of := as(keys.Namespace, c.account, nil)
+		w.refused(t, c.want, func() error {
+			return of.Create(t.Context(), c.object.DeepCopyObject().(client.Object), client.DryRunAll)
+		})
+	}
 	for account, o := range map[string]client.Object{
 		"muster-binder":   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns"}, Data: map[string]string{"Corefile": "mine"}},
 		"muster-operator": &admissionregv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
