@@ -443,6 +443,9 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
+		if len(aside)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
+			s.Step()
+		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
 	for k := len(aside) - 1; k >= 0; k-- {
@@ -453,6 +456,9 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 	}
 	return s.put(st, p, in.v.nodes[chosen])
 }
+
+// refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.
+const refusalsPerStep = 4
 
 // put gives a pod room on a node that takes it, and says whether it may.
 func (s *Session) put(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
@@ -538,73 +544,6 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 		if v := f.it.CheckNode(p, n); !v.Yes() {
 			v.Plugin = f.name
 			return v
-		}
-	}
-	return Verdict{}
-}
-
-// noRoom explains, as the session stands, why no node of a region takes p, after have of need pods had found a place.
-func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
-	if s.promise || s.moving { // a what-if: nobody asks for the reasons
-		return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
-	}
-	d := &Diagnosis{
-		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
-	}
-	at, last, lastShort, may := map[string][]int{}, -1, -1, s.staticMask(p.Class) // by object: verdicts that differ are mostly about others
-	others := map[Reason]int{}                                                    // where those count who are not told apart any more
-	for _, id := range in.v.nodes[in.lo:in.hi] {
-		n := s.Snap.Node(id)
-		dim, short := -1, false
-		if may.has(id) {
-			dim, short = p.Class.Requests.Short(s.Later(id))
-		}
-		if !short || dim != lastShort { // neighbours are often alike
-			v := Verdict{Code: No, Reason: ReasonInsufficient}
-			if lastShort = -1; short {
-				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
-			} else if v = s.whyNot(p, n, may); v.Yes() {
-				continue
-			}
-			if last < 0 || d.Tally[last].Verdict != v {
-				i, ok := d.Tally.among(at[v.Object], v)
-				if !ok && len(d.Tally) >= maxKinds { // as with taints of which each node has its own
-					if i, ok = others[v.Reason]; !ok {
-						v = Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}
-						others[v.Reason] = len(d.Tally)
-					}
-				}
-				if !ok {
-					i = len(d.Tally)
-					at[v.Object], d.Tally = append(at[v.Object], i), append(d.Tally, Count{Verdict: v})
-				}
-				last = i
-			}
-		}
-		c := &d.Tally[last]
-		if c.Nodes++; len(c.Named) < maxNamed {
-			c.Named = append(c.Named, n.Name)
-		}
-	}
-	slices.SortFunc(d.Tally, compareCounts)
-	return d
-}
-
-// whyNot is one node's verdict on one pod, for which the node has room in sums; may are the nodes that the pod may use.
-func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node, may *mask) Verdict {
-	if !may.has(n.ID) {
-		return s.checkStatic(p.Class, n)
-	}
-	if !s.FitsLater(p.Class, n.ID) {
-		return Verdict{Code: No, Reason: ReasonNoSharedDevice}
-	}
-	for _, f := range s.points.filters {
-		if f.it.Wants(p.Class) {
-			if v := f.it.CheckNode(p, n); !v.Yes() {
-				v.Plugin = f.name
-				return v
-			}
 		}
 	}
 	return Verdict{}

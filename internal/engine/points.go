@@ -187,11 +187,12 @@ type PodGate interface {
 	CheckPod(c *cluster.Class, namespace string) Verdict
 }
 
-// NodeStatic says whether pods of class c may run on n, looking at nothing but the two, neither at how much of
+// NodeStatic says which of some nodes pods of class c may not run on, looking at nothing but class and node, neither at how much of
 // something the pods ask for nor at what they say of other pods: answers are cached, by Class.Site, until the node's StaticGen
-// changes.
+// changes. It sets no[i] to why not nodes[i], and leaves alone what is set. Verdicts that are equal should be the same one, which
+// belongs to the plugin; the engine writes the plugin's name into it.
 type NodeStatic interface {
-	CheckStatic(c *cluster.Class, n *cluster.Node) Verdict
+	CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*Verdict)
 }
 
 // NodeFilter says whether p may run on n as things stand in the session. Wants says for which classes it needs to be

@@ -52,6 +52,7 @@ type Session struct {
 	failed   map[string]*Diagnosis
 	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[uint64]Verdict
+	refused  []*Verdict // room for checkStatics
 
 	plan    Plan
 	bundles map[cluster.GangID]int

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
@@ -9,6 +11,7 @@ import (
 type staticCache struct {
 	origin *cluster.Origin
 	masks  map[uint64]*mask
+	fresh  []*mask // those that were made in this run
 	run    uint64
 }
 
@@ -20,6 +23,10 @@ type mask struct {
 	bits []uint64
 	gen  uint64 // StaticGen it is true for
 	run  uint64 // last run that used it
+
+	said   []*Verdict // by position in Snap.NodeOrder, of the run in which it was made; nil in others
+	why    *tallier   // what all other nodes say; nil until asked for
+	whyGen uint64     // StaticGen it is true for
 }
 
 func (m *mask) has(n cluster.NodeID) bool {
@@ -30,7 +37,10 @@ func (c *staticCache) open(snap *cluster.Snapshot) {
 	if c.origin != snap.Origin {
 		c.origin, c.masks = snap.Origin, map[uint64]*mask{}
 	}
-	c.run++
+	for _, m := range c.fresh {
+		m.said = nil
+	}
+	c.run, c.fresh = c.run+1, nil
 	if len(c.masks) > maxMasks {
 		for id, m := range c.masks { // order: drops all that the last run did not use
 			if m.run+1 < c.run {
@@ -60,12 +70,19 @@ func (s *Session) staticMask(c *cluster.Class) *mask {
 	if m.gen == s.Snap.StaticGen {
 		return m
 	}
+	changed := make([]*cluster.Node, 0, len(s.Snap.NodeOrder))
 	for _, id := range s.Snap.NodeOrder {
-		n := s.Snap.Node(id)
-		if n.StaticGen <= m.gen {
-			continue
+		if n := s.Snap.Node(id); n.StaticGen > m.gen {
+			changed = append(changed, n)
 		}
-		if s.checkStatic(c, n).Yes() {
+	}
+	said := s.checkStatics(c, changed)
+	if m.gen == 0 {
+		m.said = slices.Clone(said)
+		cache.fresh = append(cache.fresh, m)
+	}
+	for i, no := range said {
+		if id := changed[i].ID; no == nil {
 			m.bits[id>>6] |= 1 << (id & 63)
 		} else {
 			m.bits[id>>6] &^= 1 << (id & 63)
@@ -75,12 +92,19 @@ func (s *Session) staticMask(c *cluster.Class) *mask {
 	return m
 }
 
-func (s *Session) checkStatic(c *cluster.Class, n *cluster.Node) Verdict {
+// checkStatics says why pods of the class may not use nodes, nil where they may. What it returns is valid until the next call.
+func (s *Session) checkStatics(c *cluster.Class, nodes []*cluster.Node) []*Verdict {
+	no := s.refused[:0]
+	no = slices.Grow(no, len(nodes))[:len(nodes)]
+	clear(no)
+	s.refused = no
 	for _, p := range s.points.statics {
-		if v := p.it.CheckStatic(c, n); !v.Yes() {
-			v.Plugin = p.name
-			return v
+		p.it.CheckStatic(c, nodes, no)
+		for _, v := range no {
+			if v != nil && v.Plugin == "" {
+				v.Plugin = p.name
+			}
 		}
 	}
-	return Verdict{}
+	return no
 }

@@ -362,16 +362,6 @@ const maxNamed = 8
 // maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
 const maxKinds = 32
 
-// among finds a verdict in certain places of the tally.
-func (t Tally) among(places []int, v Verdict) (int, bool) {
-	for _, i := range places {
-		if t[i].Verdict == v {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 func compareCounts(a, b Count) int {
 	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
 		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))

@@ -42,6 +42,7 @@ type asked struct {
 	mayUse        []string // queues
 	mayBind       bool     // pods of every namespace
 	mayReport     bool     // for nodes
+	mayDelete     bool     // BindRequests of every namespace
 	wantUnmatched bool
 }
 
@@ -144,6 +145,9 @@ func (j *judge) says(t testing.TB, a asked) string {
 			}
 		}
 		if q.GetResource() == "pods" && q.GetSubresource() == "binding" && q.GetVerb() == "create" && q.GetNamespace() == "" && a.mayBind {
+			return authorizer.DecisionAllow, "", nil
+		}
+		if q.GetResource() == "bindrequests" && q.GetVerb() == "delete" && q.GetNamespace() == "" && a.mayDelete {
 			return authorizer.DecisionAllow, "", nil
 		}
 		if q.GetResource() == "nodes" && q.GetSubresource() == "status" && q.GetVerb() == "patch" && a.mayReport {

@@ -274,13 +274,22 @@ func (o *Options) groupIdentity() policy {
 	}
 }
 
-// requestIdentity: a BindRequest is the scheduler's word.
+// requestIdentity: a BindRequest is the scheduler's word, and says for as long as its pod lives what the pod was given. Who may delete those of
+// every namespace are administrators and the controllers that clear up, no owner of a namespace.
 func (o *Options) requestIdentity() policy {
 	return policy{
 		name: PolicyRequestIdentity, actions: o.Identity.actions(), skip: o.trusted(),
-		rules: []admissionregv1.NamedRuleWithOperations{on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, admissionregv1.Create, admissionregv1.Update)},
-		checks: []admissionregv1.Validation{refuses("false",
-			`'BindRequest ' + object.metadata.name + ': only Muster itself may write BindRequests'`, metav1.StatusReasonForbidden)},
+		rules: []admissionregv1.NamedRuleWithOperations{
+			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, admissionregv1.Create, admissionregv1.Update),
+			on("scheduling.run.ai", "*", []string{"bindrequests"}, admissionregv1.Delete),
+		},
+		checks: []admissionregv1.Validation{
+			refuses("request.operation == 'DELETE'",
+				`'BindRequest ' + request.name + ': only Muster itself may write BindRequests'`, metav1.StatusReasonForbidden),
+			refuses("request.operation != 'DELETE' || request.userInfo.?groups.orValue([]).exists(g, g == "+quote(serviceAccounts(metav1.NamespaceSystem))+")"+
+				" || authorizer.group('scheduling.run.ai').resource('bindrequests').check('delete').allowed()",
+				`'BindRequest ' + request.name + ': only Muster itself may delete BindRequests, which say what a pod was given; delete the pod'`, metav1.StatusReasonForbidden),
+		},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -94,26 +95,38 @@ func room() []string {
 // roomIdentity: a pod of ours that is bound has ended when its node says so, and has what its node says; or it could run uncharged. Who
 // speaks for nodes is known by the right to write their statuses, which no namespace's owner can give; Kubernetes' own controllers
 // say of a node that is gone what became of its pods. And what a pod takes was found to be its queue's when it was bound: a
-// resize may give of it, and not take more, for which nobody asks the queue.
+// resize may give of it, and not take more, for which nobody asks the queue. What devices it has is known by its claims: they stay as long as
+// they have some, and who gives and takes devices is known by the right to bind pods everywhere.
 func (o *Options) roomIdentity() policy {
 	bound := "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
 	resizing := func(of string) string {
 		return of + ".?status.?conditions.orValue([]).filter(c, c.type.startsWith('PodResize'))"
 	}
+	protection := quote(resourcev1.Finalizer)
 	parts := func(of string) string {
 		return of + ".spec.containers + " + of + ".spec.?initContainers.orValue([]) + (has(" + of + ".spec.resources) ? [dyn({'name': dyn('the pod'), 'resources': dyn(" + of + ".spec.resources)})] : [])"
 	}
 	return policy{
 		name: PolicyRoomIdentity, actions: o.Identity.actions(), skip: o.trusted(),
-		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods/status", "pods/resize"}, admissionregv1.Update)},
+		rules: []admissionregv1.NamedRuleWithOperations{
+			on("", "v1", []string{"pods/status", "pods/resize"}, admissionregv1.Update),
+			on("resource.k8s.io", "*", []string{"resourceclaims", "resourceclaims/status"}, admissionregv1.Update),
+		},
 		variables: []admissionregv1.Variable{
-			variable("bound", bound),
-			variable("status", "request.subResource != 'resize' && variables.bound"),
+			variable("claim", "request.resource.resource == 'resourceclaims'"),
+			variable("bound", "!variables.claim && "+bound),
+			variable("status", "request.?subResource.orValue('') != 'resize' && variables.bound"),
 			variable("said", "!variables.status ? [] : "+quoted(room())+".filter(k, object.?status[?k] != oldObject.?status[?k]) + ("+
 				resizing("object")+" != "+resizing("oldObject")+" ? ['conditions'] : [])"),
-			variable("before", "request.subResource == 'resize' && variables.bound ? "+parts("oldObject")+" : []"),
+			variable("before", "request.?subResource.orValue('') == 'resize' && variables.bound ? "+parts("oldObject")+" : []"),
 			variable("grown", "variables.before.size() == 0 ? [] : ("+parts("object")+").filter(c, c.?resources.?requests.orValue({}).exists(k,"+
 				" quantity(c.resources.requests[k]).isGreaterThan(quantity((variables.before.filter(o, o.name == c.name).map(o, o.?resources.?requests[?k].orValue('0')) + ['0'])[0])))).map(c, c.name)"),
+			variable("given", "!variables.claim || request.?subResource.orValue('') != 'status' ? [] : ['allocation', 'reservedFor'].filter(k, object.?status[?k] != oldObject.?status[?k])"),
+			variable("freed", "variables.claim && request.?subResource.orValue('') != 'status' && (has(oldObject.status) && has(oldObject.status.allocation)) && "+
+				protection+" in oldObject.?metadata.?finalizers.orValue([]) && !("+protection+" in object.?metadata.?finalizers.orValue([]))"),
+			variable("gives", "request.userInfo.?groups.orValue([]).exists(g, g == "+quote(serviceAccounts(metav1.NamespaceSystem))+")"+
+				" || request.userInfo.?username.orValue('') == 'system:kube-controller-manager'"+
+				" || authorizer.group('').resource('pods').subresource('binding').check('create').allowed()"),
 		},
 		checks: []admissionregv1.Validation{
 			refuses("variables.said.size() == 0 || request.userInfo.?groups.orValue([]).exists(g, g == "+quote(serviceAccounts(metav1.NamespaceSystem))+")"+
@@ -121,6 +134,10 @@ func (o *Options) roomIdentity() policy {
 				`'status: what a bound pod has of its node, and when it has ended, is for its node to say; only who reports for nodes may write ' + variables.said.join(', ')`, metav1.StatusReasonForbidden),
 			refuses("variables.grown.size() == 0",
 				`'resources.requests: a pod that is bound takes no more than its queue was found to have room for, and more is asked for ' + variables.grown.join(', ') + '; make a new pod'`, metav1.StatusReasonForbidden),
+			refuses("variables.given.size() == 0 || variables.gives",
+				`'status: who gives devices to a claim, and takes them, is a scheduler, which may create pods/binding in every namespace; nobody else may write ' + variables.given.join(', ')`, metav1.StatusReasonForbidden),
+			refuses("!variables.freed || variables.gives",
+				`'metadata.finalizers: a claim that has devices keeps resource.kubernetes.io/delete-protection, until nobody uses it and Kubernetes takes them back'`, metav1.StatusReasonForbidden),
 		},
 	}
 }

@@ -92,3 +92,61 @@ func TestRoomIsTheNodesWord(t *testing.T) {
 		j.expect(t, c.name+", by its node", a, "")
 	}
 }
+
+// TestClaimsOfPodsStay: by a claim it is known what devices a pod has, and what its queue is charged for them. A tenant who takes the claim
+// away from under a pod that runs, or says that its devices are nobody's, would run on uncharged, beside whom they are given to next.
+func TestClaimsOfPodsStay(t *testing.T) {
+	t.Parallel()
+	j := judges(t, strict())[PolicyRoomIdentity]
+	const (
+		keep = "finalizers: [resource.kubernetes.io/delete-protection, mine]"
+		has  = "allocation: {devices: {results: [{driver: d, pool: n, device: gpu-0}]}}, reservedFor: [{resource: pods, name: p, uid: u}]"
+	)
+	claim := func(meta, status string) string {
+		return `{metadata: {name: c, ` + meta + `}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}, status: {` + status + `}}`
+	}
+	used := claim(keep, has)
+	for _, c := range []struct{ name, sub, object, old, want string }{
+		{"its protection", "", claim("finalizers: [mine]", has), used, "metadata.finalizers: a claim that has devices keeps resource.kubernetes.io/delete-protection"},
+		{"all finalizers", "", claim("labels: {}", has), used, "keeps resource.kubernetes.io/delete-protection"},
+		{"one's own finalizer", "", claim("finalizers: [resource.kubernetes.io/delete-protection]", has), used, ""},
+		{"the protection of one without devices", "", claim("", ""), claim(keep, ""), ""},
+		{"its queue's label", "", claim("labels: {kai.scheduler/queue: q}, "+keep, has), used, ""},
+		{"its devices", "status", claim(keep, "reservedFor: [{resource: pods, name: p, uid: u}]"), used, "may write allocation"},
+		{"its users", "status", claim(keep, "allocation: {devices: {results: [{driver: d, pool: n, device: gpu-0}]}}"), used, "may write reservedFor"},
+		{"all", "status", claim(keep, ""), used, "may write allocation, reservedFor"},
+		{"other devices", "status", claim(keep, strings.Replace(has, "gpu-0", "gpu-1", 1)), used, "may write allocation"},
+		{"devices that nobody gave it", "status", used, claim(keep, ""), "may write allocation, reservedFor"},
+		{"what a driver says", "status", claim(keep, has+", devices: [{driver: d, pool: n, device: gpu-0}]"), used, ""},
+		{"nothing", "status", used, used, ""},
+	} {
+		a := asked{resource: "resourceclaims.v1.resource.k8s.io", subresource: c.sub, object: c.object, old: c.old, user: "eve"}
+		j.expect(t, c.name, a, c.want)
+		a.mayBind = true
+		j.expect(t, c.name+", by a scheduler", a, "")
+		a.mayBind = false
+		a.user, a.groups = serviceAccount("kube-system", "resource-claim-controller")
+		j.expect(t, c.name+", by the controller of claims", a, "")
+		a.user, a.groups = serviceAccount(keys.Namespace, "binder")
+		a.wantUnmatched = false
+		j.expect(t, c.name+", by the binder", a, "")
+	}
+}
+
+// TestBindRequestsAreNotTakenAway: a BindRequest says of a pod that shares a device that it was given it, for as long as the pod lives. A tenant
+// who takes it away makes us lose sight of one who holds a device.
+func TestBindRequestsAreNotTakenAway(t *testing.T) {
+	t.Parallel()
+	j := judges(t, strict())[PolicyRequestIdentity]
+	a := asked{resource: "bindrequests.v1alpha2.scheduling.run.ai", object: "{metadata: {name: p}}", user: "eve", removes: true}
+	j.expect(t, "a tenant", a, "only Muster itself may delete BindRequests")
+	a.mayDelete = true
+	j.expect(t, "an administrator, a controller", a, "")
+	a.removes = false
+	j.expect(t, "an administrator writes one", a, "only Muster itself may write BindRequests")
+	a.mayDelete, a.removes = false, true
+	a.user, a.groups = serviceAccount(keys.Namespace, "scheduler")
+	j.expect(t, "the scheduler", a, "")
+	a.user, a.groups = serviceAccount("kube-system", "generic-garbage-collector")
+	j.expect(t, "the garbage collector", a, "")
+}

@@ -345,6 +345,46 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// TestForgedRequestsInMasses: each request that cannot be carried out costs the binder one status, its deletion in time, a condition and an event of the pod that it
+// names if there is one, and nothing after that however long it stays; nothing is remembered of those that are gone.
+func TestForgedRequestsInMasses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "n1")
+	writes := map[string]int{}
+	w.fault = func(write, _ string, after bool) error {
+		if !after {
+			writes[write]++
+		}
+		return nil
+	}
+	const many = 300
+	for i := range many {
+		name := fmt.Sprint("p", i)
+		w.addPod(name)
+		w.request(name, "n1", "", 1, func(r *schedulingv1alpha2.BindRequest) { r.OwnerReferences = nil })
+	}
+	p := w.start()
+	p.settle()
+	p.pass(10 * time.Minute)
+	for i := range many {
+		w.editPod(fmt.Sprint("p", i), func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "flip", "x") })
+	}
+	p.settle()
+	p.pass(10 * time.Minute)
+	if writes["status"] != many || writes["bind"] != 0 || writes["condition"] > many || writes["event"] > many || writes["delete"] > many {
+		t.Errorf("writes %v for %d requests", writes, many)
+	}
+	for i := range many {
+		if name := fmt.Sprint("p", i); w.requests[name] != nil {
+			w.removeRequest(name)
+		}
+	}
+	p.settle()
+	if b := p.book; len(b.bundles)+len(b.members)+len(b.byPod)+len(b.byNode)+len(b.byClaim) != 0 {
+		t.Errorf("left over: %d bundles, %d members", len(b.bundles), len(b.members))
+	}
+}
+
 // TestPlainRequest: a request without labels, as other clients write it, is bound and told of in four writes.
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()

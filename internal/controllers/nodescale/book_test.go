@@ -238,3 +238,25 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedScalingPodIsNone: a pod that looks like a scaling pod in every word, and is not where they are, stands for nobody: it takes no
+// other's place, is not deleted for us, and is no reason to ask for nothing.
+func TestForgedScalingPodIsNone(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	b := newBook(o)
+	b.podSeen(sharerPod("a"))
+	forged := o.newPod(sharerPod("a"), 1, true)
+	forged.Namespace, forged.UID, forged.Status.Phase = "eve", "forged", corev1.PodSucceeded
+	b.podSeen(forged)
+	demands, asks := b.state()
+	if len(demands) != 1 || len(asks) != 0 {
+		t.Errorf("%d demands, scaling pods %+v", len(demands), asks)
+	}
+	real := o.newPod(sharerPod("a"), 1, true)
+	b.podSeen(real)
+	b.podGone(forged) // of the same name
+	if _, asks = b.state(); len(asks) != 1 {
+		t.Errorf("scaling pods %+v", asks)
+	}
+}

@@ -31,6 +31,7 @@ import (
 type rig struct {
 	t      *testing.T
 	client client.Client
+	role   *Controller
 
 	pods, groups *controllertest.FakeInformer
 
@@ -69,6 +70,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.role = c
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -290,4 +292,99 @@ func TestBadOptionsAreNamed(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+// TestPodGroupsWithoutPodsCostNothing: PodGroups that somebody makes in masses cost no write, and no memory once they are gone.
+func TestPodGroupsWithoutPodsCostNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := startRig(t)
+		for i := range 2000 {
+			r.groups.Add(makeGroup(fmt.Sprintf("g%d", i)))
+		}
+		r.sleep(10 * time.Second)
+		for i := range 2000 {
+			r.groups.Delete(makeGroup(fmt.Sprintf("g%d", i)))
+		}
+		r.sleep(10 * time.Second)
+		r.expect("they hold nothing, and say so")
+		if n := len(r.role.fold.gangs); n != 0 {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+// TestFlipsAreWrittenAtOurPace: whoever changes something of a running pod, or writes into a PodGroup's status, twenty times a second
+// causes one write a second at most, and what is nothing to us causes none.
+func TestFlipsAreWrittenAtOurPace(t *testing.T) {
+	t.Parallel()
+	const flips, every = 20 * 60, 50 * ms
+	t.Run("labels and annotations of a pod", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			pg := makeGroup("gang")
+			r := startRig(t, pg)
+			r.groups.Add(pg)
+			r.pods.Add(makePod("a", on("n1")))
+			r.sleep(5 * time.Second)
+			r.expect("the pod", 1000*ms)
+			was := makePod("a", on("n1"))
+			for i := range flips {
+				is := makePod("a", on("n1"), annotated("note", fmt.Sprint(i)))
+				is.Labels = map[string]string{"kai.scheduler/queue": fmt.Sprint(i % 2)}
+				r.pods.Update(was, is)
+				was = is
+				r.sleep(every)
+			}
+			r.expect("nothing that it holds changed")
+		})
+	})
+	t.Run("the gang that a waiting pod says", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			here, there := makeGroup("gang"), makeGroup("other")
+			r := startRig(t, here, there)
+			r.groups.Add(here)
+			r.groups.Add(there)
+			was := makePod("a")
+			r.pods.Add(was)
+			for i := range flips {
+				is := makePod("a", annotated(kai.PodGroupAnnotation, []string{"other", "gang"}[i%2]))
+				r.pods.Update(was, is)
+				was = is
+				r.sleep(every)
+			}
+			r.sleep(5 * time.Second)
+			if n := len(r.wrote()); n > 2*60/3+4 {
+				t.Errorf("%d writes in a minute of two gangs", n)
+			}
+		})
+	})
+	t.Run("a status that somebody else writes", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			pg := makeGroup("gang")
+			r := startRig(t, pg)
+			r.groups.Add(pg)
+			r.pods.Add(makePod("a", on("n1")))
+			r.sleep(5 * time.Second)
+			r.wrote()
+			for i := range flips {
+				is := r.get("gang")
+				is.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", fmt.Sprint(100+i))
+				if err := r.client.Status().Update(t.Context(), is); err != nil {
+					t.Fatal(err)
+				}
+				r.echo("gang")
+				r.sleep(every)
+			}
+			if n := len(r.wrote()); n > 61 {
+				t.Errorf("%d writes in a minute", n)
+			}
+			r.sleep(5 * time.Second)
+			if got := shown(r.get("gang").Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
+				t.Errorf("what was written last stands: %s GPUs", got)
+			}
+		})
+	})
 }

@@ -212,7 +212,7 @@ func TestBrokenOwners(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"gone":       {want: "Pod team/p: metadata.ownerReferences: must name an object that exists, Job a with UID u-a does not"},
+		"gone":                          {want: "Pod team/p: metadata.ownerReferences: must name an object that exists, Job a with UID u-a does not"},
 		"a namespace that is not there": {first: ref("v1", "Namespace", "a"), want: "Pod team/p: metadata.ownerReferences: must name an object that exists, Namespace a with UID u-a does not"},
 		"another's namespace": {
 			first: ref("v1", "Namespace", "a"), objects: []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u-of-another"}}},

@@ -30,9 +30,9 @@ func podName(node, group string) string {
 	return "gpu-reservation-" + hex.EncodeToString(sum[:8])
 }
 
-// newPod is the pod that reserves a device of the node for a group. It tolerates what the pod source tolerates, which is
-// the first one that will use the device.
-func newPod(o Options, node, group string, source *corev1.Pod) *corev1.Pod {
+// newPod is the pod that reserves a device of the node for a group. It tolerates everything: the pods that use the device come and go, each
+// with tolerations of its own, and it must not be evicted before the last of them is. It goes when nobody uses the device.
+func newPod(o Options, node, group string) *corev1.Pod {
 	c := corev1.Container{
 		Name: containerName, Image: o.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 		SecurityContext: o.ContainerSecurity.DeepCopy(), Resources: resources(o.Resources),
@@ -49,7 +49,7 @@ func newPod(o Options, node, group string, source *corev1.Pod) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node, ServiceAccountName: o.ServiceAccount, Containers: []corev1.Container{c},
-			SecurityContext: o.PodSecurity.DeepCopy(), Tolerations: slices.Clone(source.Spec.Tolerations),
+			SecurityContext: o.PodSecurity.DeepCopy(), Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}
 	if o.RuntimeClass != "" {

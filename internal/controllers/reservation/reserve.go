@@ -100,7 +100,7 @@ func (c *Controller) open(ctx context.Context, group, node string, source *corev
 		c.again(group, nodeYouth)
 		return nil, nil
 	}
-	want := newPod(c.options, node, group, source)
+	want := newPod(c.options, node, group)
 	if again {
 		want.Annotations[keys.RegainedAnnotation] = "true"
 	}

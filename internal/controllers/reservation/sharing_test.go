@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +19,57 @@ import (
 )
 
 var ctx = context.Background()
+
+// TestHolderOutlastsItsUsers: what one tenant writes into the pod for which a device is reserved does not end the reservation before others who
+// come to use the device: the holder tolerates whatever one of them may, for as long, and goes when the last has gone.
+func TestHolderOutlastsItsUsers(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	c := w.start()
+	pod, r := w.fractional("a", "n1", "g")
+	pod.Spec.Tolerations = []corev1.Toleration{{
+		Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64),
+	}}
+	if _, err := c.Prepare(ctx, r, pod); err != nil {
+		t.Fatal(err)
+	}
+	holder := w.pods[keys.ReservationNamespace+"/"+podName("n1", "g")]
+	for _, taint := range []corev1.Taint{
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}, {Key: "drain", Value: "now", Effect: corev1.TaintEffectNoExecute},
+	} {
+		if !slices.ContainsFunc(holder.Spec.Tolerations, func(by corev1.Toleration) bool {
+			return by.ToleratesTaint(logr.Discard(), &taint, false) && by.TolerationSeconds == nil
+		}) {
+			t.Errorf("taint %s ends it: %+v", taint.Key, holder.Spec.Tolerations)
+		}
+	}
+}
+
+// TestForgedHolder: a pod of a tenant's namespace that looks like a reservation pod in every word is none. Nobody is told its device, it is
+// not deleted for us, and the real one is made beside it.
+func TestForgedHolder(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 2)
+	c := w.start()
+	w.putPod(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: team, Name: podName("n1", "g"), Labels: map[string]string{keys.AppLabel: c.options.App, keys.GPUGroupLabel: "g"},
+			Annotations: map[string]string{keys.ReservedGPUAnnotation: "GPU-forged", keys.RegainedAnnotation: "true"},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	})
+	w.fractional("a", "n1", "g")
+	w.run(c, "a")
+	if real := w.pods[keys.ReservationNamespace+"/"+podName("n1", "g")]; real == nil || deviceOf(real) == "" {
+		t.Errorf("no device is reserved: %+v", real)
+	}
+	if told := w.told("a"); strings.Contains(told, "forged") || told == "" {
+		t.Errorf("the pod is told %q", told)
+	}
+	if w.pods[team+"/"+podName("n1", "g")] == nil {
+		t.Error("the tenant's pod is deleted")
+	}
+}
 
 // TestOnePodOneDevice follows a pod from its request to its end.
 func TestOnePodOneDevice(t *testing.T) {
@@ -33,7 +85,7 @@ func TestOnePodOneDevice(t *testing.T) {
 		t.Fatal("no reservation pod")
 	}
 	want := corev1.PodSpec{
-		NodeName: "n1", ServiceAccountName: "kai-resource-reservation", Tolerations: pod.Spec.Tolerations,
+		NodeName: "n1", ServiceAccountName: "kai-resource-reservation", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Containers: []corev1.Container{{
 			Name: "resource-reservation", Image: "registry/local/kai-scheduler/resource-reservation", ImagePullPolicy: corev1.PullIfNotPresent,
 			Env: []corev1.EnvVar{fromField("POD_NAME", "metadata.name"), fromField("POD_NAMESPACE", "metadata.namespace")},
@@ -587,7 +639,7 @@ func TestConfiguredPod(t *testing.T) {
 	}
 	yes := true
 	o.PodSecurity, o.ContainerSecurity = &corev1.PodSecurityContext{RunAsNonRoot: &yes}, &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes}
-	p := newPod(o, "n1", "g", &corev1.Pod{})
+	p := newPod(o, "n1", "g")
 	c := p.Spec.Containers[0]
 	if p.Namespace != "space" || p.Spec.ServiceAccountName != "account" || p.Labels["app"] != "holder" || c.Image != "image:1" || *p.Spec.RuntimeClassName != "nvidia" {
 		t.Errorf("%+v", p)
@@ -603,7 +655,7 @@ func TestConfiguredPod(t *testing.T) {
 		t.Error(d)
 	}
 	o.Simulated = true
-	if c := newPod(o, "n1", "g", &corev1.Pod{}).Spec.Containers[0]; c.Image != "ubuntu" || strings.Join(c.Args, " ") != "sleep infinity" {
+	if c := newPod(o, "n1", "g").Spec.Containers[0]; c.Image != "ubuntu" || strings.Join(c.Args, " ") != "sleep infinity" {
 		t.Errorf("%+v", c)
 	}
 	for _, bad := range []func(*Options){

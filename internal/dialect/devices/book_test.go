@@ -157,3 +157,26 @@ func TestNodes(t *testing.T) {
 		t.Errorf("%+v", st.Spec.Devices)
 	}
 }
+
+// TestLabelTakenOffASharedClaim: the label of a shared claim says who may use it next. A pod that uses it already is charged as before,
+// whatever becomes of the label; its charge goes to its own queue, which the claim does not name.
+func TestLabelTakenOffASharedClaim(t *testing.T) {
+	t.Parallel()
+	b := NewBook("queue")
+	p := user(v1.PodResourceClaim{Name: "x", ResourceClaimName: new("c")})
+	p.Spec.NodeName = "n"
+	var charges []string
+	for _, labels := range []map[string]string{{"queue": "a"}, {}, {"queue": "b"}, nil} {
+		b.Claim("ns/c", claimOf("c", labels, request("gpu", 2)))
+		st := b.needs(p)
+		if got := st.Spec.Devices[0]; got.GPUs != 2 || got.Missing != "" {
+			t.Errorf("with labels %v it has %+v", labels, got)
+		}
+		charges = append(charges, fmt.Sprint(st.Charge))
+	}
+	for _, c := range charges {
+		if c != charges[0] || c == "[]" {
+			t.Errorf("what it is charged depends on a label: %v", charges)
+		}
+	}
+}

@@ -219,6 +219,22 @@ func TestReasonIsWrittenOnceItHasSettled(t *testing.T) {
 	})
 }
 
+// TestFlippingReasonIsToldOnceItStays: whoever makes his gang wait now for this and now for that, twenty times a second for a minute,
+// causes no write meanwhile, and one when it stays.
+func TestFlippingReasonIsToldOnceItStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := waiting(t, ReportOptions{}, nil)
+		for i := range 20 * 60 {
+			d.say(map[string]engine.Verdict{"g": []engine.Verdict{noRoom(8000), noQueue()}[i%2]})
+			d.pass(50 * time.Millisecond)
+		}
+		d.happened("while it flips")
+		d.pass(2 * time.Second)
+		d.happened("once it stays", "patch a/g", "patch a/p", "patch a/q", "g Normal Unschedulable: "+noQueueText, "p Warning Unschedulable: "+noQueueText, "q Warning Unschedulable: "+noQueueText)
+	})
+}
+
 func TestNumbersAreRefreshedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -78,11 +78,10 @@ func (b *both) CheckPod(c *class, namespace string) engine.Verdict {
 }
 
 // CheckStatic implements engine.NodeStatic.
-func (b *both) CheckStatic(c *class, n *node) engine.Verdict {
-	if b.static == nil {
-		return engine.Verdict{}
+func (b *both) CheckStatic(c *class, nodes []*node, no []*engine.Verdict) {
+	if b.static != nil {
+		b.static.CheckStatic(c, nodes, no)
 	}
-	return b.static.CheckStatic(c, n)
 }
 
 // Wants implements engine.NodeFilter.

@@ -448,7 +448,11 @@ func (u *turn) remove() {
 		}
 	default:
 		if r := one(u, requests(u, u.Namespace)); r != nil {
-			del("delete BindRequests", named(&v1alpha2.BindRequest{}, u.Namespace, r.Name), client.DeleteOptions{})
+			kind := "delete BindRequests"
+			if u.o.Auditor.o.Enforce {
+				kind = "beyond: " + kind
+			}
+			del(kind, named(&v1alpha2.BindRequest{}, u.Namespace, r.Name), client.DeleteOptions{})
 		}
 	}
 }

@@ -24,7 +24,7 @@ type pool struct {
 	counters bool
 }
 
-// catalog is what devices there are, by node. It is immutable and costs one look at each slice.
+// catalog is what devices there are, by node. It costs one look at each slice.
 type catalog struct {
 	slicesSeen, classesSeen map[string]any // those of the snapshot it was made of; held, so that no other map can be taken for them
 
@@ -32,6 +32,7 @@ type catalog struct {
 	byNode  map[string][]*resourceapi.ResourceSlice // the slices of pools that are on one node
 	shared  []*resourceapi.ResourceSlice            // those of all other pools
 	classes classes
+	twins   map[string]twin // by node, as far as they were asked for
 }
 
 // sameMap says whether two maps are one: the Store replaces a map that a snapshot refers to before it writes.
@@ -46,7 +47,7 @@ func (c *catalog) current(snap *cluster.Snapshot) bool {
 func newCatalog(snap *cluster.Snapshot) *catalog {
 	c := &catalog{
 		slicesSeen: snap.Objects(cluster.ResourceSlices), classesSeen: snap.Objects(cluster.DeviceClasses),
-		pools: map[poolKey]*pool{}, byNode: map[string][]*resourceapi.ResourceSlice{}, classes: classes(snap.Objects(cluster.DeviceClasses)),
+		twins: map[string]twin{}, pools: map[poolKey]*pool{}, byNode: map[string][]*resourceapi.ResourceSlice{}, classes: classes(snap.Objects(cluster.DeviceClasses)),
 	}
 	var order []poolKey
 	for _, name := range slices.Sorted(maps.Keys(c.slicesSeen)) {

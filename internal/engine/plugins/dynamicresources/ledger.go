@@ -54,6 +54,7 @@ type ledger struct {
 	made    map[poolKey]int
 
 	memo  map[question]answer
+	never map[denied]answer // by sort of node
 	nodes map[cluster.NodeID]site
 	steps []step
 	given map[cluster.PodID][]cluster.ClaimAllocation // what placements of this run chose, for pods that are placed
@@ -108,7 +109,7 @@ func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
 	snap := view.Snapshot()
 	l := &ledger{
 		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
-		changed: map[string]uint64{}, made: map[poolKey]int{}, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
+		changed: map[string]uint64{}, made: map[poolKey]int{}, memo: map[question]answer{}, never: map[denied]answer{}, nodes: map[cluster.NodeID]site{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
 	}
 	for key, o := range snap.Objects(cluster.ResourceClaims) { // order: each claim on its own
@@ -286,7 +287,17 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 	if a, ok := l.memo[q]; ok && whole && a.node == l.changed[n.Name] && a.global == l.global {
 		return a
 	}
-	a := l.allocate(p, n, open, s)
+	like, alike := denied{}, false
+	if whole {
+		like, alike = l.sort(q, n)
+	}
+	a, ok := l.never[like]
+	if !alike || !ok {
+		a = l.allocate(p, n, open, s)
+		if alike && !a.verdict.Yes() && !l.own(a, n.Name) {
+			l.never[like] = a
+		}
+	}
 	a.node, a.global = l.changed[n.Name], l.global
 	if whole {
 		l.memo[q] = a

@@ -12,6 +12,7 @@ type usage struct {
 	state  structured.AllocatedState
 	whole  map[structured.DeviceID]int
 	shares map[structured.SharedDeviceID]int
+	pools  map[poolKey]int // how much is taken of each, in all
 }
 
 func newUsage() *usage {
@@ -20,7 +21,7 @@ func newUsage() *usage {
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
 		},
-		whole: map[structured.DeviceID]int{}, shares: map[structured.SharedDeviceID]int{},
+		whole: map[structured.DeviceID]int{}, shares: map[structured.SharedDeviceID]int{}, pools: map[poolKey]int{},
 	}
 }
 
@@ -34,6 +35,7 @@ func (u *usage) move(a *resourceapi.AllocationResult, by int) {
 		if r.AdminAccess != nil && *r.AdminAccess {
 			continue
 		}
+		u.pools[poolKey{r.Driver, r.Pool}] += by
 		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
 		if r.ShareID == nil {
 			if u.whole[id] += by; u.whole[id] == 0 {

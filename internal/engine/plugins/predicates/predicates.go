@@ -6,9 +6,6 @@ package predicates
 import (
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -24,37 +21,24 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 type plugin struct{}
 
 type instance struct {
-	view      *engine.View
-	largest   cluster.Resources                       // per dimension, over all nodes
-	slices    []cluster.Slice                         // the dimensions that are slices of GPUs
-	legacy    bool                                    // somebody has slices by annotation
-	came      map[cluster.NodeID][]*cluster.Pod       // in this run, last one last; only those that mind legacy slices
-	taints    [][]string                              // by node and taint, in words, as many pods are refused for the same ones
-	selectors map[uint64]*selector                    // by class
-	last      *selector                               // the one that was asked for last
-	ports     map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
+	view    *engine.View
+	largest cluster.Resources                 // per dimension, over all nodes
+	slices  []cluster.Slice                   // the dimensions that are slices of GPUs
+	legacy  bool                              // somebody has slices by annotation
+	came    map[cluster.NodeID][]*cluster.Pod // in this run, last one last; only those that mind legacy slices
+	statics statics
+	ports   map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
 }
-
-// selector is a class's node selection, compiled.
-type selector struct {
-	class    uint64
-	labels   []label
-	affinity *nodeaffinity.NodeSelector
-	broken   bool // it cannot be parsed and matches nothing
-}
-
-// label is one that a node must have.
-type label struct{ key, value string }
 
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, selectors: map[uint64]*selector{}, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
+	i := &instance{view: v, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
 	snap := v.Snapshot()
 	i.slices, i.legacy = snap.Dims.Slices(), snap.HasLegacySlices()
-	i.taints = make([][]string, snap.MaxNodeID())
+	i.statics.open()
 	i.largest = make(cluster.Resources, snap.Dims.Len())
 	for _, id := range snap.NodeOrder {
 		for d, x := range snap.Node(id).Allocatable {
@@ -89,99 +73,6 @@ func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
 	}
 	return engine.Verdict{}
-}
-
-// CheckStatic implements engine.NodeStatic.
-func (i *instance) CheckStatic(c *cluster.Class, n *cluster.Node) engine.Verdict {
-	if n.Problem != "" {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeNotReady, Object: n.Problem}
-	}
-	for t := range n.Taints {
-		taint := &n.Taints[t]
-		if taint.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, taint) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: i.words(n, t)}
-		}
-	}
-	if len(c.NodeSelector) > 0 || c.NodeAffinity != nil {
-		if !i.selector(c).matches(n) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeSelector}
-		}
-	}
-	if c.Share.MemoryMiB > 0 && c.Share.Portion == 0 && n.GPUMemoryMiB == 0 && n.Allocatable.At(cluster.GPU) > 0 {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNoDeviceMemory}
-	}
-	if len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo) {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonRestrictedNode}
-	}
-	return i.checkSlicing(c, n)
-}
-
-func (i *instance) words(n *cluster.Node, t int) string {
-	if i.taints[n.ID] == nil {
-		i.taints[n.ID] = make([]string, len(n.Taints))
-	}
-	text := &i.taints[n.ID][t]
-	if *text == "" {
-		*text = n.Taints[t].ToString()
-	}
-	return *text
-}
-
-func (i *instance) selector(c *cluster.Class) *selector {
-	if i.last != nil && i.last.class == c.ID { // a class is asked about node by node
-		return i.last
-	}
-	s := i.selectors[c.ID]
-	if s == nil {
-		s = &selector{class: c.ID}
-		for k, v := range c.NodeSelector { // order: all must match
-			s.labels = append(s.labels, label{k, v})
-		}
-		if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			var err error
-			s.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
-			s.broken = err != nil
-		}
-		i.selectors[c.ID] = s
-	}
-	i.last = s
-	return s
-}
-
-func (s *selector) matches(n *cluster.Node) bool {
-	if s.broken {
-		return false
-	}
-	for _, want := range s.labels {
-		if have, ok := n.Labels[want.key]; !ok || have != want.value {
-			return false
-		}
-	}
-	if s.affinity == nil {
-		return true
-	}
-	node := v1.Node{}
-	node.Name, node.Labels = n.Name, n.Labels
-	return s.affinity.Match(&node)
-}
-
-// tolerated says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
-func tolerated(ts []v1.Toleration, taint *v1.Taint) bool {
-	for k := range ts {
-		t := &ts[k]
-		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-			continue
-		}
-		switch t.Operator {
-		case v1.TolerationOpExists:
-			return true
-		case "", v1.TolerationOpEqual:
-			if t.Key != "" && t.Value == taint.Value {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func hasAny(m map[string]string, keys []string) bool {

@@ -5,26 +5,21 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// checkSlicing says whether the way the node's GPUs are cut serves pods of the class. Whether enough of them is free is not
+// servesSlicing says whether the way the node's GPUs are cut serves pods of the class. Whether enough of them is free is not
 // asked here.
-func (i *instance) checkSlicing(c *cluster.Class, n *cluster.Node) engine.Verdict {
+func (i *instance) servesSlicing(c *cluster.Class, n *cluster.Node) bool {
 	if c.CPUOnly() {
-		return engine.Verdict{}
+		return true
 	}
-	slices := i.asksSlices(c)
-	serves := true
 	switch n.Slicing {
 	case cluster.Unsliced:
-		serves = !slices
+		return !i.asksSlices(c)
 	case cluster.SlicedSingle:
-		serves = !slices && c.Share.None()
+		return !i.asksSlices(c) && c.Share.None()
 	case cluster.SlicedMixed:
-		serves = slices
+		return i.asksSlices(c)
 	}
-	if serves {
-		return engine.Verdict{}
-	}
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonSlicing, Object: n.Slicing.String()}
+	return true
 }
 
 // asksSlices says whether pods of the class ask for slices of GPUs by name.

@@ -1,0 +1,258 @@
+package predicates
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// chosen is the nodes that a class selects by name, label and affinity.
+type chosen struct {
+	class *cluster.Class
+	// affinity is the class's, compiled; nil when it has none.
+	affinity *nodeaffinity.NodeSelector
+	broken   bool // it cannot be parsed and matches nothing
+	labels   []label
+	in       nodeSet // the nodes, once they were found by their labels; nil until then
+}
+
+// label is one that a node must have.
+type label struct{ key, value string }
+
+// manyNodes is about how many nodes a class is asked at once that the taints which it tolerates are marked, and the nodes that it
+// selects found by their labels.
+const manyNodes = 32
+
+// selection returns what a class selects, nil for all nodes; it may be about to be asked about many.
+func (s *statics) selection(c *cluster.Class, snap *cluster.Snapshot, many bool) *chosen {
+	if len(c.NodeSelector) == 0 && c.NodeAffinity == nil {
+		return nil
+	}
+	out := s.chosen // a class is often asked about node by node
+	if out == nil || out.class != c {
+		out = &chosen{class: c}
+		for k, v := range c.NodeSelector { // order: all must match
+			out.labels = append(out.labels, label{k, v})
+		}
+		if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			var err error
+			out.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
+			out.broken = err != nil
+		}
+		s.chosen = out
+	}
+	if many && out.in == nil && !out.broken && indexed(c) {
+		if s.labels == nil {
+			s.labels = newIndex(snap)
+		}
+		out.in = s.labels.find(c)
+	}
+	return out
+}
+
+func (s *chosen) matches(n *cluster.Node) bool {
+	if s.in != nil {
+		return s.in.has(n.ID)
+	}
+	if s.broken {
+		return false
+	}
+	for _, want := range s.labels {
+		if have, ok := n.Labels[want.key]; !ok || have != want.value {
+			return false
+		}
+	}
+	if s.affinity == nil {
+		return true
+	}
+	node := v1.Node{}
+	node.Name, node.Labels = n.Name, n.Labels
+	return s.affinity.Match(&node)
+}
+
+// nodeSet is a set of nodes, a bit each.
+type nodeSet []uint64
+
+func (b nodeSet) has(n cluster.NodeID) bool { return b[n>>6]&(1<<(n&63)) != 0 }
+func (b nodeSet) add(nodes []cluster.NodeID) {
+	for _, n := range nodes {
+		b[n>>6] |= 1 << (n & 63)
+	}
+}
+
+// index is the nodes by their labels, and by their name.
+type index struct {
+	words int
+	all   nodeSet
+	names map[string]cluster.NodeID
+	keys  map[string]*values
+}
+
+// values is the nodes that have a label, by its value.
+type values struct {
+	all     []cluster.NodeID
+	nodes   map[string][]cluster.NodeID
+	numbers []numbered // those that are numbers, sorted; nil until asked for
+}
+
+type numbered struct {
+	n     int64
+	nodes []cluster.NodeID
+}
+
+// newIndex costs O(nodes × labels).
+func newIndex(snap *cluster.Snapshot) *index {
+	x := &index{words: (snap.MaxNodeID() + 63) / 64, names: map[string]cluster.NodeID{}, keys: map[string]*values{}}
+	x.all = make(nodeSet, x.words)
+	x.all.add(snap.NodeOrder)
+	for _, id := range snap.NodeOrder {
+		n := snap.Node(id)
+		x.names[n.Name] = id
+		for k, v := range n.Labels { // order: each has its own place
+			of := x.keys[k]
+			if of == nil {
+				of = &values{nodes: map[string][]cluster.NodeID{}}
+				x.keys[k] = of
+			}
+			of.all, of.nodes[v] = append(of.all, id), append(of.nodes[v], id)
+		}
+	}
+	return x
+}
+
+// indexed says whether the index can find the nodes that the class selects: of fields, it knows names.
+func indexed(c *cluster.Class) bool {
+	if c.NodeAffinity == nil || c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return true
+	}
+	for _, t := range c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range t.MatchFields {
+			if f.Key != nameField {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+const nameField = "metadata.name"
+
+// find returns the nodes that a class selects whose affinity can be parsed: O(words of a set + nodes that match) for each
+// requirement.
+func (x *index) find(c *cluster.Class) nodeSet {
+	out := slices.Clone(x.all)
+	for k, v := range c.NodeSelector { // order: all must match
+		x.keep(out, func(b nodeSet) { b.add(x.value(k, v)) })
+	}
+	if c.NodeAffinity == nil || c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return out
+	}
+	any, term := make(nodeSet, x.words), make(nodeSet, x.words)
+	for _, t := range c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 { // matches nothing
+			continue
+		}
+		copy(term, out)
+		for i := range t.MatchExpressions {
+			r := &t.MatchExpressions[i]
+			x.require(term, r, x.keys[r.Key])
+		}
+		for i := range t.MatchFields {
+			r := &t.MatchFields[i]
+			x.keepIf(term, r.Operator == v1.NodeSelectorOpIn, func(b nodeSet) {
+				if id, ok := x.names[r.Values[0]]; ok {
+					b.add([]cluster.NodeID{id})
+				}
+			})
+		}
+		for i := range any {
+			any[i] |= term[i]
+		}
+	}
+	return any
+}
+
+// require leaves in a set only nodes that satisfy a requirement about a label, whose values those are; nil if no node has it.
+func (x *index) require(set nodeSet, r *v1.NodeSelectorRequirement, of *values) {
+	has := func(b nodeSet) {
+		if of != nil {
+			b.add(of.all)
+		}
+	}
+	one := func(b nodeSet) {
+		for _, v := range r.Values {
+			b.add(x.value(r.Key, v))
+		}
+	}
+	switch r.Operator {
+	case v1.NodeSelectorOpIn:
+		x.keep(set, one)
+	case v1.NodeSelectorOpNotIn:
+		x.keepIf(set, false, one)
+	case v1.NodeSelectorOpExists:
+		x.keep(set, has)
+	case v1.NodeSelectorOpDoesNotExist:
+		x.keepIf(set, false, has)
+	default: // Gt and Lt
+		x.keep(set, func(b nodeSet) {
+			bound, err := strconv.ParseInt(r.Values[0], 10, 64)
+			if of == nil || err != nil {
+				return
+			}
+			all := of.sorted()
+			at, _ := slices.BinarySearchFunc(all, bound, func(v numbered, n int64) int { return cmp.Compare(v.n, n) })
+			if r.Operator == v1.NodeSelectorOpLt {
+				all = all[:at]
+			} else {
+				for all = all[at:]; len(all) > 0 && all[0].n == bound; {
+					all = all[1:]
+				}
+			}
+			for i := range all {
+				b.add(all[i].nodes)
+			}
+		})
+	}
+}
+
+// value returns the nodes whose label has a value.
+func (x *index) value(key, value string) []cluster.NodeID {
+	if of := x.keys[key]; of != nil {
+		return of.nodes[value]
+	}
+	return nil
+}
+
+// keep leaves only nodes that a function adds; keepIf does, or leaves the others.
+func (x *index) keep(set nodeSet, add func(nodeSet)) { x.keepIf(set, true, add) }
+
+func (x *index) keepIf(set nodeSet, added bool, add func(nodeSet)) {
+	b := make(nodeSet, x.words)
+	add(b)
+	for i := range set {
+		if added {
+			set[i] &= b[i]
+		} else {
+			set[i] &^= b[i]
+		}
+	}
+}
+
+// sorted returns the values that are numbers.
+func (v *values) sorted() []numbered {
+	if v.numbers == nil {
+		v.numbers = []numbered{}
+		for text, nodes := range v.nodes { // order: sorted below
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				v.numbers = append(v.numbers, numbered{n, nodes})
+			}
+		}
+		slices.SortFunc(v.numbers, func(a, b numbered) int { return cmp.Compare(a.n, b.n) })
+	}
+	return v.numbers
+}

@@ -1,0 +1,120 @@
+package predicates
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// statics is what is known, for a run, of what nodes say. Where a thousand classes are new, no two of which say the same, each of
+// them is asked about every node: so taints are told apart by number, nodes are found by their labels, and equal answers are one.
+type statics struct {
+	problems map[string]*engine.Verdict
+	slicing  map[cluster.Slicing]*engine.Verdict
+
+	selector, memory, restricted *engine.Verdict
+
+	taints *taints // numbered; nil until many nodes are asked about
+	words  map[v1.Taint]*engine.Verdict
+
+	labels *index // nil until asked for
+	chosen *chosen
+}
+
+func (s *statics) open() {
+	no := func(r engine.Reason) *engine.Verdict { return &engine.Verdict{Code: engine.No, Reason: r} }
+	*s = statics{
+		problems: map[string]*engine.Verdict{}, slicing: map[cluster.Slicing]*engine.Verdict{},
+		selector: no(engine.ReasonNodeSelector), memory: no(engine.ReasonNoDeviceMemory), restricted: no(engine.ReasonRestrictedNode),
+		words: map[v1.Taint]*engine.Verdict{},
+	}
+}
+
+// CheckStatic implements engine.NodeStatic.
+func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*engine.Verdict) {
+	s := &i.statics
+	snap, many := i.view.Snapshot(), len(nodes) >= manyNodes
+	if many {
+		s.tolerate(c, snap)
+	}
+	selects := s.selection(c, snap, many)
+	for k, n := range nodes {
+		if no[k] != nil {
+			continue
+		}
+		if n.Problem != "" {
+			no[k] = one(s.problems, n.Problem, func() engine.Verdict {
+				return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeNotReady, Object: n.Problem}
+			})
+			continue
+		}
+		if len(n.Taints) > 0 {
+			no[k] = s.untolerated(c, n, many)
+		}
+		switch {
+		case no[k] != nil:
+		case selects != nil && !selects.matches(n):
+			no[k] = s.selector
+		case c.Share.MemoryMiB > 0 && c.Share.Portion == 0 && n.GPUMemoryMiB == 0 && n.Allocatable.At(cluster.GPU) > 0:
+			no[k] = s.memory
+		case len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo):
+			no[k] = s.restricted
+		case !i.servesSlicing(c, n):
+			no[k] = one(s.slicing, n.Slicing, func() engine.Verdict {
+				return engine.Verdict{Code: engine.No, Reason: engine.ReasonSlicing, Object: n.Slicing.String()}
+			})
+		}
+	}
+}
+
+// one returns the verdict about an object, which is made once.
+func one[K comparable](all map[K]*engine.Verdict, about K, say func() engine.Verdict) *engine.Verdict {
+	v := all[about]
+	if v == nil {
+		said := say()
+		v = &said
+		all[about] = v
+	}
+	return v
+}
+
+// untolerated says which taint of a node, the first of them, keeps pods of a class away; nil for none.
+func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *engine.Verdict {
+	if many {
+		return s.taints.untolerated(n.ID)
+	}
+	for k := range n.Taints {
+		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, t) {
+			return s.refusal(*t)
+		}
+	}
+	return nil
+}
+
+// refusal is what is said for a taint that is not tolerated.
+func (s *statics) refusal(t v1.Taint) *engine.Verdict {
+	t.TimeAdded = nil
+	return one(s.words, t, func() engine.Verdict {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: t.ToString()}
+	})
+}
+
+// tolerated says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
+func tolerated(ts []v1.Toleration, taint *v1.Taint) bool {
+	for k := range ts {
+		t := &ts[k]
+		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+			continue
+		}
+		switch t.Operator {
+		case v1.TolerationOpExists:
+			return true
+		case "", v1.TolerationOpEqual:
+			if t.Key != "" && t.Value == taint.Value {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,151 @@
+package predicates_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"pgregory.net/rapid"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+)
+
+// TestManyNodes: a class that is asked about many nodes at once, whose taints are numbered and which are found by their labels, is
+// told of each what the upstream library and the definition of a toleration say, and the same as of that node alone.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := cluster.NewStore(cluster.Options{})
+		pick := func(of ...string) string { return rapid.SampledFrom(of).Draw(t, "pick") }
+		for i := range rapid.IntRange(1, 80).Draw(t, "nodes") {
+			n := cluster.NodeState{Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: map[string]string{}}
+			for range rapid.IntRange(0, 3).Draw(t, "labels") {
+				n.Labels[pick("a", "b", "size")] = pick("", "x", "y", "1", "7", "007", "-3", "12x")
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "taints") {
+				n.Taints = append(n.Taints, v1.Taint{Key: pick("k", "l"), Value: pick("", "x", "y"), Effect: effect(pick)})
+			}
+			s.Apply(n)
+		}
+		snap := s.Snapshot(1)
+		spec := cluster.ClassSpec{}
+		for range rapid.IntRange(0, 6).Draw(t, "tolerations") {
+			e := effect(pick)
+			if rapid.Bool().Draw(t, "any effect") {
+				e = ""
+			}
+			spec.Tolerations = append(spec.Tolerations, v1.Toleration{
+				Key: pick("", "k", "l", "m"), Operator: v1.TolerationOperator(pick("", "Equal", "Exists", "Odd")), Value: pick("", "x", "y"), Effect: e,
+			})
+		}
+		if rapid.Bool().Draw(t, "selector") {
+			spec.NodeSelector = map[string]string{pick("a", "b"): pick("", "x", "y")}
+		}
+		if rapid.Bool().Draw(t, "affinity") {
+			spec.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: drawTerms(t, pick)}
+		}
+		c := &cluster.Class{ClassSpec: spec}
+		var nodes []*cluster.Node
+		for _, id := range snap.NodeOrder {
+			nodes = append(nodes, snap.Node(id))
+		}
+		no := make([]*engine.Verdict, len(nodes))
+		session(t, snap, func(i engine.NodeStatic) { i.CheckStatic(c, nodes, no) })
+		for k, n := range nodes {
+			one := make([]*engine.Verdict, 1)
+			session(t, snap, func(i engine.NodeStatic) { i.CheckStatic(c, nodes[k:k+1], one) })
+			if (no[k] == nil) != (one[0] == nil) || no[k] != nil && *no[k] != *one[0] {
+				t.Fatalf("node %s: among others %v, alone %v", n.Name, no[k], one[0])
+			}
+			if want := slowly(c, n); want != (no[k] == nil) {
+				t.Fatalf("node %s %v %v: may be used %v, and %v is said to %+v", n.Name, n.Labels, n.Taints, want, no[k], spec)
+			}
+		}
+	})
+}
+
+func effect(pick func(...string) string) v1.TaintEffect {
+	return v1.TaintEffect(pick("NoSchedule", "NoExecute", "PreferNoSchedule"))
+}
+
+func drawTerms(t *rapid.T, pick func(...string) string) *v1.NodeSelector {
+	out := &v1.NodeSelector{}
+	for range rapid.IntRange(0, 3).Draw(t, "terms") {
+		term := v1.NodeSelectorTerm{}
+		for range rapid.IntRange(0, 2).Draw(t, "expressions") {
+			r := v1.NodeSelectorRequirement{
+				Key: pick("a", "b", "size", "absent"), Operator: v1.NodeSelectorOperator(pick("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")),
+			}
+			switch r.Operator {
+			case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+				r.Values = []string{pick("", "x", "7"), pick("y", "1", "12x")}
+			case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+				r.Values = []string{pick("0", "1", "7", "12")}
+			}
+			term.MatchExpressions = append(term.MatchExpressions, r)
+		}
+		for range rapid.IntRange(0, 1).Draw(t, "fields") {
+			term.MatchFields = append(term.MatchFields, v1.NodeSelectorRequirement{
+				Key: pick("metadata.name", "metadata.name", "other"), Operator: v1.NodeSelectorOperator(pick("In", "NotIn")), Values: []string{pick("n0", "n7", "gone", "")},
+			})
+		}
+		out.NodeSelectorTerms = append(out.NodeSelectorTerms, term)
+	}
+	return out
+}
+
+// slowly says whether pods of a class may use a node, as the API defines it.
+func slowly(c *cluster.Class, n *cluster.Node) bool {
+	for i := range n.Taints {
+		x, ok := &n.Taints[i], n.Taints[i].Effect == v1.TaintEffectPreferNoSchedule
+		for _, o := range c.Tolerations {
+			key := o.Key == x.Key || o.Key == "" && o.Operator == v1.TolerationOpExists
+			value := o.Operator == v1.TolerationOpExists || (o.Operator == "" || o.Operator == v1.TolerationOpEqual) && o.Key != "" && o.Value == x.Value
+			ok = ok || key && value && (o.Effect == "" || o.Effect == x.Effect)
+		}
+		if !ok {
+			return false
+		}
+	}
+	pod, node := &v1.Pod{}, &v1.Node{}
+	pod.Spec.NodeSelector = c.NodeSelector
+	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: c.NodeAffinity}
+	node.Name, node.Labels = n.Name, n.Labels
+	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return fits && err == nil
+}
+
+// session calls f with an instance of the plugin.
+func session(t *rapid.T, snap *cluster.Snapshot, f func(engine.NodeStatic)) {
+	p, _, err := predicates.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := engine.Registry{
+		Plugins: map[string]engine.Factory{"probe": func(engine.Arguments) (engine.Plugin, []string, error) { return probe{p, f}, nil, nil }},
+		Actions: map[string]func() engine.Action{},
+	}
+	e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: "probe"}}}}, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Run(context.Background(), snap, func(engine.Plan) {})
+}
+
+// probe opens a plugin and shows it.
+type probe struct {
+	engine.Plugin
+	show func(engine.NodeStatic)
+}
+
+func (p probe) Open(v *engine.View) engine.Instance {
+	i := p.Plugin.Open(v)
+	if v != nil {
+		p.show(i.(engine.NodeStatic))
+	}
+	return i
+}
