@@ -85,9 +85,14 @@ func (u *Unit) Promised() int { return len(u.holds) }
 func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
-// gives is open, and it gives those there. False when it has nothing there.
+// gives is open, and it gives those there. Where only all that is left has something there, what goes before that goes first. False
+// when it has nothing there.
 func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
-	return s.nextUnit(g, on, of)
+	u, ok := s.nextUnit(g, on, of)
+	if ok && u.Core && len(g.Sets) > 2 && g.satisfied(0) {
+		return s.nextUnit(g, on, nil)
+	}
+	return u, ok
 }
 
 // GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could

@@ -48,14 +48,25 @@ func (q *search) withMoves() bool {
 
 // lawful checks the victims against the rules about units, in the order in which they were taken: it plays the statement
 // again, with only those gone that are killed. Those that move are asked about too: shares do not protect them, but what
-// protects a gang from starting again does, and for a move no promise may be broken, once the others are gone.
+// protects a gang from starting again does, and for a move no promise may be broken, once the others are gone. What was taken in
+// one piece, and of which the gang can do without each pod as it turned out, is asked about pod by pod.
 func (q *search) lawful() bool {
 	gone := make([]*taken, 0, len(q.units))
+	pieces := map[*taken]*taken{} // of which unit
 	for i := range q.units {
-		if t := &q.units[i]; !q.spared[i] {
-			t.Moved = !q.killed(t)
-			gone = append(gone, t)
+		t := &q.units[i]
+		if q.spared[i] {
+			continue
 		}
+		if t.Moved = !q.killed(t); (t.Core || t.Set != 0) && len(t.Pods) > 1 && t.Gang.SetSatisfied(t.Set) {
+			for _, p := range t.Pods {
+				one := &taken{Unit: engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
+				one.Moved = !q.killed(one)
+				gone, pieces[one] = append(gone, one), t
+			}
+			continue
+		}
+		gone = append(gone, t)
 	}
 	ok := true
 	what := q.s.Begin()
@@ -69,6 +80,9 @@ func (q *search) lawful() bool {
 				t.rule = ruleMoved
 			} else {
 				what.EvictUnit(&t.Unit)
+			}
+			if of := pieces[t]; of != nil && of.Moved == t.Moved {
+				of.rule = t.rule
 			}
 		}
 		for _, t := range gone {
