@@ -21,8 +21,8 @@ func TestEqualQueues(t *testing.T) {
 		"nobody has a right":     {manyQueues(n, 10, true), nil, 200},
 		"two gangs of each":      {manyQueues(n, 10, true).again(n, 1), nil, 400},
 		"each has one that runs": {manyQueues(n, n/8, true), nil, 100},
-		"who holds all is fixed": {claiming(n, 10, false), nil, 100},
-		"who holds all is young": {claiming(n, 10, true), minimum("60s"), 400},
+		"who holds all is fixed": {rightful(n, 10, false), nil, 100},
+		"who holds all is young": {rightful(n, 10, true), minimum("60s"), 400},
 		"all within their quota": {within(n, 10, 1000), nil, 2000},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -279,8 +279,8 @@ func oneQueue(n, nodes int) *situation {
 	return s.again(1, n)
 }
 
-// claiming is n queues each of which has a right to a GPU and a gang that waits for it, while another queue holds all of them, and need not give any.
-func claiming(n, nodes int, preemptible bool) *situation {
+// rightful is n queues each of which has a right to a GPU and a gang that waits for it, while another queue holds all of them, and need not give any.
+func rightful(n, nodes int, preemptible bool) *situation {
 	s := &situation{}
 	s.rest = append(s.rest, queue("victims", "", 0))
 	for i := range n {
@@ -425,8 +425,8 @@ func BenchmarkCliffs(b *testing.B) {
 		{"queues=10000/shapes", func() *situation { return ownShapes(10000, 100) }, nil, idly},
 		{"queues=10000/levels=3", func() *situation { return leaves(3, 100, 10000, 100) }, nil, replaced},
 		{"queues=1/gangs=2000", func() *situation { return oneQueue(2000, 100) }, nil, idly},
-		{"queues=10000/claims/fixed", func() *situation { return claiming(10000, 100, false) }, nil, idly},
-		{"queues=10000/claims/young", func() *situation { return claiming(10000, 100, true) }, []func(*engine.Profile){minimum("60s")}, idly},
+		{"queues=10000/claims/fixed", func() *situation { return rightful(10000, 100, false) }, nil, idly},
+		{"queues=10000/claims/young", func() *situation { return rightful(10000, 100, true) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"queues=10000/claims/within", func() *situation { return within(10000, 100, 1000) }, nil, idly},
 		{"leaves=3000/levels=3", func() *situation { return leaves(3, 15, 3000, 1000) }, nil, replaced},
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
