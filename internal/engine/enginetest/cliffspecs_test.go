@@ -187,7 +187,7 @@ func claimants(n, nodes int) *situation {
 }
 
 // elastic is n gangs of a whole node each, where on every node a gang has one pod more than it needs, or needs none of them.
-func elastic(n, min int) *situation {
+func elastic(n, least int) *situation {
 	s := &situation{}
 	s.rest = append(s.rest, queue("victims", "", 8_000_000), queue("taker", "", 8_000_000))
 	s.plant(1000)
@@ -195,7 +195,7 @@ func elastic(n, min int) *situation {
 		from := len(s.rest)
 		s.crew(crew{name: fmt.Sprintf("running-%06d", i), queue: "victims", pods: 4, gpu: 5, node: nodeName(i), age: int64(10 + i), priority: 50, preemptible: true})
 		g := s.rest[from].(cluster.GangState)
-		g.Sets = cluster.FlatTree(int32(min))
+		g.Sets = cluster.FlatTree(int32(least))
 		s.rest[from] = g
 		for k := range 4 {
 			p := s.rest[from+1+k].(cluster.PodState)
@@ -225,7 +225,7 @@ func piecesBut(n, give int) *situation {
 
 // specCliffs are those of what is written at length.
 func specCliffs() []cliff {
-	any := func(_, _, _ int) bool { return true }
+	whatever := func(_, _, _ int) bool { return true }
 	return []cliff{
 		{"affinity=1000/terms=50", func() *situation {
 			return crammed().asking(1000, func(i int) cluster.ClassSpec {
@@ -249,15 +249,15 @@ func specCliffs() []cliff {
 			})
 		}, nil, idly},
 		{"taints=1000/each=100", func() *situation { return manyTaints(1000, 100) }, nil, idly},
-		{"ports=1000", func() *situation { return ports(1000) }, nil, idly},
+		{"ports=100", func() *situation { return ports(100) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},
 		{"subgroups=500x100/near", func() *situation { return subgroups(500, 100, oneRack) }, nil, idly},
 		{"topologies=1000", func() *situation { return topologies(1000) }, nil, idly},
 		{"claims=100", func() *situation { return claimants(100, 1000) }, nil, idly},
-		{"elastic/min=3", func() *situation { return elastic(300, 3) }, nil, any},
-		{"elastic/min=1", func() *situation { return elastic(300, 1) }, nil, any},
-		{"pieces=300/give=1", func() *situation { return piecesBut(300, 1) }, nil, any},
-		{"pieces=300/give=10", func() *situation { return piecesBut(300, 10) }, nil, any},
+		{"elastic/min=3", func() *situation { return elastic(300, 3) }, nil, whatever},
+		{"elastic/min=1", func() *situation { return elastic(300, 1) }, nil, whatever},
+		{"pieces=300/give=1", func() *situation { return piecesBut(300, 1) }, nil, whatever},
+		{"pieces=300/give=10", func() *situation { return piecesBut(300, 10) }, nil, whatever},
 	}
 }

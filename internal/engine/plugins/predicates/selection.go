@@ -152,7 +152,7 @@ func (x *index) find(c *cluster.Class) nodeSet {
 	if c.NodeAffinity == nil || c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return out
 	}
-	any, term := make(nodeSet, x.words), make(nodeSet, x.words)
+	some, term := make(nodeSet, x.words), make(nodeSet, x.words)
 	for _, t := range c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		if len(t.MatchExpressions)+len(t.MatchFields) == 0 { // matches nothing
 			continue
@@ -170,11 +170,11 @@ func (x *index) find(c *cluster.Class) nodeSet {
 				}
 			})
 		}
-		for i := range any {
-			any[i] |= term[i]
+		for i := range some {
+			some[i] |= term[i]
 		}
 	}
-	return any
+	return some
 }
 
 // require leaves in a set only nodes that satisfy a requirement about a label, whose values those are; nil if no node has it.
