@@ -31,6 +31,7 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"Memory.Frozen":    "what gave a frozen pair away, and the freeze",
 		"Memory.News":      "that the cluster has changed by itself",
 		"Memory.Served":    "whose [turn]",
+		"Memory.Gone":      "that it was we who evicted a pod",
 
 		"GangMemory.Displaced":     "when pods of a gang were last evicted",
 		"GangMemory.Since":         "for whom they were evicted",
@@ -38,6 +39,8 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"GangMemory.Started":       "when it started",
 		"GangMemory.Evicted":       "when pods of a gang were last evicted",
 		"GangMemory.Stale":         "since when a gang is stale",
+		"GangMemory.LastStart":     "when it started",
+		"GangMemory.LastEviction":  "when pods of a gang were last evicted",
 
 		"Image.Postponed": "back-off of a pod whose bind failed",
 	}
