@@ -32,6 +32,7 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"Memory.Gone":      "that it was we who evicted a pod",
 		"Memory.News":      "that the cluster has changed by itself",
 		"Memory.Served":    "whose [turn]",
+		"Memory.Gone":      "that it was we who evicted a pod",
 
 		"GangMemory.Displaced":     "when pods of a gang were last evicted",
 		"GangMemory.Since":         "for whom they were evicted",
@@ -41,6 +42,8 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"GangMemory.LastStart":     "by a clock that has been set back since",
 		"GangMemory.LastEviction":  "by a clock that has been set back since",
 		"GangMemory.Stale":         "since when a gang is stale",
+		"GangMemory.LastStart":     "when it started",
+		"GangMemory.LastEviction":  "when pods of a gang were last evicted",
 
 		"Image.Postponed": "back-off of a pod whose bind failed",
 	}
