@@ -29,7 +29,6 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"Memory.Charged":   "whom a pod is charged to",
 		"Memory.Returning": "that a pod that goes was evicted and is made anew",
 		"Memory.Frozen":    "what gave a frozen pair away, and the freeze",
-		"Memory.Gone":      "that it was we who evicted a pod",
 		"Memory.News":      "that the cluster has changed by itself",
 		"Memory.Served":    "whose [turn]",
 		"Memory.Gone":      "that it was we who evicted a pod",
@@ -39,11 +38,9 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"GangMemory.Displacements": "for whom they were evicted",
 		"GangMemory.Started":       "when it started",
 		"GangMemory.Evicted":       "when pods of a gang were last evicted",
+		"GangMemory.Stale":         "since when a gang is stale",
 		"GangMemory.LastStart":     "by a clock that has been set back since",
 		"GangMemory.LastEviction":  "by a clock that has been set back since",
-		"GangMemory.Stale":         "since when a gang is stale",
-		"GangMemory.LastStart":     "when it started",
-		"GangMemory.LastEviction":  "when pods of a gang were last evicted",
 
 		"Image.Postponed": "back-off of a pod whose bind failed",
 	}
