@@ -469,7 +469,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"queues=10000/claims/within", func() *situation { return within(10000, 100, 1000) }, nil, idly},
 		{"queues=10000/holding/equal", func() *situation { return within(10000, 1250, 2000) }, nil, idly},
 		{"queues=10000/holding/gangs=2", func() *situation { return within(10000, 1250, 2000).again(10000, 1) }, nil, idly},
-		{"queues=10000/holding/shapes", func() *situation { return within(10000, 1250, 2000).mixed(10000) }, nil, idly},
+		{"queues=10000/holding/shapes=1500", func() *situation { return within(10000, 1250, 2000).mixed(1500) }, nil, idly},
 		{"queues=10000/holding/departments=100", func() *situation { return holding(100, 100) }, nil, idly},
 		{"queues=10000/holding/fixed", func() *situation { return within(10000, 1250, 2000).except(10, false) }, nil, idly},
 		{"queues=10000/holding/young", func() *situation { return within(10000, 1250, 2000).except(10, true) }, []func(*engine.Profile){minimum("60s")}, idly},

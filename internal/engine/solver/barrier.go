@@ -15,13 +15,17 @@ const maxBarriers = 32
 
 // told returns the barriers in the order in which they are told, those of many objects in one.
 func (w *walk) told() []engine.Barrier {
-	if len(w.barred)+len(w.kinds) > maxBarriers || len(w.kinds) > 0 {
-		rows := map[engine.Verdict]int{}
+	switch {
+	case len(w.kinds) == 1 && len(w.barred) == 0:
+		return w.kinds
+	case len(w.kinds) > 0 || len(w.barred) > maxBarriers:
+		rows := make(map[engine.Verdict]int, 8)
 		for i := range w.barred {
 			rows[rule(w.barred[i].Verdict)]++
 		}
 		var merged []engine.Barrier
-		for _, b := range w.kinds {
+		for i := range w.kinds {
+			b := &w.kinds[i]
 			rows[b.Verdict] = maxBarriers + 1
 			w.count(barrierOf(&merged, b.Verdict), b.Gangs, b.Named)
 		}
@@ -45,7 +49,7 @@ func rule(v engine.Verdict) engine.Verdict {
 
 // barKind counts the gangs of siblings of one kind that may not be asked, one of them left out.
 func (w *walk) barKind(k *kind, but *branch, why engine.Verdict) {
-	b := &engine.Barrier{Verdict: rule(why), Gangs: k.gangs, Named: k.but(but)}
+	b := engine.Barrier{Verdict: rule(why), Gangs: k.gangs, Named: k.but(but)}
 	if but != nil && but.kind == k {
 		b.Gangs -= but.heads().count
 	}

@@ -20,6 +20,7 @@ type kind struct {
 	gangs int       // below them that may be victims at all
 	first []mention // the first of those by name; nil until asked for
 	whole bool      // they are all there are
+	names []string  // of the first, as long as they are; not to be changed
 }
 
 // mention is a gang's name, and below which sibling it is.
@@ -106,6 +107,7 @@ func (k *kind) remove(b *branch) {
 	if at, there := k.find(b); there {
 		k.of = slices.Delete(k.of, at, at+1)
 		k.gangs -= b.heads().count
+		k.names = nil
 		k.first = slices.DeleteFunc(k.first, func(m mention) bool { return m.below == b })
 	}
 }
@@ -137,6 +139,7 @@ func (k *kind) mention(b *branch) {
 			return // there may be others before it, and before those that follow
 		}
 		at, _ := slices.BinarySearchFunc(k.first, text, func(m mention, t string) int { return cmp.Compare(m.text, t) })
+		k.names = nil
 		if k.first = slices.Insert(k.first, at, mention{text, b}); n == keptMentions {
 			k.first, k.whole = k.first[:n], false
 		}
@@ -146,6 +149,9 @@ func (k *kind) mention(b *branch) {
 // but returns the first by name of the kind's gangs, those below one queue left out.
 func (k *kind) but(own *branch) []string {
 	for {
+		if k.names != nil && !slices.ContainsFunc(k.first[:len(k.names)], func(m mention) bool { return m.below == own }) {
+			return k.names
+		}
 		out := make([]string, 0, named)
 		for _, m := range k.first {
 			if m.below != own && len(out) < named {
@@ -153,8 +159,12 @@ func (k *kind) but(own *branch) []string {
 			}
 		}
 		if len(out) == named || k.first != nil && k.whole {
+			if len(out) == min(named, len(k.first)) && (len(out) == 0 || k.first[len(out)-1].text == out[len(out)-1]) {
+				k.names = out
+			}
 			return out
 		}
+		k.names = nil
 		k.first, k.whole = make([]mention, 0, keptMentions+1), true
 		for _, b := range k.of {
 			k.mention(b)

@@ -115,8 +115,9 @@ func (l *leaf) rank(priority int32) (int, bool) {
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
 func newGivers(s *engine.Session) *givers {
-	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
-	byName := map[string]*leaf{}
+	n := s.Snap.MaxQueueID()
+	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: make(map[cluster.QueueID]*leaf, n), nodes: make(map[cluster.QueueID]*branch, n)}
+	byName := make(map[string]*leaf, n)
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
 			return
@@ -216,7 +217,7 @@ type walk struct {
 	barred  []engine.Barrier
 	listed  map[engine.Verdict]int // where in barred a rule is; nil while those are few
 	refused bool                   // some unit was, by a rule about units: with other victims it might be legal
-	kinds   []*engine.Barrier      // what is told of siblings of one kind together, too many to tell of each
+	kinds   []engine.Barrier       // what is told of siblings of one kind together, too many to tell of each
 	turned  turned
 	open    []*branch        // queues beside the taker's way that may be asked, for all leaves below them
 	status  map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
