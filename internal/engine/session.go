@@ -53,6 +53,9 @@ type Session struct {
 	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[uint64]Verdict
 	refused  []*Verdict // room for checkStatics
+	masked   *cluster.Class
+	mask     *mask // of masked, who is often asked about node by node
+	said     sayings
 
 	plan    Plan
 	bundles map[cluster.GangID]int

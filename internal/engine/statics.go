@@ -52,7 +52,15 @@ func (c *staticCache) open(snap *cluster.Snapshot) {
 
 // staticMask returns the class's mask, repaired for the nodes that changed since it was made.
 func (s *Session) staticMask(c *cluster.Class) *mask {
-	c = c.Site()
+	if c == s.masked {
+		return s.mask
+	}
+	m := s.maskOf(c.Site())
+	s.masked, s.mask = c, m
+	return m
+}
+
+func (s *Session) maskOf(c *cluster.Class) *mask {
 	cache := &s.engine.statics
 	m := cache.masks[c.ID]
 	if m != nil && m.run == cache.run {

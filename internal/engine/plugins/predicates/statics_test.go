@@ -3,6 +3,7 @@ package predicates_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,14 +22,23 @@ func TestManyNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.NewStore(cluster.Options{})
 		pick := func(of ...string) string { return rapid.SampledFrom(of).Draw(t, "pick") }
+		var before []v1.Taint
 		for i := range rapid.IntRange(1, 80).Draw(t, "nodes") {
 			n := cluster.NodeState{Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: map[string]string{}}
 			for range rapid.IntRange(0, 3).Draw(t, "labels") {
 				n.Labels[pick("a", "b", "size")] = pick("", "x", "y", "1", "7", "007", "-3", "12x")
 			}
-			for range rapid.IntRange(0, 3).Draw(t, "taints") {
-				n.Taints = append(n.Taints, v1.Taint{Key: pick("k", "l"), Value: pick("", "x", "y"), Effect: effect(pick)})
+			if i > 0 && rapid.IntRange(0, 9).Draw(t, "like the one before") > 0 {
+				n.Taints = slices.Clone(before)
+				if len(n.Taints) > 0 && rapid.Bool().Draw(t, "but for a value") {
+					n.Taints[rapid.IntRange(0, len(n.Taints)-1).Draw(t, "which")].Value = pick("x", "y")
+				}
+			} else {
+				for range rapid.IntRange(0, 3).Draw(t, "taints") {
+					n.Taints = append(n.Taints, v1.Taint{Key: pick("k", "l"), Value: pick("", "x", "y"), Effect: effect(pick)})
+				}
 			}
+			before = n.Taints
 			s.Apply(n)
 		}
 		snap := s.Snapshot(1)
