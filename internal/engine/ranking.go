@@ -22,7 +22,7 @@ type ranking struct {
 	width  int     // leaves, a power of two
 	score  []int64 // per leaf
 	count  []int32 // per leaf: how many pods of the class fit into what will be free
-	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
+	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root. Nil as long as no leaf fits
 	room   int     // sum of count
 	places []int   // by domain, sum of count; nil for a view without a topology
 	synced int     // how much of Session.touched is included
@@ -89,7 +89,7 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, score: make([]int64, width), count: make([]int32, width), winner: make([]int32, 2*width), synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, score: make([]int64, width), count: make([]int32, width), synced: len(s.touched)}
 	if kind != 0 {
 		_, changed := s.points.company.Company(kind)
 		r.heard = len(changed)
@@ -102,13 +102,21 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	} else {
 		s.rateCompany(r, s.rankingOf(c, v, 0))
 	}
-	for i := range width {
-		r.winner[width+i] = int32(i)
-	}
-	for i := width - 1; i >= 1; i-- {
-		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
+	if r.room > 0 {
+		r.playAll()
 	}
 	return r
+}
+
+// playAll begins the tournament.
+func (r *ranking) playAll() {
+	r.winner = make([]int32, 2*r.width)
+	for i := range r.width {
+		r.winner[r.width+i] = int32(i)
+	}
+	for i := r.width - 1; i >= 1; i-- {
+		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
+	}
 }
 
 // rateAll rates every node of the view.
@@ -189,6 +197,12 @@ func (s *Session) refresh(r *ranking, n cluster.NodeID, i int32) {
 }
 
 func (r *ranking) replay(i int32) {
+	if r.winner == nil {
+		if r.score[i] != unfit {
+			r.playAll()
+		}
+		return
+	}
 	for k := (int32(r.width) + i) / 2; k >= 1; k /= 2 {
 		r.winner[k] = r.play(r.winner[2*k], r.winner[2*k+1])
 	}
@@ -196,6 +210,9 @@ func (r *ranking) replay(i int32) {
 
 // best returns the leaf that wins among those of a region, and false when no node of it fits.
 func (r *ranking) best(in Region) (int32, bool) {
+	if r.winner == nil {
+		return 0, false
+	}
 	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
 		i := r.winner[1]
 		return i, r.score[i] != unfit

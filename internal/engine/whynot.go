@@ -193,10 +193,9 @@ func merged(a, b *tallier) Tally {
 		return b.tally
 	}
 	n := len(a.tally) + len(b.tally)
-	out := tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}
+	out, of := tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
 	for i, k := 0, 0; i < len(a.tally) || k < len(b.tally); {
-		from := a
-		at := i
+		from, at := a, i
 		if i == len(a.tally) || k < len(b.tally) && b.first[k] < a.first[i] {
 			from, at = b, k
 			k++
@@ -204,7 +203,21 @@ func merged(a, b *tallier) Tally {
 			i++
 		}
 		c := &from.tally[at]
-		to := &out.tally[out.kind(&c.Verdict, from.first[at])]
+		place := 0 // one tally tells its verdicts apart
+		for place < len(of) && (of[place] == from || out.tally[place].Verdict != c.Verdict || slices.Contains(out.others, place)) {
+			place++
+		}
+		switch {
+		case place < len(of):
+		case out.full():
+			place = out.other(&c.Verdict, from.first[at])
+		default:
+			place = out.add(c.Verdict, from.first[at])
+		}
+		if len(of) < len(out.tally) {
+			of = append(of, from)
+		}
+		to := &out.tally[place]
 		to.Nodes += c.Nodes
 		if len(to.Named) == 0 {
 			to.Named = c.Named

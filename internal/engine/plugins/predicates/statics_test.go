@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -92,9 +93,10 @@ func drawTerms(t *rapid.T, pick func(...string) string) *v1.NodeSelector {
 			}
 			switch r.Operator {
 			case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
-				r.Values = []string{pick("", "x", "7"), pick("y", "1", "12x")}
+				r.Values = []string{pick("", "x", "7"), pick("y", "1", "12x", "y", "1", "x_", "a b", "long", ".y", "x-y")}
+				r.Values[1] = strings.ReplaceAll(r.Values[1], "long", strings.Repeat("y", 64))
 			case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
-				r.Values = []string{pick("0", "1", "7", "12")}
+				r.Values = []string{pick("0", "1", "7", "12", "7", "-3", "x")}
 			}
 			term.MatchExpressions = append(term.MatchExpressions, r)
 		}
@@ -125,6 +127,11 @@ func slowly(c *cluster.Class, n *cluster.Node) bool {
 	pod.Spec.NodeSelector = c.NodeSelector
 	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: c.NodeAffinity}
 	node.Name, node.Labels = n.Name, n.Labels
+	if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		if _, err := nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+			return false // what cannot be parsed matches nothing
+		}
+	}
 	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	return fits && err == nil
 }
