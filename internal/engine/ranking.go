@@ -20,9 +20,9 @@ type ranking struct {
 	kind   int // whose company its pods are, 0 for nobody's
 	v      *view
 	width  int     // leaves, a power of two
-	score  []int64 // per leaf
+	score  []int64 // per leaf; nil, like count and winner, until one fits: a thousand classes may ask about nodes that are all full
 	count  []int32 // per leaf: how many pods of the class fit into what will be free
-	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root. Nil as long as no leaf fits
+	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
 	places []int   // by domain, sum of count; nil for a view without a topology
 	synced int     // how much of Session.touched is included
@@ -89,7 +89,7 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, score: make([]int64, width), count: make([]int32, width), synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(s.touched)}
 	if kind != 0 {
 		_, changed := s.points.company.Company(kind)
 		r.heard = len(changed)
@@ -122,19 +122,28 @@ func (r *ranking) playAll() {
 // rateAll rates every node of the view.
 func (s *Session) rateAll(r *ranking) {
 	mask := s.staticMask(r.class)
+	for i, id := range r.v.nodes {
+		if mask.has(id) {
+			s.rate(r, id, int32(i))
+		}
+	}
+}
+
+// begin makes the leaves, none of which fits.
+func (r *ranking) begin() {
+	r.score, r.count = make([]int64, r.width), make([]int32, r.width)
 	for i := range r.score {
 		r.score[i] = unfit
-		if i < len(r.v.nodes) {
-			if id := r.v.nodes[i]; mask.has(id) {
-				s.rate(r, id, int32(i))
-			}
-		}
 	}
 }
 
 // rateCompany adds company to what the nodes are without it: gangs whose company differs, each the only one of its kind, cost an
 // addition for each node.
 func (s *Session) rateCompany(r, without *ranking) {
+	if without.score == nil {
+		return
+	}
+	r.begin()
 	copy(r.score, without.score)
 	copy(r.count, without.count)
 	copy(r.places, without.places)
@@ -157,8 +166,15 @@ func (r *ranking) play(l, m int32) int32 {
 
 // rate computes leaf i from the session's ledgers.
 func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
+	count := int32(s.countLater(r.class, n))
+	if r.score == nil {
+		if count == 0 {
+			return
+		}
+		r.begin()
+	}
 	before := r.count[i]
-	r.count[i] = int32(s.countLater(r.class, n))
+	r.count[i] = count
 	if by := int(r.count[i] - before); by != 0 {
 		r.room += by
 		if r.places != nil {
@@ -198,7 +214,7 @@ func (s *Session) refresh(r *ranking, n cluster.NodeID, i int32) {
 
 func (r *ranking) replay(i int32) {
 	if r.winner == nil {
-		if r.score[i] != unfit {
+		if r.room > 0 {
 			r.playAll()
 		}
 		return

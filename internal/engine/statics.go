@@ -78,12 +78,13 @@ func (s *Session) maskOf(c *cluster.Class) *mask {
 	if m.gen == s.Snap.StaticGen {
 		return m
 	}
-	changed := make([]*cluster.Node, 0, len(s.Snap.NodeOrder))
+	changed := s.changed[:0]
 	for _, id := range s.Snap.NodeOrder {
 		if n := s.Snap.Node(id); n.StaticGen > m.gen {
 			changed = append(changed, n)
 		}
 	}
+	s.changed = changed
 	said := s.checkStatics(c, changed)
 	if m.gen == 0 {
 		m.said = slices.Clone(said)

@@ -362,7 +362,7 @@ const maxNamed = 8
 // maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
 const maxKinds = 32
 
-func compareCounts(a, b Count) int {
+func compareCounts(a, b *Count) int {
 	if a.Nodes != b.Nodes {
 		return b.Nodes - a.Nodes
 	}

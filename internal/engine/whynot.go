@@ -35,8 +35,7 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		}
 		now.count(last, n.Name)
 	}
-	d.Tally = merged(s.refusals(p.Class, in, may), &now)
-	slices.SortFunc(d.Tally, compareCounts)
+	d.Tally = merged(s.refusals(p.Class, in, may), &now).sorted()
 	return d
 }
 
@@ -62,7 +61,7 @@ func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 	if whole && may.why != nil && may.whyGen == s.Snap.StaticGen {
 		return may.why
 	}
-	out, last := &tallier{}, -1
+	out, last := &tallier{tally: s.said.room[:0]}, -1
 	var before *Verdict
 	s.said.begin()
 	add := func(no *Verdict, n *cluster.Node, at int) {
@@ -89,6 +88,7 @@ func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 			add(no, refused[i], at[i])
 		}
 	}
+	s.said.room, out.tally = out.tally, slices.Clone(out.tally)
 	if whole {
 		may.why, may.whyGen, may.said = out, s.Snap.StaticGen, nil
 	}
@@ -103,6 +103,7 @@ type sayings struct {
 	turn  int   // of the tally that is being made
 	in    []int // by number: the tally that told it apart last
 	place []int // there
+	room  Tally // for the tally that is being made
 }
 
 func (x *sayings) begin() { x.turn++ }
@@ -184,11 +185,25 @@ func (t *tallier) count(at int, name string) {
 	}
 }
 
+// sorted is a tally in the order in which it is told.
+func (t Tally) sorted() Tally {
+	order := make([]*Count, len(t))
+	for i := range t {
+		order[i] = &t[i]
+	}
+	slices.SortFunc(order, compareCounts)
+	out := make(Tally, len(t))
+	for i, c := range order {
+		out[i] = *c
+	}
+	return out
+}
+
 // merged is the tally of the nodes of both, as if they had been met in their order.
 func merged(a, b *tallier) Tally {
 	switch {
 	case len(b.tally) == 0:
-		return slices.Clone(a.tally)
+		return a.tally
 	case len(a.tally) == 0:
 		return b.tally
 	}
