@@ -15,8 +15,9 @@ type cohort struct {
 	kids []*cohort       // what is kept together more closely
 	own  []cluster.PodID // the others
 
-	kinds []Kind // of all
-	asks  string // what it asks for, see kindsKey; "" until asked for
+	kinds []Kind   // of all
+	near  *Verdict // of the top: see CheckNear; nil until asked for
+	asks  string   // what it asks for, see kindsKey; "" until asked for
 }
 
 // Constrained says whether the gang asks for its pods, or some of them, to be near each other, and somebody listens.
@@ -312,11 +313,18 @@ func (s *Session) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 	if !s.Constrained(g) {
 		return Verdict{}
 	}
-	return s.checkNear(g, s.cohortsOf(g, pods))
+	c := s.cohortsOf(g, pods)
+	if c.near == nil {
+		v := s.checkNear(g, c, cluster.Constraint{})
+		c.near = &v
+	}
+	return *c.near
 }
 
-func (s *Session) checkNear(g *GangState, c *cohort) Verdict {
-	if near := g.Sets[c.set].Near; near != (cluster.Constraint{}) {
+// checkNear asks about a cohort's constraint, unless it is one that is known to be understood, and those below.
+func (s *Session) checkNear(g *GangState, c *cohort, known cluster.Constraint) Verdict {
+	near := g.Sets[c.set].Near
+	if near != (cluster.Constraint{}) && near != known {
 		for _, p := range s.points.nodeSets {
 			if v := p.it.CheckNear(near); !v.Yes() {
 				v.Plugin = p.name
@@ -325,9 +333,10 @@ func (s *Session) checkNear(g *GangState, c *cohort) Verdict {
 		}
 	}
 	for _, kid := range c.kids {
-		if v := s.checkNear(g, kid); !v.Yes() {
+		if v := s.checkNear(g, kid, known); !v.Yes() {
 			return v
 		}
+		known = g.Sets[kid.set].Near
 	}
 	return Verdict{}
 }

@@ -110,6 +110,7 @@ func (b nodeSet) add(nodes []cluster.NodeID) {
 
 // index is the nodes by their labels, and by their name.
 type index struct {
+	snap  *cluster.Snapshot
 	words int
 	all   nodeSet
 	room  nodeSet         // for keepIf
@@ -121,8 +122,8 @@ type index struct {
 // values is the nodes that have a label, by its value.
 type values struct {
 	all     []cluster.NodeID
-	nodes   map[string][]cluster.NodeID
-	numbers []numbered // those that are numbers, sorted; nil until asked for
+	nodes   map[string][]cluster.NodeID // nil until asked for
+	numbers []numbered                  // those that are numbers, sorted; nil until asked for
 }
 
 type numbered struct {
@@ -132,19 +133,19 @@ type numbered struct {
 
 // newIndex costs O(nodes × labels).
 func newIndex(snap *cluster.Snapshot) *index {
-	x := &index{words: (snap.MaxNodeID() + 63) / 64, names: map[string]cluster.NodeID{}, keys: map[string]*values{}, valid: map[string]bool{}}
+	x := &index{snap: snap, words: (snap.MaxNodeID() + 63) / 64, names: map[string]cluster.NodeID{}, keys: map[string]*values{}, valid: map[string]bool{}}
 	x.all, x.room = make(nodeSet, x.words), make(nodeSet, x.words)
 	x.all.add(snap.NodeOrder)
 	for _, id := range snap.NodeOrder {
 		n := snap.Node(id)
 		x.names[n.Name] = id
-		for k, v := range n.Labels { // order: each has its own place
+		for k := range n.Labels { // order: each has its own place
 			of := x.keys[k]
 			if of == nil {
-				of = &values{nodes: map[string][]cluster.NodeID{}}
+				of = &values{}
 				x.keys[k] = of
 			}
-			of.all, of.nodes[v] = append(of.all, id), append(of.nodes[v], id)
+			of.all = append(of.all, id)
 		}
 	}
 	return x
@@ -290,7 +291,7 @@ func (x *index) require(set nodeSet, r *v1.NodeSelectorRequirement, of *values) 
 			if of == nil || err != nil {
 				return
 			}
-			all := of.sorted()
+			all := of.sorted(x.byValue(r.Key, of))
 			at, _ := slices.BinarySearchFunc(all, bound, func(v numbered, n int64) int { return cmp.Compare(v.n, n) })
 			if r.Operator == v1.NodeSelectorOpLt {
 				all = all[:at]
@@ -308,10 +309,23 @@ func (x *index) require(set nodeSet, r *v1.NodeSelectorRequirement, of *values) 
 
 // value returns the nodes whose label has a value.
 func (x *index) value(key, value string) []cluster.NodeID {
-	if of := x.keys[key]; of != nil {
-		return of.nodes[value]
+	of := x.keys[key]
+	if of == nil {
+		return nil
 	}
-	return nil
+	return x.byValue(key, of)[value]
+}
+
+// byValue tells the nodes that have a label apart, the first time that somebody asks: nodes have hundreds of labels that nobody does.
+func (x *index) byValue(key string, of *values) map[string][]cluster.NodeID {
+	if of.nodes == nil {
+		of.nodes = map[string][]cluster.NodeID{}
+		for _, id := range of.all {
+			v := x.snap.Node(id).Labels[key]
+			of.nodes[v] = append(of.nodes[v], id)
+		}
+	}
+	return of.nodes
 }
 
 // keep leaves only nodes that a function adds; keepIf does, or leaves the others.
@@ -331,10 +345,10 @@ func (x *index) keepIf(set nodeSet, added bool, add func(nodeSet)) {
 }
 
 // sorted returns the values that are numbers.
-func (v *values) sorted() []numbered {
+func (v *values) sorted(nodes map[string][]cluster.NodeID) []numbered {
 	if v.numbers == nil {
 		v.numbers = []numbered{}
-		for text, nodes := range v.nodes { // order: sorted below
+		for text, nodes := range nodes { // order: sorted below
 			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 				v.numbers = append(v.numbers, numbered{n, nodes})
 			}
