@@ -205,6 +205,14 @@ type NodeFilter interface {
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
 }
 
+// NodeStay is a NodeFilter of parts of a node, such as NUMA zones, of which a pod that is new there may get others than one had that
+// was evicted from n: CheckStay says whether just those are still there, so that p may stay after all. It is asked instead of
+// CheckNode then; who stays in what somebody else was given would leave that one waiting for ever.
+type NodeStay interface {
+	NodeFilter
+	CheckStay(p *cluster.Pod, n *cluster.Node) bool
+}
+
 // NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that
 // is being released has gone. It is asked for the classes that its Wants, as of NodeFilter, names.
 type NodeReady interface {
@@ -225,8 +233,12 @@ type Kind struct {
 //
 // Candidates are judged by counting, see [View.Places]: a candidate that cannot hold each kind for itself must be left out,
 // and one that might hold them must not.
+//
+// CheckNear says whether a constraint can be understood, whatever room there is; it must be cheap. NodeSets says no to one that
+// cannot.
 type NodeSets interface {
 	NodeSets(q *SetQuery) ([]NodeSet, Verdict)
+	CheckNear(c cluster.Constraint) Verdict
 }
 
 // SetQuery asks where a set may go.
