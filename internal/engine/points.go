@@ -202,6 +202,14 @@ type NodeFilter interface {
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
 }
 
+// Unanimous is a NodeFilter that may know, without being asked about each node, that all of them refuse p as things stand in the
+// session. Nobody then returns a text that names what CheckNode says of every node: pods of whom it is the same are told the same
+// of each. It is "" if some node may take p, or it is not known. It is asked for the classes that Wants names.
+type Unanimous interface {
+	NodeFilter
+	Nobody(p *cluster.Pod) string
+}
+
 // NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that
 // is being released has gone. It is asked for the classes that its Wants, as of NodeFilter, names.
 type NodeReady interface {
