@@ -59,7 +59,7 @@ type ledger struct {
 	global  uint64 // when devices that several nodes can use last changed
 	made    map[poolKey]int
 
-	view     *engine.View
+	step     func() // counts one step of a search
 	memo     map[question]answer
 	answers  map[asked]answer  // of this run, by sort of node
 	named    map[denied]answer // those that name who asked
@@ -122,10 +122,20 @@ type choice struct {
 
 // newLedger costs one look at each claim and each pod.
 func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
-	snap := view.Snapshot()
+	l := readLedger(view.Snapshot(), c, cache, view.Step)
+	view.EachHold(func(h *cluster.Hold, open bool) {
+		if !open {
+			l.promise(h, 1)
+		}
+	})
+	return l
+}
+
+// readLedger is newLedger without what is promised.
+func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func()) *ledger {
 	l := &ledger{
 		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
-		changed: map[string]uint64{}, made: map[poolKey]int{}, view: view, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
+		changed: map[string]uint64{}, made: map[poolKey]int{}, step: step, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
 		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[uint64]refusal{}, verdicts: map[engine.Verdict]int32{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
 	}
@@ -170,11 +180,6 @@ func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
 		}
 		l.take(c.state, 1)
 	}
-	view.EachHold(func(h *cluster.Hold, open bool) {
-		if !open {
-			l.promise(h, 1)
-		}
-	})
 	return l
 }
 
@@ -325,7 +330,7 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 		}
 	}
 	a.node, a.global = l.changed[n.Name], l.global
-	if whole {
+	if whole && (a.verdict.Yes() || like.sort == 0) { // a no is kept for the sort
 		l.memo[q] = a
 	}
 	return a
@@ -338,7 +343,7 @@ func (l *ledger) allowed() int { return max(hurry, patience-l.spent) }
 func (l *ledger) spend(steps int) {
 	l.spent += steps
 	for range 1 + steps/stepsPerStep {
-		l.view.Step()
+		l.step()
 	}
 }
 
