@@ -3,6 +3,7 @@ package dynamicresources
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -31,6 +32,8 @@ var expressions = []string{
 	`device.attributes["other.example.com"].model == "a"`,
 	`device.attributes["gpu.example.com"].missing == "a"`,
 	`device.driver == "gpu.example.com"`,
+	`device.attributes["gpu.example.com"].index == 1 && device.attributes["gpu.example.com"].model == "a"`,
+	`device.attributes["gpu.example.com"].model == "a" || device.attributes["gpu.example.com"].uuid == "n0-0-0"`,
 	`device.attributes["gpu.example.com"].model == "c" && device.attributes["gpu.example.com"].missing`,
 	`["u1", "u2"].exists(device, device == "u1")`,
 	`true`,
@@ -47,12 +50,25 @@ func TestShared(t *testing.T) {
 			class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: []string{`device.driver == "gpu.example.com"`, `device.attributes["gpu.example.com"].index < 3`}[k-1]}}}
 		}
 		s.Apply(cluster.ObjectState{Kind: cluster.DeviceClasses, Key: "gpu", Object: class})
+		models := make([][]string, n("models", 1, 2))
+		for i := range models {
+			for k := range n("slices", 0, 2) {
+				text, err := json.Marshal(drawSlice(n, "@", k))
+				if err != nil {
+					t.Fatal(err)
+				}
+				models[i] = append(models[i], string(text))
+			}
+		}
 		nodes := n("nodes", 1, 5)
 		for i := range nodes {
 			name := fmt.Sprint("n", i)
 			s.Apply(cluster.NodeState{Name: name, Allocatable: []cluster.Quantity{{Name: "cpu", Value: 1000}}})
-			for k := range n("slices", 0, 2) {
-				slice := drawSlice(n, name, k)
+			for _, text := range models[n("model", 0, len(models)-1)] {
+				slice := &resourceapi.ResourceSlice{}
+				if err := json.Unmarshal([]byte(strings.ReplaceAll(text, "@", name)), slice); err != nil {
+					t.Fatal(err)
+				}
 				s.Apply(cluster.ObjectState{Kind: cluster.ResourceSlices, Key: slice.Name, Object: slice})
 			}
 		}
@@ -115,6 +131,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
+// drawSlice draws a slice of one model of nodes.
 func drawSlice(n func(string, int, int) int, node string, k int) *resourceapi.ResourceSlice {
 	slice := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(node, "-", k)}}
 	slice.Spec = resourceapi.ResourceSliceSpec{Driver: driver, NodeName: &node, Pool: resourceapi.ResourcePool{Name: fmt.Sprint("pool-", node, "-", k), ResourceSliceCount: 1}}
