@@ -216,3 +216,69 @@ func drawTaken(n func(string, int, int) int, l *ledger, nodes int) {
 		l.touch(a)
 	}
 }
+
+// TestAskedOnce counts what the allocator is asked: each claim on each sort of nodes, however many nodes there are and whatever their
+// serial numbers, and of what is asked for by serial number nothing where nobody has it.
+func TestAskedOnce(t *testing.T) {
+	t.Parallel()
+	const nodes, pods = 60, 40
+	for _, tt := range []struct {
+		name, expression string
+		each             int // steps that a pod may cost
+	}{
+		{"model", `device.attributes["gpu.example.com"].model != "none-%d" && device.attributes["gpu.example.com"].index > 8`, 2},
+		{"number", `device.attributes["gpu.example.com"].uuid == "none-%d"`, 0},
+		{"numbers of others", `device.attributes["gpu.example.com"].uuid == "n7-3" && %d < 0`, 2},
+		{"error", `device.attributes["gpu.example.com"].missing == %d`, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := cluster.NewStore(cluster.Options{})
+			s.Apply(cluster.ObjectState{Kind: cluster.DeviceClasses, Key: "gpu", Object: &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}})
+			for i := range nodes {
+				node := fmt.Sprint("n", i)
+				slice := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}}
+				slice.Spec = resourceapi.ResourceSliceSpec{Driver: driver, NodeName: &node, Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1}}
+				for d := range 8 {
+					model, uuid, index := "a", fmt.Sprint(node, "-", d), int64(d)
+					slice.Spec.Devices = append(slice.Spec.Devices, resourceapi.Device{Name: uuid, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+						"model": {StringValue: &model}, "uuid": {StringValue: &uuid}, "index": {IntValue: &index},
+					}})
+				}
+				s.Apply(cluster.NodeState{Name: node, Allocatable: []cluster.Quantity{{Name: "cpu", Value: 1000}}})
+				s.Apply(cluster.ObjectState{Kind: cluster.ResourceSlices, Key: node, Object: slice})
+			}
+			for i := range pods {
+				spec := resourceapi.ResourceClaimSpec{}
+				spec.Devices.Requests = []resourceapi.DeviceRequest{{Name: "r", Exactly: &resourceapi.ExactDeviceRequest{
+					DeviceClassName: "gpu", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1,
+					Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf(tt.expression, i)}}},
+				}}}
+				text, err := json.Marshal(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprint("pod-", i)
+				s.Apply(cluster.ObjectState{Kind: cluster.ResourceClaims, Key: "ns/" + name, Object: &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: spec}})
+				s.Apply(cluster.PodState{
+					UID: name, Namespace: "ns", Name: name, Ours: true, Spec: cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text)}}},
+					DeviceClaims: []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}},
+				})
+			}
+			snap, m, steps := s.Snapshot(1), &memory{}, 0
+			m.remember(snap)
+			l := readLedger(snap, newCatalog(snap, m), cel.NewCache(100, cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}), func() { steps++ })
+			snap.EachPod(func(p *cluster.Pod) {
+				if l.nobody(p) == "" {
+					t.Fatalf("somebody takes %s", p.Name)
+				}
+				for _, id := range snap.NodeOrder {
+					l.solve(p, snap.Node(id), []int{0}, later)
+				}
+			})
+			if steps > pods*tt.each {
+				t.Fatalf("%d steps for %d claims on %d nodes", steps, pods, nodes)
+			}
+		})
+	}
+}
