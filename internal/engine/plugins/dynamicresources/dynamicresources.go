@@ -10,7 +10,8 @@
 // The ledger has two sides, like a node's resources: what is taken now, and what will be once all that is being released
 // has gone. A nomination may count on the second; a placement must find its devices free on both.
 //
-// What the allocator answered for a class on a node is kept until something changes there.
+// What the allocator answered for a class on a node is kept until something changes there; a no, for all nodes that are alike to
+// the claim, from run to run.
 package dynamicresources
 
 import (
@@ -28,7 +29,7 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "dynamicresources"
 
-// maxCELCacheEntries is KAI's argument: how many compiled selectors are kept. Its default is 10.
+// maxCELCacheEntries is KAI's argument: how many compiled selectors are kept. KAI's default is 10.
 const maxCELCacheEntries = "maxCelCacheEntries"
 
 // leastCELCacheEntries is how many are kept whatever the argument says: a thousand claims that no two say alike are common, and a
