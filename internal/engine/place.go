@@ -1,6 +1,7 @@
 package engine
 
 import (
+	mathbits "math/bits"
 	"slices"
 	"strconv"
 
@@ -431,8 +432,8 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			filters = append(filters, f)
 		}
 	}
-	var aside []int32
-	var kept []int64
+	aside, kept := s.refusedLeaves(r, p, in)
+	known := len(aside)
 	chosen := int32(-1)
 	for chosen < 0 {
 		i, ok := s.favourite(r, p, in)
@@ -443,18 +444,36 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
-		if len(aside)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
+		if (len(aside)-known)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
 			s.Step()
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
-	for k := len(aside) - 1; k >= 0; k-- {
-		r.restore(aside[k], kept[k])
-	}
+	r.restore(aside, kept)
 	if chosen < 0 {
 		return false
 	}
 	return s.put(st, p, in.v.nodes[chosen])
+}
+
+// refusedLeaves sets aside the leaves of a region that filters refuse p without being asked about each, and returns them with their scores.
+func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64) {
+	for _, f := range s.points.refusals {
+		if !f.Wants(p.Class) {
+			continue
+		}
+		for word, bits := range f.Refuses(p) {
+			for ; bits != 0; bits &= bits - 1 {
+				i := in.v.at[word<<6+mathbits.TrailingZeros64(bits)]
+				if i >= in.lo && i < in.hi && r.score[i] != unfit {
+					leaves, scores = append(leaves, i), append(scores, r.score[i])
+					r.score[i] = unfit
+				}
+			}
+		}
+	}
+	r.replayed(leaves)
+	return leaves, scores
 }
 
 // refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.

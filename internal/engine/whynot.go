@@ -31,7 +31,9 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 			} else if v = s.whyNot(p, n); v.Yes() {
 				continue
 			}
-			last = now.kind(&v, i)
+			if last < 0 || now.tally[last].Verdict != v {
+				last = now.kind(&v, i)
+			}
 		}
 		now.count(last, n.Name)
 	}

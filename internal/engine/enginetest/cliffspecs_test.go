@@ -250,6 +250,7 @@ func specCliffs() []cliff {
 		}, nil, idly},
 		{"taints=1000/each=100", func() *situation { return manyTaints(1000, 100) }, nil, idly},
 		{"ports=100", func() *situation { return ports(100) }, nil, idly},
+		{"ports=1000", func() *situation { return ports(1000) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},
 		{"subgroups=500x100/near", func() *situation { return subgroups(500, 100, oneRack) }, nil, idly},
