@@ -73,7 +73,7 @@ type Class struct {
 }
 
 // Alone is the class of the same pods if they said nothing of other pods and nothing but a node counted: classes that differ
-// in pod affinity, anti-affinity and spreading only have it in common. It is the class itself for most.
+// in pod affinity, anti-affinity, spreading and host ports only have it in common. It is the class itself for most.
 func (c *Class) Alone() *Class {
 	if c.alone == nil {
 		return c

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	mathbits "math/bits"
 	"slices"
 	"strconv"
 
@@ -432,7 +431,10 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			filters = append(filters, f)
 		}
 	}
-	aside, kept := s.refusedLeaves(r, p, in)
+	aside, kept, none := s.refusedLeaves(r, p, in)
+	if none {
+		return false
+	}
 	known := len(aside)
 	chosen := int32(-1)
 	for chosen < 0 {
@@ -456,24 +458,34 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 	return s.put(st, p, in.v.nodes[chosen])
 }
 
-// refusedLeaves sets aside the leaves of a region that filters refuse p without being asked about each, and returns them with their scores.
-func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64) {
+// refusedLeaves sets aside the leaves of a region of which filters say, without being asked about each, that they refuse p, and returns
+// them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
+func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
 	for _, f := range s.points.refusals {
-		if !f.Wants(p.Class) {
+		if !f.it.Wants(p.Class) {
 			continue
 		}
-		for word, bits := range f.Refuses(p) {
-			for ; bits != 0; bits &= bits - 1 {
-				i := in.v.at[word<<6+mathbits.TrailingZeros64(bits)]
-				if i >= in.lo && i < in.hi && r.score[i] != unfit {
-					leaves, scores = append(leaves, i), append(scores, r.score[i])
-					r.score[i] = unfit
-				}
+		refused, _ := f.it.Refuses(p)
+		if !slices.ContainsFunc(refused, func(nodes uint64) bool { return nodes != 0 }) {
+			continue
+		}
+		of, open := mask{bits: refused}, false
+		for i := in.lo; i < in.hi && !open; i++ {
+			open = r.score[i] != unfit && !of.has(in.v.nodes[i])
+		}
+		if !open {
+			r.restore(leaves, scores)
+			return nil, nil, true
+		}
+		for i := in.lo; i < in.hi; i++ {
+			if r.score[i] != unfit && of.has(in.v.nodes[i]) {
+				leaves, scores = append(leaves, i), append(scores, r.score[i])
+				r.score[i] = unfit
 			}
 		}
+		r.replayed(leaves)
 	}
-	r.replayed(leaves)
-	return leaves, scores
+	return leaves, scores, false
 }
 
 // refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.

@@ -202,12 +202,13 @@ type NodeFilter interface {
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
 }
 
-// NodeRefusals is for a NodeFilter that knows beforehand, without being asked about each, nodes that it refuses. Refuses returns them
-// for p as things stand, as bits by node ID, nil for none; CheckNode says no of every one of them, and may say no of others too. It is
-// called once for each pod that is placed, for the classes that Wants names. The bits belong to the plugin.
+// NodeRefusals is a NodeFilter that knows beforehand, without being asked about each, nodes that it refuses. Refuses returns them
+// for p as things stand, as bits by node ID, and why, if that is the same for all. CheckNode says no of every one of them, for that
+// reason, and may say no of others too. It is asked for the classes that Wants names; what it returns is valid until anything changes,
+// and belongs to the plugin.
 type NodeRefusals interface {
 	NodeFilter
-	Refuses(p *cluster.Pod) []uint64
+	Refuses(p *cluster.Pod) (nodes []uint64, why *Verdict)
 }
 
 // NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that

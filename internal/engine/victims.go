@@ -469,7 +469,10 @@ func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 // bestFor returns the best node for one pod, filters included.
 func (s *Session) bestFor(p *cluster.Pod) (int32, bool) {
 	r := s.rankingFor(p, s.all())
-	aside, kept := s.refusedLeaves(r, p, s.everywhere())
+	aside, kept, none := s.refusedLeaves(r, p, s.everywhere())
+	if none {
+		return 0, false
+	}
 	chosen, found := int32(-1), false
 	for !found {
 		i, ok := r.best(s.everywhere())

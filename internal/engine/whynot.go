@@ -17,6 +17,7 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
 	may := s.staticMask(p.Class)
+	refused, why := s.refusedFirst(p)
 	now, last, lastShort := tallier{}, -1, -1
 	for i, id := range in.v.nodes[in.lo:in.hi] {
 		if !may.has(id) {
@@ -28,6 +29,8 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 			v := Verdict{Code: No, Reason: ReasonInsufficient}
 			if lastShort = -1; short {
 				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
+			} else if why != nil && refused.has(id) && s.FitsLater(p.Class, id) {
+				v = *why
 			} else if v = s.whyNot(p, n); v.Yes() {
 				continue
 			}
@@ -40,6 +43,28 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 	d.Tally = merged(s.refusals(p.Class, in, may), &now)
 	slices.SortFunc(d.Tally, compareCounts)
 	return d
+}
+
+// refusedFirst returns the nodes that the first filter that has a say about p refuses all for one reason, as far as it knows beforehand,
+// and that reason; nil for none.
+func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
+	for _, f := range s.points.filters {
+		if !f.it.Wants(p.Class) {
+			continue
+		}
+		r, ok := f.it.(NodeRefusals)
+		if !ok {
+			break
+		}
+		nodes, why := r.Refuses(p)
+		if why == nil {
+			break
+		}
+		said := *why
+		said.Plugin = f.name
+		return mask{bits: nodes}, &said
+	}
+	return mask{}, nil
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room in sums.

@@ -105,9 +105,9 @@ func (b *both) CheckNode(p *pod, n *node) engine.Verdict {
 }
 
 // Refuses implements engine.NodeRefusals.
-func (b *both) Refuses(p *pod) []uint64 {
+func (b *both) Refuses(p *pod) ([]uint64, *engine.Verdict) {
 	if b.refusals == nil || !b.refusals.Wants(p.Class) {
-		return nil
+		return nil, nil
 	}
 	return b.refusals.Refuses(p)
 }

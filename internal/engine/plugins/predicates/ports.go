@@ -12,16 +12,17 @@ import (
 // may open a thousand ports, and a thousand gangs may ask for one of them each.
 type ports struct {
 	snap  *cluster.Snapshot
-	sets  []portSet
-	bySet map[string]int           // sets by what is in them
+	sets  []portSet                // of pods that were on nodes, came, or are promised room
 	of    map[uint64]int           // sets by class
+	named map[string]int           // sets by what is in them
 	open  map[portKey][]opening    // the sets that a port is in
 	words map[string]portKey       // protocols, numbered
-	asked []*wanted                // those that are asked for
+	asked []*wanted                // what is asked for
+	asks  map[uint64]*wanted       // by class
+	same  map[string]*wanted       // by what is in it
 	log   []portChange             // who came and went in this run
 	read  int                      // how much of the log somebody has read
 	came  map[cluster.NodeID][]int // sets of who came in this run, last one last
-	says  map[portKey]engine.Verdict
 }
 
 // portKey is what is compared of a port besides its address: the protocol's number, and the port.
@@ -31,7 +32,6 @@ type portKey uint64
 type portSet struct {
 	ports []cluster.HostPort
 	nodes []cluster.NodeID // where such a pod was when the run began, and was not leaving; one for each
-	want  *wanted          // nil until asked for
 }
 
 // opening is a port of a set.
@@ -50,10 +50,11 @@ type portChange struct {
 // wanted is where the ports of a set are taken.
 type wanted struct {
 	ports  []cluster.HostPort
-	first  []int32  // by set: the first of the ports that is in that set too; -1 for none
-	counts []int32  // by node ID: pods that open one of the ports
-	bits   []uint64 // the nodes that have any
-	read   int      // how much of the log is in the counts
+	first  []int32           // by set: the first of the ports that is in that set too; -1 for none
+	counts []int32           // by node ID: pods that open one of the ports
+	bits   []uint64          // the nodes that have any
+	read   int               // how much of the log is in the counts
+	says   []*engine.Verdict // that a port is taken, by port; nil until it is said
 }
 
 // index returns the ports as the run finds them: O(pods, and the ports of each of their classes), once.
@@ -62,8 +63,8 @@ func (i *instance) index() *ports {
 		return i.ports
 	}
 	x := &ports{
-		snap: i.view.Snapshot(), bySet: map[string]int{}, of: map[uint64]int{}, open: map[portKey][]opening{}, words: map[string]portKey{},
-		came: map[cluster.NodeID][]int{}, says: map[portKey]engine.Verdict{},
+		snap: i.view.Snapshot(), of: map[uint64]int{}, named: map[string]int{}, open: map[portKey][]opening{}, words: map[string]portKey{},
+		asks: map[uint64]*wanted{}, same: map[string]*wanted{}, came: map[cluster.NodeID][]int{},
 	}
 	i.ports = x
 	for _, id := range x.snap.NodeOrder {
@@ -89,19 +90,25 @@ func (x *ports) key(p cluster.HostPort) portKey {
 	return n | portKey(uint32(p.Port))
 }
 
+// name tells sets of ports apart.
+func (x *ports) name(c *cluster.Class) string {
+	var name []byte
+	for _, p := range c.HostPorts {
+		name = append(append(strconv.AppendUint(name, uint64(x.key(p)), 36), p.IP...), ' ')
+	}
+	return string(name)
+}
+
 // set returns the number of the set of ports that pods of a class open.
 func (x *ports) set(c *cluster.Class) int {
 	k, known := x.of[c.ID]
 	if known {
 		return k
 	}
-	var name []byte
-	for _, p := range c.HostPorts {
-		name = append(append(strconv.AppendUint(name, uint64(x.key(p)), 36), p.IP...), ' ')
-	}
-	if k, known = x.bySet[string(name)]; !known {
+	name := x.name(c)
+	if k, known = x.named[name]; !known {
 		k = len(x.sets)
-		x.sets, x.bySet[string(name)] = append(x.sets, portSet{ports: c.HostPorts}), k
+		x.sets, x.named[name] = append(x.sets, portSet{ports: c.HostPorts}), k
 		for _, p := range c.HostPorts {
 			key := x.key(p)
 			x.open[key] = append(x.open[key], opening{p.IP, k})
@@ -127,10 +134,14 @@ func (w *wanted) meet(others []cluster.HostPort) int32 {
 // wanted returns where the ports of a class are taken as things stand, but for promises: O(nodes, and who opens the same), once, and
 // what has happened since later on.
 func (x *ports) wanted(c *cluster.Class) *wanted {
-	k := x.set(c)
-	w := x.sets[k].want
+	w := x.asks[c.ID]
 	if w == nil {
-		w = x.ask(k)
+		name := x.name(c)
+		if w = x.same[name]; w == nil {
+			w = x.ask(c.HostPorts)
+			x.same[name], x.asked = w, append(x.asked, w)
+		}
+		x.asks[c.ID] = w
 	}
 	for ; w.read < len(x.log); w.read++ {
 		if c := &x.log[w.read]; w.first[c.set] >= 0 {
@@ -141,9 +152,11 @@ func (x *ports) wanted(c *cluster.Class) *wanted {
 	return w
 }
 
-func (x *ports) ask(k int) *wanted {
-	w := &wanted{ports: x.sets[k].ports, first: make([]int32, len(x.sets)), counts: make([]int32, x.snap.MaxNodeID()), bits: make([]uint64, (x.snap.MaxNodeID()+63)/64)}
-	x.sets[k].want, x.asked = w, append(x.asked, w)
+func (x *ports) ask(ps []cluster.HostPort) *wanted {
+	w := &wanted{
+		ports: ps, first: make([]int32, len(x.sets)), says: make([]*engine.Verdict, len(ps)),
+		counts: make([]int32, x.snap.MaxNodeID()), bits: make([]uint64, (x.snap.MaxNodeID()+63)/64),
+	}
 	for k := range w.first {
 		w.first[k] = -1
 	}
@@ -200,7 +213,7 @@ func (x *ports) check(c *cluster.Class, n *cluster.Node, stays func(*cluster.Pod
 			}
 		}
 	}
-	return x.taken(w.ports[first])
+	return *w.taken(first)
 }
 
 // ready says whether nobody has one of the class's ports on a node, those included that are leaving, or that this run evicts.
@@ -216,16 +229,14 @@ func (x *ports) ready(c *cluster.Class, n *cluster.Node) engine.Verdict {
 	if first < 0 {
 		return engine.Verdict{}
 	}
-	return x.taken(w.ports[first])
+	return *w.taken(first)
 }
 
-// taken is what is said of a port that is.
-func (x *ports) taken(p cluster.HostPort) engine.Verdict {
-	key := x.key(p)
-	v, said := x.says[key]
-	if !said {
-		v = engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
-		x.says[key] = v
+// taken is what is said of the k-th of the ports when it is.
+func (w *wanted) taken(k int32) *engine.Verdict {
+	if w.says[k] == nil {
+		p := w.ports[k]
+		w.says[k] = &engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
 	}
-	return v
+	return w.says[k]
 }

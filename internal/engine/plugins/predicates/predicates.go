@@ -100,8 +100,9 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	}
 	for h := range i.view.Held(n.ID) {
 		if q := x.snap.Pod(h.Waits); q != nil && q != p && len(q.Class.HostPorts) > 0 {
-			if k := x.wanted(p.Class).first[x.set(q.Class)]; k >= 0 {
-				return x.taken(p.Class.HostPorts[k])
+			set, w := x.set(q.Class), x.wanted(p.Class)
+			if k := w.first[set]; k >= 0 {
+				return *w.taken(k)
 			}
 		}
 	}
@@ -109,11 +110,15 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 }
 
 // Refuses implements engine.NodeRefusals, for ports that nobody is promised.
-func (i *instance) Refuses(p *cluster.Pod) []uint64 {
+func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *engine.Verdict) {
 	if len(p.Class.HostPorts) == 0 {
-		return nil
+		return nil, nil
 	}
-	return i.index().wanted(p.Class).bits
+	w := i.index().wanted(p.Class)
+	if len(w.ports) > 1 {
+		return w.bits, nil
+	}
+	return w.bits, w.taken(0)
 }
 
 // CheckReady implements engine.NodeReady.
