@@ -104,12 +104,15 @@ func (b *both) CheckNode(p *pod, n *node) engine.Verdict {
 	return b.own.CheckNode(p, n)
 }
 
-// Refuses implements engine.NodeRefusals.
+// Refuses implements engine.NodeRefusals: the host's, which is asked first, if it has a say.
 func (b *both) Refuses(p *pod) ([]uint64, *engine.Verdict) {
-	if b.refusals == nil || !b.refusals.Wants(p.Class) {
-		return nil, nil
+	switch {
+	case b.filter == nil || !b.filter.Wants(p.Class):
+		return b.own.Refuses(p)
+	case b.refusals != nil:
+		return b.refusals.Refuses(p)
 	}
-	return b.refusals.Refuses(p)
+	return nil, nil
 }
 
 // CheckReady implements engine.NodeReady. Our own filters count who is leaving as there.
