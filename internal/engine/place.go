@@ -488,6 +488,15 @@ func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves [
 	return leaves, scores, false
 }
 
+// RefusedAll says whether some filter refuses each of the pods, which are alike, every node, whoever of those that are there goes; see
+// [NodeRefusals].
+func (s *Session) RefusedAll(pods []cluster.PodID) bool {
+	p := s.Snap.Pod(pods[0])
+	return !s.mixed(pods) && slices.ContainsFunc(s.points.refusals, func(f named[NodeRefusals]) bool {
+		return f.it.Wants(p.Class) && f.it.RefusesAll(p)
+	})
+}
+
 // refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.
 const refusalsPerStep = 4
 

@@ -206,9 +206,13 @@ type NodeFilter interface {
 // for p as things stand, as bits by node ID, and why, if that is the same for all. CheckNode says no of every one of them, for that
 // reason, and may say no of others too. It is asked for the classes that Wants names; what it returns is valid until anything changes,
 // and belongs to the plugin.
+//
+// RefusesAll says that it refuses p every node, and would if any pods that are there went, or went elsewhere: only somebody new could
+// change that, who is not like p.
 type NodeRefusals interface {
 	NodeFilter
 	Refuses(p *cluster.Pod) (nodes []uint64, why *Verdict)
+	RefusesAll(p *cluster.Pod) bool
 }
 
 // NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that

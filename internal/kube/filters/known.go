@@ -138,15 +138,12 @@ func (i *instance) Refuses(p *pod) ([]uint64, *engine.Verdict) {
 		return nil, nil
 	}
 	a := i.affinity()
-	if b := a.neighbour(p); !b.failed.Yes() {
+	switch b := a.neighbour(p); {
+	case !b.failed.Yes():
 		return nil, nil
-	}
-	for k := range near {
-		if l, ok := named(&near[k]); ok && p.Labels[l.key] != l.value && len(a.seen.having(l)) == 0 {
-			return a.all(), &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
-		}
-	}
-	if len(near) > 0 {
+	case i.RefusesAll(p):
+		return a.all(), &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
+	case len(near) > 0:
 		return nil, nil
 	}
 	spec := a.seen.spec(c)
@@ -166,6 +163,15 @@ func (i *instance) Refuses(p *pod) ([]uint64, *engine.Verdict) {
 		}
 	}
 	return out, &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAntiAffinity}
+}
+
+// RefusesAll implements engine.NodeRefusals: nobody has, or had in this run, a label that required affinity asks for, nor has the pod itself.
+func (i *instance) RefusesAll(p *pod) bool {
+	near, _ := terms(p.Class)
+	return slices.ContainsFunc(near, func(t v1.PodAffinityTerm) bool {
+		l, ok := named(&t)
+		return ok && p.Labels[l.key] != l.value && len(i.affinity().seen.having(l)) == 0
+	})
 }
 
 // all returns every node.

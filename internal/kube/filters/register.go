@@ -115,6 +115,11 @@ func (b *both) Refuses(p *pod) ([]uint64, *engine.Verdict) {
 	return nil, nil
 }
 
+// RefusesAll implements engine.NodeRefusals.
+func (b *both) RefusesAll(p *pod) bool {
+	return b.refusals != nil && b.refusals.Wants(p.Class) && b.refusals.RefusesAll(p) || b.own.RefusesAll(p)
+}
+
 // CheckReady implements engine.NodeReady. Our own filters count who is leaving as there.
 func (b *both) CheckReady(p *pod, n *node) engine.Verdict {
 	if b.ready == nil || !b.ready.Wants(p.Class) {

@@ -121,6 +121,9 @@ func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *engine.Verdict) {
 	return w.bits, w.taken(0)
 }
 
+// RefusesAll implements engine.NodeRefusals: ports are free when others have gone.
+func (i *instance) RefusesAll(*cluster.Pod) bool { return false }
+
 // CheckReady implements engine.NodeReady.
 func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if len(p.Class.HostPorts) == 0 {
