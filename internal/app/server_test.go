@@ -128,7 +128,12 @@ func TestServerIsBounded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- (&Server{Metrics: Registry()}).Run(ctx, l) }()
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())

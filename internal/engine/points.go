@@ -215,6 +215,14 @@ type NodeRefusals interface {
 	RefusesAll(p *cluster.Pod) bool
 }
 
+// NodeStay is a NodeFilter of parts of a node, such as NUMA zones, of which a pod that is new there may get others than one had that
+// was evicted from n: CheckStay says whether just those are still there, so that p may stay after all. It is asked instead of
+// CheckNode then; who stays in what somebody else was given would leave that one waiting for ever.
+type NodeStay interface {
+	NodeFilter
+	CheckStay(p *cluster.Pod, n *cluster.Node) bool
+}
+
 // NodeReady says whether what lets p run on n, which passed the filters, is there now, and not only once something that
 // is being released has gone. It is asked for the classes that its Wants, as of NodeFilter, names.
 type NodeReady interface {

@@ -400,7 +400,20 @@ func (s *Session) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
 
 // mayStay says whether the room that an evicted pod had is still there.
 func (s *Session) mayStay(p *cluster.Pod) bool {
-	return s.returns(p.Node, p.Class.Requests, p.Class.Share, p.Groups) && s.filtersAllow(p, p.Node)
+	if !s.returns(p.Node, p.Class.Requests, p.Class.Share, p.Groups) {
+		return false
+	}
+	n := s.Snap.Node(p.Node)
+	for _, f := range s.points.filters {
+		if !f.it.Wants(p.Class) {
+			continue
+		}
+		stay, part := f.it.(NodeStay)
+		if part && !stay.CheckStay(p, n) || !part && !f.it.CheckNode(p, n).Yes() {
+			return false
+		}
+	}
+	return true
 }
 
 // strays says whether pods of the unit are of no set, so that nobody knows where they should be.

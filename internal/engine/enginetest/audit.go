@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -9,7 +10,8 @@ import (
 )
 
 // Audit replays plans on the snapshot they were made for and reports the first breach of what every plan promises, in
-// any prefix of it: no node gives more than it has, now for a bind and after releases for a nomination; no queue rises
+// any prefix of it: no node gives more than it has, now for a bind and after releases for a nomination, nor does a zone of one that
+// turns pods away for it; no queue rises
 // above its limit, nor non-preemptible work above quota, at any level; a pod is decided once; a bundle reaches its gang's
 // minimum unless the gang had it, and starts nothing before the minimum needs no release. Whoever is evicted may be, by the
 // table of legal victims, and is evicted for somebody: the bundle's own gang fits afterwards, and no victim is left with a
@@ -90,10 +92,28 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 	if !gets {
 		return nil
 	}
+	if err := a.waits(b); err != nil {
+		return fmt.Errorf("gang %s: %w", g.Key, err)
+	}
 	if err := a.whole(g); err != nil {
 		return fmt.Errorf("gang %s: %w", g.Key, err)
 	}
 	return nil
+}
+
+// waits says that a bundle that binds nothing waits for nobody: no pod leaves the nodes where it was given room.
+func (a *auditor) waits(b *engine.Bundle) error {
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		if in.Verb == engine.Bind {
+			return nil
+		}
+		n := a.snap.NodeByName(in.Node)
+		if in.Verb == engine.Evict || a.left[n.ID] || slices.ContainsFunc(n.Pods, func(id cluster.PodID) bool { return a.snap.Pod(id).Phase == cluster.Releasing }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s promises room that nobody leaves", b.Intents[0].Node)
 }
 
 type auditor struct {
@@ -109,6 +129,8 @@ type auditor struct {
 	placed          map[cluster.GangID]bool // got something by these plans
 	limits          bool
 	tenants         tenants
+	zones           zoned
+	left            map[cluster.NodeID]bool // nodes that somebody was evicted from
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
@@ -116,7 +138,7 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
 		decided: map[string]bool{}, placed: map[cluster.GangID]bool{}, devices: map[cluster.NodeID]map[string]*ledger{},
-		tenants: tenantsOf(snap),
+		tenants: tenantsOf(snap), zones: zonesOf(snap), left: map[cluster.NodeID]bool{},
 	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {
@@ -211,6 +233,8 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	if err := a.devicesOf(n, p.Class, p.Groups, 0, -1); err != nil {
 		return nil, err
 	}
+	a.zones.add(n.ID, p.Zones, -1)
+	a.left[n.ID] = true
 	a.counts(a.then, v)[at(v, p)]--
 	a.counts(a.now, v)[at(v, p)]--
 	for _, name := range a.chain(v.Queue) {
@@ -288,11 +312,14 @@ func (a *auditor) leaf(name string) bool {
 // move gives an evicted pod's successor its room.
 func (a *auditor) move(in *engine.Intent) error {
 	p, n := a.pods[in.UID], a.snap.NodeByName(in.To)
-	if n == nil || n.Problem != "" || n.ID == p.Node && (p.Class.Share.None() || slices.Equal(in.ToGroups, p.Groups)) {
+	if n == nil || n.Problem != "" || n.ID == p.Node && (p.Class.Share.None() || slices.Equal(in.ToGroups, p.Groups)) && (len(in.Zones) == 0 || reflect.DeepEqual(in.Zones, p.Zones)) {
 		return fmt.Errorf("node %s takes it from nowhere else", in.To)
 	}
 	v := a.snap.Gang(p.Gang)
 	a.counts(a.then, v)[p.Set]++
+	if err := a.zones.give(n, in); err != nil {
+		return err
+	}
 	return a.fill(n, v, p.Class, in.ToGroups, 0)
 }
 
@@ -328,6 +355,9 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 		return fmt.Errorf("it was decided before")
 	}
 	a.decided[in.UID] = true
+	if err := a.zones.give(n, &in); err != nil {
+		return err
+	}
 	r, now := p.Class.Requests, int64(0)
 	a.counts(a.then, g)[p.Set]++
 	a.counts(a.now, g)

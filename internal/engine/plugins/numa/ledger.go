@@ -82,6 +82,15 @@ type ledger struct {
 	node cluster.NodeID
 	idle matrix // free now, and not taken by a placement of this run
 	give matrix // idle, and what is being given back, minus what is nominated to take it
+	owed matrix // give when the run began, where something of it was below zero; otherwise empty
+}
+
+// short is how far below zero an entry of give was when the run began; 0 or less.
+func (l *ledger) short(k int) int64 {
+	if len(l.owed.v) == 0 {
+		return 0
+	}
+	return min(0, l.owed.v[k])
 }
 
 // ledger returns a node's ledger, nil for a node that aligns nothing.
@@ -121,6 +130,9 @@ func (i *instance) build(n *cluster.Node, z *cluster.NodeZones) *ledger {
 	}
 	l.give = l.idle.clone()
 	l.give.plus(released, 1)
+	if slices.ContainsFunc(l.give.v, func(x int64) bool { return x < 0 }) {
+		l.owed = l.give.clone()
+	}
 	return l
 }
 

@@ -110,6 +110,23 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	return out
 }
 
+// CheckStay implements engine.NodeStay: the zones that are on record for the pod have as much of everything as when the run began, or
+// all that it had. Of a pod without a record nobody knows its zones; some have to be left.
+func (i *instance) CheckStay(p *cluster.Pod, n *cluster.Node) bool {
+	l := i.ledger(n)
+	if l == nil || l.policy == cluster.ZonesBestEffort {
+		return true
+	}
+	had, known := l.record(p, i.snap.Dims), false
+	later := i.later(l)
+	for k, x := range had.v {
+		if known = known || x > 0; x > 0 && later.v[k]-x < l.short(k) {
+			return false
+		}
+	}
+	return known || i.CheckNode(p, n).Yes()
+}
+
 // CheckReady implements engine.NodeReady: zones that are still being given back cannot be used at once.
 func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	l := i.ledger(n)
