@@ -462,7 +462,7 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 // them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
 func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
 	for _, f := range s.points.refusals {
-		if !f.it.Wants(p.Class) {
+		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
 			continue
 		}
 		refused, _ := f.it.Refuses(p)

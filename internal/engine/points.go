@@ -243,8 +243,12 @@ type Kind struct {
 //
 // Candidates are judged by counting, see [View.Places]: a candidate that cannot hold each kind for itself must be left out,
 // and one that might hold them must not.
+//
+// CheckNear says whether a constraint can be understood, whatever room there is; it must be cheap. NodeSets says no to one that
+// cannot.
 type NodeSets interface {
 	NodeSets(q *SetQuery) ([]NodeSet, Verdict)
+	CheckNear(c cluster.Constraint) Verdict
 }
 
 // SetQuery asks where a set may go.

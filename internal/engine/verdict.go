@@ -362,9 +362,17 @@ const maxNamed = 8
 // maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
 const maxKinds = 32
 
-func compareCounts(a, b Count) int {
-	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
-		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))
+func compareCounts(a, b *Count) int {
+	if a.Nodes != b.Nodes {
+		return b.Nodes - a.Nodes
+	}
+	if c := strings.Compare(string(a.Verdict.Reason), string(b.Verdict.Reason)); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Verdict.Object, b.Verdict.Object); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.Verdict.Dim, b.Verdict.Dim), strings.Compare(a.Verdict.Detail, b.Verdict.Detail))
 }
 
 // Detailed is String with the names of nodes: "3 insufficient gpu (n1, n2, n3)".

@@ -124,10 +124,13 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if v := sv.may(g, pods, request); !v.Yes() {
 		return nil, engine.Attempt{Verdict: v}, refused
 	}
-	if a, known := sv.nobody(g, pods, request); known {
+	before := sv.s.Steps()
+	a, known := sv.nobody(g, pods, request)
+	if sv.budget.refund(sv.s.Steps() - before); known {
 		return nil, a, refused
 	}
-	key := sv.question(g, pods)
+	asks := sv.asks(g, pods)
+	key := sv.question(g, asks)
 	if a := sv.failed[key]; a != nil {
 		return nil, *a, refused
 	}
@@ -136,7 +139,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
 		return nil, r.Why.(engine.Attempt), refused
 	}
-	like := sv.likeness(g, pods, request)
+	like := sv.likeness(g, request, asks)
 	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
 		sv.remember(key, told)
 		return nil, *told.answer, refused
@@ -149,7 +152,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.givers.wake = cluster.Forever
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	a, known := q.hopeless()
+	a, known = q.hopeless()
 	found := false
 	if !known {
 		a, found = q.run()
@@ -203,8 +206,8 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 }
 
 // nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
-// that is less important than those that wait. It is the answer that the search would find. It costs no step: a budget is for what
-// is found out, and this is not remembered.
+// that is less important than those that wait. It is the answer that the search would find. It costs no step of the budget, which is for what
+// is found out, and this is not remembered. The nodes that it has rated allocate has had rated, too.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
 	if sv.right != engine.Preempt || sv.s.Constrained(g) {
 		return engine.Attempt{}, false
@@ -254,15 +257,13 @@ func (sv *Solver) everyone() *givers {
 
 // question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
-func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
-	key := make([]byte, 0, 128)
-	key = append(append(key, sv.right...), '/')
-	key = append(append(key, g.Leaf.Name...), '/')
-	return string(sv.asks(key, g, pods))
+func (sv *Solver) question(g *engine.GangState, asks string) string {
+	return string(sv.right) + "/" + g.Leaf.Name + "/" + asks
 }
 
-// asks appends what is asked, and what the gang's own rights to it are, its queue apart.
-func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []byte {
+// asks names what is asked, and what the gang's own rights to it are, its queue apart.
+func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
+	key := make([]byte, 0, 256)
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
 		key = append(key, 'p')
@@ -284,6 +285,7 @@ func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []
 			key = append(append(key, '/'), g.UID...)
 		}
 	}
+	var last *cluster.Class
 	for i := 0; i < len(pods); {
 		c, set := sv.s.Snap.Pod(pods[i]).Class, sv.s.Snap.Pod(pods[i]).Set
 		n := 1
@@ -294,11 +296,13 @@ func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []
 		if constrained {
 			key = append(strconv.AppendInt(key, int64(set), 36), ':')
 		}
-		key = append(append(key, c.Key...), '*')
-		key = strconv.AppendInt(key, int64(n), 36)
+		if c != last { // of many sets of one class it is said once
+			key, last = append(key, c.Key...), c
+		}
+		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
 		i += n
 	}
-	return key
+	return string(key)
 }
 
 // run searches. On success the statement holds the decision.
