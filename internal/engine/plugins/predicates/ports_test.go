@@ -133,11 +133,12 @@ func (w *watched) compare(t *rapid.T, p *cluster.Pod, n *cluster.Node) {
 	if !w.Wants(p.Class) {
 		return
 	}
-	later, now := map[string]bool{}, map[string]bool{}
-	note := func(of map[string]bool, q *cluster.Pod) {
-		for _, want := range p.Class.HostPorts {
+	later, now := map[int]bool{}, map[int]bool{} // by place among the pod's ports
+	note := func(of map[int]bool, q *cluster.Pod) {
+		for k, want := range p.Class.HostPorts {
 			if slices.ContainsFunc(q.Class.HostPorts, want.Conflicts) {
-				of[fmt.Sprintf("%s/%d", want.Protocol, want.Port)] = true
+				of[k] = true
+				return
 			}
 		}
 	}
@@ -153,10 +154,10 @@ func (w *watched) compare(t *rapid.T, p *cluster.Pod, n *cluster.Node) {
 			note(later, op.Pod)
 		}
 	}
-	first := func(of map[string]bool) string {
-		for _, want := range p.Class.HostPorts {
-			if port := fmt.Sprintf("%s/%d", want.Protocol, want.Port); of[port] {
-				return port
+	first := func(of map[int]bool) string {
+		for k, want := range p.Class.HostPorts {
+			if of[k] {
+				return fmt.Sprintf("%s/%d", want.Protocol, want.Port)
 			}
 		}
 		return ""
