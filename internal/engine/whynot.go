@@ -21,6 +21,7 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		return d
 	}
 	may := s.staticMask(p.Class)
+	refused, why := s.refusedFirst(p)
 	now, last, lastShort := tallier{}, -1, -1
 	for i, id := range in.v.nodes[in.lo:in.hi] {
 		if !may.has(id) {
@@ -32,10 +33,14 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 			v := Verdict{Code: No, Reason: ReasonInsufficient}
 			if lastShort = -1; short {
 				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
+			} else if why != nil && refused.has(id) && s.FitsLater(p.Class, id) {
+				v = *why
 			} else if v = s.whyNot(p, n); v.Yes() {
 				continue
 			}
-			last = now.kind(&v, i)
+			if last < 0 || now.tally[last].Verdict != v {
+				last = now.kind(&v, i)
+			}
 		}
 		now.count(last, n.Name)
 	}
@@ -77,6 +82,28 @@ func (s *Session) filtersOf(p *cluster.Pod) int {
 		}
 	}
 	return n
+}
+
+// refusedFirst returns the nodes that the first filter that has a say about p refuses all for one reason, as far as it knows beforehand,
+// and that reason; nil for none.
+func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
+	for _, f := range s.points.filters {
+		if !f.it.Wants(p.Class) {
+			continue
+		}
+		r, ok := f.it.(NodeRefusals)
+		if !ok {
+			break
+		}
+		nodes, why := r.Refuses(p)
+		if why == nil {
+			break
+		}
+		said := *why
+		said.Plugin = f.name
+		return mask{bits: nodes}, &said
+	}
+	return mask{}, nil
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room in sums.

@@ -272,6 +272,7 @@ func specCliffs() []cliff {
 		{"labels=200", func() *situation { return labelled(1000, 200) }, nil, idly},
 		{"containers=500x1000", func() *situation { return containers(500, 1000) }, nil, whatever},
 		{"ports=100", func() *situation { return ports(100) }, nil, idly},
+		{"ports=1000", func() *situation { return ports(1000) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},
 		{"subgroups=500x100/near", func() *situation { return subgroups(500, 100, oneRack) }, nil, idly},
