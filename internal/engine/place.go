@@ -193,6 +193,10 @@ func (s *Session) Promise(st *Statement, g *GangState) *Diagnosis {
 
 // PromisePod nominates one waiting pod on its best node, and says whether there was one. Gates are the caller's.
 func (s *Session) PromisePod(st *Statement, p *cluster.Pod) bool {
+	if s.nobody(p) != "" {
+		s.Step()
+		return false
+	}
 	s.promise = true
 	ok := s.placePod(st, p, s.everywhere())
 	s.promise = false
@@ -396,6 +400,10 @@ func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) 
 	if room := s.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
 		return 0, s.noRoom(p, i+room, len(pods), in)
 	}
+	if !s.moving && s.nobody(p) != "" { // who is moved may stay where he is
+		s.Step()
+		return 0, s.noRoom(p, i, len(pods), in)
+	}
 	return same, nil
 }
 
@@ -431,8 +439,11 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			filters = append(filters, f)
 		}
 	}
-	var aside []int32
-	var kept []int64
+	aside, kept, none := s.refusedLeaves(r, p, in)
+	if none {
+		return false
+	}
+	known := len(aside)
 	chosen := int32(-1)
 	for chosen < 0 {
 		i, ok := s.favourite(r, p, in)
@@ -443,18 +454,55 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
-		if len(aside)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
+		if (len(aside)-known)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
 			s.Step()
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
-	for k := len(aside) - 1; k >= 0; k-- {
-		r.restore(aside[k], kept[k])
-	}
+	r.restore(aside, kept)
 	if chosen < 0 {
 		return false
 	}
 	return s.put(st, p, in.v.nodes[chosen])
+}
+
+// refusedLeaves sets aside the leaves of a region of which filters say, without being asked about each, that they refuse p, and returns
+// them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
+func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
+	for _, f := range s.points.refusals {
+		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
+			continue
+		}
+		refused, _ := f.it.Refuses(p)
+		if !slices.ContainsFunc(refused, func(nodes uint64) bool { return nodes != 0 }) {
+			continue
+		}
+		of, open := mask{bits: refused}, false
+		for i := in.lo; i < in.hi && !open; i++ {
+			open = r.score[i] != unfit && !of.has(in.v.nodes[i])
+		}
+		if !open {
+			r.restore(leaves, scores)
+			return nil, nil, true
+		}
+		for i := in.lo; i < in.hi; i++ {
+			if r.score[i] != unfit && of.has(in.v.nodes[i]) {
+				leaves, scores = append(leaves, i), append(scores, r.score[i])
+				r.score[i] = unfit
+			}
+		}
+		r.replayed(leaves)
+	}
+	return leaves, scores, false
+}
+
+// RefusedAll says whether some filter refuses each of the pods, which are alike, every node, whoever of those that are there goes; see
+// [NodeRefusals].
+func (s *Session) RefusedAll(pods []cluster.PodID) bool {
+	p := s.Snap.Pod(pods[0])
+	return !s.mixed(pods) && slices.ContainsFunc(s.points.refusals, func(f named[NodeRefusals]) bool {
+		return f.it.Wants(p.Class) && f.it.RefusesAll(p)
+	})
 }
 
 // refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.

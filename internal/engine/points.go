@@ -205,6 +205,27 @@ type NodeFilter interface {
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
 }
 
+// Unanimous is a NodeFilter that may know, without being asked about each node, that all of them refuse p as things stand in the
+// session. Nobody then returns a text that names what CheckNode says of every node: pods of whom it is the same are told the same
+// of each. It is "" if some node may take p, or it is not known. It is asked for the classes that Wants names.
+type Unanimous interface {
+	NodeFilter
+	Nobody(p *cluster.Pod) string
+}
+
+// NodeRefusals is a NodeFilter that knows beforehand, without being asked about each, nodes that it refuses. Refuses returns them
+// for p as things stand, as bits by node ID, and why, if that is the same for all. CheckNode says no of every one of them, for that
+// reason, and may say no of others too. It is asked for the classes that Wants names; what it returns is valid until anything changes,
+// and belongs to the plugin.
+//
+// RefusesAll says that it refuses p every node, and would if any pods that are there went, or went elsewhere: only somebody new could
+// change that, who is not like p.
+type NodeRefusals interface {
+	NodeFilter
+	Refuses(p *cluster.Pod) (nodes []uint64, why *Verdict)
+	RefusesAll(p *cluster.Pod) bool
+}
+
 // NodeStay is a NodeFilter of parts of a node, such as NUMA zones, of which a pod that is new there may get others than one had that
 // was evicted from n: CheckStay says whether just those are still there, so that p may stay after all. It is asked instead of
 // CheckNode then; who stays in what somebody else was given would leave that one waiting for ever.

@@ -195,6 +195,7 @@ type points struct {
 	nodeSets   []named[NodeSets]
 	statics    []named[NodeStatic]
 	filters    []named[NodeFilter]
+	refusals   []named[NodeRefusals]
 	ready      []NodeReady
 	promises   []Promises
 	details    []Detailer
@@ -269,6 +270,9 @@ func (e *Engine) open(v *View) points {
 		}
 		if x, ok := inst.(NodeFilter); ok && on(np.name, PointNodeFilter) {
 			ps.filters = append(ps.filters, named[NodeFilter]{np.name, x})
+			if r, ok := inst.(NodeRefusals); ok {
+				ps.refusals = append(ps.refusals, named[NodeRefusals]{np.name, r})
+			}
 		}
 		if x, ok := inst.(NodeReady); ok && on(np.name, PointNodeReady) {
 			ps.ready = append(ps.ready, x)

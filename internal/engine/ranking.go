@@ -114,11 +114,13 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	return r
 }
 
-// playAll begins the tournament.
+// playAll plays every match, and begins the tournament with the first of them.
 func (r *ranking) playAll() {
-	r.winner = make([]int32, 2*r.width)
-	for i := range r.width {
-		r.winner[r.width+i] = int32(i)
+	if r.winner == nil {
+		r.winner = make([]int32, 2*r.width)
+		for i := range r.width {
+			r.winner[r.width+i] = int32(i)
+		}
 	}
 	for i := r.width - 1; i >= 1; i-- {
 		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
@@ -272,7 +274,24 @@ func (r *ranking) setAside(i int32) int64 {
 	return old
 }
 
-func (r *ranking) restore(i int32, score int64) {
-	r.score[i] = score
-	r.replay(i)
+// restore puts leaves back that were set aside, with their scores.
+func (r *ranking) restore(leaves []int32, scores []int64) {
+	for k, i := range leaves {
+		r.score[i] = scores[k]
+	}
+	r.replayed(leaves)
 }
+
+// replayed plays the matches above leaves whose scores have changed: O(log nodes) for each, and O(nodes) for many.
+func (r *ranking) replayed(leaves []int32) {
+	if len(leaves) > r.width/manyLeaves {
+		r.playAll()
+		return
+	}
+	for _, i := range leaves {
+		r.replay(i)
+	}
+}
+
+// manyLeaves is the part of a ranking, one in so many, whose matches cost about as much, one by one, as all there are.
+const manyLeaves = 8

@@ -482,8 +482,10 @@ func (s *Session) chargeAnywhere(u *Unit) cluster.Resources {
 // bestFor returns the best node for one pod, filters included.
 func (s *Session) bestFor(p *cluster.Pod) (int32, bool) {
 	r := s.rankingFor(p, s.all())
-	var aside []int32
-	var kept []int64
+	aside, kept, none := s.refusedLeaves(r, p, s.everywhere())
+	if none {
+		return 0, false
+	}
 	chosen, found := int32(-1), false
 	for !found {
 		i, ok := r.best(s.everywhere())
@@ -496,9 +498,7 @@ func (s *Session) bestFor(p *cluster.Pod) (int32, bool) {
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
-	for k := len(aside) - 1; k >= 0; k-- {
-		r.restore(aside[k], kept[k])
-	}
+	r.restore(aside, kept)
 	return chosen, found
 }
 

@@ -16,7 +16,12 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
+	key := tallyKey{p.Class.Alone().ID, s.nobody(p), in.v.id, in.lo, in.hi, len(s.touched)}
+	if d.Tally = s.tallies[key]; d.Tally != nil && s.filtersOf(p) == 1 {
+		return d
+	}
 	may := s.staticMask(p.Class)
+	refused, why := s.refusedFirst(p)
 	now, last, lastShort := tallier{}, -1, -1
 	for i, id := range in.v.nodes[in.lo:in.hi] {
 		if !may.has(id) {
@@ -28,15 +33,77 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 			v := Verdict{Code: No, Reason: ReasonInsufficient}
 			if lastShort = -1; short {
 				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
+			} else if why != nil && refused.has(id) && s.FitsLater(p.Class, id) {
+				v = *why
 			} else if v = s.whyNot(p, n); v.Yes() {
 				continue
 			}
-			last = now.kind(&v, i)
+			if last < 0 || now.tally[last].Verdict != v {
+				last = now.kind(&v, i)
+			}
 		}
 		now.count(last, n.Name)
 	}
 	d.Tally = merged(s.refusals(p.Class, in, may), &now).sorted()
+	if key.words != "" && s.filtersOf(p) == 1 {
+		s.tallies[key] = d.Tally
+	}
 	return d
+}
+
+// tallyKey names what the nodes of a region say to pods that all of them refuse, as the session stands: who takes as much of a node,
+// and is told the same by the one filter that has a say, is told the same.
+type tallyKey struct {
+	class   uint64
+	words   string
+	view    int32
+	lo, hi  int32
+	touched int
+}
+
+// nobody returns what a filter says of all nodes if it knows that none takes p, as a text; see [Unanimous].
+func (s *Session) nobody(p *cluster.Pod) string {
+	for _, f := range s.points.filters {
+		if u, ok := f.it.(Unanimous); ok && u.Wants(p.Class) {
+			if words := u.Nobody(p); words != "" {
+				return words
+			}
+		}
+	}
+	return ""
+}
+
+// filtersOf counts the filters that have a say about p.
+func (s *Session) filtersOf(p *cluster.Pod) int {
+	n := 0
+	for _, f := range s.points.filters {
+		if f.it.Wants(p.Class) {
+			n++
+		}
+	}
+	return n
+}
+
+// refusedFirst returns the nodes that the first filter that has a say about p refuses all for one reason, as far as it knows beforehand,
+// and that reason; nil for none.
+func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
+	for _, f := range s.points.filters {
+		if !f.it.Wants(p.Class) {
+			continue
+		}
+		r, ok := f.it.(NodeRefusals)
+		if !ok {
+			break
+		}
+		nodes, why := r.Refuses(p)
+		if why == nil {
+			break
+		}
+		said := *why
+		said.Plugin = f.name
+		return mask{bits: nodes}, &said
+	}
+	return mask{}, nil
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room in sums.

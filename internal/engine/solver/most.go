@@ -62,6 +62,9 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 // domains for those of each set that has to be in one.
 func (q *search) couldFit(rooms []cluster.Resources) bool {
 	q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
+	if q.s.RefusedAll(q.pods) {
+		return false
+	}
 	for i := 0; i < len(q.pods); {
 		c := q.s.Snap.Pod(q.pods[i]).Class
 		n := 1

@@ -312,29 +312,21 @@ type target struct {
 // where who has to go has the least right to stay.
 func (q *search) clear(p *cluster.Pod, m *movers) bool {
 	var targets []target
-	for _, id := range q.s.Snap.NodeOrder {
-		n := q.s.Snap.Node(id)
-		if len(n.Pods) == 0 || !q.s.Allows(p.Class, id) {
+	for _, t := range q.leavable() {
+		n := q.s.Snap.Node(t.node)
+		if !q.s.Allows(p.Class, t.node) {
 			continue
 		}
-		t := target{node: id}
 		q.s.Step()
-		if !p.Class.Share.None() && !q.s.FitsLater(p.Class, id) {
+		if !p.Class.Share.None() && !q.s.FitsLater(p.Class, t.node) {
 			t.lack += weight(cluster.GPU)
 		}
 		for d, x := range p.Class.Requests {
-			if missing := x - q.s.Later(id).At(d); missing > 0 {
+			if missing := x - q.s.Later(t.node).At(d); missing > 0 {
 				t.lack += missing * weight(d) / max(1, n.Allocatable.At(d))
 			}
 		}
-		for _, pid := range n.Pods {
-			if o := q.s.Snap.Pod(pid); o.Gang != cluster.None && q.s.Yields(q.s.Snap.Gang(o.Gang)) && (t.last == nil || q.before(o, t.last)) {
-				t.last = o
-			}
-		}
-		if t.last != nil {
-			targets = append(targets, t)
-		}
+		targets = append(targets, t)
 	}
 	slices.SortStableFunc(targets, func(a, b target) int {
 		if c := cmp.Compare(a.lack, b.lack); c != 0 {
@@ -359,9 +351,28 @@ func (q *search) clear(p *cluster.Pod, m *movers) bool {
 	return false
 }
 
+// leavable returns the nodes with pods that might go, and which of a node's would be the first to: O(pods), once.
+func (sv *Solver) leavable() []target {
+	if sv.targets == nil {
+		sv.targets = []target{}
+		for _, id := range sv.s.Snap.NodeOrder {
+			t := target{node: id}
+			for _, pid := range sv.s.Snap.Node(id).Pods {
+				if o := sv.s.Snap.Pod(pid); o.Gang != cluster.None && sv.s.Yields(sv.s.Snap.Gang(o.Gang)) && (t.last == nil || sv.before(o, t.last)) {
+					t.last = o
+				}
+			}
+			if t.last != nil {
+				sv.targets = append(sv.targets, t)
+			}
+		}
+	}
+	return sv.targets
+}
+
 // before says whether pod a has less right to stay than b, by what is cheap to compare: priority, age, name.
-func (q *search) before(a, b *cluster.Pod) bool {
-	l, r := q.s.Snap.Gang(a.Gang), q.s.Snap.Gang(b.Gang)
+func (sv *Solver) before(a, b *cluster.Pod) bool {
+	l, r := sv.s.Snap.Gang(a.Gang), sv.s.Snap.Gang(b.Gang)
 	return cmp.Or(cmp.Compare(l.Priority, r.Priority), cmp.Compare(r.Created, l.Created), cmp.Compare(r.UID, l.UID), cmp.Compare(b.Name, a.Name)) < 0
 }
 

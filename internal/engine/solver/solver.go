@@ -29,14 +29,15 @@ const (
 
 // Solver searches victims for the gangs of one action of one run.
 type Solver struct {
-	s      *engine.Session
-	right  engine.Right
-	budget *Budget // nil for none
-	givers *givers
-	land   *land
-	failed map[string]*engine.Attempt // by question: who failed alike
-	alike  map[string]alike           // by likeness: what others were told whose queues are no better off
-	most   most
+	s       *engine.Session
+	right   engine.Right
+	budget  *Budget // nil for none
+	givers  *givers
+	land    *land
+	targets []target                   // see leavable; nil until asked for
+	failed  map[string]*engine.Attempt // by question: who failed alike
+	alike   map[string]alike           // by likeness: what others were told whose queues are no better off
+	most    most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.

@@ -22,6 +22,8 @@ type affinity struct {
 	reasons    map[string]engine.Reason
 	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
 	pods       map[cluster.PodID]*neighbour
+	aways      map[string]*keptAway // by what their terms say
+	everywhere []uint64
 }
 
 // neighbour is a pod, standing for all like it, that is asked about.
@@ -47,7 +49,7 @@ func (i *instance) affinity() *affinity {
 		p, err := interpodaffinity.New(i.ctx, &config.InterPodAffinityArgs{}, h, features())
 		i.social = &affinity{
 			instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),
-			reasons: affinityReasons(), classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{},
+			reasons: affinityReasons(), classes: map[uint64]*neighbour{}, pods: map[cluster.PodID]*neighbour{}, aways: map[string]*keptAway{},
 		}
 	}
 	return i.social
@@ -84,8 +86,8 @@ func (a *affinity) neighbour(p *pod) *neighbour {
 	return b
 }
 
-// compute asks upstream from scratch: it looks at every pod on every node if the pod has terms of its own, and at those
-// with anti-affinity otherwise; not at all if none of theirs means this pod.
+// compute asks upstream from scratch: it looks at the pods of every node where one may be that the pod's own terms mean, and at those
+// with anti-affinity; not at all if it has no terms and none of theirs means this pod.
 func (a *affinity) compute(b *neighbour) {
 	a.news(&b.read)
 	b.state, b.failed = nil, engine.Verdict{}
@@ -93,7 +95,7 @@ func (a *affinity) compute(b *neighbour) {
 		return
 	}
 	state := framework.NewCycleState()
-	_, s := a.upstream.PreFilter(a.ctx, state, &b.info.pod, a.seen.nodes)
+	_, s := a.upstream.PreFilter(a.ctx, state, &b.info.pod, a.seen.meant(b.info.spec.class))
 	switch {
 	case s.IsSkip():
 	case s.IsSuccess():

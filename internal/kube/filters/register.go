@@ -51,6 +51,7 @@ func (p plugin) Open(v *engine.View) engine.Instance {
 	b.gate, _ = first.(engine.PodGate)
 	b.static, _ = first.(engine.NodeStatic)
 	b.filter, _ = first.(engine.NodeFilter)
+	b.refusals, _ = first.(engine.NodeRefusals)
 	b.ready, _ = first.(engine.NodeReady)
 	b.observer, _ = first.(engine.Observer)
 	return b
@@ -62,6 +63,7 @@ type both struct {
 	gate     engine.PodGate
 	static   engine.NodeStatic
 	filter   engine.NodeFilter
+	refusals engine.NodeRefusals
 	ready    engine.NodeReady
 	observer engine.Observer
 	own      *instance
@@ -100,6 +102,22 @@ func (b *both) CheckNode(p *pod, n *node) engine.Verdict {
 		return engine.Verdict{}
 	}
 	return b.own.CheckNode(p, n)
+}
+
+// Refuses implements engine.NodeRefusals: the host's, which is asked first, if it has a say.
+func (b *both) Refuses(p *pod) ([]uint64, *engine.Verdict) {
+	switch {
+	case b.filter == nil || !b.filter.Wants(p.Class):
+		return b.own.Refuses(p)
+	case b.refusals != nil:
+		return b.refusals.Refuses(p)
+	}
+	return nil, nil
+}
+
+// RefusesAll implements engine.NodeRefusals.
+func (b *both) RefusesAll(p *pod) bool {
+	return b.refusals != nil && b.refusals.Wants(p.Class) && b.refusals.RefusesAll(p) || b.own.RefusesAll(p)
 }
 
 // CheckReady implements engine.NodeReady. Our own filters count who is leaving as there.

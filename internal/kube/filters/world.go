@@ -25,6 +25,9 @@ type world struct {
 	infos map[cluster.PodID]*podInfo // of the pods that came or went
 	used  map[string]int             // pods that hold room and mount the claim, by "namespace/name"
 	anti  []*spec                    // classes with required anti-affinity that have been seen on nodes
+
+	labelled map[label][]int                        // positions of nodes where pods with a label are or were; nil until asked for
+	domains  map[string]map[string][]cluster.NodeID // nodes by label key and value, of the keys that were asked for
 }
 
 // spec is what all pods of a class have in common.
@@ -33,6 +36,7 @@ type spec struct {
 	pod            v1.PodSpec
 	affinity, anti []fwk.AffinityTerm // required ones; none when they cannot be parsed, as upstream has it
 	placed         int                // pods on nodes, counted for classes with anti-affinity only
+	away           []*keptAway        // by term of anti-affinity; nil until asked for
 }
 
 // podInfo is a pod as upstream reads it. Upstream's filters call the methods below and no others.
@@ -57,6 +61,7 @@ type nodeInfo struct {
 	world  *world
 	model  *node
 	node   v1.Node
+	at     int                        // position among the world's nodes
 	placed []*pod                     // that came in this run, spared ones too, last one last
 	away   map[cluster.PodID]struct{} // pods of the snapshot that left
 	pods   []fwk.PodInfo              // all
@@ -68,12 +73,12 @@ type nodeInfo struct {
 func newWorld(snap *cluster.Snapshot) *world {
 	w := &world{
 		snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
-		specs: map[uint64]*spec{}, infos: map[cluster.PodID]*podInfo{}, used: map[string]int{},
+		specs: map[uint64]*spec{}, infos: map[cluster.PodID]*podInfo{}, used: map[string]int{}, domains: map[string]map[string][]cluster.NodeID{},
 	}
 	slab := make([]nodeInfo, len(snap.NodeOrder))
 	for i, id := range snap.NodeOrder {
 		n, model := &slab[i], snap.Node(id)
-		n.world, n.model = w, model
+		n.world, n.model, n.at = w, model, i
 		n.node.Name, n.node.Labels, n.node.Spec.Taints = model.Name, model.Labels, model.Taints
 		for _, pid := range model.Pods {
 			w.count(n, snap.Pod(pid), 1)
@@ -96,6 +101,9 @@ func (w *world) apply(c *change) {
 
 func (n *nodeInfo) come(p *pod) {
 	n.placed = append(n.placed, p)
+	if n.world.labelled != nil {
+		n.world.label(n.at, p.Labels)
+	}
 	if n.filled {
 		n.add(n.world.info(p))
 	}

@@ -4,8 +4,6 @@
 package predicates
 
 import (
-	"strconv"
-
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -27,12 +25,12 @@ type instance struct {
 	legacy  bool                              // somebody has slices by annotation
 	came    map[cluster.NodeID][]*cluster.Pod // in this run, last one last; only those that mind legacy slices
 	statics statics
-	ports   map[cluster.NodeID][][]cluster.HostPort // opened by pods that came in this run, last one last
+	ports   *ports // nil until some pod with ports is asked about, comes or goes
 }
 
 // Open implements engine.Plugin.
 func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, ports: map[cluster.NodeID][][]cluster.HostPort{}, came: map[cluster.NodeID][]*cluster.Pod{}}
+	i := &instance{view: v, came: map[cluster.NodeID][]*cluster.Pod{}}
 	if v == nil {
 		return i
 	}
@@ -93,61 +91,55 @@ func (i *instance) Wants(c *cluster.Class) bool {
 // CheckNode implements engine.NodeFilter. A port that is being released, or is promised with a pod's room, is as good as the
 // room is.
 func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
-	if v := i.checkPorts(p.Class, n, false); !v.Yes() {
+	if len(p.Class.HostPorts) == 0 {
+		return i.checkLegacy(p.Class, n)
+	}
+	x := i.index()
+	if v := x.check(p.Class, n, func(q *cluster.Pod) bool { return i.view.NodeOf(q) == n.ID }); !v.Yes() {
 		return v
 	}
-	snap := i.view.Snapshot()
-	for _, want := range p.Class.HostPorts {
-		for h := range i.view.Held(n.ID) {
-			if q := snap.Pod(h.Waits); q != nil && q != p && conflict(want, q.Class.HostPorts) {
-				return taken(want)
-			}
-		}
-		for _, ports := range i.ports[n.ID] {
-			if conflict(want, ports) {
-				return taken(want)
+	for h := range i.view.Held(n.ID) {
+		if q := x.snap.Pod(h.Waits); q != nil && q != p && len(q.Class.HostPorts) > 0 {
+			set, w := x.set(q.Class), x.wanted(p.Class)
+			if k := w.first[set]; k >= 0 {
+				return *w.taken(k)
 			}
 		}
 	}
 	return i.checkLegacy(p.Class, n)
 }
 
+// Refuses implements engine.NodeRefusals, for ports that nobody is promised.
+func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *engine.Verdict) {
+	if len(p.Class.HostPorts) == 0 {
+		return nil, nil
+	}
+	w := i.index().wanted(p.Class)
+	if len(w.ports) > 1 {
+		return w.bits, nil
+	}
+	return w.bits, w.taken(0)
+}
+
+// RefusesAll implements engine.NodeRefusals: ports are free when others have gone.
+func (i *instance) RefusesAll(*cluster.Pod) bool { return false }
+
 // CheckReady implements engine.NodeReady.
 func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
-	return i.checkPorts(p.Class, n, true)
-}
-
-// checkPorts asks who is on the node and was not evicted; now, also of those that are leaving, and of those that this run evicts.
-func (i *instance) checkPorts(c *cluster.Class, n *cluster.Node, now bool) engine.Verdict {
-	for _, want := range c.HostPorts {
-		for _, id := range n.Pods {
-			q := i.view.Snapshot().Pod(id)
-			if conflict(want, q.Class.HostPorts) && (now || q.Phase != cluster.Releasing && i.view.NodeOf(q) == n.ID) {
-				return taken(want)
-			}
-		}
+	if len(p.Class.HostPorts) == 0 {
+		return engine.Verdict{}
 	}
-	return engine.Verdict{}
+	return i.index().ready(p.Class, n)
 }
 
-func taken(port cluster.HostPort) engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: port.Protocol + "/" + strconv.Itoa(int(port.Port))}
-}
-
-func conflict(want cluster.HostPort, open []cluster.HostPort) bool {
-	for _, o := range open {
-		if want.Conflicts(o) {
-			return true
-		}
-	}
-	return false
-}
-
-// Done implements engine.Observer: a pod that comes to a node opens its ports there. Who of the node's own pods is still
-// there is the view's to say.
+// Done implements engine.Observer: a pod that comes to a node opens its ports there, and one that goes closes them.
 func (i *instance) Done(op engine.Op) {
-	if ports := op.Pod.Class.HostPorts; comes(op) && len(ports) > 0 {
-		i.ports[op.Node] = append(i.ports[op.Node], ports)
+	if c := op.Pod.Class; len(c.HostPorts) > 0 && op.Gives() != 0 {
+		x := i.index()
+		x.record(portChange{x.set(c), op.Node, int32(op.Gives())})
+		if comes(op) {
+			x.came[op.Node] = append(x.came[op.Node], x.set(c))
+		}
 	}
 	if comes(op) && i.mindsLegacy(op.Pod.Class) {
 		i.came[op.Node] = append(i.came[op.Node], op.Pod)
@@ -156,8 +148,12 @@ func (i *instance) Done(op engine.Op) {
 
 // Undone implements engine.Observer.
 func (i *instance) Undone(op engine.Op) {
-	if comes(op) && len(op.Pod.Class.HostPorts) > 0 {
-		i.ports[op.Node] = i.ports[op.Node][:len(i.ports[op.Node])-1]
+	if c := op.Pod.Class; len(c.HostPorts) > 0 && op.Gives() != 0 {
+		x := i.index()
+		x.record(portChange{x.set(c), op.Node, -int32(op.Gives())})
+		if comes(op) {
+			x.came[op.Node] = x.came[op.Node][:len(x.came[op.Node])-1]
+		}
 	}
 	if comes(op) && i.mindsLegacy(op.Pod.Class) {
 		i.came[op.Node] = i.came[op.Node][:len(i.came[op.Node])-1]
