@@ -308,7 +308,7 @@ func (s *Session) Step() { s.steps(1) }
 
 func (s *Session) steps(n int) { s.trace.stats.Steps += n }
 
-// Steps returns how many what-ifs there were in this run.
+// Steps returns how many steps there were in this run.
 func (s *Session) Steps() int { return s.trace.stats.Steps }
 
 // Rest asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
