@@ -132,9 +132,12 @@ type GiverFilter interface {
 // SiblingFilter is a GiverFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
 // (siblings, and the queues above them), and what those hold: its answer is the same for all leaves below a queue that is not
 // on g's way, so it is asked about one of them.
+//
+// Standing appends all that it looks at of such a queue itself, as the session stands: of siblings of one standing it says the
+// same to everybody, but for what the verdict names and counts. There should be few that differ, however many queues there are.
 type SiblingFilter interface {
 	GiverFilter
-	LooksAtSiblings()
+	Standing(key []byte, q cluster.QueueID) []byte
 }
 
 // VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
@@ -200,6 +203,14 @@ type NodeStatic interface {
 type NodeFilter interface {
 	Wants(c *cluster.Class) bool
 	CheckNode(p *cluster.Pod, n *cluster.Node) Verdict
+}
+
+// Unanimous is a NodeFilter that may know, without being asked about each node, that all of them refuse p as things stand in the
+// session. Nobody then returns a text that names what CheckNode says of every node: pods of whom it is the same are told the same
+// of each. It is "" if some node may take p, or it is not known. It is asked for the classes that Wants names.
+type Unanimous interface {
+	NodeFilter
+	Nobody(p *cluster.Pod) string
 }
 
 // NodeStay is a NodeFilter of parts of a node, such as NUMA zones, of which a pod that is new there may get others than one had that

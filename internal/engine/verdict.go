@@ -284,8 +284,14 @@ func (v Verdict) String() string {
 	case ReasonOverFairShare:
 		return fmt.Sprintf("queue %s would hold %s %s, above its fair share of %s", v.Object, amount(v.Need), v.Dim, amount(v.Have))
 	case ReasonVictimWithinShare:
+		if v.Object == "" { // of many queues in one, as in the two that follow
+			return "their queues hold no more than their own"
+		}
 		return fmt.Sprintf("queue %s holds no more than its own", v.Object)
 	case ReasonSaturation:
+		if v.Object == "" {
+			return "their queues would be worse off than the queue that takes"
+		}
 		return fmt.Sprintf("queue %s would be worse off than the queue that takes", v.Object)
 	case ReasonMinRuntime:
 		return "protected by its minimum runtime"
@@ -300,6 +306,9 @@ func (v Verdict) String() string {
 	case ReasonFrozen:
 		return "evicted for the same gang again and again; left alone for a while"
 	case ReasonBudget:
+		if v.Object == "" {
+			return "their PodDisruptionBudgets allow no more disruptions"
+		}
 		return "PodDisruptionBudget " + v.Object + " allows no more disruptions"
 	case ReasonOtherQueue:
 		return "in another queue"

@@ -14,6 +14,7 @@ type alike struct {
 	wake      int64 // when time alone may change it
 	cost      int   // steps
 	decisions int   // of the session, when it was found
+	free      bool  // it was found without a search: no other run needs it
 }
 
 // likeness names all that a search for the gang depends on, the name of its queue apart; "" where that is not known. A queue of

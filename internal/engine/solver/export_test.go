@@ -129,7 +129,9 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 		return "", engine.Attempt{}, false, engine.Attempt{}, false
 	}
 	like = sv.likeness(g, request, sv.asks(g, pods))
-	short, known = sv.nobody(g, pods, request)
+	if short, known = sv.nobody(g, pods, request); !known {
+		short, known = sv.noGiver(g, pods, request)
+	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	told, found = q.run()
 	q.st.Abandon()
