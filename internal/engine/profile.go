@@ -45,7 +45,7 @@ type Settings struct {
 	// StaleGrace is how long a gang may stay below its minimum once it has run, in nanoseconds, unless it says itself;
 	// negative for ever.
 	StaleGrace int64
-	// SearchSteps is what the searches of one action may cost in one cycle, in steps (a victim, a queue or a node looked at, sixty-four nodes rated); 0 or
+	// SearchSteps is what the searches of one action may cost in one cycle, in steps (a victim, a queue or a node looked at); 0 or
 	// less means no bound. The search that reaches it is finished.
 	SearchSteps int
 }
