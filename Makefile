@@ -38,7 +38,7 @@ test: ## Every test that needs no running lab
 
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
-	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 20m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
+	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 30m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestInstall$$' -timeout 10m -ldflags -w ./...
 
 test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures

@@ -14,6 +14,10 @@ type cohort struct {
 	pods []cluster.PodID // all
 	kids []*cohort       // what is kept together more closely
 	own  []cluster.PodID // the others
+
+	kinds []Kind   // of all
+	near  *Verdict // of the top: see CheckNear; nil until asked for
+	asks  string   // what it asks for, see kindsKey; "" until asked for
 }
 
 // Constrained says whether the gang asks for its pods, or some of them, to be near each other, and somebody listens.
@@ -27,40 +31,53 @@ func (s *Session) Rooted(g *GangState) bool { return g.hadRoom || g.changed() }
 // cohorts divides pods, which must be in the order of the sets, into the gang's cohorts.
 func (s *Session) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 	root := &cohort{}
-	made := map[int32]*cohort{0: root}
+	made := make([]*cohort, len(g.Sets)) // by set
+	made[0] = root
 	var get func(set int32) *cohort
 	get = func(set int32) *cohort {
-		for set != 0 && g.Sets[set].Near == (cluster.Constraint{}) {
-			set = g.Sets[set].Parent
-		}
 		if c := made[set]; c != nil {
 			return c
 		}
-		c := &cohort{set: set}
-		made[set] = c
 		up := get(g.Sets[set].Parent)
-		up.kids = append(up.kids, c)
+		c := up
+		if g.Sets[set].Near != (cluster.Constraint{}) {
+			c = &cohort{set: set}
+			up.kids = append(up.kids, c)
+		}
+		made[set] = c
 		return c
 	}
 	for _, id := range pods {
 		c := get(s.Snap.Pod(id).Set)
 		c.own = append(c.own, id)
-		for up := c.set; ; up = g.Sets[up].Parent {
-			if up == 0 || g.Sets[up].Near != (cluster.Constraint{}) {
-				get(up).pods = append(get(up).pods, id)
-			}
-			if up == 0 {
+		for {
+			c.pods = append(c.pods, id)
+			if c == root {
 				break
 			}
+			c = get(g.Sets[c.set].Parent)
+		}
+	}
+	for _, c := range made {
+		if c != nil && c.kinds == nil {
+			c.kinds = s.kinds(c.pods)
 		}
 	}
 	return root
 }
 
+// cohortsOf is cohorts for who leaves them as they are: a gang is asked about again and again.
+func (s *Session) cohortsOf(g *GangState, pods []cluster.PodID) *cohort {
+	if g.cohorts == nil || !slices.Equal(g.cohorts.pods, pods) {
+		g.cohorts = s.cohorts(g, pods)
+	}
+	return g.cohorts
+}
+
 // narrow asks where a cohort may go.
 func (s *Session) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict) {
 	if g.Sets[c.set].Near != (cluster.Constraint{}) {
-		q := &SetQuery{Gang: g, Set: c.set, Pods: s.kinds(c.pods), Within: in}
+		q := &SetQuery{Gang: g, Set: c.set, Pods: c.kinds, Within: in}
 		for _, p := range s.points.nodeSets {
 			sets, v := p.it.NodeSets(q)
 			if !v.Yes() {
@@ -163,7 +180,7 @@ func (s *Session) placeKid(st *Statement, g *GangState, kid *cohort, in Region) 
 	if tree, ok := s.gathers(in); ok {
 		tried := map[cluster.DomainID]bool{}
 		for {
-			d := s.gatherIn(g, tree, s.kinds(kid.pods), true, tried)
+			d := s.gatherIn(g, tree, kid.kinds, true, tried)
 			if d == cluster.None {
 				break
 			}
@@ -265,7 +282,7 @@ func (s *Session) hopeless(g *GangState, c *cohort, seen map[string]bool) *Diagn
 		if !v.Yes() && !v.Reason.Room() {
 			return s.noPlace(c, v)
 		}
-		for _, k := range s.kinds(c.pods) {
+		for _, k := range c.kinds {
 			if room := s.ranking(k.Class).room; room < k.Count {
 				return s.noRoom(s.firstOf(c.pods, k.Class), room, len(c.pods), s.everywhere())
 			}
@@ -291,13 +308,35 @@ func (s *Session) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
 	return nil
 }
 
-// CheckNear says whether the constraints of the gang can be understood, room apart.
+// CheckNear says whether the constraints of the gang that these pods have to meet can be understood, room apart: O(pods).
 func (s *Session) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 	if !s.Constrained(g) {
 		return Verdict{}
 	}
-	if d := s.quietly(g, pods); d != nil && !d.Verdict.Reason.Room() {
-		return d.Verdict
+	c := s.cohortsOf(g, pods)
+	if c.near == nil {
+		v := s.checkNear(g, c, cluster.Constraint{})
+		c.near = &v
+	}
+	return *c.near
+}
+
+// checkNear asks about a cohort's constraint, unless it is one that is known to be understood, and those below.
+func (s *Session) checkNear(g *GangState, c *cohort, known cluster.Constraint) Verdict {
+	near := g.Sets[c.set].Near
+	if near != (cluster.Constraint{}) && near != known {
+		for _, p := range s.points.nodeSets {
+			if v := p.it.CheckNear(near); !v.Yes() {
+				v.Plugin = p.name
+				return v
+			}
+		}
+	}
+	for _, kid := range c.kids {
+		if v := s.checkNear(g, kid, known); !v.Yes() {
+			return v
+		}
+		known = g.Sets[kid.set].Near
 	}
 	return Verdict{}
 }
@@ -306,19 +345,24 @@ func (s *Session) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 func (s *Session) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
 	was := s.promise
 	s.promise = true
-	d := s.hopeless(g, s.cohorts(g, pods), map[string]bool{})
+	d := s.hopeless(g, s.cohortsOf(g, pods), map[string]bool{})
 	s.promise = was
 	return d
 }
 
 // kindsKey names what a cohort asks for; cohorts with members ask for where those are.
 func (s *Session) kindsKey(g *GangState, c *cohort) string {
-	near := g.Sets[c.set].Near
-	key := near.Topology + "\x00" + near.Required + "\x00" + near.Preferred
-	s.view.Members(g, c.set, func(cluster.NodeID) { key += "m" })
-	for _, k := range s.kinds(c.pods) {
-		key += "\x00" + k.Class.Key + "*" + strconv.Itoa(k.Count)
+	if c.asks == "" {
+		near := g.Sets[c.set].Near
+		key := append([]byte(nil), near.Topology+"\x00"+near.Required+"\x00"+near.Preferred...)
+		for _, k := range c.kinds {
+			key = strconv.AppendUint(append(key, 0), k.Class.ID, 36)
+			key = strconv.AppendInt(append(key, '*'), int64(k.Count), 36)
+		}
+		c.asks = string(key)
 	}
+	key := c.asks
+	s.view.Members(g, c.set, func(cluster.NodeID) { key += "m" })
 	return key
 }
 
@@ -327,7 +371,7 @@ func (s *Session) placeGang(st *Statement, g *GangState, pods []cluster.PodID) *
 	if !s.Constrained(g) {
 		return s.placeAll(st, pods, s.everywhere())
 	}
-	root := s.cohorts(g, pods)
+	root := s.cohortsOf(g, pods)
 	if d := s.hopeless(g, root, map[string]bool{}); d != nil {
 		d.final = true
 		return d

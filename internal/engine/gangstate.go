@@ -22,12 +22,13 @@ type GangState struct {
 	next     []cluster.PodID // cached answer of nextPods
 	nextReq  cluster.Resources
 	nextOK   bool
-	hadRoom  bool // had active pods when the run began
-	binding  int  // how many of them were not bound yet
-	sequence int  // position in the trace
-	victim   bool // held lists of the sets are built
-	open     bool // an action of this run did not get to it
-	limited  bool // there is room for it, which its queue may have when others have gone
+	cohorts  *cohort // of the pods that were asked about last, see cohortsOf
+	hadRoom  bool    // had active pods when the run began
+	binding  int     // how many of them were not bound yet
+	sequence int     // position in the trace
+	victim   bool    // held lists of the sets are built
+	open     bool    // an action of this run did not get to it
+	limited  bool    // there is room for it, which its queue may have when others have gone
 }
 
 // leaf is where a pod counts in g.sets: its set, or the last, which has no minimum and is in no tree.

@@ -132,9 +132,12 @@ type GiverFilter interface {
 // SiblingFilter is a GiverFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
 // (siblings, and the queues above them), and what those hold: its answer is the same for all leaves below a queue that is not
 // on g's way, so it is asked about one of them.
+//
+// Standing appends all that it looks at of such a queue itself, as the session stands: of siblings of one standing it says the
+// same to everybody, but for what the verdict names and counts. There should be few that differ, however many queues there are.
 type SiblingFilter interface {
 	GiverFilter
-	LooksAtSiblings()
+	Standing(key []byte, q cluster.QueueID) []byte
 }
 
 // VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
@@ -238,8 +241,12 @@ type Kind struct {
 //
 // Candidates are judged by counting, see [View.Places]: a candidate that cannot hold each kind for itself must be left out,
 // and one that might hold them must not.
+//
+// CheckNear says whether a constraint can be understood, whatever room there is; it must be cheap. NodeSets says no to one that
+// cannot.
 type NodeSets interface {
 	NodeSets(q *SetQuery) ([]NodeSet, Verdict)
+	CheckNear(c cluster.Constraint) Verdict
 }
 
 // SetQuery asks where a set may go.

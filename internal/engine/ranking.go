@@ -20,7 +20,7 @@ type ranking struct {
 	kind   int // whose company its pods are, 0 for nobody's
 	v      *view
 	width  int     // leaves, a power of two
-	score  []int64 // per leaf
+	score  []int64 // per leaf; nil, like count and winner, until one fits: a thousand classes may ask about nodes that are all full
 	count  []int32 // per leaf: how many pods of the class fit into what will be free
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
@@ -35,6 +35,10 @@ type rankingKey struct {
 	view  int32
 	kind  int
 }
+
+// nodesPerStep is how many nodes that are rated for a class count as one step (see Step): a thousand classes, each of which has
+// every node rated, are work that the bound of an action has to know of.
+const nodesPerStep = 64
 
 // manyPods bounds the count of one node, for pods that ask for nothing.
 const manyPods = 1 << 16
@@ -70,6 +74,7 @@ func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 		*r = *s.buildRanking(c, v, kind)
 		return r
 	}
+	s.steps((len(s.touched) - r.synced + len(changed) - r.heard) / nodesPerStep)
 	for ; r.synced < len(s.touched); r.synced++ {
 		n := s.touched[r.synced]
 		if i := v.at[n]; i >= 0 {
@@ -85,11 +90,12 @@ func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 }
 
 func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
+	s.steps(len(v.nodes) / nodesPerStep)
 	width := 1
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, score: make([]int64, width), count: make([]int32, width), winner: make([]int32, 2*width), synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(s.touched)}
 	if kind != 0 {
 		_, changed := s.points.company.Company(kind)
 		r.heard = len(changed)
@@ -102,31 +108,48 @@ func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	} else {
 		s.rateCompany(r, s.rankingOf(c, v, 0))
 	}
-	for i := range width {
-		r.winner[width+i] = int32(i)
-	}
-	for i := width - 1; i >= 1; i-- {
-		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
+	if r.room > 0 {
+		r.playAll()
 	}
 	return r
+}
+
+// playAll begins the tournament.
+func (r *ranking) playAll() {
+	r.winner = make([]int32, 2*r.width)
+	for i := range r.width {
+		r.winner[r.width+i] = int32(i)
+	}
+	for i := r.width - 1; i >= 1; i-- {
+		r.winner[i] = r.play(r.winner[2*i], r.winner[2*i+1])
+	}
 }
 
 // rateAll rates every node of the view.
 func (s *Session) rateAll(r *ranking) {
 	mask := s.staticMask(r.class)
+	for i, id := range r.v.nodes {
+		if mask.has(id) {
+			s.rate(r, id, int32(i))
+		}
+	}
+}
+
+// begin makes the leaves, none of which fits.
+func (r *ranking) begin() {
+	r.score, r.count = make([]int64, r.width), make([]int32, r.width)
 	for i := range r.score {
 		r.score[i] = unfit
-		if i < len(r.v.nodes) {
-			if id := r.v.nodes[i]; mask.has(id) {
-				s.rate(r, id, int32(i))
-			}
-		}
 	}
 }
 
 // rateCompany adds company to what the nodes are without it: gangs whose company differs, each the only one of its kind, cost an
 // addition for each node.
 func (s *Session) rateCompany(r, without *ranking) {
+	if without.score == nil {
+		return
+	}
+	r.begin()
 	copy(r.score, without.score)
 	copy(r.count, without.count)
 	copy(r.places, without.places)
@@ -149,8 +172,15 @@ func (r *ranking) play(l, m int32) int32 {
 
 // rate computes leaf i from the session's ledgers.
 func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
+	count := int32(s.countLater(r.class, n))
+	if r.score == nil {
+		if count == 0 {
+			return
+		}
+		r.begin()
+	}
 	before := r.count[i]
-	r.count[i] = int32(s.countLater(r.class, n))
+	r.count[i] = count
 	if by := int(r.count[i] - before); by != 0 {
 		r.room += by
 		if r.places != nil {
@@ -189,6 +219,12 @@ func (s *Session) refresh(r *ranking, n cluster.NodeID, i int32) {
 }
 
 func (r *ranking) replay(i int32) {
+	if r.winner == nil {
+		if r.room > 0 {
+			r.playAll()
+		}
+		return
+	}
 	for k := (int32(r.width) + i) / 2; k >= 1; k /= 2 {
 		r.winner[k] = r.play(r.winner[2*k], r.winner[2*k+1])
 	}
@@ -196,6 +232,9 @@ func (r *ranking) replay(i int32) {
 
 // best returns the leaf that wins among those of a region, and false when no node of it fits.
 func (r *ranking) best(in Region) (int32, bool) {
+	if r.winner == nil {
+		return 0, false
+	}
 	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
 		i := r.winner[1]
 		return i, r.score[i] != unfit

@@ -88,6 +88,7 @@ func (s *Session) newView(in Region, t *cluster.Topology) *view {
 	for i := range v.at {
 		v.at[i] = -1
 	}
+	v.nodes, v.rank, v.of = make([]cluster.NodeID, 0, in.Size()), make([]int32, 0, in.Size()), make([]cluster.DomainID, 0, in.Size())
 	var add func(d cluster.DomainID)
 	add = func(d cluster.DomainID) {
 		v.spans[d].lo = int32(len(v.nodes))

@@ -303,8 +303,10 @@ func (s *Session) Stale(g *GangState, since int64) {
 // WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
 func (s *Session) WakeAt(at int64) { s.trace.wakeAt = min(s.trace.wakeAt, at) }
 
-// Step counts one what-if.
-func (s *Session) Step() { s.trace.stats.Steps++ }
+// Step counts one what-if, or what costs as much.
+func (s *Session) Step() { s.steps(1) }
+
+func (s *Session) steps(n int) { s.trace.stats.Steps += n }
 
 // Steps returns how many what-ifs there were in this run.
 func (s *Session) Steps() int { return s.trace.stats.Steps }

@@ -53,7 +53,11 @@ type Session struct {
 	tallies  map[tallyKey]Tally
 	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[uint64]Verdict
-	refused  []*Verdict // room for checkStatics
+	refused  []*Verdict      // room for checkStatics
+	changed  []*cluster.Node // room for maskOf
+	masked   *cluster.Class
+	mask     *mask // of masked, who is often asked about node by node
+	said     sayings
 
 	plan    Plan
 	bundles map[cluster.GangID]int

@@ -52,7 +52,15 @@ func (c *staticCache) open(snap *cluster.Snapshot) {
 
 // staticMask returns the class's mask, repaired for the nodes that changed since it was made.
 func (s *Session) staticMask(c *cluster.Class) *mask {
-	c = c.Site()
+	if c == s.masked {
+		return s.mask
+	}
+	m := s.maskOf(c.Site())
+	s.masked, s.mask = c, m
+	return m
+}
+
+func (s *Session) maskOf(c *cluster.Class) *mask {
 	cache := &s.engine.statics
 	m := cache.masks[c.ID]
 	if m != nil && m.run == cache.run {
@@ -70,12 +78,13 @@ func (s *Session) staticMask(c *cluster.Class) *mask {
 	if m.gen == s.Snap.StaticGen {
 		return m
 	}
-	changed := make([]*cluster.Node, 0, len(s.Snap.NodeOrder))
+	changed := s.changed[:0]
 	for _, id := range s.Snap.NodeOrder {
 		if n := s.Snap.Node(id); n.StaticGen > m.gen {
 			changed = append(changed, n)
 		}
 	}
+	s.changed = changed
 	said := s.checkStatics(c, changed)
 	if m.gen == 0 {
 		m.said = slices.Clone(said)

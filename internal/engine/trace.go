@@ -89,7 +89,8 @@ type Attempt struct {
 	Barred []Barrier `json:"barred,omitempty"`
 }
 
-// Barrier is a rule that protects gangs.
+// Barrier is a rule that protects gangs. Where the queues, or the budgets, that protect what is theirs by one rule are more than
+// 32, they are one Barrier, whose verdict names none of them and has no amounts.
 type Barrier struct {
 	Verdict Verdict `json:"verdict"`
 	Gangs   int     `json:"gangs"`

@@ -284,8 +284,14 @@ func (v Verdict) String() string {
 	case ReasonOverFairShare:
 		return fmt.Sprintf("queue %s would hold %s %s, above its fair share of %s", v.Object, amount(v.Need), v.Dim, amount(v.Have))
 	case ReasonVictimWithinShare:
+		if v.Object == "" { // of many queues in one, as in the two that follow
+			return "their queues hold no more than their own"
+		}
 		return fmt.Sprintf("queue %s holds no more than its own", v.Object)
 	case ReasonSaturation:
+		if v.Object == "" {
+			return "their queues would be worse off than the queue that takes"
+		}
 		return fmt.Sprintf("queue %s would be worse off than the queue that takes", v.Object)
 	case ReasonMinRuntime:
 		return "protected by its minimum runtime"
@@ -300,6 +306,9 @@ func (v Verdict) String() string {
 	case ReasonFrozen:
 		return "evicted for the same gang again and again; left alone for a while"
 	case ReasonBudget:
+		if v.Object == "" {
+			return "their PodDisruptionBudgets allow no more disruptions"
+		}
 		return "PodDisruptionBudget " + v.Object + " allows no more disruptions"
 	case ReasonOtherQueue:
 		return "in another queue"
@@ -362,9 +371,17 @@ const maxNamed = 8
 // maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
 const maxKinds = 32
 
-func compareCounts(a, b Count) int {
-	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason), cmp.Compare(a.Verdict.Object, b.Verdict.Object),
-		cmp.Compare(a.Verdict.Dim, b.Verdict.Dim), cmp.Compare(a.Verdict.Detail, b.Verdict.Detail))
+func compareCounts(a, b *Count) int {
+	if a.Nodes != b.Nodes {
+		return b.Nodes - a.Nodes
+	}
+	if c := strings.Compare(string(a.Verdict.Reason), string(b.Verdict.Reason)); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Verdict.Object, b.Verdict.Object); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.Verdict.Dim, b.Verdict.Dim), strings.Compare(a.Verdict.Detail, b.Verdict.Detail))
 }
 
 // Detailed is String with the names of nodes: "3 insufficient gpu (n1, n2, n3)".

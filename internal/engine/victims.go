@@ -562,6 +562,16 @@ func (s *Session) BySiblings() bool {
 	return true
 }
 
+// Standing appends to key what CheckGiver looks at of a queue that is not on the taker's way, where BySiblings.
+func (s *Session) Standing(key []byte, q *QueueLedger) []byte {
+	for _, f := range s.points.leaves {
+		if x, ok := f.it.(SiblingFilter); ok {
+			key = x.Standing(append(key, '/'), q.ID)
+		}
+	}
+	return key
+}
+
 // AnyTaker says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
 func (s *Session) AnyTaker(v *GangState) bool {

@@ -39,8 +39,7 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		}
 		now.count(last, n.Name)
 	}
-	d.Tally = merged(s.refusals(p.Class, in, may), &now)
-	slices.SortFunc(d.Tally, compareCounts)
+	d.Tally = merged(s.refusals(p.Class, in, may), &now).sorted()
 	if key.words != "" && s.filtersOf(p) == 1 {
 		s.tallies[key] = d.Tally
 	}
@@ -102,11 +101,12 @@ func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 	if whole && may.why != nil && may.whyGen == s.Snap.StaticGen {
 		return may.why
 	}
-	out, last := &tallier{}, -1
+	out, last := &tallier{tally: s.said.room[:0]}, -1
 	var before *Verdict
+	s.said.begin()
 	add := func(no *Verdict, n *cluster.Node, at int) {
 		if no != before {
-			last, before = out.kind(no, at), no
+			last, before = s.said.kind(out, no, at), no
 		}
 		out.count(last, n.Name)
 	}
@@ -128,43 +128,87 @@ func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 			add(no, refused[i], at[i])
 		}
 	}
+	s.said.room, out.tally = out.tally, slices.Clone(out.tally)
 	if whole {
 		may.why, may.whyGen, may.said = out, s.Snap.StaticGen, nil
 	}
 	return out
 }
 
+// sayings numbers what nodes say, by what is said, so that a thousand tallies of a thousand verdicts each find their places at the
+// cost of a number.
+type sayings struct {
+	told  map[*Verdict]int32
+	known map[Verdict]int32
+	turn  int   // of the tally that is being made
+	in    []int // by number: the tally that told it apart last
+	place []int // there
+	room  Tally // for the tally that is being made
+}
+
+func (x *sayings) begin() { x.turn++ }
+
+// kind is tallier.kind for the tally that has begun, all of which is met in this way.
+func (x *sayings) kind(t *tallier, v *Verdict, node int) int {
+	i, ok := x.told[v]
+	if !ok {
+		i = x.number(v)
+	}
+	switch {
+	case x.in[i] == x.turn:
+		return x.place[i]
+	case t.full():
+		return t.other(v, node)
+	}
+	x.in[i], x.place[i] = x.turn, t.add(*v, node)
+	return x.place[i]
+}
+
+func (x *sayings) number(v *Verdict) int32 {
+	if x.told == nil {
+		x.told, x.known = map[*Verdict]int32{}, map[Verdict]int32{}
+	}
+	i, ok := x.known[*v]
+	if !ok {
+		i = int32(len(x.in))
+		x.known[*v] = i
+		x.in, x.place = append(x.in, 0), append(x.place, 0)
+	}
+	x.told[v] = i
+	return i
+}
+
 // tallier makes a tally: of up to maxKinds verdicts, in the order in which they are met, and of reasons beyond.
 type tallier struct {
 	tally  Tally
-	first  []int            // by place in the tally: where the verdict was met first
-	at     map[string][]int // by object: verdicts that differ are mostly about others
-	others map[Reason]int   // where those count who are not told apart any more
+	first  []int // by place in the tally: where the verdict was met first
+	others []int // the places where those count that are not told apart any more, one for each reason
 }
 
 // kind returns the place of a verdict that is met at a node.
 func (t *tallier) kind(v *Verdict, node int) int {
-	for _, i := range t.at[v.Object] {
-		if t.tally[i].Verdict == *v {
+	for i := range t.tally {
+		if t.tally[i].Verdict == *v && !slices.Contains(t.others, i) {
 			return i
 		}
 	}
-	if len(t.tally)-len(t.others) >= maxKinds { // as with taints of which each node has its own
-		i, known := t.others[v.Reason]
-		if !known {
-			if t.others == nil {
-				t.others = map[Reason]int{}
-			}
-			i = t.add(Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}, node)
-			t.others[v.Reason] = i
+	if t.full() {
+		return t.other(v, node)
+	}
+	return t.add(*v, node)
+}
+
+func (t *tallier) full() bool { return len(t.tally)-len(t.others) >= maxKinds }
+
+// other returns the place of one that is not told apart, as with taints of which each node has its own.
+func (t *tallier) other(v *Verdict, node int) int {
+	for _, i := range t.others {
+		if t.tally[i].Verdict.Reason == v.Reason {
+			return i
 		}
-		return i
 	}
-	if t.at == nil {
-		t.at = map[string][]int{}
-	}
-	i := t.add(*v, node)
-	t.at[v.Object] = append(t.at[v.Object], i)
+	i := t.add(Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}, node)
+	t.others = append(t.others, i)
 	return i
 }
 
@@ -181,18 +225,32 @@ func (t *tallier) count(at int, name string) {
 	}
 }
 
+// sorted is a tally in the order in which it is told.
+func (t Tally) sorted() Tally {
+	order := make([]*Count, len(t))
+	for i := range t {
+		order[i] = &t[i]
+	}
+	slices.SortFunc(order, compareCounts)
+	out := make(Tally, len(t))
+	for i, c := range order {
+		out[i] = *c
+	}
+	return out
+}
+
 // merged is the tally of the nodes of both, as if they had been met in their order.
 func merged(a, b *tallier) Tally {
 	switch {
 	case len(b.tally) == 0:
-		return slices.Clone(a.tally)
+		return a.tally
 	case len(a.tally) == 0:
 		return b.tally
 	}
-	var out tallier
+	n := len(a.tally) + len(b.tally)
+	out, of := tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
 	for i, k := 0, 0; i < len(a.tally) || k < len(b.tally); {
-		from := a
-		at := i
+		from, at := a, i
 		if i == len(a.tally) || k < len(b.tally) && b.first[k] < a.first[i] {
 			from, at = b, k
 			k++
@@ -200,12 +258,29 @@ func merged(a, b *tallier) Tally {
 			i++
 		}
 		c := &from.tally[at]
-		to := &out.tally
-		place := out.kind(&c.Verdict, from.first[at])
-		(*to)[place].Nodes += c.Nodes
-		names := slices.Concat((*to)[place].Named, c.Named)
+		place := 0 // one tally tells its verdicts apart
+		for place < len(of) && (of[place] == from || out.tally[place].Verdict != c.Verdict || slices.Contains(out.others, place)) {
+			place++
+		}
+		switch {
+		case place < len(of):
+		case out.full():
+			place = out.other(&c.Verdict, from.first[at])
+		default:
+			place = out.add(c.Verdict, from.first[at])
+		}
+		if len(of) < len(out.tally) {
+			of = append(of, from)
+		}
+		to := &out.tally[place]
+		to.Nodes += c.Nodes
+		if len(to.Named) == 0 {
+			to.Named = c.Named
+			continue
+		}
+		names := slices.Concat(to.Named, c.Named)
 		slices.Sort(names)
-		(*to)[place].Named = names[:min(len(names), maxNamed)]
+		to.Named = names[:min(len(names), maxNamed)]
 	}
 	return out.tally
 }

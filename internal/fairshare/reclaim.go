@@ -184,6 +184,28 @@ func (r *Reclaim) FilterVictim(reclaimer, victim []*State, request []int64) (Ref
 	return refusal, refusal.Rule == RefusedNone
 }
 
+// Standing appends to key what FilterVictim looks at of a victim's queue at the level, over so many dimensions: whatever the
+// request, it has one answer for siblings of one standing, but for the refusal's queue and amounts.
+func (r *Reclaim) Standing(key []byte, s *State, dims int) []byte {
+	for dim := range max(r.Core, dims) {
+		x := byte('-')
+		if shares(r.Shared, dim) {
+			quota, share, held := quotaAt(s.Quota, dim), s.Allocatable(dim), at(s.Allocated, dim)
+			if x = '0'; quota != Unlimited {
+				x = byte('2' + cmp.Compare(held, quota))
+			}
+			if share != Unlimited {
+				x += 4
+				if held > share {
+					x += 4
+				}
+			}
+		}
+		key = append(key, x)
+	}
+	return key
+}
+
 // CheckUnit tells whether one more unit may be taken from the victim's chain for the reclaimer's request, after the
 // units that the ledger shows as gone, and by which right. A unit is what is evicted in one piece: the core of a gang,
 // or one pod above its minimum. The rules are those by which KAI Scheduler judges a finished set of victims, so that

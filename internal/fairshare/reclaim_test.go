@@ -544,3 +544,33 @@ func TestRightsAndRefusalsHaveNames(t *testing.T) {
 		t.Errorf("names are %v", seen)
 	}
 }
+
+// Siblings of one standing are told the same, whoever asks for what: that somebody may take something from them, or the rule by
+// which nobody may.
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	alike := 0
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawDispute(t, true)
+		known := map[string]fairshare.RefusalRule{}
+		for range 40 {
+			few := func(label string, from ...int64) []int64 {
+				return []int64{rapid.SampledFrom(from).Draw(t, label), rapid.SampledFrom(from).Draw(t, label)}
+			}
+			s := &fairshare.State{Quota: few("quota", 0, 2, 4, inf), Limit: few("limit", 2, inf, inf), Fair: few("fair", 0, 3), Allocated: few("held", 0, 2, 3, 5)}
+			refusal, ok := f.reclaim.FilterVictim(f.reclaimer, []*fairshare.State{s}, f.request)
+			if ok != (refusal.Rule == fairshare.RefusedNone) {
+				t.Fatalf("%v and %v", ok, refusal)
+			}
+			key := string(f.reclaim.Standing(nil, s, len(f.request)))
+			if rule, met := known[key]; !met {
+				known[key] = refusal.Rule
+			} else if alike++; rule != refusal.Rule {
+				t.Fatalf("standing %q is told %v, and %v", key, rule, refusal.Rule)
+			}
+		}
+	})
+	if alike == 0 {
+		t.Error("no two were alike")
+	}
+}

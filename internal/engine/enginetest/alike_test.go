@@ -18,12 +18,14 @@ func TestEqualQueues(t *testing.T) {
 		with  func(*engine.Profile)
 		steps int
 	}{
-		"nobody has a right":     {manyQueues(n, 10, true), nil, 200},
-		"two gangs of each":      {manyQueues(n, 10, true).again(n, 1), nil, 400},
-		"each has one that runs": {manyQueues(n, n/8, true), nil, 100},
-		"who holds all is fixed": {rightful(n, 10, false), nil, 100},
-		"who holds all is young": {rightful(n, 10, true), minimum("60s"), 400},
-		"all within their quota": {within(n, 10, 1000), nil, 2000},
+		"nobody has a right":             {manyQueues(n, 10, true), nil, 200},
+		"two gangs of each":              {manyQueues(n, 10, true).again(n, 1), nil, 400},
+		"each has one that runs":         {manyQueues(n, n/8, true), nil, 100},
+		"who holds all is fixed":         {rightful(n, 10, false), nil, 100},
+		"who holds all is young":         {rightful(n, 10, true), minimum("60s"), 400},
+		"all within their quota":         {within(n, 10, 1000), nil, 2000},
+		"each has one, may have two":     {within(n, n/8, 2000), nil, n},
+		"each has one, of its own shape": {within(n, n/8, 2000).mixed(n), nil, 2 * n},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,6 +46,11 @@ func TestEqualQueues(t *testing.T) {
 			for i := range r.Trace.Gangs {
 				if g := &r.Trace.Gangs[i]; len(g.Tried) != 3 {
 					t.Fatalf("%s is told %v", g.Gang, g.Tried)
+				}
+				for _, a := range r.Trace.Gangs[i].Tried {
+					if len(a.Barred) > 2 {
+						t.Fatalf("%s is told of %d barriers by %s", r.Trace.Gangs[i].Gang, len(a.Barred), a.Action)
+					}
 				}
 			}
 			for _, a := range r.Stats.Actions {

@@ -302,6 +302,45 @@ func within(n, nodes int, quota int64) *situation {
 	return s.again(n, 1)
 }
 
+// mixed adds a gang that waits in each of n queues, no two of which ask for the same.
+func (s *situation) mixed(n int) *situation {
+	for i := range n {
+		s.crewOf(crew{name: fmt.Sprintf("mixed-%06d", i), queue: fmt.Sprintf("queue-%05d", i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true}, int64(1000+i))
+	}
+	return s
+}
+
+// holding is n departments of so many teams, each of which holds a GPU and has a right to more, of various amounts; a gang waits in each.
+func holding(departments, teams int) *situation {
+	s := &situation{}
+	team := func(i int) string { return fmt.Sprintf("team-%05d", i) }
+	n := departments * teams
+	for d := range departments {
+		s.rest = append(s.rest, queue(fmt.Sprintf("department-%05d", d), "", int64(teams)*2000))
+	}
+	for i := range n {
+		s.rest = append(s.rest, queue(team(i), fmt.Sprintf("department-%05d", i/teams), int64(2000+i)))
+	}
+	s.victims(n/8, func(i int) crew { return crew{queue: team(i), priority: 50, preemptible: true} })
+	for i := range n {
+		s.crew(crew{name: fmt.Sprintf("waiting-%06d", i), queue: team(i), pods: 1, gpu: 1, age: 1, priority: 50, preemptible: true})
+	}
+	return s
+}
+
+// except adds a queue that holds more than it may, on nodes of its own, of which nobody may go, or not yet.
+func (s *situation) except(nodes int, preemptible bool) *situation {
+	s.rest = append(s.rest, queue("holds-all", "", 0))
+	at := len(s.nodes)
+	for i := range nodes {
+		s.node(nodeName(at+i), map[string]string{"kubernetes.io/hostname": nodeName(at + i)})
+	}
+	for i := range 8 * nodes {
+		s.crew(crew{name: fmt.Sprintf("kept-%06d", i), queue: "holds-all", pods: 1, gpu: 1, node: nodeName(at + i/8), age: 5, priority: 50, preemptible: preemptible, startSeconds: benchNow - 5})
+	}
+	return s
+}
+
 // fitting is n waiting gangs no two of which are alike, and room for all.
 func fitting(n int) *situation {
 	s := &situation{}
@@ -428,6 +467,12 @@ func BenchmarkCliffs(b *testing.B) {
 		{"queues=10000/claims/fixed", func() *situation { return rightful(10000, 100, false) }, nil, idly},
 		{"queues=10000/claims/young", func() *situation { return rightful(10000, 100, true) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"queues=10000/claims/within", func() *situation { return within(10000, 100, 1000) }, nil, idly},
+		{"queues=10000/holding/equal", func() *situation { return within(10000, 1250, 2000) }, nil, idly},
+		{"queues=10000/holding/gangs=2", func() *situation { return within(10000, 1250, 2000).again(10000, 1) }, nil, idly},
+		{"queues=10000/holding/shapes=1500", func() *situation { return within(10000, 1250, 2000).mixed(1500) }, nil, idly},
+		{"queues=10000/holding/departments=100", func() *situation { return holding(100, 100) }, nil, idly},
+		{"queues=10000/holding/fixed", func() *situation { return within(10000, 1250, 2000).except(10, false) }, nil, idly},
+		{"queues=10000/holding/young", func() *situation { return within(10000, 1250, 2000).except(10, true) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"leaves=3000/levels=3", func() *situation { return leaves(3, 15, 3000, 1000) }, nil, replaced},
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
 		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},

@@ -75,6 +75,65 @@ func manyTaints(n, taints int) *situation {
 	})
 }
 
+// tolerant is n gangs each of which tolerates so many taints, all of its own but for the one that all nodes have.
+func tolerant(n, tolerations int) *situation {
+	s := crammed()
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Taints = []v1.Taint{{Key: "shared", Effect: v1.TaintEffectNoSchedule}, {Key: "own", Value: owner(i), Effect: v1.TaintEffectNoSchedule}}
+		s.nodes[i] = node
+	}
+	return s.asking(n, func(i int) cluster.ClassSpec {
+		spec := cluster.ClassSpec{Tolerations: []v1.Toleration{{Key: "shared", Operator: v1.TolerationOpExists}}}
+		for k := range tolerations {
+			spec.Tolerations = append(spec.Tolerations, v1.Toleration{Key: "own", Operator: v1.TolerationOpEqual, Value: owner(i + 1000*k)})
+		}
+		return spec
+	})
+}
+
+// labelled is nodes of so many labels each, of values of their own, and n gangs each of which asks for some of them.
+func labelled(n, labels int) *situation {
+	s := crammed()
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Labels = maps.Clone(node.Labels)
+		for k := range labels {
+			node.Labels[fmt.Sprint("label-", k)] = owner(i)
+		}
+		s.nodes[i] = node
+	}
+	return s.asking(n, func(i int) cluster.ClassSpec {
+		spec := cluster.ClassSpec{NodeSelector: map[string]string{}}
+		for k := range labels / 10 {
+			spec.NodeSelector[fmt.Sprint("label-", k)] = owner(i)
+		}
+		return spec
+	})
+}
+
+// containers is n gangs of one pod each that consists of so many containers, which have to be aligned, where all nodes have room for
+// one of the pods in all, and no zone has room for any of its containers.
+func containers(n, each int) *situation {
+	s := &situation{}
+	s.plant(1000)
+	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
+	gpus := func(n int64) []cluster.Quantity { return []cluster.Quantity{{Name: "gpu", Value: n * 1000}} }
+	for i := range 1000 {
+		s.nodes = append(s.nodes, cluster.ObjectState{Kind: cluster.NodeResourceTopologies, Key: nodeName(i), Object: &cluster.NodeZones{
+			Policy: cluster.ZonesSingle, Scope: cluster.PerContainer, Zones: []cluster.Zone{{Name: "node-0", Allocatable: gpus(4)}, {Name: "node-1", Allocatable: gpus(4)}},
+		}})
+	}
+	for i := range n {
+		spec := cluster.ClassSpec{Align: []cluster.Need{{Amounts: gpus(5)}}}
+		for k := 1; k < each; k++ {
+			spec.Align = append(spec.Align, cluster.Need{Amounts: []cluster.Quantity{{Name: "cpu", Value: int64(1 + i)}}})
+		}
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 5, age: 1, priority: 50, preemptible: true, spec: spec}, int64(each*(1+i)))
+	}
+	return s
+}
+
 // ports is n gangs each of which opens a port of its own that is open on all nodes but a few; there is room.
 func ports(n int) *situation {
 	s := &situation{}
@@ -209,6 +268,9 @@ func specCliffs() []cliff {
 			})
 		}, nil, idly},
 		{"taints=1000/each=100", func() *situation { return manyTaints(1000, 100) }, nil, idly},
+		{"tolerations=1000/each=100", func() *situation { return tolerant(1000, 100) }, nil, idly},
+		{"labels=200", func() *situation { return labelled(1000, 200) }, nil, idly},
+		{"containers=500x1000", func() *situation { return containers(500, 1000) }, nil, whatever},
 		{"ports=100", func() *situation { return ports(100) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},

@@ -17,11 +17,13 @@ type refusal struct {
 	why  engine.Verdict
 }
 
-// closure is a queue that need not give, or no more: a leaf, or all leaves below a queue.
+// closure is a queue that need not give, or no more: a leaf, or all leaves below a queue, or below its siblings of a kind too.
 type closure struct {
 	leaf   *leaf
 	gangs  *crowd  // of a leaf, who is passed over for it
 	below  *branch // nil for a leaf
+	kind   *kind   // nil for a queue by itself
+	but    *branch // of the kind, the one that is on the taker's way
 	why    engine.Verdict
 	before bool // before any of its gangs was looked at
 }
@@ -32,6 +34,15 @@ func nearness(a, b *engine.QueueLedger) int {
 		return q.Depth + 1
 	}
 	return 0
+}
+
+// way returns the queues from the top to one.
+func way(q *engine.QueueLedger) []*engine.QueueLedger {
+	out := make([]*engine.QueueLedger, q.Depth+1)
+	for ; q != nil; q = q.Parent {
+		out[q.Depth] = q
+	}
+	return out
 }
 
 // meet returns the last queue that is on the ways of both from the top, nil for none.
@@ -103,8 +114,12 @@ func (w *walk) again() bool {
 			continue
 		}
 		any = true
-		if c.below != nil {
-			w.reopen(c.below)
+		switch {
+		case c.kind != nil:
+			w.reopen(c.kind.others(c.but))
+			continue
+		case c.below != nil:
+			w.reopen([]*branch{c.below})
 			continue
 		}
 		w.stand.stale(c.leaf)
@@ -134,9 +149,14 @@ func (w *walk) finish() {
 		near = max(near, nearness(w.g.Leaf, r.gang.Leaf))
 	}
 	for _, c := range w.turned.leaves {
-		if c.below != nil {
-			c.below.each(func(l *leaf) { w.barAll(&l.raw, c.why) })
-		} else {
+		switch {
+		case c.kind != nil:
+			w.barKind(c.kind, c.but, c.why)
+		case c.below != nil:
+			if all := c.below.heads(); all.count > 0 {
+				w.count(w.barrier(c.why), all.count, all.names)
+			}
+		default:
 			w.barAll(c.gangs, c.why)
 		}
 		w.hinges = w.hinges || c.before && nearness(w.g.Leaf, c.first().queue) < near

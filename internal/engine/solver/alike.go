@@ -14,12 +14,13 @@ type alike struct {
 	wake      int64 // when time alone may change it
 	cost      int   // steps
 	decisions int   // of the session, when it was found
+	free      bool  // it was found without a search: no other run needs it
 }
 
 // likeness names all that a search for the gang depends on, the name of its queue apart; "" where that is not known. A queue of
 // which nobody holds anything is nobody's victim, so for all such queues below one the victims are the same; and what the
 // rules say for it they say for its numbers. What names the queue itself is a no of its gates.
-func (sv *Solver) likeness(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) string {
+func (sv *Solver) likeness(g *engine.GangState, request cluster.Resources, asks string) string {
 	l := g.Leaf
 	if sv.everyone().nodes[l.ID] != nil || !sv.s.CheckGates(g, request).Yes() {
 		return ""
@@ -36,5 +37,5 @@ func (sv *Solver) likeness(g *engine.GangState, pods []cluster.PodID, request cl
 	}
 	key = binary.AppendVarint(key, int64(l.Queue.Priority))
 	key = binary.AppendVarint(key, sv.s.ShareMoved(g))
-	return string(sv.asks(key, g, pods))
+	return string(append(key, asks...))
 }

@@ -35,7 +35,7 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 	if len(pods) == 0 {
 		return "", engine.Verdict{}, false
 	}
-	question = sv.question(g, pods)
+	question = sv.question(g, sv.asks(g, pods))
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	a, ok := q.run()
 	q.st.Abandon()
@@ -128,8 +128,10 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return "", engine.Attempt{}, false, engine.Attempt{}, false
 	}
-	like = sv.likeness(g, pods, request)
-	short, known = sv.nobody(g, pods, request)
+	like = sv.likeness(g, request, sv.asks(g, pods))
+	if short, known = sv.nobody(g, pods, request); !known {
+		short, known = sv.noGiver(g, pods, request)
+	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	told, found = q.run()
 	q.st.Abandon()

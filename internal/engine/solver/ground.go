@@ -1,6 +1,10 @@
 package solver
 
-import "github.com/muster-scheduler/muster/internal/engine"
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/engine"
+)
 
 // What a question costs must not grow with the leaves, of which nearly none has to give. So for those who reclaim, a queue that
 // is off the taker's way is asked about once, for all leaves below it (engine.SiblingFilter); and who gives first below it is
@@ -43,66 +47,113 @@ const (
 	shut
 )
 
-// survey gives the queues on the taker's way their places, and asks about those beside it. It is told of the first leaf below
-// each, which stands for all.
-func (w *walk) survey(st *stand, up *seat, bs []*branch) {
-	up.sized(len(bs))
-	for i, b := range bs {
-		if nearness(w.g.Leaf, b.queue) > b.queue.Depth { // on the way
-			s := st.place(up, b, i)
-			if b.queue == w.g.Leaf {
-				st.build(s, b.kids)
+// canvass asks about the queues beside the taker's way, those of a kind in one, and notes those that may be asked. It is told of
+// the first leaf below each, which stands for all.
+func (w *walk) canvass() {
+	w.status = map[*branch]bool{}
+	var up *branch
+	for _, q := range way(w.g.Leaf) {
+		own := w.gs.nodes[q.ID]
+		for _, k := range w.gs.broodOf(up).kinds {
+			w.ask(k, own)
+		}
+		if up = own; up == nil {
+			return
+		}
+	}
+}
+
+// ask asks about the siblings of a queue on the taker's way, or at which it leaves those who hold something (nil), of a kind.
+func (w *walk) ask(k *kind, own *branch) {
+	first := k.stands(own)
+	if first == nil {
+		return
+	}
+	w.gs.s.Step()
+	switch v := w.mayAsk(first.first().queue); {
+	case v.Yes():
+		for _, b := range k.others(own) {
+			w.opened(b)
+		}
+	case v.Reason == engine.ReasonOtherQueue:
+	case len(k.of) > maxBarriers+1 || k.gangs == 0:
+		w.shut(closure{kind: k, below: first, but: own, why: v, before: true})
+	default: // few enough to be told of one by one
+		for _, b := range k.others(own) {
+			w.shut(closure{below: b, why: w.mayAsk(b.first().queue), before: true})
+		}
+	}
+}
+
+func (w *walk) opened(b *branch) {
+	w.status[b] = true
+	w.open = append(w.open, b)
+}
+
+// survey gives places to the queues on the taker's way, and to those beside it that may be asked.
+func (w *walk) survey(st *stand) {
+	beside := map[*branch][]*branch{}
+	for _, b := range w.open {
+		beside[b.up] = append(beside[b.up], b)
+	}
+	ups := []*seat{&st.top}
+	for _, q := range way(w.g.Leaf) {
+		up, own := ups[len(ups)-1], w.gs.nodes[q.ID]
+		bs := beside[up.b]
+		if own != nil {
+			bs = append(bs, own)
+		}
+		slices.SortFunc(bs, bySiblings)
+		up.sized(len(bs))
+		for i, b := range bs {
+			if b == own {
+				ups = append(ups, st.place(up, b, i))
 			} else {
-				w.survey(st, s, b.kids)
+				st.settle(up, b, i)
 			}
-			st.look(s)
-			continue
 		}
-		w.gs.s.Step()
-		v := w.mayAsk(b.first().queue)
-		if v.Yes() {
-			w.status[b] = asked
-			st.settle(up, b, i)
-			continue
-		}
-		w.status[b] = shut
-		st.place(up, b, i).shut = true
-		if v.Reason != engine.ReasonOtherQueue {
-			w.shut(closure{below: b, why: v, before: true})
+		if own == nil {
+			break
 		}
 	}
-	st.playAll(up)
+	for _, up := range slices.Backward(ups) {
+		st.playAll(up)
+		st.look(up)
+	}
 }
 
-// above says whether the leaves below a queue may be asked.
+// above says whether a leaf off the taker's way may be asked, by the queue beside the way that it is, or is below.
 func (w *walk) above(b *branch) int8 {
-	for ; w.status != nil && b != nil; b = b.up {
-		if w.status[b] != unknown {
-			return w.status[b]
+	if w.status == nil || nearness(w.g.Leaf, b.queue) > b.queue.Depth {
+		return unknown
+	}
+	for ; b != nil; b = b.up {
+		if w.status[b] {
+			return asked
 		}
 	}
-	return unknown
+	return shut
 }
 
-// reopen lets the leaves below a queue be asked that were not.
-func (w *walk) reopen(b *branch) {
-	w.status[b] = asked
-	b.each(func(l *leaf) { delete(w.at, l) })
-	s := w.stand.seats[b]
-	s.shut = false
-	w.stand.build(s, b.kids)
-	w.stand.note(b)
+// reopen lets siblings be asked that were not.
+func (w *walk) reopen(bs []*branch) {
+	up := &w.stand.top
+	if bs[0].up != nil {
+		up = w.stand.seats[bs[0].up]
+	}
+	w.stand.join(up, bs)
+	for _, b := range bs {
+		w.opened(b)
+		b.each(func(l *leaf) { delete(w.at, l) })
+		w.stand.build(w.stand.seats[b], b.kids)
+		w.stand.note(b)
+	}
 }
 
 // rest looks at the leaves that may be asked, and were not looked at: of a search in vain, everybody is told of.
 func (w *walk) rest() {
-	if w.status == nil {
-		return
-	}
-	for _, b := range w.gs.all {
-		if b.leaf != nil && w.above(b) == asked {
-			w.cursor(b.leaf)
-		}
+	for _, b := range w.open {
+		b.each(func(l *leaf) { w.cursor(l) })
 	}
 }
 

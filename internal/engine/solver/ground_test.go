@@ -24,12 +24,38 @@ func (leafwise) CheckGiver(engine.Right, *engine.GangState, cluster.Resources, *
 	return engine.Verdict{}
 }
 
+// widen adds so many queues below a department or at the top that the rules about givers say the same of most of them. Each has a
+// gang that runs, on nodes that are full with them, and some have one that waits.
+func widen(r *rand.Rand, w *town) {
+	parent := ""
+	if r.IntN(2) == 0 {
+		parent = "d0"
+	}
+	n := 8 * (5 + r.IntN(2))
+	for i := range n {
+		q := team{name: fmt.Sprintf("w%02d", i), parent: parent, quota: int64(2 + r.IntN(3)), limit: -1, cpuQuota: -1, weight: 1, priority: 100, reclaim: -1, preempt: -1}
+		if r.IntN(20) == 0 {
+			q.quota = int64(r.IntN(2))
+		}
+		w.queues = append(w.queues, q)
+		if i%8 == 0 {
+			w.nodes = append(w.nodes, house{gpu: 8, cpu: 64, zone: "a"})
+		}
+		if r.IntN(30) > 0 {
+			w.gangs = append(w.gangs, crew{queue: q.name, priority: 50, least: 1, started: 600, fixed: r.IntN(10) == 0, pods: []hand{{gpu: 1, on: len(w.nodes) - 1}}})
+		}
+		if r.IntN(5) == 0 {
+			w.gangs = append(w.gangs, crew{queue: q.name, priority: 50, least: 1, pods: []hand{{gpu: 1, on: -1}}})
+		}
+	}
+}
+
 // TestBySiblings: what is decided, and what everybody is told, is the same whether queues are asked for all leaves below them and
 // share what is known of who gives first, or every question looks at every leaf: in cities with many who wait, one after another,
 // with a history that bars some from some.
 func TestBySiblings(t *testing.T) {
 	t.Parallel()
-	evicted, refused := 0, 0
+	evicted, refused, merged := 0, 0, 0
 	for i := range cases(t, 250) {
 		r := rand.New(rand.NewPCG(*seed, uint64(i)))
 		w := city(r)
@@ -37,6 +63,9 @@ func TestBySiblings(t *testing.T) {
 			g := crew{queue: w.gangs[r.IntN(len(w.gangs))].queue, priority: 50, least: 1}
 			g.pods = append(g.pods, hand{gpu: int64(1 + r.IntN(4)), cpu: int64(r.IntN(3)), on: -1})
 			w.gangs = append(w.gangs, g)
+		}
+		if i%5 == 0 {
+			widen(r, &w)
 		}
 		remember := func(*cluster.Store) {}
 		if r.IntN(3) == 0 {
@@ -72,6 +101,11 @@ func TestBySiblings(t *testing.T) {
 					if len(a.Barred) > 0 {
 						refused++
 					}
+					for _, b := range a.Barred {
+						if b.Verdict.Reason == engine.ReasonVictimWithinShare && b.Verdict.Object == "" {
+							merged++
+						}
+					}
 				}
 			}
 			text, err := json.MarshalIndent(out, "", " ")
@@ -84,10 +118,10 @@ func TestBySiblings(t *testing.T) {
 			t.Fatalf("city %d\n%s\n%s", i, w.String(), differ(by, each))
 		}
 	}
-	if evicted < 100 || refused < 100 {
-		t.Errorf("only %d decisions and %d refusals", evicted, refused)
+	if evicted < 100 || refused < 100 || merged < 50 {
+		t.Errorf("only %d decisions, %d refusals, %d of them of many queues in one", evicted, refused, merged)
 	}
-	t.Logf("%d decisions, %d refusals", evicted, refused)
+	t.Logf("%d decisions, %d refusals, %d of them of many queues in one", evicted, refused, merged)
 }
 
 // differ shows where two texts part.

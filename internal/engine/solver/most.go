@@ -55,7 +55,7 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 		v.Reason = engine.ReasonNoVictims
 	}
 	q.s.Scenario(true)
-	return engine.Attempt{Verdict: v, Barred: sorted(q.w.barred)}, true
+	return engine.Attempt{Verdict: v, Barred: q.w.told()}, true
 }
 
 // couldFit says whether the nodes would have places for each kind of pod, each kind for itself, with everybody gone, and the
@@ -211,12 +211,23 @@ func (q *search) steps(n int) {
 // countAll asks the rules about queues and gangs of everybody, and returns how many they allow.
 func (w *walk) countAll() int {
 	n := 0
-	for _, b := range w.gs.all {
-		if b.leaf == nil || w.right == engine.Preempt && b.queue != w.g.Leaf {
-			continue
+	look := func(l *leaf) {
+		if w.right == engine.Preempt && l.queue != w.g.Leaf {
+			return
 		}
-		if c := w.enter(b.leaf); !c.closed {
-			n += w.siftAll(b.leaf)
+		c := w.enter(l)
+		if w.at[l] = c; !c.closed {
+			n += w.siftAll(l)
+		}
+	}
+	if w.right == engine.Reclaim && w.gs.s.BySiblings() {
+		w.canvass()
+		for _, b := range w.open {
+			b.each(look)
+		}
+	} else {
+		for _, b := range w.gs.top {
+			b.each(look)
 		}
 	}
 	w.finish()

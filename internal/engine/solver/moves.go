@@ -117,7 +117,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 		a, ok := no()
 		if q.w != nil {
 			q.w.finish()
-			a.Barred = sorted(q.w.barred)
+			a.Barred = q.w.told()
 		}
 		return a, ok
 	}
@@ -128,7 +128,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 	q.partial = q.movers // rearrangements that neither way finds may exist
 	a, ok := no()
 	q.w.finish()
-	a.Barred = sorted(q.w.barred)
+	a.Barred = q.w.told()
 	return a, ok
 }
 

@@ -18,17 +18,42 @@ type givers struct {
 	nodes  map[cluster.QueueID]*branch
 	sieve  sieve
 	ground *stand // who gives next for anybody; nil until one reclaims
-	whole  bool   // they are everybody's
-	count  int    // gangs that hold something
-	wake   int64  // when the first rule ends with time that barred anybody in the running search
+	broods map[*branch]*brood
+	sorted int   // how much of what was charged is in them
+	whole  bool  // they are everybody's
+	count  int   // gangs that hold something
+	wake   int64 // when the first rule ends with time that barred anybody in the running search
 }
 
 // branch is one queue that has givers below it.
 type branch struct {
 	queue *engine.QueueLedger
 	up    *branch // nil at the top
+	at    int     // among those below it
 	kids  []*branch
 	leaf  *leaf
+	kind  *kind  // nil until asked for
+	below *heads // nil until asked for
+}
+
+// heads is how many gangs below a queue may be victims at all, and what a barrier names of these alone.
+type heads struct {
+	count int
+	names []string
+}
+
+func (b *branch) heads() *heads {
+	if b.below == nil {
+		of := engine.Barrier{}
+		b.each(func(l *leaf) {
+			of.Gangs += len(l.raw.gangs)
+			for _, text := range l.raw.names() {
+				nameAs(&of, text)
+			}
+		})
+		b.below = &heads{of.Gangs, of.Named}
+	}
+	return b.below
 }
 
 // leaf is a leaf queue's gangs, first giver first. Gangs that have given all are skipped. Most leaves never have to give,
@@ -90,8 +115,9 @@ func (l *leaf) rank(priority int32) (int, bool) {
 
 // newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
 func newGivers(s *engine.Session) *givers {
-	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}}
-	byName := map[string]*leaf{}
+	n := s.Snap.MaxQueueID()
+	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: make(map[cluster.QueueID]*leaf, n), nodes: make(map[cluster.QueueID]*branch, n)}
+	byName := make(map[string]*leaf, n)
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
 			return
@@ -125,10 +151,10 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 	b := &branch{queue: q}
 	gs.nodes[q.ID] = b
 	if q.Parent == nil {
-		gs.top = append(gs.top, b)
+		b.at, gs.top = len(gs.top), append(gs.top, b)
 	} else {
 		b.up = gs.branch(q.Parent)
-		b.up.kids = append(b.up.kids, b)
+		b.at, b.up.kids = len(b.up.kids), append(b.up.kids, b)
 	}
 	gs.all = append(gs.all, b)
 	return b
@@ -191,8 +217,10 @@ type walk struct {
 	barred  []engine.Barrier
 	listed  map[engine.Verdict]int // where in barred a rule is; nil while those are few
 	refused bool                   // some unit was, by a rule about units: with other victims it might be legal
+	kinds   []engine.Barrier       // what is told of siblings of one kind together, too many to tell of each
 	turned  turned
-	status  map[*branch]int8 // of queues that were asked for all leaves below them; nil where each leaf is
+	open    []*branch        // queues beside the taker's way that may be asked, for all leaves below them
+	status  map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
 	hinges  bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
@@ -246,54 +274,6 @@ func (w *walk) enter(l *leaf) *cursor {
 	}
 	w.gs.ready(l)
 	return c
-}
-
-// barAll counts gangs that may not be touched for one reason.
-func (w *walk) barAll(all *crowd, why engine.Verdict) {
-	if len(all.gangs) == 0 {
-		return
-	}
-	b := w.barrier(why)
-	b.Gangs += len(all.gangs)
-	if b.Named == nil {
-		b.Named = slices.Clip(all.names()) // shared until another name comes in
-		return
-	}
-	for _, text := range all.names() {
-		nameAs(b, text)
-	}
-}
-
-// named is how many gangs a barrier names: the first in the order of names, however they were met.
-const named = 8
-
-func name(b *engine.Barrier, key cluster.Key) {
-	n := len(b.Named)
-	if n == named && !before(key, b.Named[n-1]) {
-		return
-	}
-	nameAs(b, key.String())
-}
-
-func nameAs(b *engine.Barrier, text string) {
-	at, known := slices.BinarySearch(b.Named, text)
-	if known {
-		return
-	}
-	b.Named = slices.Insert(b.Named, at, text)
-	b.Named = b.Named[:min(named, len(b.Named))]
-}
-
-// before says whether a key comes before a text, as text; it builds none.
-func before(key cluster.Key, text string) bool {
-	if key.Namespace == "" {
-		return key.Name < text
-	}
-	n := len(key.Namespace)
-	if len(text) <= n || text[:n] != key.Namespace || text[n] != '/' {
-		return key.String() < text
-	}
-	return key.Name < text[n+1:]
 }
 
 // top returns the leaf's next giver that the rules about gangs allow, nil when there is none.
@@ -427,62 +407,4 @@ func (w *walk) gave(t *taken) {
 	if !t.Core && w.gs.s.Live(t.Gang) > 0 {
 		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
 	}
-}
-
-// bar counts a gang that may not be touched.
-func (w *walk) bar(v *engine.GangState, why engine.Verdict) {
-	b := w.barrier(why)
-	b.Gangs++
-	name(b, v.Key)
-}
-
-// barrier returns the count of a rule. A rule that ends with time asks for another run then.
-func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
-	if why.Code == engine.Wait {
-		w.gs.s.WakeAt(why.WakeAt)
-		w.gs.wake = min(w.gs.wake, why.WakeAt)
-	}
-	why.Object, why.WakeAt = barObject(why), 0
-	return w.barredBy(why)
-}
-
-// fewBarriers is up to how many barriers are looked through for one.
-const fewBarriers = 16
-
-// barredBy returns the count of a rule as it is told. Queues that protect what is theirs are a rule each.
-func (w *walk) barredBy(why engine.Verdict) *engine.Barrier {
-	if len(w.barred) < fewBarriers {
-		return barrierOf(&w.barred, why)
-	}
-	if w.listed == nil {
-		w.listed = make(map[engine.Verdict]int, len(w.turned.leaves))
-		for i := range w.barred {
-			w.listed[w.barred[i].Verdict] = i
-		}
-	}
-	i, known := w.listed[why]
-	if !known {
-		i = len(w.barred)
-		w.barred, w.listed[why] = append(w.barred, engine.Barrier{Verdict: why}), i
-	}
-	return &w.barred[i]
-}
-
-func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {
-	i := slices.IndexFunc(*all, func(b engine.Barrier) bool { return b.Verdict == why })
-	if i < 0 {
-		i = len(*all)
-		*all = append(*all, engine.Barrier{Verdict: why})
-	}
-	return &(*all)[i]
-}
-
-// barObject keeps the object of a verdict that is about a queue, so that gangs of one queue count together, and drops a
-// gang's own name.
-func barObject(v engine.Verdict) string {
-	switch v.Reason {
-	case engine.ReasonVictimWithinShare, engine.ReasonSaturation, engine.ReasonBudget:
-		return v.Object
-	}
-	return ""
 }

@@ -1,7 +1,6 @@
 package solver
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -123,10 +122,13 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if v := sv.may(g, pods, request); !v.Yes() {
 		return nil, engine.Attempt{Verdict: v}, refused
 	}
-	if a, known := sv.nobody(g, pods, request); known {
+	before := sv.s.Steps()
+	a, known := sv.nobody(g, pods, request)
+	if sv.budget.refund(sv.s.Steps() - before); known {
 		return nil, a, refused
 	}
-	key := sv.question(g, pods)
+	asks := sv.asks(g, pods)
+	key := sv.question(g, asks)
 	if a := sv.failed[key]; a != nil {
 		return nil, *a, refused
 	}
@@ -135,10 +137,19 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
 		return nil, r.Why.(engine.Attempt), refused
 	}
-	like := sv.likeness(g, pods, request)
+	like := sv.likeness(g, request, asks)
 	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
 		sv.remember(key, told)
 		return nil, *told.answer, refused
+	}
+	if a, known := sv.noGiver(g, pods, request); known {
+		told := alike{answer: &a, wake: sv.givers.wake, decisions: sv.s.Decisions(), free: true}
+		a.Action = sv.s.Action()
+		sv.remember(key, told)
+		if like != "" {
+			sv.alike[like] = told
+		}
+		return nil, a, refused
 	}
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
@@ -148,7 +159,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.givers.wake = cluster.Forever
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	a, known := q.hopeless()
+	a, known = q.hopeless()
 	found := false
 	if !known {
 		a, found = q.run()
@@ -177,6 +188,9 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 // remember keeps a no for those who ask the same, in this run or, where it cost much, in others.
 func (sv *Solver) remember(key string, told alike) {
 	sv.failed[key] = told.answer
+	if told.free {
+		return
+	}
 	if told.cost >= costly {
 		sv.most.wanted = true
 		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, longestRest), told.wake, *told.answer)
@@ -202,8 +216,8 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 }
 
 // nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
-// that is less important than those that wait. It is the answer that the search would find. It costs no step: a budget is for what
-// is found out, and this is not remembered.
+// that is less important than those that wait. It is the answer that the search would find. It costs no step of the budget, which is for what
+// is found out, and this is not remembered. The nodes that it has rated allocate has had rated, too.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
 	if sv.right != engine.Preempt || sv.s.Constrained(g) {
 		return engine.Attempt{}, false
@@ -228,9 +242,45 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
 			w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
 		}
-		a.Barred = sorted(w.barred)
+		a.Barred = w.told()
 	}
 	return a, true
+}
+
+// fewOpen is up to how many leaves may be asked where it is looked, without a search, whether one of them has anybody to give.
+const fewOpen = 16
+
+// noGiver is nobody for a gang that would reclaim: no queue may be asked, or only a few may, of which nobody may be touched. It is the answer
+// that the search would find, and costs O(kinds of siblings) at each level.
+func (sv *Solver) noGiver(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
+	no := engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}
+	if sv.right != engine.Reclaim || !sv.s.BySiblings() || sv.s.Constrained(g) {
+		return engine.Attempt{}, false
+	}
+	if gate := sv.s.CheckGates(g, request); !gate.Yes() {
+		no = gate
+	} else if enough, _ := sv.s.Room(g, pods); enough {
+		return engine.Attempt{}, false
+	}
+	began := sv.s.Steps()
+	defer func() { sv.budget.refund(sv.s.Steps() - began) }()
+	w := sv.everyone().walk(sv.right, g, request)
+	w.gs.wake = cluster.Forever
+	if w.canvass(); len(w.open) > fewOpen {
+		return engine.Attempt{}, false
+	}
+	left, anybody := fewOpen, false
+	for _, b := range w.open {
+		b.each(func(l *leaf) {
+			left--
+			anybody = anybody || left < 0 || !w.cursor(l).closed
+		})
+	}
+	if anybody {
+		return engine.Attempt{}, false
+	}
+	w.finish()
+	return engine.Attempt{Verdict: no, Barred: w.told()}, true
 }
 
 // disturbs says whether anybody has to go or move.
@@ -253,15 +303,13 @@ func (sv *Solver) everyone() *givers {
 
 // question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
-func (sv *Solver) question(g *engine.GangState, pods []cluster.PodID) string {
-	key := make([]byte, 0, 128)
-	key = append(append(key, sv.right...), '/')
-	key = append(append(key, g.Leaf.Name...), '/')
-	return string(sv.asks(key, g, pods))
+func (sv *Solver) question(g *engine.GangState, asks string) string {
+	return string(sv.right) + "/" + g.Leaf.Name + "/" + asks
 }
 
-// asks appends what is asked, and what the gang's own rights to it are, its queue apart.
-func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []byte {
+// asks names what is asked, and what the gang's own rights to it are, its queue apart.
+func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
+	key := make([]byte, 0, 256)
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
 		key = append(key, 'p')
@@ -283,6 +331,7 @@ func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []
 			key = append(append(key, '/'), g.UID...)
 		}
 	}
+	var last *cluster.Class
 	for i := 0; i < len(pods); {
 		c, set := sv.s.Snap.Pod(pods[i]).Class, sv.s.Snap.Pod(pods[i]).Set
 		n := 1
@@ -293,11 +342,13 @@ func (sv *Solver) asks(key []byte, g *engine.GangState, pods []cluster.PodID) []
 		if constrained {
 			key = append(strconv.AppendInt(key, int64(set), 36), ':')
 		}
-		key = append(append(key, c.Key...), '*')
-		key = strconv.AppendInt(key, int64(n), 36)
+		if c != last { // of many sets of one class it is said once
+			key, last = append(key, c.Key...), c
+		}
+		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
 		i += n
 	}
-	return key
+	return string(key)
 }
 
 // run searches. On success the statement holds the decision.
@@ -311,7 +362,7 @@ func (q *search) run() (engine.Attempt, bool) {
 		return q.made()
 	}
 	q.w.finish()
-	barred, count, refused, hinges := q.w.barred, int64(q.gangs()), q.w.refused, q.w.hinges
+	barred, count, refused, hinges := q.w.told(), int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
 	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
 	choices := refused || q.s.Filtered(q.pods)
@@ -339,7 +390,7 @@ func (q *search) run() (engine.Attempt, bool) {
 	case count == 0:
 		v.Reason, v.Have = engine.ReasonNoVictims, 0
 	}
-	return engine.Attempt{Verdict: v, Barred: sorted(barred)}, false
+	return engine.Attempt{Verdict: v, Barred: barred}, false
 }
 
 // made finishes a search whose units suffice.
@@ -347,42 +398,6 @@ func (q *search) made() (engine.Attempt, bool) {
 	q.reduce()
 	q.elsewhere()
 	return engine.Attempt{}, true
-}
-
-// sorted puts barriers in the order in which they are told. There may be as many as queues, all of which bar as many gangs: each
-// is made a text of once, where it has to be.
-func sorted(bs []engine.Barrier) []engine.Barrier {
-	if len(bs) < 2 {
-		return bs
-	}
-	type titled struct {
-		engine.Barrier
-		text string
-	}
-	order := make([]titled, len(bs))
-	for i := range bs {
-		order[i].Barrier = bs[i]
-	}
-	title := func(b *titled) string {
-		if b.text == "" {
-			b.text = b.Verdict.String()
-		}
-		return b.text
-	}
-	at := make([]*titled, len(order))
-	for i := range order {
-		at[i] = &order[i]
-	}
-	slices.SortFunc(at, func(a, b *titled) int {
-		if c := cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason)); c != 0 {
-			return c
-		}
-		return cmp.Or(cmp.Compare(title(a), title(b)), slices.Compare(a.Named, b.Named))
-	})
-	for i, b := range at {
-		bs[i] = b.Barrier
-	}
-	return bs
 }
 
 // evict takes one more unit.

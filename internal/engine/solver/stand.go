@@ -26,7 +26,6 @@ type stand struct {
 // seat is a queue's place. Of a leaf, gang is its next giver; of a queue above, that of the first below.
 type seat struct {
 	b      *branch // nil for the top
-	shut   bool    // nobody below it is asked
 	odd    int     // on the ground, leaves below it whose next giver may depend on who takes
 	leaf   *leaf
 	gang   *engine.GangState // nil for nobody
@@ -58,8 +57,9 @@ func (w *walk) seated() {
 			st.build(&st.top, []*branch{alone})
 		}
 	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.BySiblings():
-		st.base, w.status = w.gs.grounded(), make(map[*branch]int8, len(w.gs.top))
-		w.survey(st, &st.top, w.gs.top)
+		st.base = w.gs.grounded()
+		w.canvass()
+		w.survey(st)
 	default:
 		st.build(&st.top, w.gs.top)
 	}
@@ -96,7 +96,7 @@ func (st *stand) build(up *seat, bs []*branch) {
 
 // settle lets a queue sit on the ground, if that is the same for everybody, and otherwise those below it that may.
 func (st *stand) settle(up *seat, b *branch, i int) {
-	if ground := st.base.on(b, i); ground.odd == 0 {
+	if ground := st.base.on(b); ground.odd == 0 {
 		up.kids[i], up.winner[len(up.kids)+i] = ground, int32(i)
 		return
 	}
@@ -110,15 +110,15 @@ func (st *stand) settle(up *seat, b *branch, i int) {
 }
 
 // on returns a queue's place on the ground, where it has one from now on.
-func (st *stand) on(b *branch, at int) *seat {
+func (st *stand) on(b *branch) *seat {
 	s := st.seats[b]
 	if s == nil {
-		s = &seat{b: b, at: at}
+		s = &seat{b: b, at: b.at}
 		st.seats[b] = s
 		s.sized(len(b.kids))
 		odd := 0
 		for i, k := range b.kids {
-			s.kids[i], s.winner[len(s.kids)+i] = st.on(k, i), int32(i)
+			s.kids[i], s.winner[len(s.kids)+i] = st.on(k), int32(i)
 			odd += s.kids[i].odd
 		}
 		s.odd = odd
@@ -126,6 +126,23 @@ func (st *stand) on(b *branch, at int) *seat {
 		st.look(s)
 	}
 	return s
+}
+
+// join gives siblings places of their own beside those that have one.
+func (st *stand) join(up *seat, bs []*branch) {
+	kids := slices.Clone(up.kids)
+	for _, b := range bs {
+		st.seats[b] = &seat{b: b}
+		kids = append(kids, st.seats[b])
+	}
+	slices.SortFunc(kids, func(a, b *seat) int { return bySiblings(a.b, b.b) })
+	up.sized(len(kids))
+	for i, k := range kids {
+		if up.kids[i], up.winner[len(kids)+i] = k, int32(i); st.seats[k.b] == k {
+			k.at = i
+		}
+	}
+	st.playAll(up)
 }
 
 // own returns a queue's seat, one of its own if it sat on the ground; nil where nobody is asked.
@@ -137,11 +154,15 @@ func (st *stand) own(b *branch) *seat {
 	if b.up != nil {
 		up = st.own(b.up)
 	}
-	if up == nil || up.shut {
+	if up == nil {
+		return nil
+	}
+	at, there := slices.BinarySearchFunc(up.kids, b, func(k *seat, b *branch) int { return bySiblings(k.b, b) })
+	if !there {
 		return nil
 	}
 	ground := st.base.seats[b]
-	s := &seat{b: b, at: ground.at, kids: slices.Clone(ground.kids), winner: slices.Clone(ground.winner)}
+	s := &seat{b: b, at: at, kids: slices.Clone(ground.kids), winner: slices.Clone(ground.winner)}
 	s.leaf, s.gang, s.unit = ground.leaf, ground.gang, ground.unit
 	st.seats[b], up.kids[s.at] = s, s
 	return s
@@ -151,7 +172,6 @@ func (st *stand) own(b *branch) *seat {
 func (st *stand) look(s *seat) {
 	s.leaf, s.gang, s.unit = nil, nil, nil
 	switch {
-	case s.shut:
 	case s.b != nil && s.b.leaf != nil:
 		st.next(s)
 	case len(s.kids) > 0:

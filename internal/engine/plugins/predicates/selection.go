@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -14,11 +16,13 @@ import (
 // chosen is the nodes that a class selects by name, label and affinity.
 type chosen struct {
 	class *cluster.Class
+	in    nodeSet // the nodes, once they were found by their labels; nil until then
+
+	read bool // what follows, which asking node by node needs
 	// affinity is the class's, compiled; nil when it has none.
 	affinity *nodeaffinity.NodeSelector
 	broken   bool // it cannot be parsed and matches nothing
 	labels   []label
-	in       nodeSet // the nodes, once they were found by their labels; nil until then
 }
 
 // label is one that a node must have.
@@ -36,30 +40,49 @@ func (s *statics) selection(c *cluster.Class, snap *cluster.Snapshot, many bool)
 	out := s.chosen // a class is often asked about node by node
 	if out == nil || out.class != c {
 		out = &chosen{class: c}
-		for k, v := range c.NodeSelector { // order: all must match
-			out.labels = append(out.labels, label{k, v})
-		}
-		if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			var err error
-			out.affinity, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution)
-			out.broken = err != nil
-		}
 		s.chosen = out
 	}
-	if many && out.in == nil && !out.broken && indexed(c) {
+	if many && out.in == nil && indexed(c) {
 		if s.labels == nil {
 			s.labels = newIndex(snap)
 		}
-		out.in = s.labels.find(c)
+		if s.labels.sound(c) || !out.parse() {
+			out.in = s.labels.find(c)
+		}
 	}
 	return out
+}
+
+// parse reads the class, and says whether its affinity is broken.
+func (s *chosen) parse() bool {
+	if s.read {
+		return s.broken
+	}
+	s.read = true
+	for k, v := range s.class.NodeSelector { // order: all must match
+		s.labels = append(s.labels, label{k, v})
+	}
+	if terms := required(s.class); terms != nil {
+		var err error
+		s.affinity, err = nodeaffinity.NewNodeSelector(terms)
+		s.broken = err != nil
+	}
+	return s.broken
+}
+
+// required is the class's affinity as far as it must be met; nil for none.
+func required(c *cluster.Class) *v1.NodeSelector {
+	if c.NodeAffinity == nil {
+		return nil
+	}
+	return c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 func (s *chosen) matches(n *cluster.Node) bool {
 	if s.in != nil {
 		return s.in.has(n.ID)
 	}
-	if s.broken {
+	if s.parse() {
 		return false
 	}
 	for _, want := range s.labels {
@@ -87,8 +110,11 @@ func (b nodeSet) add(nodes []cluster.NodeID) {
 
 // index is the nodes by their labels, and by their name.
 type index struct {
+	snap  *cluster.Snapshot
 	words int
 	all   nodeSet
+	room  nodeSet         // for keepIf
+	valid map[string]bool // keys that labels may have
 	names map[string]cluster.NodeID
 	keys  map[string]*values
 }
@@ -96,8 +122,8 @@ type index struct {
 // values is the nodes that have a label, by its value.
 type values struct {
 	all     []cluster.NodeID
-	nodes   map[string][]cluster.NodeID
-	numbers []numbered // those that are numbers, sorted; nil until asked for
+	nodes   map[string][]cluster.NodeID // nil until asked for
+	numbers []numbered                  // those that are numbers, sorted; nil until asked for
 }
 
 type numbered struct {
@@ -107,19 +133,19 @@ type numbered struct {
 
 // newIndex costs O(nodes × labels).
 func newIndex(snap *cluster.Snapshot) *index {
-	x := &index{words: (snap.MaxNodeID() + 63) / 64, names: map[string]cluster.NodeID{}, keys: map[string]*values{}}
-	x.all = make(nodeSet, x.words)
+	x := &index{snap: snap, words: (snap.MaxNodeID() + 63) / 64, names: map[string]cluster.NodeID{}, keys: map[string]*values{}, valid: map[string]bool{}}
+	x.all, x.room = make(nodeSet, x.words), make(nodeSet, x.words)
 	x.all.add(snap.NodeOrder)
 	for _, id := range snap.NodeOrder {
 		n := snap.Node(id)
 		x.names[n.Name] = id
-		for k, v := range n.Labels { // order: each has its own place
+		for k := range n.Labels { // order: each has its own place
 			of := x.keys[k]
 			if of == nil {
-				of = &values{nodes: map[string][]cluster.NodeID{}}
+				of = &values{}
 				x.keys[k] = of
 			}
-			of.all, of.nodes[v] = append(of.all, id), append(of.nodes[v], id)
+			of.all = append(of.all, id)
 		}
 	}
 	return x
@@ -127,10 +153,11 @@ func newIndex(snap *cluster.Snapshot) *index {
 
 // indexed says whether the index can find the nodes that the class selects: of fields, it knows names.
 func indexed(c *cluster.Class) bool {
-	if c.NodeAffinity == nil || c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	terms := required(c)
+	if terms == nil {
 		return true
 	}
-	for _, t := range c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	for _, t := range terms.NodeSelectorTerms {
 		for _, f := range t.MatchFields {
 			if f.Key != nameField {
 				return false
@@ -142,6 +169,65 @@ func indexed(c *cluster.Class) bool {
 
 const nameField = "metadata.name"
 
+// sound says whether the class's affinity can be parsed for certain: thousands of values are read faster here than by the library,
+// which is asked only where this says no.
+func (x *index) sound(c *cluster.Class) bool {
+	terms := required(c)
+	if terms == nil {
+		return true
+	}
+	for i := range terms.NodeSelectorTerms {
+		t := &terms.NodeSelectorTerms[i]
+		for k := range t.MatchExpressions {
+			if !x.soundLabel(&t.MatchExpressions[k]) {
+				return false
+			}
+		}
+		for k := range t.MatchFields {
+			r := &t.MatchFields[k]
+			if r.Operator != v1.NodeSelectorOpIn && r.Operator != v1.NodeSelectorOpNotIn || len(r.Values) != 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (x *index) soundLabel(r *v1.NodeSelectorRequirement) bool {
+	ok, known := x.valid[r.Key]
+	if !known {
+		_, err := labels.NewRequirement(r.Key, selection.Exists, nil)
+		ok = err == nil
+		x.valid[r.Key] = ok
+	}
+	switch r.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		return ok && len(r.Values) > 0 && !slices.ContainsFunc(r.Values, odd)
+	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
+		return ok && len(r.Values) == 0
+	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+		if len(r.Values) != 1 || odd(r.Values[0]) {
+			return false
+		}
+		_, err := strconv.ParseInt(r.Values[0], 10, 64)
+		return ok && err == nil
+	}
+	return false
+}
+
+// odd says whether a text may be no label's value: those are up to 63 letters and digits, with points and dashes between.
+func odd(value string) bool {
+	for i := range len(value) {
+		switch b := value[i]; {
+		case 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9':
+		case (b == '-' || b == '_' || b == '.') && i > 0 && i < len(value)-1:
+		default:
+			return true
+		}
+	}
+	return len(value) > 63
+}
+
 // find returns the nodes that a class selects whose affinity can be parsed: O(words of a set + nodes that match) for each
 // requirement.
 func (x *index) find(c *cluster.Class) nodeSet {
@@ -149,11 +235,12 @@ func (x *index) find(c *cluster.Class) nodeSet {
 	for k, v := range c.NodeSelector { // order: all must match
 		x.keep(out, func(b nodeSet) { b.add(x.value(k, v)) })
 	}
-	if c.NodeAffinity == nil || c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	terms := required(c)
+	if terms == nil {
 		return out
 	}
 	some, term := make(nodeSet, x.words), make(nodeSet, x.words)
-	for _, t := range c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	for _, t := range terms.NodeSelectorTerms {
 		if len(t.MatchExpressions)+len(t.MatchFields) == 0 { // matches nothing
 			continue
 		}
@@ -204,7 +291,7 @@ func (x *index) require(set nodeSet, r *v1.NodeSelectorRequirement, of *values) 
 			if of == nil || err != nil {
 				return
 			}
-			all := of.sorted()
+			all := of.sorted(x.byValue(r.Key, of))
 			at, _ := slices.BinarySearchFunc(all, bound, func(v numbered, n int64) int { return cmp.Compare(v.n, n) })
 			if r.Operator == v1.NodeSelectorOpLt {
 				all = all[:at]
@@ -222,17 +309,31 @@ func (x *index) require(set nodeSet, r *v1.NodeSelectorRequirement, of *values) 
 
 // value returns the nodes whose label has a value.
 func (x *index) value(key, value string) []cluster.NodeID {
-	if of := x.keys[key]; of != nil {
-		return of.nodes[value]
+	of := x.keys[key]
+	if of == nil {
+		return nil
 	}
-	return nil
+	return x.byValue(key, of)[value]
+}
+
+// byValue tells the nodes that have a label apart, the first time that somebody asks: nodes have hundreds of labels that nobody does.
+func (x *index) byValue(key string, of *values) map[string][]cluster.NodeID {
+	if of.nodes == nil {
+		of.nodes = map[string][]cluster.NodeID{}
+		for _, id := range of.all {
+			v := x.snap.Node(id).Labels[key]
+			of.nodes[v] = append(of.nodes[v], id)
+		}
+	}
+	return of.nodes
 }
 
 // keep leaves only nodes that a function adds; keepIf does, or leaves the others.
 func (x *index) keep(set nodeSet, add func(nodeSet)) { x.keepIf(set, true, add) }
 
 func (x *index) keepIf(set nodeSet, added bool, add func(nodeSet)) {
-	b := make(nodeSet, x.words)
+	b := x.room
+	clear(b)
 	add(b)
 	for i := range set {
 		if added {
@@ -244,10 +345,10 @@ func (x *index) keepIf(set nodeSet, added bool, add func(nodeSet)) {
 }
 
 // sorted returns the values that are numbers.
-func (v *values) sorted() []numbered {
+func (v *values) sorted(nodes map[string][]cluster.NodeID) []numbered {
 	if v.numbers == nil {
 		v.numbers = []numbered{}
-		for text, nodes := range v.nodes { // order: sorted below
+		for text, nodes := range nodes { // order: sorted below
 			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 				v.numbers = append(v.numbers, numbered{n, nodes})
 			}

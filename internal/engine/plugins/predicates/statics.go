@@ -82,7 +82,7 @@ func one[K comparable](all map[K]*engine.Verdict, about K, say func() engine.Ver
 // untolerated says which taint of a node, the first of them, keeps pods of a class away; nil for none.
 func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *engine.Verdict {
 	if many {
-		return s.taints.untolerated(n.ID)
+		return s.taints.untolerated(n.ID, s.refusal)
 	}
 	for k := range n.Taints {
 		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, t) {

@@ -3,6 +3,8 @@ package predicates_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,14 +23,23 @@ func TestManyNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster.NewStore(cluster.Options{})
 		pick := func(of ...string) string { return rapid.SampledFrom(of).Draw(t, "pick") }
+		var before []v1.Taint
 		for i := range rapid.IntRange(1, 80).Draw(t, "nodes") {
 			n := cluster.NodeState{Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: map[string]string{}}
 			for range rapid.IntRange(0, 3).Draw(t, "labels") {
 				n.Labels[pick("a", "b", "size")] = pick("", "x", "y", "1", "7", "007", "-3", "12x")
 			}
-			for range rapid.IntRange(0, 3).Draw(t, "taints") {
-				n.Taints = append(n.Taints, v1.Taint{Key: pick("k", "l"), Value: pick("", "x", "y"), Effect: effect(pick)})
+			if i > 0 && rapid.IntRange(0, 9).Draw(t, "like the one before") > 0 {
+				n.Taints = slices.Clone(before)
+				if len(n.Taints) > 0 && rapid.Bool().Draw(t, "but for a value") {
+					n.Taints[rapid.IntRange(0, len(n.Taints)-1).Draw(t, "which")].Value = pick("x", "y")
+				}
+			} else {
+				for range rapid.IntRange(0, 3).Draw(t, "taints") {
+					n.Taints = append(n.Taints, v1.Taint{Key: pick("k", "l"), Value: pick("", "x", "y"), Effect: effect(pick)})
+				}
 			}
+			before = n.Taints
 			s.Apply(n)
 		}
 		snap := s.Snapshot(1)
@@ -82,9 +93,10 @@ func drawTerms(t *rapid.T, pick func(...string) string) *v1.NodeSelector {
 			}
 			switch r.Operator {
 			case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
-				r.Values = []string{pick("", "x", "7"), pick("y", "1", "12x")}
+				r.Values = []string{pick("", "x", "7"), pick("y", "1", "12x", "y", "1", "x_", "a b", "long", ".y", "x-y")}
+				r.Values[1] = strings.ReplaceAll(r.Values[1], "long", strings.Repeat("y", 64))
 			case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
-				r.Values = []string{pick("0", "1", "7", "12")}
+				r.Values = []string{pick("0", "1", "7", "12", "7", "-3", "x")}
 			}
 			term.MatchExpressions = append(term.MatchExpressions, r)
 		}
@@ -115,6 +127,11 @@ func slowly(c *cluster.Class, n *cluster.Node) bool {
 	pod.Spec.NodeSelector = c.NodeSelector
 	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: c.NodeAffinity}
 	node.Name, node.Labels = n.Name, n.Labels
+	if a := c.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		if _, err := nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+			return false // what cannot be parsed matches nothing
+		}
+	}
 	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	return fits && err == nil
 }

@@ -44,8 +44,10 @@ func (i *instance) CheckGiver(r engine.Right, g *engine.GangState, request clust
 	return i.refused(leaf, refusal)
 }
 
-// LooksAtSiblings implements engine.SiblingFilter: see [fairshare.Reclaim.FilterVictim].
-func (i *instance) LooksAtSiblings() {}
+// Standing implements engine.SiblingFilter: see [fairshare.Reclaim.FilterVictim].
+func (i *instance) Standing(key []byte, q cluster.QueueID) []byte {
+	return i.take.Standing(key, i.states[q], i.view.Snapshot().Dims.Len())
+}
 
 // CheckUnit implements engine.UnitCheck for reclaim; what is only moved is not taken. A refusal can turn into a yes in one
 // case only: after something was taken from a queue that g's own queue meets further down than it meets the unit's.

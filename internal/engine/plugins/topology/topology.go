@@ -65,6 +65,15 @@ func (i *instance) NodeSets(sq *engine.SetQuery) ([]engine.NodeSet, engine.Verdi
 	return q.candidates()
 }
 
+// CheckNear implements engine.NodeSets.
+func (i *instance) CheckNear(c cluster.Constraint) engine.Verdict {
+	if c.Topology == "" {
+		return engine.Verdict{}
+	}
+	q := question{t: i.view.Snapshot().Topology(c.Topology)}
+	return q.resolve(c)
+}
+
 // resolve finds the levels by name.
 func (q *question) resolve(c cluster.Constraint) engine.Verdict {
 	if q.t == nil {

@@ -1,0 +1,95 @@
+package solver_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// rates notes what it costs to be told of gangs whether their constraints are understood, and whether there is room.
+type rates struct {
+	near, room, again map[string]int // steps, by gang
+	says              map[string]engine.Verdict
+}
+
+// Run implements engine.Action.
+func (r *rates) Run(s *engine.Session) {
+	steps := func(into map[string]int, g *engine.GangState, ask func(*engine.GangState, []cluster.PodID)) {
+		before := s.Steps()
+		pods, _ := s.Next(g)
+		ask(g, pods)
+		into[g.Key.Name] = s.Steps() - before
+	}
+	room := func(g *engine.GangState, pods []cluster.PodID) { s.Room(g, pods) }
+	for _, g := range s.Pending() {
+		steps(r.near, g, func(g *engine.GangState, pods []cluster.PodID) { r.says[g.Key.Name] = s.CheckNear(g, pods) })
+		steps(r.room, g, room)
+		steps(r.again, g, room)
+	}
+}
+
+// TestRated: whether a constraint is understood is said without a look at the nodes, and whatever room there is; that the nodes are
+// rated for one more class counts as steps, once.
+func TestRated(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewStore(cluster.Options{})
+	s.Apply(cluster.TopologyState{Name: "dc", Levels: []cluster.Level{{Label: "rack"}}}, cluster.QueueState{
+		Name: "team", UID: "team", Quota: []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}}, Limit: []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}},
+	})
+	const nodes = 256
+	for i := range nodes {
+		s.Apply(cluster.NodeState{
+			Name: fmt.Sprint("n", i), UID: fmt.Sprint("n", i), Labels: map[string]string{"rack": fmt.Sprint(i / 2)},
+			Allocatable: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}},
+		})
+	}
+	gangs := map[string]cluster.Constraint{
+		"plain":   {},
+		"rack":    {Topology: "dc", Required: "rack"},
+		"missing": {Topology: "gone", Required: "rack"},
+		"level":   {Topology: "dc", Required: "row"},
+	}
+	for name, near := range gangs { // order: each is asked about for itself
+		st := cluster.GangState{Key: gang(name), UID: name, Queue: "team", Priority: 50, Created: noon - 1e9, Sets: cluster.FlatTree(3)}
+		st.Sets[0].Near = near
+		s.Apply(st)
+		for k := range 3 { // no rack has room for three
+			s.Apply(cluster.PodState{
+				UID: fmt.Sprint(name, "-", k), Namespace: "x", Name: fmt.Sprint(name, "-", k), Gang: gang(name), Ours: true, Created: noon - 1e9,
+				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: 2000}, {Name: "cpu", Value: int64(len(name))}},
+			})
+		}
+	}
+	act := &rates{near: map[string]int{}, room: map[string]int{}, again: map[string]int{}, says: map[string]engine.Verdict{}}
+	p := profile.BuiltIn()
+	p.Actions = []string{"rating"}
+	reg := builtin.Registry()
+	reg.Actions["rating"] = func() engine.Action { return act }
+	e, err := engine.New(p, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
+	for name, want := range map[string]engine.Reason{"plain": "", "rack": "", "missing": engine.ReasonTopologyMissing, "level": engine.ReasonTopologyLevel} { // order: each for itself
+		if v := act.says[name]; v.Reason != want {
+			t.Errorf("%s: the constraint is said to be %v", name, v)
+		}
+		if n := act.near[name]; n != 0 {
+			t.Errorf("%s: asking whether the constraint is understood took %d steps", name, n)
+		}
+		if n := act.again[name]; n != 0 {
+			t.Errorf("%s: asking for room once more took %d steps", name, n)
+		}
+	}
+	if got, want := act.room["plain"], nodes/64; got != want {
+		t.Errorf("rating %d nodes took %d steps, want %d", nodes, got, want)
+	}
+	if got, want := act.room["rack"], 2*nodes/64; got != want {
+		t.Errorf("rating %d nodes, and those of a topology, took %d steps, want %d", nodes, got, want)
+	}
+}
