@@ -24,8 +24,8 @@ func TestEqualQueues(t *testing.T) {
 		"who holds all is fixed":         {rightful(n, 10, false), nil, 100},
 		"who holds all is young":         {rightful(n, 10, true), minimum("60s"), 400},
 		"all within their quota":         {within(n, 10, 1000), nil, 2000},
-		"each has one, may have two":     {within(n, n/8, 2000), nil, n},
-		"each has one, of its own shape": {within(n, n/8, 2000).mixed(n), nil, 2 * n},
+		"each has one, may have two":     {within(n, n/8, 2000), nil, n + 10},
+		"each has one, of its own shape": {within(n, n/8, 2000).mixed(n), nil, 3 * n}, // one more for each shape
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -130,7 +130,10 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 	}
 	like = sv.likeness(g, request, sv.asks(g, pods))
 	if short, known = sv.nobody(g, pods, request); !known {
-		short, known = sv.noGiver(g, pods, request)
+		var w *walk
+		if w, short = sv.canvassed(g, pods, request); w != nil && w.nobodyOpen() {
+			short.Action, short.Barred, known = "", w.givesNone(), true
+		}
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	told, found = q.run()

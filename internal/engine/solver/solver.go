@@ -142,14 +142,11 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		sv.remember(key, told)
 		return nil, *told.answer, refused
 	}
-	if a, known := sv.noGiver(g, pods, request); known {
-		told := alike{answer: &a, wake: sv.givers.wake, decisions: sv.s.Decisions(), free: true}
-		a.Action = sv.s.Action()
-		sv.remember(key, told)
-		if like != "" {
-			sv.alike[like] = told
-		}
-		return nil, a, refused
+	w, none := sv.canvassed(g, pods, request)
+	if w != nil && len(w.open) == 0 {
+		none.Barred = w.givesNone()
+		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, free: true})
+		return nil, none, refused
 	}
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
@@ -157,6 +154,11 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	began, rated := sv.s.Steps(), sv.s.Rated()
 	if sv.givers != nil {
 		sv.givers.wake = cluster.Forever
+	}
+	if w != nil && w.nobodyOpen() {
+		none.Barred = w.givesNone()
+		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, cost: sv.s.Steps() - began})
+		return nil, none, refused
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	a, known = q.hopeless()
@@ -172,18 +174,24 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	}
 	q.st.Abandon()
 	a.Action = sv.s.Action()
-	told := alike{answer: &a, wake: cluster.Forever, cost: q.cost, decisions: sv.s.Decisions()}
+	wake := cluster.Forever
 	if sv.givers != nil {
-		told.wake = sv.givers.wake
+		wake = sv.givers.wake
 	}
 	if a.Verdict.Code == engine.Wait {
-		told.wake = min(told.wake, a.Verdict.WakeAt)
+		wake = min(wake, a.Verdict.WakeAt)
 	}
+	sv.told(key, like, alike{answer: &a, wake: wake, cost: q.cost})
+	return nil, a, refused
+}
+
+// told keeps a no that was found, also for those who are alike.
+func (sv *Solver) told(key, like string, told alike) {
+	told.decisions = sv.s.Decisions()
 	sv.remember(key, told)
 	if like != "" {
 		sv.alike[like] = told
 	}
-	return nil, a, refused
 }
 
 // remember keeps a no for those who ask the same, in this run or, where it cost much, in others.
@@ -248,40 +256,51 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	return a, true
 }
 
-// fewOpen is up to how many leaves may be asked where it is looked, without a search, whether one of them has anybody to give.
-const fewOpen = 16
-
-// noGiver is nobody for a gang that would reclaim: no queue may be asked, or only a few may, of which nobody may be touched. It is the answer
-// that the search would find, and costs O(kinds of siblings) at each level.
-func (sv *Solver) noGiver(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
-	no := engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}
-	if sv.right != engine.Reclaim || !sv.s.BySiblings() || sv.s.Constrained(g) {
-		return engine.Attempt{}, false
-	}
-	if gate := sv.s.CheckGates(g, request); !gate.Yes() {
-		no = gate
-	} else if enough, _ := sv.s.Room(g, pods); enough {
-		return engine.Attempt{}, false
-	}
+// canvassed asks about all queues for a gang that would reclaim, and returns what it is told if none of those that may be asked has
+// anybody who may be touched: it is what a search would find. Where a search is needed to tell, there is no walk. It costs O(kinds of
+// siblings) at each level, and nothing of the budget.
+func (sv *Solver) canvassed(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (*walk, engine.Attempt) {
+	none := engine.Attempt{Action: sv.s.Action(), Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}
 	began := sv.s.Steps()
 	defer func() { sv.budget.refund(sv.s.Steps() - began) }()
+	if sv.right != engine.Reclaim || !sv.s.BySiblings() || sv.s.Constrained(g) {
+		return nil, none
+	}
+	if gate := sv.s.CheckGates(g, request); !gate.Yes() {
+		none.Verdict = gate
+	} else if enough, _ := sv.s.Room(g, pods); enough {
+		return nil, none
+	}
 	w := sv.everyone().walk(sv.right, g, request)
 	w.gs.wake = cluster.Forever
-	if w.canvass(); len(w.open) > fewOpen {
-		return engine.Attempt{}, false
-	}
-	left, anybody := fewOpen, false
+	w.canvass()
+	return w, none
+}
+
+// fewOpen is up to how many leaves may be asked where it is looked whether one of them has anybody to give before a search begins.
+const fewOpen = 16
+
+// nobodyOpen says whether it is seen at once that of the queues that may be asked nobody may be touched.
+func (w *walk) nobodyOpen() bool {
+	looked, anybody := 0, false
 	for _, b := range w.open {
+		if anybody {
+			break
+		}
 		b.each(func(l *leaf) {
-			left--
-			anybody = anybody || left < 0 || !w.cursor(l).closed
+			if anybody = anybody || looked == fewOpen; !anybody {
+				looked++
+				anybody = !w.cursor(l).closed
+			}
 		})
 	}
-	if anybody {
-		return engine.Attempt{}, false
-	}
+	return !anybody
+}
+
+// givesNone ends a walk of which nobody gives anything.
+func (w *walk) givesNone() []engine.Barrier {
 	w.finish()
-	return engine.Attempt{Verdict: no, Barred: w.told()}, true
+	return w.told()
 }
 
 // disturbs says whether anybody has to go or move.
