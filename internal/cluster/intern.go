@@ -60,14 +60,15 @@ func (s *ClassSpec) site() (ClassSpec, bool) {
 	return out, differs
 }
 
-// alone returns what the spec says without a word about other pods, and whether that is less. What claims and ConfigMaps need
-// of the namespace stays.
+// alone returns what the spec says without a word about other pods or about devices by claim, and whether that is less. What
+// claims of volumes and ConfigMaps need of the namespace stays.
 func (s *ClassSpec) alone() (ClassSpec, bool) {
-	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread)+len(s.HostPorts) == 0 || len(s.Claims)+len(s.ConfigMaps)+len(s.Devices) > 0 {
+	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread)+len(s.HostPorts)+len(s.Devices) == 0 || len(s.Claims)+len(s.ConfigMaps) > 0 {
 		return ClassSpec{}, false
 	}
 	out := *s
-	out.PodAffinity, out.PodAntiAffinity, out.Spread, out.HostPorts, out.Namespace, out.Labels = nil, nil, nil, nil, "", nil
+	out.HostPorts, out.Devices = nil, nil
+	out.PodAffinity, out.PodAntiAffinity, out.Spread, out.Namespace, out.Labels = nil, nil, nil, "", nil
 	return out, true
 }
 

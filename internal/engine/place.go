@@ -193,6 +193,10 @@ func (s *Session) Promise(st *Statement, g *GangState) *Diagnosis {
 
 // PromisePod nominates one waiting pod on its best node, and says whether there was one. Gates are the caller's.
 func (s *Session) PromisePod(st *Statement, p *cluster.Pod) bool {
+	if s.nobody(p) != "" {
+		s.Step()
+		return false
+	}
 	s.promise = true
 	ok := s.placePod(st, p, s.everywhere())
 	s.promise = false
@@ -395,6 +399,10 @@ func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) 
 	}
 	if room := s.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
 		return 0, s.noRoom(p, i+room, len(pods), in)
+	}
+	if !s.moving && s.nobody(p) != "" { // who is moved may stay where he is
+		s.Step()
+		return 0, s.noRoom(p, i, len(pods), in)
 	}
 	return same, nil
 }

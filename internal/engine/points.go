@@ -218,6 +218,14 @@ type NodeRefusals interface {
 	RefusesAll(p *cluster.Pod) bool
 }
 
+// Unanimous is a NodeFilter that may know, without being asked about each node, that all of them refuse p as things stand in the
+// session. Nobody then returns a text that names what CheckNode says of every node: pods of whom it is the same are told the same
+// of each. It is "" if some node may take p, or it is not known. It is asked for the classes that Wants names.
+type Unanimous interface {
+	NodeFilter
+	Nobody(p *cluster.Pod) string
+}
+
 // NodeStay is a NodeFilter of parts of a node, such as NUMA zones, of which a pod that is new there may get others than one had that
 // was evicted from n: CheckStay says whether just those are still there, so that p may stay after all. It is asked instead of
 // CheckNode then; who stays in what somebody else was given would leave that one waiting for ever.

@@ -50,6 +50,7 @@ type Session struct {
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis
+	tallies  map[tallyKey]Tally
 	excess   map[cluster.GangID]bool // see Yields
 	gateMemo map[uint64]Verdict
 	refused  []*Verdict      // room for checkStatics
@@ -75,7 +76,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot, emit fun
 		Snap: snap, ctx: ctx, engine: e, emit: emit, dims: snap.Dims.Len(),
 		where: map[cluster.PodID]decision{}, promised: map[string]struct{}{}, broken: map[cluster.PodID]string{}, takers: map[cluster.Key]bool{},
 		holders: map[cluster.GangID][]int{}, keeps: map[cluster.PodID]int{},
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, gateMemo: map[uint64]Verdict{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{}, tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
 	}
 	s.gangs = cleared(&e.slabs.gangs, snap.MaxGangID())
 	s.idle = cleared(&e.slabs.idle, snap.MaxNodeID()*s.dims)
@@ -132,6 +133,9 @@ type View struct{ s *Session }
 
 // Snapshot is what the run decides on.
 func (v *View) Snapshot() *cluster.Snapshot { return v.s.Snap }
+
+// Step counts one step of what a plugin searches; see [Session.Step].
+func (v *View) Step() { v.s.Step() }
 
 // Idle is Session.Idle.
 func (v *View) Idle(n cluster.NodeID) cluster.Resources { return v.s.Idle(n) }

@@ -16,6 +16,10 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
+	key := tallyKey{p.Class.Alone().ID, s.nobody(p), in.v.id, in.lo, in.hi, len(s.touched)}
+	if d.Tally = s.tallies[key]; d.Tally != nil && s.filtersOf(p) == 1 {
+		return d
+	}
 	may := s.staticMask(p.Class)
 	refused, why := s.refusedFirst(p)
 	now, last, lastShort := tallier{}, -1, -1
@@ -41,6 +45,9 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		now.count(last, n.Name)
 	}
 	d.Tally = merged(s.refusals(p.Class, in, may), &now).sorted()
+	if key.words != "" && s.filtersOf(p) == 1 {
+		s.tallies[key] = d.Tally
+	}
 	return d
 }
 
@@ -64,6 +71,39 @@ func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
 		return mask{bits: nodes}, &said
 	}
 	return mask{}, nil
+}
+
+// tallyKey names what the nodes of a region say to pods that all of them refuse, as the session stands: who takes as much of a node,
+// and is told the same by the one filter that has a say, is told the same.
+type tallyKey struct {
+	class   uint64
+	words   string
+	view    int32
+	lo, hi  int32
+	touched int
+}
+
+// nobody returns what a filter says of all nodes if it knows that none takes p, as a text; see [Unanimous].
+func (s *Session) nobody(p *cluster.Pod) string {
+	for _, f := range s.points.filters {
+		if u, ok := f.it.(Unanimous); ok && u.Wants(p.Class) {
+			if words := u.Nobody(p); words != "" {
+				return words
+			}
+		}
+	}
+	return ""
+}
+
+// filtersOf counts the filters that have a say about p.
+func (s *Session) filtersOf(p *cluster.Pod) int {
+	n := 0
+	for _, f := range s.points.filters {
+		if f.it.Wants(p.Class) {
+			n++
+		}
+	}
+	return n
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room in sums.

@@ -477,7 +477,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"leaves=3000/levels=4", func() *situation { return leaves(4, 8, 3000, 1000) }, nil, replaced},
 		{"nodes=5000/waiting=2000", func() *situation { return crowded(5000, 2000) }, nil, idly},
 		{"shapes=1500", func() *situation { return fitting(1500) }, nil, all(1500)},
-	}, slices.Concat(domainCliffs(), specCliffs())...) {
+	}, slices.Concat(domainCliffs(), specCliffs(), claimCliffs())...) {
 		b.Run(c.name, c.bench)
 	}
 }

@@ -1,13 +1,11 @@
 package enginetest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -207,44 +205,6 @@ func topologies(n int) *situation {
 	return s
 }
 
-// claimants is n gangs, each with a claim of a device that is chosen by an expression of its own, which none of the devices satisfies.
-func claimants(n, nodes int) *situation {
-	s := &situation{}
-	s.plant(nodes)
-	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
-	s.rest = append(s.rest, cluster.ObjectState{Kind: cluster.DeviceClasses, Key: "gpu", Object: &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}})
-	model := "GB200"
-	for i := range nodes {
-		node := nodeName(i)
-		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		slice.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}}
-		for d := range 8 {
-			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{
-				Name: fmt.Sprint("gpu-", d), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}},
-			})
-		}
-		s.nodes = append(s.nodes, cluster.ObjectState{Kind: cluster.ResourceSlices, Key: node, Object: slice})
-	}
-	for i := range n {
-		spec := resourcev1.ResourceClaimSpec{}
-		spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
-			DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
-			Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf(`device.attributes["gpu.example.com"].model == "none-%d"`, i)}}},
-		}}}
-		text, err := json.Marshal(spec)
-		if err != nil {
-			panic(err)
-		}
-		name := fmt.Sprintf("waiting-%06d", i)
-		s.rest = append(s.rest, cluster.ObjectState{Kind: cluster.ResourceClaims, Key: "ns/" + name, Object: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: spec}})
-		s.crew(crew{name: name, queue: "team", pods: 1, age: 1, priority: 50, preemptible: true, spec: cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text), GPUs: 1}}}})
-		p := s.rest[len(s.rest)-1].(cluster.PodState)
-		p.DeviceClaims = []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}}
-		s.rest[len(s.rest)-1] = p
-	}
-	return s
-}
-
 // elastic is n gangs of a whole node each, where on every node a gang has one pod more than it needs, or needs none of them.
 func elastic(n, least int) *situation {
 	s := &situation{}
@@ -317,7 +277,6 @@ func specCliffs() []cliff {
 		{"subgroups=500x100", func() *situation { return subgroups(500, 100, cluster.Constraint{}) }, nil, idly},
 		{"subgroups=500x100/near", func() *situation { return subgroups(500, 100, oneRack) }, nil, idly},
 		{"topologies=1000", func() *situation { return topologies(1000) }, nil, idly},
-		{"claims=100", func() *situation { return claimants(100, 1000) }, nil, idly},
 		{"elastic/min=3", func() *situation { return elastic(300, 3) }, nil, whatever},
 		{"elastic/min=1", func() *situation { return elastic(300, 1) }, nil, whatever},
 		{"pieces=300/give=1", func() *situation { return piecesBut(300, 1) }, nil, whatever},

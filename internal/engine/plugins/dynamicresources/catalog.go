@@ -32,7 +32,13 @@ type catalog struct {
 	byNode  map[string][]*resourceapi.ResourceSlice // the slices of pools that are on one node
 	shared  []*resourceapi.ResourceSlice            // those of all other pools
 	classes classes
-	twins   map[string]twin // by node, as far as they were asked for
+	memory  *memory
+	age     int              // of the memory
+	names   map[string]bool  // the attributes that devices have, with their domains; nil until asked for
+	sights  map[string]*seen // by what is seen
+	seenBy  map[*wish]string
+	places  map[string]*where // by attribute
+	few     map[*wish]few
 }
 
 // sameMap says whether two maps are one: the Store replaces a map that a snapshot refers to before it writes.
@@ -44,10 +50,13 @@ func (c *catalog) current(snap *cluster.Snapshot) bool {
 	return sameMap(c.slicesSeen, snap.Objects(cluster.ResourceSlices)) && sameMap(c.classesSeen, snap.Objects(cluster.DeviceClasses))
 }
 
-func newCatalog(snap *cluster.Snapshot) *catalog {
+func newCatalog(snap *cluster.Snapshot, m *memory) *catalog {
 	c := &catalog{
 		slicesSeen: snap.Objects(cluster.ResourceSlices), classesSeen: snap.Objects(cluster.DeviceClasses),
-		twins: map[string]twin{}, pools: map[poolKey]*pool{}, byNode: map[string][]*resourceapi.ResourceSlice{}, classes: classes(snap.Objects(cluster.DeviceClasses)),
+		memory: m, age: m.age, sights: map[string]*seen{}, seenBy: map[*wish]string{}, places: map[string]*where{}, few: map[*wish]few{}, pools: map[poolKey]*pool{}, byNode: map[string][]*resourceapi.ResourceSlice{}, classes: classes(snap.Objects(cluster.DeviceClasses)),
+	}
+	if len(m.slices) > 2*len(c.slicesSeen) { // most have been replaced
+		m.slices = map[*resourceapi.ResourceSlice]*described{}
 	}
 	var order []poolKey
 	for _, name := range slices.Sorted(maps.Keys(c.slicesSeen)) {

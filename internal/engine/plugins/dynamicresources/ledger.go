@@ -34,9 +34,15 @@ const (
 	sides
 )
 
-// patience is how many steps the allocator may take for one pod on one node; its search is exhaustive, and claims can be
-// written for which it would not end in a lifetime.
-const patience = 200_000
+const (
+	// patience is how many steps the allocator may take for one pod on one node; its search is exhaustive, and claims can be
+	// written for which it would not end in a lifetime. All questions of a run together may take as many; hurry is how many
+	// each may take that is asked after that.
+	patience = 200_000
+	hurry    = 1000
+	// stepsPerStep is how many of them count as one of a search's steps.
+	stepsPerStep = 4
+)
 
 // ledger is what is taken, in one run. Every operation pushes what it changed, and its undo pops it, so that the ledger is
 // then what it was.
@@ -53,8 +59,16 @@ type ledger struct {
 	global  uint64 // when devices that several nodes can use last changed
 	made    map[poolKey]int
 
-	memo  map[question]answer
-	never map[denied]answer // by sort of node
+	step     func() // counts one step of a search
+	memo     map[question]answer
+	answers  map[asked]answer  // of this run, by sort of node
+	named    map[denied]answer // those that name who asked
+	census   map[censusKey]*census
+	log      []string // every node whose devices have changed hands, in order; "" for many
+	refused  map[uint64]refusal
+	verdicts map[engine.Verdict]int32
+	spent    int // steps that the allocator took in this run
+
 	nodes map[cluster.NodeID]site
 	steps []step
 	given map[cluster.PodID][]cluster.ClaimAllocation // what placements of this run chose, for pods that are placed
@@ -97,6 +111,8 @@ type answer struct {
 	node, global uint64 // what the ledger's clocks said
 	results      []resourceapi.AllocationResult
 	verdict      engine.Verdict
+	cost         int  // steps that the allocator took
+	hurried      bool // it was allowed fewer than patience
 }
 
 type choice struct {
@@ -106,10 +122,21 @@ type choice struct {
 
 // newLedger costs one look at each claim and each pod.
 func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
-	snap := view.Snapshot()
+	l := readLedger(view.Snapshot(), c, cache, view.Step)
+	view.EachHold(func(h *cluster.Hold, open bool) {
+		if !open {
+			l.promise(h, 1)
+		}
+	})
+	return l
+}
+
+// readLedger is newLedger without what is promised.
+func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func()) *ledger {
 	l := &ledger{
 		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
-		changed: map[string]uint64{}, made: map[poolKey]int{}, memo: map[question]answer{}, never: map[denied]answer{}, nodes: map[cluster.NodeID]site{},
+		changed: map[string]uint64{}, made: map[poolKey]int{}, step: step, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
+		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[uint64]refusal{}, verdicts: map[engine.Verdict]int32{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
 	}
 	for key, o := range snap.Objects(cluster.ResourceClaims) { // order: each claim on its own
@@ -153,11 +180,6 @@ func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
 		}
 		l.take(c.state, 1)
 	}
-	view.EachHold(func(h *cluster.Hold, open bool) {
-		if !open {
-			l.promise(h, 1)
-		}
-	})
 	return l
 }
 
@@ -287,44 +309,69 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 	if a, ok := l.memo[q]; ok && whole && a.node == l.changed[n.Name] && a.global == l.global {
 		return a
 	}
-	like, alike := denied{}, false
+	var like asked
+	a, known := answer{}, false
 	if whole {
-		like, alike = l.sort(q, n)
+		w := l.catalog.wishOf(p.Class, l.cache)
+		if l.catalog.hopeless(w, n.Name) {
+			return answer{verdict: taken()}
+		}
+		key := l.catalog.seen(w)
+		if like = (asked{w.id, l.censusOf(key, s).of[n.ID]}); like.sort != 0 {
+			a, known = l.recall(p.Class, like)
+		}
 	}
-	a, ok := l.never[like]
-	if !alike || !ok {
-		a = l.allocate(p, n, open, s)
-		if alike && !a.verdict.Yes() && !l.own(a, n.Name) {
-			l.never[like] = a
+	if b, ok := l.memo[question{q.class, q.node, 1 - s}]; known && a.verdict.Yes() && ok && b.verdict.Yes() && b.node == l.changed[n.Name] && b.global == l.global &&
+		l.censusOf(l.catalog.seen(l.catalog.wishOf(p.Class, l.cache)), 1-s).of[n.ID] == like.sort {
+		a = b // the same is taken on both sides
+	} else if !known || a.verdict.Yes() {
+		if a = l.allocate(p, n, open, s); !known && like.sort != 0 {
+			l.learn(p.Class, like, a, n.Name)
 		}
 	}
 	a.node, a.global = l.changed[n.Name], l.global
-	if whole {
+	if whole && (a.verdict.Yes() || like.sort == 0) { // a no is kept for the sort
 		l.memo[q] = a
 	}
 	return a
 }
 
+// allowed is how many steps the allocator may take for the next question.
+func (l *ledger) allowed() int { return max(hurry, patience-l.spent) }
+
+// spend counts steps of the allocator.
+func (l *ledger) spend(steps int) {
+	l.spent += steps
+	for range 1 + steps/stepsPerStep {
+		l.step()
+	}
+}
+
 // allocate runs the structured allocator.
 func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
+	cost, hurried := 0, false
 	no := func(v engine.Verdict) answer {
 		v.Code = engine.No
-		return answer{verdict: v}
+		return answer{verdict: v, cost: cost, hurried: hurried}
 	}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
+		l.spend(0)
 		return no(engine.Verdict{Reason: engine.ReasonDevicesNone})
 	}
 	objects := make([]*resourceapi.ResourceClaim, len(open))
 	for i, k := range open {
 		objects[i] = l.claimOf(p, k).on(p.Class.Devices[k].Resources, n.ByClaim)
 	}
-	ctx := &bounded{Context: context.Background(), left: patience}
+	allowed := l.allowed()
+	ctx := &bounded{Context: context.Background(), left: allowed}
 	a, err := structured.NewAllocator(ctx, features(), l.used[s].state, l.catalog.classes, published, l.cache)
 	var results []resourceapi.AllocationResult
 	if err == nil {
 		results, err = a.Allocate(ctx, l.node(n).Node, objects)
 	}
+	cost, hurried = allowed-ctx.left, allowed < patience && ctx.left <= 0
+	l.spend(cost)
 	switch {
 	case ctx.left <= 0:
 		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Partial: true})
@@ -335,7 +382,7 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 	case len(results) != len(objects):
 		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken})
 	}
-	return answer{results: results}
+	return answer{results: results, cost: cost}
 }
 
 // oneLine is an error's text as a part of a sentence: compilers draw over several lines.

@@ -228,8 +228,10 @@ func (l *ledger) touch(a *resourceapi.AllocationResult) {
 		r := &a.Devices.Results[i]
 		if node := l.catalog.nodeOfPool(r.Driver, r.Pool); node != "" {
 			l.changed[node] = l.clock
+			l.log = append(l.log, node)
 		} else {
 			l.global = l.clock
+			l.log = append(l.log, "")
 		}
 	}
 }

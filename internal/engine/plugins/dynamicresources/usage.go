@@ -13,6 +13,7 @@ type usage struct {
 	whole  map[structured.DeviceID]int
 	shares map[structured.SharedDeviceID]int
 	pools  map[poolKey]int // how much is taken of each, in all
+	shared map[poolKey]int // of that, shares of devices
 }
 
 func newUsage() *usage {
@@ -21,7 +22,7 @@ func newUsage() *usage {
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
 		},
-		whole: map[structured.DeviceID]int{}, shares: map[structured.SharedDeviceID]int{}, pools: map[poolKey]int{},
+		whole: map[structured.DeviceID]int{}, shares: map[structured.SharedDeviceID]int{}, pools: map[poolKey]int{}, shared: map[poolKey]int{},
 	}
 }
 
@@ -46,6 +47,7 @@ func (u *usage) move(a *resourceapi.AllocationResult, by int) {
 			}
 			continue
 		}
+		u.shared[poolKey{r.Driver, r.Pool}] += by
 		share := structured.MakeSharedDeviceID(id, r.ShareID)
 		if u.shares[share] += by; u.shares[share] == 0 {
 			delete(u.shares, share)

@@ -1,0 +1,252 @@
+package dynamicresources
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// Many ask for a device by name: its serial number, its model. Where an expression is true only of devices that have an attribute of
+// one value, the nodes that have such a device are looked up, and no others are asked.
+
+// decisive is a value of an attribute that devices must have. Those that have another of the same attribute are refused, and looking
+// at them is no error.
+type decisive struct{ name, value string }
+
+// decisiveOf returns what decides about a claim; nil if nothing does, or the allocator might have something else to say.
+func decisiveOf(class *cluster.Class, of classes, cache *cel.Cache) *decisive {
+	if len(class.Devices) != 1 || class.Devices[0].Extended {
+		return nil
+	}
+	var spec resourceapi.ResourceClaimSpec
+	if err := json.Unmarshal([]byte(class.Devices[0].Spec), &spec); err != nil || len(spec.Devices.Requests) != 1 {
+		return nil
+	}
+	for _, c := range spec.Devices.Constraints {
+		if c.MatchAttribute == nil && c.DistinctAttribute == nil {
+			return nil
+		}
+	}
+	r := spec.Devices.Requests[0].Exactly
+	if r == nil || len(r.Selectors) == 0 || r.AllocationMode != resourceapi.DeviceAllocationModeExactCount || r.Count < 1 || r.Count > resourceapi.AllocationResultsMaxSize {
+		return nil
+	}
+	dc, err := of.Get(r.DeviceClassName)
+	if err != nil || len(dc.Spec.Selectors) > 0 && !(len(dc.Spec.Selectors) == 1 && dc.Spec.Selectors[0].CEL != nil && ofDriver(dc.Spec.Selectors[0].CEL.Expression, cache)) {
+		return nil
+	}
+	for i := range r.Selectors {
+		if r.Selectors[i].CEL == nil {
+			return nil
+		}
+	}
+	expression := r.Selectors[0].CEL.Expression
+	tree, issues := cache.GetOrCompile("true").Environment.Parse(expression)
+	if issues.Err() != nil {
+		return nil
+	}
+	found, simple := conjuncts(tree.NativeRep().Expr())
+	if found == nil || !simple && cache.GetOrCompile(expression).Error != nil {
+		return nil
+	}
+	return found
+}
+
+// conjuncts returns one comparison of those that must all be true, and whether there is nothing else.
+func conjuncts(e ast.Expr) (*decisive, bool) {
+	if e.Kind() != ast.CallKind {
+		return nil, false
+	}
+	args := e.AsCall().Args()
+	switch e.AsCall().FunctionName() {
+	case operators.LogicalAnd:
+		l, ls := conjuncts(args[0])
+		r, rs := conjuncts(args[1])
+		if l == nil {
+			l = r
+		}
+		return l, ls && rs
+	case operators.Equals:
+		for i := range args {
+			value, ok := literal(args[1-i])
+			s := sight{named: map[string]bool{}}
+			if !ok || !s.read(args[i]) || len(s.named) != 1 {
+				continue
+			}
+			if k := args[i].Kind(); k == ast.SelectKind && args[i].AsSelect().IsTestOnly() || k != ast.SelectKind && !isIndex(args[i]) {
+				continue
+			}
+			for name := range s.named { // order: one
+				if at, ok := attributeOf(args[i]); ok && at == name {
+					return &decisive{name, value}, true
+				}
+			}
+		}
+	}
+	return nil, false
+}
+
+func isIndex(e ast.Expr) bool {
+	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index
+}
+
+// attributeOf is the attribute that an expression is, with its domain.
+func attributeOf(e ast.Expr) (string, bool) {
+	s := sight{named: map[string]bool{}}
+	var ok bool
+	switch {
+	case e.Kind() == ast.SelectKind:
+		ok = s.note(e.AsSelect().Operand(), e.AsSelect().FieldName())
+	case isIndex(e):
+		id, text := literal(e.AsCall().Args()[1])
+		ok = text && s.note(e.AsCall().Args()[0], id)
+	}
+	for name := range s.named { // order: one
+		return name, ok
+	}
+	return "", false
+}
+
+// ofDriver says whether an expression does nothing but compare the driver's name.
+func ofDriver(expression string, cache *cel.Cache) bool {
+	tree, issues := cache.GetOrCompile("true").Environment.Parse(expression)
+	if issues.Err() != nil {
+		return false
+	}
+	e := tree.NativeRep().Expr()
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Equals {
+		return false
+	}
+	args := e.AsCall().Args()
+	_, ok := literal(args[1])
+	return ok && args[0].Kind() == ast.SelectKind && isDevice(args[0].AsSelect().Operand()) && args[0].AsSelect().FieldName() == "driver"
+}
+
+// where is which nodes have devices with an attribute, by its value, and those of which it cannot be said: all devices of the others
+// have the attribute, as a text.
+type where struct {
+	by    map[string][]string
+	vague map[string]bool
+}
+
+// whereIs looks at every device once, until some slice changes.
+func (c *catalog) whereIs(name string) *where {
+	if w := c.places[name]; w != nil {
+		return w
+	}
+	w := &where{by: map[string][]string{}, vague: map[string]bool{}}
+	c.places[name] = w
+	for node, published := range c.byNode { // order: by node, and sorted below
+		for _, s := range published {
+			k := poolKey{s.Spec.Driver, s.Spec.Pool.Name}
+			if len(c.pools[k].slices) != 1 || s.Spec.Pool.ResourceSliceCount != 1 || len(s.Spec.SharedCounters) > 0 {
+				w.vague[node] = true
+			}
+			names := map[string]bool{}
+			for i, d := range c.memory.describe(s).devices {
+				n, value := 0, ""
+				for _, a := range d.attributes {
+					if !a.plain {
+						n = 2
+					}
+					if a.name == name {
+						n++
+						if at := a.text; at != nil {
+							value = *at
+						} else {
+							n++
+						}
+					}
+				}
+				if of := &s.Spec.Devices[i]; n != 1 || names[of.Name] || len(of.ConsumesCounters) > 0 {
+					w.vague[node] = true
+				}
+				names[s.Spec.Devices[i].Name] = true
+				if at := w.by[value]; len(at) == 0 || at[len(at)-1] != node {
+					w.by[value] = append(at, node)
+				}
+			}
+		}
+	}
+	return w
+}
+
+// fewNodes is up to how many nodes are asked one by one.
+const fewNodes = 16
+
+// candidates returns the nodes on which a wish may have a device; false if they are many, or it is not known.
+func (c *catalog) candidates(w *wish) ([]string, bool) {
+	if w.decisive == nil || len(c.shared) > 0 {
+		return nil, false
+	}
+	at := c.whereIs(w.decisive.name)
+	list := at.by[w.decisive.value]
+	if len(list)+len(at.vague) > fewNodes {
+		return nil, false
+	}
+	list = slices.Clone(list)
+	for node := range at.vague { // order: sorted below
+		list = append(list, node)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), true
+}
+
+// hopeless says whether no device of a node is what a wish must have, taken or not.
+func (c *catalog) hopeless(w *wish, node string) bool {
+	if w.decisive == nil || len(c.shared) > 0 || len(c.byNode[node]) == 0 {
+		return false
+	}
+	few, known := c.candidatesOf(w)
+	_, one := slices.BinarySearch(few, node)
+	return known && !one
+}
+
+// candidatesOf is candidates, kept.
+func (c *catalog) candidatesOf(w *wish) ([]string, bool) {
+	f, met := c.few[w]
+	if !met {
+		f.nodes, f.known = c.candidates(w)
+		c.few[w] = f
+	}
+	return f.nodes, f.known
+}
+
+// few is what candidates returned.
+type few struct {
+	nodes []string
+	known bool
+}
+
+// taken is what is said where nothing of what there is will do.
+func taken() engine.Verdict {
+	return engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+}
+
+// askFew is askAll where few nodes come into question.
+func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) string {
+	b := binary.AppendVarint([]byte("few\x00"), int64(len(l.log)))
+	for _, name := range nodes {
+		n := l.snap.NodeByName(name)
+		if n == nil {
+			continue
+		}
+		v := l.solve(p, n, open, later).verdict
+		if v.Yes() {
+			return ""
+		}
+		if v != taken() {
+			b = binary.AppendVarint(b, int64(n.ID))
+			b = binary.AppendVarint(b, int64(l.said(v)))
+		}
+	}
+	return string(b)
+}
