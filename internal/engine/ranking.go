@@ -36,10 +36,6 @@ type rankingKey struct {
 	kind  int
 }
 
-// nodesPerStep is how many nodes that are rated for a class count as one step (see Step): a thousand classes, each of which has
-// every node rated, are work that the bound of an action has to know of.
-const nodesPerStep = 64
-
 // manyPods bounds the count of one node, for pods that ask for nothing.
 const manyPods = 1 << 16
 
@@ -74,7 +70,7 @@ func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 		*r = *s.buildRanking(c, v, kind)
 		return r
 	}
-	s.steps((len(s.touched) - r.synced + len(changed) - r.heard) / nodesPerStep)
+	s.rated += len(s.touched) - r.synced + len(changed) - r.heard
 	for ; r.synced < len(s.touched); r.synced++ {
 		n := s.touched[r.synced]
 		if i := v.at[n]; i >= 0 {
@@ -90,7 +86,7 @@ func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 }
 
 func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
-	s.steps(len(v.nodes) / nodesPerStep)
+	s.rated += len(v.nodes)
 	width := 1
 	for width < len(v.nodes) {
 		width *= 2

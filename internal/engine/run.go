@@ -303,10 +303,12 @@ func (s *Session) Stale(g *GangState, since int64) {
 // WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
 func (s *Session) WakeAt(at int64) { s.trace.wakeAt = min(s.trace.wakeAt, at) }
 
-// Step counts one what-if, or what costs as much.
-func (s *Session) Step() { s.steps(1) }
+// Step counts one what-if.
+func (s *Session) Step() { s.trace.stats.Steps++ }
 
-func (s *Session) steps(n int) { s.trace.stats.Steps += n }
+// Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
+// work that the bound of an action has to know of.
+func (s *Session) Rated() int { return s.rated }
 
 // Steps returns how many what-ifs there were in this run.
 func (s *Session) Steps() int { return s.trace.stats.Steps }

@@ -47,6 +47,7 @@ type Session struct {
 	total    cluster.Resources // TotalLater, when that much of touched had happened
 	totalOf  int
 	rankings map[rankingKey]*ranking
+	rated    int     // nodes that were, see Rated
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view
 	failed   map[string]*Diagnosis

@@ -202,8 +202,8 @@ func claimCliffs() []cliff {
 				return exactly(1, attributeIs("missing", fmt.Sprint(i)))
 			})
 		}, nil, idly},
-		{"claims=1000/everything-looked-at", func() *situation {
-			return publishing(n, 8, numbered).claiming(n, func(i int) resourcev1.ResourceClaimSpec {
+		{"claims=20/everything-looked-at", func() *situation {
+			return publishing(n, 8, numbered).claiming(20, func(i int) resourcev1.ResourceClaimSpec {
 				return exactly(1, fmt.Sprintf(`device.attributes[%q].exists(k, k == "none-%d")`, gpuDriver, i))
 			})
 		}, nil, idly},

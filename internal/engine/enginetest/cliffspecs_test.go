@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 )
 
 // The cliffs of this file are those of what pods and others write down at length: a thousand gangs, no two of which say the same.
@@ -132,6 +134,11 @@ func containers(n, each int) *situation {
 		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 5, age: 1, priority: 50, preemptible: true, spec: spec}, int64(each*(1+i)))
 	}
 	return s
+}
+
+// aligned lets the plugin for zones have a say.
+func aligned(p *engine.Profile) {
+	p.Tiers[len(p.Tiers)-1] = append(p.Tiers[len(p.Tiers)-1], engine.PluginUse{Name: numa.Name})
 }
 
 // ports is n gangs each of which opens a port of its own that is open on all nodes but a few; there is room.
@@ -270,7 +277,7 @@ func specCliffs() []cliff {
 		{"taints=1000/each=100", func() *situation { return manyTaints(1000, 100) }, nil, idly},
 		{"tolerations=1000/each=100", func() *situation { return tolerant(1000, 100) }, nil, idly},
 		{"labels=200", func() *situation { return labelled(1000, 200) }, nil, idly},
-		{"containers=500x1000", func() *situation { return containers(500, 1000) }, nil, whatever},
+		{"containers=500x1000", func() *situation { return containers(500, 1000) }, []func(*engine.Profile){aligned}, idly},
 		{"ports=100", func() *situation { return ports(100) }, nil, idly},
 		{"ports=1000", func() *situation { return ports(1000) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},

@@ -13,17 +13,17 @@ import (
 
 // rates notes what it costs to be told of gangs whether their constraints are understood, and whether there is room.
 type rates struct {
-	near, room, again map[string]int // steps, by gang
+	near, room, again map[string]int // nodes, by gang
 	says              map[string]engine.Verdict
 }
 
 // Run implements engine.Action.
 func (r *rates) Run(s *engine.Session) {
 	steps := func(into map[string]int, g *engine.GangState, ask func(*engine.GangState, []cluster.PodID)) {
-		before := s.Steps()
+		before := s.Rated()
 		pods, _ := s.Next(g)
 		ask(g, pods)
-		into[g.Key.Name] = s.Steps() - before
+		into[g.Key.Name] = s.Rated() - before
 	}
 	room := func(g *engine.GangState, pods []cluster.PodID) { s.Room(g, pods) }
 	for _, g := range s.Pending() {
@@ -34,7 +34,7 @@ func (r *rates) Run(s *engine.Session) {
 }
 
 // TestRated: whether a constraint is understood is said without a look at the nodes, and whatever room there is; that the nodes are
-// rated for one more class counts as steps, once.
+// rated for one more class is counted, once.
 func TestRated(t *testing.T) {
 	t.Parallel()
 	s := cluster.NewStore(cluster.Options{})
@@ -80,16 +80,16 @@ func TestRated(t *testing.T) {
 			t.Errorf("%s: the constraint is said to be %v", name, v)
 		}
 		if n := act.near[name]; n != 0 {
-			t.Errorf("%s: asking whether the constraint is understood took %d steps", name, n)
+			t.Errorf("%s: asking whether the constraint is understood rated %d nodes", name, n)
 		}
 		if n := act.again[name]; n != 0 {
-			t.Errorf("%s: asking for room once more took %d steps", name, n)
+			t.Errorf("%s: asking for room once more rated %d nodes", name, n)
 		}
 	}
-	if got, want := act.room["plain"], nodes/64; got != want {
-		t.Errorf("rating %d nodes took %d steps, want %d", nodes, got, want)
+	if got, want := act.room["plain"], nodes; got != want {
+		t.Errorf("%d nodes were rated %d times, want %d", nodes, got, want)
 	}
-	if got, want := act.room["rack"], 2*nodes/64; got != want {
-		t.Errorf("rating %d nodes, and those of a topology, took %d steps, want %d", nodes, got, want)
+	if got, want := act.room["rack"], 2*nodes; got != want {
+		t.Errorf("%d nodes, and those of a topology, were rated %d times, want %d", nodes, got, want)
 	}
 }

@@ -123,9 +123,8 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if v := sv.may(g, pods, request); !v.Yes() {
 		return nil, engine.Attempt{Verdict: v}, refused
 	}
-	before := sv.s.Steps()
 	a, known := sv.nobody(g, pods, request)
-	if sv.budget.refund(sv.s.Steps() - before); known {
+	if known {
 		return nil, a, refused
 	}
 	asks := sv.asks(g, pods)
@@ -152,7 +151,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
 	}
-	began := sv.s.Steps()
+	began, rated := sv.s.Steps(), sv.s.Rated()
 	if sv.givers != nil {
 		sv.givers.wake = cluster.Forever
 	}
@@ -167,6 +166,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if !known {
 		a, found = q.run()
 	}
+	q.steps((sv.s.Rated() - rated) / nodesPerStep)
 	sv.s.Searched(found)
 	q.cost = sv.s.Steps() - began
 	if found {

@@ -76,18 +76,9 @@ func conjuncts(e ast.Expr) (*decisive, bool) {
 		return l, ls && rs
 	case operators.Equals:
 		for i := range args {
-			value, ok := literal(args[1-i])
-			s := sight{named: map[string]bool{}}
-			if !ok || !s.read(args[i]) || len(s.named) != 1 {
-				continue
-			}
-			if k := args[i].Kind(); k == ast.SelectKind && args[i].AsSelect().IsTestOnly() || k != ast.SelectKind && !isIndex(args[i]) {
-				continue
-			}
-			for name := range s.named { // order: one
-				if at, ok := attributeOf(args[i]); ok && at == name {
-					return &decisive{name, value}, true
-				}
+			name, is := attributeOf(args[i])
+			if value, ok := literal(args[1-i]); ok && is {
+				return &decisive{name, value}, true
 			}
 		}
 	}
@@ -103,7 +94,7 @@ func attributeOf(e ast.Expr) (string, bool) {
 	s := sight{named: map[string]bool{}}
 	var ok bool
 	switch {
-	case e.Kind() == ast.SelectKind:
+	case e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly():
 		ok = s.note(e.AsSelect().Operand(), e.AsSelect().FieldName())
 	case isIndex(e):
 		id, text := literal(e.AsCall().Args()[1])

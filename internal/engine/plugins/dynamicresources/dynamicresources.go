@@ -38,15 +38,14 @@ const leastCELCacheEntries = 1024
 
 // New builds the plugin. Its argument maxCelCacheEntries is a positive number.
 func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	size := 10
+	size := leastCELCacheEntries
 	if text, ok := args[maxCELCacheEntries]; ok {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			return nil, nil, fmt.Errorf("argument %s: %q is not a positive number", maxCELCacheEntries, text)
 		}
-		size = n
+		size = max(size, n)
 	}
-	size = max(size, leastCELCacheEntries)
 	features := cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
 	return &plugin{cache: cel.NewCache(size, features)}, args.Unknown(maxCELCacheEntries), nil
 }

@@ -62,7 +62,7 @@ func (s *chosen) parse() bool {
 	for k, v := range s.class.NodeSelector { // order: all must match
 		s.labels = append(s.labels, label{k, v})
 	}
-	if terms := required(s.class); terms != nil {
+	if terms := required(s.class.NodeAffinity); terms != nil {
 		var err error
 		s.affinity, err = nodeaffinity.NewNodeSelector(terms)
 		s.broken = err != nil
@@ -70,12 +70,12 @@ func (s *chosen) parse() bool {
 	return s.broken
 }
 
-// required is the class's affinity as far as it must be met; nil for none.
-func required(c *cluster.Class) *v1.NodeSelector {
-	if c.NodeAffinity == nil {
+// required is an affinity as far as it must be met; nil for none.
+func required(a *v1.NodeAffinity) *v1.NodeSelector {
+	if a == nil {
 		return nil
 	}
-	return c.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return a.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 func (s *chosen) matches(n *cluster.Node) bool {
@@ -153,7 +153,7 @@ func newIndex(snap *cluster.Snapshot) *index {
 
 // indexed says whether the index can find the nodes that the class selects: of fields, it knows names.
 func indexed(c *cluster.Class) bool {
-	terms := required(c)
+	terms := required(c.NodeAffinity)
 	if terms == nil {
 		return true
 	}
@@ -172,7 +172,7 @@ const nameField = "metadata.name"
 // sound says whether the class's affinity can be parsed for certain: thousands of values are read faster here than by the library,
 // which is asked only where this says no.
 func (x *index) sound(c *cluster.Class) bool {
-	terms := required(c)
+	terms := required(c.NodeAffinity)
 	if terms == nil {
 		return true
 	}
@@ -235,7 +235,7 @@ func (x *index) find(c *cluster.Class) nodeSet {
 	for k, v := range c.NodeSelector { // order: all must match
 		x.keep(out, func(b nodeSet) { b.add(x.value(k, v)) })
 	}
-	terms := required(c)
+	terms := required(c.NodeAffinity)
 	if terms == nil {
 		return out
 	}
