@@ -30,6 +30,7 @@ type affinity struct {
 type neighbour struct {
 	info   *podInfo
 	own    bool           // it has terms of its own
+	made   bool           // state is made; it is when the first node is asked about, as that costs a look at all whom the terms mean
 	state  fwk.CycleState // nil when every node is fine
 	failed engine.Verdict // its terms cannot be understood
 	read   int            // how much of the log is in state
@@ -57,7 +58,14 @@ func (i *instance) affinity() *affinity {
 
 func (a *affinity) check(p *pod, n *node) engine.Verdict {
 	b := a.neighbour(p)
-	a.catchUp(b)
+	if b.made {
+		a.catchUp(b)
+	} else {
+		if nodes, why := a.Refuses(p); why != nil && nodes != nil && nodes[n.ID>>6]&(1<<(n.ID&63)) != 0 {
+			return *why
+		}
+		a.compute(b)
+	}
 	if b.state == nil {
 		return b.failed
 	}
@@ -82,7 +90,6 @@ func (a *affinity) neighbour(p *pod) *neighbour {
 	} else {
 		a.pods[p.ID] = b
 	}
-	a.compute(b)
 	return b
 }
 
@@ -90,7 +97,7 @@ func (a *affinity) neighbour(p *pod) *neighbour {
 // with anti-affinity; not at all if it has no terms and none of theirs means this pod.
 func (a *affinity) compute(b *neighbour) {
 	a.news(&b.read)
-	b.state, b.failed = nil, engine.Verdict{}
+	b.made, b.state, b.failed = true, nil, engine.Verdict{}
 	if !b.own && !a.disliked(b.info) {
 		return
 	}

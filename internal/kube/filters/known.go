@@ -138,15 +138,15 @@ func (i *instance) Refuses(p *pod) ([]uint64, *engine.Verdict) {
 		return nil, nil
 	}
 	a := i.affinity()
-	switch b := a.neighbour(p); {
-	case !b.failed.Yes():
+	spec := a.seen.spec(c)
+	switch {
+	case spec.broken:
 		return nil, nil
 	case i.RefusesAll(p):
 		return a.all(), &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
 	case len(near) > 0:
 		return nil, nil
 	}
-	spec := a.seen.spec(c)
 	var out []uint64
 	for k := range spec.anti {
 		if of := spec.anti[k].NamespaceSelector; !of.Empty() && !nothing(of) { // whom it means depends on the labels of namespaces

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -35,6 +36,7 @@ type spec struct {
 	class          *class
 	pod            v1.PodSpec
 	affinity, anti []fwk.AffinityTerm // required ones; none when they cannot be parsed, as upstream has it
+	broken         bool               // some term cannot be parsed
 	placed         int                // pods on nodes, counted for classes with anti-affinity only
 	away           []*keptAway        // by term of anti-affinity; nil until asked for
 }
@@ -166,6 +168,10 @@ func (w *world) spec(c *class) *spec {
 	on := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace}}
 	s.affinity, _ = fwk.GetAffinityTerms(on, fwk.GetPodAffinityTerms(s.pod.Affinity))
 	s.anti, _ = fwk.GetAffinityTerms(on, fwk.GetPodAntiAffinityTerms(s.pod.Affinity))
+	if c.PodAffinity != nil || c.PodAntiAffinity != nil {
+		_, err := framework.NewPodInfo(&v1.Pod{ObjectMeta: on.ObjectMeta, Spec: s.pod})
+		s.broken = err != nil
+	}
 	w.specs[c.ID] = s
 	if len(s.anti) > 0 {
 		w.anti = append(w.anti, s)
