@@ -21,17 +21,18 @@ func TestMemoryIsOnThePage(t *testing.T) {
 	_, page, _ := strings.Cut(string(text), "## After a restart")
 	page, _, _ = strings.Cut(page, "\n## ")
 	rows := map[string]string{
-		"Memory.Holds":     "room that is held",
-		"Memory.Gangs":     "earlier evictions of the gang",
-		"Memory.Held":      "since when a pod has held its room",
-		"Memory.Moved":     "that a fair share has moved",
-		"Memory.Rests":     "answers that rest",
-		"Memory.Charged":   "whom a pod is charged to",
-		"Memory.Returning": "that a pod that goes was evicted and is made anew",
-		"Memory.Frozen":    "what gave a frozen pair away, and the freeze",
-		"Memory.News":      "that the cluster has changed by itself",
-		"Memory.Served":    "whose [turn]",
-		"Memory.Gone":      "that it was we who evicted a pod",
+		"Memory.Holds":      "room that is held",
+		"Memory.Gangs":      "earlier evictions of the gang",
+		"Memory.Held":       "since when a pod has held its room",
+		"Memory.Moved":      "that a fair share has moved",
+		"Memory.Rests":      "answers that rest",
+		"Memory.Generation": "answers that rest", // how old they are
+		"Memory.Charged":    "whom a pod is charged to",
+		"Memory.Returning":  "that a pod that goes was evicted and is made anew",
+		"Memory.Frozen":     "what gave a frozen pair away, and the freeze",
+		"Memory.News":       "that the cluster has changed by itself",
+		"Memory.Served":     "whose [turn]",
+		"Memory.Gone":       "that it was we who evicted a pod",
 
 		"GangMemory.Displaced":     "when pods of a gang were last evicted",
 		"GangMemory.Since":         "for whom they were evicted",

@@ -296,6 +296,9 @@ func moved(a, b Resources) bool {
 // Memory is what a Store knows beyond what objects say: promises, displacements, and what was displaced for whom. It is
 // plain data.
 type Memory struct {
+	// Generation is the snapshot's, which tells how old the answers are that rest; see [Rest].
+	Generation uint64
+
 	Holds []Hold
 	Gangs map[Key]GangMemory
 	Held  map[string]int64 // by pod UID, see [Pod]
@@ -337,7 +340,7 @@ type Gone struct {
 // Memory returns what this snapshot remembers: O(pods).
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
-		Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
+		Generation: s.Generation, Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
 		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
 	}
 	s.EachGang(func(g *Gang) {
@@ -424,9 +427,6 @@ func (s *Store) Restore(m Memory) {
 	for name, at := range m.Served { // order: each queue on its own
 		s.served[name], s.dirty[name] = at, struct{}{}
 	}
-	for q, r := range m.Rests { // order: each on its own
-		s.Rest(q, r)
-	}
 	for pair, until := range m.Frozen { // order: each on its own
 		s.Freeze(pair.Taker, pair.Giver, until)
 	}
@@ -435,5 +435,12 @@ func (s *Store) Restore(m Memory) {
 			s.queue(id).ShareMoved = at
 		}
 	}
-	s.gen++
+	// Answers stay as old as they are.
+	s.gen = max(s.gen+1, m.Generation)
+	for q, r := range m.Rests { // order: each on its own
+		if r.Asked > 0 {
+			r.Asked += s.gen - m.Generation
+		}
+		s.Rest(q, r)
+	}
 }

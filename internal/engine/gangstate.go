@@ -28,6 +28,7 @@ type GangState struct {
 	sequence int     // position in the trace
 	victim   bool    // held lists of the sets are built
 	open     bool    // an action of this run did not get to it
+	left     bool    // what its queue may spend in this run was spent before, see Leave
 	limited  bool    // there is room for it, which its queue may have when others have gone
 }
 
@@ -191,6 +192,9 @@ func (g *GangState) bump(leaf int32, by int32) {
 
 // Open says whether an action of this run left the gang for the next; see [Session.Postpone].
 func (g *GangState) Open() bool { return g.open }
+
+// Left says whether the gang was left for the next run with those of its queue; see [Session.Leave].
+func (g *GangState) Left() bool { return g.left }
 
 // Satisfied says whether the gang has its minimum.
 func (g *GangState) Satisfied() bool { return g.satisfied(0) }

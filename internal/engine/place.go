@@ -356,6 +356,30 @@ func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 	return string(key), true
 }
 
+// AppendKinds appends what the pods of g ask for to a key that answers rest under: classes and numbers, and of a gang whose pods have to
+// be near each other, which sets. It says nothing that another Store would call otherwise.
+func (s *Session) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []byte {
+	constrained := s.Constrained(g)
+	var last *cluster.Class
+	for i := 0; i < len(pods); {
+		c, set := s.Snap.Pod(pods[i]).Class, s.Snap.Pod(pods[i]).Set
+		n := 1
+		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c && (!constrained || s.Snap.Pod(pods[i+n]).Set == set) {
+			n++
+		}
+		key = append(key, '/')
+		if constrained {
+			key = append(strconv.AppendInt(key, int64(set), 36), ':')
+		}
+		if c != last { // of many sets of one class it is said once
+			key, last = append(key, c.Key...), c
+		}
+		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
+		i += n
+	}
+	return key
+}
+
 // waitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
 func (g *GangState) waitsForRelease() bool {
 	for i := range g.Sets {
@@ -454,7 +478,7 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
-		if (len(aside)-known)%refusalsPerStep == 0 && (s.promise || s.moving) { // a search must not have it for nothing
+		if (len(aside)-known)%refusalsPerStep == 0 { // nobody has it for nothing
 			s.Step()
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
@@ -505,7 +529,7 @@ func (s *Session) RefusedAll(pods []cluster.PodID) bool {
 	})
 }
 
-// refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step.
+// refusalsPerStep is how many nodes that a filter refuses count as one step.
 const refusalsPerStep = 4
 
 // put gives a pod room on a node that takes it, and says whether it may.

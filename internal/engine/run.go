@@ -24,7 +24,7 @@ type Stats struct {
 	Nominated  int // pods nominated
 	Evicted    int // pods evicted, moved ones included
 	Moved      int // the part of Evicted that has room elsewhere
-	Steps      int // what-ifs of victim searches
+	Steps      int // what-ifs of victim searches, and as much of other work
 	// Actions is what each action did, in their order.
 	Actions []ActionStats
 }
@@ -303,7 +303,7 @@ func (s *Session) Stale(g *GangState, since int64) {
 // WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
 func (s *Session) WakeAt(at int64) { s.trace.wakeAt = min(s.trace.wakeAt, at) }
 
-// Step counts one what-if.
+// Step counts one what-if, or as much work.
 func (s *Session) Step() { s.trace.stats.Steps++ }
 
 // Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
@@ -333,6 +333,13 @@ func (s *Session) Rested(question string) (cluster.Rest, bool) {
 // Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
 func (s *Session) Postpone(g *GangState) {
 	g.open = true
+	s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+}
+
+// Leave leaves a gang for the next run, and says so: what its queue may spend in this one is spent, and it is not known whether there
+// is room for it, or for one before it in its queue. It must not be given what that one might have had, nor may anybody make way for it.
+func (s *Session) Leave(g *GangState) {
+	g.left = true
 	s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
 }
 

@@ -125,6 +125,21 @@ type Diagnosis struct {
 	final bool // no other arrangement can help
 }
 
+// Told is a diagnosis that rests: what the gang asked for, as a text, and what it was told.
+type Told struct {
+	Asks      string    `json:"asks"`
+	Diagnosis Diagnosis `json:"diagnosis"`
+}
+
+// Retell is what was told to a gang that asks for the same again.
+func (s *Session) Retell(g *GangState, t *Told) *Diagnosis {
+	d := t.Diagnosis
+	if pods, _ := s.Next(g); d.Class != "" && d.Pods == nil && len(pods) > 0 { // it was read from a file
+		d.Pods = s.Snap.Pod(pods[0]).Class
+	}
+	return &d
+}
+
 // String prints the diagnosis in one line.
 func (d *Diagnosis) String() string {
 	if d == nil {

@@ -228,6 +228,9 @@ func tree(sets []cluster.Set) error {
 	return nil
 }
 
+// longAgo is more changes than any Store has seen.
+const longAgo = 1 << 50
+
 // memory is what the file remembers; it has been checked.
 func (v *validator) memory(m *memory) cluster.Memory {
 	out := cluster.Memory{
@@ -246,8 +249,25 @@ func (v *validator) memory(m *memory) cluster.Memory {
 	for _, g := range m.Gangs {
 		out.Gangs[g.Gang] = g.GangMemory
 	}
+	for _, r := range m.Rests { // order: the largest
+		if r.Ago <= longAgo {
+			out.Generation = max(out.Generation, r.Ago)
+		}
+	}
 	for question, r := range m.Rests { // order: into a map
-		out.Rests[question] = cluster.Rest{Until: r.Until, Why: r.Why}
+		of := cluster.Rest{Until: r.Until, Wake: r.Wake}
+		if r.Ago > 0 && r.Ago <= longAgo {
+			of.Asked = out.Generation - r.Ago + 1
+		}
+		switch {
+		case r.Told != nil:
+			of.Why = r.Told
+		case r.Why != nil:
+			of.Why = *r.Why
+		default:
+			continue // nobody could use it
+		}
+		out.Rests[question] = of
 	}
 	for _, uid := range m.Returning {
 		out.Returning[uid] = struct{}{}

@@ -106,10 +106,14 @@ type gangMemory struct {
 	cluster.GangMemory
 }
 
-// rest is an answer that rests. All that rest are attempts of the solver.
+// rest is an answer that rests: an attempt of the solver, or what allocate told a gang. Ago is how many changes of the Store it is old,
+// counted from 1; 0 where that is not known.
 type rest struct {
-	Until int64          `json:"until"`
-	Why   engine.Attempt `json:"why"`
+	Until int64           `json:"until"`
+	Why   *engine.Attempt `json:"why,omitzero"`
+	Told  *engine.Told    `json:"told,omitzero"`
+	Ago   uint64          `json:"ago,omitzero"`
+	Wake  int64           `json:"wake,omitzero"`
 }
 
 type frozen struct {

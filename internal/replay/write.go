@@ -125,11 +125,19 @@ func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
 		out.Rests = map[string]rest{}
 	}
 	for question, r := range m.Rests { // order: into a map
-		why, ok := r.Why.(engine.Attempt)
-		if !ok {
+		of := rest{Until: r.Until, Wake: r.Wake}
+		if r.Asked > 0 && r.Asked <= m.Generation {
+			of.Ago = m.Generation - r.Asked + 1
+		}
+		switch why := r.Why.(type) {
+		case engine.Attempt:
+			of.Why = &why
+		case *engine.Told:
+			of.Told = why
+		default:
 			return out, fmt.Errorf("write a snapshot: the answer to %q is of type %T", question, r.Why)
 		}
-		out.Rests[question] = rest{Until: r.Until, Why: why}
+		out.Rests[question] = of
 	}
 	for i := range m.Holds {
 		h := &m.Holds[i]

@@ -8,16 +8,20 @@ import "github.com/muster-scheduler/muster/internal/engine"
 // room is promised takes that or better, or goes on waiting for it.
 type Allocate struct{}
 
-// Run tries every waiting gang once, and gangs that got something again, until nobody gets more: at most pods + gangs
-// tries.
+// Run tries every waiting gang once, and gangs that got something again, until nobody gets more, or what may be spent in one run
+// is spent (see [turns]): at most pods + gangs tries.
 func (Allocate) Run(s *engine.Session) {
-	queue := s.NewGangQueue(s.Pending())
+	pending := s.Pending()
+	turns := newTurns(s, pending)
+	queue := s.NewGangQueue(pending)
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Considered()
 		st := s.Begin()
 		promised := s.Holds(g)
-		d := s.TryGang(st, g)
+		d, left := turns.try(st, g)
 		switch {
+		case left:
+			continue
 		case d == nil && promised && !st.Binds():
 			st.Abandon() // the promise stands, for the room it was made for
 			s.Diagnose(g, s.StillReleasing(g))
@@ -38,6 +42,7 @@ func (Allocate) Run(s *engine.Session) {
 			queue.Push(g)
 		}
 	}
+	turns.settle()
 	if s.Aborted() {
 		s.Truncated()
 	}

@@ -14,9 +14,16 @@ func (d Disrupt) Run(s *engine.Session) {
 	budget := solver.NewBudget(s)
 	sv := solver.New(s, d.Right, budget)
 	first := entitled{s: s, reclaim: solver.New(s, engine.Reclaim, budget)}
+	left := map[*engine.QueueLedger]bool{} // by allocate, with all behind in the same queue
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Considered()
+		if g.Left() || left[g.Leaf] {
+			if left[g.Leaf] = true; !g.Left() {
+				s.Leave(g)
+			}
+			continue
+		}
 		if g.Open() {
 			budget.Close()
 		}

@@ -133,9 +133,11 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		return nil, *a, refused
 	}
 	if r, rests := sv.s.Rested(key); rests {
-		sv.most.wanted = true // it cost much
-		sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
-		return nil, r.Why.(engine.Attempt), refused
+		if a, ok := r.Why.(engine.Attempt); ok { // a file can say otherwise
+			sv.most.wanted = true // it cost much
+			sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
+			return nil, a, refused
+		}
 	}
 	like := sv.likeness(g, request, asks)
 	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
@@ -351,24 +353,7 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 			key = append(append(key, '/'), g.UID...)
 		}
 	}
-	var last *cluster.Class
-	for i := 0; i < len(pods); {
-		c, set := sv.s.Snap.Pod(pods[i]).Class, sv.s.Snap.Pod(pods[i]).Set
-		n := 1
-		for i+n < len(pods) && sv.s.Snap.Pod(pods[i+n]).Class == c && (!constrained || sv.s.Snap.Pod(pods[i+n]).Set == set) {
-			n++
-		}
-		key = append(key, '/')
-		if constrained {
-			key = append(strconv.AppendInt(key, int64(set), 36), ':')
-		}
-		if c != last { // of many sets of one class it is said once
-			key, last = append(key, c.Key...), c
-		}
-		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
-		i += n
-	}
-	return string(key)
+	return string(sv.s.AppendKinds(key, g, pods))
 }
 
 // run searches. On success the statement holds the decision.

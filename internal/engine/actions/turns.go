@@ -1,0 +1,172 @@
+package actions
+
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
+// search; see [engine.Session.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
+//
+// The bound has two halves. One is for asking anew those whose answer no rests although something has changed since, in their
+// order. The other is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
+// first gang of it whose answer is not known, and everybody behind that one, is left for the next run, which is wanted at once. Other
+// queues go on, so what one asks costs itself the time, and nobody else; twice the half closes all. The first question of a run is
+// always asked, whatever it costs.
+//
+// While anybody is left, the answers no of the run rest, so that the next run comes to those who were left: for as long as it takes to
+// ask everybody, and ten seconds. An answer that rests and that nothing has happened since is as good as a new one. With an older one
+// nobody is passed by: if there is room for a gang behind, the queue is challenged. Those before are asked again, over as many
+// runs as it takes, each once, and the one behind waits; whoever comes first and has a use for the room, has it. What more comes up during a challenge may go to the one
+// behind: in a cluster in which something always changes, it would wait for ever otherwise.
+type turns struct {
+	s     *engine.Session
+	half  int // 0 for no bound
+	part  int // of the second half, a queue's own
+	anew  int // spent of the first half
+	spent int // spent of the second half
+	of    map[*engine.QueueLedger]*turn
+	left  int
+	noes  []no
+}
+
+// turn is one queue's part of it.
+type turn struct {
+	spent      int
+	shut       bool   // somebody is left
+	passed     bool   // somebody was told an answer older than the challenge, or older than this run where there is none
+	challenged uint64 // at which generation there was room for one behind; 0 for not
+}
+
+// no is an answer of this run that is worth resting.
+type no struct {
+	question string
+	until    int64 // since an earlier run; 0 for not
+	told     *engine.Told
+}
+
+// A run of allocate may spend this part of what the searches of another action may: refused nodes are looked at in every run, and
+// searches made once in ten seconds.
+const allocatePart = 4
+
+// How long an answer rests, in nanoseconds: so long, and longer by the second amount for each run that it takes to ask all others.
+const (
+	restsFor  = int64(10_000_000_000)
+	runsApart = int64(1_000_000_000)
+)
+
+func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
+	t := &turns{s: s, of: map[*engine.QueueLedger]*turn{}}
+	steps := s.Settings().SearchSteps
+	if steps <= 0 {
+		return t
+	}
+	t.half = max(1, steps/allocatePart/2)
+	for _, g := range pending {
+		if t.of[g.Leaf] == nil {
+			of := &turn{}
+			if r, ok := s.Snap.Rest(challenge(g.Leaf)); ok {
+				of.challenged = r.Asked
+			}
+			t.of[g.Leaf] = of
+		}
+	}
+	t.part = t.half / max(1, len(t.of))
+	return t
+}
+
+// challenge names what is remembered of a queue that is challenged: when.
+func challenge(q *engine.QueueLedger) string { return "allocate of queue/" + q.Name }
+
+// try is TryGang within the bound. left says that the gang is left for the next run, and has been told.
+func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagnosis, left bool) {
+	if t.half == 0 || t.s.Holds(g) { // who was promised room takes it
+		return t.s.TryGang(st, g), false
+	}
+	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
+	if rest, ok := t.s.Snap.Rest(question); ok {
+		asks = t.asks(g)
+		told, ok := rest.Why.(*engine.Told)
+		fresh := rest.Asked == t.s.Snap.Generation || of.challenged > 0 && rest.Asked >= of.challenged
+		if ok = ok && told.Asks == asks && (fresh || of.challenged == 0); ok {
+			if fresh || of.shut || t.anew >= t.half {
+				if !fresh { // its turn comes when those before it have fresh answers
+					of.passed = true
+					t.s.WakeAt(t.s.Snap.Now)
+				} else if rest.Asked != t.s.Snap.Generation {
+					t.s.WakeAt(rest.Until)
+				}
+				return t.s.Retell(g, told), false
+			}
+			again = rest.Until
+		}
+	}
+	if again == 0 && (of.shut || t.spent >= t.half && of.spent >= t.part || t.spent >= 2*t.half) {
+		t.leave(g)
+		return nil, true
+	}
+	before := t.s.Steps()
+	d = t.s.TryGang(st, g)
+	cost := t.s.Steps() - before
+	if again > 0 {
+		t.anew += cost
+	} else {
+		t.spent += cost
+		of.spent += cost
+	}
+	switch {
+	case d == nil && of.passed:
+		st.Abandon()
+		t.remember(challenge(g.Leaf), t.until(), &engine.Told{})
+		t.leave(g)
+		return nil, true
+	case d == nil && of.challenged > 0:
+		t.remember(challenge(g.Leaf), t.s.Snap.Now, &engine.Told{}) // it is over
+	case d != nil && cost > 0:
+		if asks == "" {
+			asks = t.asks(g)
+		}
+		t.noes = append(t.noes, no{question, again, &engine.Told{Asks: asks, Diagnosis: *d}})
+	}
+	return d, false
+}
+
+// asks names what the gang asks for.
+func (t *turns) asks(g *engine.GangState) string {
+	pods, _ := t.s.Next(g)
+	return string(t.s.AppendKinds([]byte(g.Shape()), g, pods))
+}
+
+// leave leaves a gang, and with it all of its queue whose answer is not known.
+func (t *turns) leave(g *engine.GangState) {
+	t.of[g.Leaf].shut = true
+	t.left++
+	t.s.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
+	t.s.Leave(g)
+}
+
+// settle ends the action.
+func (t *turns) settle() {
+	until := t.until()
+	for _, n := range t.noes {
+		switch {
+		case n.until > 0:
+			t.remember(n.question, n.until, n.told)
+		case t.left > 0:
+			t.remember(n.question, until, n.told)
+		}
+	}
+	if t.left > 0 {
+		t.s.WakeAt(t.s.Snap.Now)
+	}
+}
+
+// until is when everybody has been asked, and a while later.
+func (t *turns) until() int64 {
+	return t.s.Snap.Now + restsFor + int64(t.left/max(1, len(t.noes))+1)*runsApart
+}
+
+// remember lets an answer rest that time alone does not change.
+func (t *turns) remember(question string, until int64, told *engine.Told) {
+	t.s.Rest(question, until, cluster.Forever, told)
+}

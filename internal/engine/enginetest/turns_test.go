@@ -1,0 +1,160 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/profile"
+)
+
+// grudges is a filter that has to be asked about each node: no pod may use one called bad, and of the others, a pod may use about
+// half.
+type grudges struct{}
+
+func (grudges) Open(*engine.View) engine.Instance { return grudge{} }
+
+type grudge struct{}
+
+func (grudge) Wants(*cluster.Class) bool { return true }
+
+func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	h := fnv.New32()
+	fmt.Fprint(h, p.UID, n.Name)
+	if strings.HasPrefix(n.Name, "bad") || h.Sum32()>>8%2 != 0 {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+	}
+	return engine.Verdict{}
+}
+
+// begrudging allocates with that filter, within a bound.
+func begrudging(t *rapid.T, steps int) *engine.Engine {
+	r, p := builtin.Registry(), profile.BuiltIn()
+	r.Plugins["grudges"] = func(engine.Arguments) (engine.Plugin, []string, error) { return grudges{}, nil, nil }
+	p.Tiers = append(slices.Clip(p.Tiers), []engine.PluginUse{{Name: "grudges"}})
+	p.Actions, p.Settings.SearchSteps = []string{"allocate"}, steps
+	e, err := engine.New(p, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestTurnsKeepTheOrder: allocate that may look once in vain in a cycle first gives what allocate without a bound gives at once,
+// where one queue waits, whatever comes or is edited before a queue is challenged; whoever else waits, it gives nothing to a gang behind one of its own
+// queue that it has not got to; and it comes to an end.
+func TestTurnsKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		queues := rapid.IntRange(1, 3).Draw(t, "queues")
+		s := cluster.NewStore(cluster.Options{})
+		free := []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
+		for i := range queues {
+			s.Apply(cluster.QueueState{Name: fmt.Sprint("q", i), UID: fmt.Sprint("q", i), Quota: free, Limit: free})
+		}
+		node := func(name string, most int) {
+			s.Apply(cluster.NodeState{Name: name, UID: name, Allocatable: []cluster.Quantity{
+				{Name: "cpu", Value: 64000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 1000 * int64(rapid.IntRange(0, most).Draw(t, "gpus"))}, {Name: "pods", Value: 110},
+			}})
+		}
+		gang := func(i int) {
+			pods := rapid.IntRange(1, 3).Draw(t, "pods")
+			key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprint("g", i)}
+			s.Apply(cluster.GangState{
+				Key: key, UID: key.Name, Queue: fmt.Sprint("q", rapid.IntRange(0, queues-1).Draw(t, "queue")), Priority: int32(rapid.IntRange(1, 3).Draw(t, "priority")),
+				Preemptible: true, Created: noon - int64(i), Sets: cluster.FlatTree(int32(rapid.IntRange(1, pods).Draw(t, "min"))),
+			})
+			for k := range pods {
+				uid := fmt.Sprint(key.Name, "-", k)
+				s.Apply(cluster.PodState{
+					UID: uid, Namespace: "ns", Name: uid, Gang: key, Ours: true, Created: noon - 1, Spec: cluster.ClassSpec{Claims: []string{uid}},
+					Requests: []cluster.Quantity{{Name: "gpu", Value: 1000 * int64(rapid.IntRange(1, 2).Draw(t, "gpu"))}, {Name: "pods", Value: 1}},
+				})
+			}
+		}
+		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+			node(fmt.Sprint("bad", i), 3)
+		}
+		for i := range rapid.IntRange(1, 10).Draw(t, "gangs") {
+			gang(i)
+		}
+		unbounded, bounded := begrudging(t, 0), begrudging(t, 1)
+		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
+		during := false // something changed while the queue was challenged
+		for cycle := 0; ; cycle++ {
+			_, challenged := s.Snapshot(now).Rest("allocate of queue/q0")
+			during = during && challenged
+			if changes > 0 && rapid.IntRange(0, 2).Draw(t, "change") == 0 {
+				during = challenged
+				switch changes--; rapid.IntRange(0, 1).Draw(t, "of") {
+				case 0:
+					node(fmt.Sprint("good", rapid.IntRange(0, 3).Draw(t, "node")), 3)
+				case 1:
+					gang(rapid.IntRange(0, 12).Draw(t, "gang"))
+				}
+			}
+			snap := s.Snapshot(now)
+			var want, plans []engine.Plan
+			unbounded.Run(context.Background(), snap, func(p engine.Plan) { want = append(want, p) })
+			r := bounded.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+			left := map[string][]cluster.Key{} // by queue
+			for i := range r.Trace.Gangs {
+				if g := &r.Trace.Gangs[i]; slices.ContainsFunc(g.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+					queue := snap.Gang(g.ID).Queue
+					left[queue] = append(left[queue], g.Gang)
+				}
+			}
+			for i := range plans {
+				for k := range plans[i].Bundles {
+					g := snap.GangByKey(plans[i].Bundles[k].Gang)
+					for _, other := range left[g.Queue] {
+						if o := snap.GangByKey(other); o.Priority > g.Priority && !placed(plans, other) {
+							t.Fatalf("%s was given room before %s, which is before it in %s and was left", g.Key, o.Key, g.Queue)
+						}
+					}
+				}
+			}
+			if len(plans) > 0 {
+				if len(want) == 0 {
+					t.Fatalf("within bounds\n%v\nwithout\n%v", plans, want)
+				}
+				// What a gang gets above its minimum may come a cycle later.
+				a, b := &plans[0].Bundles[0], &want[0].Bundles[0]
+				if queues == 1 && !during && (a.Gang != b.Gang || len(a.Intents) > len(b.Intents) || !reflect.DeepEqual(a.Intents, b.Intents[:len(a.Intents)])) {
+					t.Fatalf("within bounds\n%v\nwithout\n%v", a, b)
+				}
+				return
+			}
+			if len(left) > 0 && r.Trace.WakeAt > now {
+				t.Fatalf("%v are left, and no cycle is wanted now", left)
+			}
+			if len(want) == 0 && len(left) == 0 && changes == 0 {
+				return
+			}
+			if len(want) > 0 && r.Trace.WakeAt == cluster.Forever {
+				t.Fatalf("nobody is given anything, no cycle is wanted, and without bounds\n%v", want)
+			}
+			if cycle > 60 {
+				t.Fatalf("%v are left, after five times as many cycles as there are gangs", left)
+			}
+			r.Remember(s)
+			now += 100_000_000
+		}
+	})
+}
+
+// placed says whether a plan gives a gang anything.
+func placed(plans []engine.Plan, key cluster.Key) bool {
+	return slices.ContainsFunc(plans, func(p engine.Plan) bool {
+		return slices.ContainsFunc(p.Bundles, func(b engine.Bundle) bool { return b.Gang == key })
+	})
+}
