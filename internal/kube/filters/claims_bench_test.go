@@ -71,7 +71,7 @@ func BenchmarkClaimed(b *testing.B) {
 				b.Fatal(err)
 			}
 			st := cluster.NewStore(cluster.Options{})
-			st.Apply(claimed(1000, m)...)
+			st.Apply(claimed(5000, m)...)
 			snap := st.Snapshot(1_000_000 * 1e9)
 			for b.Loop() {
 				binds := 0

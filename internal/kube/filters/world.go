@@ -27,6 +27,7 @@ type world struct {
 	used  map[string]int             // pods that hold room and mount the claim, by "namespace/name"
 	anti  []*spec                    // classes with required anti-affinity that have been seen on nodes
 
+	all      []uint64                               // every node, as bits by ID; nil until asked for
 	labelled map[label][]int                        // positions of nodes where pods with a label are or were; nil until asked for
 	domains  map[string]map[string][]cluster.NodeID // nodes by label key and value, of the keys that were asked for
 }
@@ -70,6 +71,8 @@ type nodeInfo struct {
 	anti   []fwk.PodInfo              // those of pods with required anti-affinity
 	hold   int                        // how many have required anti-affinity, known before they are made
 	filled bool
+
+	mounted int // claims that pods on it mount, each as often as it is
 }
 
 func newWorld(snap *cluster.Snapshot) *world {
@@ -150,6 +153,7 @@ func (w *world) count(n *nodeInfo, p *pod, by int) {
 	for _, claim := range p.Class.Claims {
 		w.used[p.Namespace+"/"+claim] += by
 	}
+	n.mounted += by * len(p.Class.Claims)
 	if requiresDistance(p.Class) {
 		s := w.spec(p.Class)
 		s.placed += by
