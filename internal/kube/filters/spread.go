@@ -239,7 +239,9 @@ func (s *spread) evenness(p *pod, g *ground, selector labels.Selector) *evenness
 	switch {
 	case !some || selector.Empty(): // it means nobody
 	case x.named.key != "":
-		for _, at := range s.seen.having(x.named) {
+		at := slices.Clone(s.seen.having(x.named))
+		slices.Sort(at)
+		for _, at := range slices.Compact(at) { // where one came and went and came is named twice
 			look(s.seen.nodes[at].(*nodeInfo))
 		}
 	default:
