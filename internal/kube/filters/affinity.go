@@ -101,7 +101,9 @@ func (a *affinity) compute(b *neighbour) {
 		return
 	}
 	state := framework.NewCycleState()
+	a.seen.asks = &b.info.pod
 	_, s := a.upstream.PreFilter(a.ctx, state, &b.info.pod, a.seen.meant(b.info.spec.class))
+	a.seen.asks = nil
 	switch {
 	case s.IsSkip():
 	case s.IsSuccess():
@@ -115,10 +117,7 @@ func (a *affinity) compute(b *neighbour) {
 func (a *affinity) disliked(p *podInfo) bool {
 	var of labels.Set
 	known := false
-	for _, s := range a.seen.anti {
-		if s.placed == 0 {
-			continue
-		}
+	for s := range a.seen.wary(p.pod.Labels) {
 		if !known {
 			of, known = interpodaffinity.GetNamespaceLabelsSnapshot(logr.Discard(), p.pod.Namespace, a.namespaces), true
 		}

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/storage/volume"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -39,6 +41,15 @@ type sites struct {
 	caps    []capped          // nodes that can attach only so many volumes
 	tight   map[int][]uint64  // those that may have too many with so many claims more
 	read    int               // how much of the log is in tight
+	handles map[string]int    // how many volumes are the same one to their driver; nil until asked for
+	full    map[string]*full  // by the drivers of a pod's claims
+}
+
+// full is the nodes that cannot attach volumes of some drivers any more, which nobody there has.
+type full struct {
+	nodes []uint64
+	odd   bool // upstream has something else to say
+	read  int  // how much of the log is in it
 }
 
 // capped is a node of which some CSI driver says how many volumes it can attach.
@@ -320,13 +331,105 @@ func (v *volumes) crowded(more int) []uint64 {
 	return bits
 }
 
-// know notes what is known of a class before nodes are asked about. Where attaching may fail it fails first, so nothing is known there.
-func (v *volumes) know(m *mounting, p *pod) {
-	r, tight := v.reach(p), v.crowded(len(p.Class.Claims))
-	m.conflict, m.none, m.whole = minus(r.conflict, tight), minus(minus(r.none, tight), r.conflict), r.whole && tight == nil
+// drivers returns which drivers attach the volumes of a pod; false if that is not all that counts: the claims must be nobody else's,
+// and theirs the volumes.
+func (v *volumes) drivers(p *pod) (string, bool) {
+	x := &v.sites
+	if x.handles == nil {
+		x.handles = map[string]int{}
+		for _, o := range v.seen.snap.Objects(cluster.PersistentVolumes) { // order: a sum
+			if csi := o.(*v1.PersistentVolume).Spec.CSI; csi != nil {
+				x.handles[csi.Driver+"/"+csi.VolumeHandle]++
+			}
+		}
+	}
+	var out []string
+	for _, name := range p.Class.Claims {
+		key := p.Namespace + "/" + name
+		claim, _ := v.seen.snap.Object(cluster.PersistentVolumeClaims, key).(*v1.PersistentVolumeClaim)
+		if claim == nil || v.seen.used[key] > 0 {
+			return "", false
+		}
+		if claim.Spec.VolumeName == "" {
+			class, _ := v.seen.snap.Object(cluster.StorageClasses, volume.GetPersistentVolumeClaimClass(claim)).(*storagev1.StorageClass)
+			if class == nil || strings.HasPrefix(class.Provisioner, "kubernetes.io/") {
+				return "", false
+			}
+			out = append(out, class.Provisioner)
+			continue
+		}
+		pv, _ := v.seen.snap.Object(cluster.PersistentVolumes, claim.Spec.VolumeName).(*v1.PersistentVolume)
+		if pv == nil || pv.Spec.CSI == nil || x.handles[pv.Spec.CSI.Driver+"/"+pv.Spec.CSI.VolumeHandle] > 1 {
+			return "", false
+		}
+		out = append(out, pv.Spec.CSI.Driver)
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\x00"), true
 }
 
-// refuses returns nodes that refuse p because of its volumes, and why if that is the same for all, and whether that is all there are.
+// filled returns the nodes that cannot attach the volumes of a pod, if that is known. Upstream is asked once for all pods that differ in
+// nothing that counts, and again about nodes where claims came or went.
+func (v *volumes) filled(m *mounting, p *pod, crowded []uint64) ([]uint64, bool) {
+	drivers, ok := v.drivers(p)
+	if !ok {
+		return nil, false
+	}
+	x := v.sites.full[drivers]
+	ask := func(n *nodeInfo) {
+		said := verdict(v.limits.Filter(v.ctx, m.state, &m.info.pod, n), v.reasons)
+		x.odd = x.odd || !said.Yes() && said != overLimit
+		x.nodes[n.model.ID>>6] &^= 1 << (n.model.ID & 63)
+		if !said.Yes() {
+			x.nodes[n.model.ID>>6] |= 1 << (n.model.ID & 63)
+		}
+	}
+	if x == nil {
+		x = &full{nodes: make([]uint64, len(v.seen.everywhere()))}
+		v.sites.full[drivers] = x
+		v.news(&x.read)
+		for _, c := range v.sites.caps {
+			if holds(crowded, c.node.model.ID) {
+				ask(c.node)
+			}
+		}
+	}
+	for _, c := range v.news(&x.read) {
+		if len(c.pod.Class.Claims) > 0 {
+			ask(v.seen.byID[c.node])
+		}
+	}
+	return x.nodes, !x.odd
+}
+
+// know notes what is known of a class before nodes are asked about.
+func (v *volumes) know(m *mounting, p *pod) {
+	r, crowded := v.reach(p), v.crowded(len(p.Class.Claims))
+	full, known := []uint64(nil), true
+	if crowded != nil {
+		if full, known = v.filled(m, p, crowded); !known { // attaching may fail there before anything else does
+			full = crowded
+		}
+	}
+	if empty(full) {
+		full = nil
+	}
+	conflict := minus(r.conflict, full)
+	m.known = []said{{conflict, &conflicting}, {minus(minus(r.none, full), conflict), &unavailable}}
+	m.whole = r.whole && known
+	if known {
+		m.known = append(m.known, said{full, &overLimit})
+		m.asked = slices.DeleteFunc(m.asked, func(f fwk.FilterPlugin) bool { return f == v.limits })
+	}
+}
+
+// said is nodes and what they are known to say.
+type said struct {
+	nodes []uint64
+	why   *engine.Verdict
+}
+
+// refuses returns nodes that refuse p because of its volumes.
 func (v *volumes) refuses(p *pod) refusal {
 	m := v.mounting(p)
 	switch {
@@ -334,18 +437,20 @@ func (v *volumes) refuses(p *pod) refusal {
 		return refusal{v.seen.everywhere(), &m.failed, true}
 	case !m.inUse.Yes():
 		return refusal{v.seen.everywhere(), &m.inUse, true}
-	case empty(m.none):
-		return refusal{m.conflict, &conflicting, m.whole}
-	case empty(m.conflict):
-		return refusal{m.none, &unavailable, m.whole}
 	}
-	return refusal{union(m.conflict, m.none), nil, m.whole}
+	out := refusal{whole: true}
+	for _, k := range m.known { // no node says two things
+		out = out.and(refusal{k.nodes, k.why, true})
+	}
+	out.whole = m.whole
+	return out
 }
 
 // Reasons that are known beforehand.
 var (
 	conflicting = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeNodeConflict}
 	unavailable = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeNone}
+	overLimit   = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeLimit}
 )
 
 // refusal is nodes that refuse a pod.

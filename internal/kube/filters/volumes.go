@@ -39,14 +39,14 @@ type volumes struct {
 type mounting struct {
 	info   *podInfo
 	state  fwk.CycleState
-	asked  []fwk.FilterPlugin // those that have a say
+	asked  []fwk.FilterPlugin // those that have a say about nodes
 	failed engine.Verdict
 	inUse  engine.Verdict // what restrictions say, which is the same of every node
 	read   int
 
-	conflict, none []uint64 // nodes that are known to refuse it because a bound volume cannot be used there, or as there is none
-	whole          bool     // none but these do
-	said           map[cluster.NodeID]engine.Verdict
+	known []said // beforehand
+	whole bool   // of no other node upstream has anything to say
+	told  map[cluster.NodeID]engine.Verdict
 }
 
 // reservation is what one placement took; the zero value is nothing.
@@ -76,7 +76,7 @@ func (i *instance) volumes() *volumes {
 	v := &volumes{
 		instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
 		reasons: volumeReasons(), classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},
-		sites: sites{volumes: map[string][]uint64{}, zones: map[string][]uint64{}, classes: map[string][]uint64{}, reaches: map[uint64]*reach{}},
+		sites: sites{volumes: map[string][]uint64{}, zones: map[string][]uint64{}, classes: map[string][]uint64{}, reaches: map[uint64]*reach{}, full: map[string]*full{}},
 	}
 	p, err := volumerestrictions.New(i.ctx, nil, h, features())
 	v.restrictions = must[*volumerestrictions.VolumeRestrictions](p, err)
@@ -153,7 +153,7 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 
 // ask lets upstream compute what it needs for a pod before it looks at nodes.
 func (v *volumes) ask(info *podInfo) *mounting {
-	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log), said: map[cluster.NodeID]engine.Verdict{}}
+	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log), told: map[cluster.NodeID]engine.Verdict{}}
 	v.read = len(v.log)
 	for _, p := range []interface {
 		fwk.PreFilterPlugin
@@ -185,12 +185,13 @@ func (v *volumes) check(p *pod, n *node) engine.Verdict {
 		return m.failed
 	case !m.inUse.Yes():
 		return m.inUse
-	case holds(m.conflict, n.ID):
-		return conflicting
-	case holds(m.none, n.ID):
-		return unavailable
 	}
-	said, ok := m.said[n.ID]
+	for _, k := range m.known {
+		if holds(k.nodes, n.ID) {
+			return *k.why
+		}
+	}
+	said, ok := m.told[n.ID]
 	if !ok {
 		for _, f := range m.asked {
 			if s := f.Filter(v.ctx, m.state, &m.info.pod, v.seen.byID[n.ID]); !s.IsSuccess() {
@@ -198,7 +199,7 @@ func (v *volumes) check(p *pod, n *node) engine.Verdict {
 				break
 			}
 		}
-		m.said[n.ID] = said
+		m.told[n.ID] = said
 	}
 	return said
 }
