@@ -72,9 +72,9 @@ type Class struct {
 	site   *Class  // nil for itself
 }
 
-// Alone is the class of the same pods if they said nothing of other pods, nor of devices by claim, and nothing but a node's sums
-// counted: classes that differ in pod affinity, anti-affinity, spreading, claims of devices and host ports only have it in common. It is
-// the class itself for most.
+// Alone is the class of the same pods if they said nothing of other pods, nor of volumes or devices by claim, nor of ConfigMaps, and
+// nothing but a node's sums counted: classes that differ in pod affinity, anti-affinity, spreading, claims, ConfigMaps and host ports
+// only have it in common. It is the class itself for most.
 func (c *Class) Alone() *Class {
 	if c.alone == nil {
 		return c

@@ -60,14 +60,14 @@ func (s *ClassSpec) site() (ClassSpec, bool) {
 	return out, differs
 }
 
-// alone returns what the spec says without a word about other pods, devices by claim or host ports, and whether that is less. What
-// claims of volumes and ConfigMaps need of the namespace stays.
+// alone returns what the spec says without a word about other pods, about claims of volumes or devices, ConfigMaps or host ports, and
+// whether that is less.
 func (s *ClassSpec) alone() (ClassSpec, bool) {
-	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread)+len(s.Devices)+len(s.HostPorts) == 0 || len(s.Claims)+len(s.ConfigMaps) > 0 {
+	if s.PodAffinity == nil && s.PodAntiAffinity == nil && len(s.Spread)+len(s.Devices)+len(s.HostPorts)+len(s.Claims)+len(s.ConfigMaps) == 0 {
 		return ClassSpec{}, false
 	}
 	out := *s
-	out.Devices, out.HostPorts = nil, nil
+	out.Devices, out.HostPorts, out.Claims, out.ConfigMaps = nil, nil, nil, nil
 	out.PodAffinity, out.PodAntiAffinity, out.Spread, out.Namespace, out.Labels = nil, nil, nil, "", nil
 	return out, true
 }

@@ -20,35 +20,103 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 	if d.Tally = s.tallies[key]; d.Tally != nil && s.filtersOf(p) == 1 {
 		return d
 	}
-	may := s.staticMask(p.Class)
-	refused, why := s.refusedFirst(p)
-	now, last, lastShort := tallier{}, -1, -1
-	for i, id := range in.v.nodes[in.lo:in.hi] {
-		if !may.has(id) {
-			continue
-		}
-		n := s.Snap.Node(id)
-		dim, short := p.Class.Requests.Short(s.Later(id))
-		if !short || dim != lastShort { // neighbours are often alike
-			v := Verdict{Code: No, Reason: ReasonInsufficient}
-			if lastShort = -1; short {
-				v.Dim, lastShort = s.Snap.Dims.Name(dim), dim
-			} else if why != nil && refused.has(id) && s.FitsLater(p.Class, id) {
+	may, sums := s.staticMask(p.Class), s.sums(p.Class, in)
+	own := &tallier{}
+	if refused, why := s.refusedFirst(p); why != nil && sums.room.within(refused) {
+		s.one(own, *why, sums, in)
+	} else {
+		last := -1
+		for i, id := range in.v.nodes[in.lo:in.hi] {
+			if !sums.room.has(id) {
+				continue
+			}
+			v := Verdict{}
+			if n := s.Snap.Node(id); why != nil && refused.has(id) {
 				v = *why
 			} else if v = s.whyNot(p, n); v.Yes() {
 				continue
 			}
-			if last < 0 || now.tally[last].Verdict != v {
-				last = now.kind(&v, i)
+			if last < 0 || own.tally[last].Verdict != v {
+				last = own.kind(&v, i)
 			}
+			own.count(last, s.Snap.Node(id).Name)
 		}
-		now.count(last, n.Name)
 	}
-	d.Tally = merged(s.refusals(p.Class, in, may), &now).sorted()
+	d.Tally = merged(s.refusals(p.Class, in, may), merged(&sums.tallier, own)).tally.sorted()
 	if key.words != "" && s.filtersOf(p) == 1 {
 		s.tallies[key] = d.Tally
 	}
 	return d
+}
+
+// sums is what the nodes of a region that a class may use say of it for what they hold, and which of them have room.
+type sums struct {
+	tallier
+	room mask
+	many int // nodes in room
+}
+
+type sumsKey struct {
+	class   uint64
+	view    int32
+	lo, hi  int32
+	touched int
+}
+
+// sums returns what the nodes of a region have to say of a class as the session stands, whatever its pods say of others. That is kept:
+// a thousand gangs that want the same room, each with another volume, wait because of the same nodes.
+func (s *Session) sums(c *cluster.Class, in Region) *sums {
+	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(s.touched)}
+	if s.said.sums != nil && s.said.of == key {
+		return s.said.sums
+	}
+	x := &sums{room: mask{bits: make([]uint64, (s.Snap.MaxNodeID()+63)/64)}}
+	may, last, lastShort := s.staticMask(c), -1, -1
+	for i, id := range in.v.nodes[in.lo:in.hi] {
+		if !may.has(id) {
+			continue
+		}
+		dim, short := c.Requests.Short(s.Later(id))
+		switch {
+		case short && dim == lastShort: // neighbours are often alike
+		case short:
+			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonInsufficient, Dim: s.Snap.Dims.Name(dim)}, i), dim
+		case !s.FitsLater(c, id):
+			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonNoSharedDevice}, i), -1
+		default:
+			x.room.bits[id>>6] |= 1 << (id & 63)
+			x.many++
+			continue
+		}
+		x.count(last, s.Snap.Node(id).Name)
+	}
+	s.said.sums, s.said.of = x, key
+	return x
+}
+
+// one makes a tally of one verdict of all nodes of a region that have room.
+func (s *Session) one(t *tallier, v Verdict, x *sums, in Region) {
+	for i := in.lo; i < in.hi && (len(t.tally) == 0 || len(t.tally[0].Named) < maxNamed); i++ {
+		if id := in.v.nodes[i]; x.room.has(id) {
+			t.count(t.kind(&v, int(i-in.lo)), s.Snap.Node(id).Name)
+		}
+	}
+	if len(t.tally) > 0 {
+		t.tally[0].Nodes = x.many
+	}
+}
+
+// within says whether the mask holds none that another does not.
+func (m *mask) within(of mask) bool {
+	for i, word := range m.bits {
+		if i < len(of.bits) {
+			word &^= of.bits[i]
+		}
+		if word != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // tallyKey names what the nodes of a region say to pods that all of them refuse, as the session stands: who takes as much of a node,
@@ -106,11 +174,8 @@ func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
 	return mask{}, nil
 }
 
-// whyNot is one node's verdict on one pod that may use it, and for which it has room in sums.
+// whyNot is one node's verdict on one pod that may use it, and for which it has room.
 func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
-	if !s.FitsLater(p.Class, n.ID) {
-		return Verdict{Code: No, Reason: ReasonNoSharedDevice}
-	}
 	for _, f := range s.points.filters {
 		if f.it.Wants(p.Class) {
 			if v := f.it.CheckNode(p, n); !v.Yes() {
@@ -171,6 +236,9 @@ type sayings struct {
 	in    []int // by number: the tally that told it apart last
 	place []int // there
 	room  Tally // for the tally that is being made
+
+	sums *sums // that were asked for last
+	of   sumsKey
 }
 
 func (x *sayings) begin() { x.turn++ }
@@ -267,15 +335,15 @@ func (t Tally) sorted() Tally {
 }
 
 // merged is the tally of the nodes of both, as if they had been met in their order.
-func merged(a, b *tallier) Tally {
+func merged(a, b *tallier) *tallier {
 	switch {
 	case len(b.tally) == 0:
-		return a.tally
+		return a
 	case len(a.tally) == 0:
-		return b.tally
+		return b
 	}
 	n := len(a.tally) + len(b.tally)
-	out, of := tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
+	out, of := &tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
 	for i, k := 0, 0; i < len(a.tally) || k < len(b.tally); {
 		from, at := a, i
 		if i == len(a.tally) || k < len(b.tally) && b.first[k] < a.first[i] {
@@ -309,5 +377,5 @@ func merged(a, b *tallier) Tally {
 		slices.Sort(names)
 		to.Named = names[:min(len(names), maxNamed)]
 	}
-	return out.tally
+	return out
 }

@@ -23,7 +23,6 @@ type affinity struct {
 	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
 	pods       map[cluster.PodID]*neighbour
 	aways      map[string]*keptAway // by what their terms say
-	everywhere []uint64
 }
 
 // neighbour is a pod, standing for all like it, that is asked about.
@@ -61,8 +60,8 @@ func (a *affinity) check(p *pod, n *node) engine.Verdict {
 	if b.made {
 		a.catchUp(b)
 	} else {
-		if nodes, why := a.Refuses(p); why != nil && nodes != nil && nodes[n.ID>>6]&(1<<(n.ID&63)) != 0 {
-			return *why
+		if r := a.refuses(p); r.why != nil && holds(r.nodes, n.ID) {
+			return *r.why
 		}
 		a.compute(b)
 	}
@@ -102,7 +101,9 @@ func (a *affinity) compute(b *neighbour) {
 		return
 	}
 	state := framework.NewCycleState()
+	a.seen.asks = &b.info.pod
 	_, s := a.upstream.PreFilter(a.ctx, state, &b.info.pod, a.seen.meant(b.info.spec.class))
+	a.seen.asks = nil
 	switch {
 	case s.IsSkip():
 	case s.IsSuccess():
@@ -116,10 +117,7 @@ func (a *affinity) compute(b *neighbour) {
 func (a *affinity) disliked(p *podInfo) bool {
 	var of labels.Set
 	known := false
-	for _, s := range a.seen.anti {
-		if s.placed == 0 {
-			continue
-		}
+	for s := range a.seen.wary(p.pod.Labels) {
 		if !known {
 			of, known = interpodaffinity.GetNamespaceLabelsSnapshot(logr.Discard(), p.pod.Namespace, a.namespaces), true
 		}

@@ -129,41 +129,48 @@ type keptAway struct {
 	read   int // how much of the log is in it
 }
 
-// Refuses implements engine.NodeRefusals. Of pods with required affinity it knows all nodes when nobody has a label that a term names; of
-// those with anti-affinity only, the nodes that their own terms forbid.
+// Refuses implements engine.NodeRefusals, in the order of CheckNode.
 func (i *instance) Refuses(p *pod) ([]uint64, *engine.Verdict) {
-	c := p.Class
-	near, apart := terms(c)
-	if len(near)+len(apart) == 0 || len(c.Claims) > 0 || requiresSpread(c) {
-		return nil, nil
+	out := refusal{whole: true}
+	if len(p.Class.Claims) > 0 {
+		out = i.volumes().refuses(p)
 	}
-	a := i.affinity()
-	spec := a.seen.spec(c)
+	if requiresSpread(p.Class) {
+		out = out.and(i.spread().refuses(p))
+	}
+	if near, apart := terms(p.Class); len(near)+len(apart) > 0 {
+		out = out.and(i.affinity().refuses(p))
+	}
+	return out.nodes, out.why
+}
+
+// refuses returns the nodes that are known to refuse p for its own terms: of pods with required affinity all nodes when nobody has a
+// label that a term names; of those with anti-affinity only, the nodes that their own terms forbid.
+func (a *affinity) refuses(p *pod) refusal {
+	near, _ := terms(p.Class)
+	spec := a.seen.spec(p.Class)
 	switch {
 	case spec.broken:
-		return nil, nil
-	case i.RefusesAll(p):
-		return a.all(), &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
+		return refusal{}
+	case a.RefusesAll(p):
+		return refusal{nodes: a.seen.everywhere(), why: &farOff}
 	case len(near) > 0:
-		return nil, nil
+		return refusal{}
 	}
 	var out []uint64
 	for k := range spec.anti {
-		if of := spec.anti[k].NamespaceSelector; !of.Empty() && !nothing(of) { // whom it means depends on the labels of namespaces
-			continue
-		}
-		bits := a.away(spec, k).bits
-		if out == nil {
-			out = bits
-			continue
-		}
-		out = slices.Clone(out)
-		for word := range out {
-			out[word] |= bits[word]
+		if of := spec.anti[k].NamespaceSelector; of.Empty() || nothing(of) { // else whom it means depends on the labels of namespaces
+			out = union(out, a.away(spec, k).bits)
 		}
 	}
-	return out, &engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAntiAffinity}
+	return refusal{nodes: out, why: &tooNear}
 }
+
+// What pods' own terms say.
+var (
+	farOff  = engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
+	tooNear = engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAntiAffinity}
+)
 
 // RefusesAll implements engine.NodeRefusals: nobody has, or had in this run, a label that required affinity asks for, nor has the pod itself.
 func (i *instance) RefusesAll(p *pod) bool {
@@ -172,17 +179,6 @@ func (i *instance) RefusesAll(p *pod) bool {
 		l, ok := named(&t)
 		return ok && p.Labels[l.key] != l.value && len(i.affinity().seen.having(l)) == 0
 	})
-}
-
-// all returns every node.
-func (a *affinity) all() []uint64 {
-	if a.everywhere == nil {
-		a.everywhere = make([]uint64, (a.seen.snap.MaxNodeID()+63)/64)
-		for k := range a.everywhere {
-			a.everywhere[k] = ^uint64(0)
-		}
-	}
-	return a.everywhere
 }
 
 // away returns the nodes that a class's k-th term of anti-affinity forbids: a look at the pods that it may mean, once for all classes

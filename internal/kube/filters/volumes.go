@@ -32,15 +32,21 @@ type volumes struct {
 	reasons      map[string]engine.Reason
 	spoken       map[string]struct{} // claims that a reservation has chosen a volume or node for, by "namespace/name"
 	journal      []reservation       // of this run's placements, last one last
+	sites        sites
 }
 
 // mounting is a pod, standing for its class, that is asked about.
 type mounting struct {
 	info   *podInfo
 	state  fwk.CycleState
-	asked  []fwk.FilterPlugin // those that have a say
+	asked  []fwk.FilterPlugin // those that have a say about nodes
 	failed engine.Verdict
+	inUse  engine.Verdict // what restrictions say, which is the same of every node
 	read   int
+
+	known []said // beforehand
+	whole bool   // of no other node upstream has anything to say
+	told  map[cluster.NodeID]engine.Verdict
 }
 
 // reservation is what one placement took; the zero value is nothing.
@@ -70,6 +76,7 @@ func (i *instance) volumes() *volumes {
 	v := &volumes{
 		instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
 		reasons: volumeReasons(), classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},
+		sites: sites{volumes: map[string][]uint64{}, zones: map[string][]uint64{}, classes: map[string][]uint64{}, reaches: map[uint64]*reach{}, full: map[string]*full{}},
 	}
 	p, err := volumerestrictions.New(i.ctx, nil, h, features())
 	v.restrictions = must[*volumerestrictions.VolumeRestrictions](p, err)
@@ -146,7 +153,7 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 
 // ask lets upstream compute what it needs for a pod before it looks at nodes.
 func (v *volumes) ask(info *podInfo) *mounting {
-	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log)}
+	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log), told: map[cluster.NodeID]engine.Verdict{}}
 	v.read = len(v.log)
 	for _, p := range []interface {
 		fwk.PreFilterPlugin
@@ -156,6 +163,12 @@ func (v *volumes) ask(info *podInfo) *mounting {
 		switch {
 		case s.IsSkip():
 		case s.IsSuccess():
+			if p == v.restrictions { // claims are in use or not, wherever the node is
+				if len(v.seen.nodes) > 0 {
+					m.inUse = verdict(v.restrictions.Filter(v.ctx, m.state, &info.pod, v.seen.nodes[0]), v.reasons)
+				}
+				continue
+			}
 			m.asked = append(m.asked, p)
 		default:
 			m.failed = verdict(s, v.reasons)
@@ -166,20 +179,42 @@ func (v *volumes) ask(info *podInfo) *mounting {
 }
 
 func (v *volumes) check(p *pod, n *node) engine.Verdict {
+	m := v.mounting(p)
+	switch {
+	case !m.failed.Yes():
+		return m.failed
+	case !m.inUse.Yes():
+		return m.inUse
+	}
+	for _, k := range m.known {
+		if holds(k.nodes, n.ID) {
+			return *k.why
+		}
+	}
+	said, ok := m.told[n.ID]
+	if !ok {
+		for _, f := range m.asked {
+			if s := f.Filter(v.ctx, m.state, &m.info.pod, v.seen.byID[n.ID]); !s.IsSuccess() {
+				said = verdict(s, v.reasons)
+				break
+			}
+		}
+		m.told[n.ID] = said
+	}
+	return said
+}
+
+// mounting returns a pod's class as things stand.
+func (v *volumes) mounting(p *pod) *mounting {
 	m := v.classes[p.Class.ID]
 	if m == nil || v.stale(m) {
 		m = v.ask(v.seen.info(p))
 		v.classes[p.Class.ID] = m
-	}
-	if !m.failed.Yes() {
-		return m.failed
-	}
-	for _, f := range m.asked {
-		if s := f.Filter(v.ctx, m.state, &m.info.pod, v.seen.byID[n.ID]); !s.IsSuccess() {
-			return verdict(s, v.reasons)
+		if m.failed.Yes() {
+			v.know(m, p)
 		}
 	}
-	return engine.Verdict{}
+	return m
 }
 
 // stale says whether a pod with claims has come or gone.

@@ -2,6 +2,8 @@ package filters
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,8 +27,10 @@ type world struct {
 	specs map[uint64]*spec
 	infos map[cluster.PodID]*podInfo // of the pods that came or went
 	used  map[string]int             // pods that hold room and mount the claim, by "namespace/name"
-	anti  []*spec                    // classes with required anti-affinity that have been seen on nodes
+	anti  map[label][]*spec          // classes with required anti-affinity, by a label that all have whom a term means; label{} for no such one
+	asks  *v1.Pod                    // whom upstream is asked about; nil for nobody in particular
 
+	all      []uint64                               // every node, as bits by ID; nil until asked for
 	labelled map[label][]int                        // positions of nodes where pods with a label are or were; nil until asked for
 	domains  map[string]map[string][]cluster.NodeID // nodes by label key and value, of the keys that were asked for
 }
@@ -37,7 +41,7 @@ type spec struct {
 	pod            v1.PodSpec
 	affinity, anti []fwk.AffinityTerm // required ones; none when they cannot be parsed, as upstream has it
 	broken         bool               // some term cannot be parsed
-	placed         int                // pods on nodes, counted for classes with anti-affinity only
+	sits           map[int]int        // pods on nodes, by position, counted for classes with anti-affinity only
 	away           []*keptAway        // by term of anti-affinity; nil until asked for
 }
 
@@ -70,12 +74,15 @@ type nodeInfo struct {
 	anti   []fwk.PodInfo              // those of pods with required anti-affinity
 	hold   int                        // how many have required anti-affinity, known before they are made
 	filled bool
+
+	mounted int // claims that pods on it mount, each as often as it is
 }
 
 func newWorld(snap *cluster.Snapshot) *world {
 	w := &world{
 		snap: snap, nodes: make([]fwk.NodeInfo, len(snap.NodeOrder)), byID: make([]*nodeInfo, snap.MaxNodeID()),
 		specs: map[uint64]*spec{}, infos: map[cluster.PodID]*podInfo{}, used: map[string]int{}, domains: map[string]map[string][]cluster.NodeID{},
+		anti: map[label][]*spec{},
 	}
 	slab := make([]nodeInfo, len(snap.NodeOrder))
 	for i, id := range snap.NodeOrder {
@@ -150,9 +157,15 @@ func (w *world) count(n *nodeInfo, p *pod, by int) {
 	for _, claim := range p.Class.Claims {
 		w.used[p.Namespace+"/"+claim] += by
 	}
+	n.mounted += by * len(p.Class.Claims)
 	if requiresDistance(p.Class) {
 		s := w.spec(p.Class)
-		s.placed += by
+		if s.sits == nil {
+			s.sits = map[int]int{}
+		}
+		if s.sits[n.at] += by; s.sits[n.at] == 0 {
+			delete(s.sits, n.at)
+		}
 		n.hold += by
 	}
 }
@@ -166,17 +179,43 @@ func (w *world) spec(c *class) *spec {
 	// Terms speak of namespaces and nothing else of the pod they are on. Those of a term that cannot be parsed hold
 	// nobody back; the pod itself is turned away when its turn comes.
 	on := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace}}
-	s.affinity, _ = fwk.GetAffinityTerms(on, fwk.GetPodAffinityTerms(s.pod.Affinity))
-	s.anti, _ = fwk.GetAffinityTerms(on, fwk.GetPodAntiAffinityTerms(s.pod.Affinity))
 	if c.PodAffinity != nil || c.PodAntiAffinity != nil {
-		_, err := framework.NewPodInfo(&v1.Pod{ObjectMeta: on.ObjectMeta, Spec: s.pod})
-		s.broken = err != nil
+		if info, err := framework.NewPodInfo(&v1.Pod{ObjectMeta: on.ObjectMeta, Spec: s.pod}); err == nil {
+			s.affinity, s.anti = info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms()
+		} else {
+			s.broken = true
+			s.affinity, _ = fwk.GetAffinityTerms(on, fwk.GetPodAffinityTerms(s.pod.Affinity))
+			s.anti, _ = fwk.GetAffinityTerms(on, fwk.GetPodAntiAffinityTerms(s.pod.Affinity))
+		}
 	}
 	w.specs[c.ID] = s
 	if len(s.anti) > 0 {
-		w.anti = append(w.anti, s)
+		_, apart := terms(c)
+		for i := range apart {
+			l, _ := named(&apart[i])
+			if of := w.anti[l]; len(of) == 0 || of[len(of)-1] != s {
+				w.anti[l] = append(of, s)
+			}
+		}
 	}
 	return s
+}
+
+// wary yields the classes that are on nodes and of which some term of anti-affinity may mean a pod with these labels, some of them twice.
+func (w *world) wary(of map[string]string) iter.Seq[*spec] {
+	return func(yield func(*spec) bool) {
+		each := func(some []*spec) bool {
+			return !slices.ContainsFunc(some, func(s *spec) bool { return len(s.sits) > 0 && !yield(s) })
+		}
+		if !each(w.anti[label{}]) {
+			return
+		}
+		for k, v := range of { // order: a set
+			if !each(w.anti[label{k, v}]) {
+				return
+			}
+		}
+	}
 }
 
 // podSpec returns of a class what the filters read.
@@ -276,13 +315,25 @@ func (l nodeLister) List() ([]fwk.NodeInfo, error) { return l.w.nodes, nil }
 // HavePodsWithAffinityList implements fwk.NodeInfoLister. Only scores read it; every node is a right answer.
 func (l nodeLister) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) { return l.w.nodes, nil }
 
-// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
+// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister: for whom upstream is asked about, nodes on which somebody may mean
+// that one.
 func (l nodeLister) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	var out []fwk.NodeInfo
-	for _, n := range l.w.nodes {
-		if n.(*nodeInfo).hold > 0 {
-			out = append(out, n)
+	if l.w.asks == nil {
+		for _, n := range l.w.nodes {
+			if n.(*nodeInfo).hold > 0 {
+				out = append(out, n)
+			}
 		}
+		return out, nil
+	}
+	var at []int
+	for s := range l.w.wary(l.w.asks.Labels) {
+		at = slices.AppendSeq(at, maps.Keys(s.sits)) // order: sorted below
+	}
+	slices.Sort(at)
+	for _, k := range slices.Compact(at) {
+		out = append(out, l.w.nodes[k])
 	}
 	return out, nil
 }
