@@ -223,21 +223,22 @@ func taken() engine.Verdict {
 }
 
 // askFew is askAll where few nodes come into question.
-func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) string {
+func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) (words string, hurried bool) {
 	b := binary.AppendVarint([]byte("few\x00"), int64(len(l.log)))
 	for _, name := range nodes {
 		n := l.snap.NodeByName(name)
 		if n == nil {
 			continue
 		}
-		v := l.solve(p, n, open, later).verdict
-		if v.Yes() {
-			return ""
+		a := l.solve(p, n, open, later)
+		v := a.verdict
+		if hurried = hurried || a.hurried; v.Yes() {
+			return "", hurried
 		}
 		if v != taken() {
 			b = binary.AppendVarint(b, int64(n.ID))
 			b = binary.AppendVarint(b, int64(l.said(v)))
 		}
 	}
-	return string(b)
+	return string(b), hurried
 }

@@ -109,7 +109,7 @@ func TestShared(t *testing.T) {
 					}
 					var all []string
 					for _, id := range snap.NodeOrder {
-						l.spent = 0
+						clear(l.spent)
 						at, side := snap.Node(id), side(n("side", 0, 1))
 						got, want := l.solve(p, at, []int{0}, side).verdict, l.allocate(p, at, []int{0}, side).verdict
 						if got != want {
