@@ -57,6 +57,8 @@ type ledger struct {
 	log      []string // every node whose devices have changed hands, in order; "" for many
 	refused  map[asker]refusal
 	verdicts map[engine.Verdict]int32
+	compiled map[*wish]bool
+	free     map[place]*free
 	accounts
 
 	nodes map[cluster.NodeID]site
@@ -108,6 +110,7 @@ type answer struct {
 	results      []resourceapi.AllocationResult
 	verdict      engine.Verdict
 	cost         int  // steps that the allocator took
+	devices      int  // that it looked at
 	hurried      bool // it would have taken more, and was allowed fewer than patience
 }
 
@@ -134,7 +137,7 @@ func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func(
 		changed: map[string]uint64{}, made: map[poolKey]int{}, step: step, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
 		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[asker]refusal{}, verdicts: map[engine.Verdict]int32{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
-		accounts: accounts{spent: map[string]int{}, queues: map[string]bool{}},
+		compiled: map[*wish]bool{}, free: map[place]*free{}, accounts: accounts{spent: map[string]int{}, queues: map[string]bool{}},
 	}
 	for key, o := range snap.Objects(cluster.ResourceClaims) { // order: each claim on its own
 		if object, ok := o.(*resourceapi.ResourceClaim); ok {
@@ -313,10 +316,11 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 		}
 	}
 	var like asked
+	var w *wish
 	a, known := answer{}, false
 	if whole {
-		w := l.catalog.wishOf(p.Class, l.cache)
-		if l.catalog.hopeless(w, n.Name) {
+		w = l.catalog.wishOf(p.Class, l.cache)
+		if l.hopeless(w, n.Name) {
 			return answer{verdict: taken()}
 		}
 		key := l.catalog.seen(w)
@@ -325,10 +329,16 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 		}
 	}
 	if b, ok := l.memo[question{asker{p.Class.ID, ""}, n.ID, 1 - s}]; known && a.verdict.Yes() && ok && b.verdict.Yes() && l.stands(b, n) &&
-		l.censusOf(l.catalog.seen(l.catalog.wishOf(p.Class, l.cache)), 1-s).of[n.ID] == like.sort {
+		l.censusOf(l.catalog.seen(w), 1-s).of[n.ID] == like.sort {
 		a = b // the same is taken on both sides
 	} else if !known || a.verdict.Yes() {
-		if a = l.allocate(p, n, open, s); !known && like.sort != 0 {
+		if whole && !known && l.scarce(w, n, s) {
+			l.spend(p, 0, 0)
+			a = answer{verdict: taken()}
+		} else {
+			a = l.allocate(p, n, open, s)
+		}
+		if !known && like.sort != 0 {
 			l.learn(p, like, a, n.Name)
 		}
 	}
@@ -346,15 +356,18 @@ func (l *ledger) stands(a answer, n *cluster.Node) bool {
 
 // allocate runs the structured allocator.
 func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
-	cost, hurried := 0, false
+	cost, devices, hurried := 0, 0, false
 	no := func(v engine.Verdict) answer {
 		v.Code = engine.No
-		return answer{verdict: v, cost: cost, hurried: hurried}
+		return answer{verdict: v, cost: cost, devices: devices, hurried: hurried}
 	}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
-		l.spend(p, 0)
+		l.spend(p, 0, 0)
 		return no(engine.Verdict{Reason: engine.ReasonDevicesNone})
+	}
+	for _, slice := range published {
+		devices += len(slice.Spec.Devices)
 	}
 	objects := make([]*resourceapi.ResourceClaim, len(open))
 	for i, k := range open {
@@ -368,7 +381,7 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 		results, err = a.Allocate(ctx, l.node(n).Node, objects)
 	}
 	cost, hurried = allowed-ctx.left, allowed < patience && ctx.left <= 0
-	l.spend(p, cost)
+	l.spend(p, cost, devices)
 	switch {
 	case ctx.left <= 0:
 		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Partial: true})
@@ -379,7 +392,7 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 	case len(results) != len(objects):
 		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken})
 	}
-	return answer{results: results, cost: cost}
+	return answer{results: results, cost: cost, devices: devices}
 }
 
 // oneLine is an error's text as a part of a sentence: compilers draw over several lines.

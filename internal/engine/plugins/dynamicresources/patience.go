@@ -16,8 +16,9 @@ const (
 	together = 2 * patience
 	// hurry is how many each question may take that is asked after that.
 	hurry = 1000
-	// stepsPerStep is how many of them count as one of a search's steps.
-	stepsPerStep = 4
+	// A search's step is about two microseconds. So many of them are an expression that is compiled, a question without its devices,
+	// and each device of it; a step of the allocator is one for each four devices.
+	stepsToCompile, stepsToAsk, stepsPerDevice, devicesPerStep = 100, 16, 2, 4
 )
 
 // accounts is what the allocator spent in one run.
@@ -50,12 +51,27 @@ func (l *ledger) whose(p *cluster.Pod, a answer) string {
 	return ""
 }
 
-// spend counts steps that the allocator took for a pod.
-func (l *ledger) spend(p *cluster.Pod, steps int) {
+// spend counts what an answer cost: steps of the allocator, of so many devices; 0 of none if it was not asked.
+func (l *ledger) spend(p *cluster.Pod, steps, devices int) {
 	l.spent[l.queueOf(p)] += steps
 	l.all += steps
-	for range 1 + steps/stepsPerStep {
+	n := 1
+	if devices > 0 {
+		l.compile(l.catalog.wishOf(p.Class, l.cache))
+		n += stepsToAsk + devices*stepsPerDevice + steps*devices/devicesPerStep
+	}
+	for range n {
 		l.step()
+	}
+}
+
+// compile counts that the expressions of a wish are compiled, once a run: that they may have been in another is luck.
+func (l *ledger) compile(w *wish) {
+	if !l.compiled[w] {
+		l.compiled[w] = true
+		for range stepsToCompile {
+			l.step()
+		}
 	}
 }
 

@@ -67,6 +67,7 @@ type described struct {
 
 type describedDevice struct {
 	rest       int32
+	many       bool        // several may have it
 	attributes []attribute // by name
 }
 
@@ -91,7 +92,7 @@ func (m *memory) describe(s *resourceapi.ResourceSlice) *described {
 		rest := s.Spec.Devices[i]
 		of := rest.Attributes
 		rest.Name, rest.Attributes = "", nil
-		dd := describedDevice{rest: m.text(rest)}
+		dd := describedDevice{rest: m.text(rest), many: rest.AllowMultipleAllocations != nil && *rest.AllowMultipleAllocations}
 		for _, name := range slices.Sorted(maps.Keys(of)) {
 			a := of[name]
 			one := a.IntValue != nil || a.BoolValue != nil || a.StringValue != nil
@@ -293,7 +294,7 @@ type refusal struct {
 // askAll asks a node of each sort, until one takes the pod. It says whether any was asked in a hurry.
 func (l *ledger) askAll(p *cluster.Pod, open []int) (words string, hurried bool) {
 	w := l.catalog.wishOf(p.Class, l.cache)
-	if few, known := l.catalog.candidatesOf(w); known {
+	if few, known := l.candidates(w); known {
 		return l.askFew(p, open, few)
 	}
 	key := l.catalog.seen(w)
@@ -335,9 +336,9 @@ func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
 	a, met := l.catalog.memory.answers[q]
 	if met {
 		if allowed := l.allowed(l.queueOf(p)); a.cost >= allowed {
-			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken, Partial: true}, cost: allowed, hurried: allowed < patience}
+			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, hurried: allowed < patience}
 		}
-		l.spend(p, a.cost)
+		l.spend(p, a.cost, a.devices)
 		l.answers[asked{q.wish, q.sort, l.whose(p, a)}] = a
 	}
 	return a, met
