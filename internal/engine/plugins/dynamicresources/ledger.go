@@ -58,6 +58,7 @@ type ledger struct {
 	refused  map[asker]refusal
 	verdicts map[engine.Verdict]int32
 	compiled map[*wish]bool
+	asking   asking
 	free     map[place]*free
 	accounts
 
@@ -309,6 +310,9 @@ func (l *ledger) node(n *cluster.Node) site {
 func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
 	whole := len(open) == len(p.Class.Devices)
 	if whole {
+		if a, ok := l.asking.same(l, p, n, s); ok {
+			return a
+		}
 		for _, queue := range [...]string{"", l.queueOf(p)} {
 			if a, ok := l.memo[question{asker{p.Class.ID, queue}, n.ID, s}]; ok && l.stands(a, n) {
 				return a
@@ -325,7 +329,9 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 		}
 		key := l.catalog.seen(w)
 		if like = (asked{w.id, l.censusOf(key, s).of[n.ID], ""}); like.sort != 0 {
-			a, known = l.recall(p, like)
+			if a, known = l.recall(p, like); known && !a.verdict.Yes() {
+				l.asking.keep(l, p, key, s, like.sort, a)
+			}
 		}
 	}
 	if b, ok := l.memo[question{asker{p.Class.ID, ""}, n.ID, 1 - s}]; known && a.verdict.Yes() && ok && b.verdict.Yes() && l.stands(b, n) &&
@@ -354,45 +360,60 @@ func (l *ledger) stands(a answer, n *cluster.Node) bool {
 	return a.node == l.changed[n.Name] && a.global == l.global
 }
 
-// allocate runs the structured allocator.
+// allocate asks for a straight way first, then whether there is none for certain, and only then for any way.
 func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
-	cost, devices, hurried := 0, 0, false
-	no := func(v engine.Verdict) answer {
-		v.Code = engine.No
-		return answer{verdict: v, cost: cost, devices: devices, hurried: hurried}
+	w, allowed := l.catalog.wishOf(p.Class, l.cache), l.allowed(l.queueOf(p))
+	straight := w.straight()
+	if straight == 0 || len(open) < len(p.Class.Devices) {
+		straight = allowed
 	}
+	a := l.consult(p, n, open, s, min(straight, allowed))
+	if before := a.cost + stepsToMatch; a.verdict.Partial && before < allowed {
+		if l.unmatched(w, n, s) {
+			a = answer{verdict: taken(), devices: a.devices}
+		} else {
+			a = l.consult(p, n, open, s, allowed-before)
+		}
+		a.cost += before
+	}
+	if a.verdict.Partial {
+		a.cost, a.hurried = allowed, allowed < patience
+	}
+	l.spend(p, a.cost, a.devices)
+	return a
+}
+
+// consult runs the structured allocator, for so many steps.
+func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, steps int) answer {
+	out := answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
-		l.spend(p, 0, 0)
-		return no(engine.Verdict{Reason: engine.ReasonDevicesNone})
+		out.verdict.Reason = engine.ReasonDevicesNone
+		return out
 	}
 	for _, slice := range published {
-		devices += len(slice.Spec.Devices)
+		out.devices += len(slice.Spec.Devices)
 	}
 	objects := make([]*resourceapi.ResourceClaim, len(open))
 	for i, k := range open {
 		objects[i] = l.claimOf(p, k).on(p.Class.Devices[k].Resources, n.ByClaim)
 	}
-	allowed := l.allowed(l.queueOf(p))
-	ctx := &bounded{Context: context.Background(), left: allowed}
+	ctx := &bounded{Context: context.Background(), left: steps}
 	a, err := structured.NewAllocator(ctx, features(), l.used[s].state, l.catalog.classes, published, l.cache)
-	var results []resourceapi.AllocationResult
 	if err == nil {
-		results, err = a.Allocate(ctx, l.node(n).Node, objects)
+		out.results, err = a.Allocate(ctx, l.node(n).Node, objects)
 	}
-	cost, hurried = allowed-ctx.left, allowed < patience && ctx.left <= 0
-	l.spend(p, cost, devices)
-	switch {
+	switch out.cost = steps - ctx.left; {
 	case ctx.left <= 0:
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Partial: true})
+		out.results, out.verdict.Partial = nil, true
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Detail: oneLine(err)})
+		out.verdict.Detail = oneLine(err)
 	case err != nil:
-		return no(engine.Verdict{Reason: engine.ReasonClaimBroken, Object: p.Namespace + "/" + objects[0].Name, Detail: oneLine(err)})
-	case len(results) != len(objects):
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken})
+		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = engine.ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
+	case len(out.results) == len(objects):
+		out.verdict = engine.Verdict{}
 	}
-	return answer{results: results, cost: cost, devices: devices}
+	return out
 }
 
 // oneLine is an error's text as a part of a sentence: compilers draw over several lines.

@@ -16,6 +16,8 @@ const (
 	together = 2 * patience
 	// hurry is how many each question may take that is asked after that.
 	hurry = 1000
+	// stepsToMatch is as many as it costs to look at each device once.
+	stepsToMatch = 4
 	// A search's step is about two microseconds. So many of them are an expression that is compiled, a question without its devices,
 	// and each device of it; a step of the allocator is one for each four devices.
 	stepsToCompile, stepsToAsk, stepsPerDevice, devicesPerStep = 100, 16, 2, 4

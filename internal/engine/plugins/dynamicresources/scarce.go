@@ -1,45 +1,57 @@
 package dynamicresources
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// Most who wait for devices wait because too few are free. That is counted before the allocator is asked, which tries every
-// selection: whatever expressions say, there are no more than there are, and no more of one zone than the zone has. Only a no is
-// found so.
+// Most who wait for devices wait because too few are free. That is counted, as the allocator tries every selection: whatever
+// expressions say, there are no more than there are, and no more of one zone than the zone has. Only a no is found so.
 
-// need is so many devices that must be free on one node, all of which have one value of an attribute ("" for any devices).
+// request is a request for so many devices.
+type request struct {
+	count     int
+	class     string
+	selectors []resourceapi.DeviceSelector
+}
+
+// need is so many devices that must be free on one node for some requests, all of which have one value of an attribute ("" for any).
 type need struct {
-	count   int
-	same    string
-	several bool // of several requests, which may be given a device in common if it can be shared
+	count int
+	same  string
+	of    []int // requests; if they are several, they may be given a device in common if it can be shared
 }
 
 // needsOf adds what a claim needs of what can be counted: in each request, in all of them, and under each constraint.
 func (w *wish) needsOf(d *resourceapi.DeviceClaim) {
-	among := func(same string, of []string) {
-		most, sum, n := 0, 0, 0
-		for i := range d.Requests {
-			r := d.Requests[i].Exactly
-			if r == nil || r.AllocationMode != resourceapi.DeviceAllocationModeExactCount || r.AdminAccess != nil && *r.AdminAccess ||
-				len(of) > 0 && !slices.Contains(of, d.Requests[i].Name) || r.Count < 1 || r.Count > resourceapi.AllocationResultsMaxSize {
-				continue
+	first := len(w.requests)
+	var names []string
+	for i := range d.Requests {
+		r := d.Requests[i].Exactly
+		if r == nil || r.AllocationMode != resourceapi.DeviceAllocationModeExactCount || r.AdminAccess != nil && *r.AdminAccess ||
+			r.Count < 1 || r.Count > resourceapi.AllocationResultsMaxSize {
+			continue
+		}
+		w.requests = append(w.requests, request{int(r.Count), r.DeviceClassName, r.Selectors})
+		names = append(names, d.Requests[i].Name)
+	}
+	among := func(same string, constrained []string) {
+		all := need{same: same}
+		for i, name := range names {
+			if len(constrained) == 0 || slices.Contains(constrained, name) {
+				w.needs = append(w.needs, need{w.requests[first+i].count, same, []int{first + i}})
+				all.count, all.of = all.count+w.requests[first+i].count, append(all.of, first+i)
 			}
-			most, sum, n = max(most, int(r.Count)), sum+int(r.Count), n+1
 		}
-		if n > 0 {
-			w.needs = append(w.needs, need{most, same, false})
-		}
-		if n > 1 {
-			w.needs = append(w.needs, need{sum, same, true})
-		}
-		if same == "" {
-			w.total += sum
+		if len(all.of) > 1 {
+			w.needs = append(w.needs, all)
 		}
 	}
 	among("", nil)
@@ -50,11 +62,37 @@ func (w *wish) needsOf(d *resourceapi.DeviceClaim) {
 	}
 }
 
+// together adds what all claims of a pod need.
+func (w *wish) together() {
+	all := need{}
+	for i := range w.requests {
+		all.count, all.of = all.count+w.requests[i].count, append(all.of, i)
+	}
+	if len(all.of) > 1 {
+		w.needs = append(w.needs, all)
+	}
+}
+
+// straight is about how many steps the allocator takes that need not go back; 0 if nothing can be counted.
+func (w *wish) straight() int {
+	n := 0
+	for i := range w.requests {
+		n += w.requests[i].count + 8
+	}
+	return n
+}
+
 // free is the devices of a node that are not taken.
 type free struct {
 	at      uint64 // what the ledger's clock said
-	devices []*describedDevice
+	devices []freeDevice
 	shared  bool // some may be given to several
+}
+
+type freeDevice struct {
+	*describedDevice
+	driver string
+	of     *resourceapi.Device
 }
 
 // freeOn looks at the devices of a node once, until something changes there.
@@ -73,7 +111,7 @@ func (l *ledger) freeOn(n *cluster.Node, s side) *free {
 			if some && l.used[s].state.AllocatedDevices.Has(structured.MakeDeviceID(slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.Devices[i].Name)) {
 				continue
 			}
-			f.devices = append(f.devices, &of.devices[i])
+			f.devices = append(f.devices, freeDevice{&of.devices[i], slice.Spec.Driver, &slice.Spec.Devices[i]})
 			f.shared = f.shared || of.devices[i].many
 		}
 	}
@@ -93,55 +131,99 @@ func (l *ledger) scarce(w *wish, n *cluster.Node, s side) bool {
 		return false
 	}
 	f := l.freeOn(n, s)
-	if w.short(f.devices, f.shared) {
+	if w.short(f, nil) {
 		return true
 	}
 	if w.decisive == nil {
 		return false
 	}
-	var those []*describedDevice
-	for _, d := range f.devices {
-		a, n := d.get(w.decisive.name)
-		if n != 1 || a.text == nil || !d.plain() {
+	for i := range f.devices {
+		if a, n := f.devices[i].get(w.decisive.name); n != 1 || a.text == nil || !f.devices[i].plain() {
 			return false // looking at it is an error, perhaps
 		}
-		if *a.text == w.decisive.value {
-			those = append(those, d)
-		}
 	}
-	return w.short(those, f.shared) && l.compiles(w)
+	has := func(_ int, d *freeDevice) bool {
+		a, _ := d.get(w.decisive.name)
+		return *a.text == w.decisive.value
+	}
+	return w.short(f, has) && l.compiles(w)
 }
 
-// short says whether devices are too few.
-func (w *wish) short(devices []*describedDevice, shared bool) bool {
-	if !shared && len(devices) < w.total {
-		return true
+// unmatched says whether too few free devices on a node satisfy the expressions of a wish. It costs about as much as the allocator's
+// look at each of them.
+func (l *ledger) unmatched(w *wish, n *cluster.Node, s side) bool {
+	if len(w.needs) == 0 || len(l.catalog.shared) > 0 {
+		return false
 	}
-	for _, need := range w.needs {
-		if (!need.several || !shared) && most(devices, need.same) < need.count {
+	f, broken := l.freeOn(n, s), false
+	matching := make([]map[*freeDevice]bool, len(w.requests))
+	for i := range w.requests {
+		matching[i] = map[*freeDevice]bool{}
+		for k := range f.devices {
+			matches, err := l.matches(&w.requests[i], &f.devices[k])
+			matching[i][&f.devices[k]], broken = matches, broken || err != nil
+		}
+	}
+	return !broken && w.short(f, func(request int, d *freeDevice) bool { return matching[request][d] }) // else the allocator says what is broken
+}
+
+// matches says whether the expressions of a request and of its class are true of a device.
+func (l *ledger) matches(r *request, d *freeDevice) (bool, error) {
+	class, err := l.catalog.classes.Get(r.class)
+	if err != nil {
+		return false, err
+	}
+	for _, of := range [...][]resourceapi.DeviceSelector{class.Spec.Selectors, r.selectors} {
+		for i := range of {
+			if of[i].CEL == nil {
+				return false, errors.ErrUnsupported
+			}
+			compiled := l.cache.GetOrCompile(of[i].CEL.Expression)
+			if compiled.Error != nil {
+				return false, compiled.Error
+			}
+			is, _, err := compiled.DeviceMatches(context.Background(), cel.Device{
+				Driver: d.driver, AllowMultipleAllocations: d.of.AllowMultipleAllocations, Attributes: d.of.Attributes, Capacity: d.of.Capacity,
+			})
+			if err != nil || !is {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// short says whether too few devices are free, of those that a request may have; nil for all.
+func (w *wish) short(f *free, may func(request int, d *freeDevice) bool) bool {
+	for i := range w.needs {
+		need := &w.needs[i]
+		if f.shared && len(need.of) > 1 {
+			continue
+		}
+		any, largest, by := 0, 0, map[int32]int{}
+		for k := range f.devices {
+			d := &f.devices[k]
+			if may != nil && !slices.ContainsFunc(need.of, func(r int) bool { return may(r, d) }) {
+				continue
+			}
+			if need.same == "" {
+				any++
+				continue
+			}
+			switch a, n := d.get(need.same); {
+			case n == 0: // a constraint admits none without it
+			case n > 1 || !a.one:
+				any++
+			default:
+				by[a.value]++
+				largest = max(largest, by[a.value])
+			}
+		}
+		if any+largest < need.count {
 			return true
 		}
 	}
 	return false
-}
-
-// most is how many of the devices may have one value of an attribute at most.
-func most(devices []*describedDevice, same string) int {
-	if same == "" {
-		return len(devices)
-	}
-	any, largest, by := 0, 0, map[int32]int{}
-	for _, d := range devices {
-		switch a, n := d.get(same); {
-		case n == 0: // a constraint admits none without it
-		case n > 1 || !a.one:
-			any++
-		default:
-			by[a.value]++
-			largest = max(largest, by[a.value])
-		}
-	}
-	return largest + any
 }
 
 // get returns a device's attribute, and how many it has of that name.

@@ -28,8 +28,8 @@ type wish struct {
 	id int32
 	sight
 	decisive *decisive // nil for nothing
+	requests []request // those whose devices can be counted
 	needs    []need
-	total    int // of all requests
 }
 
 // maxSights bounds how many sights of one catalog are told apart: each costs a look at every device. Who comes later sees everything.
@@ -56,11 +56,15 @@ func (c *catalog) wishOf(class *cluster.Class, cache *cel.Cache) *wish {
 				continue
 			}
 			w.look(&spec.Devices, c.classes, read)
+			if class.Devices[k].Extended { // nodes whose device plugins have some need not have all
+				continue
+			}
 			w.needsOf(&spec.Devices)
-			if len(class.Devices) == 1 && !class.Devices[k].Extended {
+			if len(class.Devices) == 1 {
 				w.decisive = decisiveOf(&spec.Devices, c.classes, read)
 			}
 		}
+		w.together()
 		c.memory.wishes[text.String()] = w
 	}
 	c.memory.wishOf[class.ID] = w

@@ -344,6 +344,30 @@ func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
 	return a, met
 }
 
+// asking is who asked last: he asks node after node. What nodes of a sort said no stands until something changes.
+type asking struct {
+	asker
+	side   side
+	at     int // length of the ledger's log
+	census *census
+	nos    map[int32]answer // by sort
+}
+
+func (k *asking) same(l *ledger, p *cluster.Pod, n *cluster.Node, s side) (answer, bool) {
+	if k.census == nil || k.class != p.Class.ID || k.side != s || k.at != len(l.log) || k.queue != l.queueOf(p) {
+		return answer{}, false
+	}
+	a, ok := k.nos[k.census.of[n.ID]]
+	return a, ok
+}
+
+func (k *asking) keep(l *ledger, p *cluster.Pod, key string, s side, sort int32, a answer) {
+	if who := (asker{p.Class.ID, l.queueOf(p)}); k.census == nil || k.asker != who || k.side != s || k.at != len(l.log) {
+		*k = asking{asker: who, side: s, at: len(l.log), census: l.censusOf(key, s), nos: map[int32]answer{}}
+	}
+	k.nos[sort] = a
+}
+
 // learn keeps what was said, without the devices. What has the name of who asked in it is kept for those who are like him, and what
 // has the node's for nobody.
 func (l *ledger) learn(p *cluster.Pod, q asked, a answer, node string) {
