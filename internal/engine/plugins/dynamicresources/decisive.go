@@ -199,16 +199,15 @@ func (l *ledger) hopeless(w *wish, node string) bool {
 // candidates returns the only nodes on which a wish may have a device; false if they are many, or it is not known.
 func (l *ledger) candidates(w *wish) ([]string, bool) {
 	few, known := l.catalog.candidatesOf(w)
+	if known && w.decisive.expression != "" {
+		l.compile(w)
+	}
 	return few, known && l.compiles(w)
 }
 
 // compiles says whether the expression that decides about a wish is one.
 func (l *ledger) compiles(w *wish) bool {
-	if w.decisive.expression == "" {
-		return true
-	}
-	l.compile(w)
-	return l.cache.GetOrCompile(w.decisive.expression).Error == nil
+	return w.decisive.expression == "" || l.cache.GetOrCompile(w.decisive.expression).Error == nil
 }
 
 // candidatesOf is candidates, kept.

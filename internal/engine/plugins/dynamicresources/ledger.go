@@ -112,6 +112,7 @@ type answer struct {
 	verdict      engine.Verdict
 	cost         int  // steps that the allocator took
 	devices      int  // that it looked at
+	compiled     bool // expressions had to be
 	hurried      bool // it would have taken more, and was allowed fewer than patience
 }
 
@@ -338,12 +339,14 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 		l.censusOf(l.catalog.seen(w), 1-s).of[n.ID] == like.sort {
 		a = b // the same is taken on both sides
 	} else if !known || a.verdict.Yes() {
-		if whole && !known && l.scarce(w, n, s) {
-			l.spend(p, 0, 0)
-			a = answer{verdict: taken()}
-		} else {
+		scarce := false
+		if whole && !known {
+			a, scarce = l.scarce(w, n, s)
+		}
+		if !scarce {
 			a = l.allocate(p, n, open, s)
 		}
+		l.spend(p, a)
 		if !known && like.sort != 0 {
 			l.learn(p, like, a, n.Name)
 		}
@@ -370,7 +373,7 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 	a := l.consult(p, n, open, s, min(straight, allowed))
 	if before := a.cost + stepsToMatch; a.verdict.Partial && before < allowed {
 		if l.unmatched(w, n, s) {
-			a = answer{verdict: taken(), devices: a.devices}
+			a = answer{verdict: taken(), devices: a.devices, compiled: true}
 		} else {
 			a = l.consult(p, n, open, s, allowed-before)
 		}
@@ -379,7 +382,6 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 	if a.verdict.Partial {
 		a.cost, a.hurried = allowed, allowed < patience
 	}
-	l.spend(p, a.cost, a.devices)
 	return a
 }
 
@@ -394,6 +396,7 @@ func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, st
 	for _, slice := range published {
 		out.devices += len(slice.Spec.Devices)
 	}
+	out.compiled = out.devices > 0
 	objects := make([]*resourceapi.ResourceClaim, len(open))
 	for i, k := range open {
 		objects[i] = l.claimOf(p, k).on(p.Class.Devices[k].Resources, n.ByClaim)

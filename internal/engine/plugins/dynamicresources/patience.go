@@ -53,14 +53,16 @@ func (l *ledger) whose(p *cluster.Pod, a answer) string {
 	return ""
 }
 
-// spend counts what an answer cost: steps of the allocator, of so many devices; 0 of none if it was not asked.
-func (l *ledger) spend(p *cluster.Pod, steps, devices int) {
-	l.spent[l.queueOf(p)] += steps
-	l.all += steps
+// spend counts what an answer to a pod cost.
+func (l *ledger) spend(p *cluster.Pod, a answer) {
+	l.spent[l.queueOf(p)] += a.cost
+	l.all += a.cost
 	n := 1
-	if devices > 0 {
+	if a.devices > 0 {
+		n += stepsToAsk + a.devices*stepsPerDevice + a.cost*a.devices/devicesPerStep
+	}
+	if a.compiled {
 		l.compile(l.catalog.wishOf(p.Class, l.cache))
-		n += stepsToAsk + devices*stepsPerDevice + steps*devices/devicesPerStep
 	}
 	for range n {
 		l.step()

@@ -70,7 +70,7 @@ func TestPatienceOfEach(t *testing.T) {
 				at := snap.Node(snap.NodeOrder[0])
 				solve := func(who string) answer { return l.solve(asks[who], at, []int{0}, later) }
 				if tt.name != "sorts" {
-					l.spend(asks["endless"], patience, 0) // which takes two seconds
+					l.spend(asks["endless"], answer{cost: patience}) // which takes two seconds
 				} else if v := solve("endless").verdict; v.Yes() || !v.Partial {
 					t.Fatalf("run %d: it ended: %+v", run, v)
 				}

@@ -124,29 +124,29 @@ type place struct {
 	side side
 }
 
-// scarce says whether too few devices are free on a node for a wish. Nothing that expressions say is needed for that, but which
-// value of an attribute they demand.
-func (l *ledger) scarce(w *wish, n *cluster.Node, s side) bool {
+// scarce returns no if too few devices are free on a node for a wish. Nothing that expressions say is needed for that, but which value
+// of an attribute they demand.
+func (l *ledger) scarce(w *wish, n *cluster.Node, s side) (answer, bool) {
 	if len(w.needs) == 0 || len(l.catalog.shared) > 0 || len(l.catalog.byNode[n.Name]) == 0 {
-		return false
+		return answer{}, false
 	}
 	f := l.freeOn(n, s)
 	if w.short(f, nil) {
-		return true
+		return answer{verdict: taken()}, true
 	}
 	if w.decisive == nil {
-		return false
+		return answer{}, false
 	}
 	for i := range f.devices {
 		if a, n := f.devices[i].get(w.decisive.name); n != 1 || a.text == nil || !f.devices[i].plain() {
-			return false // looking at it is an error, perhaps
+			return answer{}, false // looking at it is an error, perhaps
 		}
 	}
 	has := func(_ int, d *freeDevice) bool {
 		a, _ := d.get(w.decisive.name)
 		return *a.text == w.decisive.value
 	}
-	return w.short(f, has) && l.compiles(w)
+	return answer{verdict: taken(), compiled: w.decisive.expression != ""}, w.short(f, has) && l.compiles(w)
 }
 
 // unmatched says whether too few free devices on a node satisfy the expressions of a wish. It costs about as much as the allocator's
