@@ -2,13 +2,11 @@ package dynamicresources
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -18,29 +16,32 @@ import (
 // one value, the nodes that have such a device are looked up, and no others are asked.
 
 // decisive is a value of an attribute that devices must have. Those that have another of the same attribute are refused, and looking
-// at them is no error.
-type decisive struct{ name, value string }
+// at them is no error, if the expression compiles.
+type decisive struct {
+	name, value string
+	expression  string // "" if it certainly compiles
+}
 
 // decisiveOf returns what decides about a claim; nil if nothing does, or the allocator might have something else to say.
-func decisiveOf(class *cluster.Class, of classes, cache *cel.Cache) *decisive {
-	if len(class.Devices) != 1 || class.Devices[0].Extended {
+func decisiveOf(d *resourceapi.DeviceClaim, of classes, read reader) *decisive {
+	if len(d.Requests) != 1 {
 		return nil
 	}
-	var spec resourceapi.ResourceClaimSpec
-	if err := json.Unmarshal([]byte(class.Devices[0].Spec), &spec); err != nil || len(spec.Devices.Requests) != 1 {
-		return nil
-	}
-	for _, c := range spec.Devices.Constraints {
+	for _, c := range d.Constraints {
 		if c.MatchAttribute == nil && c.DistinctAttribute == nil {
 			return nil
 		}
 	}
-	r := spec.Devices.Requests[0].Exactly
-	if r == nil || len(r.Selectors) == 0 || r.AllocationMode != resourceapi.DeviceAllocationModeExactCount || r.Count < 1 || r.Count > resourceapi.AllocationResultsMaxSize {
+	r := d.Requests[0].Exactly
+	if r == nil || len(r.Selectors) == 0 {
+		return nil
+	}
+	exactly := r.AllocationMode == resourceapi.DeviceAllocationModeExactCount && r.Count >= 1 && r.Count <= resourceapi.AllocationResultsMaxSize
+	if !exactly && r.AllocationMode != resourceapi.DeviceAllocationModeAll {
 		return nil
 	}
 	dc, err := of.Get(r.DeviceClassName)
-	if err != nil || len(dc.Spec.Selectors) > 0 && !(len(dc.Spec.Selectors) == 1 && dc.Spec.Selectors[0].CEL != nil && ofDriver(dc.Spec.Selectors[0].CEL.Expression, cache)) {
+	if err != nil || len(dc.Spec.Selectors) > 0 && !(len(dc.Spec.Selectors) == 1 && dc.Spec.Selectors[0].CEL != nil && ofDriver(read.tree(dc.Spec.Selectors[0].CEL.Expression))) {
 		return nil
 	}
 	for i := range r.Selectors {
@@ -48,14 +49,13 @@ func decisiveOf(class *cluster.Class, of classes, cache *cel.Cache) *decisive {
 			return nil
 		}
 	}
-	expression := r.Selectors[0].CEL.Expression
-	tree, issues := cache.GetOrCompile("true").Environment.Parse(expression)
-	if issues.Err() != nil {
+	tree := read.tree(r.Selectors[0].CEL.Expression)
+	if tree == nil {
 		return nil
 	}
-	found, simple := conjuncts(tree.NativeRep().Expr())
-	if found == nil || !simple && cache.GetOrCompile(expression).Error != nil {
-		return nil
+	found, simple := conjuncts(tree)
+	if found != nil && !simple {
+		found.expression = r.Selectors[0].CEL.Expression
 	}
 	return found
 }
@@ -78,7 +78,7 @@ func conjuncts(e ast.Expr) (*decisive, bool) {
 		for i := range args {
 			name, is := attributeOf(args[i])
 			if value, ok := literal(args[1-i]); ok && is {
-				return &decisive{name, value}, true
+				return &decisive{name: name, value: value}, true
 			}
 		}
 	}
@@ -107,13 +107,8 @@ func attributeOf(e ast.Expr) (string, bool) {
 }
 
 // ofDriver says whether an expression does nothing but compare the driver's name.
-func ofDriver(expression string, cache *cel.Cache) bool {
-	tree, issues := cache.GetOrCompile("true").Environment.Parse(expression)
-	if issues.Err() != nil {
-		return false
-	}
-	e := tree.NativeRep().Expr()
-	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Equals {
+func ofDriver(e ast.Expr) bool {
+	if e == nil || e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Equals {
 		return false
 	}
 	args := e.AsCall().Args()
@@ -192,13 +187,27 @@ func (c *catalog) candidates(w *wish) ([]string, bool) {
 }
 
 // hopeless says whether no device of a node is what a wish must have, taken or not.
-func (c *catalog) hopeless(w *wish, node string) bool {
-	if w.decisive == nil || len(c.shared) > 0 || len(c.byNode[node]) == 0 {
+func (l *ledger) hopeless(w *wish, node string) bool {
+	if w.decisive == nil || len(l.catalog.byNode[node]) == 0 {
 		return false
 	}
-	few, known := c.candidatesOf(w)
+	few, known := l.candidates(w)
 	_, one := slices.BinarySearch(few, node)
 	return known && !one
+}
+
+// candidates returns the only nodes on which a wish may have a device; false if they are many, or it is not known.
+func (l *ledger) candidates(w *wish) ([]string, bool) {
+	few, known := l.catalog.candidatesOf(w)
+	if known && w.decisive.expression != "" {
+		l.compile(w)
+	}
+	return few, known && l.compiles(w)
+}
+
+// compiles says whether the expression that decides about a wish is one.
+func (l *ledger) compiles(w *wish) bool {
+	return w.decisive.expression == "" || l.cache.GetOrCompile(w.decisive.expression).Error == nil
 }
 
 // candidatesOf is candidates, kept.
@@ -223,21 +232,22 @@ func taken() engine.Verdict {
 }
 
 // askFew is askAll where few nodes come into question.
-func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) string {
+func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) (words string, hurried bool) {
 	b := binary.AppendVarint([]byte("few\x00"), int64(len(l.log)))
 	for _, name := range nodes {
 		n := l.snap.NodeByName(name)
 		if n == nil {
 			continue
 		}
-		v := l.solve(p, n, open, later).verdict
-		if v.Yes() {
-			return ""
+		a := l.solve(p, n, open, later)
+		v := a.verdict
+		if hurried = hurried || a.hurried; v.Yes() {
+			return "", hurried
 		}
 		if v != taken() {
 			b = binary.AppendVarint(b, int64(n.ID))
 			b = binary.AppendVarint(b, int64(l.said(v)))
 		}
 	}
-	return string(b)
+	return string(b), hurried
 }

@@ -34,16 +34,6 @@ const (
 	sides
 )
 
-const (
-	// patience is how many steps the allocator may take for one pod on one node; its search is exhaustive, and claims can be
-	// written for which it would not end in a lifetime. All questions of a run together may take as many; hurry is how many
-	// each may take that is asked after that.
-	patience = 200_000
-	hurry    = 1000
-	// stepsPerStep is how many of them count as one of a search's steps.
-	stepsPerStep = 4
-)
-
 // ledger is what is taken, in one run. Every operation pushes what it changed, and its undo pops it, so that the ledger is
 // then what it was.
 type ledger struct {
@@ -65,9 +55,12 @@ type ledger struct {
 	named    map[denied]answer // those that name who asked
 	census   map[censusKey]*census
 	log      []string // every node whose devices have changed hands, in order; "" for many
-	refused  map[uint64]refusal
+	refused  map[asker]refusal
 	verdicts map[engine.Verdict]int32
-	spent    int // steps that the allocator took in this run
+	compiled map[*wish]bool
+	asking   asking
+	free     map[place]*free
+	accounts
 
 	nodes map[cluster.NodeID]site
 	steps []step
@@ -100,11 +93,17 @@ type change struct {
 	before state
 }
 
+// asker is a class of pods; queue is "" for what holds for all of them, wherever they are.
+type asker struct {
+	class uint64
+	queue string
+}
+
 // question is what a class asks of a node; answer is what the allocator said.
 type question struct {
-	class uint64
-	node  cluster.NodeID
-	side  side
+	asker
+	node cluster.NodeID
+	side side
 }
 
 type answer struct {
@@ -112,7 +111,9 @@ type answer struct {
 	results      []resourceapi.AllocationResult
 	verdict      engine.Verdict
 	cost         int  // steps that the allocator took
-	hurried      bool // it was allowed fewer than patience
+	devices      int  // that it looked at
+	compiled     bool // expressions had to be
+	hurried      bool // it would have taken more, and was allowed fewer than patience
 }
 
 type choice struct {
@@ -136,8 +137,9 @@ func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func(
 	l := &ledger{
 		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
 		changed: map[string]uint64{}, made: map[poolKey]int{}, step: step, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
-		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[uint64]refusal{}, verdicts: map[engine.Verdict]int32{},
+		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[asker]refusal{}, verdicts: map[engine.Verdict]int32{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
+		compiled: map[*wish]bool{}, free: map[place]*free{}, accounts: accounts{spent: map[string]int{}, queues: map[string]bool{}},
 	}
 	for key, o := range snap.Objects(cluster.ResourceClaims) { // order: each claim on its own
 		if object, ok := o.(*resourceapi.ResourceClaim); ok {
@@ -151,6 +153,9 @@ func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func(
 			return
 		}
 		seen[p.UID] = true
+		if p.Phase == cluster.Pending {
+			l.queues[l.queueOf(p)] = true
+		}
 		if !p.Phase.Holds() {
 			return
 		}
@@ -304,104 +309,118 @@ func (l *ledger) node(n *cluster.Node) site {
 
 // solve asks the allocator, or remembers what it said: pods of a class ask for the same.
 func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
-	q := question{p.Class.ID, n.ID, s}
 	whole := len(open) == len(p.Class.Devices)
-	if a, ok := l.memo[q]; ok && whole && a.node == l.changed[n.Name] && a.global == l.global {
-		return a
+	if whole {
+		if a, ok := l.asking.same(l, p, n, s); ok {
+			return a
+		}
+		for _, queue := range [...]string{"", l.queueOf(p)} {
+			if a, ok := l.memo[question{asker{p.Class.ID, queue}, n.ID, s}]; ok && l.stands(a, n) {
+				return a
+			}
+		}
 	}
 	var like asked
+	var w *wish
 	a, known := answer{}, false
 	if whole {
-		w := l.catalog.wishOf(p.Class, l.cache)
-		if l.catalog.hopeless(w, n.Name) {
+		w = l.catalog.wishOf(p.Class, l.cache)
+		if l.hopeless(w, n.Name) {
 			return answer{verdict: taken()}
 		}
 		key := l.catalog.seen(w)
-		if like = (asked{w.id, l.censusOf(key, s).of[n.ID]}); like.sort != 0 {
-			a, known = l.recall(p.Class, like)
+		if like = (asked{w.id, l.censusOf(key, s).of[n.ID], ""}); like.sort != 0 {
+			if a, known = l.recall(p, like); known && !a.verdict.Yes() {
+				l.asking.keep(l, p, key, s, like.sort, a)
+			}
 		}
 	}
-	if b, ok := l.memo[question{q.class, q.node, 1 - s}]; known && a.verdict.Yes() && ok && b.verdict.Yes() && b.node == l.changed[n.Name] && b.global == l.global &&
-		l.censusOf(l.catalog.seen(l.catalog.wishOf(p.Class, l.cache)), 1-s).of[n.ID] == like.sort {
+	if b, ok := l.memo[question{asker{p.Class.ID, ""}, n.ID, 1 - s}]; known && a.verdict.Yes() && ok && b.verdict.Yes() && l.stands(b, n) &&
+		l.censusOf(l.catalog.seen(w), 1-s).of[n.ID] == like.sort {
 		a = b // the same is taken on both sides
 	} else if !known || a.verdict.Yes() {
-		if a = l.allocate(p, n, open, s); !known && like.sort != 0 {
-			l.learn(p.Class, like, a, n.Name)
+		scarce := false
+		if whole && !known {
+			a, scarce = l.scarce(w, n, s)
+		}
+		if !scarce {
+			a = l.allocate(p, n, open, s)
+		}
+		l.spend(p, a)
+		if !known && like.sort != 0 {
+			l.learn(p, like, a, n.Name)
 		}
 	}
 	a.node, a.global = l.changed[n.Name], l.global
 	if whole && (a.verdict.Yes() || like.sort == 0) { // a no is kept for the sort
-		l.memo[q] = a
+		l.memo[question{asker{p.Class.ID, l.whose(p, a)}, n.ID, s}] = a
 	}
 	return a
 }
 
-// allowed is how many steps the allocator may take for the next question.
-func (l *ledger) allowed() int { return max(hurry, patience-l.spent) }
-
-// spend counts steps of the allocator.
-func (l *ledger) spend(steps int) {
-	l.spent += steps
-	for range 1 + steps/stepsPerStep {
-		l.step()
-	}
+// stands says whether nothing has changed on the node since an answer was given.
+func (l *ledger) stands(a answer, n *cluster.Node) bool {
+	return a.node == l.changed[n.Name] && a.global == l.global
 }
 
-// allocate runs the structured allocator.
+// allocate asks for a straight way first, then whether there is none for certain, and only then for any way.
 func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
-	cost, hurried := 0, false
-	no := func(v engine.Verdict) answer {
-		v.Code = engine.No
-		return answer{verdict: v, cost: cost, hurried: hurried}
+	w, allowed := l.catalog.wishOf(p.Class, l.cache), l.allowed(l.queueOf(p))
+	straight := w.straight()
+	if straight == 0 || len(open) < len(p.Class.Devices) {
+		straight = allowed
 	}
+	a := l.consult(p, n, open, s, min(straight, allowed))
+	if before := a.cost + stepsToMatch; a.verdict.Partial && before < allowed {
+		if l.unmatched(w, n, s) {
+			a = answer{verdict: taken(), devices: a.devices, compiled: true}
+		} else {
+			a = l.consult(p, n, open, s, allowed-before)
+		}
+		a.cost += before
+	}
+	if a.verdict.Partial {
+		a.cost, a.hurried = allowed, allowed < patience
+	}
+	return a
+}
+
+// consult runs the structured allocator, for so many steps.
+func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, steps int) answer {
+	out := answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
-		l.spend(0)
-		return no(engine.Verdict{Reason: engine.ReasonDevicesNone})
+		out.verdict.Reason = engine.ReasonDevicesNone
+		return out
 	}
+	for _, slice := range published {
+		out.devices += len(slice.Spec.Devices)
+	}
+	out.compiled = out.devices > 0
 	objects := make([]*resourceapi.ResourceClaim, len(open))
 	for i, k := range open {
 		objects[i] = l.claimOf(p, k).on(p.Class.Devices[k].Resources, n.ByClaim)
 	}
-	allowed := l.allowed()
-	ctx := &bounded{Context: context.Background(), left: allowed}
+	ctx := &bounded{Context: context.Background(), left: steps}
 	a, err := structured.NewAllocator(ctx, features(), l.used[s].state, l.catalog.classes, published, l.cache)
-	var results []resourceapi.AllocationResult
 	if err == nil {
-		results, err = a.Allocate(ctx, l.node(n).Node, objects)
+		out.results, err = a.Allocate(ctx, l.node(n).Node, objects)
 	}
-	cost, hurried = allowed-ctx.left, allowed < patience && ctx.left <= 0
-	l.spend(cost)
-	switch {
+	switch out.cost = steps - ctx.left; {
 	case ctx.left <= 0:
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Partial: true})
+		out.results, out.verdict.Partial = nil, true
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken, Detail: oneLine(err)})
+		out.verdict.Detail = oneLine(err)
 	case err != nil:
-		return no(engine.Verdict{Reason: engine.ReasonClaimBroken, Object: p.Namespace + "/" + objects[0].Name, Detail: oneLine(err)})
-	case len(results) != len(objects):
-		return no(engine.Verdict{Reason: engine.ReasonDevicesTaken})
+		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = engine.ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
+	case len(out.results) == len(objects):
+		out.verdict = engine.Verdict{}
 	}
-	return answer{results: results, cost: cost}
+	return out
 }
 
 // oneLine is an error's text as a part of a sentence: compilers draw over several lines.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// bounded is a context that ends after so many looks at it. The allocator looks once a step.
-type bounded struct {
-	context.Context
-	left int
-}
-
-// Err implements context.Context.
-func (b *bounded) Err() error {
-	if b.left--; b.left < 0 {
-		b.left = 0
-		return context.Canceled
-	}
-	return nil
-}
 
 // stillFree says whether devices that were given back can be had again as they were. Of a pool whose devices share
 // something it is enough that nobody has got anything since.

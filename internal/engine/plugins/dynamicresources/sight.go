@@ -28,6 +28,8 @@ type wish struct {
 	id int32
 	sight
 	decisive *decisive // nil for nothing
+	requests []request // those whose devices can be counted
+	needs    []need
 }
 
 // maxSights bounds how many sights of one catalog are told apart: each costs a look at every device. Who comes later sees everything.
@@ -45,6 +47,7 @@ func (c *catalog) wishOf(class *cluster.Class, cache *cel.Cache) *wish {
 	}
 	w := c.memory.wishes[text.String()]
 	if w == nil {
+		read := reader{cache: cache, trees: map[string]ast.Expr{}}
 		w = &wish{id: c.memory.id("w" + text.String()), sight: sight{named: map[string]bool{}, equals: map[string]bool{}}}
 		for k := range class.Devices {
 			var spec resourceapi.ResourceClaimSpec
@@ -52,9 +55,16 @@ func (c *catalog) wishOf(class *cluster.Class, cache *cel.Cache) *wish {
 				w.all = true
 				continue
 			}
-			w.look(&spec.Devices, c.classes, cache)
+			w.look(&spec.Devices, c.classes, read)
+			if class.Devices[k].Extended { // nodes whose device plugins have some need not have all
+				continue
+			}
+			w.needsOf(&spec.Devices)
+			if len(class.Devices) == 1 {
+				w.decisive = decisiveOf(&spec.Devices, c.classes, read)
+			}
 		}
-		w.decisive = decisiveOf(class, c.classes, cache)
+		w.together()
 		c.memory.wishes[text.String()] = w
 	}
 	c.memory.wishOf[class.ID] = w
@@ -62,21 +72,21 @@ func (c *catalog) wishOf(class *cluster.Class, cache *cel.Cache) *wish {
 }
 
 // look adds what a claim looks at.
-func (s *sight) look(d *resourceapi.DeviceClaim, of classes, cache *cel.Cache) {
+func (s *sight) look(d *resourceapi.DeviceClaim, of classes, read reader) {
 	class := func(name string) {
 		if dc, err := of.Get(name); err == nil {
-			s.choose(dc.Spec.Selectors, cache)
+			s.choose(dc.Spec.Selectors, read)
 		}
 	}
 	for i := range d.Requests {
 		r := &d.Requests[i]
 		if r.Exactly != nil {
 			class(r.Exactly.DeviceClassName)
-			s.choose(r.Exactly.Selectors, cache)
+			s.choose(r.Exactly.Selectors, read)
 		}
 		for k := range r.FirstAvailable {
 			class(r.FirstAvailable[k].DeviceClassName)
-			s.choose(r.FirstAvailable[k].Selectors, cache)
+			s.choose(r.FirstAvailable[k].Selectors, read)
 		}
 	}
 	for i := range d.Constraints {
@@ -88,18 +98,33 @@ func (s *sight) look(d *resourceapi.DeviceClaim, of classes, cache *cel.Cache) {
 	}
 }
 
-func (s *sight) choose(selectors []resourceapi.DeviceSelector, cache *cel.Cache) {
+func (s *sight) choose(selectors []resourceapi.DeviceSelector, read reader) {
 	for i := range selectors {
 		if selectors[i].CEL == nil {
 			continue
 		}
-		env := cache.GetOrCompile("true").Environment
-		tree, issues := env.Parse(selectors[i].CEL.Expression)
-		if issues.Err() != nil {
-			continue // the allocator says so of every device
+		if tree := read.tree(selectors[i].CEL.Expression); tree != nil { // else the allocator says so of every device
+			s.all = s.all || !s.read(tree)
 		}
-		s.all = s.all || !s.read(tree.NativeRep().Expr())
 	}
+}
+
+// reader parses each expression once.
+type reader struct {
+	cache *cel.Cache
+	trees map[string]ast.Expr
+}
+
+// tree returns an expression as it is written; nil if it cannot be read.
+func (r reader) tree(expression string) ast.Expr {
+	out, known := r.trees[expression]
+	if !known {
+		if tree, issues := r.cache.GetOrCompile("true").Environment.Parse(expression); issues.Err() == nil {
+			out = tree.NativeRep().Expr()
+		}
+		r.trees[expression] = out
+	}
+	return out
 }
 
 // read notes the attributes that an expression names, and says whether it looks at nothing else of them.

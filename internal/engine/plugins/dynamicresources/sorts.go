@@ -34,8 +34,11 @@ type memory struct {
 // maxRemembered bounds what is kept, in entries of each kind; beyond it everything is forgotten.
 const maxRemembered = 1 << 18
 
-// asked is a wish and a sort of nodes.
-type asked struct{ wish, sort int32 }
+// asked is a wish and a sort of nodes, and whose the answer is; "" for everybody's.
+type asked struct {
+	wish, sort int32
+	queue      string
+}
 
 // remember prepares what is kept for another run.
 func (m *memory) remember(snap *cluster.Snapshot) {
@@ -64,6 +67,7 @@ type described struct {
 
 type describedDevice struct {
 	rest       int32
+	many       bool        // several may have it
 	attributes []attribute // by name
 }
 
@@ -88,7 +92,7 @@ func (m *memory) describe(s *resourceapi.ResourceSlice) *described {
 		rest := s.Spec.Devices[i]
 		of := rest.Attributes
 		rest.Name, rest.Attributes = "", nil
-		dd := describedDevice{rest: m.text(rest)}
+		dd := describedDevice{rest: m.text(rest), many: rest.AllowMultipleAllocations != nil && *rest.AllowMultipleAllocations}
 		for _, name := range slices.Sorted(maps.Keys(of)) {
 			a := of[name]
 			one := a.IntValue != nil || a.BoolValue != nil || a.StringValue != nil
@@ -271,12 +275,14 @@ func (l *ledger) nobody(p *cluster.Pod) string {
 		}
 		open[k] = k
 	}
-	before, known := l.refused[p.Class.ID]
-	if !known || before.at != len(l.log) {
-		before = refusal{len(l.log), l.askAll(p, open)}
-		l.refused[p.Class.ID] = before
+	for _, queue := range [...]string{"", l.queueOf(p)} {
+		if before, known := l.refused[asker{p.Class.ID, queue}]; known && before.at == len(l.log) {
+			return before.words
+		}
 	}
-	return before.words
+	words, hurried := l.askAll(p, open)
+	l.refused[asker{p.Class.ID, l.whose(p, answer{hurried: hurried})}] = refusal{len(l.log), words}
+	return words
 }
 
 // refusal is what nobody said at a moment.
@@ -285,66 +291,93 @@ type refusal struct {
 	words string
 }
 
-// askAll asks a node of each sort, until one takes the pod.
-func (l *ledger) askAll(p *cluster.Pod, open []int) string {
+// askAll asks a node of each sort, until one takes the pod. It says whether any was asked in a hurry.
+func (l *ledger) askAll(p *cluster.Pod, open []int) (words string, hurried bool) {
 	w := l.catalog.wishOf(p.Class, l.cache)
-	if few, known := l.catalog.candidatesOf(w); known {
+	if few, known := l.candidates(w); known {
 		return l.askFew(p, open, few)
 	}
 	key := l.catalog.seen(w)
 	of := l.censusOf(key, later)
 	if of.count[0] > 0 {
-		return ""
+		return "", hurried
 	}
 	b := binary.AppendVarint([]byte(key+"\x00"), int64(len(l.log)))
 	for _, sort := range of.order {
 		if of.count[sort] == 0 {
 			continue
 		}
-		a, met := l.recall(p.Class, asked{w.id, sort})
+		a, met := l.recall(p, asked{w.id, sort, ""})
 		if !met {
 			at := l.snap.NodeOrder[slices.IndexFunc(l.snap.NodeOrder, func(id cluster.NodeID) bool { return of.of[id] == sort })]
 			a = l.solve(p, l.snap.Node(at), open, later)
 		}
+		hurried = hurried || a.hurried
 		if a.verdict.Yes() {
-			return ""
+			return "", hurried
 		}
 		b = binary.AppendVarint(b, int64(sort))
 		b = binary.AppendVarint(b, int64(l.said(a.verdict)))
 	}
-	return string(b)
+	return string(b), hurried
 }
 
 // recall returns what was said to such a question before, by this run or, if it was no, by another. A question of another run counts as if it were
 // asked now, so that what a run decides does not depend on those before it.
-func (l *ledger) recall(c *cluster.Class, q asked) (answer, bool) {
-	if a, met := l.answers[q]; met {
-		return a, true
+func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
+	for _, queue := range [...]string{"", l.queueOf(p)} {
+		if a, met := l.answers[asked{q.wish, q.sort, queue}]; met {
+			return a, true
+		}
 	}
-	if a, met := l.named[denied{c.ID, q.sort}]; met {
+	if a, met := l.named[denied{p.Class.ID, q.sort}]; met {
 		return a, true
 	}
 	a, met := l.catalog.memory.answers[q]
 	if met {
-		if allowed := l.allowed(); a.cost >= allowed {
-			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken, Partial: true}, cost: allowed, hurried: true}
+		if allowed := l.allowed(l.queueOf(p)); a.cost >= allowed {
+			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, compiled: a.compiled, hurried: allowed < patience}
 		}
-		l.spend(a.cost)
-		l.answers[q] = a
+		l.spend(p, a)
+		l.answers[asked{q.wish, q.sort, l.whose(p, a)}] = a
 	}
 	return a, met
 }
 
+// asking is who asked last: he asks node after node. What nodes of a sort said no stands until something changes.
+type asking struct {
+	asker
+	side   side
+	at     int // length of the ledger's log
+	census *census
+	nos    map[int32]answer // by sort
+}
+
+func (k *asking) same(l *ledger, p *cluster.Pod, n *cluster.Node, s side) (answer, bool) {
+	if k.census == nil || k.class != p.Class.ID || k.side != s || k.at != len(l.log) || k.queue != l.queueOf(p) {
+		return answer{}, false
+	}
+	a, ok := k.nos[k.census.of[n.ID]]
+	return a, ok
+}
+
+func (k *asking) keep(l *ledger, p *cluster.Pod, key string, s side, sort int32, a answer) {
+	if who := (asker{p.Class.ID, l.queueOf(p)}); k.census == nil || k.asker != who || k.side != s || k.at != len(l.log) {
+		*k = asking{asker: who, side: s, at: len(l.log), census: l.censusOf(key, s), nos: map[int32]answer{}}
+	}
+	k.nos[sort] = a
+}
+
 // learn keeps what was said, without the devices. What has the name of who asked in it is kept for those who are like him, and what
 // has the node's for nobody.
-func (l *ledger) learn(c *cluster.Class, q asked, a answer, node string) {
+func (l *ledger) learn(p *cluster.Pod, q asked, a answer, node string) {
 	a.results = nil
 	switch {
 	case l.own(a, node):
 	case a.verdict.Object != "":
-		l.named[denied{c.ID, q.sort}] = a
+		l.named[denied{p.Class.ID, q.sort}] = a
 	default:
-		if l.answers[q] = a; !a.verdict.Yes() && !a.hurried {
+		if l.answers[asked{q.wish, q.sort, l.whose(p, a)}] = a; !a.verdict.Yes() && !a.hurried {
 			l.catalog.memory.answers[q] = a
 		}
 	}
