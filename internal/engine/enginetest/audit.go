@@ -95,13 +95,15 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 	if err := a.waits(b); err != nil {
 		return fmt.Errorf("gang %s: %w", g.Key, err)
 	}
+	a.settle(b)
 	if err := a.whole(g); err != nil {
 		return fmt.Errorf("gang %s: %w", g.Key, err)
 	}
 	return nil
 }
 
-// waits says that a bundle that binds nothing waits for nobody: no pod leaves the nodes where it was given room.
+// waits says that a bundle that binds nothing waits for nobody: no pod leaves the nodes where it was given room, and no promise that it
+// takes was in the way of what is there already.
 func (a *auditor) waits(b *engine.Bundle) error {
 	for i := range b.Intents {
 		in := &b.Intents[i]
@@ -113,8 +115,8 @@ func (a *auditor) waits(b *engine.Bundle) error {
 			return nil
 		}
 	}
-	if b.Cause != nil && slices.ContainsFunc(b.Cause.Victims, func(v engine.Victim) bool { return v.Promised > 0 }) {
-		return nil // room that was promised to somebody else, and may be there by now
+	if slices.ContainsFunc(a.broken(b), func(h *cluster.Hold) bool { return a.inTheWay(h, b) }) {
+		return nil
 	}
 	return fmt.Errorf("%s promises room that nobody leaves", b.Intents[0].Node)
 }
@@ -134,6 +136,7 @@ type auditor struct {
 	tenants         tenants
 	zones           zoned
 	left            map[cluster.NodeID]bool // nodes that somebody was evicted from
+	promised        promises
 }
 
 func newAuditor(snap *cluster.Snapshot) *auditor {
@@ -141,7 +144,7 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
 		decided: map[string]bool{}, placed: map[cluster.GangID]bool{}, devices: map[cluster.NodeID]map[string]*ledger{},
-		tenants: tenantsOf(snap), zones: zonesOf(snap), left: map[cluster.NodeID]bool{},
+		tenants: tenantsOf(snap), zones: zonesOf(snap), promised: promisesOf(snap), left: map[cluster.NodeID]bool{},
 	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -115,21 +116,29 @@ func labelled(n, labels int) *situation {
 }
 
 // containers is n gangs of one pod each that consists of so many containers, which have to be aligned, where all nodes have room for
-// one of the pods in all, and no zone has room for any of its containers.
-func containers(n, each int) *situation {
+// one of the pods in all, and no zone has room for any of its containers. Zones have CPU if zoned is true, which all but one of the
+// containers ask for; then that one is the last, so that all others are looked at first.
+func containers(n, each int, zoned bool) *situation {
 	s := &situation{}
 	s.plant(1000)
 	s.rest = append(s.rest, queue("team", "", cluster.Unlimited))
 	gpus := func(n int64) []cluster.Quantity { return []cluster.Quantity{{Name: "gpu", Value: n * 1000}} }
+	has := gpus(4)
+	if zoned {
+		has = append(has, cluster.Quantity{Name: "cpu", Value: 1 << 40})
+	}
 	for i := range 1000 {
 		s.nodes = append(s.nodes, cluster.ObjectState{Kind: cluster.NodeResourceTopologies, Key: nodeName(i), Object: &cluster.NodeZones{
-			Policy: cluster.ZonesSingle, Scope: cluster.PerContainer, Zones: []cluster.Zone{{Name: "node-0", Allocatable: gpus(4)}, {Name: "node-1", Allocatable: gpus(4)}},
+			Policy: cluster.ZonesSingle, Scope: cluster.PerContainer, Zones: []cluster.Zone{{Name: "node-0", Allocatable: has}, {Name: "node-1", Allocatable: has}},
 		}})
 	}
 	for i := range n {
 		spec := cluster.ClassSpec{Align: []cluster.Need{{Amounts: gpus(5)}}}
 		for k := 1; k < each; k++ {
 			spec.Align = append(spec.Align, cluster.Need{Amounts: []cluster.Quantity{{Name: "cpu", Value: int64(1 + i)}}})
+		}
+		if zoned {
+			slices.Reverse(spec.Align)
 		}
 		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "team", pods: 1, gpu: 5, age: 1, priority: 50, preemptible: true, spec: spec}, int64(each*(1+i)))
 	}
@@ -277,7 +286,8 @@ func specCliffs() []cliff {
 		{"taints=1000/each=100", func() *situation { return manyTaints(1000, 100) }, nil, idly},
 		{"tolerations=1000/each=100", func() *situation { return tolerant(1000, 100) }, nil, idly},
 		{"labels=200", func() *situation { return labelled(1000, 200) }, nil, idly},
-		{"containers=500x1000", func() *situation { return containers(500, 1000) }, []func(*engine.Profile){aligned}, idly},
+		{"containers=500x1000", func() *situation { return containers(500, 1000, false) }, []func(*engine.Profile){aligned}, idly},
+		{"containers=500x1000/zoned", func() *situation { return containers(500, 1000, true) }, []func(*engine.Profile){aligned}, idly},
 		{"ports=100", func() *situation { return ports(100) }, nil, idly},
 		{"ports=1000", func() *situation { return ports(1000) }, nil, idly},
 		{"budgets=300", func() *situation { return budgeted(300, 300) }, nil, idly},

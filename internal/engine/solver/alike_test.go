@@ -8,11 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
-	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // sisters asks every waiting gang's question of a solver of its own.
@@ -96,19 +93,7 @@ func TestAlike(t *testing.T) {
 						}
 					}
 				}}
-				p := profile.BuiltIn()
-				p.Actions = []string{"allocate", "asking"}
-				reg := builtin.Registry()
-				reg.Actions["asking"] = func() engine.Action { return act }
-				e, err := engine.New(p, reg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := cluster.NewStore(cluster.Options{})
-				s.Apply(w.events()...)
-				s.Snapshot(noon)
-				past(r, &w)(s)
-				e.Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
+				stage(t, act, "allocate").Run(context.Background(), w.store(past(r, &w)).Snapshot(noon), func(engine.Plan) {})
 			}
 			t.Logf("%s: %d pairs are alike, %d of them get room; %d are told without a search", right, pairs, yes, shorts)
 		})

@@ -82,12 +82,8 @@ func TestBySiblings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := cluster.NewStore(cluster.Options{})
-			s.Apply(w.events()...)
-			s.Snapshot(noon)
-			remember(s)
 			var out []any
-			result := e.Run(context.Background(), s.Snapshot(noon), func(p engine.Plan) {
+			result := e.Run(context.Background(), w.store(remember).Snapshot(noon), func(p engine.Plan) {
 				out = append(out, p.Bundles)
 				for _, b := range p.Bundles {
 					if b.Cause != nil {

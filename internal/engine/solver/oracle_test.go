@@ -140,14 +140,8 @@ func play(w *town, t *trial, remember func(*cluster.Store)) ([]*answer, *engine.
 	if err != nil {
 		panic(err)
 	}
-	s := cluster.NewStore(cluster.Options{})
-	s.Apply(w.events()...)
-	if remember != nil {
-		s.Snapshot(noon)
-		remember(s)
-	}
 	var bundles []engine.Bundle
-	result := e.Run(context.Background(), s.Snapshot(noon), func(p engine.Plan) {
+	result := e.Run(context.Background(), w.store(remember).Snapshot(noon), func(p engine.Plan) {
 		if p.Action == "trial" {
 			bundles = p.Bundles
 		}

@@ -6,11 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
-	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // city is a town of many queues, three levels deep, whose nodes are full.
@@ -100,17 +97,7 @@ func TestPick(t *testing.T) {
 		w := city(r)
 		for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
 			p := &picker{r: r, right: right}
-			prof := profile.BuiltIn()
-			prof.Actions = []string{"picker"}
-			reg := builtin.Registry()
-			reg.Actions["picker"] = func() engine.Action { return p }
-			e, err := engine.New(prof, reg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := cluster.NewStore(cluster.Options{})
-			s.Apply(w.events()...)
-			e.Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
+			stage(t, p).Run(context.Background(), w.store(nil).Snapshot(noon), func(engine.Plan) {})
 			if asked += p.asked; p.wrong != "" {
 				t.Fatalf("city %d, %s: %s\n%s", i, right, p.wrong, w.String())
 			}

@@ -7,8 +7,6 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/engine/builtin"
-	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // rates notes what it costs to be told of gangs whether their constraints are understood, and whether there is room.
@@ -66,15 +64,7 @@ func TestRated(t *testing.T) {
 		}
 	}
 	act := &rates{near: map[string]int{}, room: map[string]int{}, again: map[string]int{}, says: map[string]engine.Verdict{}}
-	p := profile.BuiltIn()
-	p.Actions = []string{"rating"}
-	reg := builtin.Registry()
-	reg.Actions["rating"] = func() engine.Action { return act }
-	e, err := engine.New(p, reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
+	stage(t, act).Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
 	for name, want := range map[string]engine.Reason{"plain": "", "rack": "", "missing": engine.ReasonTopologyMissing, "level": engine.ReasonTopologyLevel} { // order: each for itself
 		if v := act.says[name]; v.Reason != want {
 			t.Errorf("%s: the constraint is said to be %v", name, v)

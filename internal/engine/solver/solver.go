@@ -305,10 +305,14 @@ func (w *walk) givesNone() []engine.Barrier {
 	return w.told()
 }
 
-// disturbs says whether anybody has to go or move.
+// disturbs says whether anybody has to go or move, or loses a promise. Who was to move may be back where it was.
 func (q *search) disturbs() bool {
 	for i := range q.units {
-		if !q.spared[i] {
+		u := &q.units[i].Unit
+		if q.s.Given(u) > 0 || slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool {
+			fate := q.s.Fate(p)
+			return fate == engine.Evict || fate == engine.Move
+		}) {
 			return true
 		}
 	}

@@ -131,16 +131,7 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", list, err)
 		}
-		go func() {
-			defer w.Stop()
-			for e := range w.ResultChan() {
-				select {
-				case events <- e:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
+		go b.follow(ctx, list, w, events)
 	}
 	var players errgroup.Group
 	players.SetLimit(writers)
@@ -176,6 +167,32 @@ func (b *Backend) attend(ctx context.Context, metrics string, ended <-chan error
 	}
 }
 
+// follow passes on what a watch tells, and begins another when the server ends it, which may happen at any time and would leave the pods
+// without kubelets.
+func (b *Backend) follow(ctx context.Context, list client.ObjectList, w watch.Interface, events chan<- watch.Event) {
+	for {
+		for e := range w.ResultChan() {
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				w.Stop()
+				return
+			}
+		}
+		w.Stop()
+		err := await(ctx, fmt.Sprintf("watch %T again", list), func(ctx context.Context) (bool, error) {
+			again, err := b.client.Watch(ctx, list)
+			if err == nil {
+				w = again
+			}
+			return err == nil, nil
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
 // play does with a pod what its kubelet would.
 func (b *Backend) play(ctx context.Context, p *v1.Pod) error {
 	switch {
@@ -194,9 +211,11 @@ func (b *Backend) play(ctx context.Context, p *v1.Pod) error {
 		if err := b.report(ctx, p); err != nil {
 			return err
 		}
-		// A patch without resourceVersion: the binder may write conditions at the same time.
-		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`))
-		if err := b.client.Status().Patch(ctx, p, patch); client.IgnoreNotFound(err) != nil {
+		// A patch without resourceVersion: the binder may write conditions at the same time. And of this very pod: one that takes its place
+		// has no node, and would wait for ever if it were said to run.
+		body := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`, p.UID)
+		err := b.client.Status().Patch(ctx, p, client.RawPatch(types.StrategicMergePatchType, []byte(body)))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("start pod %s: %w", p.Name, err)
 		}
 	}

@@ -96,12 +96,21 @@ const (
 //
 // Under best-effort everything is placed: what does not fit anywhere is left out of the result, with the verdict short.
 func (s *shape) place(groups []group, free matrix) (matrix, verdict) {
-	peak := newMatrix(len(s.names), free.width)
-	held := newMatrix(len(s.names), free.width)
-	left := free.clone()
+	size := len(free.v)
+	room := make([]int64, 3*size)
+	at := func(k int) matrix { return matrix{free.width, room[k*size : (k+1)*size : (k+1)*size]} }
+	taken, held, left := at(0), at(1), at(2)
+	copy(left.v, free.v)
+	peak := newMatrix(len(s.names), free.width) // of its own: it outlives the rest
+	var buf [8]amount
+	known := buf[:0]
 	out := fits
 	for i := range groups {
-		taken, v := s.align(groups[i].want, left)
+		known = s.known(known[:0], groups[i].want)
+		if len(known) == 0 {
+			continue
+		}
+		v := s.align(taken, known, left)
 		if v != fits {
 			if s.policy != cluster.ZonesBestEffort {
 				return matrix{}, v
@@ -119,26 +128,27 @@ func (s *shape) place(groups []group, free matrix) (matrix, verdict) {
 	return peak, out
 }
 
-// align takes one group's amounts from the zones.
-func (s *shape) align(want []amount, free matrix) (matrix, verdict) {
-	taken := newMatrix(len(s.names), free.width)
-	known := make([]amount, 0, len(want))
+// known appends what of want the zones have at all, by index in the matrices.
+func (s *shape) known(to, want []amount) []amount {
 	for _, a := range want {
 		if r := s.index(a.res); r >= 0 {
-			known = append(known, amount{r, a.x})
+			to = append(to, amount{r, a.x})
 		}
 	}
-	if len(known) == 0 {
-		return taken, fits
-	}
-	mask, v := s.choose(known, free)
+	return to
+}
+
+// align takes one group's amounts from the zones, and writes down what it took.
+func (s *shape) align(taken matrix, want []amount, free matrix) verdict {
+	clear(taken.v)
+	mask, v := s.choose(want, free)
 	if v != fits && s.policy != cluster.ZonesBestEffort {
-		return taken, v
+		return v
 	}
 	if v != fits {
 		mask = 1<<len(s.names) - 1
 	}
-	for _, a := range known {
+	for _, a := range want {
 		for z := range s.names {
 			if mask&(1<<z) != 0 {
 				x := max(0, min(a.x, free.at(z, a.res)))
@@ -147,7 +157,7 @@ func (s *shape) align(want []amount, free matrix) (matrix, verdict) {
 			}
 		}
 	}
-	return taken, v
+	return v
 }
 
 // choose returns the zones a group gets, as a bit mask.
@@ -193,7 +203,8 @@ func (s *shape) choose(want []amount, free matrix) (uint64, verdict) {
 
 // narrowest is the number of zones an empty node would need for an amount; 0 if all of them have too little.
 func (s *shape) narrowest(a amount) int {
-	var sizes []int64
+	var buf [16]int64
+	sizes := buf[:0]
 	for z := range s.names {
 		sizes = append(sizes, s.alloc.at(z, a.res))
 	}

@@ -111,7 +111,7 @@ func TestAlignAgreesWithKubelet(t *testing.T) {
 			}
 		}
 		mask, admitted := kubelet(policy, alloc2, free2, want2)
-		taken, v := s.align(want, free)
+		taken, v := s.place([]group{{want: want}}, free)
 		if (v == fits) != admitted {
 			t.Fatalf("policy %s: the kubelet admits: %v; verdict %d\nallocatable %v\nfree %v\nwant %v", policy, admitted, v, alloc2, free2, want2)
 		}

@@ -11,14 +11,17 @@ import (
 // demand is what pods of a class want aligned.
 type demand struct {
 	each []group // by container
-	pod  []group // as one; empty or one entry
+	pod  []group // as one; nil before somebody asks
 }
 
 func (d *demand) groups(s cluster.ZoneScope) []group {
-	if s == cluster.PerPod {
-		return d.pod
+	if s != cluster.PerPod {
+		return d.each
 	}
-	return d.each
+	if d.pod == nil && len(d.each) > 0 {
+		d.pod = []group{whole(d.each)}
+	}
+	return d.pod
 }
 
 // demand returns what pods of the class want aligned.
@@ -26,20 +29,27 @@ func (i *instance) demand(c *cluster.Class) *demand {
 	if d, ok := i.demands[c.ID]; ok {
 		return d
 	}
-	d := &demand{}
+	n := 0
 	for k := range c.Align {
-		g := group{role: c.Align[k].Role}
+		n += len(c.Align[k].Amounts)
+	}
+	d, all := &demand{}, make([]amount, 0, n)
+	for k := range c.Align {
+		from := len(all)
 		for _, q := range c.Align[k].Amounts {
-			if dim, ok := i.snap.Dims.Index(q.Name); ok && q.Value > 0 && !i.ignore[q.Name] {
-				g.want = append(g.want, amount{dim, q.Value})
+			if q.Value <= 0 || len(i.ignore) > 0 && i.ignore[q.Name] {
+				continue
+			}
+			if dim, ok := i.snap.Dims.Index(q.Name); ok {
+				all = append(all, amount{dim, q.Value})
 			}
 		}
-		if len(g.want) > 0 {
-			d.each = append(d.each, g)
+		if len(all) > from {
+			if d.each == nil {
+				d.each = make([]group, 0, len(c.Align)-k)
+			}
+			d.each = append(d.each, group{c.Align[k].Role, all[from:len(all):len(all)]})
 		}
-	}
-	if len(d.each) > 0 {
-		d.pod = []group{whole(d.each)}
 	}
 	i.demands[c.ID] = d
 	return d
@@ -47,39 +57,30 @@ func (i *instance) demand(c *cluster.Class) *demand {
 
 // whole is what a pod takes at the most at any moment of its life, as one group.
 func whole(each []group) group {
-	var running, peak []amount
+	var running, peak []amount // of the same resources
 	for k := range each {
-		with := sum(running, each[k].want)
-		for _, a := range with {
-			if at := slices.IndexFunc(peak, func(b amount) bool { return b.res == a.res }); at >= 0 {
-				peak[at].x = max(peak[at].x, a.x)
-			} else {
-				peak = append(peak, a)
+		for _, a := range each[k].want {
+			at := slices.IndexFunc(running, func(b amount) bool { return b.res == a.res })
+			if at < 0 {
+				at, running, peak = len(running), append(running, amount{res: a.res}), append(peak, amount{res: a.res})
 			}
+			running[at].x += a.x
+			peak[at].x = max(peak[at].x, running[at].x)
 		}
-		if each[k].role != cluster.Before {
-			running = with
+		if each[k].role == cluster.Before {
+			for _, a := range each[k].want {
+				running[slices.IndexFunc(running, func(b amount) bool { return b.res == a.res })].x -= a.x
+			}
 		}
 	}
 	return group{want: peak}
-}
-
-func sum(l, r []amount) []amount {
-	out := slices.Clone(l)
-	for _, a := range r {
-		if at := slices.IndexFunc(out, func(b amount) bool { return b.res == a.res }); at >= 0 {
-			out[at].x += a.x
-		} else {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // ledger is what the zones of one node have, in the session as it stands.
 type ledger struct {
 	shape
 	node cluster.NodeID
+	like string // what of the shape a placement depends on, "" before somebody asks
 	idle matrix // free now, and not taken by a placement of this run
 	give matrix // idle, and what is being given back, minus what is nominated to take it
 	owed matrix // give when the run began, where something of it was below zero; otherwise empty
@@ -307,13 +308,12 @@ func (i *instance) take(l *ledger, op engine.Op) matrix {
 	if !chooses(op.Verb) {
 		return l.record(op.Pod, i.snap.Dims)
 	}
-	groups := i.demand(op.Pod.Class).groups(l.scope)
 	if op.Verb == engine.Bind {
-		if m, v := l.place(groups, i.now(l)); m.v != nil && (v == fits || l.policy == cluster.ZonesBestEffort) {
+		if m, v := i.place(l, op.Pod.Class, i.now(l)); m.v != nil && (v == fits || l.policy == cluster.ZonesBestEffort) {
 			return m
 		}
 	}
-	if m, _ := l.place(groups, i.later(l)); m.v != nil && op.Verb != engine.Bind {
+	if m, _ := i.place(l, op.Pod.Class, i.later(l)); m.v != nil && op.Verb != engine.Bind {
 		return m
 	}
 	return newMatrix(len(l.names), len(l.dims))

@@ -66,6 +66,7 @@ type instance struct {
 	demands map[uint64]*demand // by class
 	placed  map[cluster.PodID]placement
 	journal []entry
+	known   answers
 	strict  bool // some node's policy refuses pods
 	widest  int  // most zones of any node; 0 when no node has told of zones
 }
@@ -98,7 +99,7 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 		return engine.Verdict{}
 	}
 	out := engine.Verdict{Code: engine.No, Reason: engine.ReasonZones, Object: string(l.policy)}
-	switch _, v := l.place(i.demand(p.Class).groups(l.scope), i.later(l)); v {
+	switch _, v := i.place(l, p.Class, i.later(l)); v {
 	case short:
 	case never:
 		out.Detail = "even if it were empty"
@@ -133,7 +134,7 @@ func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if l == nil || l.policy == cluster.ZonesBestEffort {
 		return engine.Verdict{}
 	}
-	if _, v := l.place(i.demand(p.Class).groups(l.scope), i.now(l)); v != fits {
+	if _, v := i.place(l, p.Class, i.now(l)); v != fits {
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonZones, Object: string(l.policy)}
 	}
 	return engine.Verdict{}
@@ -156,7 +157,7 @@ func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	if l == nil {
 		return most / int64(len(z.Zones))
 	}
-	taken, v := l.place(i.demand(c).groups(l.scope), i.later(l))
+	taken, v := i.place(l, c, i.later(l))
 	if v != fits {
 		return 0
 	}

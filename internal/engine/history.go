@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Age orders gangs by which displacements they were there for: of two gangs of equal age, the same victims have been
+// displaced while both waited.
+//
+// The second result says that some were displaced for this very gang, or must not be for it, which makes its case its own.
+func (s *Session) Age(g *GangState) (age int, own bool) {
+	if s.aged == nil {
+		s.aged = []int64{}
+		s.Snap.EachGang(func(v *cluster.Gang) {
+			if v.Displaced != 0 {
+				s.aged = append(s.aged, v.Displaced)
+			}
+			for _, d := range v.Displacements {
+				s.aged = append(s.aged, d.At)
+				s.takers[d.By] = true
+			}
+			if len(v.Displacements) == cluster.MaxDisplacements { // earlier ones are forgotten, so what counts is since when pods are back
+				for _, id := range v.Pods {
+					s.aged = append(s.aged, s.Snap.Pod(id).Held)
+				}
+			}
+		})
+		slices.Sort(s.aged)
+		s.Snap.Barred(func(taker cluster.Key) { s.takers[taker] = true })
+	}
+	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
+	return age, s.takers[g.Key]
+}
+
+// ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
+func (s *Session) ShareMoved(g *GangState) int64 {
+	if s.Age(g); len(s.aged) == 0 {
+		return 0
+	}
+	at := int64(0)
+	for q := g.Leaf; q != nil; q = q.Parent {
+		at = max(at, q.ShareMoved)
+	}
+	return at
+}
+
+// waits is since when a gang has waited, by what is known.
+func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
+
+// returned says whether pods of v came back after an eviction during which g was waiting already. Evicting them again
+// could go on for ever: see docs/concepts/disruption.md. They may be, to reclaim, when a share that matters has moved to
+// stay; and otherwise, if it was not for g that they had to go, when the cluster has changed since by other than our own
+// decisions, and a while has passed.
+//
+// It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
+// again and again, as each loss makes the others' returns look old.
+func (s *Session) returned(r Right, g, v *GangState) bool {
+	waits := s.waits(g)
+	news := waits
+	if r == Reclaim {
+		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {
+			for q := leaf; q != nil; q = q.Parent {
+				news = max(news, q.ShareMoved)
+			}
+		}
+	}
+	if v.Displaced == 0 || v.Displaced < news {
+		return false
+	}
+	first, forG := v.Displaced, false
+	for _, d := range v.Displacements {
+		if d.At >= news {
+			first = min(first, d.At)
+		}
+		forG = forG || d.At >= waits && d.By == g.Key
+	}
+	if len(v.Displacements) == cluster.MaxDisplacements && v.Displacements[0].At >= news {
+		first, forG = news, true // earlier ones are forgotten
+	}
+	if !forG && s.Snap.News > v.Displaced && s.Snap.Now-v.Displaced >= cluster.Dwell {
+		return false
+	}
+	s.buildHeld(v)
+	for i := range v.sets {
+		for _, id := range v.sets[i].held[:v.sets[i].live] {
+			if p := s.Snap.Pod(id); p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxEvictionsPerHour is how often one gang may lose pods to moving shares.
+const maxEvictionsPerHour = 4
+
+// recent counts the gang's evictions in the last hour, if shares move with usage, and says when they will be fewer than
+// allowed.
+func (s *Session) recent(v *GangState) (n int, until int64) {
+	const hour = 3_600_000_000_000
+	if len(v.Leaf.Usage) == 0 {
+		return 0, 0
+	}
+	last := int64(-1)
+	for i := len(v.Displacements) - 1; i >= 0 && s.Snap.Now-v.Displacements[i].At < hour; i-- {
+		if at := v.Displacements[i].At; at != last {
+			last = at
+			if n++; n == maxEvictionsPerHour {
+				until = at + hour
+			}
+		}
+	}
+	return n, until
+}
