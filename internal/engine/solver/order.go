@@ -160,14 +160,14 @@ func (gs *givers) branch(q *engine.QueueLedger) *branch {
 	return b
 }
 
-// ready builds and sorts a leaf on first use.
+// ready builds and sorts a leaf on first use. It costs no step: it is done once in an action, whatever is asked, and where it
+// used up the bound, each cycle would do it again and answer one question.
 func (gs *givers) ready(l *leaf) {
 	if !l.built {
 		l.built = true
 		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
 		for i, gang := range l.raw.gangs {
 			l.gangs[i] = gs.s.Gang(gang.ID)
-			gs.s.Step()
 		}
 		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
+// bigCluster is how many nodes it has.
+const bigCluster = 5000
+
 // claimed is five thousand nodes of 8 GPUs in four zones, and m gangs that each wait with a claim of its own for what a cluster of that name has
 // no room for.
 func claimed(name string, m int) []cluster.Event {

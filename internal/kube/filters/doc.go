@@ -1,6 +1,7 @@
 // Package filters opens kube-scheduler's own filters to the engine: required pod affinity and anti-affinity, spread
 // constraints that say DoNotSchedule, and volumes (binding, zones, ReadWriteOncePod, limits of CSI drivers). The code that
-// judges is upstream's; what is here gives it the snapshot to read and tells it what statements do.
+// judges is upstream's; what is here gives it the snapshot to read and tells it what statements do. Spreading is counted here, and so
+// is what follows from labels and objects alone of many nodes at once; a property test compares all of it with upstream.
 //
 //	View ──► world: nodes with pods (fwk.NodeInfo) ──────┐
 //	     └─► replay: objects as informer caches ─────────┼─► upstream's PreFilter, Filter, Reserve ──► Verdict

@@ -41,7 +41,7 @@ type sites struct {
 	caps    []capped          // nodes that can attach only so many volumes
 	tight   map[int][]uint64  // those that may have too many with so many claims more
 	read    int               // how much of the log is in tight
-	handles map[string]int    // how many volumes are the same one to their driver; nil until asked for
+	handles map[string]int    // how many volumes are the same one to their driver, and how many claims name one; nil until asked for
 	full    map[string]*full  // by the drivers of a pod's claims
 }
 
@@ -342,6 +342,9 @@ func (v *volumes) drivers(p *pod) (string, bool) {
 				x.handles[csi.Driver+"/"+csi.VolumeHandle]++
 			}
 		}
+		for _, o := range v.seen.snap.Objects(cluster.PersistentVolumeClaims) { // order: a sum
+			x.handles[o.(*v1.PersistentVolumeClaim).Spec.VolumeName]++ // no driver is in a volume's name
+		}
 	}
 	var out []string
 	for _, name := range p.Class.Claims {
@@ -359,7 +362,7 @@ func (v *volumes) drivers(p *pod) (string, bool) {
 			continue
 		}
 		pv, _ := v.seen.snap.Object(cluster.PersistentVolumes, claim.Spec.VolumeName).(*v1.PersistentVolume)
-		if pv == nil || pv.Spec.CSI == nil || x.handles[pv.Spec.CSI.Driver+"/"+pv.Spec.CSI.VolumeHandle] > 1 {
+		if pv == nil || pv.Spec.CSI == nil || x.handles[pv.Spec.CSI.Driver+"/"+pv.Spec.CSI.VolumeHandle] > 1 || x.handles[pv.Name] > 1 {
 			return "", false
 		}
 		out = append(out, pv.Spec.CSI.Driver)
