@@ -57,6 +57,29 @@ func TestBudgetKeepsTheOrder(t *testing.T) {
 	})
 }
 
+// TestManyWhoMightGive: however many gangs run, a cycle answers about as many questions. What is done once in a cycle, such as to list
+// who might give, uses up no question's steps.
+func TestManyWhoMightGive(t *testing.T) {
+	t.Parallel()
+	p := profile.BuiltIn()
+	p.Actions, p.Settings.SearchSteps = []string{"allocate", "reclaim"}, 2000
+	e, err := engine.New(p, builtin.Registry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := selecting(200).store() // 8,000 gangs run
+	r := e.Run(context.Background(), s.Snapshot(benchNow*1e9), func(engine.Plan) {})
+	open := 0
+	for i := range r.Trace.Gangs {
+		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+			open++
+		}
+	}
+	if answered := 200 - open; answered < 20 {
+		t.Errorf("a cycle answers %d of 200 questions", answered)
+	}
+}
+
 // firstDecision runs an engine and returns its first decision, how many gangs it left for the next run, and which answers rest.
 func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision string, open int, rests map[string]cluster.Rest) {
 	snap := s.Snapshot(noon)
