@@ -62,7 +62,7 @@ func TestBudgetKeepsTheOrder(t *testing.T) {
 func TestManyWhoMightGive(t *testing.T) {
 	t.Parallel()
 	p := profile.BuiltIn()
-	p.Actions, p.Settings.SearchSteps = []string{"allocate", "reclaim"}, 2000
+	p.Actions, p.Settings.SearchSteps = []string{"allocate", "reclaim"}, 12_000
 	e, err := engine.New(p, builtin.Registry())
 	if err != nil {
 		t.Fatal(err)
