@@ -153,7 +153,7 @@ func (a *affinity) refuses(p *pod) refusal {
 	case spec.broken:
 		return refusal{}
 	case a.RefusesAll(p):
-		return refusal{nodes: a.seen.everywhere(), why: &farOff}
+		return refusal{nodes: a.seen.everywhere(), why: no(engine.ReasonPodAffinity)}
 	case len(near) > 0:
 		return refusal{}
 	}
@@ -163,14 +163,13 @@ func (a *affinity) refuses(p *pod) refusal {
 			out = union(out, a.away(spec, k).bits)
 		}
 	}
-	return refusal{nodes: out, why: &tooNear}
+	return refusal{nodes: out, why: no(engine.ReasonPodAntiAffinity)}
 }
 
-// What pods' own terms say.
-var (
-	farOff  = engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
-	tooNear = engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAntiAffinity}
-)
+// no is what nodes say that are refused for a reason.
+func no(reason engine.Reason) *engine.Verdict {
+	return &engine.Verdict{Code: engine.No, Reason: reason}
+}
 
 // RefusesAll implements engine.NodeRefusals: nobody has, or had in this run, a label that required affinity asks for, nor has the pod itself.
 func (i *instance) RefusesAll(p *pod) bool {

@@ -144,31 +144,46 @@ func (v *volumes) forbidden(pv *v1.PersistentVolume) []uint64 {
 	key := fmt.Sprintf("%q", terms)
 	bits, ok := v.sites.volumes[key]
 	if !ok {
-		bits = v.seen.except(v.seen.selected(terms), func(n *nodeInfo) bool { return volume.CheckNodeAffinity(pv, n.node.Labels) == nil })
+		bits = v.seen.except(v.seen.selected(wanted(terms)), func(n *nodeInfo) bool { return volume.CheckNodeAffinity(pv, n.node.Labels) == nil })
 		v.sites.volumes[key] = bits
 	}
 	return bits
 }
 
-// selected returns nodes among which all are that some term selects.
-func (w *world) selected(terms []v1.NodeSelectorTerm) []cluster.NodeID {
-	var out []cluster.NodeID
+// oneOf is a label that a node must have, and the values that will do.
+type oneOf struct {
+	key    string
+	values []string
+}
+
+// wanted returns, for each term, which labels with given values it demands.
+func wanted(terms []v1.NodeSelectorTerm) [][]oneOf {
+	out := make([][]oneOf, len(terms))
 	for i := range terms {
-		var of []cluster.NodeID
-		known := false
 		for _, e := range terms[i].MatchExpressions {
-			if e.Operator != v1.NodeSelectorOpIn {
-				continue
-			}
-			var some []cluster.NodeID
-			for _, value := range e.Values {
-				some = append(some, w.inDomain(e.Key, value)...)
-			}
-			if !known || len(some) < len(of) {
-				of, known = some, true
+			if e.Operator == v1.NodeSelectorOpIn {
+				out[i] = append(out[i], oneOf{e.Key, e.Values})
 			}
 		}
-		if !known {
+	}
+	return out
+}
+
+// selected returns nodes among which all are that have what some term demands.
+func (w *world) selected(terms [][]oneOf) []cluster.NodeID {
+	var out []cluster.NodeID
+	for _, term := range terms {
+		var of []cluster.NodeID
+		for i, label := range term {
+			var some []cluster.NodeID
+			for _, value := range label.values {
+				some = append(some, w.inDomain(label.key, value)...)
+			}
+			if i == 0 || len(some) < len(of) {
+				of = some
+			}
+		}
+		if len(term) == 0 {
 			return w.snap.NodeOrder
 		}
 		out = append(out, of...)
@@ -381,7 +396,7 @@ func (v *volumes) filled(m *mounting, p *pod, crowded []uint64) ([]uint64, bool)
 	x := v.sites.full[drivers]
 	ask := func(n *nodeInfo) {
 		said := verdict(v.limits.Filter(v.ctx, m.state, &m.info.pod, n), v.reasons)
-		x.odd = x.odd || !said.Yes() && said != overLimit
+		x.odd = x.odd || !said.Yes() && said != *no(engine.ReasonVolumeLimit)
 		x.nodes[n.model.ID>>6] &^= 1 << (n.model.ID & 63)
 		if !said.Yes() {
 			x.nodes[n.model.ID>>6] |= 1 << (n.model.ID & 63)
@@ -418,10 +433,10 @@ func (v *volumes) know(m *mounting, p *pod) {
 		full = nil
 	}
 	conflict := minus(r.conflict, full)
-	m.known = []said{{conflict, &conflicting}, {minus(minus(r.none, full), conflict), &unavailable}}
+	m.known = []said{{conflict, no(engine.ReasonVolumeNodeConflict)}, {minus(minus(r.none, full), conflict), no(engine.ReasonVolumeNone)}}
 	m.whole = r.whole && known
 	if known {
-		m.known = append(m.known, said{full, &overLimit})
+		m.known = append(m.known, said{full, no(engine.ReasonVolumeLimit)})
 		m.asked = slices.DeleteFunc(m.asked, func(f fwk.FilterPlugin) bool { return f == v.limits })
 	}
 }
@@ -448,13 +463,6 @@ func (v *volumes) refuses(p *pod) refusal {
 	out.whole = m.whole
 	return out
 }
-
-// Reasons that are known beforehand.
-var (
-	conflicting = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeNodeConflict}
-	unavailable = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeNone}
-	overLimit   = engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeLimit}
-)
 
 // refusal is nodes that refuse a pod.
 type refusal struct {

@@ -66,8 +66,6 @@ type evenness struct {
 	read      int              // how much of the log is in it
 }
 
-var uneven = engine.Verdict{Code: engine.No, Reason: engine.ReasonTopologySpread}
-
 func (i *instance) spread() *spread {
 	if i.even == nil {
 		i.world()
@@ -82,11 +80,11 @@ func (s *spread) check(p *pod, n *node) engine.Verdict {
 		return c.failed
 	}
 	if holds(c.lacking, n.ID) {
-		return uneven
+		return *no(engine.ReasonTopologySpread)
 	}
 	for i := range c.rules {
 		if r := &c.rules[i]; r.of.counts[n.Labels[r.of.key]] > r.most() {
-			return uneven
+			return *no(engine.ReasonTopologySpread)
 		}
 	}
 	return engine.Verdict{}
@@ -102,7 +100,7 @@ func (s *spread) refuses(p *pod) refusal {
 	for i := range c.rules {
 		nodes = union(nodes, c.rules[i].of.above(s.seen, c.rules[i].most()))
 	}
-	return refusal{nodes, &uneven, true}
+	return refusal{nodes, no(engine.ReasonTopologySpread), true}
 }
 
 // class returns what the class of a pod asks for, with counts as things stand.
