@@ -478,7 +478,7 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 			chosen = i
 			break
 		}
-		if (len(aside)-known)%refusalsPerStep == 0 { // nobody has it for nothing
+		if n := len(aside) - known; n%refusalsPerStep == 0 || !s.promise && !s.moving { // nobody has it for nothing
 			s.Step()
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
@@ -529,7 +529,7 @@ func (s *Session) RefusedAll(pods []cluster.PodID) bool {
 	})
 }
 
-// refusalsPerStep is how many nodes that a filter refuses count as one step.
+// refusalsPerStep is how many nodes that a filter refuses in a what-if count as one step. Elsewhere, each is one.
 const refusalsPerStep = 4
 
 // put gives a pod room on a node that takes it, and says whether it may.

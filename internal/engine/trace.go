@@ -134,8 +134,12 @@ type Told struct {
 // Retell is what was told to a gang that asks for the same again.
 func (s *Session) Retell(g *GangState, t *Told) *Diagnosis {
 	d := t.Diagnosis
-	if pods, _ := s.Next(g); d.Class != "" && d.Pods == nil && len(pods) > 0 { // it was read from a file
-		d.Pods = s.Snap.Pod(pods[0]).Class
+	pods, _ := s.Next(g)
+	for _, id := range pods { // it may have been another Store's, or read from a file
+		if c := s.Snap.Pod(id).Class; d.Class != "" && (d.Pods == nil || d.Pods.Key == c.Key) {
+			d.Pods = c
+			break
+		}
 	}
 	return &d
 }

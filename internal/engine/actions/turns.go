@@ -45,10 +45,6 @@ type no struct {
 	told     *engine.Told
 }
 
-// A run of allocate may spend this part of what the searches of another action may: refused nodes are looked at in every run, and
-// searches made once in ten seconds.
-const allocatePart = 4
-
 // How long an answer rests, in nanoseconds: so long, and longer by the second amount for each run that it takes to ask all others.
 const (
 	restsFor  = int64(10_000_000_000)
@@ -61,7 +57,7 @@ func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 	if steps <= 0 {
 		return t
 	}
-	t.half = max(1, steps/allocatePart/2)
+	t.half = max(1, steps/2)
 	for _, g := range pending {
 		if t.of[g.Leaf] == nil {
 			of := &turn{}
