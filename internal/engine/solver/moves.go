@@ -274,12 +274,16 @@ func broken(budget string) engine.Verdict {
 	return engine.Verdict{Code: engine.No, Reason: engine.ReasonBudget, Object: budget}
 }
 
+// podsPerStep is how many pods of a node that are looked at once count for a step.
+const podsPerStep = 8
+
 // onNode lists the gangs that may be moved off a node.
 func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
 	if list, known := m.on[n]; known {
 		return list
 	}
 	var list []*engine.GangState
+	q.steps(1 + len(q.s.Snap.Node(n).Pods)/podsPerStep)
 	for _, id := range q.s.Snap.Node(n).Pods {
 		p := q.s.Snap.Pod(id)
 		if p.Gang == cluster.None || !p.Phase.Active() {
@@ -311,17 +315,44 @@ type target struct {
 // clear makes room for one pod on some node by moving gangs away from it: where the least is missing, and of equal ones
 // where who has to go has the least right to stay.
 func (q *search) clear(p *cluster.Pod, m *movers) bool {
+	targets := q.clearable(p)
+	for _, t := range targets {
+		gangs := q.onNode(m, t.node)
+		if q.clearNode(p, t.node, gangs, m) {
+			return true
+		}
+		bySize := slices.Clone(gangs) // who is small finds room more easily
+		slices.SortStableFunc(bySize, func(a, b *engine.GangState) int { return cmp.Compare(q.size(a, t.node), q.size(b, t.node)) })
+		if !slices.Equal(gangs, bySize) && q.clearNode(p, t.node, bySize, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// clearable returns the nodes that might be cleared for a pod, the first to try first. As long as nothing is decided, and nothing tried,
+// it is the same list for all who ask for as much and may use the same nodes.
+func (q *search) clearable(p *cluster.Pod) []target {
+	c := p.Class
+	key := lackKey{c.Alone().ID, c.Site().ID}
+	fresh := q.st.Mark() == 0
+	if fresh {
+		if known, ok := q.lacking[key]; ok && known.decisions == q.s.Decisions() {
+			q.s.Step()
+			return known.targets
+		}
+	}
 	var targets []target
 	for _, t := range q.leavable() {
 		n := q.s.Snap.Node(t.node)
-		if !q.s.Allows(p.Class, t.node) {
+		if !q.s.Allows(c, t.node) {
 			continue
 		}
 		q.s.Step()
-		if !p.Class.Share.None() && !q.s.FitsLater(p.Class, t.node) {
+		if !c.Share.None() && !q.s.FitsLater(c, t.node) {
 			t.lack += weight(cluster.GPU)
 		}
-		for d, x := range p.Class.Requests {
+		for d, x := range c.Requests {
 			if missing := x - q.s.Later(t.node).At(d); missing > 0 {
 				t.lack += missing * weight(d) / max(1, n.Allocatable.At(d))
 			}
@@ -334,21 +365,20 @@ func (q *search) clear(p *cluster.Pod, m *movers) bool {
 		}
 		return engine.First(q.before(a.last, b.last), q.before(b.last, a.last))
 	})
-	for i, t := range targets {
-		if i == maxNodes {
-			break
-		}
-		gangs := q.onNode(m, t.node)
-		if q.clearNode(p, t.node, gangs, m) {
-			return true
-		}
-		bySize := slices.Clone(gangs) // who is small finds room more easily
-		slices.SortStableFunc(bySize, func(a, b *engine.GangState) int { return cmp.Compare(q.size(a, t.node), q.size(b, t.node)) })
-		if !slices.Equal(gangs, bySize) && q.clearNode(p, t.node, bySize, m) {
-			return true
-		}
+	targets = targets[:min(len(targets), maxNodes)]
+	if fresh {
+		q.lacking[key] = lacking{q.s.Decisions(), targets}
 	}
-	return false
+	return targets
+}
+
+// lackKey names pods that ask for as much and may use the same nodes, as far as the two alone decide.
+type lackKey struct{ alone, site uint64 }
+
+// lacking is where to make room for such pods, after so many decisions.
+type lacking struct {
+	decisions int
+	targets   []target
 }
 
 // leavable returns the nodes with pods that might go, and which of a node's would be the first to: O(pods), once.

@@ -35,6 +35,7 @@ type Solver struct {
 	givers  *givers
 	land    *land
 	targets []target                   // see leavable; nil until asked for
+	lacking map[lackKey]lacking        // see clearable
 	failed  map[string]*engine.Attempt // by question: who failed alike
 	alike   map[string]alike           // by likeness: what others were told whose queues are no better off
 	most    most
@@ -42,7 +43,7 @@ type Solver struct {
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
 func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
-	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}}
+	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}, lacking: map[lackKey]lacking{}}
 }
 
 // search is one question while it is worked on.
