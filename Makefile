@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
 
-.PHONY: help node demo test test-lab test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
+.PHONY: help node image demo test test-lab test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,7 @@ demo: build ## Build, start a simulated cluster, schedule on it and tell the sto
 test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
 	cd deploy/chart/proof && $(GO) test -ldflags=-w -timeout 5m ./...
+	cd deploy/image/build && $(GO) test -ldflags=-w -timeout 5m ./...
 
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
@@ -82,6 +83,10 @@ bin/muster-node: FORCE
 	@command -v "$${CC:-gcc}" >/dev/null || { echo "bin/muster-node needs a C compiler ($${CC:-gcc}), because it is built with cgo; without one: go build ./cmd/muster-node, which can only simulate a GPU"; exit 1; }
 	CGO_ENABLED=1 $(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-node
 
+image: ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs a C compiler and apt)
+	cd deploy/image/build && CGO_ENABLED=0 $(GO) build -o ../../../bin/image .
+	bin/image --out dist
+
 generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no diff when all is up to date
 	$(GO) generate ./...
 
@@ -103,4 +108,4 @@ vuln: ## Known vulnerabilities in what the product's binaries call (VULNDB: the 
 	$(TOOL) govulncheck -db $(VULNDB) ./cmd/muster ./cmd/muster-node
 
 clean: ## Remove what the targets made
-	rm -rf bin .lab
+	rm -rf bin dist .lab
