@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -301,6 +303,17 @@ func tokens(t *testing.T, l *lab.Lab) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "reader"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	// The API server judges by what its caches have heard of, and that of a binding takes it a moment.
+	asks := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:default:reader",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "list", Resource: "pods"},
+	}}
+	if err := wait.PollUntilContextTimeout(ctx, 25*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		said, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, asks, metav1.CreateOptions{})
+		return err == nil && said.Status.Allowed, err
+	}); err != nil {
+		t.Fatalf("the binding has no effect: %v", err)
 	}
 	for way, host := range map[string]string{"directly": l.Config().Host, "through the proxy": p.URL()} {
 		cfg := rest.AnonymousClientConfig(l.Config())
