@@ -322,6 +322,18 @@ func (s *Session) Rest(question string, until, wake int64, answer any) {
 	s.trace.rests[question] = cluster.Rest{Until: min(until, wake), Asked: s.Snap.Generation, Wake: wake, Why: answer}
 }
 
+// How long an answer rests that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
+// no further apart than the second amount.
+const (
+	LongestRest = int64(10_000_000_000)
+	runsApart   = int64(1_000_000_000)
+)
+
+// PassEnd is until when answers rest of which a run found so many, and left so many questions: all others have had their turn by then.
+func (s *Session) PassEnd(left, found int) int64 {
+	return s.Snap.Now + LongestRest + int64(left/max(1, found)+1)*runsApart
+}
+
 // Rested returns the answer to a question that rests: since this run, or since an earlier one.
 func (s *Session) Rested(question string) (cluster.Rest, bool) {
 	if r, ok := s.trace.rests[question]; ok && r.Until > s.Snap.Now {

@@ -55,6 +55,11 @@ var errGone = errors.New("the package's archive has another version by now: look
 // fetch returns the files of packages, which it has downloaded by the machine's own sources, and proved.
 func fetch(ctx context.Context, packages []pkg, work string) (files, error) {
 	var out files
+	for _, tool := range [...]string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, fmt.Errorf("packages are fetched by the machine's own sources: %w", err)
+		}
+	}
 	for i := range packages {
 		p := &packages[i]
 		dir := filepath.Join(work, p.name)

@@ -17,8 +17,8 @@ import (
 // While anybody is left, the answers no of the run rest, so that the next run comes to those who were left: for as long as it takes to
 // ask everybody, and ten seconds. An answer that rests and that nothing has happened since is as good as a new one. With an older one
 // nobody is passed by: if there is room for a gang behind, the queue is challenged. Those before are asked again, over as many
-// runs as it takes, each once, and the one behind waits; whoever comes first and has a use for the room, has it. What more comes up during a challenge may go to the one
-// behind: in a cluster in which something always changes, it would wait for ever otherwise.
+// runs as it takes, each once, and the one behind waits; whoever comes first and has a use for the room, has it. What more comes up
+// during a challenge may go to the one behind: in a cluster in which something always changes, it would wait for ever otherwise.
 type turns struct {
 	s     *engine.Session
 	half  int // 0 for no bound
@@ -44,12 +44,6 @@ type no struct {
 	until    int64 // since an earlier run; 0 for not
 	told     *engine.Told
 }
-
-// How long an answer rests, in nanoseconds: so long, and longer by the second amount for each run that it takes to ask all others.
-const (
-	restsFor  = int64(10_000_000_000)
-	runsApart = int64(1_000_000_000)
-)
 
 func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 	t := &turns{s: s, of: map[*engine.QueueLedger]*turn{}}
@@ -113,7 +107,7 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	switch {
 	case d == nil && of.passed:
 		st.Abandon()
-		t.remember(challenge(g.Leaf), t.until(), &engine.Told{})
+		t.remember(challenge(g.Leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
 		t.leave(g)
 		return nil, true
 	case d == nil && of.challenged > 0:
@@ -143,7 +137,7 @@ func (t *turns) leave(g *engine.GangState) {
 
 // settle ends the action.
 func (t *turns) settle() {
-	until := t.until()
+	until := t.s.PassEnd(t.left, len(t.noes))
 	for _, n := range t.noes {
 		switch {
 		case n.until > 0:
@@ -155,11 +149,6 @@ func (t *turns) settle() {
 	if t.left > 0 {
 		t.s.WakeAt(t.s.Snap.Now)
 	}
-}
-
-// until is when everybody has been asked, and a while later.
-func (t *turns) until() int64 {
-	return t.s.Snap.Now + restsFor + int64(t.left/max(1, len(t.noes))+1)*runsApart
 }
 
 // remember lets an answer rest that time alone does not change.

@@ -32,10 +32,6 @@ type no struct {
 	answer   *engine.Attempt
 }
 
-// How long an answer rests that was found in a pass of several runs, in nanoseconds: longer than the pass, if runs come no
-// further apart than the second amount.
-const runsApart = int64(1_000_000_000)
-
 // NewBudget begins the budget of the running action.
 func NewBudget(s *engine.Session) *Budget {
 	return &Budget{s: s, began: s.Steps(), limit: s.Settings().SearchSteps, open: map[string]bool{}}
@@ -79,8 +75,8 @@ func (b *Budget) Settle() {
 		return
 	}
 	b.s.WakeAt(b.s.Snap.Now)
-	runs := int64(len(b.open)/max(1, len(b.noes)) + 1)
+	until := b.s.PassEnd(len(b.open), len(b.noes))
 	for _, n := range b.noes {
-		b.s.Rest(n.question, b.s.Snap.Now+longestRest+runs*runsApart, n.wake, *n.answer)
+		b.s.Rest(n.question, until, n.wake, *n.answer)
 	}
 }

@@ -18,7 +18,6 @@ const (
 	// about one part in a hundred of the scheduler's time: a step (a victim looked at) takes about a microsecond.
 	costly      = 1000
 	restPerStep = int64(100_000)
-	longestRest = int64(10_000_000_000)
 	// linearProbes is after how many of them in vain not every prefix is tried any more, where none implies the next.
 	linearProbes = 64
 	// maxMovers is up to how many gangs that run it is tried to move them in the order of givers, wherever they are.
@@ -205,7 +204,7 @@ func (sv *Solver) remember(key string, told alike) {
 	}
 	if told.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, longestRest), told.wake, *told.answer)
+		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRest), told.wake, *told.answer)
 	}
 	sv.budget.answered(no{key, told.wake, told.answer})
 }

@@ -153,8 +153,8 @@ func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func(
 			return
 		}
 		seen[p.UID] = true
-		if p.Phase == cluster.Pending {
-			l.queues[l.queueOf(p)] = true
+		if queue := l.queueOf(p); p.Phase == cluster.Pending && !l.queues[queue] && snap.QueueByName(queue) != nil {
+			l.queues[queue] = true // a name that anybody writes has no part
 		}
 		if !p.Phase.Holds() {
 			return

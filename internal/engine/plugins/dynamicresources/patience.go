@@ -26,8 +26,14 @@ const (
 // accounts is what the allocator spent in one run.
 type accounts struct {
 	spent  map[string]int  // by queue
-	all    int             // of all queues
-	queues map[string]bool // those whose pods wait for devices
+	all    int             // of all queues, each up to its patience: who is in a hurry takes nothing from others
+	queues map[string]bool // those there are whose pods wait for devices
+}
+
+// took counts steps of a queue.
+func (a *accounts) took(queue string, steps int) {
+	a.all += min(steps, max(0, patience-a.spent[queue]))
+	a.spent[queue] += steps
 }
 
 // allowed is how many steps the allocator may take for the next question of a queue.
@@ -55,8 +61,7 @@ func (l *ledger) whose(p *cluster.Pod, a answer) string {
 
 // spend counts what an answer to a pod cost.
 func (l *ledger) spend(p *cluster.Pod, a answer) {
-	l.spent[l.queueOf(p)] += a.cost
-	l.all += a.cost
+	l.took(l.queueOf(p), a.cost)
 	n := 1
 	if a.devices > 0 {
 		n += stepsToAsk + a.devices*stepsPerDevice + a.cost*a.devices/devicesPerStep

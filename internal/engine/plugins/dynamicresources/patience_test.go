@@ -106,9 +106,7 @@ func TestPatienceTogether(t *testing.T) {
 				t.Fatalf("the %d-th of %d may take %d", i, n, allowed)
 			}
 			for a.allowed(queue) > hurry {
-				took := a.allowed(queue)
-				a.spent[queue] += took
-				a.all += took
+				a.took(queue, a.allowed(queue))
 			}
 			if a.spent[queue] > patience {
 				t.Fatalf("the %d-th of %d took %d", i, n, a.spent[queue])
@@ -117,6 +115,31 @@ func TestPatienceTogether(t *testing.T) {
 		if a.all > together+patience {
 			t.Fatalf("%d queues took %d", n, a.all)
 		}
+	}
+}
+
+// TestHurryTakesNothing is that a queue which has spent its patience takes nothing from others by going on asking, nor by naming queues
+// that do not exist.
+func TestHurryTakesNothing(t *testing.T) {
+	t.Parallel()
+	a := accounts{spent: map[string]int{}, queues: map[string]bool{"greedy": true, "other": true}}
+	for range 10_000 {
+		a.took("greedy", a.allowed("greedy"))
+	}
+	if allowed := a.allowed("other"); allowed != patience {
+		t.Errorf("the other queue may take %d", allowed)
+	}
+	s := cluster.NewStore(cluster.Options{})
+	s.Apply(cluster.QueueState{Name: "real", UID: "real"})
+	for i := range 100 {
+		claiming(t, s, fmt.Sprint("invented-", i), fmt.Sprint("invented-", i), spec("true", 1))
+	}
+	claiming(t, s, "real", "real", spec("true", 1))
+	snap, m := s.Snapshot(1), &memory{}
+	m.remember(snap)
+	l := readLedger(snap, newCatalog(snap, m), cel.NewCache(10, cel.Features{}), func() {})
+	if len(l.queues) != 1 || !l.queues["real"] {
+		t.Errorf("parts are for %v", l.queues)
 	}
 }
 
