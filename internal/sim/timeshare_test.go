@@ -212,7 +212,7 @@ func TestSkippedDecisions(t *testing.T) {
 	}
 }
 
-// TestYear: KAI's example drawn out to a year of ten minutes.
+// TestYear: KAI's example drawn out to a year of ten minutes, few of which have to be decided anew.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	c := oscillation(t)
@@ -222,12 +222,10 @@ func TestYear(t *testing.T) {
 	c.Cycles = nil
 	span := func(d time.Duration) *Span { return &Span{Time: d, timed: true} }
 	c.Step, c.Duration, c.WindowSize, c.HalfLifePeriod = span(10*time.Minute), span(365*24*time.Hour), span(7*24*time.Hour), span(3*24*time.Hour)
-	began := time.Now()
 	s := play(t, c)
-	took := time.Since(began)
-	t.Logf("%d cycles, %d of them decided anew, in %s", s.Cycles(), s.Figures.Decisions, took.Round(time.Millisecond))
-	if s.Cycles() != 52560 || took > 30*time.Second {
-		t.Errorf("%d cycles in %s; want 52,560 in at most 30 s", s.Cycles(), took)
+	t.Logf("%d cycles, %d of them decided anew", s.Cycles(), s.Figures.Decisions)
+	if s.Cycles() != 52560 || s.Figures.Decisions > s.Cycles()/20 {
+		t.Errorf("%d cycles, %d of them decided anew; want 52,560, and one in twenty at most", s.Cycles(), s.Figures.Decisions)
 	}
 	for _, name := range []string{"team-a", "team-b"} {
 		sum := int64(0)

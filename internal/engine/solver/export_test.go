@@ -176,3 +176,14 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 	}
 	return !moves || !choices, false
 }
+
+// Sorted says whether every leaf that was looked at has its gangs in the order in which they give, those that gave all aside.
+func Sorted(sv *Solver) bool {
+	for _, l := range sv.everyone().byID { // order: each on its own
+		live := slices.DeleteFunc(slices.Clone(l.gangs), func(g *engine.GangState) bool { return sv.s.Live(g) == 0 })
+		if !slices.IsSortedFunc(live, func(a, b *engine.GangState) int { return sv.s.CompareGangs(b, a) }) {
+			return false
+		}
+	}
+	return true
+}

@@ -342,15 +342,24 @@ func quantiles(xs []float64) string {
 	return fmt.Sprintf("median %.3f, p90 %.3f, p99 %.3f, %d of %d at the least or below", quantile(xs, 50), quantile(xs, 90), quantile(xs, 99), sum, len(xs))
 }
 
-// TestPrefix: the units that the search takes are the first of the line, as short a beginning of it as suffices.
+// TestPrefix: the units that the search takes are the first of the line, as short a beginning of it as suffices; and whoever gave
+// has its place in the line anew.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	type tally struct{ asked, same, longer, missed int }
 	n, kinds := cases(t, 1500), map[string]*tally{"alike": {}, "mixed": {}, "filtered": {}}
+	towns := []int{22475} // a gang that gave a part, beside one that gave all
 	for i := range n {
+		towns = append(towns, i)
+	}
+	for _, i := range towns {
 		w := townOf(i)
 		for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
 			for _, a := range try(&w, right) {
+				if !a.sorted {
+					t.Errorf("town %d: after the answer of %s those who give next are not in their order\n%s", i, a.g.name, tell(&w, right))
+					return
+				}
 				if a.kind == "" || a.need < 0 && !a.prefix {
 					continue
 				}

@@ -42,6 +42,7 @@ type answer struct {
 	prefix  bool // the solver's prefix suffices
 	kind    string
 	idle    bool // room that is idle takes the gang by now: the next run's allocate gives it that, and nobody need go
+	sorted  bool // after its answer those who may give next stand in their order
 }
 
 // eye lets the trial see where pods are in the session.
@@ -113,6 +114,7 @@ func (t *trial) Run(s *engine.Session) {
 		for _, l := range leaves {
 			queue.Changed(l)
 		}
+		a.sorted = solver.Sorted(sv)
 		t.answers = append(t.answers, a)
 	}
 }

@@ -176,9 +176,11 @@ func (gs *givers) ready(l *leaf) {
 	}
 }
 
-// given puts gangs that gave a part in their new place, after a decision was accepted.
+// given puts gangs that gave a part in their new place, after a decision was accepted, and takes out those that gave all: a gang with
+// nothing left has no place in the order any more, and a search for another's place must not meet it.
 func (gs *givers) given(gangs []*engine.GangState) {
 	gs.sieve = nil
+	var back []*engine.GangState
 	for _, v := range gangs {
 		l := gs.byID[v.Leaf.ID]
 		if l == nil || !l.built {
@@ -187,11 +189,17 @@ func (gs *givers) given(gangs []*engine.GangState) {
 		if gs.ground != nil {
 			gs.ground.note(l.branch)
 		}
-		i := l.start + slices.Index(l.gangs[l.start:], v)
-		if i < l.start || gs.s.Live(v) == 0 {
+		i := slices.Index(l.gangs[l.start:], v)
+		if i < 0 {
 			continue
 		}
-		l.gangs = slices.Delete(l.gangs, i, i+1)
+		l.gangs = slices.Delete(l.gangs, l.start+i, l.start+i+1)
+		if gs.s.Live(v) > 0 {
+			back = append(back, v)
+		}
+	}
+	for _, v := range back {
+		l := gs.byID[v.Leaf.ID]
 		rest := l.gangs[l.start:]
 		at := l.start + sort.Search(len(rest), func(k int) bool { return gs.s.CompareGangs(rest[k], v) < 0 })
 		l.gangs = slices.Insert(l.gangs, at, v)

@@ -60,7 +60,7 @@ func (q *search) accept() []*engine.QueueLedger {
 	}
 	q.st.AcceptFor(q.g, cause)
 	if q.givers != nil {
-		q.givers.given(gangs)
+		q.givers.given(append(gangs, q.g)) // whoever has some already, and gets more, has another place too
 	}
 	return leaves
 }

@@ -131,6 +131,7 @@ type doubt struct {
 	promise, what string
 	queue         string // whose limit it is about; "" for none
 	limit         float64
+	fixed         bool // that its gang is non-preemptible
 }
 
 // groupSeen is a PodGroup.
@@ -138,6 +139,7 @@ type groupSeen struct {
 	queue, was string
 	moved      time.Time
 	fixed      bool
+	turned     time.Time // preemptible or not, when it was the other last
 	least      int
 	partial    time.Time // since when it is bound in part
 	whole      bool
@@ -296,8 +298,12 @@ func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
 		s.was, s.queue, s.moved = s.queue, g.Spec.Queue, now
 	}
 	// A class without a value of its own here is one of ours, or none.
-	s.fixed = g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
+	fixed := g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
 		g.Spec.Preemptibility == "" && (g.Spec.PriorityClassName == keys.PriorityClassBuild || g.Spec.PriorityClassName == keys.PriorityClassInference)
+	if s.fixed != fixed && s.sets != nil {
+		s.turned = now
+	}
+	s.fixed = fixed
 	s.sets = map[string]bool{"": true, "default": true}
 	for _, g := range g.Spec.SubGroups {
 		s.sets[g.Name] = true

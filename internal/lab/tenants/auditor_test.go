@@ -185,6 +185,14 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "3")
 		s.wants(t, "S4: bound beyond a quota as", "S6: running pods became non-preemptible beyond")
 	})
+	t.Run("beyond a quota, non-preemptible until a moment before", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
+		s.binds(s.pod("eve", "a", "g", "3"))
+		s.gang("eve", "g", "mean", 1, "") // the watch of PodGroups tells it after that of pods
+		s.status("mean", "3")
+		s.wants(t)
+	})
 	t.Run("a node that is full", func(t *testing.T) {
 		s := newStage()
 		s.gang("fair", "g", "good", 1, "")
@@ -375,6 +383,21 @@ func TestAuditor(t *testing.T) {
 		}
 		if on := s.OwedNode("good"); on != "" {
 			t.Errorf("the whole node is not: %q", on)
+		}
+	})
+	t.Run("owed a node", func(t *testing.T) {
+		for p, want := range map[v2alpha2.Preemptibility]string{"": "n", v2alpha2.NonPreemptible: ""} {
+			s := newStage()
+			q := &queuev2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "idle"}}
+			q.Spec.Resources = &queuev2.QueueResources{GPU: queuev2.QueueResource{Limit: -1}}
+			s.Seen(q, false, s.now)
+			s.gang("eve", "g", "idle", 1, "")
+			s.gang("eve", "h", "idle", 1, p)
+			s.binds(s.pod("eve", "a", "g", "4"))
+			s.binds(s.pod("eve", "b", "h", "1"))
+			if on := s.OwedNode("good"); on != want {
+				t.Errorf("with work that is %q: %q, want %q", p, on, want)
+			}
 		}
 	})
 

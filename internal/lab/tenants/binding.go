@@ -103,6 +103,7 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		}
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
 			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
+			h.doubts[len(h.doubts)-1].fixed = true
 		}
 	}
 }

@@ -93,6 +93,9 @@ func (a *Auditor) explain(now time.Time) {
 				a.overlaps++
 				continue
 			}
+			if g := a.groups[h.gang]; d.fixed && g != nil && g.turned.After(h.at.Add(-settle)) {
+				continue // it turned about when the pod was bound, and who decided knew it otherwise
+			}
 			a.because(a.note(d.promise, h.String(), now, "%s", d.what), h)
 		}
 		h.doubts = nil
@@ -244,7 +247,8 @@ func (a *Auditor) Owed(queue string, gpus int64) (why string, over int64) {
 }
 
 // OwedNode says whether the same queue is owed a whole node, and which: what is on it may be taken, because its queues hold so
-// much beyond their quotas, with all of its gangs that are elsewhere too. "" for none.
+// much beyond their quotas, with all of its gangs that are elsewhere too. "" for none. Of non-preemptible work only what is too
+// much may be taken, the youngest first, and which that is is not reckoned here: a node with any counts as not owed.
 func (a *Auditor) OwedNode(queue string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -265,32 +269,22 @@ func (a *Auditor) takeable(node, queue string) bool {
 		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil || h.leaving {
 			return false
 		}
+		if g := a.groups[h.gang]; h.fixed || g != nil && g.fixed {
+			return false
+		}
 		gangs[h.gang] = true
 	}
 	for name, q := range a.queues { // order: all are asked
 		if q.Spec.Resources == nil || q.Spec.Resources.GPU.Quota < 0 || a.in(queue, name) {
 			continue
 		}
-		var goes, fixed, fixedGoes int64
-		for _, h := range a.pods { // order: sums
-			if h.node == "" || h.over || !a.in(h.queue, name) {
-				continue
-			}
-			g := a.groups[h.gang]
-			now := h.fixed || g != nil && g.fixed
-			if now {
-				fixed += h.gpu
-			}
-			if gangs[h.gang] {
+		var goes int64
+		for _, h := range a.pods { // order: a sum
+			if h.node != "" && !h.over && gangs[h.gang] && a.in(h.queue, name) {
 				goes += h.gpu
-				if now {
-					fixedGoes += h.gpu
-				}
 			}
 		}
-		quota := int64(q.Spec.Resources.GPU.Quota * 1000)
-		held, _, _ := a.held(name)
-		if goes > 0 && held-goes < quota || fixedGoes > 0 && fixed-fixedGoes < quota {
+		if held, _, _ := a.held(name); goes > 0 && held-goes < int64(q.Spec.Resources.GPU.Quota*1000) {
 			return false
 		}
 	}
