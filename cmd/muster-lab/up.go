@@ -61,7 +61,7 @@ func upCommand() *cobra.Command {
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
-	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with `down`")
+	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with muster-lab down")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
