@@ -43,6 +43,6 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), apiServerCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand())
 	return root
 }
