@@ -138,7 +138,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
 		}
 		fmt.Fprintf(out, "Starting Kubernetes with %d simulated nodes and %d GPUs.\n", sizes.Nodes, sizes.GPUs)
-		c.Ready = func(s lab.State) { fmt.Fprint(out, next(s, f, "Ctrl-C or ")) }
+		c.Ready = func(s lab.State) { fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, "Ctrl-C or ")) }
 	default:
 		return fmt.Errorf("--output: %q is neither text nor json", f.output)
 	}
@@ -161,8 +161,8 @@ func programsOf(flags []string) (map[string][]string, error) {
 	return out, nil
 }
 
-// next says what to type once a lab is ready; by is a further way to end it.
-func next(s lab.State, f upFlags, by string) string {
+// next says what to type once a lab of that version of Kubernetes is ready; by is a further way to end it.
+func next(version, kubeconfig string, f upFlags, by string) string {
 	self := os.Args[0]
 	muster := "muster"
 	if i := strings.LastIndex(self, "/"); i >= 0 {
@@ -172,13 +172,13 @@ func next(s lab.State, f upFlags, by string) string {
 	if f.dir != defaultDir {
 		folder = " --dir " + f.dir
 	}
-	lines := [][2]string{{"export KUBECONFIG=" + s.Kubeconfig, ""}, {muster + " run all", "schedules, until Ctrl-C: a terminal of its own"}}
+	lines := [][2]string{{"export KUBECONFIG=" + kubeconfig, ""}, {muster + " run all", "schedules, until Ctrl-C: a terminal of its own"}}
 	if !f.bare {
 		lines = append(lines, [2]string{self + " kubectl apply -f " + filepath.Join(f.dir, "examples", starter.Examples()[0]), "a gang of four"})
 	}
 	lines = append(lines, [2]string{muster + " status", "nodes, queues, gangs, and why they wait"})
 	var b strings.Builder
-	fmt.Fprintf(&b, "Kubernetes %s is ready. Next:\n\n", s.Version)
+	fmt.Fprintf(&b, "Kubernetes %s is ready. Next:\n\n", version)
 	for _, l := range lines {
 		if l[1] != "" {
 			fmt.Fprintf(&b, "  # %s\n", l[1])
@@ -257,7 +257,7 @@ func detach(ctx context.Context, out io.Writer, f upFlags) error {
 		words, _ := os.ReadFile(said.Name())
 		return fmt.Errorf("the lab did not come up:\n%s", words)
 	}
-	fmt.Fprint(out, next(s, f, ""))
+	fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, ""))
 	return cmd.Process.Release()
 }
 

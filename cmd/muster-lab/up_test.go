@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/muster-scheduler/muster/internal/lab"
 )
 
 // TestNext: who has started a lab is told what to type, in few lines that a terminal has room for, with the programs as they were called
@@ -14,19 +12,19 @@ import (
 func TestNext(t *testing.T) {
 	was := os.Args[0]
 	defer func() { os.Args[0] = was }()
-	s := lab.State{Version: "v1.36.3", Kubeconfig: "/somewhere/in/a/folder/of/mine/.lab/kubeconfig"}
+	const kubeconfig = "/somewhere/in/a/folder/of/mine/.lab/kubeconfig"
 	for _, c := range []struct {
 		self    string
 		f       upFlags
 		want    []string
 		without string
 	}{
-		{"bin/muster-lab", upFlags{dir: ".lab"}, []string{"export KUBECONFIG=" + s.Kubeconfig, "  bin/muster run all\n", "  bin/muster status\n", "bin/muster-lab kubectl apply -f .lab/examples/train.yaml\n", "Ctrl-C or `bin/muster-lab down` ends it."}, "--dir"},
+		{"bin/muster-lab", upFlags{dir: ".lab"}, []string{"export KUBECONFIG=" + kubeconfig, "  bin/muster run all\n", "  bin/muster status\n", "bin/muster-lab kubectl apply -f .lab/examples/train.yaml\n", "Ctrl-C or `bin/muster-lab down` ends it."}, "--dir"},
 		{"muster-lab", upFlags{dir: "other", bare: true}, []string{"  muster run all\n", "`muster-lab down --dir other`"}, "kubectl"},
 		{"./muster-lab", upFlags{dir: ".lab"}, []string{"  ./muster run all\n"}, "--dir"},
 	} {
 		os.Args[0] = c.self
-		text := next(s, c.f, "Ctrl-C or ")
+		text := next("v1.36.3", kubeconfig, c.f, "Ctrl-C or ")
 		for _, want := range c.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is not in\n%s", c.self, want, text)

@@ -46,7 +46,7 @@ var holes = []struct {
 	is   string
 	like *regexp.Regexp
 }{
-	{"<uid>", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
+	{"<uid>", regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{0,12})+…?`)},
 	{"<lab>", regexp.MustCompile(`(/[\w.…-]+)+/\.lab`)},
 	{"<clock>", regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`)},
 	{"<time>", regexp.MustCompile(`\b(\d+(\.\d+)? ?(h|ms|µs|m|s|d))+\b`)},

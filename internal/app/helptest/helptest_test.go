@@ -18,7 +18,9 @@ type heard struct {
 func (h *heard) Helper() {}
 
 // Errorf keeps the complaint.
-func (h *heard) Errorf(format string, args ...any) { h.said = append(h.said, fmt.Sprintf(format, args...)) }
+func (h *heard) Errorf(format string, args ...any) {
+	h.said = append(h.said, fmt.Sprintf(format, args...))
+}
 
 // TestCheck: each kind of help line that misleads is complained of, and no other.
 func TestCheck(t *testing.T) {

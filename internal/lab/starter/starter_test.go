@@ -53,7 +53,9 @@ func TestStarter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var o struct{ Metadata struct{ Labels map[string]string } }
+		var o struct {
+			Metadata struct{ Labels map[string]string }
+		}
 		if err := yaml.Unmarshal(text, &o); err != nil {
 			t.Fatal(err)
 		}
