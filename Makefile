@@ -22,7 +22,7 @@ VULNDB      ?= https://vuln.go.dev
 # Packages that have tests behind the build tag "lab".
 LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*lab_test.go'))))
 # Go files of the tree that people write.
-GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v zz_generated)
+GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
 .PHONY: help node image demo test test-lab test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
@@ -36,6 +36,7 @@ test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
 	cd deploy/chart/proof && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd deploy/image/build && $(GO) test -ldflags=-w -timeout 5m ./...
+	cd client && $(GO) test -ldflags=-w -timeout 5m ./...
 
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
@@ -87,8 +88,9 @@ image: ## Both container images into dist/, as OCI archives, with their bills of
 	cd deploy/image/build && CGO_ENABLED=0 $(GO) build -o ../../../bin/image .
 	bin/image --out dist
 
-generate: ## Run the generators (deepcopy methods and CRDs of api/); leaves no diff when all is up to date
+generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date
 	$(GO) generate ./...
+	cd client && $(GO) generate ./...
 
 bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)

@@ -8,9 +8,6 @@ import (
 // TestClaims plays the cases of devices by resource claim.
 func TestClaims(t *testing.T) {
 	dir := cases(t)
-	if dir == "" {
-		return
-	}
 	for _, keep := range []bool{false, true} {
 		r, err := Run(dir, Options{Tags: []string{"dra"}, KeepNominations: keep})
 		if err != nil {

@@ -28,6 +28,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "muster-lab:", err)
+		os.Exit(1)
+	}
+}
+
+// command is muster-lab with all its commands.
+func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "muster-lab",
 		Short:         "A real Kubernetes control plane with simulated GPU nodes, in one process",
@@ -35,9 +43,6 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), apiServerCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "muster-lab:", err)
-		os.Exit(1)
-	}
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand())
+	return root
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/lab/operator"
 	"github.com/muster-scheduler/muster/internal/lab/server"
+	"github.com/muster-scheduler/muster/internal/lab/starter"
 )
 
 // defaultDir is where a lab lives when no folder is given; .gitignore knows it.
@@ -28,7 +29,7 @@ type upFlags struct {
 	dir, fleet, crds, kubeconfig, output string
 	nodes, gpus, racks                   int
 	scheduler, durable, detach, leash    bool
-	workloads, split                     bool
+	workloads, split, bare, verbose      bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
 	recorded                             string
@@ -41,6 +42,8 @@ func upCommand() *cobra.Command {
 		Short: "Start a lab, and keep it up until a signal",
 		Example: `  muster-lab up --nodes 500 --gpus 8
   muster-lab up --fleet fleet.yaml --crds my-crds --with-kube-scheduler`,
+		Long: "Start a lab, and keep it up until a signal. Besides nodes it has what it takes to try something: a tree of queues, priority classes,\n" +
+			"the CRDs of Muster and of workloads, and manifests in the folder examples. What exists already in the folder of an earlier lab stays.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.detach {
@@ -52,16 +55,18 @@ func upCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.dir, "dir", defaultDir, "the lab's `folder`; everything it writes lies below it")
 	fl.StringVar(&f.fleet, "fleet", "", "a fleet `file` with the pools of simulated nodes; instead of --nodes")
-	fl.IntVar(&f.nodes, "nodes", 0, "how many simulated nodes (node-0, node-1, …)")
+	fl.IntVar(&f.nodes, "nodes", 8, "how many simulated nodes (node-0, node-1, …)")
 	fl.IntVar(&f.gpus, "gpus", 8, "GPUs per node of --nodes")
 	fl.IntVar(&f.racks, "racks", 0, "racks to split the nodes of --nodes into")
 	fl.StringVar(&f.crds, "crds", "", "a `folder` of CustomResourceDefinitions to install besides Muster's own")
-	fl.BoolVar(&f.workloads, "workload-crds", false, "install the CRDs of workloads that come with the lab (PyTorchJob)")
+	fl.BoolVar(&f.bare, "bare", false, "leave out queues, priority classes, the CRDs of workloads and examples")
+	fl.BoolVar(&f.workloads, "workload-crds", false, "with --bare: install the CRDs of workloads that come with the lab (PyTorchJob) all the same")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how far the start has come")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
-	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with `down`")
+	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with muster-lab down")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
@@ -75,7 +80,11 @@ func upCommand() *cobra.Command {
 func up(cmd *cobra.Command, f upFlags) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	fleet, err := fleetOf(f)
+	fleet, err := fleetOf(f, cmd.Flags().Changed("nodes"))
+	if err != nil {
+		return err
+	}
+	sizes, err := sizesOf(fleet)
 	if err != nil {
 		return err
 	}
@@ -87,7 +96,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		}
 		installed = append(installed, more...)
 	}
-	if f.workloads {
+	if f.workloads || !f.bare {
 		installed = append(installed, operator.CRDs()...)
 	}
 	if f.leash {
@@ -111,18 +120,25 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
+	if !f.bare {
+		if c.Objects, err = starter.Objects(sizes); err != nil {
+			return err
+		}
+		if err := starter.Write(filepath.Join(f.dir, "examples"), sizes); err != nil {
+			return err
+		}
+	}
 	switch f.output {
 	case "json":
 		c.Progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 		c.Ready = func(s lab.State) { _ = json.NewEncoder(out).Encode(s) }
 	case "text":
-		c.Progress = func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
-		c.Ready = func(s lab.State) {
-			fmt.Fprintf(out, "The lab is ready. Use it with\n\n  export KUBECONFIG=%s\n\n", s.Kubeconfig)
-			if !f.leash {
-				fmt.Fprintln(out, "and end it with Ctrl-C or `muster-lab down`.")
-			}
+		c.Progress = func(string, ...any) {}
+		if f.verbose {
+			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
 		}
+		fmt.Fprintf(out, "Starting Kubernetes with %d simulated nodes and %d GPUs.\n", sizes.Nodes, sizes.GPUs)
+		c.Ready = func(s lab.State) { fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, "Ctrl-C or ")) }
 	default:
 		return fmt.Errorf("--output: %q is neither text nor json", f.output)
 	}
@@ -145,9 +161,52 @@ func programsOf(flags []string) (map[string][]string, error) {
 	return out, nil
 }
 
-func fleetOf(f upFlags) (lab.Fleet, error) {
+// next says what to type once a lab of that version of Kubernetes is ready; by is a further way to end it.
+func next(version, kubeconfig string, f upFlags, by string) string {
+	self := os.Args[0]
+	muster := "muster"
+	if i := strings.LastIndex(self, "/"); i >= 0 {
+		muster = self[:i+1] + muster
+	}
+	folder := ""
+	if f.dir != defaultDir {
+		folder = " --dir " + f.dir
+	}
+	lines := [][2]string{{"export KUBECONFIG=" + kubeconfig, ""}, {muster + " run all", "schedules, until Ctrl-C: a terminal of its own"}}
+	if !f.bare {
+		lines = append(lines, [2]string{self + " kubectl apply -f " + filepath.Join(f.dir, "examples", starter.Examples()[0]), "a gang of four"})
+	}
+	lines = append(lines, [2]string{muster + " status", "nodes, queues, gangs, and why they wait"})
+	var b strings.Builder
+	fmt.Fprintf(&b, "Kubernetes %s is ready. Next:\n\n", version)
+	for _, l := range lines {
+		if l[1] != "" {
+			fmt.Fprintf(&b, "  # %s\n", l[1])
+		}
+		fmt.Fprintf(&b, "  %s\n", l[0])
+	}
+	fmt.Fprintf(&b, "\n%s`%s down%s` ends it.\n", by, self, folder)
+	return b.String()
+}
+
+// sizesOf counts what a fleet has.
+func sizesOf(fleet lab.Fleet) (s starter.Sizes, err error) {
+	nodes, err := fleet.Nodes()
+	if err != nil {
+		return s, err
+	}
+	s.Nodes = len(nodes)
+	for i := range nodes {
+		q := nodes[i].Status.Allocatable["nvidia.com/gpu"]
+		s.PerNode = max(s.PerNode, int(q.Value()))
+		s.GPUs += int(q.Value())
+	}
+	return s, nil
+}
+
+func fleetOf(f upFlags, counted bool) (lab.Fleet, error) {
 	if f.fleet != "" {
-		if f.nodes != 0 {
+		if counted {
 			return lab.Fleet{}, errors.New("--fleet and --nodes exclude each other")
 		}
 		return lab.ReadFleet(f.fleet)
@@ -179,6 +238,7 @@ func detach(ctx context.Context, out io.Writer, f upFlags) error {
 			args = append(args, a)
 		}
 	}
+	fmt.Fprintf(out, "Starting Kubernetes; its logs are in %s.\n", filepath.Join(f.dir, "logs"))
 	cmd := exec.Command(self, append(args, "--output=json")...)
 	cmd.Stderr = said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -197,7 +257,7 @@ func detach(ctx context.Context, out io.Writer, f upFlags) error {
 		words, _ := os.ReadFile(said.Name())
 		return fmt.Errorf("the lab did not come up:\n%s", words)
 	}
-	fmt.Fprintf(out, "The lab is ready (process %d). Use it with\n\n  export KUBECONFIG=%s\n\nand end it with `muster-lab down --dir %s`.\n", s.PID, s.Kubeconfig, f.dir)
+	fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, ""))
 	return cmd.Process.Release()
 }
 

@@ -32,10 +32,8 @@ func scalingPod() *cobra.Command {
 	}
 }
 
-func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+// command is muster with all its commands.
+func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
@@ -47,7 +45,14 @@ func main() {
 	root.AddCommand(cli.New(deps)...)
 	root.AddCommand(cli.NewReplay(deps)...)
 	root.AddCommand(cli.NewMigrate(deps))
-	if err := root.Execute(); err != nil {
+	return root
+}
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if err := command().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)
 	}

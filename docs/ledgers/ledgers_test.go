@@ -237,9 +237,6 @@ func TestProperties(t *testing.T) {
 func TestOursAreAdded(t *testing.T) {
 	t.Parallel()
 	folder := sharedFolder(t, "compat/kai/crds")
-	if folder == "" {
-		return
-	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -385,8 +382,8 @@ func repositoryRoot(t *testing.T) string {
 	return ""
 }
 
-// sharedFolder finds a folder of the compatibility data, which lies beside the checkout. It returns "" and says so in
-// the log when there is none.
+// sharedFolder finds a folder of the compatibility data, which lies beside the checkout. A test without it is
+// skipped.
 func sharedFolder(t *testing.T, name string) string {
 	t.Helper()
 	at := repositoryRoot(t)
@@ -397,6 +394,6 @@ func sharedFolder(t *testing.T, name string) string {
 		}
 		at = filepath.Dir(at)
 	}
-	t.Logf("compatibility data shared/%s is not beside this checkout: nothing to compare with", name)
+	t.Skipf("compatibility data shared/%s is not beside this checkout: nothing to compare with", name)
 	return ""
 }

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 )
 
 // Local answers only requests that were made to this machine by a name or address of the loopback: a web page whose name was made to
@@ -22,7 +24,11 @@ func Local(h http.Handler) http.Handler {
 	})
 }
 
-// ListenLocal listens on a port of the loopback, 0 for any free one.
-func ListenLocal(port string) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+// ListenLocal listens on the port of the loopback that the flag of that name was given, 0 for any free one. The error names the flag.
+func ListenLocal(flag string, port int) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w; choose another with --%[1]s=PORT", flag, err)
+	}
+	return l, nil
 }

@@ -43,9 +43,10 @@ func Logger(w io.Writer, o LogOptions) (logr.Logger, error) {
 	return logr.Logger{}, fmt.Errorf("log format %q: it must be %q or %q", o.Format, LogText, LogJSON)
 }
 
-// InstallLogger sends the logs of the Kubernetes libraries (klog, controller-runtime) to log. It changes process-wide state:
-// only main calls it, once, before anything logs.
+// InstallLogger sends the logs of the Kubernetes libraries (klog, controller-runtime) to log, less loud: see Library. It changes
+// process-wide state: only main calls it, once, before anything logs.
 func InstallLogger(log logr.Logger) {
+	log = libraryLogger(log)
 	klog.SetLoggerWithOptions(log, klog.ContextualLogger(true))
 	ctrllog.SetLogger(log)
 }

@@ -181,15 +181,15 @@ const EnvListenHost = "MUSTER_LISTEN_HOST"
 // ListenHost is the host for listen addresses that name none; empty for every address of the machine.
 func ListenHost() string { return os.Getenv(EnvListenHost) }
 
-// Listen opens a TCP listener. An address of "" or "0" means that the server is turned off: nil, nil. An address without a host
-// has that of ListenHost.
-func Listen(address string) (net.Listener, error) {
+// Listen opens a TCP listener at the address that the flag of that name was given. An address of "" or "0" means that the server is
+// turned off: nil, nil. An address without a host has that of ListenHost. The error names the flag, and how to choose another port.
+func Listen(flag, address string) (net.Listener, error) {
 	if address == "" || address == "0" {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", hosted(address, ListenHost()))
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, fmt.Errorf("--%s: %w; choose another with --%[1]s=:PORT, or none with --%[1]s=0", flag, err)
 	}
 	return l, nil
 }

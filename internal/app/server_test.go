@@ -98,7 +98,7 @@ func TestServerProfiles(t *testing.T) {
 
 func TestServerRunStops(t *testing.T) {
 	t.Parallel()
-	l, err := Listen("127.0.0.1:0")
+	l, err := Listen("x", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestServerRunStops(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := Listen(l.Addr().String()); err != nil {
+	if _, err := Listen("x", l.Addr().String()); err != nil {
 		t.Errorf("the port is still taken after the stop: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestServerRunStops(t *testing.T) {
 // connections without end loses his own and keeps no probe out.
 func TestServerIsBounded(t *testing.T) {
 	t.Parallel()
-	l, err := Listen("127.0.0.1:0")
+	l, err := Listen("x", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestMetricsOnce(t *testing.T) {
 
 func TestServerRunFails(t *testing.T) {
 	t.Parallel()
-	l, err := Listen("127.0.0.1:0")
+	l, err := Listen("x", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,11 +222,11 @@ func TestServerRunFails(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	for _, off := range []string{"", "0"} {
-		if l, err := Listen(off); l != nil || err != nil {
+		if l, err := Listen("x", off); l != nil || err != nil {
 			t.Errorf("Listen(%q) = %v, %v; want it turned off", off, l, err)
 		}
 	}
-	if _, err := Listen("nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") {
+	if _, err := Listen("some-address", "nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") || !strings.Contains(err.Error(), "--some-address:") {
 		t.Errorf("got %v, want an error that names the address", err)
 	}
 }

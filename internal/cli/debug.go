@@ -16,19 +16,19 @@ import (
 )
 
 // newDebug is the command about what is wrong inside.
-func newDebug() *cobra.Command {
+func newDebug(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use: "debug", Short: "Look into a running scheduler for what should not be", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newStore())
+	c.AddCommand(newStore(d))
 	return c
 }
 
 // errDiffers is the end of a comparison that found something.
 var errDiffers = errors.New("the store differed from the API server; it was told again")
 
-func newStore() *cobra.Command {
+func newStore(d Deps) *cobra.Command {
 	var from source
 	var output string
 	c := &cobra.Command{
@@ -43,7 +43,7 @@ func newStore() *cobra.Command {
 				return err
 			}
 			var got feed.Inspection
-			err := from.ask(c.Context(), "/store", nil, func(resp *http.Response) error {
+			err := from.ask(c, "/store", nil, func(resp *http.Response) error {
 				return json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(&got)
 			})
 			if err != nil {
@@ -58,7 +58,7 @@ func newStore() *cobra.Command {
 			return nil
 		},
 	}
-	from.flags(c)
+	from.flags(c, d)
 	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }

@@ -27,7 +27,7 @@ func TestDebugStore(t *testing.T) {
 	}))
 	defer server.Close()
 	run := func(args ...string) (string, error) {
-		c := newDebug()
+		c := newDebug(Deps{})
 		var out bytes.Buffer
 		c.SetOut(&out)
 		c.SilenceUsage, c.SilenceErrors = true, true

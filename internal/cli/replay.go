@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/replay/kaizip"
@@ -20,6 +21,8 @@ var errOther = errors.New("the decision is not the one on record")
 // replayed is what a replay prints.
 type replayed struct {
 	File string `json:"file"`
+	// Cluster is the one that the snapshot is of, by the UID of its namespace kube-system.
+	Cluster string `json:"cluster,omitempty"`
 	// At is the moment that the snapshot is of, Version the program that made it.
 	At      time.Time     `json:"at"`
 	Version string        `json:"version,omitempty"`
@@ -62,7 +65,7 @@ func newReplay(d Deps) *cobra.Command {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			r := &replayed{
-				File: args[0], At: time.Unix(0, k.Image.Now).UTC(), Version: k.Version, Plans: out.Plans, Recorded: k.Decided, Same: out.Same, Notes: notes, Waiting: []waitingGang{},
+				File: args[0], Cluster: replay.Cluster(k.Image.Store(cluster.Options{}).Snapshot(k.Image.Now)), At: time.Unix(0, k.Image.Now).UTC(), Version: k.Version, Plans: out.Plans, Recorded: k.Decided, Same: out.Same, Notes: notes, Waiting: []waitingGang{},
 			}
 			if r.Plans == nil {
 				r.Plans = []engine.Plan{}
@@ -117,7 +120,11 @@ func openCase(name string) (*replay.Case, []string, error) {
 // draw is the report as text.
 func (r *replayed) draw() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "snapshot of %s\n", r.At.Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "snapshot of %s", r.At.Format(time.RFC3339Nano))
+	if r.Cluster != "" {
+		fmt.Fprintf(&b, ", cluster %s", r.Cluster)
+	}
+	b.WriteByte('\n')
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -27,6 +29,7 @@ func town() *cluster.Snapshot {
 	s.Apply(
 		cluster.NodeState{Name: "n", UID: "n", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 8000}, {Name: "pods", Value: 100}}},
 		cluster.QueueState{Name: "q", UID: "q", Quota: unlimited, Limit: unlimited},
+		cluster.ObjectState{Kind: cluster.Namespaces, Key: "kube-system", Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "town"}}},
 	)
 	for name, pods := range map[string]int{"small": 2, "large": 9} {
 		gang := cluster.Key{Face: "kai", Namespace: "ns", Name: name}

@@ -16,7 +16,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
@@ -26,30 +31,35 @@ func NewReplay(d Deps) []*cobra.Command {
 		Use: "snapshot", Short: "Save what a running scheduler decided on, to be looked at and decided again elsewhere", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	s.AddCommand(newSave(), newCycles())
-	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d), newDebug()}
+	s.AddCommand(newSave(d), newCycles(d))
+	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d), newDebug(d)}
 }
 
 // source is where a scheduler serves its snapshots.
 type source struct {
 	address string
 	timeout time.Duration
+	client  app.ClientOptions
 }
 
-func (s *source) flags(c *cobra.Command) {
+func (s *source) flags(c *cobra.Command, d Deps) {
+	s.client = app.ClientOptions{QPS: -1, UserAgent: "muster/" + d.Version}
+	c.Flags().StringVar(&s.client.Kubeconfig, "kubeconfig", "", "file that names the cluster whose scheduler is meant; empty: $KUBECONFIG or the user's default")
+	c.Flags().StringVar(&s.client.Context, "context", "", "context of the kubeconfig; empty: its current one")
 	c.Flags().StringVar(&s.address, "server", "127.0.0.1:8081", "HOST:PORT of the scheduler's --plugin-server-port. It listens on its own machine only: of a scheduler in a pod, "+
 		"forward the port first (kubectl port-forward)")
 	c.Flags().DurationVar(&s.timeout, "timeout", time.Minute, "how long it may take")
 }
 
 // get asks the scheduler for snapshots.
-func (s *source) get(ctx context.Context, query url.Values, read func(*http.Response) error) error {
-	return s.ask(ctx, "/snapshot", query, read)
+func (s *source) get(c *cobra.Command, query url.Values, read func(*http.Response) error) error {
+	return s.ask(c, "/snapshot", query, read)
 }
 
-// ask asks the scheduler for a path with its parameters.
-func (s *source) ask(ctx context.Context, path string, query url.Values, read func(*http.Response) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+// ask asks the scheduler for a path with its parameters. Any scheduler of this machine may have the port: an answer of one that is of
+// another cluster than the kubeconfig's is refused.
+func (s *source) ask(c *cobra.Command, path string, query url.Values, read func(*http.Response) error) error {
+	ctx, cancel := context.WithTimeout(c.Context(), s.timeout)
 	defer cancel()
 	u := url.URL{Scheme: "http", Host: s.address, Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -70,10 +80,54 @@ func (s *source) ask(ctx context.Context, path string, query url.Values, read fu
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // what it said is only told
 		return fmt.Errorf("%s answers %s: %s", s.address, resp.Status, strings.TrimSpace(string(text)))
 	}
+	if err := s.meant(ctx, c, resp.Header.Get(replay.ClusterHeader)); err != nil {
+		return err
+	}
 	return read(resp)
 }
 
-func newSave() *cobra.Command {
+// meant returns an error if the scheduler that answered is of another cluster than the kubeconfig's. Where that cannot be known, or the
+// scheduler was named and the cluster was not, it tells what it knows.
+func (s *source) meant(ctx context.Context, c *cobra.Command, cluster string) error {
+	note := func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), "note: "+format+"\n", args...) }
+	if cluster == "" {
+		note("the scheduler at %s does not say which cluster it is of", s.address)
+		return nil
+	}
+	config, err := app.RESTConfig(s.client)
+	var wanted types.UID
+	if err == nil {
+		wanted, err = clusterOf(ctx, config)
+	}
+	if err != nil {
+		note("the scheduler at %s is of cluster %s; whether that is the one of the kubeconfig was not checked: %v", s.address, cluster, err)
+		return nil
+	}
+	if string(wanted) == cluster {
+		return nil
+	}
+	text := fmt.Sprintf("the scheduler at %s is of another cluster (%s) than the one of the kubeconfig (%s, %s)", s.address, cluster, wanted, config.Host)
+	if f := c.Flags(); f.Changed("server") && !f.Changed("kubeconfig") && !f.Changed("context") {
+		note("%s", text)
+		return nil
+	}
+	return fmt.Errorf("%s. Name the scheduler that is meant with --server, or its cluster with --kubeconfig or --context", text)
+}
+
+// clusterOf is what tells a cluster from all others: the UID of its namespace kube-system.
+func clusterOf(ctx context.Context, config *rest.Config) (types.UID, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	n, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return n.UID, nil
+}
+
+func newSave(d Deps) *cobra.Command {
 	var from source
 	var cycle uint64
 	c := &cobra.Command{
@@ -87,7 +141,7 @@ func newSave() *cobra.Command {
 			if cycle > 0 {
 				query.Set("cycle", strconv.FormatUint(cycle, 10))
 			}
-			return from.get(c.Context(), query, func(resp *http.Response) error {
+			return from.get(c, query, func(resp *http.Response) error {
 				if err := writeWhole(args[0], io.LimitReader(resp.Body, replay.DefaultLimits().Packed)); err != nil {
 					return err
 				}
@@ -96,8 +150,8 @@ func newSave() *cobra.Command {
 			})
 		},
 	}
-	from.flags(c)
-	c.Flags().Uint64Var(&cycle, "cycle", 0, "number of the cycle, of those that `muster snapshot list` names; 0 for the latest")
+	from.flags(c, d)
+	c.Flags().Uint64Var(&cycle, "cycle", 0, "number of the cycle, of those that muster snapshot list names; 0 for the latest")
 	return c
 }
 
@@ -121,7 +175,7 @@ func writeWhole(name string, r io.Reader) error {
 	return nil
 }
 
-func newCycles() *cobra.Command {
+func newCycles(d Deps) *cobra.Command {
 	var from source
 	var output string
 	c := &cobra.Command{
@@ -131,7 +185,7 @@ func newCycles() *cobra.Command {
 				return err
 			}
 			var cycles []replay.Cycle
-			err := from.get(c.Context(), url.Values{"list": {""}}, func(resp *http.Response) error {
+			err := from.get(c, url.Values{"list": {""}}, func(resp *http.Response) error {
 				return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&cycles)
 			})
 			if err != nil {
@@ -140,13 +194,13 @@ func newCycles() *cobra.Command {
 			return emit(c.OutOrStdout(), output, cycles, func() string {
 				rows := make([][]string, 0, len(cycles))
 				for _, k := range cycles {
-					rows = append(rows, []string{strconv.FormatUint(k.Cycle, 10), k.At.UTC().Format(time.TimeOnly), strconv.Itoa(k.Binds), strconv.Itoa(k.Evictions)})
+					rows = append(rows, []string{strconv.FormatUint(k.Cycle, 10), k.At.UTC().Format(time.TimeOnly), strconv.Itoa(k.Binds), strconv.Itoa(k.Evictions), strconv.Itoa(k.Promises)})
 				}
-				return table([]column{{title: "CYCLE", right: true}, {title: "TIME", keep: true}, {title: "BINDS", right: true}, {title: "EVICTIONS", right: true}}, rows)
+				return table([]column{{title: "CYCLE", right: true}, {title: "TIME", keep: true}, {title: "BINDS", right: true}, {title: "EVICTIONS", right: true}, {title: "PROMISES", right: true}}, rows)
 			})
 		},
 	}
-	from.flags(c)
+	from.flags(c, d)
 	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }

@@ -79,7 +79,7 @@ func newSnapshotTool(d Deps) *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&filename, "filename", "", "the snapshot: an archive of KAI's (/get-snapshot), or a file of `muster snapshot save`")
+	fs.StringVar(&filename, "filename", "", "the snapshot: an archive of KAI's (/get-snapshot), or a file of muster snapshot save")
 	fs.IntVar(&verbosity, "verbosity", 4, "accepted, no effect: nothing is logged")
 	fs.StringVar(&cpu, "cpuprofile", "", "write a processor profile to this file")
 	fs.StringVar(&memory, "memprofile", "", "write a memory profile to this file")

@@ -138,7 +138,7 @@ type labState struct {
 
 // startLab returns when the lab is ready.
 func (s *story) startLab(ctx context.Context) (labState, error) {
-	c, out, err := start("muster-lab", s.log("lab"), s.progress, s.gone, s.o.LabBinary, "up", "--leash", "--output=json",
+	c, out, err := start("muster-lab", s.log("lab"), s.progress, s.gone, s.o.LabBinary, "up", "--bare", "--leash", "--output=json",
 		"--dir="+filepath.Join(s.dir, "lab"), "--workload-crds",
 		fmt.Sprintf("--nodes=%d", s.Nodes), fmt.Sprintf("--gpus=%d", s.PerNode), fmt.Sprintf("--racks=%d", max(2, s.Nodes/8)))
 	if err != nil {

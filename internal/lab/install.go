@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,6 +95,25 @@ func InstallCRDs(ctx context.Context, cfg *rest.Config, docs [][]byte) error {
 		return err
 	}
 	return awaitDiscovery(ctx, cfg, crds)
+}
+
+// InstallObjects creates objects without a namespace. Those that exist already stay as they are.
+func InstallObjects(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("install objects: %w", err)
+	}
+	return each(ctx, 4, objects, func(ctx context.Context, o *unstructured.Unstructured) error {
+		resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		_, err := client.Resource(resource).Create(ctx, o, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("install %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		return nil
+	})
 }
 
 // awaitDiscovery waits until discovery lists the kinds of the CRDs. A garbage collector that starts before that does not

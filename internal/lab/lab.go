@@ -136,7 +136,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 
 // arguments writes what the lab reads into its folder and returns the command line that names it.
 func (o Options) arguments(dir string) ([]string, error) {
-	args := []string{"up", "--leash", "--output=json", "--dir=" + dir}
+	args := []string{"up", "--bare", "--leash", "--output=json", "--dir=" + dir}
 	in := filepath.Join(dir, "input")
 	if err := os.MkdirAll(filepath.Join(in, "crds"), 0o700); err != nil {
 		return nil, err

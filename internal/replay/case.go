@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -22,6 +25,17 @@ type Case struct {
 	// Decided says that the decision is on record. Plans are what was decided then; nothing, when nothing was to be done.
 	Decided bool
 	Plans   []engine.Plan
+}
+
+// ClusterHeader is the header of a scheduler's answers that says which cluster it is of; see Cluster.
+const ClusterHeader = "Muster-Cluster"
+
+// Cluster says which cluster a snapshot is of, by the UID of its namespace kube-system; "" for none that a scheduler has seen.
+func Cluster(snap *cluster.Snapshot) string {
+	if n, ok := snap.Object(cluster.Namespaces, metav1.NamespaceSystem).(*v1.Namespace); ok {
+		return string(n.UID)
+	}
+	return ""
 }
 
 // Outcome is what a replay comes to.

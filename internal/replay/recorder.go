@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 	"sync"
@@ -28,6 +29,8 @@ type Recorder struct {
 	ring   []moment // of cycles that decided something; full when its length is its capacity
 	next   int
 	cycles uint64
+	// promised are the nominations of the latest cycle: which node each pod waits for.
+	promised map[string]string
 
 	writing sync.Mutex // one at a time: a file of a large cluster takes much memory
 }
@@ -46,6 +49,8 @@ type Cycle struct {
 	At        time.Time `json:"at"`
 	Binds     int       `json:"binds"`
 	Evictions int       `json:"evictions"`
+	// Promises are nominations: pods for which room is kept that others are about to leave.
+	Promises int `json:"promises"`
 }
 
 // NewRecorder returns a recorder for a scheduler of this version, profile and --schedule-csi-storage, that keeps, besides the
@@ -57,20 +62,53 @@ func NewRecorder(version string, p engine.Profile, storageCapacity bool, keep in
 	return &Recorder{version: version, profile: p, storage: storageCapacity, ring: make([]moment, 0, keep)}, nil
 }
 
-// Decided takes a cycle in: the snapshot and what was decided on it. Nobody writes to them any more.
+// Decided takes a cycle in: the snapshot and what was decided on it. Nobody writes to them any more. A cycle decided something if it
+// binds, evicts, or promises room that the one before did not promise: a promise is made again in each cycle until it is kept.
 func (r *Recorder) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cycles++
 	m := moment{r.cycles, snap, plans}
 	r.latest = &m
+	news := r.news(plans)
 	switch {
-	case len(plans) == 0 || cap(r.ring) == 0:
+	case !news || cap(r.ring) == 0:
 	case len(r.ring) < cap(r.ring):
 		r.ring = append(r.ring, m)
 	default:
 		r.ring[r.next] = m
 		r.next = (r.next + 1) % len(r.ring)
+	}
+}
+
+// news says whether plans have more in them than the promises of the cycle before, and remembers theirs.
+func (r *Recorder) news(plans []engine.Plan) bool {
+	before := r.promised
+	r.promised = map[string]string{}
+	news := false
+	for in := range intents(plans) {
+		if in.Verb != engine.Nominate {
+			news = true
+			continue
+		}
+		r.promised[in.UID] = in.Node
+		news = news || before[in.UID] != in.Node
+	}
+	return news
+}
+
+// intents are those of all plans.
+func intents(plans []engine.Plan) iter.Seq[*engine.Intent] {
+	return func(yield func(*engine.Intent) bool) {
+		for i := range plans {
+			for j := range plans[i].Bundles {
+				for k := range plans[i].Bundles[j].Intents {
+					if !yield(&plans[i].Bundles[j].Intents[k]) {
+						return
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -109,9 +147,15 @@ func (r *Recorder) Cycles() []Cycle {
 	out := []Cycle{}
 	add := func(m *moment) {
 		c := Cycle{Cycle: m.cycle, At: time.Unix(0, m.snap.Now).UTC()}
-		for i := range m.plans {
-			c.Binds += m.plans[i].Binds()
-			c.Evictions += m.plans[i].Evictions()
+		for in := range intents(m.plans) {
+			switch in.Verb {
+			case engine.Bind:
+				c.Binds++
+			case engine.Evict:
+				c.Evictions++
+			case engine.Nominate:
+				c.Promises++
+			}
 		}
 		out = append(out, c)
 	}

@@ -2,12 +2,14 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -29,6 +31,9 @@ const discoveryLimit = 5 * time.Second
 // request is how long a read or a write may take: the API server gives up on one after as long. Without it, work that waits for an API
 // server that hangs would look as if it hung itself.
 const request = time.Minute
+
+// toldEvery is the time between two lines about the same refusal.
+const toldEvery = 30 * time.Second
 
 // mapper knows what the API server serves. It asks when it is first needed; a patient one until there is an answer. No question
 // outlives the process.
@@ -141,7 +146,8 @@ func (p *process) turn(lease string) (turn, error) {
 // missing is its error. It ends with ctx, without an error.
 func (p *process) findKinds(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	for wait, told := 100*time.Millisecond, ""; ; wait = min(2*wait, 5*time.Second) {
+	told := time.Time{}
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		missing, err := p.missing()
 		if err == nil && len(missing) > 0 {
 			return fmt.Errorf("the cluster at %s does not know %s: install the CustomResourceDefinitions (folder api/crds) first", p.config.Host, strings.Join(missing, ", "))
@@ -149,9 +155,10 @@ func (p *process) findKinds(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if text := err.Error(); text != told {
-			log.Info("waiting for the API server", "server", p.config.Host, "error", text)
-			told = text
+		// That nobody answers is told by app.WatchAbsence.
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && time.Since(told) >= toldEvery {
+			log.Info("waiting for the API server to say what it serves; --kubeconfig or $KUBECONFIG name another", "server", p.config.Host, "error", err.Error())
+			told = time.Now()
 		}
 		timer := time.NewTimer(wait)
 		select {

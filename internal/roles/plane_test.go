@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 type plane struct {
 	*httptest.Server
 	t      *testing.T
+	file   string // the last kubeconfig
 	groups map[schema.GroupVersion][]metav1.APIResource
 
 	mu      sync.Mutex
@@ -219,6 +220,7 @@ func (p *plane) asked(part string) bool {
 func (p *plane) kubeconfig() string {
 	p.t.Helper()
 	file := filepath.Join(p.t.TempDir(), "kubeconfig")
+	p.file = file
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}],
 users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`, p.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

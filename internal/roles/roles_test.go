@@ -92,7 +92,8 @@ func TestRoleEndpoints(t *testing.T) {
 	}
 }
 
-// TestPortTaken: a port that is taken stops the start, and the error names it.
+// TestPortTaken: a port that is taken stops the start, whichever role wants it for what; the error names it, its flag, and how to choose
+// another.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,13 +101,57 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := parse(t, Binder, "--kubeconfig="+newPlane(t, true).kubeconfig(), "--metrics-bind-address="+l.Addr().String())
-	p, err := newProcess([]string{Binder}, s, "v", logr.Discard())
-	if err != nil {
-		t.Fatal(err)
+	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
+	tried := map[string]bool{}
+	for _, role := range append(everyRole(), Operator) {
+		for flag, value := range map[string]string{
+			"listen-address": address, "metrics-bind-address": address, "metrics-listen-address": address, probeFlag: address,
+			"profiler-port": fmt.Sprint(port), "plugin-server-port": fmt.Sprint(port), "webhook-addr": fmt.Sprint(port),
+		} {
+			given := "--" + flag + "=" + value
+			s, err := tryParse(role, append(quiet(role, "--kubeconfig="+newPlane(t, true).kubeconfig()), given)...)
+			if err != nil {
+				continue // not a flag of this role
+			}
+			tried[flag] = true
+			named := flag
+			if role == All && strings.HasPrefix(flag, "metrics-") {
+				named = "listen-address" // one process has one such address, by whichever flag it is given
+			}
+			s.Profiler = flag == "profiler-port"
+			p, err := newProcess(roleNames(role), s, "v", logr.Discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.run(t.Context())
+			for _, want := range []string{fmt.Sprint(port), "--" + named + ":", "choose another with --" + named + "="} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s %s: %v lacks %q", role, given, err, want)
+				}
+			}
+		}
 	}
-	if err := p.run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("got %v", err)
+	if len(tried) != 7 {
+		t.Errorf("tried only %v", tried)
+	}
+}
+
+// TestDefaultPorts: what one process serves by default has a port of its own each; all roles in one answer probes beside their metrics,
+// and serve decisions where the scheduler alone does.
+func TestDefaultPorts(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]bool{
+		"": true, "--plugin-server-port=9": false, "--health-probe-bind-address=:9": false, "--listen-address=0": false,
+	} {
+		p := &process{Settings: parse(t, All, strings.Fields(args)...), names: Names()}
+		if p.probesGiveWay() != want {
+			t.Errorf("%q: probes give way: %t", args, !want)
+		}
+	}
+	p := &process{Settings: parse(t, Binder), names: []string{Binder}}
+	if p.probesGiveWay() {
+		t.Error("a binder has no other port for probes")
 	}
 }
 
@@ -277,10 +322,12 @@ func TestAPIServerGone(t *testing.T) {
 						t.Errorf("%s: %d %s", path, status, body)
 					}
 				}
-				if !mute {
-					for !strings.Contains(log.String(), server.URL) || !strings.Contains(log.String(), "waiting for the API server") {
+				for _, want := range []string{server.URL, "waiting for the API server", "$KUBECONFIG", server.file} {
+					for !strings.Contains(log.String(), want) && t.Context().Err() == nil {
 						runtime.Gosched()
 					}
+				}
+				if !mute {
 					server.away(false, false)
 					server.await(begins(role))
 					return

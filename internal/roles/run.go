@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -194,7 +193,7 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 		}
 		return nil
 	})
-	p.group.Add("cache", p.cache.Start)
+	p.group.Add("cache", func(ctx context.Context) error { return p.cache.Start(app.Library(ctx)) })
 	p.group.Add("events", p.events.run)
 	for _, name := range names {
 		if name == Admission && len(names) > 1 && !s.WithAdmission {
@@ -230,6 +229,7 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	p.group.AddEarly("credentials", app.WatchCredentials(p.config))
+	p.group.AddEarly("absence", app.WatchAbsence(p.config, p.Client))
 	if err := app.CountRequests(p.config, p.registry); err != nil {
 		return err
 	}
@@ -536,12 +536,13 @@ func (p *process) actions() engine.Registry {
 
 // listen opens the process's ports.
 func (p *process) listen() error {
-	addresses := []string{p.Listen}
-	if p.ProbeListen != p.Listen {
-		addresses = append(addresses, p.ProbeListen)
+	type place struct{ flag, address string }
+	places := []place{{p.listenFlag(), p.Listen}}
+	if p.ProbeListen != p.Listen && !p.probesGiveWay() {
+		places = append(places, place{probeFlag, p.ProbeListen})
 	}
-	for i, address := range addresses {
-		l, err := app.Listen(address)
+	for i, at := range places {
+		l, err := app.Listen(at.flag, at.address)
 		if err != nil {
 			return err
 		}
@@ -555,9 +556,9 @@ func (p *process) listen() error {
 		return err
 	}
 	if p.Profiler {
-		l, err := app.ListenLocal(strconv.Itoa(p.ProfilerPort))
+		l, err := app.ListenLocal("profiler-port", p.ProfilerPort)
 		if err != nil {
-			return fmt.Errorf("--profiler-port: %w", err)
+			return err
 		}
 		p.log.V(1).Info("profiling", "address", l.Addr().String())
 		profiler := &app.Server{Profiling: true, Local: true}
@@ -566,18 +567,47 @@ func (p *process) listen() error {
 	return nil
 }
 
+// identified has every answer say which cluster the scheduler is of, once it knows: whoever asks at a port of this machine may mean another.
+func (p *process) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if snap := p.recorder.Latest(); snap != nil {
+			if id := replay.Cluster(snap); id != "" {
+				w.Header().Set(replay.ClusterHeader, id)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// listenFlag is the flag that says where the process serves metrics.
+func (p *process) listenFlag() string {
+	switch {
+	case slices.Contains(p.names, Scheduler):
+		return "listen-address"
+	case slices.Contains(p.names, Queue):
+		return "metrics-listen-address"
+	}
+	return "metrics-bind-address"
+}
+
+// probesGiveWay says whether one process has both of KAI's programs whose ports are the same by default, the scheduler's that tells
+// decisions and the others' for probes, and was told nothing else. It then answers probes beside its metrics, where the scheduler does.
+func (p *process) probesGiveWay() bool {
+	return slices.Contains(p.names, Scheduler) && p.ProbeListen == probeAddress && p.PluginPort == pluginPort && p.Listen != "" && p.Listen != "0"
+}
+
 // tell serves what the scheduler remembers of its decisions, to this machine only: there is no authentication. That
 // another process has the port is an error only if somebody asked for it: it is no reason not to schedule.
 func (p *process) tell() error {
 	if p.PluginPort == 0 || !slices.Contains(p.names, Scheduler) {
 		return nil
 	}
-	l, err := app.ListenLocal(strconv.Itoa(p.PluginPort))
+	l, err := app.ListenLocal("plugin-server-port", p.PluginPort)
 	if err != nil {
 		if p.PluginPort != pluginPort {
-			return fmt.Errorf("--plugin-server-port: %w", err)
+			return err
 		}
-		p.log.V(1).Info("decisions are not served", "error", err.Error())
+		p.log.Info("decisions and snapshots of this scheduler are not served: who asks at this port is answered by another process", "error", err.Error())
 		return nil
 	}
 	p.log.V(1).Info("telling decisions", "address", l.Addr().String())
@@ -593,7 +623,7 @@ func (p *process) tell() error {
 		mux.Handle("GET /get-job-order", scheduler.ServeJobOrder(p.recorder.Latest, prof, p.actions()))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "plugin not found", http.StatusNotFound) })
-	teller := &http.Server{Handler: app.Local(mux), ReadHeaderTimeout: 10 * time.Second}
+	teller := &http.Server{Handler: app.Local(p.identified(mux)), ReadHeaderTimeout: 10 * time.Second}
 	p.group.AddEarly("decisions", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { teller.Close() })
 		defer stop()

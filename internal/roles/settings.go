@@ -62,8 +62,12 @@ func kaiProgram(role string) string {
 	return role
 }
 
-// pluginPort is where KAI's scheduler answers questions.
-const pluginPort = 8081
+// pluginPort is where KAI's scheduler answers questions, and probeAddress where KAI's other programs answer probes.
+const (
+	pluginPort   = 8081
+	probeFlag    = "health-probe-bind-address"
+	probeAddress = ":8081"
+)
 
 // Settings is everything the flags of the roles say. Roles of one process share what they have in common.
 type Settings struct {
@@ -202,7 +206,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
 		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
 		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
-		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for `muster snapshot save --cycle`, so many cycles that decided something, besides the latest one; each holds what has changed since")
+		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for muster snapshot save --cycle, so many cycles that decided something, besides the latest one; each holds what has changed since")
 		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
 		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
@@ -267,7 +271,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		app.BindZapFlags(own, &s.Log)
 		if role != Queue {
 			own.StringVar(&s.Listen, "metrics-bind-address", ":8080", "address of /metrics; empty or 0 for none")
-			own.StringVar(&s.ProbeListen, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; empty or 0 for none")
+			own.StringVar(&s.ProbeListen, probeFlag, probeAddress, "address of /healthz and /readyz; empty or 0 for none")
 		}
 	}
 	if err := acceptKAI(role, own); err != nil {

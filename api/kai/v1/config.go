@@ -223,6 +223,8 @@ type ConfigStatus struct {
 
 // Config describes the control plane. The operator acts upon the one named kai-config.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster

@@ -183,6 +183,8 @@ type SchedulingShardStatus struct {
 
 // SchedulingShard describes one scheduler and the part of the cluster it owns.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster

@@ -46,6 +46,8 @@ type TopologyLevel struct {
 
 // Topology describes how the nodes of the cluster nest. It has no status: domains follow from node labels alone.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 type Topology struct {

@@ -157,6 +157,7 @@ type BindRequestStatus struct {
 
 // BindRequest asks the binder to put a pod on a node. Its name is the pod's name.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 type BindRequest struct {

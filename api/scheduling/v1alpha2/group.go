@@ -9,6 +9,9 @@ import (
 // GroupVersion names this package's API group and version, scheduling.run.ai/v1alpha2.
 var GroupVersion = schema.GroupVersion{Group: "scheduling.run.ai", Version: "v1alpha2"}
 
+// SchemeGroupVersion is GroupVersion under the name that generated clients use.
+var SchemeGroupVersion = GroupVersion
+
 // SchemeBuilder collects what AddToScheme registers; callers normally need only AddToScheme.
 var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 

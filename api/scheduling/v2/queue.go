@@ -171,6 +171,8 @@ type QueueCondition struct {
 
 // Queue is a node of the tree through which the cluster is shared. Pods reach it through their gang's queue name.
 //
+// +genclient
+// +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster

@@ -151,6 +151,7 @@ type TopologyConstraint struct {
 
 // PodGroup makes pods a gang. Pods belong to it by the annotation pod-group-name.
 //
+// +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pg

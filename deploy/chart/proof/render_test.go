@@ -244,7 +244,7 @@ func TestKAIValues(t *testing.T) {
 		}
 		dir = filepath.Dir(dir)
 	}
-	t.Log("KAI's examples are not beside this checkout: nothing to do")
+	t.Skip("KAI's examples do not lie beside this checkout: nothing to compare with")
 }
 
 // TestUpgrade: queues are made once; all else is rendered again.

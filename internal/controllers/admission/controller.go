@@ -187,7 +187,7 @@ func findGroup(c client.Client) func(ctx context.Context, namespace, name string
 func (c *Controller) Serve(ctx context.Context) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(c.options.Host, strconv.Itoa(c.options.Port)))
 	if err != nil {
-		return fmt.Errorf("admission role: --webhook-addr: %w", err)
+		return fmt.Errorf("admission role: --webhook-addr: %w; choose another with --webhook-addr=PORT", err)
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); ok {
 		c.address.Store(at)

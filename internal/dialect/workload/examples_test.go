@@ -98,8 +98,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	root, ok := shared("compat/kai/examples")
 	if !ok {
-		t.Log("KAI's example manifests do not lie beside this checkout: nothing compared")
-		return
+		t.Skip("KAI's example manifests do not lie beside this checkout: nothing to compare with")
 	}
 	for _, path := range []string{
 		"docs/batch/batch-job.yaml", "docs/batch/batch-job-min-member.yaml", "docs/batch/pytorch-job.yaml",

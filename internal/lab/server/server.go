@@ -43,6 +43,8 @@ type Config struct {
 	// Recorded are objects that are there before anything starts, as they are: with their UIDs, times and statuses. Namespaces
 	// of theirs are among them.
 	Recorded []*unstructured.Unstructured
+	// Objects without a namespace are created before the lab is ready, unless they exist.
+	Objects []*unstructured.Unstructured
 	// Scheduler adds a stock kube-scheduler, which answers to default-scheduler.
 	Scheduler bool
 	// Split runs the API server as a process of its own, which can be killed and is started again.
@@ -249,6 +251,9 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 		return err
 	}
 	c.Progress("%d nodes are ready after %s", len(nodes), since(state.Started))
+	if err := lab.InstallObjects(ctx, cfg, c.Objects); err != nil {
+		return err
+	}
 	published, err := c.Fleet.Published()
 	if err != nil {
 		return fmt.Errorf("make the fleet: %w", err)

@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/muster-scheduler/muster/internal/app/helptest"
+)
+
+// TestHelp: every flag of every command says what it is for, and calls its value by a name.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	helptest.Check(t, command())
+}
