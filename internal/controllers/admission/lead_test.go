@@ -64,7 +64,7 @@ func bundles(t *testing.T, api client.Client, o Options) []byte {
 			found = append(found, v.Webhooks[i].ClientConfig.CABundle)
 		}
 	}
-	want := 6
+	want := 7
 	if o.AuthorizeQueues {
 		want++ // for pods that name a PodGroup
 	}
