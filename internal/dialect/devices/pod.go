@@ -2,9 +2,7 @@ package devices
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -81,89 +79,6 @@ func (b *Book) use(index map[string]map[string]struct{}, what, pod string) {
 	}
 	index[what][pod] = struct{}{}
 	b.wants[pod] = append(b.wants[pod], what)
-}
-
-// extended adds the claim that the binder will make for the extended resources that p asks for and a DeviceClass stands for.
-func (b *Book) extended(st *cluster.PodState, p *v1.Pod, key string) {
-	spec, resources := resourceapi.ResourceClaimSpec{}, []string(nil)
-	add := func(kind, i int, c *v1.Container) {
-		for k, name := range extendedOf(c) {
-			b.use(b.asks, name, key)
-			q := c.Resources.Requests[v1.ResourceName(name)]
-			class := b.class[name]
-			if class == nil || q.Value() <= 0 {
-				continue
-			}
-			spec.Devices.Requests = append(spec.Devices.Requests, resourceapi.DeviceRequest{
-				Name: RequestName(kind, i, k),
-				Exactly: &resourceapi.ExactDeviceRequest{
-					DeviceClassName: class.Name, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: q.Value(),
-				},
-			})
-			resources = append(resources, name)
-		}
-	}
-	for i := range p.Spec.InitContainers {
-		add(initContainer, i, &p.Spec.InitContainers[i])
-	}
-	for i := range p.Spec.Containers {
-		add(container, i, &p.Spec.Containers[i])
-	}
-	if len(spec.Devices.Requests) == 0 {
-		return
-	}
-	st.Spec.Devices = append(st.Spec.Devices, cluster.DeviceNeed{Spec: specText(&spec), Extended: true, Resources: resources})
-	object := ""
-	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
-		object = p.Namespace + "/" + s.ResourceClaimName
-	}
-	st.DeviceClaims = append(st.DeviceClaims, cluster.DeviceClaim{Object: object})
-}
-
-const (
-	container = iota
-	initContainer
-)
-
-// RequestName is the name of the request for the k-th extended resource, by name, of a pod's i-th container of a kind.
-func RequestName(kind, i, k int) string {
-	if kind == initContainer {
-		return fmt.Sprintf("init-container-%d-request-%d", i, k)
-	}
-	return fmt.Sprintf("container-%d-request-%d", i, k)
-}
-
-// Containers says which containers of p asked for what extended resources, as far as requests, named by RequestName, are
-// among those of a claim.
-func Containers(p *v1.Pod, requests []resourceapi.DeviceRequest) []v1.ContainerExtendedResourceRequest {
-	var out []v1.ContainerExtendedResourceRequest
-	add := func(kind, i int, c *v1.Container) {
-		for k, name := range extendedOf(c) {
-			request := RequestName(kind, i, k)
-			if slices.ContainsFunc(requests, func(r resourceapi.DeviceRequest) bool { return r.Name == request }) {
-				out = append(out, v1.ContainerExtendedResourceRequest{ContainerName: c.Name, ResourceName: name, RequestName: request})
-			}
-		}
-	}
-	for i := range p.Spec.InitContainers {
-		add(initContainer, i, &p.Spec.InitContainers[i])
-	}
-	for i := range p.Spec.Containers {
-		add(container, i, &p.Spec.Containers[i])
-	}
-	return out
-}
-
-// extendedOf lists the names of the resources that a container asks for and that have a domain, sorted.
-func extendedOf(c *v1.Container) []string {
-	var names []string
-	for name := range c.Resources.Requests { // order: sorted below
-		if strings.Contains(string(name), "/") {
-			names = append(names, string(name))
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // GPUs is how many GPUs a claim counts as. A request that asks for alternatives counts as its first, which is what it would
