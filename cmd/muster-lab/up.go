@@ -65,7 +65,7 @@ func upCommand() *cobra.Command {
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
-	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH ARG…`, separated by spaces; may be repeated")
+	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH` of its entry point; may be repeated")
 	fl.StringVar(&f.recorded, "recorded", "", "a JSON `file` with a list of objects that are there from the beginning, with their UIDs, times and statuses")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, or json: one line with the lab's state once it is ready")
 	fl.BoolVar(&f.leash, "leash", false, "end when standard input ends, so that no lab outlives its user")
@@ -129,18 +129,17 @@ func up(cmd *cobra.Command, f upFlags) error {
 	return server.Run(ctx, c)
 }
 
-func programsOf(flags []string) (map[string][]string, error) {
-	out := map[string][]string{}
+func programsOf(flags []string) (map[string]string, error) {
+	out := map[string]string{}
 	for _, text := range flags {
-		image, command, ok := strings.Cut(text, "=")
-		argv := strings.Fields(command)
-		if !ok || image == "" || len(argv) == 0 {
-			return nil, fmt.Errorf("--program: %q is not of the form IMAGE=PATH ARG…", text)
+		image, path, ok := strings.Cut(text, "=")
+		if !ok || image == "" || path == "" {
+			return nil, fmt.Errorf("--program: %q is not of the form IMAGE=PATH", text)
 		}
-		if _, err := exec.LookPath(argv[0]); err != nil {
+		if _, err := exec.LookPath(path); err != nil {
 			return nil, fmt.Errorf("--program: %w", err)
 		}
-		out[image] = argv
+		out[image] = path
 	}
 	return out, nil
 }

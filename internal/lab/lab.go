@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -46,9 +45,9 @@ type Options struct {
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
-	// Programs are images whose containers run for real, as processes of this machine, each with what it starts when its
-	// container says nothing else: a program's path, and its arguments, none of which has a space in it.
-	Programs map[string][]string
+	// Programs are images whose containers run for real, as processes of this machine, each with its entry point: a program's path. The
+	// arguments are the container's.
+	Programs map[string]string
 	// Binary is the muster-lab to run. If it is empty: $MUSTER_LAB_BINARY, or one built from the source tree around
 	// the working directory.
 	Binary string
@@ -179,8 +178,8 @@ func (o Options) arguments(dir string) ([]string, error) {
 	if o.Split {
 		args = append(args, "--split")
 	}
-	for image, command := range o.Programs {
-		args = append(args, "--program="+image+"="+strings.Join(command, " "))
+	for image, path := range o.Programs {
+		args = append(args, "--program="+image+"="+path)
 	}
 	for flag, list := range map[string][]string{
 		"--apiserver-arg=": o.APIServerArgs, "--controller-manager-arg=": o.ControllerManagerArgs, "--scheduler-arg=": o.SchedulerArgs,

@@ -73,7 +73,7 @@ func newPlace(t *testing.T) *place {
 	l, err := lab.Start(t.Context(), lab.Options{
 		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 8, CPU: "32"}}},
 		KubeScheduler: true,
-		Programs:      map[string][]string{"registry.example/muster:1": {muster}, "registry.example/muster:2": {muster}},
+		Programs:      map[string]string{"registry.example/muster:1": muster, "registry.example/muster:2": muster},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -53,9 +53,8 @@ type Config struct {
 	Kubeconfig string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are appended to the flags of the servers.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
-	// Programs are the images whose containers run for real, and what each starts: a program of this machine by its path,
-	// and its arguments.
-	Programs map[string][]string
+	// Programs are the images whose containers run for real, and the entry point of each: a program of this machine by its path.
+	Programs map[string]string
 	// Progress is told what happens, one line a call.
 	Progress func(format string, args ...any)
 	// Ready is called once, when the lab is ready.
@@ -220,7 +219,7 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	if err != nil {
 		return fmt.Errorf("make the client of the kubelets: %w", err)
 	}
-	player := kubelet.New(kubelets, kubelet.Programs{Commands: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
+	player := kubelet.New(kubelets, kubelet.Programs{Paths: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
 	g.run("kubelet player", player.Run)
 	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg, operator.Table()) })
 	g.run("disk player", func(ctx context.Context) error { return disk.Run(ctx, client, c.Fleet.Storage) })
