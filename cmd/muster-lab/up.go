@@ -31,7 +31,7 @@ type upFlags struct {
 	workloads, split                     bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
-	recorded                             string
+	recorded, advertise                  string
 }
 
 func upCommand() *cobra.Command {
@@ -60,6 +60,7 @@ func upCommand() *cobra.Command {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
+	fl.StringVar(&f.advertise, "advertise", "", "the `address` of this machine where the API server listens instead of loopback, so that real nodes can join")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
 	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with `down`")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
@@ -108,7 +109,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	c := server.Config{
 		Recorded: recorded,
 		Programs: programs,
-		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig,
+		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig, Advertise: f.advertise,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	switch f.output {

@@ -42,6 +42,9 @@ type Options struct {
 	KubeScheduler bool
 	// Split runs the API server as a process of its own, so that KillAPIServer can kill it.
 	Split bool
+	// Advertise is the address of this machine at which the API server listens instead of loopback, so that real nodes and their
+	// pods reach it: by it and, as in any cluster, by Service kubernetes. Whoever reaches the address reaches the API server.
+	Advertise string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
@@ -177,6 +180,9 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if o.Split {
 		args = append(args, "--split")
+	}
+	if o.Advertise != "" {
+		args = append(args, "--advertise="+o.Advertise)
 	}
 	for image, path := range o.Programs {
 		args = append(args, "--program="+image+"="+path)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,9 @@ type Config struct {
 	Scheduler bool
 	// Split runs the API server as a process of its own, which can be killed and is started again.
 	Split bool
+	// Advertise is the address where the API server listens, and which real nodes' pods find as Service kubernetes; 127.0.0.1,
+	// which none of them reaches, if it is empty.
+	Advertise string
 	// Durable makes etcd sync to disk. Without it a lab survives its own end but not the machine's.
 	Durable bool
 	// Kubeconfig, if set, is a second place to write the kubeconfig to.
@@ -94,8 +98,12 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer closeLog()
+	address := net.ParseIP(cmp.Or(c.Advertise, "127.0.0.1"))
+	if address == nil || address.IsUnspecified() {
+		return fmt.Errorf("%q is no address to advertise", c.Advertise)
+	}
 	p := pki{dir: filepath.Join(dir, "pki")}
-	if err := p.ensure(); err != nil {
+	if err := p.ensure(address); err != nil {
 		return err
 	}
 
@@ -109,7 +117,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	c.Progress("etcd answers after %s", since(started))
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
@@ -131,7 +139,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	// The API server outlives the others, so that they can take their leave of it.
 	back := newGroup(context.WithoutCancel(ctx))
 	front := newGroup(ctx)
-	args := slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs)
+	args := slices.Concat(apiServerArgs(p, endpoint, address), pods.flags(), c.APIServerArgs)
 	back.run("the proxy to pods", pods.serve)
 	_ = os.Remove(lab.APIServerPIDPath(dir)) // of an earlier lab in this folder
 	back.run("kube-apiserver", func(ctx context.Context) error {
