@@ -73,7 +73,7 @@ func newPlace(t *testing.T, o lab.Options) *place {
 	if os.Getenv(lab.BinaryEnv) == "" {
 		t.Fatalf("%s has to name a muster-lab (run: make test-lab)", lab.BinaryEnv)
 	}
-	l, err := lab.Start(t.Context(), o)
+	l, err := lab.Start(context.WithoutCancel(t.Context()), o) // its end is a clean-up's
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func job(name string, size int32, gpus string, script string) *batchv1.Job {
 		Spec: batchv1.JobSpec{Parallelism: &size, Completions: &size, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels)},
 			Spec: corev1.PodSpec{
-				SchedulerName: keys.SchedulerName, RestartPolicy: corev1.RestartPolicyNever,
+				SchedulerName: keys.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To(int64(1)),
 				Containers: []corev1.Container{{Name: "main", Image: busybox, Command: []string{"sh", "-c", script}}},
 			},
 		}},

@@ -24,15 +24,11 @@ const serviceIP = "10.96.0.1"
 // in-flight limits are out of the way, and pods leave a lost node after seconds instead of five minutes. Kubelets of real nodes
 // are called by their addresses, because nobody tells a lab their names' meanings.
 func apiServerArgs(p pki, etcd string, address net.IP) []string {
-	reconciler := "lease"
-	if address.IsLoopback() {
-		reconciler = "none" // it is no valid endpoint
-	}
 	return []string{
 		"--etcd-servers=" + etcd,
 		"--bind-address=" + address.String(),
 		"--advertise-address=" + address.String(),
-		"--endpoint-reconciler-type=" + reconciler,
+		"--endpoint-reconciler-type=none", // see advertise
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--kubelet-client-certificate=" + p.path("admin.crt"),
 		"--kubelet-client-key=" + p.path("admin.key"),

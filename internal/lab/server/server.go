@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,7 +176,8 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 		cancelBoot()
 	}()
-	go func() { ready <- boot(bootCtx, c, dir, kubeconfig, cfg, p, front, &state) }()
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	go func() { ready <- boot(bootCtx, c, dir, kubeconfig, at, cfg, p, front, &state) }()
 	if err := <-ready; err != nil {
 		select {
 		case ferr := <-failed:
@@ -194,12 +196,15 @@ func Run(ctx context.Context, c Config) (err error) {
 }
 
 // boot brings everything up behind an API server that has just been started, and fills in state.
-func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Config, p pki, g *group, state *lab.State) error {
+func boot(ctx context.Context, c Config, dir, kubeconfig string, at netip.AddrPort, cfg *rest.Config, p pki, g *group, state *lab.State) error {
 	client, err := kubernetes.NewForConfig(protobuf(cfg))
 	if err != nil {
 		return fmt.Errorf("make the lab's client: %w", err)
 	}
 	if err := awaitAPI(ctx, client); err != nil {
+		return err
+	}
+	if err := advertise(ctx, client, at); err != nil {
 		return err
 	}
 	c.Progress("kube-apiserver %s answers at %s after %s", state.Version, state.Server, since(state.Started))
