@@ -97,7 +97,7 @@ func newJoined(t *testing.T) *joined {
 	j := &joined{told: map[string]string{}, place: newPlace(t, lab.Options{
 		Advertise: link.Gateway, KubeScheduler: true,
 		// Who does not say that he knows of simulated nodes gets real ones.
-		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "simulated", Count: 4, GPUs: 8, Taints: []corev1.Taint{{Key: lab.LabelPool, Effect: corev1.TaintEffectNoSchedule}}}}},
+		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "simulated", Count: 1, GPUs: 8, Taints: []corev1.Taint{{Key: lab.LabelPool, Effect: corev1.TaintEffectNoSchedule}}}}},
 	})}
 	text, err := os.ReadFile(j.lab.Kubeconfig())
 	if err != nil {
@@ -302,6 +302,19 @@ func TestNode(t *testing.T) {
 		t.Logf("%d containers logged", len(j.told))
 	})
 	j.print(home)
+	j.step("helm uninstall: every container ends", func() error {
+		_, err := action.NewUninstall(j.helm).Run("muster")
+		return err
+	}, func() string {
+		var pods corev1.PodList
+		if err := j.client.List(j.Context(), &pods, client.InNamespace(home)); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Sprintf("%d pods", len(pods.Items))
+		}
+		return ""
+	})
 }
 
 // part is the same with another T.
@@ -356,11 +369,33 @@ func (j *joined) gangs() {
 	j.step("one Job is deleted: the other gang runs", func() error {
 		return j.client.Delete(j.Context(), whole, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}, j.runs("excess", 2))
-	j.step("both Jobs are gone", func() error {
-		return j.client.Delete(j.Context(), excess, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	wide := job("wide", 10, "1", script)
+	wide.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: lab.LabelPool, Operator: corev1.TolerationOpExists}}
+	j.step("both Jobs are gone, and a gang of 10 runs on 8 simulated GPUs and 2 of the real node's", func() error {
+		err := j.client.Delete(j.Context(), excess, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if err != nil {
+			return err
+		}
+		return j.client.Create(j.Context(), wide)
 	}, func() string {
-		return j.gone("whole", "excess")
+		if left := j.gone("whole", "excess"); left != "" {
+			return left
+		}
+		return j.runs("wide", 10)()
 	})
+	nodes := map[string]int{}
+	for _, p := range j.pods("wide") {
+		nodes[p.Spec.NodeName]++
+		if p.Spec.NodeName == realNode && j.log(p.Name, "main") == "" {
+			j.Errorf("%s says nothing", p.Name)
+		}
+	}
+	if nodes[realNode] < 2 || nodes["simulated-0"] == 0 {
+		j.Errorf("the gang is on %v", nodes)
+	}
+	j.step("it is gone", func() error {
+		return j.client.Delete(j.Context(), wide, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}, func() string { return j.gone("wide") })
 }
 
 // gone says which pods of Jobs are left.
@@ -508,6 +543,9 @@ func (j *joined) sharing(image string) {
 	for _, p := range j.pods("halves") {
 		if said := j.log(p.Name, "main"); said != device || !strings.HasPrefix(said, "GPU-") {
 			j.Errorf("%s says that it has %q; the reservation pod %q", p.Name, said, device)
+		}
+		if class := ptr.Deref(p.Spec.RuntimeClassName, ""); class != "nvidia" {
+			j.Errorf("%s has the RuntimeClass %q", p.Name, class)
 		}
 	}
 	j.Logf("the reservation pod, and both pods: %s", device)

@@ -91,11 +91,16 @@ func upCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.Name, "name", "real-1", "`name` of the node")
-	f.StringVar(&o.Dir, "dir", "", "the node's `folder`, which is removed at the end but for its logs")
+	f.StringVar(&o.Dir, "dir", "", "the node's `folder`: what it writes lies below it, and is removed at the end but for its logs")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "administrator's kubeconfig `file` of the cluster to join, waited for if it is not there")
 	f.IntVar(&o.GPUs, "gpus", 0, "simulated GPUs that the node offers as nvidia.com/gpu")
 	f.StringArrayVar(&o.Images, "image", nil, "an image to load, as `NAME=FILE` of an OCI archive; may be repeated")
 	f.StringVar(&o.Network, "network", "10.86.0", "the first three bytes of the node's and its pods' addresses")
+	for _, name := range []string{"dir", "kubeconfig"} {
+		if err := c.MarkFlagRequired(name); err != nil {
+			panic(err) // no flag of that name
+		}
+	}
 	f.BoolVar(&leash, "leash", false, "end when standard input ends, so that no node outlives its user")
 	return c
 }

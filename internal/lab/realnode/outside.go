@@ -173,10 +173,9 @@ func up(ctx context.Context, o options, linked func() error) (err error) {
 // link gives the node its only device, the machine the other end of it, and the route to the node's pods.
 func (o *options) link(pid int) (remove func(), err error) {
 	host := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "muster-lab"}, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
-	if old, err := netlink.LinkByName(host.Name); err == nil {
-		_ = netlink.LinkDel(old) // of a node that was killed; if it is one's that lives, the next line says so
-	}
-	if err := netlink.LinkAdd(host); err != nil {
+	if err := netlink.LinkAdd(host); errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("another real node runs on this machine: the link %s is there", host.Name)
+	} else if err != nil {
 		return nil, fmt.Errorf("link the node: %w", err)
 	}
 	remove = func() { _ = netlink.LinkDel(host) } // it goes with the node's network anyway
@@ -207,15 +206,9 @@ func (o *options) link(pid int) (remove func(), err error) {
 
 // sweep removes what the node wrote, but for its logs.
 func (o *options) sweep() error {
-	entries, err := os.ReadDir(o.Dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() != "log" {
-			if err := os.RemoveAll(filepath.Join(o.Dir, e.Name())); err != nil {
-				return fmt.Errorf("remove what the node wrote: %w", err)
-			}
+	for _, name := range []string{"etc", "lib", "run", "sys"} {
+		if err := os.RemoveAll(filepath.Join(o.Dir, name)); err != nil {
+			return fmt.Errorf("remove what the node wrote: %w", err)
 		}
 	}
 	return nil
