@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image demo test test-lab test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
+.PHONY: help node image demo test test-lab test-node test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ test-lab: build ## Tests against a real API server with simulated nodes, one pac
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 30m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestInstall$$' -timeout 10m -ldflags -w ./...
+
+test-node: bin/realnode bin/muster-lab bin/image ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
+	bin/image --out dist/node --arch $$($(GO) env GOARCH)
+	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
+	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
 
 test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
 	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
@@ -78,14 +83,19 @@ bin/muster: FORCE
 bin/muster-lab: FORCE
 	$(GO) build -o $@ -ldflags "$(LAB_LDFLAGS)" ./cmd/muster-lab
 
+bin/realnode: FORCE
+	cd internal/lab/realnode && $(GO) build -o ../../../$@ -ldflags "$(LAB_LDFLAGS)" .
+
 node: bin/muster-node ## What runs on nodes into bin/ (needs a C compiler: it loads the GPU driver's library when asked)
 
 bin/muster-node: FORCE
 	@command -v "$${CC:-gcc}" >/dev/null || { echo "bin/muster-node needs a C compiler ($${CC:-gcc}), because it is built with cgo; without one: go build ./cmd/muster-node, which can only simulate a GPU"; exit 1; }
 	CGO_ENABLED=1 $(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-node
 
-image: ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs a C compiler and apt)
-	cd deploy/image/build && CGO_ENABLED=0 $(GO) build -o ../../../bin/image .
+bin/image: FORCE
+	cd deploy/image/build && CGO_ENABLED=0 $(GO) build -o ../../../$@ .
+
+image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs a C compiler and apt)
 	bin/image --out dist
 
 generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date

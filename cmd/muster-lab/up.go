@@ -32,7 +32,7 @@ type upFlags struct {
 	workloads, split, bare, verbose      bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
-	recorded                             string
+	recorded, advertise                  string
 }
 
 func upCommand() *cobra.Command {
@@ -65,12 +65,13 @@ func upCommand() *cobra.Command {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "a further `file` to write the kubeconfig to")
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
+	fl.StringVar(&f.advertise, "advertise", "", "the `address` of this machine where the API server listens instead of loopback, so that real nodes can join")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
 	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with muster-lab down")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
 	fl.StringArrayVar(&f.managerArgs, "controller-manager-arg", nil, "a further `flag` of kube-controller-manager; may be repeated")
 	fl.StringArrayVar(&f.schedulerArgs, "scheduler-arg", nil, "a further `flag` of kube-scheduler; may be repeated")
-	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH ARG…`, separated by spaces; may be repeated")
+	fl.StringArrayVar(&f.programs, "program", nil, "run the containers of an image for real, as `IMAGE=PATH` of its entry point; may be repeated")
 	fl.StringVar(&f.recorded, "recorded", "", "a JSON `file` with a list of objects that are there from the beginning, with their UIDs, times and statuses")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, or json: one line with the lab's state once it is ready")
 	fl.BoolVar(&f.leash, "leash", false, "end when standard input ends, so that no lab outlives its user")
@@ -117,7 +118,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	c := server.Config{
 		Recorded: recorded,
 		Programs: programs,
-		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig,
+		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig, Advertise: f.advertise,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	if !f.bare {
@@ -145,18 +146,17 @@ func up(cmd *cobra.Command, f upFlags) error {
 	return server.Run(ctx, c)
 }
 
-func programsOf(flags []string) (map[string][]string, error) {
-	out := map[string][]string{}
+func programsOf(flags []string) (map[string]string, error) {
+	out := map[string]string{}
 	for _, text := range flags {
-		image, command, ok := strings.Cut(text, "=")
-		argv := strings.Fields(command)
-		if !ok || image == "" || len(argv) == 0 {
-			return nil, fmt.Errorf("--program: %q is not of the form IMAGE=PATH ARG…", text)
+		image, path, ok := strings.Cut(text, "=")
+		if !ok || image == "" || path == "" {
+			return nil, fmt.Errorf("--program: %q is not of the form IMAGE=PATH", text)
 		}
-		if _, err := exec.LookPath(argv[0]); err != nil {
+		if _, err := exec.LookPath(path); err != nil {
 			return nil, fmt.Errorf("--program: %w", err)
 		}
-		out[image] = argv
+		out[image] = path
 	}
 	return out, nil
 }

@@ -43,7 +43,7 @@ func main() {
 func root() *cobra.Command {
 	c := &cobra.Command{
 		Use: "muster-node", Short: "The parts of Muster that run on nodes", Version: version,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
 	c.AddCommand(reservation(), numaExporter())
 	return c

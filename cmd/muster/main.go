@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli"
 	"github.com/muster-scheduler/muster/internal/demo"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -36,7 +37,7 @@ func scalingPod() *cobra.Command {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
 	root.AddCommand(roles.Command(version), scalingPod(), cli.NewConformance(), cli.NewSim(), demo.Command())
 	deps := cli.Deps{Version: version, SchedulerFlags: roles.FlagNames(roles.Scheduler), Registry: func(storageCapacity bool) engine.Registry {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
@@ -19,7 +20,7 @@ import (
 func newDebug(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use: "debug", Short: "Look into a running scheduler for what should not be", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: app.NeedsCommand,
 	}
 	c.AddCommand(newStore(d))
 	return c

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/explain"
@@ -18,7 +19,7 @@ import (
 func newExplain(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain", Short: "Say why a gang or a pod waits, and what would change it", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: app.NeedsCommand,
 	}
 	about := map[string]string{
 		"gang": "Say why one gang waits: the blocking rule with its numbers, and what would change it. NAME is its PodGroup's, or enough of the\n" +

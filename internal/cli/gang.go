@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
@@ -34,7 +35,7 @@ type GangReport struct {
 }
 
 func newGang(d Deps) *cobra.Command {
-	c := &cobra.Command{Use: "gang", Short: "Look at gangs", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: "gang", Short: "Look at gangs", Args: cobra.NoArgs, RunE: app.NeedsCommand}
 	l := &looker{deps: d}
 	var namespace, queue string
 	var all, pending, finished bool

@@ -24,7 +24,7 @@ var errNotNow = errors.New("do not start Muster yet")
 func NewMigrate(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use: "migrate", Short: "Change over from KAI: what stands in the way, and what will differ", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: app.NeedsCommand,
 	}
 	c.AddCommand(newMigrateCheck(d), newMigrateValues())
 	return c

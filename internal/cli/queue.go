@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -32,7 +33,7 @@ type QueueReport struct {
 }
 
 func newQueue(d Deps) *cobra.Command {
-	c := &cobra.Command{Use: "queue", Short: "Look at queues", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: "queue", Short: "Look at queues", Args: cobra.NoArgs, RunE: app.NeedsCommand}
 	l := &looker{deps: d}
 	var dim string
 	list := &cobra.Command{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
@@ -26,7 +27,7 @@ import (
 func NewSim() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sim", Short: "Simulate the scheduler without a cluster: shares of queues, and who gets what over time", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: app.NeedsCommand,
 	}
 	c.AddCommand(newFairShare(), newTimeShare(), newFragmentation())
 	return c

@@ -29,7 +29,7 @@ import (
 func NewReplay(d Deps) []*cobra.Command {
 	s := &cobra.Command{
 		Use: "snapshot", Short: "Save what a running scheduler decided on, to be looked at and decided again elsewhere", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: app.NeedsCommand,
 	}
 	s.AddCommand(newSave(d), newCycles(d))
 	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d), newDebug(d)}

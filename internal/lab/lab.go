@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,12 +42,15 @@ type Options struct {
 	KubeScheduler bool
 	// Split runs the API server as a process of its own, so that KillAPIServer can kill it.
 	Split bool
+	// Advertise is the address of this machine at which the API server listens instead of loopback, so that real nodes and their
+	// pods reach it: by it and, as in any cluster, by Service kubernetes. Whoever reaches the address reaches the API server.
+	Advertise string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
-	// Programs are images whose containers run for real, as processes of this machine, each with what it starts when its
-	// container says nothing else: a program's path, and its arguments, none of which has a space in it.
-	Programs map[string][]string
+	// Programs are images whose containers run for real, as processes of this machine, each with its entry point: a program's path. The
+	// arguments are the container's.
+	Programs map[string]string
 	// Binary is the muster-lab to run. If it is empty: $MUSTER_LAB_BINARY, or one built from the source tree around
 	// the working directory.
 	Binary string
@@ -179,8 +181,11 @@ func (o Options) arguments(dir string) ([]string, error) {
 	if o.Split {
 		args = append(args, "--split")
 	}
-	for image, command := range o.Programs {
-		args = append(args, "--program="+image+"="+strings.Join(command, " "))
+	if o.Advertise != "" {
+		args = append(args, "--advertise="+o.Advertise)
+	}
+	for image, path := range o.Programs {
+		args = append(args, "--program="+image+"="+path)
 	}
 	for flag, list := range map[string][]string{
 		"--apiserver-arg=": o.APIServerArgs, "--controller-manager-arg=": o.ControllerManagerArgs, "--scheduler-arg=": o.SchedulerArgs,

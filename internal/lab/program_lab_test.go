@@ -112,7 +112,7 @@ func TestPrograms(t *testing.T) {
 	l := start(t, lab.Options{
 		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "cpu", Count: 2, CPU: "16"}}},
 		KubeScheduler: true,
-		Programs:      map[string][]string{"registry.example/program:1": {self}},
+		Programs:      map[string]string{"registry.example/program:1": self},
 	})
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -70,7 +70,7 @@ func Scheme() (*runtime.Scheme, error) {
 func Command(version string) *cobra.Command {
 	run := &cobra.Command{
 		Use: "run ROLE", Short: "Run a role of the control plane, or all of them in one process",
-		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
 	for _, name := range slices.Concat(Names(), Apart(), []string{All}) {
 		s := &Settings{}

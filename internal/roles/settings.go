@@ -228,7 +228,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of the pods that hold shared GPUs")
 		own.StringVar(&s.ReservationAccount, "resource-reservation-service-account", keys.ReservationNamespace, "their service account")
 		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", keys.ReservationNamespace, "value of their label app")
-		own.StringVar(&s.ReservationImage, "resource-reservation-pod-image", reservation.DefaultOptions().Image, "their image")
+		own.StringVar(&s.ReservationImage, "resource-reservation-pod-image", reservation.DefaultOptions().Image, "their image; it is given the argument reservation, which Muster's needs, unless its name is that of KAI's")
 		own.IntVar(&s.ReservationTimeout, "resource-reservation-allocation-timeout", 40, "seconds within which they have to report their device")
 		own.StringVar(&s.ReservationResources, "resource-reservation-pod-resources", "", "what they ask for besides a GPU, as JSON")
 		own.StringVar(&s.ReservationPodSec, "resource-reservation-pod-security-context", "", "their security context, as JSON")

@@ -39,7 +39,11 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-const home = "kai-scheduler"
+const (
+	home = "kai-scheduler"
+	// deployments are those of the operator, and of scheduler, binder, podgrouper, podgroup, queue and admission.
+	deployments = 7
+)
 
 // place is a lab with a release of the chart in it.
 type place struct {
@@ -64,17 +68,12 @@ func program(t *testing.T) string {
 	return path
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t *testing.T, o lab.Options) *place {
 	t.Helper()
-	muster := program(t)
 	if os.Getenv(lab.BinaryEnv) == "" {
 		t.Fatalf("%s has to name a muster-lab (run: make test-lab)", lab.BinaryEnv)
 	}
-	l, err := lab.Start(t.Context(), lab.Options{
-		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 8, CPU: "32"}}},
-		KubeScheduler: true,
-		Programs:      map[string][]string{"registry.example/muster:1": {muster}, "registry.example/muster:2": {muster}},
-	})
+	l, err := lab.Start(context.WithoutCancel(t.Context()), o) // its end is a clean-up's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +268,12 @@ func (p *place) runs(name string, size int) func() string {
 // a gang runs; a drift is repaired; an upgrade rolls every role, and an uninstall ends them, with the running gang untouched; and
 // nobody ever asked for what RBAC forbids him.
 func TestInstall(t *testing.T) {
-	p := newPlace(t)
+	muster := program(t)
+	p := newPlace(t, lab.Options{
+		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 8, CPU: "32"}}},
+		KubeScheduler: true,
+		Programs:      map[string]string{"registry.example/muster:1": muster, "registry.example/muster:2": muster},
+	})
 	chart := load(t)
 	values := func(tag string) map[string]any {
 		return map[string]any{
@@ -278,7 +282,6 @@ func TestInstall(t *testing.T) {
 			"operator": map[string]any{"qps": 500, "burst": 1000},
 		}
 	}
-	const deployments = 7 // the operator, and scheduler, binder, podgrouper, podgroup, queue and admission
 	p.step("helm install: every role is an available process", func() error {
 		i := action.NewInstall(p.helm)
 		i.ReleaseName, i.Namespace, i.CreateNamespace = "muster", home, true

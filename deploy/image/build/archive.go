@@ -31,7 +31,8 @@ func write(path, name string, images []built) (v1.Hash, error) {
 		return v1.Hash{}, fmt.Errorf("layout: %w", err)
 	}
 	_, tag, _ := strings.Cut(name, ":")
-	names := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name})
+	// containerd takes the name as it is, and its CRI finds only what is called by a whole name.
+	names := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "docker.io/library/" + name})
 	var digest v1.Hash
 	if len(images) == 1 {
 		b := images[0]

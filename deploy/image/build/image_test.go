@@ -88,6 +88,10 @@ func TestImage(t *testing.T) {
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "v1" {
 		t.Fatalf("the archive holds %+v", manifest.Manifests)
 	}
+	// Any other name, and a kubelet's containerd imports the image and does not find it.
+	if name := manifest.Manifests[0].Annotations["io.containerd.image.name"]; name != "docker.io/library/muster:v1" {
+		t.Errorf("containerd is told the name %q", name)
+	}
 	got, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)

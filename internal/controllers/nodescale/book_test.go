@@ -1,6 +1,8 @@
 package nodescale
 
 import (
+	"flag"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
@@ -143,6 +146,35 @@ func TestBookForgets(t *testing.T) {
 	}
 	if n := len(b.sharers) + len(b.blocked) + len(b.binding) + len(b.asks); n != 0 {
 		t.Errorf("%d things are left", n)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGoldenPod: a scaling pod of Muster's own image is testdata/pod.yaml, whose command line is run against the image itself (make
+// test-image). -update writes it anew.
+func TestGoldenPod(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.Image = "registry.example/muster/muster:v1"
+	p := o.newPod(sharerPod("p"), 1, true)
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	got, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/pod.yaml"
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s differs (-file +now); if it is right, run with -update\n%s", file, d)
 	}
 }
 

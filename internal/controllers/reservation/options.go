@@ -22,7 +22,8 @@ type Options struct {
 	// App is the value of their label app. Flag --resource-reservation-app-label.
 	App string
 
-	// Image is the program that reports the device. Flag --resource-reservation-pod-image.
+	// Image is the program that reports the device: Muster's for nodes, which is given the argument reservation. An image with the name
+	// of KAI's (resource-reservation, resourcereservation, and these with -fips) is given none. Flag --resource-reservation-pod-image.
 	Image string
 
 	// Timeout is how long a request waits for its reservation pods to report their devices, and for leave to make

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ const (
 	// containerName is the name of a reservation pod's only container.
 	containerName = "resource-reservation"
 
+	// command is the argument with which Muster's image for nodes reports its device.
+	command = "reservation"
+
 	// sleeper is the image of reservation pods where GPUs are simulated.
 	sleeper = "ubuntu"
 )
@@ -34,7 +38,7 @@ func podName(node, group string) string {
 // with tolerations of its own, and it must not be evicted before the last of them is. It goes when nobody uses the device.
 func newPod(o Options, node, group string) *corev1.Pod {
 	c := corev1.Container{
-		Name: containerName, Image: o.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: containerName, Image: o.Image, Args: arguments(o.Image), ImagePullPolicy: corev1.PullIfNotPresent,
 		SecurityContext: o.ContainerSecurity.DeepCopy(), Resources: resources(o.Resources),
 		Env: []corev1.EnvVar{fromField("POD_NAME", "metadata.name"), fromField("POD_NAMESPACE", "metadata.namespace")},
 	}
@@ -56,6 +60,18 @@ func newPod(o Options, node, group string) *corev1.Pod {
 		p.Spec.RuntimeClassName = ptr.To(o.RuntimeClass)
 	}
 	return p
+}
+
+// arguments are what the image is told: Muster's for nodes holds several programs. KAI's, which is known by its name, holds one, and has
+// never been told anything.
+func arguments(image string) []string {
+	name, _, _ := strings.Cut(image, "@")
+	name, _, _ = strings.Cut(path.Base(name), ":")
+	switch strings.TrimSuffix(name, "-fips") {
+	case "resource-reservation", "resourcereservation":
+		return nil
+	}
+	return []string{command}
 }
 
 func fromField(name, path string) corev1.EnvVar {

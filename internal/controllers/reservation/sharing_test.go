@@ -2,7 +2,9 @@ package reservation
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
@@ -627,6 +630,35 @@ func TestThousandRounds(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGoldenPod: a reservation pod of Muster's own image is testdata/pod.yaml, whose command line is run against the image itself (make
+// test-image). -update writes it anew.
+func TestGoldenPod(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.Image = "registry.example/muster/muster-node:v1"
+	p := newPod(o, "n1", "g")
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	got, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/pod.yaml"
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s differs (-file +now); if it is right, run with -update\n%s", file, d)
+	}
+}
+
 // TestConfiguredPod: every setting of reservation pods is in them, and a device is what they ask for whatever is
 // configured.
 func TestConfiguredPod(t *testing.T) {
@@ -653,6 +685,16 @@ func TestConfiguredPod(t *testing.T) {
 	}
 	if d := cmp.Diff(want, c.Resources); d != "" {
 		t.Error(d)
+	}
+	for image, want := range map[string]string{
+		"registry.example:5000/muster/muster-node:v1": "reservation", "registry.example/mirror/holder@sha256:00": "reservation",
+		"resource-reservation-": "reservation", "resource-reservation": "", "ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.17.0": "",
+		"registry.example:5000/resource-reservation-fips:v1@sha256:00": "", DefaultOptions().Image: "",
+	} {
+		o.Image = image
+		if c := newPod(o, "n1", "g").Spec.Containers[0]; c.Image != image || c.Command != nil || strings.Join(c.Args, " ") != want {
+			t.Errorf("%s is given %q, want %q", image, c.Args, want)
+		}
 	}
 	o.Simulated = true
 	if c := newPod(o, "n1", "g").Spec.Containers[0]; c.Image != "ubuntu" || strings.Join(c.Args, " ") != "sleep infinity" {

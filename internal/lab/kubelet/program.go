@@ -23,9 +23,9 @@ import (
 
 // Programs are images whose containers run for real, as processes of this machine; all others are only played.
 type Programs struct {
-	// Commands are what an image starts when its container says nothing else: a program of this machine by its path, and
-	// its arguments. A container's command replaces the arguments, its args are appended.
-	Commands map[string][]string
+	// Paths are the images' entry points: programs of this machine. Which arguments one is started with is said by the container and
+	// by nobody else, so that a pod that says too little fails here as it would on a node.
+	Paths map[string]string
 	// Dir is where each pod gets a folder for its credentials and logs: Dir/NAMESPACE_NAME_UID/CONTAINER.log.
 	Dir string
 	// Server is the API server's URL, and Authority what it is to be trusted by (PEM).
@@ -42,7 +42,7 @@ const (
 
 // runs says whether any container of the pod runs for real.
 func (p *Player) runs(obj *corev1.Pod) bool {
-	return slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool { return p.programs.Commands[c.Image] != nil })
+	return slices.ContainsFunc(obj.Spec.Containers, func(c corev1.Container) bool { return p.programs.Paths[c.Image] != "" })
 }
 
 // launch starts the pod's processes: with the environment that a kubelet makes, a token of the pod's own ServiceAccount, the
@@ -72,15 +72,18 @@ func (p *Player) launch(ctx context.Context, now pod) (*work, error) {
 	var commands []*command
 	for i := range full.Spec.Containers {
 		c := &full.Spec.Containers[i]
-		image := p.programs.Commands[c.Image]
-		if image == nil {
+		program := p.programs.Paths[c.Image]
+		if program == "" {
 			continue
 		}
 		env, err := Environment(full, c, sources)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", full.Namespace, full.Name, err)
 		}
-		line := argv(image, c, env)
+		line, err := argv(program, c, env)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s/%s: container %s: %w", full.Namespace, full.Name, c.Name, err)
+		}
 		places, err := mount(full, c, filepath.Join(dir, "volumes"), sources)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s/%s: container %s: %w", full.Namespace, full.Name, c.Name, err)
@@ -114,7 +117,7 @@ func (p *Player) launch(ctx context.Context, now pod) (*work, error) {
 			if spec == nil {
 				return nil
 			}
-			return &probe{spec: spec, host: ip, ports: c.Ports, program: image[0], env: cmd.env, dir: dir}
+			return &probe{spec: spec, host: ip, ports: c.Ports, program: program, env: cmd.env, dir: dir}
 		}
 		cmd.startup, cmd.readiness, cmd.liveness = asked(c.StartupProbe), asked(c.ReadinessProbe), asked(c.LivenessProbe)
 		commands = append(commands, cmd)
@@ -122,21 +125,16 @@ func (p *Player) launch(ctx context.Context, now pod) (*work, error) {
 	return p.begin(ctx, full.UID, commands), nil
 }
 
-// argv is a container's command line.
-func argv(image []string, c *corev1.Container, env map[string]string) []string {
-	expand := func(list []string) (out []string) {
-		for _, s := range list {
-			out = append(out, expansion.Expand(s, expansion.MappingFuncFor(env)))
-		}
-		return out
+// argv is a container's command line. A command can only name the image's own program, because an image holds nothing else here.
+func argv(program string, c *corev1.Container, env map[string]string) ([]string, error) {
+	line := []string{program}
+	if len(c.Command) > 0 && filepath.Base(c.Command[0]) != filepath.Base(program) {
+		return nil, fmt.Errorf("image %s holds no program %q", c.Image, c.Command[0])
 	}
-	switch {
-	case len(c.Command) > 0:
-		return slices.Concat(image[:1], expand(c.Command[1:]), expand(c.Args))
-	case len(c.Args) > 0:
-		return slices.Concat(image, expand(c.Args))
+	for _, s := range slices.Concat(c.Command[min(1, len(c.Command)):], c.Args) {
+		line = append(line, expansion.Expand(s, expansion.MappingFuncFor(env)))
 	}
-	return image
+	return line, nil
 }
 
 func environ(env map[string]string) (out []string) {

@@ -14,18 +14,19 @@ import (
 
 func TestArgv(t *testing.T) {
 	t.Parallel()
-	image := []string{"/bin/prog", "default"}
 	env := map[string]string{"A": "a"}
 	for _, c := range []struct {
 		command, args, want []string
 	}{
-		{nil, nil, []string{"/bin/prog", "default"}},
-		{nil, []string{"$(A)", "$(B)"}, []string{"/bin/prog", "default", "a", "$(B)"}},
+		{nil, nil, []string{"/bin/prog"}},
+		{nil, []string{"$(A)", "$(B)"}, []string{"/bin/prog", "a", "$(B)"}},
 		{[]string{"prog"}, nil, []string{"/bin/prog"}},
-		{[]string{"prog", "other"}, []string{"x"}, []string{"/bin/prog", "other", "x"}},
+		{[]string{"/prog", "other"}, []string{"x"}, []string{"/bin/prog", "other", "x"}},
+		{[]string{"sh", "-c"}, []string{"prog"}, nil},
 	} {
-		if d := cmp.Diff(c.want, argv(image, &corev1.Container{Command: c.command, Args: c.args}, env)); d != "" {
-			t.Error(d)
+		got, err := argv("/bin/prog", &corev1.Container{Command: c.command, Args: c.args}, env)
+		if d := cmp.Diff(c.want, got); d != "" || (err == nil) != (c.want != nil) {
+			t.Errorf("%v: %s", err, d)
 		}
 	}
 	if d := cmp.Diff([]string{"A=a", "B="}, environ(map[string]string{"B": "", "A": "a"})); d != "" {

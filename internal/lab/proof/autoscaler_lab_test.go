@@ -59,7 +59,7 @@ func (w *world) says(namespace string) []string {
 // that no node would help. When the node comes, scaling pods end, by running `muster scalingpod`, and all that may run runs.
 func TestAutoscaler(t *testing.T) {
 	w := newSharingLab(t, 0, lab.Options{
-		KubeScheduler: true, Programs: map[string][]string{image: {os.Getenv(binaryEnv)}},
+		KubeScheduler: true, Programs: map[string]string{image: os.Getenv(binaryEnv)},
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "cpu", Count: 1, CPU: "8"}}},
 	})
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.ScaleAdjustNamespace}})

@@ -42,6 +42,9 @@ func nodeBinary(t *testing.T) string {
 	return path
 }
 
+// nodeImage is the name under which the lab runs muster-node in pods.
+const nodeImage = "registry.example/muster-node:lab"
+
 // processes counts the running processes of a program.
 func processes(t *testing.T, program string) (n int) {
 	t.Helper()
@@ -64,9 +67,7 @@ func TestReservationProcess(t *testing.T) {
 	if program == "" {
 		return
 	}
-	w := newSharingLab(t, 1, lab.Options{Programs: map[string][]string{
-		"registry/local/kai-scheduler/resource-reservation": {program, "reservation"},
-	}})
+	w := newSharingLab(t, 1, lab.Options{Programs: map[string]string{nodeImage: program}})
 	// Exactly what the installed role has.
 	w.create(t, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: keys.ReservationNamespace, Name: keys.ReservationNamespace},
@@ -77,7 +78,7 @@ func TestReservationProcess(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: keys.ReservationNamespace},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: keys.ReservationNamespace, Name: keys.ReservationNamespace}},
 	})
-	muster := admitting(t, w)
+	muster := admitting(t, w, "--resource-reservation-pod-image="+nodeImage)
 	w.namespace(t, "share")
 	for _, name := range []string{"first", "second"} {
 		w.create(t, fractionPod("share", name, nil))

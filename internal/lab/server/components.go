@@ -21,13 +21,17 @@ import (
 const serviceIP = "10.96.0.1"
 
 // apiServerArgs are the flags of a lab's API server. APF is off (its queues would shape a benchmark), the
-// in-flight limits are out of the way, and pods leave a lost node after seconds instead of five minutes.
-func apiServerArgs(p pki, etcd string) []string {
+// in-flight limits are out of the way, and pods leave a lost node after seconds instead of five minutes. Kubelets of real nodes
+// are called by their addresses, because nobody tells a lab their names' meanings.
+func apiServerArgs(p pki, etcd string, address net.IP) []string {
 	return []string{
 		"--etcd-servers=" + etcd,
-		"--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", // a loopback address is no valid endpoint
+		"--bind-address=" + address.String(),
+		"--advertise-address=" + address.String(),
+		"--endpoint-reconciler-type=none", // see advertise
+		"--kubelet-preferred-address-types=InternalIP,Hostname",
+		"--kubelet-client-certificate=" + p.path("admin.crt"),
+		"--kubelet-client-key=" + p.path("admin.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--client-ca-file=" + p.path("ca.crt"),
 		"--tls-cert-file=" + p.path("apiserver.crt"),

@@ -22,7 +22,8 @@ const dialGrace = 10 * time.Second
 
 // egress is how the API server reaches pods: webhooks, aggregated APIs, and what it proxies (kubectl get --raw
 // …/services/NAME:PORT/proxy/). It asks this proxy, by CONNECT over TLS on loopback, for the pod that it has chosen among a
-// Service's ready endpoints, and the proxy connects it to that pod's process (lab.ProcessAddress).
+// Service's ready endpoints, and the proxy connects it to that pod's process (lab.ProcessAddress). Real nodes and their pods
+// have addresses that lead there, and pass as they are.
 type egress struct {
 	listener net.Listener
 	config   string // the file that tells the API server

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -33,12 +34,19 @@ type pki struct{ dir string }
 
 func (p pki) path(name string) string { return filepath.Join(p.dir, name) }
 
-// ensure makes what is missing: the authority, the servers' certificate, the administrator's certificate and the
-// key that signs ServiceAccount tokens. A folder that has them all is left alone, so a lab can be started again.
-func (p pki) ensure() error {
-	if _, err := os.Stat(p.path("admin.crt")); err == nil {
-		return nil
+// ensure makes what is missing: the authority, the administrator's certificate and the key that signs ServiceAccount tokens. A
+// folder that has them all keeps them, so a lab can be started again. The servers' certificate is made anew, for address.
+func (p pki) ensure(address net.IP) error {
+	if _, err := os.Stat(p.path("admin.crt")); err != nil {
+		if err := p.found(); err != nil {
+			return err
+		}
 	}
+	return p.issue("apiserver", pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth, address)
+}
+
+// found makes the authority and what it is the first to sign.
+func (p pki) found() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("make the certificates' folder: %w", err)
 	}
@@ -56,25 +64,6 @@ func (p pki) ensure() error {
 	if err != nil {
 		return fmt.Errorf("make the lab's authority: %w", err)
 	}
-	issue := func(name string, subject pkix.Name, usage x509.ExtKeyUsage) error {
-		key, err := newKey()
-		if err != nil {
-			return err
-		}
-		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-			SerialNumber: serial(), Subject: subject, NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-			DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(serviceIP)},
-		}, ca, key.Public(), caKey)
-		if err != nil {
-			return fmt.Errorf("issue certificate %s: %w", name, err)
-		}
-		if err := writeKey(p.path(name+".key"), key); err != nil {
-			return err
-		}
-		return writePEM(p.path(name+".crt"), "CERTIFICATE", der)
-	}
 	if err := writeKey(p.path("ca.key"), caKey); err != nil {
 		return err
 	}
@@ -88,9 +77,6 @@ func (p pki) ensure() error {
 	if err := writeKey(p.path("serviceaccount.key"), tokenKey); err != nil {
 		return err
 	}
-	if err := issue("apiserver", pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth); err != nil {
-		return err
-	}
 	// The administrator is known by a token, too: of every request that comes with a certificate the API server checks the
 	// signatures, which costs as much as reading an object.
 	token := make([]byte, 24)
@@ -102,7 +88,33 @@ func (p pki) ensure() error {
 		return fmt.Errorf("write the administrator's token: %w", err)
 	}
 	// Last: its presence says that the set is complete.
-	return issue("admin", pkix.Name{CommonName: adminName, Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth)
+	return p.issue("admin", pkix.Name{CommonName: adminName, Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth)
+}
+
+// issue has the authority sign a certificate, good for servers on loopback, behind Service kubernetes and at further addresses.
+func (p pki) issue(name string, subject pkix.Name, usage x509.ExtKeyUsage, addresses ...net.IP) error {
+	authority, err := tls.LoadX509KeyPair(p.path("ca.crt"), p.path("ca.key"))
+	if err != nil {
+		return fmt.Errorf("load the lab's authority: %w", err)
+	}
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial(), Subject: subject, NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		IPAddresses: append(addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(serviceIP)),
+	}, authority.Leaf, key.Public(), authority.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("issue certificate %s: %w", name, err)
+	}
+	if err := writeKey(p.path(name+".key"), key); err != nil {
+		return err
+	}
+	return writePEM(p.path(name+".crt"), "CERTIFICATE", der)
 }
 
 // kubeconfig writes the administrator's kubeconfig for server, with everything it needs inside it.

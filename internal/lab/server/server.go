@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,15 +51,17 @@ type Config struct {
 	Scheduler bool
 	// Split runs the API server as a process of its own, which can be killed and is started again.
 	Split bool
+	// Advertise is the address where the API server listens, and which real nodes' pods find as Service kubernetes; 127.0.0.1,
+	// which none of them reaches, if it is empty.
+	Advertise string
 	// Durable makes etcd sync to disk. Without it a lab survives its own end but not the machine's.
 	Durable bool
 	// Kubeconfig, if set, is a second place to write the kubeconfig to.
 	Kubeconfig string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are appended to the flags of the servers.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
-	// Programs are the images whose containers run for real, and what each starts: a program of this machine by its path,
-	// and its arguments.
-	Programs map[string][]string
+	// Programs are the images whose containers run for real, and the entry point of each: a program of this machine by its path.
+	Programs map[string]string
 	// Progress is told what happens, one line a call.
 	Progress func(format string, args ...any)
 	// Ready is called once, when the lab is ready.
@@ -97,8 +101,12 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer closeLog()
+	address := net.ParseIP(cmp.Or(c.Advertise, "127.0.0.1"))
+	if address == nil || address.IsUnspecified() {
+		return fmt.Errorf("%q is no address to advertise", c.Advertise)
+	}
 	p := pki{dir: filepath.Join(dir, "pki")}
-	if err := p.ensure(); err != nil {
+	if err := p.ensure(address); err != nil {
 		return err
 	}
 
@@ -112,7 +120,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	c.Progress("etcd answers after %s", since(started))
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), "0"))
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
@@ -134,7 +142,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	// The API server outlives the others, so that they can take their leave of it.
 	back := newGroup(context.WithoutCancel(ctx))
 	front := newGroup(ctx)
-	args := slices.Concat(apiServerArgs(p, endpoint), pods.flags(), c.APIServerArgs)
+	args := slices.Concat(apiServerArgs(p, endpoint, address), pods.flags(), c.APIServerArgs)
 	back.run("the proxy to pods", pods.serve)
 	_ = os.Remove(lab.APIServerPIDPath(dir)) // of an earlier lab in this folder
 	back.run("kube-apiserver", func(ctx context.Context) error {
@@ -170,7 +178,8 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 		cancelBoot()
 	}()
-	go func() { ready <- boot(bootCtx, c, dir, kubeconfig, cfg, p, front, &state) }()
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	go func() { ready <- boot(bootCtx, c, dir, kubeconfig, at, cfg, p, front, &state) }()
 	if err := <-ready; err != nil {
 		select {
 		case ferr := <-failed:
@@ -189,12 +198,15 @@ func Run(ctx context.Context, c Config) (err error) {
 }
 
 // boot brings everything up behind an API server that has just been started, and fills in state.
-func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Config, p pki, g *group, state *lab.State) error {
+func boot(ctx context.Context, c Config, dir, kubeconfig string, at netip.AddrPort, cfg *rest.Config, p pki, g *group, state *lab.State) error {
 	client, err := kubernetes.NewForConfig(protobuf(cfg))
 	if err != nil {
 		return fmt.Errorf("make the lab's client: %w", err)
 	}
 	if err := awaitAPI(ctx, client); err != nil {
+		return err
+	}
+	if err := advertise(ctx, client, at); err != nil {
 		return err
 	}
 	c.Progress("kube-apiserver %s answers at %s after %s", state.Version, state.Server, since(state.Started))
@@ -222,7 +234,7 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, cfg *rest.Confi
 	if err != nil {
 		return fmt.Errorf("make the client of the kubelets: %w", err)
 	}
-	player := kubelet.New(kubelets, kubelet.Programs{Commands: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
+	player := kubelet.New(kubelets, kubelet.Programs{Paths: c.Programs, Dir: filepath.Join(dir, "pods"), Server: cfg.Host, Authority: cfg.CAData})
 	g.run("kubelet player", player.Run)
 	g.run("operator player", func(ctx context.Context) error { return operator.Run(ctx, cfg, operator.Table()) })
 	g.run("disk player", func(ctx context.Context) error { return disk.Run(ctx, client, c.Fleet.Storage) })
