@@ -237,7 +237,7 @@ func (r *render) deploy(w *workload) {
 				Spec: corev1.PodSpec{
 					ServiceAccountName: Name(w.role), ImagePullSecrets: r.pullSecrets(), PriorityClassName: g.PriorityClassName,
 					NodeSelector: g.NodeSelector, Tolerations: g.Tolerations, TerminationGracePeriodSeconds: ptr.To[int64](30),
-					Affinity:        MergeAffinities(w.service.Affinity, g.Affinity, w.name, *g.RequireDefaultPodAntiAffinityTerm),
+					Affinity:                  MergeAffinities(w.service.Affinity, g.Affinity, w.name, *g.RequireDefaultPodAntiAffinityTerm),
 					TopologySpreadConstraints: spread(w),
 					SecurityContext:           r.podSecurity(), Volumes: w.volumes,
 					Containers: []corev1.Container{{

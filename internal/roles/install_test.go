@@ -110,7 +110,9 @@ func TestOperatorFlags(t *testing.T) {
 	if err := fs.Parse([]string{"--image-pull-secret=pull"}); err != nil {
 		t.Fatal(err)
 	}
-	o := s.operator(func(name string) string { return map[string]string{"MS_REPOSITORY": "r", "MS_TAG": "t", "MS_DIGEST": "sha256:1", "MS_NODE_DIGEST": "sha256:2"}[name] })
+	o := s.operator(func(name string) string {
+		return map[string]string{"MS_REPOSITORY": "r", "MS_TAG": "t", "MS_DIGEST": "sha256:1", "MS_NODE_DIGEST": "sha256:2"}[name]
+	})
 	if o.PullSecret != "pull" || o.Repository != "r" || o.Tag != "t" || o.Digests[install.Program] != "sha256:1" || o.Digests[install.NodeProgram] != "sha256:2" || !slices.Contains(o.SchedulerFlags, "eviction-mode") || o.Check == nil {
 		t.Errorf("%+v", o)
 	}
