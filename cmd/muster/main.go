@@ -46,7 +46,7 @@ func main() {
 	}}
 	root.AddCommand(cli.New(deps)...)
 	root.AddCommand(cli.NewReplay(deps)...)
-	root.AddCommand(cli.NewMigrate(deps))
+	root.AddCommand(cli.NewMigrate(deps), cli.NewCRDs(deps))
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		os.Exit(1)
