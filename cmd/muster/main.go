@@ -45,7 +45,7 @@ func command() *cobra.Command {
 	}}
 	root.AddCommand(cli.New(deps)...)
 	root.AddCommand(cli.NewReplay(deps)...)
-	root.AddCommand(cli.NewMigrate(deps))
+	root.AddCommand(cli.NewMigrate(deps), cli.NewCRDs(deps))
 	return root
 }
 

@@ -7,7 +7,11 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/monitoring"
 )
+
+// GeneratedOnly are patterns of the chart's files that are all generated.
+func GeneratedOnly() []string { return []string{"crds/*", "files/dashboards/*"} }
 
 // Generated are the chart's files that are made from what the program knows, by their names in the chart.
 func Generated() (map[string][]byte, error) {
@@ -22,5 +26,15 @@ func Generated() (map[string][]byte, error) {
 	}
 	const head = "# Generated from internal/install (make generate): what the operator may do, in the cluster, in its own namespace, in that of\n# the pods that hold shared GPUs, and in that of the pods that show demand.\n"
 	out["files/rbac.yaml"] = append([]byte(head), rules...)
+	alerts, err := monitoring.PrometheusRule()
+	if err != nil {
+		return nil, fmt.Errorf("write the alerts: %w", err)
+	}
+	out["files/prometheusrule.yaml"] = alerts
+	for _, d := range monitoring.Dashboards() {
+		if out["files/dashboards/"+d.Name+".json"], err = d.JSON(); err != nil {
+			return nil, fmt.Errorf("write dashboard %s: %w", d.Name, err)
+		}
+	}
 	return out, nil
 }

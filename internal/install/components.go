@@ -298,6 +298,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 	host := func(name, path string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: ptr.To(corev1.HostPathDirectory)}}}
 	}
+	extra := r.extra(Exporter, f)
 	r.account(Exporter)
 	pod := Labels(Exporter)
 	maps.Copy(pod, Selector(name))
@@ -306,7 +307,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: Selector(name)}, RevisionHistoryLimit: ptr.To[int32](3),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: pod},
+				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: extra.PodAnnotations},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: name, ImagePullSecrets: r.pullSecrets(), PriorityClassName: g.PriorityClassName,
 					NodeSelector: e.NodeSelector, Tolerations: slices.Concat(g.DaemonsetsTolerations, e.Tolerations),
@@ -314,8 +315,10 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 					Volumes:  []corev1.Volume{host("podresources", *e.PodResourcesHostPath), host("sysfs", *e.SysfsHostPath)},
 					Containers: []corev1.Container{{
 						Name: Exporter, Image: r.image("spec.numaPlacementExporter.service.image", e.Service.Image, NodeProgram), ImagePullPolicy: *e.Service.Image.PullPolicy,
-						Args: append([]string{Exporter}, f...), Resources: corev1.ResourceRequirements(*e.Service.Resources),
-						Env: []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}},
+						Args: slices.Concat([]string{Exporter}, f, extra.Args), Resources: corev1.ResourceRequirements(*e.Service.Resources),
+						Env: mergeEnv([]corev1.EnvVar{{
+							Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}},
+						}}, extra.Env),
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "podresources", MountPath: *e.PodResourcesHostPath, ReadOnly: true}, {Name: "sysfs", MountPath: sysfs, ReadOnly: true},
 						},

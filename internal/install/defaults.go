@@ -26,9 +26,9 @@ func part[T any](field **T) *T {
 	return *field
 }
 
-// Defaulted is a copy of a Config's spec in which every field that KAI's operator has a default for has a value. Two are
-// Muster's own: the names of images, of which there are two, and limits to calls to the API server, which are the roles' own
-// unless set.
+// Defaulted is a copy of a Config's spec in which every field that KAI's operator has a default for has a value. Muster's own are
+// the names of images, of which there are two; calls to the API server and CPU, which nothing limits unless it is said; and
+// admission, of which there are two with a budget, since pods wait for its answer.
 func Defaulted(c *kaiv1.Config) *kaiv1.ConfigSpec {
 	s := c.Spec.DeepCopy()
 	if s.Namespace == "" {
@@ -75,10 +75,13 @@ func defaultGlobal(g *kaiv1.GlobalConfig) {
 	def(&g.JSONLog, false)
 }
 
-// sizes are requests and limits of CPU and memory.
-type sizes struct{ cpu, memory, maxCPU, maxMemory string }
+// sizes are requests of CPU and memory, and limits of memory.
+//
+// There is no limit of CPU: a role that is idle has much to do at once when a thousand pods come, and would be stopped nine tenths of
+// that time by KAI's 100m on a node that has nothing else to do. What it asks for is its share when the node is busy.
+type sizes struct{ cpu, memory, maxMemory string }
 
-var usualSizes = sizes{"50m", "256Mi", "100m", "512Mi"}
+var usualSizes = sizes{"50m", "256Mi", "512Mi"}
 
 // defaultService fills in how a component is deployed. Whether the NUMA exporter is, stays open.
 func defaultService(s *kaiv1.Service, program string, z sizes) {
@@ -91,19 +94,19 @@ func defaultService(s *kaiv1.Service, program string, z sizes) {
 		if *list == nil {
 			*list = corev1.ResourceList{}
 		}
-		if _, ok := (*list)[name]; !ok {
+		if _, ok := (*list)[name]; !ok && value != "" {
 			(*list)[name] = resource.MustParse(value)
 		}
 	}
 	for _, d := range []struct {
 		name      corev1.ResourceName
 		low, high string
-	}{{corev1.ResourceCPU, z.cpu, z.maxCPU}, {corev1.ResourceMemory, z.memory, z.maxMemory}} {
+	}{{corev1.ResourceCPU, z.cpu, ""}, {corev1.ResourceMemory, z.memory, z.maxMemory}} {
 		_, asked := r.Requests[d.name]
 		fill(&r.Requests, d.name, d.low)
 		fill(&r.Limits, d.name, d.high)
 		// Where one of the two is given, the other's default does not contradict it: the API server would refuse the pod.
-		if low, high := r.Requests[d.name], r.Limits[d.name]; low.Cmp(high) > 0 {
+		if low, high := r.Requests[d.name], r.Limits[d.name]; !high.IsZero() && low.Cmp(high) > 0 {
 			if asked {
 				r.Limits[d.name] = low
 			} else {
@@ -152,7 +155,7 @@ func defaultQueue(q *kaiv1.QueueController, g *kaiv1.GlobalConfig) {
 }
 
 func defaultBinder(b *kaiv1.Binder, g *kaiv1.GlobalConfig) {
-	defaultService(part(&b.Service), Program, sizes{"50m", "200Mi", "100m", "200Mi"})
+	defaultService(part(&b.Service), Program, sizes{"50m", "200Mi", "200Mi"})
 	r := part(&b.ResourceReservation)
 	defaultImage(part(&r.Image), NodeProgram)
 	def(&r.Namespace, keys.ReservationNamespace)
@@ -160,6 +163,9 @@ func defaultBinder(b *kaiv1.Binder, g *kaiv1.GlobalConfig) {
 	def(&r.AppLabel, keys.ReservationNamespace)
 	if r.ReservationContainerSecurityContext == nil {
 		r.ReservationContainerSecurityContext = g.SecurityContext.DeepCopy()
+		if *g.Openshift {
+			r.ReservationContainerSecurityContext.RunAsUser = nil // the platform gives each namespace users of its own, and admits no other
+		}
 	}
 	defaultReplicas(&b.Replicas, g)
 	def(&b.VolumeBindingTimeoutSeconds, 120)
@@ -176,7 +182,7 @@ func defaultPodGrouper(p *kaiv1.PodGrouper, g *kaiv1.GlobalConfig) {
 }
 
 func defaultScheduler(s *kaiv1.Scheduler, g *kaiv1.GlobalConfig) {
-	defaultService(part(&s.Service), Program, sizes{"250m", "512Mi", "700m", "512Mi"})
+	defaultService(part(&s.Service), Program, sizes{"250m", "512Mi", "512Mi"})
 	def(&s.GOGC, 400)
 	v := part(&s.SchedulerService)
 	def(&v.Type, corev1.ServiceTypeClusterIP)
@@ -197,13 +203,14 @@ func defaultPodGroup(p *kaiv1.PodGroupController, g *kaiv1.GlobalConfig) {
 }
 
 func defaultAdmission(a *kaiv1.Admission, g *kaiv1.GlobalConfig) {
-	defaultService(part(&a.Service), Program, usualSizes)
+	def(&part(&part(&a.Service).PodDisruptionBudget).Enabled, true)
+	defaultService(a.Service, Program, usualSizes)
 	w := part(&a.Webhook)
 	def(&w.Port, WebhookServicePort)
 	def(&w.TargetPort, WebhookPort)
 	def(&w.ProbePort, ProbePort)
 	def(&w.MetricsPort, MetricsPort)
-	defaultReplicas(&a.Replicas, g)
+	def(&a.Replicas, max(2, ptr.Deref(g.ReplicaCount, 1)))
 	def(&a.GPUSharing, false)
 	def(&a.BlockNvidiaVisibleDevices, false)
 	def(&a.QueueLabelSelector, false)

@@ -13,6 +13,8 @@ import (
 type Environment struct {
 	// Repository and Tag are those of images that Config does not say them of: MS_REPOSITORY and MS_TAG of the operator.
 	Repository, Tag string
+	// Digests are those of these images, such as sha256:…, by Program and NodeProgram; the others are named by their tags alone.
+	Digests map[string]string
 	// PullSecrets are names of pull secrets beside those of Config.
 	PullSecrets []string
 	// Kinds are the foreign kinds that the API server serves, of ForeignKinds. Objects of others are not rendered, which is

@@ -30,6 +30,20 @@ func probe(path, port string, period, failures int32) *corev1.Probe {
 	}
 }
 
+// spread keeps replicas on several nodes, in several zones, where there are such; not those that hold a volume of one node.
+func spread(w *workload) (out []corev1.TopologySpreadConstraint) {
+	if w.replicas < 2 || w.alone {
+		return nil
+	}
+	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
+		out = append(out, corev1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: Selector(w.name)},
+			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey}, // those of the version that goes do not count
+		})
+	}
+	return out
+}
+
 func port(name string, number int) corev1.ContainerPort {
 	return corev1.ContainerPort{Name: name, ContainerPort: int32(number), Protocol: corev1.ProtocolTCP}
 }
@@ -226,5 +240,5 @@ func MergeAffinities(local, global *corev1.Affinity, app string, required bool) 
 	return out
 }
 
-// limits are a component's calls to the API server: those that its section says, nil for the role's own.
+// limits are a component's calls to the API server: those that its section says, nil for none.
 func limits(s *kaiv1.Service) *kaiv1.K8sClientConfig { return s.K8sClientConfig }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -218,6 +219,10 @@ func (r *render) deploy(w *workload) {
 	for k, v := range labels { // order: the result is a map
 		pod[k] = v
 	}
+	args := r.arguments(w)
+	extra := r.extra(w.role, args)
+	notes := extra.PodAnnotations
+	maps.Copy(notes, w.notes)
 	own := map[string]string{}
 	if w.shard != "" {
 		pod[LabelShard], own[LabelShard] = ShardLabel(w.shard), ShardLabel(w.shard)
@@ -228,18 +233,19 @@ func (r *render) deploy(w *workload) {
 			Replicas: ptr.To(w.replicas), Selector: &metav1.LabelSelector{MatchLabels: labels}, RevisionHistoryLimit: ptr.To[int32](3),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: surge()},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: w.notes},
+				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: notes},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: Name(w.role), ImagePullSecrets: r.pullSecrets(), PriorityClassName: g.PriorityClassName,
 					NodeSelector: g.NodeSelector, Tolerations: g.Tolerations, TerminationGracePeriodSeconds: ptr.To[int64](30),
-					Affinity:        MergeAffinities(w.service.Affinity, g.Affinity, w.name, *g.RequireDefaultPodAntiAffinityTerm),
-					SecurityContext: r.podSecurity(), Volumes: w.volumes,
+					Affinity:                  MergeAffinities(w.service.Affinity, g.Affinity, w.name, *g.RequireDefaultPodAntiAffinityTerm),
+					TopologySpreadConstraints: spread(w),
+					SecurityContext:           r.podSecurity(), Volumes: w.volumes,
 					Containers: []corev1.Container{{
 						Name: w.role, Image: r.image(w.path+".service.image", w.service.Image, Program), ImagePullPolicy: *w.service.Image.PullPolicy,
-						Args: append([]string{"run", w.role}, r.arguments(w)...),
-						Env: append([]corev1.EnvVar{{
+						Args: slices.Concat([]string{"run", w.role}, args, extra.Args),
+						Env: mergeEnv(append([]corev1.EnvVar{{
 							Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
-						}}, w.env...),
+						}}, w.env...), extra.Env),
 						Ports: w.ports, Resources: corev1.ResourceRequirements(*w.service.Resources), SecurityContext: r.security(), VolumeMounts: w.mounts,
 						LivenessProbe: probe("/healthz", w.probe, 10, 6), ReadinessProbe: probe("/readyz", w.probe, 2, 3),
 					}},
@@ -261,15 +267,7 @@ func (r *render) deploy(w *workload) {
 
 // arguments are a role's own flags and those that all roles share.
 func (r *render) arguments(w *workload) []string {
-	args := w.args
-	if c := w.client; c != nil {
-		if c.QPS != nil {
-			args = append(args, fmt.Sprintf("--qps=%d", *c.QPS))
-		}
-		if c.Burst != nil {
-			args = append(args, fmt.Sprintf("--burst=%d", *c.Burst))
-		}
-	}
+	args := append(w.args, pacing(w.client).without(w.args)...)
 	args = append(args, "--leader-elect=true")
 	args = append(args, flags(r.pace()).without(w.args)...)
 	if *r.spec.Global.JSONLog {
@@ -281,24 +279,41 @@ func (r *render) arguments(w *workload) []string {
 	return args
 }
 
+// pacing is how fast a role may call the API server: as Config says. Where it says nothing the server paces, by priority and fairness,
+// which knows its load and shares what there is; a limit of the client's own knows neither.
+func pacing(c *kaiv1.K8sClientConfig) flags {
+	var f flags
+	if c == nil || c.QPS == nil && c.Burst == nil {
+		f.set("qps", -1)
+		return f
+	}
+	f.number("qps", c.QPS)
+	f.number("burst", c.Burst)
+	return f
+}
+
 // kaiImages are the names of KAI's images. A Config that was written for KAI may name them.
 var kaiImages = []string{
 	"podgrouper", "binder", "admission", "scheduler", "queuecontroller", "podgroupcontroller", "nodescaleadjuster", "scalingpod",
 	"resource-reservation", "resourcereservation", "numa-placement-exporter", "operator",
 }
 
-// image is REPOSITORY/NAME:TAG. An image of KAI's cannot run our roles: its place is taken by ours, from where ours come from.
+// image is REPOSITORY/NAME:TAG, with @DIGEST for those whose digest the environment says. An image of KAI's cannot run our roles: its place is taken by ours, from where ours come from.
 func (r *render) image(field string, i *kaiv1.Image, program string) string {
 	repository, tag, name := ptr.Deref(i.Repository, r.env.Repository), ptr.Deref(i.Tag, r.env.Tag), *i.Name
 	if slices.Contains(kaiImages, strings.TrimSuffix(name, "-fips")) {
 		r.warn(field, "is KAI's %s; %s runs instead", name, program)
 		repository, tag, name = r.env.Repository, r.env.Tag, program
 	}
+	ours := repository == r.env.Repository && tag == r.env.Tag && name == program
 	if repository != "" {
 		name = strings.TrimSuffix(repository, "/") + "/" + name
 	}
 	if tag != "" {
 		name += ":" + tag
+	}
+	if digest := r.env.Digests[program]; ours && digest != "" {
+		name += "@" + digest
 	}
 	return name
 }

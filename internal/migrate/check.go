@@ -180,7 +180,7 @@ func (c *checker) definitions() error {
 		}
 		name := want.GetName()
 		about := "CustomResourceDefinition " + name
-		const next = "kubectl apply --server-side --force-conflicts -f api/crds (or the chart's folder crds): existing objects stay as they are"
+		const next = "muster crds apply (the chart does so before an install and an upgrade): existing objects stay as they are"
 		var have unstructured.Unstructured
 		have.SetGroupVersionKind(want.GroupVersionKind())
 		err := c.reader.Get(c.ctx, client.ObjectKey{Name: name}, &have)

@@ -41,6 +41,7 @@ func TestInstalledCommandLines(t *testing.T) {
 	}}
 	config.Annotations = map[string]string{
 		install.AnnotationLeaseDuration: "15s", install.AnnotationRenewDeadline: "10s", install.AnnotationRetryPeriod: "2s", install.AnnotationHungAfter: "5m",
+		install.AnnotationRoles: `{"all": {"logLevel": "debug"}}`,
 	}
 	objects, _, err := install.Render(&config, []kaiv1.SchedulingShard{shard}, install.Environment{SimulatedGPUs: true, SchedulerFlags: FlagNames(Scheduler)})
 	if err != nil {
@@ -109,8 +110,10 @@ func TestOperatorFlags(t *testing.T) {
 	if err := fs.Parse([]string{"--image-pull-secret=pull"}); err != nil {
 		t.Fatal(err)
 	}
-	o := s.operator(func(name string) string { return map[string]string{"MS_REPOSITORY": "r", "MS_TAG": "t"}[name] })
-	if o.PullSecret != "pull" || o.Repository != "r" || o.Tag != "t" || !slices.Contains(o.SchedulerFlags, "eviction-mode") || o.Check == nil {
+	o := s.operator(func(name string) string {
+		return map[string]string{"MS_REPOSITORY": "r", "MS_TAG": "t", "MS_DIGEST": "sha256:1", "MS_NODE_DIGEST": "sha256:2"}[name]
+	})
+	if o.PullSecret != "pull" || o.Repository != "r" || o.Tag != "t" || o.Digests[install.Program] != "sha256:1" || o.Digests[install.NodeProgram] != "sha256:2" || !slices.Contains(o.SchedulerFlags, "eviction-mode") || o.Check == nil {
 		t.Errorf("%+v", o)
 	}
 	if err := o.Check(engine.Profile{Actions: []string{"nosuch"}}); err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -217,11 +218,13 @@ func (s *Settings) admission() (o admission.Options, err error) {
 const (
 	envRepository = "MS_REPOSITORY"
 	envTag        = "MS_TAG"
+	envDigest     = "MS_DIGEST"      // of the image of all roles
+	envNodeDigest = "MS_NODE_DIGEST" // of the image of what runs on nodes
 )
 
 func (s *Settings) operator(lookup func(string) string) operator.Options {
 	return operator.Options{
-		Repository: lookup(envRepository), Tag: lookup(envTag), PullSecret: s.PullSecret, SchedulerFlags: FlagNames(Scheduler), Check: CheckProfile,
+		Repository: lookup(envRepository), Tag: lookup(envTag), Digests: map[string]string{install.Program: lookup(envDigest), install.NodeProgram: lookup(envNodeDigest)}, PullSecret: s.PullSecret, SchedulerFlags: FlagNames(Scheduler), Check: CheckProfile,
 	}
 }
 

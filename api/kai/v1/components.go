@@ -176,7 +176,7 @@ type Admission struct {
 	// +optional
 	Webhook *AdmissionWebhook `json:"webhook,omitempty"`
 
-	// Replicas is the number of instances. Default: the global one.
+	// Replicas is the number of instances. Default: the global one, but two at least.
 	//
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`

@@ -17,8 +17,8 @@ type Service struct {
 	// +optional
 	Image *Image `json:"image,omitempty"`
 
-	// Resources are the container's requests and limits. Default: requests of 50m CPU and 256Mi memory, limits of
-	// 100m and 512Mi, unless the component says otherwise.
+	// Resources are the container's requests and limits. Default: requests of 50m CPU and 256Mi memory, and a
+	// limit of 512Mi, unless the component says otherwise. No limit of CPU.
 	//
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
@@ -67,7 +67,7 @@ type Resources corev1.ResourceRequirements
 
 // K8sClientConfig bounds a component's calls to the API server.
 type K8sClientConfig struct {
-	// QPS is the sustained number of calls per second. Unset: the component's own, 50.
+	// QPS is the sustained number of calls per second. Unset, as burst is: none, the API server paces.
 	//
 	// +optional
 	QPS *int `json:"qps,omitempty"`
@@ -80,7 +80,7 @@ type K8sClientConfig struct {
 
 // PodDisruptionBudget asks for a budget for a component that has several replicas.
 type PodDisruptionBudget struct {
-	// Enabled says whether there is one. Default: false.
+	// Enabled says whether there is one. Default: false; true for admission.
 	//
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`

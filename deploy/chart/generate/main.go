@@ -1,10 +1,9 @@
-// Command generate writes what the chart has from elsewhere into it: the CRDs of api/crds, and the operator's rules of
-// internal/install. It is run in deploy/chart, by go generate.
+// Command generate writes what the chart has from elsewhere into it: the CRDs of api/crds, the operator's rules of internal/install,
+// and the alerts and dashboards of internal/monitoring. It is run in deploy/chart, by go generate.
 package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,8 +13,12 @@ import (
 func main() {
 	generated, err := chart.Generated()
 	for name, text := range generated { // order: each its own file
+		path := filepath.Join("muster", name)
 		if err == nil {
-			err = os.WriteFile(filepath.Join("muster", name), text, 0o644)
+			err = os.MkdirAll(filepath.Dir(path), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(path, text, 0o644)
 		}
 	}
 	if err == nil {
@@ -27,12 +30,22 @@ func main() {
 	}
 }
 
-// removeOthers removes the CRDs that are no more.
+// removeOthers removes what is of nothing any more.
 func removeOthers(generated map[string][]byte) error {
-	return fs.WalkDir(os.DirFS("muster"), "crds", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || generated[path] != nil {
+	for _, pattern := range chart.GeneratedOnly() {
+		there, err := filepath.Glob(filepath.Join("muster", pattern))
+		if err != nil {
 			return err
 		}
-		return os.Remove(filepath.Join("muster", path))
-	})
+		for _, path := range there {
+			name, err := filepath.Rel("muster", path)
+			if err == nil && generated[filepath.ToSlash(name)] == nil {
+				err = os.Remove(path)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

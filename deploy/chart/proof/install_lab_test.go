@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,13 +27,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
@@ -44,6 +50,9 @@ const (
 	// deployments are those of the operator, and of scheduler, binder, podgrouper, podgroup, queue and admission.
 	deployments = 7
 )
+
+// reader is the user whom the release lets read Queues.
+const reader = "reader"
 
 // place is a lab with a release of the chart in it.
 type place struct {
@@ -264,22 +273,125 @@ func (p *place) runs(name string, size int) func() string {
 	}
 }
 
+// aged is the CRD that lags behind in this test, and was the description of a CRD of old.
+const aged, was = "queues.scheduling.run.ai", "Of an older version."
+
+// description is the place of a CRD that tells one version from another.
+func description(crd *unstructured.Unstructured) map[string]any {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	schema, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+	return schema
+}
+
+// old makes one of our CRDs one of an older version, which Helm leaves as it is.
+func (p *place) old() {
+	p.Helper()
+	text, err := crds.YAML("scheduling.run.ai", "queues")
+	if err != nil {
+		p.Fatal(err)
+	}
+	text = []byte(strings.Replace(string(text), "      openAPIV3Schema:\n", "      openAPIV3Schema:\n        title: "+was+"\n", 1))
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		p.Fatal(err)
+	}
+	if description(crd)["title"] != was {
+		p.Fatalf("%v", description(crd))
+	}
+	err = p.client.Create(p.Context(), crd)
+	if apierrors.IsAlreadyExists(err) {
+		there := crd.DeepCopy()
+		if err = p.get(there, "", aged); err == nil {
+			crd.SetResourceVersion(there.GetResourceVersion())
+			err = p.client.Update(p.Context(), crd)
+		}
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// lagging says whether that CRD is still the old one.
+func (p *place) lagging() string {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := p.get(crd, "", aged); err != nil {
+		return err.Error()
+	}
+	if description(crd)["title"] == was {
+		return "the CRD " + aged + " is as it was"
+	}
+	return ""
+}
+
+// tenant is a user who may edit the namespace default.
+func (p *place) tenant() error {
+	return p.client.Create(p.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "tenant"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+	})
+}
+
+// rights says which right differs from what it should be.
+func (p *place) rights() string {
+	for _, c := range []struct {
+		user, verb, resource, namespace string
+		may                             bool
+	}{
+		{"tenant", "list", "podgroups", "default", true}, {"tenant", "list", "bindrequests", "default", true}, {"tenant", "create", "podgroups", "default", false},
+		{"tenant", "list", "podgroups", home, false}, {"tenant", "list", "queues", "", false}, {reader, "list", "queues", "", true}, {reader, "update", "queues", "", false},
+	} {
+		r := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: "scheduling.run.ai", Resource: c.resource, Verb: c.verb, Namespace: c.namespace,
+		}}}
+		if err := p.client.Create(p.Context(), r); err != nil {
+			return err.Error()
+		}
+		if r.Status.Allowed != c.may {
+			return fmt.Sprintf("%+v: %t", c, r.Status.Allowed)
+		}
+	}
+	return ""
+}
+
+// paced says what is wrong with how the API server sorted our requests: of both kinds there are some, and none was turned away.
+func (p *place) paced() string {
+	config, err := kubernetes.NewForConfig(p.lab.Config())
+	if err != nil {
+		return err.Error()
+	}
+	text, err := config.RESTClient().Get().AbsPath("/metrics").DoRaw(p.Context())
+	if err != nil {
+		return err.Error()
+	}
+	for schema, level := range map[string]string{"muster": "muster", "muster-leases": "leader-election"} {
+		if !regexp.MustCompile(`(?m)^apiserver_flowcontrol_dispatched_requests_total\{flow_schema="` + schema + `",priority_level="` + level + `"\} [1-9]`).Match(text) {
+			return "no request was sorted as " + schema
+		}
+	}
+	if line := regexp.MustCompile(`(?m)^apiserver_flowcontrol_rejected_requests_total\{flow_schema="muster.*`).Find(text); line != nil {
+		return "some were turned away: " + string(line)
+	}
+	return ""
+}
+
 // TestInstall is the life of an installation: `helm install` starts the operator, whose objects become processes with a token each;
-// a gang runs; a drift is repaired; an upgrade rolls every role, and an uninstall ends them, with the running gang untouched; and
-// nobody ever asked for what RBAC forbids him.
+// a gang runs; a drift is repaired; an upgrade rolls every role (which then works in FIPS mode), and an uninstall ends them, with the
+// running gang untouched; a CRD that lags behind is brought up each time; and nobody ever asked for what RBAC forbids him.
 func TestInstall(t *testing.T) {
 	muster := program(t)
 	p := newPlace(t, lab.Options{
 		Fleet:         lab.Fleet{Pools: []lab.Pool{{Name: "n", Count: 4, GPUs: 8, CPU: "32"}}},
 		KubeScheduler: true,
+		APIServerArgs: []string{"--enable-priority-and-fairness=true"},
 		Programs:      map[string]string{"registry.example/muster:1": muster, "registry.example/muster:2": muster},
 	})
 	chart := load(t)
 	values := func(tag string) map[string]any {
 		return map[string]any{
-			"global": map[string]any{"registry": "registry.example", "tag": tag},
-			// The lab's nodes are many processes of one machine: what they are said to need is only for show.
-			"operator": map[string]any{"qps": 500, "burst": 1000},
+			"global": map[string]any{"registry": "registry.example", "tag": tag, "fipsMode": map[string]string{"1": "off", "2": "on"}[tag]},
+			"queues": map[string]any{"readers": []any{map[string]any{"kind": "User", "apiGroup": rbacv1.GroupName, "name": reader}}},
 		}
 	}
 	p.step("helm install: every role is an available process", func() error {
@@ -293,6 +405,11 @@ func TestInstall(t *testing.T) {
 	}, p.available("registry.example/muster:1", deployments))
 	p.step("a gang of 16 runs", p.gang("first", 16), p.runs("first", 16))
 	before := p.members("first")
+	if why := p.lagging(); why != "" {
+		t.Errorf("after the install %s", why)
+	}
+	p.step("everybody has the rights that are meant for him", p.tenant, p.rights)
+	p.step("what roles ask is paced as theirs, and Leases apart", nil, p.paced)
 
 	grouper := install.Name(install.PodGrouper)
 	p.step("drift: a Deployment changed, a Service and a binding deleted: repaired", func() error {
@@ -319,6 +436,7 @@ func TestInstall(t *testing.T) {
 	})
 	forbiddenByDrift := p.forbidden() // the queue role may have asked while its binding was away
 
+	p.old()
 	reviews := p.reviews()
 	p.step("helm upgrade: every role runs the new image", func() error {
 		u := action.NewUpgrade(p.helm)
@@ -331,11 +449,14 @@ func TestInstall(t *testing.T) {
 		if err := p.client.List(p.Context(), &pods, client.InNamespace(home)); err != nil {
 			return err.Error()
 		}
-		if len(pods.Items) != deployments {
-			return fmt.Sprintf("%d pods, want %d", len(pods.Items), deployments)
+		if len(pods.Items) != deployments+1 { // admission is two
+			return fmt.Sprintf("%d pods, want %d", len(pods.Items), deployments+1)
 		}
 		return ""
 	})
+	if why := p.lagging(); why != "" {
+		t.Errorf("after the upgrade %s", why)
+	}
 	asked, missed := reviews()
 	if len(missed) > 0 {
 		t.Errorf("of %d pods that were submitted during the upgrade, admission did not judge %d: %q", asked, len(missed), missed[:min(5, len(missed))])

@@ -17,11 +17,15 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-scheduler/muster/api/crds"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/deploy/chart"
@@ -52,8 +56,9 @@ func load(t testing.TB) *helmchart.Chart {
 	return c
 }
 
-// render is `helm template`: the rendered files by their names, without empty ones.
-func render(t testing.TB, values string, upgrade bool) (map[string]string, error) {
+// render is `helm template`, for a cluster that knows these APIs besides Kubernetes' own: the rendered files by their names, without empty
+// ones.
+func render(t testing.TB, values string, upgrade bool, apis ...string) (map[string]string, error) {
 	t.Helper()
 	c := load(t)
 	given, err := chartutil.ReadValues([]byte(values))
@@ -62,6 +67,7 @@ func render(t testing.TB, values string, upgrade bool) (map[string]string, error
 	}
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.3", Major: "1", Minor: "36"}
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), apis...)
 	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "muster", Namespace: "kai-scheduler", IsInstall: !upgrade, IsUpgrade: upgrade, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, err
@@ -99,6 +105,8 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"Namespace": &corev1.Namespace{}, "ServiceAccount": &corev1.ServiceAccount{}, "Deployment": &appsv1.Deployment{},
 				"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
 				"PriorityClass": &schedulingv1.PriorityClass{}, "Queue": &queuev2.Queue{}, "Config": &kaiv1.Config{}, "SchedulingShard": &kaiv1.SchedulingShard{},
+				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
+				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "ConfigMap": &corev1.ConfigMap{}, "PrometheusRule": &map[string]any{},
 			}
 			into := kinds[head.Kind]
 			if into == nil {
@@ -273,6 +281,8 @@ func TestSwitches(t *testing.T) {
 	t.Parallel()
 	for values, gone := range map[string][]string{
 		"defaultPriorityClasses: {enabled: false}":                                {"PriorityClass /train", "PriorityClass /inference"},
+		"crds: {upgrade: false}":                                                  {"Job kai-scheduler/muster-crds", "ClusterRole /muster-crds", "ClusterRoleBinding /muster-crds", "ServiceAccount kai-scheduler/muster-crds"},
+		"flowControl: {enabled: false}":                                           {"PriorityLevelConfiguration /muster", "FlowSchema /muster", "FlowSchema /muster-leases"},
 		"defaultShard: {enabled: false}":                                          {"SchedulingShard /default"},
 		"defaultQueue: {createDefaultQueue: false}":                               {"Queue /default-queue", "Queue /default-parent-queue"},
 		"global: {resourceReservation: {createNamespace: false}}":                 {"Namespace /kai-resource-reservation"},
@@ -342,9 +352,274 @@ func TestBadValues(t *testing.T) {
 		"global: {imagePullSecrets: [one]}":             "imagePullSecrets",
 		"binder: {ports: {metricsPort: 70000}}":         "metricsPort",
 		"global: {resourceReservation: {namespace: 3}}": "namespace",
+		"global: {fipsMode: maybe}":                     "fipsMode",
+		"global: {digest: latest}":                      "digest",
+		"binder: {extraArgs: [v=4]}":                    "extraArgs",
+		"admission: {replicaCount: 0}":                  "replicaCount",
+		"flowControl: {lendablePercent: 101}":           "lendablePercent",
 	} {
 		if _, err := render(t, values, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error about %s", values, err, want)
+		}
+	}
+}
+
+// TestRightsOfUsers: whoever may view a namespace reads its gangs, nobody is given a right to write, and Queues are read by those that
+// the values name.
+func TestRightsOfUsers(t *testing.T) {
+	t.Parallel()
+	for values, readers := range map[string]int{"": 0, "queues: {readers: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: tenants}]}": 1} {
+		rendered, err := render(t, values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(t, map[string]string{"users.yaml": rendered["users.yaml"]})
+		gangs, queues := all["ClusterRole /muster-gang-viewer"].(*rbacv1.ClusterRole), all["ClusterRole /muster-queue-viewer"].(*rbacv1.ClusterRole)
+		if gangs.Labels["rbac.authorization.k8s.io/aggregate-to-view"] != "true" || !slices.Contains(gangs.Rules[0].Resources, "podgroups") || slices.Contains(gangs.Rules[0].Resources, "queues") {
+			t.Errorf("%+v", gangs)
+		}
+		for label := range queues.Labels {
+			if strings.HasPrefix(label, "rbac.authorization.k8s.io/") {
+				t.Errorf("Queues are everybody's: %s", label)
+			}
+		}
+		for _, rule := range slices.Concat(gangs.Rules, queues.Rules) {
+			if !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
+				t.Errorf("%v", rule)
+			}
+		}
+		if b, ok := all["ClusterRoleBinding /muster-queue-viewer"].(*rbacv1.ClusterRoleBinding); ok != (readers > 0) || ok && (len(b.Subjects) != readers || b.RoleRef.Name != queues.Name) {
+			t.Errorf("%q: %v", values, b)
+		}
+	}
+}
+
+// TestMonitoring: alerts and dashboards are rendered where the cluster knows Prometheus' operator, or as the values say, and are the
+// program's own to the last character.
+func TestMonitoring(t *testing.T) {
+	t.Parallel()
+	const api = "monitoring.coreos.com/v1/PrometheusRule"
+	for _, c := range []struct {
+		values            string
+		apis              []string
+		rules, dashboards bool
+	}{
+		{"", nil, false, false},
+		{"", []string{api}, true, true},
+		{"{prometheusRule: {enabled: false}, dashboards: {enabled: false}}", []string{api}, false, false},
+		{"{prometheusRule: {enabled: true, labels: {release: stack}}, dashboards: {enabled: true}}", nil, true, true},
+	} {
+		rendered, err := render(t, c.values, false, c.apis...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(t, rendered)
+		rule, ok := all["PrometheusRule kai-scheduler/muster"].(*map[string]any)
+		if ok != c.rules {
+			t.Errorf("%q, %q: alerts: %t", c.values, c.apis, ok)
+		}
+		if ok {
+			var own map[string]any
+			text, err := fs.ReadFile(chart.Files(), "files/prometheusrule.yaml")
+			if err == nil {
+				err = yaml.Unmarshal(text, &own)
+			}
+			if d := cmp.Diff(own["spec"], (*rule)["spec"]); err != nil || d != "" {
+				t.Error(err, d)
+			}
+			if label := lookup(*rule, "metadata.labels.release"); (label == "stack") != strings.Contains(c.values, "stack") {
+				t.Errorf("%q: label %v", c.values, label)
+			}
+		}
+		dashboards := 0
+		for _, o := range all {
+			if m, ok := o.(*corev1.ConfigMap); ok && m.Labels["grafana_dashboard"] == "1" {
+				for name, text := range m.Data {
+					own, err := fs.ReadFile(chart.Files(), "files/dashboards/"+name)
+					if dashboards++; err != nil || strings.TrimSpace(string(own)) != text {
+						t.Errorf("%s differs from the program's: %v", name, err)
+					}
+				}
+			}
+		}
+		if want := map[bool]int{true: 3}[c.dashboards]; dashboards != want {
+			t.Errorf("%q, %q: %d dashboards, want %d", c.values, c.apis, dashboards, want)
+		}
+	}
+}
+
+// TestFlows: requests about Leases are told apart before all others, and all others after what Kubernetes' own accounts ask.
+func TestFlows(t *testing.T) {
+	t.Parallel()
+	rendered, err := render(t, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := objects(t, rendered)
+	level := all["PriorityLevelConfiguration /muster"].(*flowcontrolv1.PriorityLevelConfiguration)
+	bulk, leases := all["FlowSchema /muster"].(*flowcontrolv1.FlowSchema), all["FlowSchema /muster-leases"].(*flowcontrolv1.FlowSchema)
+	if l := level.Spec.Limited; *l.NominalConcurrencyShares != 40 || *l.LendablePercent != 50 || *l.BorrowingLimitPercent != 100 || l.LimitResponse.Type != flowcontrolv1.LimitResponseTypeQueue {
+		t.Errorf("%+v", l)
+	}
+	// kube-system's accounts have 900, those of everybody 9000.
+	if leases.Spec.MatchingPrecedence >= bulk.Spec.MatchingPrecedence || bulk.Spec.MatchingPrecedence <= 900 || bulk.Spec.MatchingPrecedence >= 9000 {
+		t.Errorf("leases %d, all others %d", leases.Spec.MatchingPrecedence, bulk.Spec.MatchingPrecedence)
+	}
+	if bulk.Spec.PriorityLevelConfiguration.Name != level.Name || leases.Spec.PriorityLevelConfiguration.Name == level.Name {
+		t.Errorf("%+v, %+v", bulk.Spec, leases.Spec)
+	}
+	for _, s := range []*flowcontrolv1.FlowSchema{bulk, leases} {
+		if subject := s.Spec.Rules[0].Subjects[0]; subject.ServiceAccount.Namespace != "kai-scheduler" || s.Spec.DistinguisherMethod.Type != flowcontrolv1.FlowDistinguisherMethodByUserType {
+			t.Errorf("%s: %+v", s.Name, s.Spec)
+		}
+	}
+}
+
+// TestCRDHook: for as long as the hook runs it may change our CRDs, each by its name, and no others.
+func TestCRDHook(t *testing.T) {
+	t.Parallel()
+	rendered, err := render(t, "{global: {registry: registry.example/m, tag: v1, fipsMode: 'on'}}", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := objects(t, map[string]string{"crds.yaml": rendered["crds.yaml"]})
+	var want []string
+	for _, f := range crds.All() {
+		var crd struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if err := yaml.Unmarshal(f.YAML, &crd); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, crd.Metadata.Name)
+	}
+	rules := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules
+	if len(rules) != 1 || !slices.Equal(rules[0].ResourceNames, want) || !slices.Equal(rules[0].Resources, []string{"customresourcedefinitions"}) || !slices.Equal(rules[0].Verbs, []string{"create", "patch"}) {
+		t.Errorf("%v, want %v", rules, want)
+	}
+	job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job)
+	c := job.Spec.Template.Spec.Containers[0]
+	if c.Image != "registry.example/m/muster:v1" || !slices.Equal(c.Args, []string{"crds", "apply"}) || len(c.Env) != 1 || c.Env[0].Value != "fips140=on" {
+		t.Errorf("%+v", c)
+	}
+	for key, o := range all {
+		notes := o.(interface{ GetAnnotations() map[string]string }).GetAnnotations()
+		if notes["helm.sh/hook"] != "pre-install,pre-upgrade" || notes["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" || key == "Job kai-scheduler/muster-crds" && notes["helm.sh/hook-weight"] != "-1" {
+			t.Errorf("%s: %v", key, notes)
+		}
+	}
+}
+
+// TestRoles: what all roles get and what one gets stand in the Config's annotation, as whoever renders the rest reads it, and in the
+// operator's own pod.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	rendered, err := render(t, `{
+		global: {registry: registry.example/m, tag: v1, digest: "sha256:`+strings.Repeat("a", 64)+`", nodeDigest: "sha256:`+strings.Repeat("b", 64)+`",
+			fipsMode: "only", extraEnv: [{name: A, value: all}], podAnnotations: {team: x}, logLevel: debug},
+		operator: {extraArgs: [--hung-after=1m], extraEnv: [{name: A, value: own}], podAnnotations: {team: own}, replicaCount: 2},
+		queuecontroller: {logLevel: 3, extraArgs: [--max-concurrent-reconciles=2], extraEnv: [{name: GODEBUG, value: mine}], podAnnotations: {a: b}},
+		binder: {image: {digest: "sha256:`+strings.Repeat("c", 64)+`"}},
+	}`, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := objects(t, rendered)
+	config := all["Config /kai-config"].(*kaiv1.Config)
+	rest, warnings, err := install.Render(config, nil, install.Environment{Repository: "registry.example/m", Tag: "v1"})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	pods := map[string]*corev1.PodTemplateSpec{"operator": &all["Deployment kai-scheduler/muster-operator"].(*appsv1.Deployment).Spec.Template}
+	for _, o := range rest {
+		if d, ok := o.(*appsv1.Deployment); ok {
+			pods[d.Spec.Template.Spec.Containers[0].Name] = &d.Spec.Template
+		}
+	}
+	for role, want := range map[string]struct{ env, team, level, image string }{
+		"operator": {"A=own GODEBUG=fips140=only", "own", "debug", "registry.example/m/muster:v1@sha256:" + strings.Repeat("a", 64)},
+		"binder":   {"A=all GODEBUG=fips140=only", "x", "debug", "registry.example/m/muster:v1@sha256:" + strings.Repeat("c", 64)},
+		"queue":    {"A=all GODEBUG=mine", "x", "3", "registry.example/m/muster:v1"},
+	} {
+		c := pods[role].Spec.Containers[0]
+		var env []string
+		for _, v := range c.Env {
+			if v.Name == "A" || v.Name == "GODEBUG" {
+				env = append(env, v.Name+"="+v.Value)
+			}
+		}
+		slices.Sort(env)
+		if got := strings.Join(env, " "); got != want.env || pods[role].Annotations["team"] != want.team || !slices.Contains(c.Args, "--zap-log-level="+want.level) || c.Image != want.image {
+			t.Errorf("%s: %s, %v, %q, %s", role, got, pods[role].Annotations, c.Args, c.Image)
+		}
+	}
+	if args := pods["queue"].Spec.Containers[0].Args; args[len(args)-1] != "--max-concurrent-reconciles=2" || pods["queue"].Annotations["a"] != "b" {
+		t.Errorf("%q, %v", args, pods["queue"].Annotations)
+	}
+	own := pods["operator"].Spec
+	for name, want := range map[string]string{"MS_DIGEST": "sha256:" + strings.Repeat("a", 64), "MS_NODE_DIGEST": "sha256:" + strings.Repeat("b", 64)} {
+		if !slices.Contains(own.Containers[0].Env, corev1.EnvVar{Name: name, Value: want}) {
+			t.Errorf("%s is missing: %v", name, own.Containers[0].Env)
+		}
+	}
+	if args := own.Containers[0].Args; !slices.Contains(args, "--hung-after=1m") || !slices.Contains(args, "--qps=-1") || len(own.TopologySpreadConstraints) != 2 {
+		t.Errorf("%q, %v", args, own.TopologySpreadConstraints)
+	}
+	if all["PodDisruptionBudget kai-scheduler/muster-operator"] == nil {
+		t.Error("two operators have no budget")
+	}
+	if own.PriorityClassName != "system-cluster-critical" || config.Spec.Global.PriorityClassName != "system-cluster-critical" {
+		t.Errorf("priority classes %q and %q", own.PriorityClassName, config.Spec.Global.PriorityClassName)
+	}
+}
+
+// TestGuards: how tenants are guarded by default, and that each value of it arrives.
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]map[string]string{
+		"": {install.AnnotationIdentity: "enforce", install.AnnotationAuthorizeQueues: "false", install.AnnotationTrustedUsers: "", install.AnnotationForbidForeignGPUs: "", install.AnnotationClientCA: ""},
+		"admission: {identity: warn, authorizeQueues: true, trustedUsers: [a, b], forbidForeignGPUs: true, clientCAConfigMap: callers}": {
+			install.AnnotationIdentity: "warn", install.AnnotationAuthorizeQueues: "true", install.AnnotationTrustedUsers: "a,b", install.AnnotationForbidForeignGPUs: "true", install.AnnotationClientCA: "callers",
+		},
+	} {
+		rendered, err := render(t, values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := objects(t, rendered)["Config /kai-config"].(*kaiv1.Config).Annotations
+		for key, value := range want {
+			if notes[key] != value {
+				t.Errorf("%q: %s is %q, want %q", values, key, notes[key], value)
+			}
+		}
+	}
+}
+
+// TestOpenShift: the chart's own containers name no user, and the agent on nodes may use the constraint that the values name.
+func TestOpenShift(t *testing.T) {
+	t.Parallel()
+	for values, bound := range map[string]string{
+		"openshift: true": "system:openshift:scc:hostmount-anyuid",
+		"{openshift: true, numaPlacementExporter: {securityContextConstraint: mine}}": "system:openshift:scc:mine",
+		"{openshift: true, numaPlacementExporter: {enabled: false}}":                  "",
+	} {
+		rendered, err := render(t, values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(t, rendered)
+		for _, pod := range []corev1.PodSpec{
+			all["Deployment kai-scheduler/muster-operator"].(*appsv1.Deployment).Spec.Template.Spec, all["Job kai-scheduler/muster-crds"].(*batchv1.Job).Spec.Template.Spec,
+		} {
+			if pod.SecurityContext != nil || pod.Containers[0].SecurityContext != nil {
+				t.Errorf("%s: %+v", values, pod)
+			}
+		}
+		b, ok := all["RoleBinding kai-scheduler/muster-numa-exporter-scc"].(*rbacv1.RoleBinding)
+		if ok != (bound != "") || ok && (b.RoleRef.Name != bound || b.Subjects[0].Name != install.Name(install.Exporter)) {
+			t.Errorf("%s: %+v", values, b)
 		}
 	}
 }

@@ -48,6 +48,8 @@ type Deps struct {
 type Options struct {
 	// Repository and Tag are those of images that Config does not say them of: the environment's MS_REPOSITORY and MS_TAG.
 	Repository, Tag string
+	// Digests are those of these images, by install.Program and install.NodeProgram: the environment's MS_DIGEST and MS_NODE_DIGEST.
+	Digests map[string]string
 	// PullSecret is a further pull secret of all pods. Flag --image-pull-secret.
 	PullSecret string
 	// SchedulerFlags are the names of the scheduler's flags; nil: any.

@@ -184,7 +184,7 @@ func (w *wire) environment(ctx context.Context) (install.Environment, error) {
 
 func (w *wire) ask(ctx context.Context) (install.Environment, error) {
 	env := install.Environment{
-		Repository: w.options.Repository, Tag: w.options.Tag, PullSecrets: []string{w.options.PullSecret}, Check: w.options.Check,
+		Repository: w.options.Repository, Tag: w.options.Tag, Digests: w.options.Digests, PullSecrets: []string{w.options.PullSecret}, Check: w.options.Check,
 		SchedulerFlags: w.options.SchedulerFlags, Kinds: map[schema.GroupKind]bool{},
 	}
 	for _, gvk := range install.ForeignKinds() {

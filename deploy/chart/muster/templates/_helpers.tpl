@@ -11,6 +11,79 @@
 {{- if include "muster.kaiRegistry" . -}}{{ .Chart.AppVersion }}{{- else -}}{{ .Values.global.tag | default .Chart.AppVersion }}{{- end -}}
 {{- end -}}
 
+{{- /* The image of the operator and of the hook. */ -}}
+{{- define "muster.image" -}}
+{{- $own := ternary "" (dig "image" "tag" "" .Values.operator) (eq (include "muster.kaiRegistry" .) "true") -}}
+{{- include "muster.registry" . }}/muster:{{ $own | default (include "muster.tag" .) }}
+{{- if not (or $own (include "muster.kaiRegistry" .)) -}}{{- with .Values.global.digest }}@{{ . }}{{- end -}}{{- end -}}
+{{- end -}}
+
+{{- /* What the chart's own pods have of the values for all pods. */ -}}
+{{- define "muster.pod" -}}
+{{- $g := .Values.global -}}
+{{- $pod := dict -}}
+{{- range $name := list "imagePullSecrets" "nodeSelector" "affinity" "tolerations" "priorityClassName" -}}
+{{- with get $g $name -}}{{- $_ := set $pod $name . -}}{{- end -}}
+{{- end -}}
+{{- with $g.podSecurityContext -}}{{- $_ := set $pod "securityContext" . -}}{{- end -}}
+{{- if $pod -}}{{- toYaml $pod -}}{{- end -}}
+{{- end -}}
+
+{{- /* The security context of their containers; on OpenShift the platform's. */ -}}
+{{- define "muster.container" -}}
+{{- if not .Values.openshift -}}
+securityContext:
+  {{- $usual := dict "allowPrivilegeEscalation" false "runAsNonRoot" true "runAsUser" 10000 "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) "seccompProfile" (dict "type" "RuntimeDefault") }}
+  {{- toYaml (merge (dict) .Values.global.securityContext $usual) | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The value of GODEBUG that the value global.fipsMode means; nothing for off. */ -}}
+{{- define "muster.fips" -}}
+{{- if has .Values.global.fipsMode (list "on" "only") -}}fips140={{ .Values.global.fipsMode }}{{- end -}}
+{{- end -}}
+
+{{- /* Environment variables, those of all pods and then own, as JSON: a dict of root and own. */ -}}
+{{- define "muster.env" -}}
+{{- $vars := list -}}
+{{- with include "muster.fips" .root -}}{{- $vars = append $vars (dict "name" "GODEBUG" "value" .) -}}{{- end -}}
+{{- $own := concat .root.Values.global.extraEnv (.own | default list) -}}
+{{- $out := list -}}
+{{- range $i, $var := concat $vars $own -}}
+{{- $later := false -}}
+{{- range $j, $other := concat $vars $own -}}{{- if and (gt $j $i) (eq $other.name $var.name) -}}{{- $later = true -}}{{- end -}}{{- end -}}
+{{- if not $later -}}{{- $out = append $out $var -}}{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
+{{- /* What roles get besides, as JSON for the Config's annotation muster.dev/roles; nothing if there is nothing. */ -}}
+{{- define "muster.roles" -}}
+{{- $roles := dict -}}
+{{- $all := dict -}}
+{{- with include "muster.env" (dict "root" .) | fromJsonArray -}}{{- $_ := set $all "env" . -}}{{- end -}}
+{{- with .Values.global.podAnnotations -}}{{- $_ := set $all "podAnnotations" . -}}{{- end -}}
+{{- with toString .Values.global.logLevel -}}{{- $_ := set $all "logLevel" . -}}{{- end -}}
+{{- if $all -}}{{- $_ := set $roles "all" $all -}}{{- end -}}
+{{- range $value, $role := dict "podgrouper" "podgrouper" "podgroupcontroller" "podgroup" "queuecontroller" "queue" "binder" "binder" "scheduler" "scheduler" "admission" "admission" "nodescaleadjuster" "nodescale" "numaPlacementExporter" "numa-exporter" -}}
+{{- $v := get $.Values $value -}}
+{{- $own := dict -}}
+{{- with $v.extraArgs -}}{{- $_ := set $own "args" . -}}{{- end -}}
+{{- with $v.extraEnv -}}{{- $_ := set $own "env" . -}}{{- end -}}
+{{- with $v.podAnnotations -}}{{- $_ := set $own "podAnnotations" . -}}{{- end -}}
+{{- with toString ($v.logLevel | default "") -}}{{- $_ := set $own "logLevel" . -}}{{- end -}}
+{{- if $own -}}{{- $_ := set $roles $role $own -}}{{- end -}}
+{{- end -}}
+{{- if $roles -}}{{- toJson $roles -}}{{- end -}}
+{{- end -}}
+
+{{- /* Whether an object about metrics is rendered: as the value says, or, where it says nothing, if the cluster knows Prometheus' operator. */ -}}
+{{- define "muster.monitored" -}}
+{{- if kindIs "invalid" .enabled -}}
+{{- if .root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PrometheusRule" -}}true{{- end -}}
+{{- else if .enabled -}}true{{- end -}}
+{{- end -}}
+
 {{- define "muster.labels" -}}
 app.kubernetes.io/part-of: muster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -38,7 +111,11 @@ pod-security.kubernetes.io/audit: restricted
 {{- $s := dict -}}
 {{- if hasKey .v "enabled" -}}{{- if not (kindIs "invalid" .v.enabled) -}}{{- $_ := set $s "enabled" .v.enabled -}}{{- end -}}{{- end -}}
 {{- $i := dict -}}
-{{- with dig "image" "tag" "" .v -}}{{- if not (include "muster.kaiRegistry" $.root) -}}{{- $_ := set $i "tag" . -}}{{- end -}}{{- end -}}
+{{- if not (include "muster.kaiRegistry" .root) -}}
+{{- $tag := dig "image" "tag" "" .v -}}
+{{- with dig "image" "digest" "" .v -}}{{- $tag = printf "%s@%s" ($tag | default (include "muster.tag" $.root)) . -}}{{- end -}}
+{{- with $tag -}}{{- $_ := set $i "tag" . -}}{{- end -}}
+{{- end -}}
 {{- if ne .root.Values.global.imagePullPolicy "IfNotPresent" -}}{{- $_ := set $i "pullPolicy" .root.Values.global.imagePullPolicy -}}{{- end -}}
 {{- with dig "image" "pullPolicy" "" .v -}}{{- $_ := set $i "pullPolicy" . -}}{{- end -}}
 {{- if $i -}}{{- $_ := set $s "image" $i -}}{{- end -}}
