@@ -28,7 +28,7 @@ func (a *Auditor) protected(now time.Time) {
 		if !h.ours || h.node == "" || h.over || h.forced || a.bound[h.uid] {
 			continue
 		}
-		g := a.groups[h.member]
+		g := a.groups[h.gang] // what it names since then does not count
 		if g == nil {
 			continue
 		}
