@@ -538,7 +538,11 @@ func (p *process) actions() engine.Registry {
 func (p *process) listen() error {
 	type place struct{ flag, address string }
 	places := []place{{p.listenFlag(), p.Listen}}
-	if p.ProbeListen != p.Listen && !p.probesGiveWay() {
+	switch {
+	case p.ProbeListen == p.Listen:
+	case p.probesGiveWay():
+		p.log.Info("probes are answered where metrics are: at their port the scheduler tells its decisions", "address", p.ProbeListen)
+	default:
 		places = append(places, place{probeFlag, p.ProbeListen})
 	}
 	for i, at := range places {
