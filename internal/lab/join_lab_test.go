@@ -17,13 +17,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
 // TestJoin is what a real node needs of a lab, with a kubelet of which only the logs are there: the API server is where it was told to
-// listen, Service kubernetes leads there, the kubelet is called by its node's address and knows who calls, and what is bound to the
-// node is its own.
+// listen, Service kubernetes leads there, the kubelet is called by its node's address and knows who calls, what is bound to the
+// node is its own, and a node that goes on watching does not hold up the lab's end.
 func TestJoin(t *testing.T) {
 	address := ownAddress(t)
 	l := start(t, lab.Options{Advertise: address, Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "played", Count: 1}}}})
@@ -39,21 +40,22 @@ func TestJoin(t *testing.T) {
 		return slices.Equal(all.Items[0].Endpoints[0].Addresses, []string{address}), nil
 	})
 
+	_, err := c.CoreV1().Nodes().Watch(context.WithoutCancel(ctx), metav1.ListOptions{}) // nobody ends it
+	check(t, err)
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s asked for %s", r.TLS.PeerCertificates[0].Subject.CommonName, r.URL.Path)
 	}))
 	kubelet.Listener.Close()
-	var err error
 	kubelet.Listener, err = net.Listen("tcp", net.JoinHostPort(address, "0"))
 	check(t, err)
 	kubelet.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	kubelet.StartTLS()
 	defer kubelet.Close()
-	node, err := c.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}}, metav1.CreateOptions{})
+	_, err = c.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}}, metav1.CreateOptions{})
 	check(t, err)
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "real"}, {Type: corev1.NodeInternalIP, Address: address}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
-	_, err = c.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	status := fmt.Sprintf(`{"status": {"addresses": [{"type": "Hostname", "address": "real"}, {"type": "InternalIP", "address": %q}], "daemonEndpoints": {"kubeletEndpoint": {"Port": %d}}}}`,
+		address, kubelet.Listener.Addr().(*net.TCPAddr).Port)
+	_, err = c.CoreV1().Nodes().Patch(ctx, "real", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	check(t, err)
 	bind(t, l, "mine", "real", nil)
 	said, err := c.CoreV1().Pods("default").GetLogs("mine", &corev1.PodLogOptions{}).DoRaw(ctx)

@@ -518,6 +518,8 @@ func (j *joined) evictions() {
 // sharing: with the sharing of GPUs switched on, two pods share the device that a real reservation pod says it has.
 func (j *joined) sharing(image string) {
 	j.listen() // to those who end now
+	halves := job("halves", 2, "", `echo "$NVIDIA_VISIBLE_DEVICES"; exec sleep 3600`)
+	halves.Spec.Template.Annotations = map[string]string{keys.GPUFractionAnnotation: "0.5"}
 	j.step("helm upgrade: sharing is on, and every role is available again", func() error {
 		// As NVIDIA's operator makes it.
 		if err := j.client.Create(j.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}, Handler: "nvidia"}); err != nil {
@@ -527,9 +529,17 @@ func (j *joined) sharing(image string) {
 		u.Namespace = home
 		_, err := u.RunWithContext(j.Context(), "muster", load(j), map[string]any{"global": map[string]any{"gpuSharing": true}})
 		return err
-	}, j.available(image, deployments))
-	halves := job("halves", 2, "", `echo "$NVIDIA_VISIBLE_DEVICES"; exec sleep 3600`)
-	halves.Spec.Template.Annotations = map[string]string{keys.GPUFractionAnnotation: "0.5"}
+	}, func() string {
+		if wrong := j.available(image, deployments)(); wrong != "" { // of before the upgrade, it may be
+			return wrong
+		}
+		half := &corev1.Pod{ObjectMeta: *halves.Spec.Template.ObjectMeta.DeepCopy(), Spec: *halves.Spec.Template.Spec.DeepCopy()}
+		half.Namespace, half.Name = "default", "asked-for"
+		if err := j.client.Create(j.Context(), half, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	j.step("two pods with half a GPU each run", j.create(halves), j.runs("halves", 2))
 	var reservations corev1.PodList
 	if err := j.client.List(j.Context(), &reservations, client.InNamespace(keys.ReservationNamespace)); err != nil {

@@ -111,7 +111,7 @@ func (o *options) configure() error {
   {"type": "portmap", "capabilities": {"portMappings": true}}
 ]}
 `,
-		"resolv.conf": "nameserver " + o.gateway() + "\n", // nobody answers: a lab has no DNS
+		"resolv.conf": "nameserver " + o.gateway() + "\n",
 		"kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://` + containerdSocket + `
@@ -125,6 +125,8 @@ oomScoreAdj: 0
 enforceNodeAllocatable: [pods]
 evictionHard: {memory.available: 100Mi}
 imageGCHighThresholdPercent: 100
+clusterDNS: [` + o.gateway() + `] # where nobody answers: a lab has no DNS
+clusterDomain: cluster.local
 resolvConf: ` + o.file("resolv.conf") + `
 volumePluginDir: /var/lib/kubelet/volume-plugins
 `,
