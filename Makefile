@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image demo test test-lab test-node test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
+.PHONY: help node image test-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ test-node: bin/realnode bin/muster-lab bin/image ## An installation on a real no
 	bin/image --out dist/node --arch $$($(GO) env GOARCH)
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
+
+test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
+	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
+	  $(GO) test -count=1 -tags lab -run '^TestRealGPU$$' -v -timeout 5m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/proof
 
 test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
 	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
@@ -92,11 +96,18 @@ bin/muster-node: FORCE
 	@command -v "$${CC:-gcc}" >/dev/null || { echo "bin/muster-node needs a C compiler ($${CC:-gcc}), because it is built with cgo; without one: go build ./cmd/muster-node, which can only simulate a GPU"; exit 1; }
 	CGO_ENABLED=1 $(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-node
 
-bin/image: FORCE
-	cd deploy/image/build && CGO_ENABLED=0 $(GO) build -o ../../../$@ .
+image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)
+	bin/image --out dist $(if $(ARCH),--arch $(ARCH))
 
-image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs a C compiler and apt)
-	bin/image --out dist
+bin/image: FORCE
+	cd deploy/image/build && $(GO) build -o ../../../bin/image .
+
+test-image: image ## The images: a second build is the same, byte by byte, and every command line that pods are given is accepted in them; prints the lines
+	bin/image --out dist/again $(if $(ARCH),--arch $(ARCH))
+	cmp dist/muster.tar dist/again/muster.tar
+	cmp dist/muster-node.tar dist/again/muster-node.tar
+	rm -r dist/again
+	cd deploy/image/build && MUSTER_IMAGES=$(CURDIR)/dist $(GO) test -ldflags=-w -count=1 -v -run '^TestCommandLines$$' .
 
 generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date
 	$(GO) generate ./...

@@ -44,7 +44,7 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&o.source, "source", ".", "root of the source tree")
 	c.Flags().StringVar(&o.out, "out", "dist", "folder for the archives, made if it is not there")
 	c.Flags().StringVar(&o.version, "version", "", "version of the images (default: what git describe says of the tree)")
-	c.Flags().StringSliceVar(&o.arches, "arch", []string{"amd64", "arm64"}, "architectures of the image muster, as GOARCH calls them")
+	c.Flags().StringSliceVar(&o.arches, "arch", []string{"amd64", "arm64"}, "architectures of the images, as GOARCH calls them")
 	return c
 }
 
@@ -64,9 +64,9 @@ func (o *options) run(ctx context.Context, say io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("folder for the archives: %w", err)
 	}
-	for _, r := range recipes(o.arches) {
+	for _, r := range recipes() {
 		var images []built
-		for _, arch := range r.arches {
+		for _, arch := range o.arches {
 			fmt.Fprintf(say, "%s %s for linux/%s\n", r.name, tree.version, arch)
 			b, err := r.build(ctx, tree, arch, work)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -60,13 +61,17 @@ func fetch(ctx context.Context, packages []pkg, work string) (files, error) {
 			return nil, fmt.Errorf("packages are fetched by the machine's own sources: %w", err)
 		}
 	}
+	sources, err := sourcesFor(ctx, packages[0].arch, work)
+	if err != nil {
+		return nil, err
+	}
 	for i := range packages {
 		p := &packages[i]
-		dir := filepath.Join(work, p.name)
+		dir := filepath.Join(work, p.name+"-"+p.arch)
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // apt's own user reads it
 			return nil, fmt.Errorf("package %s: %w", p.name, err)
 		}
-		c := exec.CommandContext(ctx, "apt-get", "download", "-qq", p.name+":"+p.arch+"="+p.version)
+		c := exec.CommandContext(ctx, "apt-get", append(sources, "download", "-qq", p.name+":"+p.arch+"="+p.version)...)
 		c.Dir = dir
 		if said, err := c.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("package %s %s: %w (%s)", p.name, p.version, errGone, strings.TrimSpace(string(said)))
@@ -89,6 +94,28 @@ func fetch(ctx context.Context, packages []pkg, work string) (files, error) {
 		out = append(out, got...)
 	}
 	return out, nil
+}
+
+// sourcesFor are the options with which apt-get knows the packages of an architecture: for another than this machine's, the machine's sources
+// are read anew, into the folder of the build, so that nothing of the machine changes.
+func sourcesFor(ctx context.Context, arch, work string) ([]string, error) {
+	if arch == runtime.GOARCH {
+		return nil, nil
+	}
+	dir := filepath.Join(work, "apt-"+arch)
+	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil { //nolint:gosec // apt's own user writes there
+			return nil, fmt.Errorf("packages for %s: %w", arch, err)
+		}
+	}
+	options := []string{
+		"-oAPT::Architecture=" + arch, "-oAPT::Architectures=" + arch, "-oDir::State::lists=" + filepath.Join(dir, "lists"),
+		"-oDir::State::status=/dev/null", "-oDir::Cache=" + filepath.Join(dir, "cache"), "-oAPT::Sandbox::User=",
+	}
+	if said, err := exec.CommandContext(ctx, "apt-get", append(options, "update", "-qq")...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the sources' packages for %s: %w (%s)", arch, err, strings.TrimSpace(string(said)))
+	}
+	return options, nil
 }
 
 // unpack returns what of a package belongs into an image: libraries and licenses, and what it says of itself where scanners of images

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,21 +28,35 @@ type recipe struct {
 	name     string // of the image, and of its program
 	title    string
 	about    string
-	arches   []string
 	cgo      bool
 	packages bool // it needs those of the lock
 }
 
-// recipes are the images there are. What loads a C library is made for this machine's architecture only: another would need a C compiler
-// for it.
-func recipes(arches []string) []recipe {
+// recipes are the images there are.
+func recipes() []recipe {
 	return []recipe{
-		{name: "muster", title: "Muster", about: "Scheduling for AI and batch work: every role of the control plane, and the command line", arches: arches},
+		{name: "muster", title: "Muster", about: "Scheduling for AI and batch work: every role of the control plane, and the command line"},
 		{
 			name: "muster-node", title: "Muster on nodes", about: "What runs on nodes: reports which GPU a reservation pod holds, and in which NUMA zones pods are",
-			arches: []string{runtime.GOARCH}, cgo: true, packages: true,
+			cgo: true, packages: true,
 		},
 	}
+}
+
+// compilers are Debian's C compilers for other machines than this one.
+var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
+// compiler is the C compiler for an architecture: $CC, or gcc, for this machine's.
+func compiler(arch string) (string, error) {
+	name := cmp.Or(os.Getenv("CC"), "gcc")
+	if arch != runtime.GOARCH {
+		name = compilers[arch]
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("a program that loads a C library needs a C compiler for %s (Debian's package for another machine's is gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu; --arch asks for fewer images): %w", arch, err)
+	}
+	return path, nil
 }
 
 // build makes the image for one architecture.
@@ -92,13 +108,17 @@ func (r *recipe) build(ctx context.Context, t *tree, arch, work string) (built, 
 // compile builds the program. Where the tree lies, and what git thinks of it, is in no program.
 func (r *recipe) compile(ctx context.Context, t *tree, arch, work string) (string, error) {
 	out := filepath.Join(work, r.name+"-"+arch)
-	cgo := "CGO_ENABLED=0"
+	cgo := []string{"CGO_ENABLED=0"}
 	if r.cgo {
-		cgo = "CGO_ENABLED=1"
+		cc, err := compiler(arch)
+		if err != nil {
+			return "", err
+		}
+		cgo = []string{"CGO_ENABLED=1", "CC=" + cc}
 	}
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, "-ldflags", "-s -w -buildid= -X main.version="+t.version, "./cmd/"+r.name)
 	c.Dir, c.Stderr = t.root, os.Stderr
-	c.Env = append(os.Environ(), cgo, "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local")
+	c.Env = append(slices.Concat(os.Environ(), cgo), "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local")
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("build %s: %w", r.name, err)
 	}
