@@ -28,6 +28,11 @@ func newCRDServer(t *testing.T, code int) (*crdServer, string) {
 	s := &crdServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
 		answer := func(o any) { _ = json.NewEncoder(w).Encode(o) }
 		group := map[string]any{"groupVersion": "apiextensions.k8s.io/v1", "version": "v1"}
 		switch {
@@ -40,7 +45,7 @@ func newCRDServer(t *testing.T, code int) (*crdServer, string) {
 				answer(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": code, "message": "not for you"})
 				return
 			}
-			_, _ = io.Copy(w, r.Body)
+			_, _ = w.Write(body)
 		case r.URL.Path == "/apis":
 			answer(map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{map[string]any{"name": "apiextensions.k8s.io", "versions": []any{group}, "preferredVersion": group}}})
 		case strings.HasPrefix(r.URL.Path, "/apis/apiextensions.k8s.io"):

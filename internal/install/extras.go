@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AnnotationRoles, on a Config, says what roles get that Config has no field for: the JSON of a map from the role's name, or AllRoles,
-// to an Extra.
+// AnnotationRoles on a Config says what roles get that Config has no field for: the JSON of a map from the role's name, or AllRoles, to
+// an Extra.
 const AnnotationRoles = "muster.dev/roles"
 
 // AllRoles stands in that map for every role; what a role has of its own is added to it, and counts where the two differ.
