@@ -151,9 +151,9 @@ func short(s string) string {
 	return s
 }
 
-// KeepQueue says why a queue must stay: queues below it, or PodGroups that name it (the first few of them); nil if nothing is in
-// the way.
-func KeepQueue(name string, others Forest, groups []string, more bool) (wrong field.ErrorList) {
+// Missed warns of what waits once a queue is deleted: what is in the queues below it, and PodGroups that name it (the first few of
+// them); nil if nobody misses it. The deletion itself is nobody's to refuse: manifests go in any order, as they come.
+func Missed(name string, others Forest, groups []string, more bool) (warnings []string) {
 	list := func(names []string, more bool) string {
 		const most = 3
 		if len(names) > most {
@@ -166,10 +166,10 @@ func KeepQueue(name string, others Forest, groups []string, more bool) (wrong fi
 		return text
 	}
 	if below := others.children(name); len(below) > 0 {
-		wrong = append(wrong, field.Forbidden(field.NewPath("metadata", "name"), "the queue has queues below it: "+list(below, false)+"; delete or move them first"))
+		warnings = append(warnings, short("nothing more is scheduled in the queues below "+brief(name)+" until it is back, or they have another parent: "+list(below, false)))
 	}
 	if len(groups) > 0 {
-		wrong = append(wrong, field.Forbidden(field.NewPath("metadata", "name"), "PodGroups name the queue: "+list(groups, more)+"; delete them, or move them to another queue, first"))
+		warnings = append(warnings, short("PodGroups name queue "+brief(name)+"; what of them waits, waits until it is back, what runs can be reclaimed: "+list(groups, more)))
 	}
-	return wrong
+	return warnings
 }

@@ -97,7 +97,8 @@ func TestLongLoop(t *testing.T) {
 	}
 }
 
-func TestKeepQueue(t *testing.T) {
+// TestMissed: a queue goes whatever is in it, and who deletes it is told what will wait.
+func TestMissed(t *testing.T) {
 	t.Parallel()
 	f := forest(t, `{metadata: {name: p}}`, `{metadata: {name: a}, spec: {parentQueue: p}}`, `{metadata: {name: b}, spec: {parentQueue: p}}`, `{metadata: {name: s}, spec: {parentQueue: s}}`)
 	for _, c := range []struct {
@@ -109,11 +110,11 @@ func TestKeepQueue(t *testing.T) {
 		{name: "a"},
 		{name: "s"}, // its own parent: nothing is lost
 		{name: "gone"},
-		{name: "p", want: "the queue has queues below it: a, b; delete or move them first"},
-		{name: "a", groups: []string{"n/g"}, want: "PodGroups name the queue: n/g; delete them"},
+		{name: "p", want: "the queues below p until it is back, or they have another parent: a, b"},
+		{name: "a", groups: []string{"n/g"}, want: "PodGroups name queue a; what of them waits, waits until it is back, what runs can be reclaimed: n/g"},
 		{name: "a", groups: []string{"n/g", "n/h", "n/i"}, more: true, want: "n/g, n/h, n/i and others"},
 	} {
-		if got := strings.Join(lines(KeepQueue(c.name, f, c.groups, c.more)), "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := strings.Join(Missed(c.name, f, c.groups, c.more), "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

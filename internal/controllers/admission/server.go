@@ -372,12 +372,7 @@ func (h *Handler) validateQueue(ctx context.Context, req *admissionv1.AdmissionR
 		if err != nil {
 			return answer{}, fmt.Errorf("%w: %w", errSource, err)
 		}
-		wrong := KeepQueue(req.Name, others, groups, more)
-		if len(wrong) == 0 {
-			return answer{}, nil
-		}
-		status := apierrors.NewForbidden(v2.GroupVersion.WithResource("queues").GroupResource(), req.Name, wrong.ToAggregate()).Status()
-		return answer{deny: &status}, nil
+		return answer{warnings: Missed(req.Name, others, groups, more)}, nil
 	}
 	return answer{}, nil
 }

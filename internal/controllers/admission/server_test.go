@@ -120,8 +120,8 @@ func TestHandler(t *testing.T) {
 		{path: ValidateQueuePath, op: "UPDATE", object: loop, old: `{metadata: {name: root}, spec: {resources: {}}}`, deny: "makes a loop"},
 		{path: ValidateQueuePath, op: "UPDATE", object: loop, old: loop}, // only its metadata changed
 		{path: ValidateQueuePath, op: "UPDATE", object: gone, old: leaf},
-		{path: ValidateQueuePath, name: "root", op: "DELETE", old: leaf, deny: `queues.scheduling.run.ai "root" is forbidden: metadata.name: Forbidden: the queue has queues below it: a`},
-		{path: ValidateQueuePath, name: "used", op: "DELETE", old: leaf, deny: "PodGroups name the queue: n/g"},
+		{path: ValidateQueuePath, name: "root", op: "DELETE", old: leaf, warn: "nothing more is scheduled in the queues below root until it is back, or they have another parent: a"},
+		{path: ValidateQueuePath, name: "used", op: "DELETE", old: leaf, warn: "PodGroups name queue used; what of them waits, waits until it is back, what runs can be reclaimed: n/g"},
 		{path: ValidateQueuePath, name: "a", op: "DELETE", old: leaf},
 		{path: ValidatePodGroupPath, op: "CREATE", object: tree, deny: `PodGroup.scheduling.run.ai "g" is invalid: spec.subGroups[0].minMember: Required`},
 		{path: ValidatePodGroupPath, op: "UPDATE", object: tree, old: tree},
@@ -250,7 +250,8 @@ func TestWebhooks(t *testing.T) {
 		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours,
 		"validating-kai-admission topology.admission.kai-scheduler.svc /validate-kai-scheduler-v1alpha1-topology Ignore [CREATE UPDATE]topologies all",
 		"validating-kai-admission schedulingshard.admission.kai-scheduler.svc /validate-kai-scheduler-v1-schedulingshard Ignore [CREATE UPDATE]schedulingshards all",
-		"kai-queue-validation-v2 queue-validation.kai.scheduler /validate-scheduling-run-ai-v2-queue Fail [CREATE UPDATE DELETE]queues all",
+		"kai-queue-validation-v2 queue-validation.kai.scheduler /validate-scheduling-run-ai-v2-queue Fail [CREATE UPDATE]queues all",
+		"kai-queue-validation-v2 queue-deletion.kai.scheduler /validate-scheduling-run-ai-v2-queue Ignore [DELETE]queues all",
 		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups all",
 	}
 	if d := cmp.Diff(want, got); d != "" {

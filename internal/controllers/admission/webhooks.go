@@ -22,6 +22,9 @@ const (
 	podGroupWebhook = "podgroup-validation.kai.scheduler"
 )
 
+// queueDeletionWebhook only warns, so it is one of its own, which KAI lacks: while it is dead, queues go without a word.
+const queueDeletionWebhook = "queue-deletion.kai.scheduler"
+
 // timeout is how long the API server waits for an answer, in seconds.
 const timeout = 10
 
@@ -41,9 +44,9 @@ func (o *Options) Objects(bundle []byte) []client.Object {
 // would fill in. They have it ask only about pods that are ours: of our schedulers, of the namespaces and with the labels that
 // the options select, and neither of this role's own namespace nor of kube-system. bundle is what it must trust (PEM).
 //
-// While the role is dead, a pod of ours is refused: unjudged and without its devices it would do harm. So is a change of a
-// Queue: nothing but this role keeps a queue that is in use. A Topology, a PodGroup and a SchedulingShard are let through,
-// because whoever reads them judges them again.
+// While the role is dead, a pod of ours is refused: unjudged and without its devices it would do harm. So is a Queue that is
+// written: nothing else warns of what is wrong with it. A Topology, a PodGroup and a SchedulingShard are let through, because
+// whoever reads them judges them again, and so is the deletion of a Queue, which is only warned of.
 func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfiguration, []*admissionregv1.ValidatingWebhookConfiguration) {
 	const (
 		create  = admissionregv1.Create
@@ -93,8 +96,14 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		v[0].Webhooks = append(v[0].Webhooks, forMembers)
 	}
 	if o.QueueWebhook != "" {
-		v = append(v, configuration(o.QueueWebhook, validating(queueWebhook, ValidateQueuePath, admissionregv1.Fail,
-			rules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, create, update, removal))))
+		queues := func(operations ...admissionregv1.OperationType) []admissionregv1.RuleWithOperations {
+			return rules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, operations...)
+		}
+		v = append(v, configuration(
+			o.QueueWebhook,
+			validating(queueWebhook, ValidateQueuePath, admissionregv1.Fail, queues(create, update)),
+			validating(queueDeletionWebhook, ValidateQueuePath, admissionregv1.Ignore, queues(removal)),
+		))
 	}
 	if o.PodGroupWebhook != "" {
 		v = append(v, configuration(o.PodGroupWebhook, validating(podGroupWebhook, ValidatePodGroupPath, admissionregv1.Ignore,

@@ -32,27 +32,34 @@ func TestExtendedShares(t *testing.T) {
 		users        []string // container=request
 	}{
 		"one after the other": {
-			[]v1.Container{asks("a", 8)}, []v1.Container{asks("main", 8)},
-			"container-1-request-0=8", []string{"main=container-1-request-0", "a=container-1-request-0"},
+			[]v1.Container{asks("a", 8)},
+			[]v1.Container{asks("main", 8)},
+			"container-1-request-0=8",
+			[]string{"main=container-1-request-0", "a=container-1-request-0"},
 		},
 		"an init container that needs more": {
-			[]v1.Container{asks("a", 8)}, []v1.Container{asks("m", 2), asks("n", 3)},
+			[]v1.Container{asks("a", 8)},
+			[]v1.Container{asks("m", 2), asks("n", 3)},
 			"container-1-request-0=2 container-2-request-0=3 container-0-request-0=3",
 			[]string{"m=container-1-request-0", "a=container-1-request-0", "n=container-2-request-0", "a=container-2-request-0", "a=container-0-request-0"},
 		},
 		"init containers in turn": {
-			[]v1.Container{asks("a", 3), asks("b", 4), asks("c", 1)}, []v1.Container{asks("m", 1)},
+			[]v1.Container{asks("a", 3), asks("b", 4), asks("c", 1)},
+			[]v1.Container{asks("m", 1)},
 			"container-3-request-0=1 container-1-request-0=3",
 			[]string{"m=container-3-request-0", "a=container-3-request-0", "b=container-3-request-0", "c=container-3-request-0", "a=container-1-request-0", "b=container-1-request-0"},
 		},
 		"a sidecar runs beside who starts later": {
-			[]v1.Container{asks("a", 2), sidecar(asks("s", 2)), asks("b", 2)}, []v1.Container{asks("m", 1)},
+			[]v1.Container{asks("a", 2), sidecar(asks("s", 2)), asks("b", 2)},
+			[]v1.Container{asks("m", 1)},
 			"container-1-request-0=2 container-3-request-0=1 container-2-request-0=1",
 			[]string{"s=container-1-request-0", "a=container-1-request-0", "m=container-3-request-0", "b=container-3-request-0", "b=container-2-request-0"},
 		},
 		"init containers alone": {
-			[]v1.Container{asks("a", 2), asks("none", 0)}, []v1.Container{{Name: "m"}},
-			"container-0-request-0=2", []string{"a=container-0-request-0"},
+			[]v1.Container{asks("a", 2), asks("none", 0)},
+			[]v1.Container{{Name: "m"}},
+			"container-0-request-0=2",
+			[]string{"a=container-0-request-0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
