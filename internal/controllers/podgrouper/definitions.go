@@ -45,8 +45,8 @@ func newDefinitions(reader client.Reader, clock clock.Clock, on bool) *definitio
 	return d
 }
 
-// get returns what finds the definition of a kind, or nil when there are none. Definitions that make no sense, or are one of
-// several for a kind, are logged and left out. Where there are no Karta objects at all is asked again after a while.
+// get returns what finds the definition of a kind, or nil when there are none. Definitions that make no sense are logged, and
+// warn of themselves at the pods of their kind, unless another one is for it; those that are one of several for a kind are left out. Where there are no Karta objects at all is asked again after a while.
 func (d *definitions) get(ctx context.Context) (func(schema.GroupVersionKind) *workload.Definition, error) {
 	if d.reader == nil {
 		return nil, nil
@@ -76,11 +76,15 @@ func (d *definitions) get(ctx context.Context) (func(schema.GroupVersionKind) *w
 func parseDefinitions(log logr.Logger, list *unstructured.UnstructuredList) map[schema.GroupVersionKind]*workload.Definition {
 	kinds := map[schema.GroupVersionKind]*workload.Definition{}
 	several := map[schema.GroupVersionKind]bool{}
+	broken := map[schema.GroupVersionKind]*workload.Definition{}
 	for i := range list.Items {
 		def, err := workload.ParseDefinition(list.Items[i].Object)
 		switch {
 		case err != nil:
 			log.Error(err, "a Karta object is ignored")
+			if def != nil {
+				broken[def.Kind] = def
+			}
 		case def == nil:
 		case kinds[def.Kind] != nil:
 			several[def.Kind] = true
@@ -88,6 +92,11 @@ func parseDefinitions(log logr.Logger, list *unstructured.UnstructuredList) map[
 				"names", kinds[def.Kind].Name+", "+def.Name)
 		default:
 			kinds[def.Kind] = def
+		}
+	}
+	for kind, def := range broken { // order: of several for a kind one is told
+		if kinds[kind] == nil {
+			kinds[kind] = def
 		}
 	}
 	for kind := range several { // order: each is removed

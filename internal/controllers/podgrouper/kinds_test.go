@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/go-logr/logr"
+
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
@@ -75,6 +77,31 @@ func TestDefinitions(t *testing.T) {
 	off.mustReconcile("p")
 	if got := off.pod("p").Annotations[keys.PodGroupAnnotation]; got != "pg-f-u-f" {
 		t.Errorf("switched off, the pod is in %s", got)
+	}
+}
+
+// TestDefinitionOfNothing: a definition that yields no group is told to the pods of its kind, unless another one is for them.
+func TestDefinitionOfNothing(t *testing.T) {
+	t.Parallel()
+	nothing := fleetDefinition("nothing", ".spec.size")
+	nothing.Object["spec"].(map[string]any)["optimizationInstructions"] = map[string]any{"gangScheduling": map[string]any{"podGroup": map[string]any{"name": "g"}}}
+	list := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*nothing}}
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Fleet"}
+	if d := parseDefinitions(logr.Discard(), list)[kind]; d == nil || d.Name != "nothing" {
+		t.Errorf("nobody would be told: %+v", d)
+	}
+	list.Items = append(list.Items, *fleetDefinition("one", ".spec.size"))
+	if d := parseDefinitions(logr.Discard(), list)[kind]; d == nil || d.Name != "one" {
+		t.Errorf("the other one does not count: %+v", d)
+	}
+	fleet := custom("example.org/v1", "Fleet", "f", map[string]any{"size": int64(3)})
+	w := newWorld(t, nil, fleet, podOf("p", ref("example.org/v1", "Fleet", "f")), nothing)
+	w.mustReconcile("p")
+	if g := w.podGroup("pg-f-u-f"); *g.Spec.MinMember != 1 {
+		t.Errorf("%+v", g.Spec)
+	}
+	if text := strings.Join(w.events, "\n"); !strings.Contains(text, "spec.optimizationInstructions.gangScheduling.podGroup.subGroups: must list from 1 to 64 components, lists 0") {
+		t.Errorf("told: %s", text)
 	}
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 )
 
 // DefinitionKind is the kind of the objects that define further kinds of workloads.
@@ -23,6 +25,7 @@ type Definition struct {
 
 	components map[string]*component
 	groups     []definedGroup
+	problem    error // why there are none
 }
 
 // component is a part of a workload: which pods are its, and how many there are.
@@ -39,19 +42,31 @@ type component struct {
 type definedGroup struct {
 	name    string
 	members []definedMember
+	near    *v2alpha2.TopologyConstraint // nil: what annotations say
 }
 
 type definedMember struct {
 	component *component
 	keys      []*query
+	near      *v2alpha2.TopologyConstraint
 }
 
 // maxParts bounds components and pod groups of a definition.
 const maxParts = 64
 
 // ParseDefinition reads a Karta object. It is for the kind that its labels name, or else that of its root component. A Karta
-// that says nothing of gangs gives nil. Errors name object, field and rule.
+// that says nothing of gangs gives nil. Errors name object, field and rule; beside one that leaves the kind known stands a
+// definition that tells it to every pod of that kind.
 func ParseDefinition(content map[string]any) (*Definition, error) {
+	d, err := parseDefinition(content)
+	if err != nil && d != nil {
+		d = &Definition{Name: d.Name, Kind: d.Kind, problem: err}
+	}
+	return d, err
+}
+
+// parseDefinition is ParseDefinition; what it returns beside an error has name and kind.
+func parseDefinition(content map[string]any) (*Definition, error) {
 	meta, _ := content["metadata"].(map[string]any)
 	o := &Object{GVK: DefinitionKind, Name: textAt(meta, "name"), Content: content}
 	const root = "spec.structureDefinition.rootComponent"
@@ -70,36 +85,53 @@ func ParseDefinition(content map[string]any) (*Definition, error) {
 	value, _, _ := lookup(content, root)
 	if m, ok := value.(map[string]any); ok {
 		if err := d.component(o, root, m); err != nil {
-			return nil, err
+			return d, err
 		}
 	}
 	const children = "spec.structureDefinition.childComponents"
 	list, err := h.listAt(children)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	const groups = "spec.optimizationInstructions.gangScheduling.podGroups"
-	gangs, err := h.listAt(groups)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) > maxParts || len(gangs) > maxParts {
-		return nil, invalid(o, children, "must have at most %d components and pod groups, has %d and %d", maxParts, len(list), len(gangs))
+	if len(list) > maxParts {
+		return d, invalid(o, children, "must have at most %d components, has %d", maxParts, len(list))
 	}
 	for i, m := range list {
 		if err := d.component(o, indexed(children, i, ""), m); err != nil {
-			return nil, err
+			return d, err
 		}
 	}
-	for i, m := range gangs {
-		if err := d.group(o, indexed(groups, i, ""), m); err != nil {
-			return nil, err
-		}
-	}
-	if len(d.groups) == 0 {
+	const gangs = "spec.optimizationInstructions.gangScheduling"
+	if _, found, ok := lookup(content, gangs); ok && !found {
 		return nil, nil
 	}
-	return d, nil
+	return d, d.gangs(h, gangs)
+}
+
+// gangs reads what a definition says of gangs: one pod group of components, or, in the older way, a list of pod groups of members.
+// As in KAI, the list does not count where there is the one.
+func (d *Definition) gangs(h *hints, at string) error {
+	one, found, _ := lookup(h.facts.Content, at+".podGroup")
+	if found {
+		m, ok := one.(map[string]any)
+		if !ok {
+			return invalid(h.facts, at+".podGroup", "must be an object, is %s", shown(one))
+		}
+		return d.group(h.facts, at+".podGroup", "subGroups", m)
+	}
+	list, err := h.listAt(at + ".podGroups")
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || len(list) > maxParts {
+		return invalid(h.facts, at, "must have a podGroup, or from 1 to %d podGroups, has %d", maxParts, len(list))
+	}
+	for i, m := range list {
+		if err := d.group(h.facts, indexed(at+".podGroups", i, ""), "members", m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *Definition) component(o *Object, at string, m map[string]any) error {
@@ -127,20 +159,24 @@ func (d *Definition) component(o *Object, at string, m map[string]any) error {
 	return nil
 }
 
-func (d *Definition) group(o *Object, at string, m map[string]any) error {
-	g := definedGroup{name: textAt(m, "name")}
-	members, _ := m["members"].([]any)
+// group reads a pod group, whose components are listed under the name given.
+func (d *Definition) group(o *Object, at, list string, m map[string]any) error {
+	g := definedGroup{name: textAt(m, "name"), near: definedTopology(m)}
+	members, _ := m[list].([]any)
 	if len(members) == 0 || len(members) > maxParts {
-		return invalid(o, at+".members", "must list from 1 to %d members, lists %d", maxParts, len(members))
+		return invalid(o, at+"."+list, "must list from 1 to %d components, lists %d", maxParts, len(members))
 	}
 	for i, e := range members {
-		field := indexed(at+".members", i, "")
+		field := indexed(at+"."+list, i, "")
 		m, _ := e.(map[string]any)
 		c := d.components[textAt(m, "componentName")]
 		if c == nil {
 			return invalid(o, field+".componentName", "must name a component, is %q", textAt(m, "componentName"))
 		}
-		member := definedMember{component: c}
+		if slices.ContainsFunc(g.members, func(m definedMember) bool { return m.component == c }) {
+			return invalid(o, field+".componentName", "must name each component once, is %q again", c.name)
+		}
+		member := definedMember{component: c, near: definedTopology(m)}
 		paths, _ := m["groupByKeyPaths"].([]any)
 		if len(paths) > maxParts {
 			return invalid(o, field+".groupByKeyPaths", "must list at most %d paths, lists %d", maxParts, len(paths))
@@ -157,6 +193,18 @@ func (d *Definition) group(o *Object, at string, m map[string]any) error {
 	}
 	d.groups = append(d.groups, g)
 	return nil
+}
+
+// definedTopology is the constraint of a pod group or of one of its components; nil where the definition has none.
+func definedTopology(m map[string]any) *v2alpha2.TopologyConstraint {
+	c := &v2alpha2.TopologyConstraint{
+		Topology: textAt(m, "topology.topologyName"), RequiredTopologyLevel: textAt(m, "topology.requiredTopologyLevel"),
+		PreferredTopologyLevel: textAt(m, "topology.preferredTopologyLevel"),
+	}
+	if c.Topology == "" || c.RequiredTopologyLevel == "" && c.PreferredTopologyLevel == "" {
+		return nil
+	}
+	return c
 }
 
 // one evaluates a query that should give one string; "" where it gives none.
@@ -227,6 +275,9 @@ func (h *hints) defined(d *Definition) (*tree, error) {
 		h.warn(&Object{GVK: DefinitionKind, Name: d.Name}, "spec", "ignored for this pod: "+format, args...)
 		return plain, nil
 	}
+	if d.problem != nil {
+		return ignore("%v", d.problem)
+	}
 	content := podContent(h.pod)
 	group, member, err := d.member(content)
 	if err != nil {
@@ -235,7 +286,7 @@ func (h *hints) defined(d *Definition) (*tree, error) {
 	if member == nil {
 		return plain, nil
 	}
-	out := &tree{name: "pg-" + string(h.subject.UID)}
+	out := &tree{name: "pg-" + string(h.subject.UID), constraint: group.near}
 	if len(d.groups) > 1 {
 		out.name += "-" + group.name
 	}
@@ -256,7 +307,9 @@ func (h *hints) defined(d *Definition) (*tree, error) {
 			return ignore("component %s: %v", c.name, err)
 		}
 		counts = append(counts, int64(n))
-		out.subGroups = append(out.subGroups, leaf(strings.ToLower(c.name), n, ""))
+		s := leaf(strings.ToLower(c.name), n, "")
+		s.TopologyConstraint = group.members[i].near.DeepCopy()
+		out.subGroups = append(out.subGroups, s)
 	}
 	out.minSubGroup = &count
 	out.members = Members{place: func(pod *corev1.Pod) (string, error) {
