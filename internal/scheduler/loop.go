@@ -340,9 +340,16 @@ func (l *Loop) settle(log logr.Logger) {
 			log.Info("a decision could not be written and will be made anew", "gang", f.Bundle.Gang.String(), "bundle", f.Bundle.ID, "error", f.Err.Error())
 		}
 		f.Bundle.Forget(l.store, func(string) bool { return true }) // evictions have outcomes of their own
+		told := errors.Is(f.Err, apply.ErrMoved)
 		for i := range f.Bundle.Intents {
-			if in := &f.Bundle.Intents[i]; in.Verb == engine.Bind {
-				l.postpone(in.UID)
+			in := &f.Bundle.Intents[i]
+			if in.Verb != engine.Bind {
+				continue
+			}
+			l.postpone(in.UID)
+			if !told { // one pod speaks for all
+				l.bindFailed(in.Namespace, in.Pod, types.UID(in.UID), "node "+in.Node+" was chosen, which could not be written; it will be chosen anew: "+f.Err.Error())
+				told = true
 			}
 		}
 	}
@@ -376,6 +383,7 @@ func (l *Loop) clean(c *cycle) {
 			// One that failed at once may never have been seen alive: then the decision is still taken for granted.
 			l.store.Forget(string(stale.PodUID))
 			l.postpone(string(stale.PodUID))
+			l.bindFailed(stale.Namespace, stale.Pod, stale.PodUID, "the binder could not bind the pod to node "+stale.Node+"; a node will be chosen anew")
 		}
 		c.cleaned[stale.UID] = now
 		if !l.binds.Remove(stale.Namespace, stale.Name, stale.UID) {

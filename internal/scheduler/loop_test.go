@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -498,6 +500,48 @@ func TestStaleRequestsAreRemoved(t *testing.T) {
 		w.set(func() {
 			if len(w.removed) != 1 {
 				t.Errorf("a delete for which there was no room was asked for %d times afterwards", len(w.removed))
+			}
+		})
+	})
+}
+
+// TestFailedBindingIsTold: a pod whose bind came to nothing is told in KAI's event, one of a gang for all of it, and not when the
+// pod itself had changed.
+func TestFailedBindingIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		var w *world
+		o := Options{Period: time.Hour, Event: func(about client.Object, kind, reason, text string) {
+			w.set(func() {
+				told = append(told, strings.Join([]string{about.GetNamespace(), about.GetName(), string(about.GetUID()), kind, reason, text}, " "))
+			})
+		}}
+		w = begin(t, o, func(of *world) {
+			w = of
+			w.failures = []apply.Failure{}
+			w.happens(gang("g", "p", "q")...)
+		})
+		w.pass(500 * time.Millisecond)
+		w.expect("refused", &told, "a p u-p Warning FailedBinding node n1 was chosen, which could not be written; it will be chosen anew: refused")
+		w.set(func() {
+			w.failures = []apply.Failure{{Bundle: engine.Bundle{Intents: []engine.Intent{{Verb: engine.Bind, Namespace: "a", Pod: "p", UID: "u-p"}}}, Err: apply.ErrMoved}}
+			w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "r", Pod: "r", UID: "1", PodUID: "u-r", Node: "n1", Reason: feed.Failed}}
+		})
+		w.happens(gang("h", "other")...)
+		w.pass(200 * time.Millisecond)
+		w.set(func() {
+			given := 0
+			for _, line := range told {
+				if line == "a r u-r Warning FailedBinding the binder could not bind the pod to node n1; a node will be chosen anew" {
+					given++
+				}
+				if strings.Contains(line, apply.ErrMoved.Error()) {
+					t.Errorf("told besides: %s", line)
+				}
+			}
+			if given != 1 {
+				t.Errorf("given up: %v", told)
 			}
 		})
 	})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -68,6 +69,12 @@ func (l *Loop) forged(stale *feed.StaleBindRequest) {
 	l.o.Event(about, v1.EventTypeWarning, "Withdrawn", fmt.Sprintf(
 		"BindRequest %s/%s: metadata.ownerReferences names no pod %s, so it is not known which pod is meant; the request is deleted",
 		stale.Namespace, stale.Name, stale.Pod))
+}
+
+// bindFailed tells a pod that a decision for it came to nothing, as KAI's scheduler does.
+func (l *Loop) bindFailed(namespace, name string, uid types.UID, text string) {
+	about := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}}
+	l.o.Event(about, v1.EventTypeWarning, keys.EventFailedBinding, text)
 }
 
 // overuse says of what more is used on a node than there is; "" for nothing.

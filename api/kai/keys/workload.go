@@ -164,7 +164,7 @@ const (
 	// EventUnschedulable: the pod or gang finds no room.
 	EventUnschedulable = "Unschedulable"
 
-	// EventFailedBinding: the binder gave up on the pod.
+	// EventFailedBinding: the scheduler's choice of a node for the pod could not be written, or the binder gave up on it.
 	EventFailedBinding = "FailedBinding"
 
 	// EventEvict: pods of the gang are evicted.
