@@ -114,6 +114,10 @@ func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 		names = append(names, "metrics-namespace")
 		values["metrics-namespace"] = m
 	}
+	if *r.spec.NodeScaleAdjuster.Service.Enabled { // somebody buys nodes for pods that say Unschedulable
+		names = append(names, "unschedulable-reason")
+		values["unschedulable-reason"] = "if-nodes-help"
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Spec.Args)) {
 		field := "spec.args." + name
 		switch why, fixed := reserved[name]; {

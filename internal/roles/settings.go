@@ -97,6 +97,7 @@ type Settings struct {
 	CSIStorage      bool
 	FullHierarchy   bool
 	DetailedReasons bool
+	Unschedulable   string
 	ShowVersion     bool
 	EvictionMode    string
 	MarkEvictions   bool
@@ -216,6 +217,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
 		own.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
 		own.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
+		own.StringVar(&s.Unschedulable, "unschedulable-reason", string(apply.UnschedulableAuto), "which pods that wait give Unschedulable as the reason: always, if-nodes-help, or auto, which is the latter where an autoscaler buys nodes for such pods")
 		own.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
 	case Binder:
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
