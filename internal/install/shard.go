@@ -42,7 +42,7 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 		r.warnings = r.warnings[:warnings]
 		return err
 	}
-	name := SchedulerName(s.Name)
+	name := r.schedulerName(s.Name)
 	sum := sha256.Sum256([]byte(conf.text))
 	w := &workload{
 		role: Scheduler, name: name, shard: s.Name, path: "spec.scheduler", service: c.Service, client: limits(c.Service), replicas: *c.Replicas, vpa: c.VPA,

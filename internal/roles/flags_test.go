@@ -462,13 +462,13 @@ func TestAdmissionFlags(t *testing.T) {
 		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true},
 		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v", QueueWebhook: "qw", PodGroupWebhook: "gw",
 		PodSelector: map[string]string{"p": "1"}, NamespaceSelector: map[string]string{"q": "2"}, QueueLabelSelector: true, QueueLabel: "ql",
-		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, ClientCA: "ca.pem",
+		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, KAINames: true, ClientCA: "ca.pem",
 	}
 	got := given("--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
 		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v",
 		"--enable-quota-validation", "--queue-webhook-configuration=qw", "--podgroup-webhook-configuration=gw", "--pod-label-selector=p=1", "--namespace-label-selector=q=2",
 		"--queue-label-selector", "--queue-label-key=ql", "--resource-reservation-app-label=ra", "--resource-reservation-namespace=rn",
-		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--webhook-client-ca-file=ca.pem")
+		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--kai-names", "--webhook-client-ca-file=ca.pem")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -200,7 +200,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 		o.PodGroupWebhook = s.PodGroupConfig
 	}
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
-	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.Identity, o.AuthorizeQueues, o.KAINames = admission.Mode(s.Identity), s.AuthorizeQueues, s.KAINames
 	o.ForbidForeignGPUs = s.ForbidForeignGPUs
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {
