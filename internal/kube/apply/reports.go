@@ -239,7 +239,7 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 		rep = &report{key: g.Gang}
 		r.gangs[g.UID] = rep
 	}
-	if says := (said{v.Reason, v.Object, delayed(g) != nil, p.bought}); rep.says != says {
+	if says := (said{v.Reason, v.Object, delayed(g) != nil, p.bought && v.Reason != engine.ReasonNone}); rep.says != says {
 		if rep.says == (said{}) {
 			rep.out = nil // no need to take back what waits to be taken back
 		}
