@@ -59,3 +59,26 @@ func Properties(resource string) (map[string]Property, error) {
 	}
 	return rows, nil
 }
+
+//go:embed differences.yaml
+var differences []byte
+
+// Difference is one row of the list of what Muster does otherwise than KAI.
+type Difference struct {
+	// What says what Muster does and what KAI does, Why gives the reason; both in Markdown, with links as from a page of docs/operations.
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Shown names scenarios that show it.
+	Shown []string `json:"shown,omitempty"`
+	// Concerns is what a cluster must use, one of it, for the difference to matter; empty: it may matter to everybody.
+	Concerns []string `json:"concerns,omitempty"`
+}
+
+// Differences returns the list by area.
+func Differences() (map[string][]Difference, error) {
+	var all map[string][]Difference
+	if err := yaml.UnmarshalStrict(differences, &all); err != nil {
+		return nil, fmt.Errorf("list of differences: %w", err)
+	}
+	return all, nil
+}

@@ -100,7 +100,7 @@ func (r *render) podGrouper(p *kaiv1.PodGrouper) {
 	}
 	r.account(PodGrouper)
 	w := &workload{
-		role: PodGrouper, name: Name(PodGrouper), path: "spec.podGrouper", service: p.Service, client: p.K8sClientConfig, replicas: *p.Replicas, vpa: p.VPA, args: f,
+		role: PodGrouper, name: r.name(PodGrouper), path: "spec.podGrouper", service: p.Service, client: p.K8sClientConfig, replicas: *p.Replicas, vpa: p.VPA, args: f,
 	}
 	r.usual(w, MetricsPort, ProbePort)
 }
@@ -114,7 +114,7 @@ func (r *render) priorities(namespace, name string) {
 	})
 	r.add(PodGrouper, &rbacv1.RoleBinding{
 		TypeMeta: kind(v, "RoleBinding"), ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: r.spec.Namespace, Name: Name(PodGrouper)}},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: r.spec.Namespace, Name: r.name(PodGrouper)}},
 	})
 }
 
@@ -159,7 +159,7 @@ func (r *render) binder(b *kaiv1.Binder) {
 	}
 	r.account(Binder)
 	r.usual(&workload{
-		role: Binder, name: Name(Binder), path: "spec.binder", service: b.Service, client: limits(b.Service), replicas: *b.Replicas, vpa: b.VPA, args: f,
+		role: Binder, name: r.name(Binder), path: "spec.binder", service: b.Service, client: limits(b.Service), replicas: *b.Replicas, vpa: b.VPA, args: f,
 	}, *b.MetricsPort, *b.ProbePort)
 }
 
@@ -207,7 +207,7 @@ func (r *render) podGroup(p *kaiv1.PodGroupController) {
 	r.elsewhere("spec.podGroupController.controllerService.webhook", p.ControllerService.Webhook)
 	r.account(PodGroup)
 	r.usual(&workload{
-		role: PodGroup, name: Name(PodGroup), path: "spec.podGroupController", service: p.Service, client: limits(p.Service), replicas: *p.Replicas, vpa: p.VPA, args: f,
+		role: PodGroup, name: r.name(PodGroup), path: "spec.podGroupController", service: p.Service, client: limits(p.Service), replicas: *p.Replicas, vpa: p.VPA, args: f,
 	}, MetricsPort, ProbePort)
 }
 
@@ -232,7 +232,7 @@ func (r *render) queue(q *kaiv1.QueueController) {
 	r.elsewhere("spec.queueController.controllerService.webhook", q.ControllerService.Webhook)
 	r.account(Queue)
 	w := &workload{
-		role: Queue, name: Name(Queue), path: "spec.queueController", service: q.Service, client: limits(q.Service), replicas: *q.Replicas, vpa: q.VPA, args: f,
+		role: Queue, name: r.name(Queue), path: "spec.queueController", service: q.Service, client: limits(q.Service), replicas: *q.Replicas, vpa: q.VPA, args: f,
 		ports: []corev1.ContainerPort{port(PortQueueMetrics, *m.TargetPort)}, probe: PortQueueMetrics,
 	}
 	r.deploy(w)
@@ -260,7 +260,7 @@ func (r *render) nodeScale(n *kaiv1.NodeScaleAdjuster) {
 	}
 	r.account(NodeScale)
 	r.usual(&workload{
-		role: NodeScale, name: Name(NodeScale), path: "spec.nodeScaleAdjuster", service: n.Service, client: limits(n.Service), replicas: 1, vpa: n.VPA, args: f,
+		role: NodeScale, name: r.name(NodeScale), path: "spec.nodeScaleAdjuster", service: n.Service, client: limits(n.Service), replicas: 1, vpa: n.VPA, args: f,
 	}, MetricsPort, ProbePort)
 }
 
@@ -274,7 +274,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 		return
 	}
 	g := r.spec.Global
-	name := Name(Exporter)
+	name := r.name(Exporter)
 	const sysfs = "/host/sys"
 	var f flags
 	f.set("podresources-socket", *e.PodResourcesSocket)

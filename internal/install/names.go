@@ -42,6 +42,25 @@ const prefix = "muster-"
 // Deployments and Services have SchedulerName instead: there is one per shard.
 func Name(role string) string { return prefix + role }
 
+// name is Name, or, in an installation that has KAI's names, KAI's name of the role's Deployment or DaemonSet, account and Service.
+func (r *render) name(role string) string {
+	if r.kaiNames() {
+		return admission.KAIAccount(Name(role))
+	}
+	return Name(role)
+}
+
+// schedulerName is SchedulerName, or, in an installation that has KAI's names, SCHEDULER-SHARD after the name by which pods ask for it.
+func (r *render) schedulerName(shard string) string {
+	if r.kaiNames() {
+		return fitted(*r.spec.Global.SchedulerName + "-" + shard)
+	}
+	return SchedulerName(shard)
+}
+
+// kaiNames says whether the Config wants KAI's names.
+func (r *render) kaiNames() bool { return r.notes[AnnotationKAINames] == "true" }
+
 // SchedulerName is the name of the Deployment, Service and ConfigMap of a shard's scheduler: muster-scheduler-<shard>. A shard
 // whose name fits no Service (more than 46 characters, or a dot) has its name shortened, with a hash of it at the end.
 func SchedulerName(shard string) string { return fitted(Name(Scheduler) + "-" + shard) }
@@ -108,8 +127,8 @@ const (
 
 // Labels of everything that the operator installs.
 const (
-	// LabelManagedBy has the value Manager. (KAI's operator writes kai-operator there, and KAI's chart deletes Deployments
-	// of that value when it is uninstalled.)
+	// LabelManagedBy has the value Manager; of Deployments with KAI's names KAIManager, which KAI's operator writes. (KAI's chart
+	// deletes Deployments of that value when it is uninstalled.)
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// LabelPartOf has the value PartOf.
 	LabelPartOf = "app.kubernetes.io/part-of"
@@ -123,8 +142,9 @@ const (
 
 // Values of these labels, and the operator's name as the manager of fields.
 const (
-	Manager = "muster-operator"
-	PartOf  = "muster"
+	Manager    = "muster-operator"
+	KAIManager = "kai-operator"
+	PartOf     = "muster"
 )
 
 // Annotations of ours. Those of a Config are settings that KAI's Config has no field for: a field of our own would be lost when
@@ -139,6 +159,9 @@ const (
 	AnnotationClientCA = admission.AnnotationClientCA
 	// AnnotationForbidForeignGPUs, on a Config, refuses pods of other schedulers that ask for GPUs: true or false.
 	AnnotationForbidForeignGPUs = "muster.dev/forbid-foreign-gpus"
+	// AnnotationKAINames, on a Config, gives Deployments, DaemonSets, accounts, Services and pods' label app the names that KAI's have,
+	// for monitors, policies, rights and scripts that go by them: true or false.
+	AnnotationKAINames = "muster.dev/kai-names"
 	// AnnotationLeaseDuration, AnnotationRenewDeadline, AnnotationRetryPeriod and AnnotationHungAfter, on a Config, are every role's
 	// flags of those names: durations, such as 15s.
 	AnnotationLeaseDuration = "muster.dev/lease-duration"

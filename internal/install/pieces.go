@@ -54,8 +54,8 @@ func servicePort(name string, number int, target string) corev1.ServicePort {
 
 // account renders a role's ServiceAccount in the control plane's namespace, and what it may do.
 func (r *render) account(role string) {
-	r.serviceAccount(role, r.spec.Namespace, Name(role))
-	r.grant(role, r.spec.Namespace, Name(role))
+	r.serviceAccount(role, r.spec.Namespace, r.name(role))
+	r.grant(role, r.spec.Namespace, r.name(role))
 }
 
 func (r *render) serviceAccount(role, namespace, name string) {

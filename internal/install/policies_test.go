@@ -125,7 +125,7 @@ func TestAccounts(t *testing.T) {
 	t.Parallel()
 	for role, account := range map[string]string{
 		Exporter: admission.AccountExporter, Binder: admission.AccountBinder, PodGrouper: admission.AccountPodGrouper, PodGroup: admission.AccountPodGroup, NodeScale: admission.AccountNodeScale,
-		Queue: admission.AccountQueue, Scheduler: admission.AccountScheduler, Operator: admission.AccountOperator,
+		Queue: admission.AccountQueue, Scheduler: admission.AccountScheduler, Operator: admission.AccountOperator, Admission: admission.AccountAdmission,
 	} {
 		if Name(role) != account {
 			t.Errorf("the account of %s is %s, not %s", role, Name(role), account)

@@ -23,6 +23,9 @@ import (
 // without these shards. What is given is not changed.
 func Render(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environment) ([]client.Object, []Warning, error) {
 	r := newRender(config, shards, env)
+	if v, given := r.notes[AnnotationKAINames]; given && v != "true" && v != "false" {
+		r.warn("metadata.annotations."+AnnotationKAINames, "is %q, must be true or false; names are ours", v)
+	}
 	r.controlPlane()
 	var errs []error
 	for i := range r.shards {
@@ -138,6 +141,9 @@ func (r *render) add(role string, o client.Object) {
 	for k, v := range o.GetLabels() { // order: the result is a map
 		labels[k] = v
 	}
+	if _, deployment := o.(*appsv1.Deployment); deployment && r.kaiNames() {
+		labels[LabelManagedBy] = KAIManager
+	}
 	o.SetLabels(labels)
 	r.objects = append(r.objects, o)
 }
@@ -235,7 +241,7 @@ func (r *render) deploy(w *workload) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pod, Annotations: notes},
 				Spec: corev1.PodSpec{
-					ServiceAccountName: Name(w.role), ImagePullSecrets: r.pullSecrets(), PriorityClassName: g.PriorityClassName,
+					ServiceAccountName: r.name(w.role), ImagePullSecrets: r.pullSecrets(), PriorityClassName: g.PriorityClassName,
 					NodeSelector: g.NodeSelector, Tolerations: g.Tolerations, TerminationGracePeriodSeconds: ptr.To[int64](30),
 					Affinity:                  MergeAffinities(w.service.Affinity, g.Affinity, w.name, *g.RequireDefaultPodAntiAffinityTerm),
 					TopologySpreadConstraints: spread(w),

@@ -11,6 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -61,6 +66,59 @@ func testEnvironment() Environment {
 	return Environment{
 		Repository: "registry.example/muster", Tag: "v1", Kinds: map[schema.GroupKind]bool{},
 		SchedulerFlags: []string{"v", "schedule-period", "leader-elect", "listen-address", "detailed-fit-errors"},
+	}
+}
+
+// TestKAINames: with KAI's names, what monitors, network policies, rights and scripts go by is called as KAI has it, and everything that
+// refers to it follows.
+func TestKAINames(t *testing.T) {
+	t.Parallel()
+	config := &kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{AnnotationKAINames: "true"}}}
+	shards := []kaiv1.SchedulingShard{{ObjectMeta: metav1.ObjectMeta{Name: "default"}}}
+	objects, warnings, err := Render(config, shards, testEnvironment())
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	var deployments, accounts, services []string
+	named := map[string]bool{}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.ServiceAccount:
+			if o.Namespace == "kai-scheduler" {
+				accounts = append(accounts, o.Name)
+			}
+			named[o.Name] = true
+		case *corev1.Service:
+			services = append(services, o.Name)
+		case *appsv1.Deployment:
+			deployments = append(deployments, o.Name)
+			if pod := o.Spec.Template; o.Labels[LabelManagedBy] != "kai-operator" || pod.Labels[LabelApp] != o.Name || !named[pod.Spec.ServiceAccountName] {
+				t.Errorf("%s: managed by %s, pods labelled %s with account %s", o.Name, o.Labels[LabelManagedBy], pod.Labels[LabelApp], pod.Spec.ServiceAccountName)
+			}
+		case *rbacv1.ClusterRoleBinding:
+			if !strings.HasPrefix(o.Name, "muster-") || !named[o.Subjects[0].Name] {
+				t.Errorf("%s binds %s", o.Name, o.Subjects[0].Name)
+			}
+		case *admissionregv1.ValidatingAdmissionPolicy:
+			for _, c := range o.Spec.MatchConditions {
+				if strings.Contains(c.Expression, ":muster-") && !strings.Contains(c.Expression, ":muster-operator") {
+					t.Errorf("policy %s is about an account that is not there: %s", o.Name, c.Expression)
+				}
+			}
+		}
+	}
+	for what, c := range map[string][2][]string{
+		"Deployments": {deployments, {"admission", "binder", "kai-scheduler-default", "node-scale-adjuster", "pod-grouper", "podgroup-controller", "queue-controller"}},
+		"accounts":    {accounts, {"admission", "binder", "node-scale-adjuster", "pod-grouper", "podgroup-controller", "queue-controller", "scheduler"}},
+		"Services":    {services, {"admission", "binder", "kai-scheduler-default", "node-scale-adjuster", "pod-grouper", "podgroup-controller", "queue-controller"}},
+	} {
+		if d := cmp.Diff(c[1], c[0]); d != "" {
+			t.Errorf("%s: %s", what, d)
+		}
+	}
+	config.Annotations[AnnotationKAINames] = "yes"
+	if _, warnings, err := Render(config, shards, testEnvironment()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].String(), `is "yes", must be true or false`) {
+		t.Errorf("%v, %v", warnings, err)
 	}
 }
 

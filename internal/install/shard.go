@@ -42,7 +42,7 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 		r.warnings = r.warnings[:warnings]
 		return err
 	}
-	name := SchedulerName(s.Name)
+	name := r.schedulerName(s.Name)
 	sum := sha256.Sum256([]byte(conf.text))
 	w := &workload{
 		role: Scheduler, name: name, shard: s.Name, path: "spec.scheduler", service: c.Service, client: limits(c.Service), replicas: *c.Replicas, vpa: c.VPA,
@@ -113,6 +113,10 @@ func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 	if m := ptr.Deref(r.spec.QueueController.MetricsNamespace, ""); m != "" {
 		names = append(names, "metrics-namespace")
 		values["metrics-namespace"] = m
+	}
+	if *r.spec.NodeScaleAdjuster.Service.Enabled { // somebody buys nodes for pods that say Unschedulable
+		names = append(names, "unschedulable-reason")
+		values["unschedulable-reason"] = "if-nodes-help"
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Spec.Args)) {
 		field := "spec.args." + name

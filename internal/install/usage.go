@@ -166,7 +166,7 @@ func (r *render) ours(p *kaiv1.UsageParams) *kaiv1.UsageParams {
 	}
 	extra := map[string]string{}
 	for _, d := range usage.Dimensions() {
-		extra[d.Name+"AllocationMetric"] = fmt.Sprintf("%s{namespace=%q,job=%q}", d.Held, r.spec.Namespace, Name(Queue))
+		extra[d.Name+"AllocationMetric"] = fmt.Sprintf("%s{namespace=%q,job=%q}", d.Held, r.spec.Namespace, r.name(Queue))
 	}
 	maps.Copy(extra, p.ExtraParams)
 	p.ExtraParams = extra

@@ -44,6 +44,9 @@ func (r *render) admission(a *kaiv1.Admission) {
 	f.set("identity", o.Identity)
 	f.set("authorize-queues", o.AuthorizeQueues)
 	f.set("forbid-foreign-gpus", o.ForbidForeignGPUs)
+	if o.KAINames {
+		f.set("kai-names", true)
+	}
 	if len(o.Trusted) > 0 {
 		f.set("trusted-users", strings.Join(o.Trusted, ","))
 	}
@@ -53,7 +56,7 @@ func (r *render) admission(a *kaiv1.Admission) {
 	f.set("webhook-secret", AdmissionSecret)
 	r.account(Admission)
 	w := &workload{
-		role: Admission, name: Name(Admission), path: "spec.admission", service: a.Service, client: limits(a.Service), replicas: *a.Replicas, vpa: a.VPA, args: f,
+		role: Admission, name: r.name(Admission), path: "spec.admission", service: a.Service, client: limits(a.Service), replicas: *a.Replicas, vpa: a.VPA, args: f,
 		ports: []corev1.ContainerPort{port(PortWebhook, *a.Webhook.TargetPort)},
 	}
 	if name := r.notes[AnnotationClientCA]; name != "" {
@@ -104,6 +107,7 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 	reserved := r.spec.Binder.ResourceReservation
 	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
 	o.OwnNamespaces = []string{*reserved.Namespace, *r.spec.NodeScaleAdjuster.Args.NodeScaleNamespace}
+	o.KAINames = r.kaiNames()
 	r.guards(&o)
 	return o
 }

@@ -180,7 +180,7 @@ func TestCheck(t *testing.T) {
 			"see Queue x: spec.resources is not set", "see Queue x: its parent ghost does not exist", `see PodGroups: 1 are in queue "lost"`,
 		}},
 		{"ledger", []client.Object{shard}, "", []string{"differs SchedulingShard spec.scenarioSearchBudgets"}},
-		{"fractions", []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{keys.GPUFractionAnnotation: "0.5"}}}}, "", []string{"differs decisions (single/allocate-fractional-gpu-011)"}},
+		{"fractions", []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{keys.GPUFractionAnnotation: "0.5"}}}}, "", []string{"differs decisions (single/allocate-fractional-gpu-011)", "differs gpu-sharing: Reservation pod lost: ", "differs KAI: "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

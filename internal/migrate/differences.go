@@ -79,8 +79,8 @@ type use struct {
 	why   string
 }
 
-// differences tells what the ledgers say about what this cluster uses: properties that are set and have no effect, and cases
-// that are decided otherwise.
+// differences tells what the ledgers say about what this cluster uses: properties that are set and have no effect, what is known to
+// differ, and cases that are decided otherwise.
 func (c *checker) differences() error {
 	used := map[string]bool{}
 	for _, resource := range sortedKeys(resources()) {
@@ -114,7 +114,31 @@ func (c *checker) differences() error {
 	if err := c.pods(used); err != nil {
 		return err
 	}
+	if err := c.known(used); err != nil {
+		return err
+	}
 	return c.cases(used)
+}
+
+// known tells the rows of the list of differences that are about something this cluster uses, and how many concern everybody.
+func (c *checker) known(used map[string]bool) error {
+	all, err := ledgers.Differences()
+	if err != nil {
+		return err
+	}
+	everybody := 0
+	for _, area := range sortedKeys(all) {
+		for _, d := range all[area] {
+			switch {
+			case len(d.Concerns) == 0:
+				everybody++
+			case slices.ContainsFunc(d.Concerns, func(word string) bool { return used[word] }):
+				c.add(Differs, area, d.What+": "+d.Why, "")
+			}
+		}
+	}
+	c.add(Differs, "KAI", fmt.Sprintf("%d differences may concern every cluster: they are listed, each with its reason, in docs/operations/differences.md", everybody), "")
+	return nil
 }
 
 // walk notes the leaves of a value whose rows say that they have no effect.

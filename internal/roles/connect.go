@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,6 +169,19 @@ func (p *process) findKinds(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// nodePools is the kind that Karpenter serves where it buys nodes.
+var nodePools = schema.GroupKind{Group: "karpenter.sh", Kind: "NodePool"}
+
+// autoscaled says whether something buys nodes for pods that say Unschedulable, as far as that can be told once: this process
+// shows demand for shared GPUs, or the API server knows Karpenter's kinds. Where it cannot say so: yes, which is careful.
+func (p *process) autoscaled() bool {
+	if slices.Contains(p.names, NodeScale) {
+		return true
+	}
+	_, err := p.client.RESTMapper().RESTMapping(nodePools)
+	return !meta.IsNoMatchError(err)
 }
 
 // missing lists the custom resources that the API server does not know. It may take as long as a few questions, but ends with the

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
@@ -135,7 +137,11 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		s := parse(t, role, args...)
 		switch role {
 		case Scheduler:
-			return []any{s.feed(), s.loop(), s.reports()}
+			o, err := s.reports()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []any{s.feed(), s.loop(), o}
 		case Binder:
 			o, err := s.binder()
 			if err != nil {
@@ -162,7 +168,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 			"--scheduler-name=x", "--schedule-period=2s", "--stuck-in-releasing-threshold=1m", "--nodepool-label-key=x", "--partition-label-value=x",
 			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
 			"--mig-worker-node-label-key=x", "--queue-label-key=x",
-			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors",
+			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors", "--unschedulable-reason=always",
 		},
 		Binder: {
 			"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9",
@@ -358,8 +364,8 @@ func TestHome(t *testing.T) {
 func TestShardPool(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": kai.DefaultPool, "gold": "gold"} {
-		if got := parse(t, Scheduler, "--partition-label-value="+value).reports().Pool; got != want {
-			t.Errorf("%q: pool %s", value, got)
+		if got, err := parse(t, Scheduler, "--partition-label-value="+value).reports(); err != nil || got.Pool != want {
+			t.Errorf("%q: pool %s, %v", value, got.Pool, err)
 		}
 	}
 }
@@ -421,6 +427,18 @@ func TestDisruptionFlags(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for flag, want := range map[string]apply.Unschedulable{"": apply.UnschedulableAuto, "always": apply.UnschedulableAlways, "if-nodes-help": apply.UnschedulableIfNodesHelp} {
+		var args []string
+		if flag != "" {
+			args = append(args, "--unschedulable-reason="+flag)
+		}
+		if o, err := parse(t, Scheduler, args...).reports(); err != nil || o.Unschedulable != want {
+			t.Errorf("--unschedulable-reason=%s: %+v, %v", flag, o, err)
+		}
+	}
+	if _, err := parse(t, Scheduler, "--unschedulable-reason=never").reports(); err == nil || !strings.Contains(err.Error(), `"never" is neither auto nor always nor if-nodes-help`) {
+		t.Error(err)
+	}
 	if _, err := parse(t, Scheduler, "--eviction-mode=shoot").evictions(); err == nil || !strings.Contains(err.Error(), `"shoot" is neither eviction nor delete`) {
 		t.Error(err)
 	}
@@ -444,13 +462,13 @@ func TestAdmissionFlags(t *testing.T) {
 		Rules:     admission.Rules{SchedulerNames: []string{"a", "b"}, GPUSharing: true, MemoryLimits: true, GuardDevices: true, RuntimeClass: "r", Quotas: true},
 		Namespace: "n", Port: 1, URL: "https://u:1", Secret: "s", Mutating: "m", Validating: "v", QueueWebhook: "qw", PodGroupWebhook: "gw",
 		PodSelector: map[string]string{"p": "1"}, NamespaceSelector: map[string]string{"q": "2"}, QueueLabelSelector: true, QueueLabel: "ql",
-		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, ClientCA: "ca.pem",
+		ReservationApp: "ra", Identity: admission.Enforce, Trusted: []string{"x", "y"}, TrustedNamespaces: []string{"rn"}, AuthorizeQueues: true, KAINames: true, ClientCA: "ca.pem",
 	}
 	got := given("--scheduler-name=a,b", "--gpu-sharing-enabled", "--hami-core-enabled", "--block-nvidia-visible-devices", "--gpu-fraction-runtime-class-name=r",
 		"--namespace=n", "--webhook-addr=1", "--webhook-url=https://u:1", "--webhook-secret=s", "--mutating-webhook-configuration=m", "--validating-webhook-configuration=v",
 		"--enable-quota-validation", "--queue-webhook-configuration=qw", "--podgroup-webhook-configuration=gw", "--pod-label-selector=p=1", "--namespace-label-selector=q=2",
 		"--queue-label-selector", "--queue-label-key=ql", "--resource-reservation-app-label=ra", "--resource-reservation-namespace=rn",
-		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--webhook-client-ca-file=ca.pem")
+		"--identity=enforce", "--trusted-users=x,y", "--authorize-queues", "--kai-names", "--webhook-client-ca-file=ca.pem")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -476,6 +494,37 @@ func TestRuntimeClassFlags(t *testing.T) {
 			if got := o.RuntimeClass; got != want {
 				t.Errorf("%q: %q, want %q", args, got, want)
 			}
+		}
+	}
+}
+
+// TestAutoscaled: that nodes are bought is known by Karpenter's kinds, and by showing demand oneself; an API server that does not
+// answer may have them.
+func TestAutoscaled(t *testing.T) {
+	t.Parallel()
+	asks := func(server *plane, names ...string) bool {
+		t.Helper()
+		p, err := newProcess(names, parse(t, All, quiet(All, "--kubeconfig="+server.kubeconfig())...), "v", logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.autoscaled()
+	}
+	plain, bought, gone := newPlane(t, true), newPlane(t, true), newPlane(t, true)
+	bought.groups[schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}] = []metav1.APIResource{{Name: "nodepools", Kind: "NodePool", Verbs: metav1.Verbs{"get"}}}
+	gone.Close()
+	for what, c := range map[string]struct {
+		server *plane
+		names  []string
+		want   bool
+	}{
+		"nothing":   {plain, []string{Scheduler}, false},
+		"karpenter": {bought, []string{Scheduler}, true},
+		"nodescale": {plain, []string{Scheduler, NodeScale}, true},
+		"no answer": {gone, []string{Scheduler}, true},
+	} {
+		if got := asks(c.server, c.names...); got != c.want {
+			t.Errorf("%s: %v", what, got)
 		}
 	}
 }

@@ -103,8 +103,13 @@ func (s *Settings) loop() scheduler.Options {
 	return scheduler.Options{Period: s.Period, StuckAfter: s.StuckAfter}
 }
 
-func (s *Settings) reports() apply.ReportOptions {
-	return apply.ReportOptions{Pool: s.partition().Pool(), Detailed: s.DetailedReasons}
+func (s *Settings) reports() (apply.ReportOptions, error) {
+	o := apply.ReportOptions{Pool: s.partition().Pool(), Detailed: s.DetailedReasons, Unschedulable: apply.Unschedulable(s.Unschedulable)}
+	switch o.Unschedulable {
+	case apply.UnschedulableAuto, apply.UnschedulableAlways, apply.UnschedulableIfNodesHelp:
+		return o, nil
+	}
+	return o, fmt.Errorf("--unschedulable-reason: %q is neither %s nor %s nor %s", s.Unschedulable, apply.UnschedulableAuto, apply.UnschedulableAlways, apply.UnschedulableIfNodesHelp)
 }
 
 func (s *Settings) binder() (o binder.Options, err error) {
@@ -196,7 +201,7 @@ func (s *Settings) admission() (o admission.Options, err error) {
 		o.PodGroupWebhook = s.PodGroupConfig
 	}
 	o.QueueLabel, o.ReservationApp, o.QueueLabelSelector = s.QueueLabel, s.ReservationApp, s.QueueNamespaces
-	o.Identity, o.AuthorizeQueues = admission.Mode(s.Identity), s.AuthorizeQueues
+	o.Identity, o.AuthorizeQueues, o.KAINames = admission.Mode(s.Identity), s.AuthorizeQueues, s.KAINames
 	o.ForbidForeignGPUs = s.ForbidForeignGPUs
 	o.TrustedNamespaces, o.ClientCA = []string{s.ReservationSpace}, s.ClientCA
 	if len(s.TrustedUsers) > 0 {

@@ -474,8 +474,11 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	ro := p.reports()
-	ro.Event, ro.Guard = event, guard
+	ro, err := p.reports()
+	if err != nil {
+		return nil, err
+	}
+	ro.Event, ro.Guard, ro.Autoscaled = event, guard, sync.OnceValue(p.autoscaled)
 	reports := apply.NewReports(kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
@@ -516,6 +519,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 			lo.Usage = keeper
 			g.Add("usage", keeper.Run)
 		}
+		ro.Autoscaled() // asked now, so that no cycle waits for the answer
 		loop := scheduler.New(scheduler.Parts{
 			Feed: f, Store: store, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
 		}, lo)

@@ -101,6 +101,7 @@ type Settings struct {
 	CSIStorage      bool
 	FullHierarchy   bool
 	DetailedReasons bool
+	Unschedulable   string
 	ShowVersion     bool
 	EvictionMode    string
 	MarkEvictions   bool
@@ -163,6 +164,7 @@ type Settings struct {
 	TrustedUsers      []string
 	ClientCA          string
 	AuthorizeQueues   bool
+	KAINames          bool
 	ForbidForeignGPUs bool
 	SharingClass      string
 	OlderSharingClass string
@@ -220,6 +222,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		own.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
 		own.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
 		own.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
+		own.StringVar(&s.Unschedulable, "unschedulable-reason", string(apply.UnschedulableAuto), "which pods that wait give Unschedulable as the reason: always, if-nodes-help, or auto, which is the latter where an autoscaler buys nodes for such pods")
 		own.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
 	case Binder:
 		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
@@ -310,6 +313,7 @@ func (s *Settings) admissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.ClientCA, "webhook-client-ca-file", o.ClientCA, "certificates of who signs the API server's client certificate; empty to answer anybody")
 	fs.StringSliceVar(&s.TrustedUsers, "trusted-users", o.Trusted, "names of users that may say it, besides the service accounts of the control plane")
 	fs.BoolVar(&s.ForbidForeignGPUs, "forbid-foreign-gpus", o.ForbidForeignGPUs, "refuse pods of other schedulers that ask for GPUs, for which no queue is charged")
+	fs.BoolVar(&s.KAINames, "kai-names", o.KAINames, "Muster's service accounts are called as KAI's are: the policies about them name those")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", o.AuthorizeQueues, "demand the verb use on a queue of whoever submits work to it")
 	fs.Var(text{&s.SharingClass, o.RuntimeClass}, "gpu-fraction-runtime-class-name", "runtime class of pods that share a GPU and name none; empty to leave them as they are")
 	fs.Var(text{&s.OlderSharingClass, o.RuntimeClass}, "gpu-pod-runtime-class-name", "the same under its older name; the newer one has precedence")

@@ -105,6 +105,8 @@ type Options struct {
 	Identity Mode
 	// Trusted are names of users that may say it, besides the service accounts of TrustedNamespaces and those of Namespace.
 	Trusted, TrustedNamespaces []string
+	// KAINames says that our accounts are called as KAI's are; see KAIAccount.
+	KAINames bool
 	// ForbidForeignGPUs refuses pods of other schedulers that ask for GPUs: no queue is charged for them.
 	ForbidForeignGPUs bool
 	// OwnNamespaces are the namespaces that the operator makes; none where there is no operator.

@@ -49,6 +49,33 @@ const (
 	AccountOperator   = "muster-operator"
 )
 
+// AccountAdmission is the account of this role. No policy is about it.
+const AccountAdmission = "muster-admission"
+
+// KAIAccount is the name of an account of ours, and of the Deployment and Service of its role, as KAI has it; the name itself where
+// KAI has none.
+func KAIAccount(account string) string {
+	switch account {
+	case AccountExporter:
+		return "numa-placement-exporter"
+	case AccountBinder:
+		return "binder"
+	case AccountPodGrouper:
+		return "pod-grouper"
+	case AccountPodGroup:
+		return "podgroup-controller"
+	case AccountNodeScale:
+		return "node-scale-adjuster"
+	case AccountQueue:
+		return "queue-controller"
+	case AccountScheduler:
+		return "scheduler"
+	case AccountAdmission:
+		return "admission"
+	}
+	return account
+}
+
 // What the API server knows of whoever shows a token that a kubelet got for a pod.
 const (
 	extraNode = "authentication.kubernetes.io/node-name"
@@ -65,6 +92,9 @@ func (o *Options) rights() []policy {
 
 // of limits a policy to requests of one of our accounts.
 func (o *Options) of(account string) string {
+	if o.KAINames {
+		account = KAIAccount(account)
+	}
 	return "request.userInfo.?username.orValue('') != " + quote("system:serviceaccount:"+o.Namespace+":"+account)
 }
 

@@ -110,7 +110,7 @@ func TestInstallation(t *testing.T) {
 	must(c.Create(t.Context(), &kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName}}))
 	// Somebody else's object that only looks like ours.
 	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: home, Name: "foreign", Labels: map[string]string{install.LabelManagedBy: install.Manager},
+		Namespace: home, Name: "foreign", Labels: map[string]string{install.LabelPartOf: install.PartOf},
 	}}))
 
 	ctx, cancel := context.WithCancel(context.Background())

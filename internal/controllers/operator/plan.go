@@ -65,7 +65,7 @@ func name(o client.Object) string {
 // owned says whether an object is the operator's to remove.
 func owned(o client.Object) bool {
 	ref := metav1.GetControllerOf(o)
-	return o.GetLabels()[install.LabelManagedBy] == install.Manager && ref != nil && ref.Kind == "Config" && ref.Name == kaiv1.ConfigName &&
+	return o.GetLabels()[install.LabelPartOf] == install.PartOf && ref != nil && ref.Kind == "Config" && ref.Name == kaiv1.ConfigName &&
 		strings.HasPrefix(ref.APIVersion, kaiv1.GroupVersion.Group+"/")
 }
 

@@ -32,7 +32,7 @@ func parse(t *testing.T, text string) object {
 
 // ours makes an object one that the Config owns.
 func ours(o object) object {
-	o.SetLabels(map[string]string{install.LabelManagedBy: install.Manager})
+	o.SetLabels(map[string]string{install.LabelPartOf: install.PartOf})
 	c := &kaiv1.Config{}
 	c.Name, c.UID = kaiv1.ConfigName, "1"
 	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(c, kaiv1.GroupVersion.WithKind("Config"))})
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 	labels[install.LabelShard] = "broken"
 	shard.SetLabels(labels)
 	foreign := at("ConfigMap", "foreign", "")
-	foreign.SetLabels(map[string]string{install.LabelManagedBy: install.Manager})
+	foreign.SetLabels(map[string]string{install.LabelPartOf: install.PartOf})
 	kept := ours(at("Namespace", "kept", ""))
 	going := ours(at("ConfigMap", "going", ""))
 	now := metav1.Now()

@@ -275,7 +275,7 @@ func everywhere() []schema.GroupVersionKind {
 
 // owned lists what has our label, from watches that follow the namespaces in use and the kinds that there are.
 func (w *wire) owned(ctx context.Context, homes, others []string) ([]object, error) {
-	ours := labels.SelectorFromSet(labels.Set{install.LabelManagedBy: install.Manager})
+	ours := labels.SelectorFromSet(labels.Set{install.LabelPartOf: install.PartOf})
 	o := cache.Options{Scheme: w.deps.Scheme, ByObject: map[client.Object]cache.ByObject{}}
 	var kinds []schema.GroupVersionKind
 	var examples []client.Object

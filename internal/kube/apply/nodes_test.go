@@ -10,11 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -117,12 +119,58 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 	})
 }
 
+// TestUnschedulableIsSaid: where no node is bought, programs that wait for upstream's word find it on every pod that waits, and
+// in the message which reason it is. Once an autoscaler comes, pods that no node helps say their own.
+func TestUnschedulableIsSaid(t *testing.T) {
+	t.Parallel()
+	status := cluster.ObjectState{Kind: cluster.ConfigMaps, Key: "kube-system/cluster-autoscaler-status", Object: &metav1.PartialObjectMetadata{}}
+	over := engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}
+	synctest.Test(t, func(t *testing.T) {
+		d := waiting(t, ReportOptions{}, nil)
+		shows := func(what string, v engine.Verdict, want string) {
+			t.Helper()
+			d.say(map[string]engine.Verdict{"g": v})
+			d.pass(2 * time.Second)
+			if diff := cmp.Diff("False "+want, d.podShows("p")); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		shows("a node helps", noRoom(8000), "Unschedulable: "+noRoom8)
+		shows("no node helps", over, "Unschedulable: OverLimit: "+over.String())
+		gated := engine.Verdict{Code: engine.No, Reason: engine.ReasonGated, Have: 1}
+		shows("gated", gated, "SchedulingGated: "+gated.String())
+		postponed := engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPostponed, Object: "p"}
+		shows("a bind failed", postponed, "BindingError: "+postponed.String())
+		shows("again", over, "Unschedulable: OverLimit: "+over.String())
+		d.store.Apply(status)
+		shows("an autoscaler comes", over, "OverLimit: "+over.String())
+		d.store.Apply(cluster.ObjectGone{Kind: status.Kind, Key: status.Key})
+		shows("it goes", over, "Unschedulable: OverLimit: "+over.String())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := waiting(t, ReportOptions{Unschedulable: UnschedulableAlways, Autoscaled: func() bool { return true }}, nil)
+		d.store.Apply(status)
+		d.say(map[string]engine.Verdict{"g": over})
+		d.pass(2 * time.Second)
+		if diff := cmp.Diff("False Unschedulable: OverLimit: "+over.String(), d.podShows("p")); diff != "" {
+			t.Errorf("always: %s", diff)
+		}
+	})
+}
+
 // TestAutoscalersAreNotMisled: a pod says Unschedulable, which is what makes autoscalers buy nodes, only while a node might
 // help it.
 func TestAutoscalersAreNotMisled(t *testing.T) {
 	t.Parallel()
+	for _, o := range []ReportOptions{{Autoscaled: func() bool { return true }}, {Unschedulable: UnschedulableIfNodesHelp}} {
+		autoscalersAreNotMisled(t, o)
+	}
+}
+
+func autoscalersAreNotMisled(t *testing.T, o ReportOptions) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, o, nil)
 		for _, step := range []struct {
 			verdict engine.Verdict
 			want    string

@@ -38,12 +38,45 @@ type ReportOptions struct {
 	Refresh time.Duration
 	// Detailed adds to the texts the names of the nodes that said so (--detailed-fit-errors); otherwise they are only counted.
 	Detailed bool
+	// Unschedulable says which pods that wait say so with the reason Unschedulable; "" means UnschedulableAuto.
+	Unschedulable Unschedulable
+	// Autoscaled says whether something buys nodes for pods that say Unschedulable, beside a Cluster Autoscaler, whose ConfigMap the
+	// snapshots show. It must not block for long; nil: nothing does.
+	Autoscaled func() bool
 	// Workers is how many gangs are written about at once; 0 means 8.
 	Workers int
 	// Event records an event about an object. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
 	// Guard sets aside what ends in a defect; nil: nobody is told.
 	Guard *aside.Guard
+}
+
+// Unschedulable says of which pods the condition PodScheduled=False has the reason Unschedulable. Of the others it has the reason that
+// the scheduler found. Either way a pod says SchedulingGated or BindingError where that is so.
+type Unschedulable string
+
+const (
+	// UnschedulableAuto is UnschedulableIfNodesHelp where nodes are bought, which the ConfigMap of the Cluster Autoscaler or
+	// ReportOptions.Autoscaled tells, and UnschedulableAlways elsewhere.
+	UnschedulableAuto Unschedulable = "auto"
+	// UnschedulableAlways is how upstream's scheduler and KAI's have it: a program that waits for the word finds it.
+	UnschedulableAlways Unschedulable = "always"
+	// UnschedulableIfNodesHelp keeps autoscalers from buying nodes that would stay empty.
+	UnschedulableIfNodesHelp Unschedulable = "if-nodes-help"
+)
+
+// autoscalerStatus is the ConfigMap that a Cluster Autoscaler keeps.
+const autoscalerStatus = "kube-system/cluster-autoscaler-status"
+
+// bought says whether only pods that a node may help may say Unschedulable.
+func (o *ReportOptions) bought(snap *cluster.Snapshot) bool {
+	switch o.Unschedulable {
+	case UnschedulableAlways:
+		return false
+	case UnschedulableIfNodesHelp:
+		return true
+	}
+	return snap.Object(cluster.ConfigMaps, autoscalerStatus) != nil || o.Autoscaled != nil && o.Autoscaled()
 }
 
 // Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the writing
@@ -64,6 +97,7 @@ type said struct {
 	reason  engine.Reason
 	object  string
 	delayed bool // others are not evicted for it yet
+	bought  bool // nodes are bought for pods that say Unschedulable
 }
 
 // restored stands for a condition that an earlier process wrote.
@@ -148,7 +182,7 @@ func (r *Reports) Restore(ctx context.Context) error {
 // Publish takes in the trace of a run over snap. It costs the gangs of the trace, and writes nothing itself. It returns
 // when it should be called again for reasons to settle, or the zero time.
 func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
-	p := publication{reports: r, snap: snap, trace: t, now: time.Now(), texts: map[*engine.Diagnosis]string{}}
+	p := publication{reports: r, snap: snap, trace: t, now: time.Now(), bought: r.o.bought(snap), texts: map[*engine.Diagnosis]string{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := make(map[string]struct{}, len(t.Gangs))
@@ -190,6 +224,7 @@ type publication struct {
 	snap    *cluster.Snapshot
 	trace   *engine.Trace
 	now     time.Time
+	bought  bool
 	texts   map[*engine.Diagnosis]string
 }
 
@@ -204,7 +239,7 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 		rep = &report{key: g.Gang}
 		r.gangs[g.UID] = rep
 	}
-	if says := (said{v.Reason, v.Object, delayed(g) != nil}); rep.says != says {
+	if says := (said{v.Reason, v.Object, delayed(g) != nil, p.bought && v.Reason != engine.ReasonNone}); rep.says != says {
 		if rep.says == (said{}) {
 			rep.out = nil // no need to take back what waits to be taken back
 		}
@@ -427,8 +462,8 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 			return nil
 		}
 	}
-	// One pod's own event says all; the gang's condition has the words.
-	alone := m.single && len(m.pods) == 1 && changed
+	// One pod's own event says all; the gang's condition has the words. That pods are missing is the gang's news, not the pod's.
+	alone := m.single && len(m.pods) == 1 && changed && m.verdict.Reason != engine.ReasonGangNotReady
 	if m.news && !alone && !m.running && m.says != (said{}) && (changed || m.why == nil) {
 		r.o.Event(&pg, v1.EventTypeNormal, reason, m.text)
 	}
@@ -443,10 +478,13 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 	if string(p.UID) != ref.uid || p.Spec.NodeName != "" {
 		return nil
 	}
-	reason := podReason(m.verdict.Reason)
+	reason, text := podReason(m.verdict.Reason, m.says.bought), m.text
+	if reason == v1.PodReasonUnschedulable && !kai.NodesMayHelp(string(m.verdict.Reason)) {
+		text = cut(string(m.verdict.Reason)+": "+text, maxText)
+	}
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == reason && c.Message == m.text {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == reason && c.Message == text {
 			return nil
 		}
 	}
@@ -458,7 +496,7 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": ref.uid}, "status": map[string]any{"conditions": []map[string]any{{
 		"type":   v1.PodScheduled,
-		"status": v1.ConditionFalse, "reason": reason, "message": m.text, "lastTransitionTime": since,
+		"status": v1.ConditionFalse, "reason": reason, "message": text, "lastTransitionTime": since,
 	}}}})
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -474,13 +512,16 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 }
 
 // podReason is the reason of the condition PodScheduled=False of a pod whose gang waits for the reason given. Cluster
-// autoscalers buy nodes for pods that say Unschedulable, and for no others; so that is said only where a node may help.
-func podReason(r engine.Reason) string {
+// autoscalers buy nodes for pods that say Unschedulable, and for no others; so where nodes are bought that is said only if one
+// may help.
+func podReason(r engine.Reason, bought bool) string {
 	switch {
-	case kai.NodesMayHelp(string(r)):
-		return v1.PodReasonUnschedulable
 	case r == engine.ReasonPostponed:
 		return keys.ReasonBindingError // KAI's word for it
+	case r == engine.ReasonGated:
+		return v1.PodReasonSchedulingGated // upstream's, which the API server wrote
+	case bought && !kai.NodesMayHelp(string(r)):
+		return string(r)
 	}
-	return string(r)
+	return v1.PodReasonUnschedulable
 }

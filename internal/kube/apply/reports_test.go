@@ -343,6 +343,19 @@ func TestUnmarkedGang(t *testing.T) {
 	})
 }
 
+// TestNotReadyIsTheGangsNews: of a gang of which one pod is there, the gang is told what it waits for, as with KAI.
+func TestNotReadyIsTheGangsNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
+		d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
+		v := engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 1, Need: 2}
+		d.say(map[string]engine.Verdict{"g": v})
+		d.pass(2 * time.Second)
+		d.happened("not ready", "patch a/g", "patch a/p", "g Normal NotReady: "+v.String(), "p Warning Unschedulable: "+v.String())
+	})
+}
+
 // TestRunningGangHasNoCondition: only its pods that wait are told.
 func TestRunningGangHasNoCondition(t *testing.T) {
 	t.Parallel()
