@@ -339,8 +339,13 @@ func (p *place) rights() string {
 		user, verb, resource, namespace string
 		may                             bool
 	}{
-		{"tenant", "list", "podgroups", "default", true}, {"tenant", "list", "bindrequests", "default", true}, {"tenant", "create", "podgroups", "default", false},
-		{"tenant", "list", "podgroups", home, false}, {"tenant", "list", "queues", "", false}, {reader, "list", "queues", "", true}, {reader, "update", "queues", "", false},
+		{"tenant", "list", "podgroups", "default", true},
+		{"tenant", "list", "bindrequests", "default", true},
+		{"tenant", "create", "podgroups", "default", false},
+		{"tenant", "list", "podgroups", home, false},
+		{"tenant", "list", "queues", "", false},
+		{reader, "list", "queues", "", true},
+		{reader, "update", "queues", "", false},
 	} {
 		r := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: "scheduling.run.ai", Resource: c.resource, Verb: c.verb, Namespace: c.namespace,
