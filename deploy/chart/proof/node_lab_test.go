@@ -412,20 +412,20 @@ func (j *joined) gone(names ...string) string {
 // and which ends well.
 func (j *joined) jobs() {
 	b := job("probed", 1, "", `
-		[ "$(cat /work/prepared)" = yes ] || exit 4
-		[ -f /work/second ] || { touch /work/second; echo first run; exit 3; }
-		echo second run; touch /work/started
-		until [ -f /work/end ]; do sleep 0.1; done; echo ends`)
+		[ "$(cat /data/prepared)" = yes ] || exit 4
+		[ -f /data/second ] || { touch /data/second; echo first run; exit 3; }
+		echo second run; touch /data/started
+		until [ -f /data/end ]; do sleep 0.1; done; echo ends`)
 	spec := &b.Spec.Template.Spec
 	spec.RestartPolicy = corev1.RestartPolicyOnFailure
-	spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	main := &spec.Containers[0]
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "work", MountPath: "/work"}}
-	spec.InitContainers = []corev1.Container{{Name: "prepare", Image: busybox, Command: []string{"sh", "-c", "echo yes > /work/prepared; echo prepared"}, VolumeMounts: main.VolumeMounts}}
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	spec.InitContainers = []corev1.Container{{Name: "prepare", Image: busybox, Command: []string{"sh", "-c", "echo yes > /data/prepared; echo prepared"}, VolumeMounts: main.VolumeMounts}}
 	probe := func(file string) *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-f", file}}}, PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: 300}
 	}
-	main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = probe("/work/started"), probe("/work/ready"), probe("/work/prepared")
+	main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = probe("/data/started"), probe("/data/ready"), probe("/data/prepared")
 	j.step("a pod is prepared, fails, is started again, and is not ready", j.create(b), func() string {
 		p := j.only("probed")
 		if p == nil || len(p.Status.ContainerStatuses) == 0 || len(p.Status.InitContainerStatuses) == 0 {
@@ -447,7 +447,7 @@ func (j *joined) jobs() {
 		j.Fatal("the pod is gone")
 	}
 	j.step("it is ready when its probe says so", func() error {
-		_, err := j.exec(p.Name, "main", "touch", "/work/ready")
+		_, err := j.exec(p.Name, "main", "touch", "/data/ready")
 		return err
 	}, func() string {
 		if p := j.only("probed"); p == nil || !p.Status.ContainerStatuses[0].Ready {
@@ -456,7 +456,7 @@ func (j *joined) jobs() {
 		return ""
 	})
 	j.step("it ends, and the Job is complete", func() error {
-		_, err := j.exec(p.Name, "main", "touch", "/work/end")
+		_, err := j.exec(p.Name, "main", "touch", "/data/end")
 		return err
 	}, j.complete("probed"))
 	if said := j.log(p.Name, "prepare"); said != "prepared" {
