@@ -64,9 +64,11 @@ func Hurried(life context.Context, config *rest.Config, limit time.Duration) *re
 	c := rest.CopyConfig(config)
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			ctx, cancel := context.WithCancel(r.Context())
+			ctx, cancel := r.Context(), context.CancelFunc(nil)
 			if limit > 0 {
-				ctx, cancel = context.WithTimeout(r.Context(), limit)
+				ctx, cancel = context.WithTimeout(ctx, limit)
+			} else {
+				ctx, cancel = context.WithCancel(ctx)
 			}
 			stop := context.AfterFunc(life, cancel)
 			done := func() { stop(); cancel() }

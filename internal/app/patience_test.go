@@ -82,3 +82,51 @@ func TestPatient(t *testing.T) {
 		t.Errorf("the API server's own words became %d, %v", status, err)
 	}
 }
+
+// standing is a context that lasts, and counts who waits for its end.
+type standing struct {
+	context.Context
+	end     chan struct{}
+	waiting atomic.Int64
+}
+
+func (s *standing) Done() <-chan struct{} { return s.end }
+
+// AfterFunc is what contexts made from this one ask for.
+func (s *standing) AfterFunc(func()) func() bool {
+	s.waiting.Add(1)
+	return func() bool { s.waiting.Add(-1); return true }
+}
+
+// TestRequestsLeaveNothing: when a request is over, nothing of it stays with the context it was made with, which may last as long as
+// the process.
+func TestRequestsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	answer := &rest.Config{WrapTransport: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				return nil, context.DeadlineExceeded
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})
+	}}
+	for name, config := range map[string]*rest.Config{
+		"within a limit": Hurried(t.Context(), answer, time.Hour), "for ever": Hurried(t.Context(), answer, 0),
+		"patient": Patient(answer), "waiting": Waiting(answer),
+	} {
+		s := &standing{Context: context.Background(), end: make(chan struct{})}
+		transport := config.WrapTransport(nil)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r, err := http.NewRequestWithContext(s, method, "http://api.example/", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := transport.RoundTrip(r); err == nil {
+				resp.Body.Close()
+			}
+			if n := s.waiting.Load(); n != 0 {
+				t.Errorf("%s: %s leaves %d with its context", name, method, n)
+			}
+		}
+	}
+}
