@@ -12,7 +12,7 @@ import (
 func TestMigrateValues(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte("global: {fipsMode: \"on\", gpuSharing: true}\nwhatever: 1\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("operator: {image: {name: other}}\nglobal: {gpuSharing: true}\nwhatever: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := NewMigrate(Deps{})
@@ -22,7 +22,7 @@ func TestMigrateValues(t *testing.T) {
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "global.fipsMode") || !strings.Contains(s, "whatever") || strings.Contains(s, "gpuSharing") {
+	if s := out.String(); !strings.Contains(s, "operator.image.name") || !strings.Contains(s, "whatever") || strings.Contains(s, "gpuSharing") {
 		t.Error(s)
 	}
 }
