@@ -116,6 +116,7 @@ type holder struct {
 	set               string    // subgroup: what its label says now, or what it was bound for if it says so itself
 	unknown           time.Time // since when there is no such subgroup
 	leaving           bool
+	asked             bool      // to leave
 	until             time.Time // when its grace is over, if it is leaving
 	over              bool      // it ended
 	at                time.Time
@@ -132,6 +133,7 @@ type doubt struct {
 	queue         string // whose limit it is about; "" for none
 	limit         float64
 	fixed         bool // that its gang is non-preemptible
+	evicted       bool // that it was
 }
 
 // groupSeen is a PodGroup.
@@ -145,7 +147,8 @@ type groupSeen struct {
 	whole      bool
 	gone       bool
 	sets       map[string]bool
-	told       bool // that its pods may lose their room
+	told       bool      // that its pods may lose their room
+	shifted    time.Time // when pods of it were moved last, to room that they have elsewhere
 }
 
 // NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup, Queue and Event.
@@ -261,8 +264,11 @@ func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 	case *v2alpha2.PodGroup:
 		a.group(o, deleted, now)
 	case *corev1.Event:
-		if g := a.groups[o.InvolvedObject.Namespace+"/"+o.InvolvedObject.Name]; g != nil && o.InvolvedObject.Kind == "PodGroup" && o.Reason == a.o.Risk {
-			g.told = true
+		if g := a.groups[o.InvolvedObject.Namespace+"/"+o.InvolvedObject.Name]; g != nil && o.InvolvedObject.Kind == "PodGroup" {
+			g.told = g.told || o.Reason == a.o.Risk
+			if o.Reason == keys.EventEvict && o.Annotations[keys.EvictorActionAnnotation] == "consolidation" {
+				g.shifted = now
+			}
 		}
 	case *v1alpha2.BindRequest:
 		if _, forged := a.forged[o.UID]; forged || deleted {
@@ -347,17 +353,16 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	if deleted || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		if !h.over && h.ours && h.node != "" && p.Status.Phase == corev1.PodFailed && strings.HasPrefix(p.Status.Reason, "OutOf") {
 			h.doubts = append(h.doubts, doubt{promise: "S3", what: "its kubelet turned it away: " + p.Status.Reason})
-			if !slices.Contains(a.waiting, h) {
-				h.at = now
-				a.waiting = append(a.waiting, h)
-			}
+			a.wonder(h, now)
 		}
 		h.over = true
 	}
 	if slices.Contains(a.o.Honest, p.Namespace) && !h.leaving {
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-				a.note("S6", h.String(), now, "a pod within its quota was evicted: %s %s", c.Reason, c.Message)
+			if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && !h.asked {
+				h.asked = true
+				h.doubts = append(h.doubts, doubt{promise: "S6", what: fmt.Sprintf("a pod within its quota was evicted: %s %s", c.Reason, c.Message), evicted: true})
+				a.wonder(h, now)
 			}
 		}
 	}
@@ -368,6 +373,14 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	}
 	if deleted {
 		delete(a.pods, p.UID)
+	}
+}
+
+// wonder has a pod's doubts looked at in a moment, when what explains them will have been told.
+func (a *Auditor) wonder(h *holder, now time.Time) {
+	if !slices.Contains(a.waiting, h) {
+		h.at = now
+		a.waiting = append(a.waiting, h)
 	}
 }
 

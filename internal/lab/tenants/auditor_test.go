@@ -279,6 +279,19 @@ func TestAuditor(t *testing.T) {
 		s.status("good", "1")
 		s.wants(t, "S6: a pod within its quota")
 	})
+	t.Run("an honest pod is moved", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "g", "good", 1, "")
+		p := s.binds(s.pod("fair", "a", "g", "1"))
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		s.Seen(p, false, s.now)
+		s.Seen(&corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Annotations: map[string]string{keys.EvictorActionAnnotation: "consolidation"}},
+			InvolvedObject: corev1.ObjectReference{Kind: "PodGroup", Namespace: "fair", Name: "g"}, Reason: keys.EventEvict,
+		}, false, s.now)
+		s.status("good", "1")
+		s.wants(t)
+	})
 	t.Run("in no subgroup", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")

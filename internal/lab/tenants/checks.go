@@ -96,6 +96,9 @@ func (a *Auditor) explain(now time.Time) {
 			if g := a.groups[h.gang]; d.fixed && g != nil && g.turned.After(h.at.Add(-settle)) {
 				continue // it turned about when the pod was bound, and who decided knew it otherwise
 			}
+			if g := a.groups[h.gang]; d.evicted && g != nil && g.shifted.After(h.at.Add(-settle)) {
+				continue // nobody's share protects from being moved
+			}
 			a.because(a.note(d.promise, h.String(), now, "%s", d.what), h)
 		}
 		h.doubts = nil
