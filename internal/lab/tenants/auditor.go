@@ -117,6 +117,7 @@ type holder struct {
 	unknown           time.Time // since when there is no such subgroup
 	leaving           bool
 	asked             bool      // to leave
+	recorded          bool      // as non-preemptible, by what it carried when it was bound
 	until             time.Time // when its grace is over, if it is leaving
 	over              bool      // it ended
 	at                time.Time
@@ -133,6 +134,7 @@ type doubt struct {
 	queue         string // whose limit it is about; "" for none
 	limit         float64
 	fixed         bool // that its gang is non-preemptible
+	fixedIn       string // whose quota that is about
 	evicted       bool // that it was
 }
 

@@ -43,6 +43,7 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		}
 	}
 	h.charge = p.Annotations[a.o.Charge]
+	h.recorded = strings.Contains(p.Annotations[keys.ChargedAsAnnotation], keys.ChargedFixed)
 	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
 	if parts := strings.Split(h.charge, "/"); len(parts) > 1 && p.Namespace+"/"+parts[1] == h.former && now.Sub(h.changed) < settle {
 		h.gang = h.former // it went to another gang between the decision and its Binding
@@ -103,7 +104,8 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		}
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
 			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
-			h.doubts[len(h.doubts)-1].fixed = true
+			d := &h.doubts[len(h.doubts)-1]
+			d.fixed, d.fixedIn, d.limit = true, q.Name, l*1000
 		}
 	}
 }

@@ -68,6 +68,9 @@ func (a *Auditor) explain(now time.Time) {
 		if now.Sub(h.at) < settle {
 			return false
 		}
+		if g := a.groups[h.gang]; g != nil && g.turned.After(h.at.Add(-settle)) {
+			h.fixed = h.recorded // it turned about when the pod was bound, and who decided may have known it otherwise
+		}
 		decided := slices.Contains(a.chosen[string(h.uid)], h.node)
 		switch {
 		case h.made:
@@ -93,8 +96,10 @@ func (a *Auditor) explain(now time.Time) {
 				a.overlaps++
 				continue
 			}
-			if g := a.groups[h.gang]; d.fixed && g != nil && g.turned.After(h.at.Add(-settle)) {
-				continue // it turned about when the pod was bound, and who decided knew it otherwise
+			if d.fixed {
+				if _, fixed, _ := a.held(d.fixedIn); !h.fixed || float64(fixed) <= d.limit {
+					continue
+				}
 			}
 			if g := a.groups[h.gang]; d.evicted && g != nil && g.shifted.After(h.at.Add(-settle)) {
 				continue // nobody's share protects from being moved
