@@ -133,9 +133,9 @@ type doubt struct {
 	promise, what string
 	queue         string // whose limit it is about; "" for none
 	limit         float64
-	fixed         bool // that its gang is non-preemptible
+	fixed         bool   // that its gang is non-preemptible
 	fixedIn       string // whose quota that is about
-	evicted       bool // that it was
+	evicted       bool   // that it was
 }
 
 // groupSeen is a PodGroup.
