@@ -393,7 +393,12 @@ func (f *fuzzing) phase(t *testing.T, fuzzer *tenants.Fuzzer, length time.Durati
 	if canaries {
 		all.Go(func() { f.sing(ctx) })
 		all.Go(func() {
+			told := 0
 			for n := 1; f.pause(ctx, time.Minute); n++ {
+				for _, v := range f.auditor.Violations()[told:] { // whole at the end
+					t.Logf("%.300s", v)
+					told++
+				}
 				f.mu.Lock()
 				waited, sung := slices.Clone(f.binds), len(f.canaries)
 				f.mu.Unlock()
