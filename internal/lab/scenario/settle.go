@@ -93,7 +93,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 		RestrictNodes: b.feed.RestrictNodes, GPUWorkerLabel: b.feed.GPUWorkerLabel, CPUWorkerLabel: b.feed.CPUWorkerLabel,
 		CSIStorage: b.feed.StorageCapacity, FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
 		ReservationApp: keys.ReservationNamespace, ReservationSpace: keys.ReservationNamespace, ReservationAccount: keys.ReservationNamespace,
-		ReservationTimeout: 40, ScalingSpace: keys.ScaleAdjustNamespace,
+		ReservationTimeout: 40, ScalingSpace: keys.ScaleAdjustNamespace, Unschedulable: string(apply.UnschedulableAuto),
 	}
 	devices := reservation.DefaultOptions()
 	s.ReservationSpace, s.ReservationAccount, s.ReservationApp = devices.Namespace, devices.ServiceAccount, devices.App
