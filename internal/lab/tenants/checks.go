@@ -277,7 +277,7 @@ func (a *Auditor) takeable(node, queue string) bool {
 		if !h.ours || h.forced || a.bound[h.uid] || a.queues[h.queue] == nil || h.leaving {
 			return false
 		}
-		if g := a.groups[h.gang]; h.fixed || g != nil && g.fixed {
+		if g := a.groups[h.gang]; h.fixed || h.recorded || g != nil && g.fixed {
 			return false
 		}
 		gangs[h.gang] = true
