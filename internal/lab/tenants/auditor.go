@@ -120,9 +120,9 @@ type holder struct {
 	recorded          bool      // as non-preemptible, by what it carried when it was bound
 	until             time.Time // when its grace is over, if it is leaving
 	over              bool      // it ended
-	at                time.Time
-	forced            bool   // no decision of ours
-	charge            string // what its annotation said then
+	at, doubted       time.Time // when it was bound, and when its last doubt came
+	forced            bool      // no decision of ours
+	charge            string    // what its annotation said then
 	doubts            []doubt
 }
 
@@ -133,9 +133,8 @@ type doubt struct {
 	promise, what string
 	queue         string // whose limit it is about; "" for none
 	limit         float64
-	fixed         bool   // that its gang is non-preemptible
-	fixedIn       string // whose quota that is about
-	evicted       bool   // that it was
+	beside        []*holder // of a quota: all who counted as non-preemptible then, itself among them
+	evicted       bool
 }
 
 // groupSeen is a PodGroup.
@@ -381,9 +380,9 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 // wonder has a pod's doubts looked at in a moment, when what explains them will have been told.
 func (a *Auditor) wonder(h *holder, now time.Time) {
 	if !slices.Contains(a.waiting, h) {
-		h.at = now
 		a.waiting = append(a.waiting, h)
 	}
+	h.doubted = now
 }
 
 // forgedMarks are the keys that only Muster may write and whose values the fuzzer wrote.

@@ -185,6 +185,16 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "3")
 		s.wants(t, "S4: bound beyond a quota as", "S6: running pods became non-preemptible beyond")
 	})
+	t.Run("beyond a quota as non-preemptible, beside one that ends", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)
+		first := s.binds(s.pod("eve", "a", "g", "2"))
+		s.now = s.now.Add(time.Minute)
+		s.binds(s.pod("eve", "b", "g", "1"))
+		s.Seen(first, true, s.now.Add(time.Second))
+		s.status("mean", "1")
+		s.wants(t, "S4: bound beyond a quota as")
+	})
 	t.Run("beyond a quota, non-preemptible until a moment before", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, v2alpha2.NonPreemptible)

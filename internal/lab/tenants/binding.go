@@ -15,7 +15,7 @@ import (
 
 // placed takes in that a pod got its node.
 func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
-	h.node, h.at = p.Spec.NodeName, now
+	h.node, h.at, h.doubted = p.Spec.NodeName, now, now
 	h.takes = room{pods: 1}
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources.Requests
@@ -105,7 +105,12 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 		if l := q.Spec.Resources.GPU.Quota; l >= 0 && h.fixed && h.gpu > 0 && float64(fixed) > l*1000 {
 			suspect("S4", "bound beyond a quota as non-preemptible: of queue %s such pods hold %s GPUs of %g then: %s", q.Name, thousandths(fixed), l, a.list(q.Name))
 			d := &h.doubts[len(h.doubts)-1]
-			d.fixed, d.fixedIn, d.limit = true, q.Name, l*1000
+			d.limit = l * 1000
+			for _, o := range a.pods { // order: a sum is made of them
+				if a.countsFixed(o, q.Name) {
+					d.beside = append(d.beside, o)
+				}
+			}
 		}
 	}
 }
@@ -148,12 +153,17 @@ func (a *Auditor) held(queue string) (all, fixed, loose int64) {
 			}
 			all += h.gpu
 			loose += h.loose
-			if h.fixed {
+			if a.countsFixed(h, queue) {
 				fixed += h.gpu
 			}
 		}
 	}
 	return all, fixed, loose
+}
+
+// countsFixed says whether what a pod holds counts as non-preemptible for a queue.
+func (a *Auditor) countsFixed(h *holder, queue string) bool {
+	return h.fixed && h.ours && h.node != "" && !h.over && !h.forced && !a.bound[h.uid] && a.in(h.queue, queue)
 }
 
 // list names those that hold GPUs of a queue; "" for all.

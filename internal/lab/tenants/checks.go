@@ -65,7 +65,7 @@ func (a *Auditor) protected(now time.Time) {
 // explain settles the doubts about bindings.
 func (a *Auditor) explain(now time.Time) {
 	a.waiting = slices.DeleteFunc(a.waiting, func(h *holder) bool {
-		if now.Sub(h.at) < settle {
+		if now.Sub(h.doubted) < settle {
 			return false
 		}
 		if g := a.groups[h.gang]; g != nil && g.turned.After(h.at.Add(-settle)) {
@@ -96,12 +96,18 @@ func (a *Auditor) explain(now time.Time) {
 				a.overlaps++
 				continue
 			}
-			if d.fixed {
-				if _, fixed, _ := a.held(d.fixedIn); !h.fixed || float64(fixed) <= d.limit {
+			if d.beside != nil {
+				sum := int64(0)
+				for _, o := range d.beside { // without those of whom it is known by now that they were bound as preemptible
+					if o.fixed {
+						sum += o.gpu
+					}
+				}
+				if !h.fixed || float64(sum) <= d.limit {
 					continue
 				}
 			}
-			if g := a.groups[h.gang]; d.evicted && g != nil && g.shifted.After(h.at.Add(-settle)) {
+			if g := a.groups[h.gang]; d.evicted && g != nil && g.shifted.After(h.doubted.Add(-settle)) {
 				continue // nobody's share protects from being moved
 			}
 			a.because(a.note(d.promise, h.String(), now, "%s", d.what), h)
@@ -131,7 +137,7 @@ func (a *Auditor) excused(h *holder) bool {
 		if o.node == h.node && a.disturbed[o.uid] {
 			return true // for its kubelet it still runs
 		}
-		if o.node == h.node && (!o.ours || o.forced) && o.at.After(h.at.Add(-settle)) && o.at.Before(h.at.Add(settle)) {
+		if o.node == h.node && (!o.ours || o.forced) && o.at.After(h.doubted.Add(-settle)) && o.at.Before(h.doubted.Add(settle)) {
 			return true
 		}
 	}
