@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image test-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system mutants race vuln clean FORCE
+.PHONY: help node image test-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,7 @@ test-lab: build ## Tests against a real API server with simulated nodes, one pac
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 30m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestInstall$$' -timeout 10m -ldflags -w ./...
 
-test-node: bin/realnode bin/muster-lab bin/image ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
-	bin/image --out dist/node --arch $$($(GO) env GOARCH)
+test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
 
@@ -66,6 +65,8 @@ test-oracle: ## The victim search against brute force on 60,000 small clusters, 
 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
+	cd internal/lab/realnode && GOOS=linux $(GO) vet ./...
+	cd deploy/chart/proof && GOOS=linux $(GO) vet -tags lab,node ./...
 	@unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (run: make format):"; echo "$$unformatted"; exit 1; fi
 	$(MAKE) lint
@@ -90,6 +91,9 @@ bin/muster-lab: FORCE
 bin/realnode: FORCE
 	cd internal/lab/realnode && $(GO) build -o ../../../$@ -ldflags "$(LAB_LDFLAGS)" .
 
+bin/helm-install: FORCE
+	cd deploy/chart/proof && $(GO) build -o ../../../$@ -ldflags -w ./install
+
 node: bin/muster-node ## What runs on nodes into bin/ (needs a C compiler: it loads the GPU driver's library when asked)
 
 bin/muster-node: FORCE
@@ -101,6 +105,10 @@ image: bin/image ## Both container images into dist/, as OCI archives, with thei
 
 bin/image: FORCE
 	cd deploy/image/build && $(GO) build -o ../../../bin/image .
+
+# The images for a real node on this machine.
+dist/node: bin/image FORCE
+	bin/image --out dist/node --arch $$($(GO) env GOARCH)
 
 test-image: image ## The images: a second build is the same, byte by byte, and every command line that pods are given is accepted in them; prints the lines
 	bin/image --out dist/again $(if $(ARCH),--arch $(ARCH))
@@ -118,6 +126,9 @@ bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod be
 
 bench-system: build ## Whole cases on a lab of 500 nodes, five runs each (needs the load driver beside the checkout)
 	$(GO) run ./bench -bin bin
+
+bench-installed: build bin/realnode bin/helm-install dist/node ## The case fill with the chart installed on a real node, against one process on the same lab, three runs of each (needs what test-node needs, and the load driver); prints a table (BENCH="-o json", or BENCH="-runs 1 -- -nodes 20 -size 50" for a trial)
+	$(GO) run ./bench -bin bin -case installed -runs 3 $(BENCH)
 
 mutants: ## Neutralise each point, key and field in turn: some scenario must notice
 	@files=$$(git grep -l --untracked '^func TestMutants' -- '*_test.go' || true); \

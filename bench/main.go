@@ -1,6 +1,9 @@
 // Command bench measures whole cases (cases.yaml) on a lab: `muster run all` as one process, the lab as another, and the
 // load driver in shared/loadgen beside the checkout as a third. It prints the median and the worst of its runs against what
-// each case should reach, and fails when a run did not end in the state it should.
+// each case should reach, and fails when a run did not end in the state it should. The case "installed" is measured by turns with
+// Muster as the chart installs it and in one process, and is left out unless it is asked for.
+//
+// Arguments after the flags are the load driver's, besides those of the case: -nodes 20 -size 50 makes a case small.
 package main
 
 import (
@@ -43,53 +46,86 @@ type benchCase struct {
 	Layout []int              `json:"layout,omitempty"`
 	Prefer int                `json:"prefer,omitempty"`
 	Reach  map[string]float64 `json:"reach"`
+	// Installed: by turns as the chart installs Muster, and in one process on the same lab. Reach has a ratio of the two.
+	Installed bool `json:"installed,omitempty"`
+}
+
+// bench is what cases are measured with.
+type bench struct {
+	dir     string   // everything that is written lies below it
+	bin     string   // folder of the programs
+	images  string   // folder of the images' archives
+	loadgen string   // the load driver, built
+	load    []string // further arguments of it
+	runs    int
+	json    bool
 }
 
 func main() {
 	only := flag.String("case", "", "only this case")
-	runs := flag.Int("runs", 5, "runs of each case")
-	bin := flag.String("bin", "bin", "folder of muster and muster-lab (make build)")
+	var b bench
+	flag.IntVar(&b.runs, "runs", 5, "runs of each case")
+	flag.StringVar(&b.bin, "bin", "bin", "folder of muster and muster-lab (make build), and for the case installed of realnode and helm-install (make bench-installed)")
+	flag.StringVar(&b.images, "images", filepath.Join("dist", "node"), "folder of the images' archives, for the case installed")
 	driver := flag.String("loadgen", "../shared/loadgen", "source of the load driver")
+	output := flag.String("o", "table", "table or json, for the case installed")
 	flag.Parse()
+	b.load, b.json = flag.Args(), *output == "json"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, *only, *runs, *bin, *driver); err != nil {
+	var err error
+	switch {
+	case b.runs < 1:
+		err = fmt.Errorf("-runs %d: there has to be one", b.runs)
+	case *output != "table" && *output != "json":
+		err = fmt.Errorf("-o %s: it is table or json", *output)
+	default:
+		err = b.all(ctx, *only, *driver)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, only string, runs int, bin, driver string) error {
+// all measures all cases, or only one, by its name.
+func (b *bench) all(ctx context.Context, only, driver string) (err error) {
 	var file struct {
 		Cases []benchCase `json:"cases"`
 	}
 	if err := yaml.UnmarshalStrict(casesYAML, &file); err != nil {
 		return fmt.Errorf("cases.yaml: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "muster-bench-")
-	if err != nil {
+	if b.dir, err = os.MkdirTemp("", "muster-bench-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(b.dir)
 	if _, err := os.Stat(driver); err != nil {
 		return fmt.Errorf("the load driver is not there (%w); these cases need it beside the checkout", err)
 	}
-	loadgen := filepath.Join(dir, "loadgen")
-	build := exec.CommandContext(ctx, "go", "build", "-o", loadgen, ".")
+	b.loadgen = filepath.Join(b.dir, "loadgen")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.loadgen, ".")
 	build.Dir = driver
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the load driver: %w\n%s", err, out)
 	}
 	found := false
 	for _, c := range file.Cases {
-		if only != "" && c.Name != only {
+		if only != "" && c.Name != only || only == "" && c.Installed {
 			continue
 		}
 		found = true
+		if c.Installed {
+			if err := b.compare(ctx, &c); err != nil {
+				return fmt.Errorf("%s: %w", c.Name, err)
+			}
+			continue
+		}
 		fmt.Printf("%s: %s\n", c.Name, c.About)
 		all := map[string][]float64{}
-		for i := range runs {
-			got, err := once(ctx, &c, filepath.Join(dir, fmt.Sprintf("%s-%d", c.Name, i)), bin, loadgen)
+		for i := range b.runs {
+			got, err := b.once(ctx, &c, filepath.Join(b.dir, fmt.Sprintf("%s-%d", c.Name, i)))
 			if err != nil {
 				return fmt.Errorf("%s, run %d: %w", c.Name, i+1, err)
 			}
@@ -115,43 +151,46 @@ func bench(ctx context.Context, only string, runs int, bin, driver string) error
 	return nil
 }
 
+// muster starts one role of Muster, or all of them, as a process of this machine.
+func (b *bench) muster(l *lab.Lab, role string) (*exec.Cmd, error) {
+	cmd := exec.Command(filepath.Join(b.bin, "muster"), "run", role, "--kubeconfig", l.Kubeconfig(), "--qps", "3000", "--burst", "6000")
+	if role == "all" {
+		cmd.Args = append(cmd.Args, "--listen-address", "0", "--health-probe-bind-address", "0")
+	} else {
+		cmd.Args = append(cmd.Args, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+	}
+	log, err := os.Create(filepath.Join(l.Dir(), role+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd, cmd.Start()
+}
+
 // once runs a case on a fresh lab and returns the numbers of the driver's report.
-func once(ctx context.Context, c *benchCase, dir, bin, loadgen string) (map[string]float64, error) {
-	l, err := lab.Start(ctx, lab.Options{Dir: dir, Binary: filepath.Join(bin, "muster-lab"), CRDs: crdDocuments()})
+func (b *bench) once(ctx context.Context, c *benchCase, dir string) (map[string]float64, error) {
+	l, err := lab.Start(ctx, lab.Options{Dir: dir, Binary: filepath.Join(b.bin, "muster-lab"), CRDs: crdDocuments()})
 	if err != nil {
 		return nil, err
 	}
 	defer l.Stop() //nolint:errcheck // the folder goes anyway
-	muster := func(role string) (*exec.Cmd, error) {
-		cmd := exec.Command(filepath.Join(bin, "muster"), "run", role, "--kubeconfig", l.Kubeconfig(), "--qps", "3000", "--burst", "6000")
-		if role == "all" {
-			cmd.Args = append(cmd.Args, "--listen-address", "0", "--health-probe-bind-address", "0")
-		} else {
-			cmd.Args = append(cmd.Args, "--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-		}
-		log, err := os.Create(filepath.Join(dir, role+".log"))
-		if err != nil {
-			return nil, err
-		}
-		cmd.Stdout, cmd.Stderr = log, log
-		return cmd, cmd.Start()
-	}
 	err = priorityClass(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	args := append([]string{"-kubeconfig", l.Kubeconfig(), "-scenario", c.Scenario}, c.Args...)
 	if !c.Prepared && c.Layout == nil {
-		m, err := muster("all")
+		m, err := b.muster(l, "all")
 		if err != nil {
 			return nil, err
 		}
 		defer end(m)
-		return drive(ctx, loadgen, append(args, pids(l, m)...), nil)
+		return b.drive(ctx, append(args, pids(l, map[string]int{"muster": m.Process.Pid})...), nil)
 	}
 	var grouper, m *exec.Cmd
 	if c.Layout == nil {
-		if grouper, err = muster("podgrouper"); err != nil {
+		if grouper, err = b.muster(l, "podgrouper"); err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +200,7 @@ func once(ctx context.Context, c *benchCase, dir, bin, loadgen string) (map[stri
 		}
 	}()
 	resume := filepath.Join(dir, "resume")
-	return drive(ctx, loadgen, append(args, append(pids(l, nil), "-resume", resume)...), func() error {
+	return b.drive(ctx, append(args, append(pids(l, nil), "-resume", resume)...), func() error {
 		if c.Layout != nil {
 			if err := layOut(ctx, l, c); err != nil {
 				return err
@@ -173,17 +212,18 @@ func once(ctx context.Context, c *benchCase, dir, bin, loadgen string) (map[stri
 			end(grouper)
 		}
 		var err error
-		if m, err = muster("all"); err != nil {
+		if m, err = b.muster(l, "all"); err != nil {
 			return err
 		}
 		return os.WriteFile(resume, nil, 0o600)
 	})
 }
 
-func pids(l *lab.Lab, m *exec.Cmd) []string {
+// pids has the driver say what the lab and the given processes cost, by their names.
+func pids(l *lab.Lab, more map[string]int) []string {
 	list := "lab=" + strconv.Itoa(l.State().PID)
-	if m != nil {
-		list += ",muster=" + strconv.Itoa(m.Process.Pid)
+	for name, pid := range more { // order: the driver's own
+		list += "," + name + "=" + strconv.Itoa(pid)
 	}
 	return []string{"-pids", list}
 }
@@ -194,8 +234,8 @@ func end(c *exec.Cmd) {
 }
 
 // drive runs the load driver; submitted is called when everything has been submitted and the driver waits.
-func drive(ctx context.Context, loadgen string, args []string, submitted func() error) (map[string]float64, error) {
-	cmd := exec.CommandContext(ctx, loadgen, args...)
+func (b *bench) drive(ctx context.Context, args []string, submitted func() error) (map[string]float64, error) {
+	cmd := exec.CommandContext(ctx, b.loadgen, append(args, b.load...)...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()

@@ -5,12 +5,10 @@ package proof
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,62 +49,41 @@ func newJoined(t *testing.T) *joined {
 	if realnode == "" || dist == "" {
 		t.Fatal("MUSTER_REALNODE_BINARY and MUSTER_IMAGES have to say where the node's program and the images are (run: make test-node)")
 	}
-	lacks, err := exec.Command(realnode, "missing").Output()
+	lacks, err := lab.RealNodeLacks(t.Context(), realnode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(lacks) > 0 {
-		t.Skipf("NOT CHECKED: a real node cannot run on this machine, which lacks\n%s", lacks)
+		t.Skipf("NOT CHECKED: a real node cannot run on this machine, which lacks\n%s", strings.Join(lacks, "\n"))
 	}
-	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
 	chart := load(t).Metadata.AppVersion
-	cmd := exec.Command(realnode, "up", "--leash", "--name", realNode, "--dir", filepath.Join(dir, "node"), "--kubeconfig", kubeconfig, "--gpus", fmt.Sprint(realGPUs),
-		"--image", "docker.io/registry/local/muster/muster:"+chart+"="+filepath.Join(dist, "muster.tar"),
-		"--image", "docker.io/registry/local/muster/muster-node:"+chart+"="+filepath.Join(dist, "muster-node.tar"))
-	leash, err := cmd.StdinPipe()
+	node, err := lab.StartRealNode(context.WithoutCancel(t.Context()), lab.RealNodeOptions{ // its end is a clean-up's
+		Program: realnode, Name: realNode, Dir: filepath.Join(t.TempDir(), "node"), GPUs: realGPUs,
+		Images: map[string]string{
+			"docker.io/registry/local/muster/muster:" + chart:      filepath.Join(dist, "muster.tar"),
+			"docker.io/registry/local/muster/muster-node:" + chart: filepath.Join(dist, "muster-node.tar"),
+		},
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// After the lab, which newPlace stops before: clean-ups run in the reverse order.
 	t.Cleanup(func() {
-		leash.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the real node: %v\n%s", err, said.String())
+		if err := node.Stop(); err != nil {
+			t.Error(err)
 		}
 		if t.Failed() {
 			for _, name := range []string{"node", "kubelet", "containerd", "kube-proxy"} {
-				text, _ := os.ReadFile(filepath.Join(dir, "node", "log", name+".log"))
-				t.Logf("the end of the node's %s.log:\n%s", name, last(string(text), 60))
+				t.Logf("the end of the node's %s.log:\n%s", name, node.Log(name, 60))
 			}
 		}
 	})
-	var link struct{ Gateway string }
-	if err := json.NewDecoder(out).Decode(&link); err != nil {
-		t.Fatalf("the real node ended: %v", cmd.Wait())
-	}
 	j := &joined{told: map[string]string{}, place: newPlace(t, lab.Options{
-		Advertise: link.Gateway, KubeScheduler: true,
+		Advertise: node.Gateway(), KubeScheduler: true,
 		// Who does not say that he knows of simulated nodes gets real ones.
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "simulated", Count: 1, GPUs: 8, Taints: []corev1.Taint{{Key: lab.LabelPool, Effect: corev1.TaintEffectNoSchedule}}}}},
 	})}
-	text, err := os.ReadFile(j.lab.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kubeconfig+".new", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(kubeconfig+".new", kubeconfig); err != nil {
+	if err := node.Join(j.lab); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

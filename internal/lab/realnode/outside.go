@@ -105,6 +105,15 @@ func up(ctx context.Context, o options, linked func() error) (err error) {
 		if err := os.Mkdir(filepath.Join(h, o.cgroup()), 0o755); err != nil {
 			return fmt.Errorf("the node's cgroup: %w", err)
 		}
+		// On a machine of its own the kubelet's cgroup of all pods has these shares of the processors. Here the node's stands above it,
+		// and would have those of one thread. (Version 2 has no such file, and gives a new cgroup more than a kubelet would.)
+		shares := filepath.Join(h, o.cgroup(), "cpu.shares")
+		if _, err := os.Stat(shares); err != nil {
+			continue
+		}
+		if err := os.WriteFile(shares, fmt.Append(nil, 1024*runtime.NumCPU()), 0o644); err != nil {
+			return fmt.Errorf("the node's cgroup: %w", err)
+		}
 	}
 	text, err := json.Marshal(o)
 	if err != nil {
