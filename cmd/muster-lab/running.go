@@ -49,7 +49,7 @@ func printStatus(w io.Writer, s lab.Status) {
 		phase = "ready"
 	}
 	fmt.Fprintf(w, "lab         %s, process %d, up %s\n", phase, s.PID, time.Since(s.Started).Round(time.Second))
-	fmt.Fprintf(w, "Kubernetes  %s at %s\n", s.Version, s.Server)
+	fmt.Fprintf(w, "Kubernetes  %s at %s\n", s.Serves(), s.Server)
 	fmt.Fprintf(w, "kubeconfig  %s\n", s.Kubeconfig)
 	fmt.Fprintf(w, "nodes       %d, of which %d healthy\n", s.Nodes, s.NodesReady)
 	fmt.Fprintf(w, "pods        %d hold room\n", s.Pods)

@@ -32,7 +32,7 @@ type upFlags struct {
 	workloads, split, bare, verbose      bool
 	apiArgs, managerArgs, schedulerArgs  []string
 	programs                             []string
-	recorded, advertise                  string
+	recorded, advertise, kubernetes      string
 }
 
 func upCommand() *cobra.Command {
@@ -66,6 +66,7 @@ func upCommand() *cobra.Command {
 	fl.BoolVar(&f.scheduler, "with-kube-scheduler", false, "run a stock kube-scheduler as well")
 	fl.BoolVar(&f.split, "split", false, "run the API server as a process of its own, which is started again when it ends")
 	fl.StringVar(&f.advertise, "advertise", "", "the `address` of this machine where the API server listens instead of loopback, so that real nodes can join")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "an older minor `version`, such as 1.34, whose APIs and feature gates the servers are to have; up to three older than they are")
 	fl.BoolVar(&f.durable, "durable", false, "have etcd sync to disk, so that the lab survives the machine")
 	fl.BoolVar(&f.detach, "detach", false, "return once the lab is ready, and leave it running; end it with muster-lab down")
 	fl.StringArrayVar(&f.apiArgs, "apiserver-arg", nil, "a further `flag` of kube-apiserver, such as --feature-gates=X=true; may be repeated")
@@ -118,7 +119,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	c := server.Config{
 		Recorded: recorded,
 		Programs: programs,
-		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig, Advertise: f.advertise,
+		Dir:      f.dir, Fleet: fleet, CRDs: installed, Scheduler: f.scheduler, Durable: f.durable, Split: f.split, Kubeconfig: f.kubeconfig, Advertise: f.advertise, Kubernetes: f.kubernetes,
 		APIServerArgs: f.apiArgs, ControllerManagerArgs: f.managerArgs, SchedulerArgs: f.schedulerArgs,
 	}
 	if !f.bare {
@@ -139,7 +140,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 			c.Progress = func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
 		}
 		fmt.Fprintf(out, "Starting Kubernetes with %d simulated nodes and %d GPUs.\n", sizes.Nodes, sizes.GPUs)
-		c.Ready = func(s lab.State) { fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, "Ctrl-C or ")) }
+		c.Ready = func(s lab.State) { fmt.Fprint(out, next(s.Serves(), s.Kubeconfig, f, "Ctrl-C or ")) }
 	default:
 		return fmt.Errorf("--output: %q is neither text nor json", f.output)
 	}
@@ -257,7 +258,7 @@ func detach(ctx context.Context, out io.Writer, f upFlags) error {
 		words, _ := os.ReadFile(said.Name())
 		return fmt.Errorf("the lab did not come up:\n%s", words)
 	}
-	fmt.Fprint(out, next(s.Version, s.Kubeconfig, f, ""))
+	fmt.Fprint(out, next(s.Serves(), s.Kubeconfig, f, ""))
 	return cmd.Process.Release()
 }
 

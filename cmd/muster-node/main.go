@@ -75,12 +75,16 @@ func (p *process) start(ctx context.Context, name string) (context.Context, clie
 	// Pods are all that is read or written here; nothing need be asked of the server to know where they are.
 	pods := meta.NewDefaultRESTMapper(nil)
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	c, err := client.New(app.Protobuf(config), client.Options{Scheme: clientgoscheme.Scheme, Mapper: pods})
+	config = app.Waiting(app.Hurried(context.Background(), app.Protobuf(config), request))
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme, Mapper: pods})
 	if err != nil {
 		return nil, nil, fmt.Errorf("client for the API server: %w", err)
 	}
 	return logr.NewContext(ctx, log.WithName(name)), c, nil
 }
+
+// request is how long a read or a write may take, as long as the API server lets one. Without it, one that hangs would hang us.
+const request = time.Minute
 
 func reservation() *cobra.Command {
 	p := process{client: app.DefaultClientOptions()}
@@ -114,6 +118,7 @@ func exporterDefaults() nodezones.Options {
 func numaExporter() *cobra.Command {
 	p := process{client: app.ClientOptions{QPS: 50, Burst: 100}}
 	o := exporterDefaults()
+	probes := ""
 	cmd := &cobra.Command{
 		Use: "numa-exporter", Short: "Write into pods' annotations which NUMA zones the kubelet gave them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -127,17 +132,40 @@ func numaExporter() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			dog := app.NewWatchdog(app.DefaultHungAfter)
+			o.Watch = dog.During
 			e, err := nodezones.New(o, c)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = e.Close() }()
-			return e.Run(ctx)
+			var g app.Group
+			g.Add("exporter", e.Run)
+			if err := serve(&g, probes, dog); err != nil {
+				return err
+			}
+			return g.Run(ctx)
 		},
 	}
 	p.bind(cmd)
+	cmd.Flags().StringVar(&probes, probeFlag, probes, "`address` where /healthz says whether the exporter hangs; empty or 0: none")
 	exporterFlags(cmd.Flags(), &o)
 	return cmd
+}
+
+const probeFlag = "health-probe-bind-address"
+
+// serve adds what answers probes to a group: /healthz fails while work that dog watches hangs, which only a restart ends. That the
+// kubelet or the API server does not answer is none of that.
+func serve(g *app.Group, address string, dog *app.Watchdog) error {
+	l, err := app.Listen(probeFlag, address)
+	if l == nil || err != nil {
+		return err
+	}
+	s := &app.Server{}
+	s.AddLiveness("work", dog.Check)
+	g.AddEarly("http", func(ctx context.Context) error { return s.Run(ctx, l) })
+	return nil
 }
 
 // exporterFlags declares KAI's flags, with the values of o as defaults.

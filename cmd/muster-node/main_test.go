@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/nodezones"
 )
 
@@ -39,6 +41,54 @@ func TestExporterFlags(t *testing.T) {
 	}
 	if d := cmp.Diff(nodezones.Options{Node: "n", Socket: "/s", Sysfs: "/host/sys", Poll: 5 * time.Second}, o); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestExporterProbe: /healthz says that the exporter hangs, and that it does not; without an address nothing is opened.
+func TestExporterProbe(t *testing.T) {
+	t.Parallel()
+	if f := numaExporter().Flags().Lookup(probeFlag); f == nil || f.DefValue != "" {
+		t.Errorf("--%s: %+v", probeFlag, f)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	dog := app.NewWatchdog(time.Nanosecond)
+	var g, none app.Group
+	if err := serve(&none, "", dog); err != nil {
+		t.Error(err)
+	}
+	if err := serve(&g, address, dog); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	says := func(want int) {
+		t.Helper()
+		resp, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("/healthz says %s, want %d", resp.Status, want)
+		}
+	}
+	says(http.StatusOK)
+	_, end := dog.During(ctx, "a look")
+	says(http.StatusInternalServerError)
+	end()
+	says(http.StatusOK)
+	if err := serve(&none, address, dog); err == nil || !strings.Contains(err.Error(), "--"+probeFlag) {
+		t.Errorf("a taken port: %v", err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/muster-scheduler/muster/internal/kube/served"
 )
 
 // TestGenerated: what the chart has from elsewhere is up to date.
@@ -31,6 +34,21 @@ func TestGenerated(t *testing.T) {
 				t.Errorf("%s is of nothing that there is (run: make generate)", name)
 			}
 		}
+	}
+}
+
+// TestOldestKubernetes: the chart refuses the versions of Kubernetes for which nobody says what they lack.
+func TestOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	text, err := fs.ReadFile(Files(), "Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c struct {
+		KubeVersion string `json:"kubeVersion"`
+	}
+	if err := yaml.Unmarshal(text, &c); err != nil || c.KubeVersion != ">="+served.Minor(served.Oldest)+".0-0" {
+		t.Errorf("kubeVersion is %q, %v; the oldest is %s", c.KubeVersion, err, served.Minor(served.Oldest))
 	}
 }
 

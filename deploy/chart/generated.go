@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/monitoring"
 )
 
@@ -26,6 +27,9 @@ func Generated() (map[string][]byte, error) {
 	}
 	const head = "# Generated from internal/install (make generate): what the operator may do, in the cluster, in its own namespace, in that of\n# the pods that hold shared GPUs, and in that of the pods that show demand.\n"
 	out["files/rbac.yaml"] = append([]byte(head), rules...)
+	if out["files/kubernetes.yaml"], err = needs(); err != nil {
+		return nil, err
+	}
 	alerts, err := monitoring.PrometheusRule()
 	if err != nil {
 		return nil, fmt.Errorf("write the alerts: %w", err)
@@ -37,4 +41,33 @@ func Generated() (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// needs are what comes with Kubernetes, and Muster can do without: what the notes after an install say is lacking.
+func needs() ([]byte, error) {
+	type need struct {
+		Name string `json:"name"`
+		// API is the group and version that the kinds are of; "" for a feature gate.
+		API string `json:"api,omitempty"`
+		// Since is the minor version of Kubernetes 1 that has it by default.
+		Since int    `json:"since"`
+		Lost  string `json:"lost"`
+	}
+	var list []need
+	for _, n := range served.Needs() {
+		if n.Since == 0 {
+			continue // the release brings it, or whoever wants it
+		}
+		row := need{Name: string(n.Name), Since: n.Since, Lost: n.Lost}
+		if !n.Gate() {
+			row.API = n.Kinds[0].GroupVersion().String()
+		}
+		list = append(list, row)
+	}
+	text, err := yaml.Marshal(map[string]any{"needs": list})
+	if err != nil {
+		return nil, fmt.Errorf("write what Kubernetes may lack: %w", err)
+	}
+	const head = "# Generated from internal/kube/served (make generate): what Muster can do without, the minor version of Kubernetes 1 that has it by\n# default, and what is lost without it.\n"
+	return append([]byte(head), text...), nil
 }

@@ -19,10 +19,10 @@ import (
 // newDebug is the command about what is wrong inside.
 func newDebug(d Deps) *cobra.Command {
 	c := &cobra.Command{
-		Use: "debug", Short: "Look into a running scheduler for what should not be", Args: cobra.NoArgs,
+		Use: "debug", Short: "Look into a running scheduler, and at the API server, for what should not be", Args: cobra.NoArgs,
 		RunE: app.NeedsCommand,
 	}
-	c.AddCommand(newStore(d))
+	c.AddCommand(newStore(d), newKubernetes(d))
 	return c
 }
 

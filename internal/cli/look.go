@@ -30,6 +30,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -128,6 +129,11 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 		SchedulerNames: l.schedulerNames, Partition: l.partition, RestrictNodes: l.restrict, GPUWorkerLabel: l.gpu,
 		CPUWorkerLabel: l.cpu, MIGWorkerLabel: l.mig, StorageCapacity: l.csi, Zones: prof.Uses(numa.Name),
 	}
+	has, err := lookAt(config)
+	if err != nil {
+		return nil, advise(err, config.Host)
+	}
+	o.Extended = func() bool { return has.Has(served.ExtendedByClaim) }
 	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute), DefaultQueue: keys.DefaultQueue})
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {
 		return nil, advise(err, config.Host)

@@ -292,6 +292,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 	if *g.JSONLog {
 		f.set("zap-devel", false)
 	}
+	f.set("health-probe-bind-address", fmt.Sprintf(":%d", ProbePort))
 	if *e.Service.PodDisruptionBudget.Enabled {
 		r.warn("spec.numaPlacementExporter.service.podDisruptionBudget", "has no effect: node agents go with their nodes")
 	}
@@ -319,6 +320,7 @@ func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
 						Env: mergeEnv([]corev1.EnvVar{{
 							Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}},
 						}}, extra.Env),
+						Ports: []corev1.ContainerPort{port(PortProbes, ProbePort)}, LivenessProbe: probe("/healthz", PortProbes, 10, 6),
 						VolumeMounts: []corev1.VolumeMount{
 							{Name: "podresources", MountPath: *e.PodResourcesHostPath, ReadOnly: true}, {Name: "sysfs", MountPath: sysfs, ReadOnly: true},
 						},

@@ -45,6 +45,10 @@ type Options struct {
 	// Advertise is the address of this machine at which the API server listens instead of loopback, so that real nodes and their
 	// pods reach it: by it and, as in any cluster, by Service kubernetes. Whoever reaches the address reaches the API server.
 	Advertise string
+	// Kubernetes is the minor version that the servers behave like, such as "1.34": its APIs, its feature gates as they are by default,
+	// its CEL. It may be up to three older than the one they are, which "" means. What /version says of itself stays; fields are known
+	// that the older version did not know.
+	Kubernetes string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are further flags of the servers, such as
 	// "--feature-gates=X=true".
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
@@ -183,6 +187,9 @@ func (o Options) arguments(dir string) ([]string, error) {
 	}
 	if o.Advertise != "" {
 		args = append(args, "--advertise="+o.Advertise)
+	}
+	if o.Kubernetes != "" {
+		args = append(args, "--kubernetes="+o.Kubernetes)
 	}
 	for image, path := range o.Programs {
 		args = append(args, "--program="+image+"="+path)

@@ -24,10 +24,20 @@ type State struct {
 	MetricsURL string `json:"metricsURL"`
 	// Version is the Kubernetes version served, such as v1.36.3.
 	Version string `json:"version"`
+	// Emulates is the version that the servers behave like instead, such as 1.34; "" for none.
+	Emulates string `json:"emulates,omitempty"`
 	// Started is when the lab's process began.
 	Started time.Time `json:"started"`
 	// Ready is true once the API server answers, the CRDs are established and the fleet's nodes are ready.
 	Ready bool `json:"ready"`
+}
+
+// Serves says in words which Kubernetes is served.
+func (s *State) Serves() string {
+	if s.Emulates == "" {
+		return s.Version
+	}
+	return s.Version + " as " + s.Emulates
 }
 
 // Status is a lab's answer to `muster-lab status`.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +24,8 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -141,6 +144,33 @@ func (p *process) turn(lease string) (turn, error) {
 	return turn{c, func(lead func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return t.RunLeading(ctx, lead) }
 	}}, nil
+}
+
+// lookAround prepares what tells the roles, and the log, what the API server has of what they can do without.
+func (p *process) lookAround() error {
+	d, err := discovery.NewDiscoveryClientForConfig(app.Hurried(p.life, p.config, discoveryLimit))
+	if err != nil {
+		return fmt.Errorf("build the client that looks at what the API server has: %w", err)
+	}
+	var prof engine.Profile
+	if slices.Contains(p.names, Scheduler) {
+		if prof, err = p.profile(); err != nil {
+			return fmt.Errorf("role %s: %w", Scheduler, err)
+		}
+	}
+	p.has = served.NewWatcher(d, p.names, prof.Uses)
+	p.group.Add("has", p.has.Run)
+	return nil
+}
+
+// await waits until the API server answers and has what the roles cannot do without, and looks at what it has besides, before the roles
+// begin.
+func (p *process) await(ctx context.Context) error {
+	if err := p.findKinds(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	p.has.First(ctx)
+	return nil
 }
 
 // findKinds waits until the API server answers, and asks it for the custom resources without which no role works: that they are

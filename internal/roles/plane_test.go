@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/muster-scheduler/muster/internal/app"
@@ -95,6 +96,9 @@ func (p *plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path == "api":
 		p.answer(w, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+		return
+	case path == "version":
+		p.answer(w, &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"})
 		return
 	case path == "apis":
 		p.answer(w, p.groupList())

@@ -47,6 +47,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -142,6 +143,7 @@ type process struct {
 	group     app.Group
 	election  *app.Election // nil: nobody else can stand by
 	dog       *app.Watchdog
+	has       *served.Watcher // what the API server has
 	aside     *aside.Guard    // of the caches
 	life      context.Context // until the process is asked to end; for questions that take no context
 	end       context.CancelFunc
@@ -172,8 +174,11 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 		dog: app.NewWatchdog(s.HungAfter),
 	}
 	p.life, p.end = context.WithCancel(context.Background())
-	p.group.Await = p.findKinds
+	p.group.Await = p.await
 	if err := p.connect(); err != nil {
+		return nil, err
+	}
+	if err := p.lookAround(); err != nil {
 		return nil, err
 	}
 	memory, ours, err := app.MemoryLimitFromEnv(os.LookupEnv)
@@ -442,6 +447,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	fo := p.feed()
 	fo.Zones, fo.Drained = prof.Uses(numa.Name), metrics.Drained
+	fo.Extended = func() bool { return p.has.Has(served.ExtendedByClaim) }
 	fo.Broken = func(v any, object client.Object, stack []byte) {
 		p.log.WithName(Scheduler).Error(fmt.Errorf("panic: %v", v), "an object could not be read: a defect", "object", fmt.Sprintf("%T %s", object, client.ObjectKeyFromObject(object)), "stack", string(stack))
 		guard.About(object)

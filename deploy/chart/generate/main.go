@@ -1,5 +1,5 @@
 // Command generate writes what the chart has from elsewhere into it: the CRDs of api/crds, the operator's rules of internal/install,
-// and the alerts and dashboards of internal/monitoring. It is run in deploy/chart, by go generate.
+// what Kubernetes may lack of internal/kube/served, and the alerts and dashboards of internal/monitoring. It is run in deploy/chart, by go generate.
 package main
 
 import (

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -64,7 +65,13 @@ func judges(t testing.TB, o Options) map[string]*judge {
 
 func compile(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy) validating.Validator {
 	t.Helper()
-	c, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	return compileFor(t, p, environment.DefaultCompatibilityVersion())
+}
+
+// compileFor compiles a policy with the CEL that API servers compatible with a version of Kubernetes allow in what is new to them.
+func compileFor(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy, compatible *version.Version) validating.Validator {
+	t.Helper()
+	c, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(compatible))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 )
@@ -45,6 +46,18 @@ func TestModes(t *testing.T) {
 	for name, j := range judges(t, o) {
 		if *j.policy.Spec.FailurePolicy != admissionregv1.Fail {
 			t.Errorf("%s: a rule that cannot be evaluated must not let things pass", name)
+		}
+	}
+}
+
+// TestOldestAPIServer: Kubernetes 1.34, the oldest that Muster is installed on, takes in new policies no CEL that came after 1.33.
+func TestOldestAPIServer(t *testing.T) {
+	t.Parallel()
+	o := strict()
+	o.ForbidForeignGPUs = true
+	for _, object := range o.Policies() {
+		if p, ok := object.(*admissionregv1.ValidatingAdmissionPolicy); ok {
+			compileFor(t, p, version.MajorMinor(1, 33))
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -148,7 +149,7 @@ func (r *run) run(ctx context.Context) error {
 	defer r.reports.ShutDown()
 	defer r.steps.ShutDown()
 	defer r.bundles.ShutDown()
-	stop, err := r.watch(ctx)
+	stop, absent, err := r.watch(ctx)
 	defer stop()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -161,6 +162,20 @@ func (r *run) run(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, len(r.preparers))
 	var workers sync.WaitGroup
+	for _, k := range absent {
+		workers.Go(func() {
+			end := func() {}
+			served.Await(ctx, func() error {
+				stop, _, err := r.follow(ctx, k, cache.BlockUntilSynced(false))
+				if err == nil {
+					end = stop
+				}
+				return err
+			})
+			<-ctx.Done()
+			end()
+		})
+	}
 	for _, p := range r.preparers {
 		if c, ok := p.(Companion); ok {
 			workers.Go(func() {
@@ -191,9 +206,15 @@ func (r *run) run(ctx context.Context) error {
 	}
 }
 
+// kind is a kind that the book follows.
+type kind struct {
+	object  client.Object
+	handler toolscache.ResourceEventHandler
+}
+
 // watch feeds the book from the informers and returns when it has all that they have. stop ends the feeding; it is
-// never nil.
-func (r *run) watch(ctx context.Context) (stop func(), err error) {
+// never nil. absent are kinds that the API server does not serve, so that there are none.
+func (r *run) watch(ctx context.Context) (stop func(), absent []kind, err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
@@ -203,10 +224,7 @@ func (r *run) watch(ctx context.Context) (stop func(), err error) {
 	var synced []toolscache.InformerSynced
 	seen := func(b *schedulingv1alpha2.BindRequest) { r.requestSeen(ctx, b) }
 	// Nodes and pods first, so that most of what a request needs is there when it comes.
-	for _, k := range []struct {
-		object  client.Object
-		handler toolscache.ResourceEventHandler
-	}{
+	for _, k := range []kind{
 		{&corev1.Node{}, handle(r.nodeSeen, nil, r.nodeGone)},
 		{&storagev1.StorageClass{}, handle(r.classSeen, nil, nil)},
 		{&corev1.PersistentVolume{}, handle(r.volumeSeen, r.volumeSeen, r.volumeSeen)},
@@ -215,28 +233,37 @@ func (r *run) watch(ctx context.Context) (stop func(), err error) {
 		{&corev1.Pod{}, handle(r.podSeen, r.podSeen, r.podGone)},
 		{&schedulingv1alpha2.BindRequest{}, handle(seen, seen, r.requestGone)},
 	} {
-		informer, err := r.deps.Cache.GetInformer(ctx, k.object)
+		end, registration, err := r.follow(ctx, k)
 		if meta.IsNoMatchError(err) {
-			continue // an API server without resource claims: there are none
+			absent = append(absent, k)
+			continue
 		}
 		if err != nil {
-			return stop, fmt.Errorf("binder: watching %T: %w", k.object, err)
+			return stop, nil, err
 		}
-		registration, err := informer.AddEventHandler(k.handler)
-		if err != nil {
-			return stop, fmt.Errorf("binder: watching %T: %w", k.object, err)
-		}
-		stops = append(stops, func() {
-			if err := informer.RemoveEventHandler(registration); err != nil {
-				r.deps.Log.Error(err, "Ending a watch", "kind", fmt.Sprintf("%T", k.object))
-			}
-		})
-		synced = append(synced, registration.HasSynced)
+		stops, synced = append(stops, end), append(synced, registration.HasSynced)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return stop, errors.New("binder: the cache did not sync")
+		return stop, nil, errors.New("binder: the cache did not sync")
 	}
-	return stop, nil
+	return stop, absent, nil
+}
+
+// follow feeds the book from the informer of one kind until stop is called, or the cache ends.
+func (r *run) follow(ctx context.Context, k kind, o ...cache.InformerGetOption) (stop func(), _ toolscache.ResourceEventHandlerRegistration, err error) {
+	informer, err := r.deps.Cache.GetInformer(ctx, k.object, o...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("binder: watching %T: %w", k.object, err)
+	}
+	registration, err := informer.AddEventHandler(k.handler)
+	if err != nil {
+		return nil, nil, fmt.Errorf("binder: watching %T: %w", k.object, err)
+	}
+	return func() {
+		if err := informer.RemoveEventHandler(registration); err != nil {
+			r.deps.Log.Error(err, "Ending a watch", "kind", fmt.Sprintf("%T", k.object))
+		}
+	}, registration, nil
 }
 
 // handle makes an informer's handler of functions for one type. Initial objects come as added ones.

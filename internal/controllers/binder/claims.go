@@ -33,7 +33,8 @@ type deviceClaims interface {
 	// deleteClaim deletes the claim with that UID. One that is gone is no error.
 	deleteClaim(ctx context.Context, c *resourcev1.ResourceClaim) error
 
-	// setExtended sets pod.status.extendedResourceClaimStatus, or removes it when it is nil. A pod that is gone is no error.
+	// setExtended sets pod.status.extendedResourceClaimStatus, or removes it when it is nil. A pod that is gone is no error; that the API
+	// server does not keep the field is a verdict.
 	setExtended(ctx context.Context, pod *corev1.Pod, s *corev1.PodExtendedResourceClaimStatus) error
 
 	// node returns a node, nil if it does not exist.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -95,6 +96,10 @@ func (w *wire) setExtended(ctx context.Context, pod *corev1.Pod, s *corev1.PodEx
 		return fmt.Errorf("status of pod %s: %w", nameOf(pod), err)
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	_, err = w.kit.MergeStatus(ctx, target, body)
+	result, err := w.kit.MergeStatus(ctx, target, body)
+	if err == nil && result == write.Written && s != nil && target.Status.ExtendedResourceClaimStatus == nil {
+		// The kubelet would not find the devices, and run the pod without them or turn it away.
+		return verdictf("the API server does not keep status.extendedResourceClaimStatus: its feature gate %s is off", served.ExtendedByClaim)
+	}
 	return err
 }

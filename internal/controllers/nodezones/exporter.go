@@ -42,6 +42,8 @@ type Options struct {
 	Poll time.Duration
 	// Resync is the time between two looks at the annotations themselves; 0 means never.
 	Resync time.Duration
+	// Watch notices looks that hang; nil notices nothing.
+	Watch aside.Watch
 }
 
 // Validate says which option is missing or wrong.
@@ -163,13 +165,13 @@ func (e *Exporter) annotate(ctx context.Context, pod types.NamespacedName, uid t
 // Run polls until ctx ends. A failure is logged, and tried again at the next interval: the kubelet restarts, too.
 func (e *Exporter) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	guard, err := aside.New("numa-placement-exporter", log, nil, nil)
+	guard, err := aside.New("numa-placement-exporter", log, nil, e.o.Watch)
 	if err != nil {
 		return err
 	}
 	e.guard = guard
 	try := func(step func(context.Context) error) {
-		if err := guard.Catch("a look", e.o.Node, func() error { return step(ctx) }); err != nil && ctx.Err() == nil {
+		if err := guard.Do(ctx, "a look", e.o.Node, step); err != nil && ctx.Err() == nil {
 			log.Error(err, "NUMA placements are not up to date")
 		}
 	}

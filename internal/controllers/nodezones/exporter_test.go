@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,6 +266,48 @@ func TestRunOutlivesTheKubelet(t *testing.T) {
 	stop()
 	if err := <-end; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHangingLooksAreNoticed: a look that hangs is open for whoever watches, and one that fails is not: the kubelet may be away.
+func TestHangingLooksAreNoticed(t *testing.T) {
+	t.Parallel()
+	k, socket := serve(t)
+	k.say(given("p", &podresources.ContainerResources{Name: "c", CpuIds: []int64{1}}))
+	hangs, patched := make(chan struct{}), make(chan struct{}, 1)
+	c := fake.NewClientBuilder().WithObjects(pod("p", "")).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			select {
+			case patched <- struct{}{}:
+			default:
+			}
+			<-hangs // whatever the context says
+			return errors.New("at last")
+		},
+	}).Build()
+	e := exporter(t, socket, c)
+	var open atomic.Int32
+	ended := make(chan struct{}, 1)
+	e.o.Watch = func(ctx context.Context, _ string) (context.Context, func()) {
+		open.Add(1)
+		return ctx, func() {
+			if open.Add(-1); len(ended) == 0 {
+				ended <- struct{}{}
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	<-patched
+	if n := open.Load(); n != 1 {
+		t.Errorf("%d looks are open while one hangs", n)
+	}
+	close(hangs)
+	<-ended
+	stop()
+	if err := <-done; err != nil || open.Load() != 0 {
+		t.Errorf("%v; %d looks are open after the end", err, open.Load())
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -116,12 +117,31 @@ func (c *Controller) Run(ctx context.Context) error {
 		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, c.groups()),
 		source.TypedKind(c.deps.Cache, &corev1.Pod{}, c.pods()),
 	}
-	switch _, err := c.deps.Cache.GetInformer(ctx, &resourcev1.ResourceClaim{}, cache.BlockUntilSynced(false)); {
-	case meta.IsNoMatchError(err): // an API server without resource claims: there are none
+	claims := func() error {
+		_, err := c.deps.Cache.GetInformer(ctx, &resourcev1.ResourceClaim{}, cache.BlockUntilSynced(false))
+		return err
+	}
+	byClaim := source.TypedKind(c.deps.Cache, &resourcev1.ResourceClaim{}, c.claims())
+	var late sync.WaitGroup
+	defer late.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	switch err := claims(); {
+	case meta.IsNoMatchError(err): // an API server without resource claims: there are none until it serves them
+		late.Go(func() {
+			served.Await(ctx, func() error {
+				return c.deps.Guard.Catch("the wait for a kind", "ResourceClaim", func() error {
+					if err := claims(); err != nil {
+						return err
+					}
+					return ctrl.Watch(byClaim)
+				})
+			})
+		})
 	case err != nil:
 		return fmt.Errorf("podgroup role: watch ResourceClaims: %w", err)
 	default:
-		sources = append(sources, source.TypedKind(c.deps.Cache, &resourcev1.ResourceClaim{}, c.claims()))
+		sources = append(sources, byClaim)
 	}
 	for _, s := range sources {
 		if err := ctrl.Watch(s); err != nil {

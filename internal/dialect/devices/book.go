@@ -26,6 +26,7 @@ type Book struct {
 	class  map[string]*resourceapi.DeviceClass // by extended resource
 	all    map[string]*resourceapi.DeviceClass // by name
 	asks   map[string]map[string]struct{}      // by extended resource: pods that ask for it
+	off    bool                                // see Extended
 
 	dirtyPods, dirtyNodes map[string]struct{}
 }
@@ -108,9 +109,30 @@ func (b *Book) Class(name string, c *resourceapi.DeviceClass) {
 	if extendedName(before) == extendedName(c) && implicitName(before) == implicitName(c) {
 		return
 	}
+	b.reclass()
+}
+
+// Extended says whether the API server lets pods have extended resources as devices; at first it does. One that does not would drop a
+// class's extendedResourceName, so that a class that has one shows that it does all the same.
+func (b *Book) Extended(on bool) {
+	if b.off == on {
+		b.off = !on
+		b.reclass()
+	}
+}
+
+// reclass finds out anew which class stands for which extended resource.
+func (b *Book) reclass() {
 	old := b.class
 	b.class = map[string]*resourceapi.DeviceClass{}
+	off := b.off
+	for _, c := range b.all { // order: any will do
+		off = off && extendedName(c) == ""
+	}
 	for _, c := range b.all { // order: the best of each resource
+		if off {
+			break
+		}
 		for _, resource := range [...]string{extendedName(c), implicitName(c)} {
 			if best := b.class[resource]; resource != "" && (best == nil || younger(c, best)) {
 				b.class[resource] = c

@@ -158,6 +158,48 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// TestExtendedResourcesAreOff: where the API server does not let pods have extended resources as devices, no class stands for one, until
+// it does, or a class says extendedResourceName, which the API server would otherwise have dropped.
+func TestExtendedResourcesAreOff(t *testing.T) {
+	t.Parallel()
+	b := NewBook("queue")
+	b.Slice("s", sliceOf("n", "gpu.example.com", 3))
+	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
+	b.Class("gpu", class)
+	p := user()
+	const implicit = "deviceclass.resource.kubernetes.io/gpu"
+	p.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{implicit: resource.MustParse("1")}}}}
+	expect := func(on, anew bool) {
+		t.Helper()
+		pods, nodes := b.Dirty()
+		if (len(pods) == 1 && len(nodes) == 1) != anew {
+			t.Errorf("told anew: %v, %v", pods, nodes)
+		}
+		st := cluster.NodeState{Name: "n"}
+		b.Node(&st)
+		if needs := b.needs(p).Spec.Devices; (len(needs) == 1) != on || (len(st.ByClaim) > 0) != on {
+			t.Errorf("the pod needs %+v, the node offers %v; on: %v", needs, st.ByClaim, on)
+		}
+	}
+	b.needs(p)
+	b.Dirty()
+	expect(true, false)
+	b.Extended(true)
+	expect(true, false)
+	b.Extended(false)
+	expect(false, true)
+	b.Extended(false)
+	expect(false, false)
+	telling := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	telling.Spec.ExtendedResourceName = new("example.com/other")
+	b.Class("other", telling)
+	expect(true, true)
+	b.Class("other", nil)
+	expect(false, true)
+	b.Extended(true)
+	expect(true, true)
+}
+
 // TestLabelTakenOffASharedClaim: the label of a shared claim says who may use it next. A pod that uses it already is charged as before,
 // whatever becomes of the label; its charge goes to its own queue, which the claim does not name.
 func TestLabelTakenOffASharedClaim(t *testing.T) {

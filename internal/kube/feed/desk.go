@@ -38,6 +38,7 @@ type desk struct {
 	priorities kai.Priorities
 	nodes      map[string]*v1.Node // those of our shard
 	devices    *devices.Book
+	extended   func() bool // see Options
 	gangs      map[types.NamespacedName]*v2alpha2.PodGroup
 	pods       map[types.NamespacedName]*v1.Pod
 	requests   map[types.NamespacedName]*request
@@ -70,7 +71,7 @@ func newDesk(o Options) *desk {
 		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{}, pods: map[types.NamespacedName]*v1.Pod{},
 		requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, problems: map[string]string{}, dirty: map[types.NamespacedName]struct{}{},
-		broken: map[string]bool{}, report: o.Broken, abroad: newAbroad(),
+		broken: map[string]bool{}, report: o.Broken, abroad: newAbroad(), extended: o.Extended,
 	}
 	if d.roles.SchedulerNames == nil {
 		d.roles.SchedulerNames = []string{kai.DefaultSchedulerName}
@@ -93,6 +94,9 @@ func newDesk(o Options) *desk {
 
 // work turns one drain's objects into events, applies them, and returns how many changed the store.
 func (d *desk) work(in [kinds]box, store *cluster.Store) int {
+	if d.extended != nil {
+		d.devices.Extended(d.extended())
+	}
 	n := 0
 	apply := func(e cluster.Event) {
 		d.applying = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/served"
 )
 
 // Options say whose scheduler this is and what it is responsible for. The zero value is KAI's defaults without shards.
@@ -35,6 +36,10 @@ type Options struct {
 	Zones bool
 	// QueueLabel is the key of the label that says to which queue a resource claim that pods share belongs; "" means KAI's.
 	QueueLabel string
+	// Extended says, whenever it is asked, whether the API server lets pods have extended resources as devices, by a claim that is made
+	// for them (its feature gate DRAExtendedResource, which no client can see). Where it does not, a DeviceClass stands for an extended
+	// resource only if some class says extendedResourceName, which such an API server would have dropped. Nil means that it does.
+	Extended func() bool
 	// StorageCapacity also watches CSIStorageCapacities (--schedule-csi-storage).
 	StorageCapacity bool
 	// Drained hears of each Drain that had something to take in: of how many objects, and how long the oldest had waited. It is
@@ -44,9 +49,6 @@ type Options struct {
 	// Nil hears nothing.
 	Broken func(v any, object client.Object, stack []byte)
 }
-
-// absentRetry is how often it is looked whether the cluster has come to know a kind.
-const absentRetry = 30 * time.Second
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.
 type Feed struct {
@@ -84,7 +86,12 @@ func (f *Feed) Run(ctx context.Context) error {
 		synced, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
 		switch {
 		case k.optional() && meta.IsNoMatchError(err):
-			absent.Go(func() { f.await(ctx, k) })
+			absent.Go(func() {
+				served.Await(ctx, func() error {
+					_, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
+					return err
+				})
+			})
 		case err != nil:
 			return err
 		default:
@@ -102,22 +109,6 @@ func (f *Feed) Run(ctx context.Context) error {
 	f.inbox.nudge() // even an empty cluster is news once it is known to be empty
 	<-ctx.Done()
 	return nil
-}
-
-// await watches a kind from when the cluster knows it.
-func (f *Feed) await(ctx context.Context, k kind) {
-	again := time.NewTicker(absentRetry)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-		}
-		if _, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox}); err == nil {
-			return
-		}
-	}
 }
 
 // Synced says whether everything there was at the start has come in. From then on a Drain makes the Store complete.

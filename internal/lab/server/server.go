@@ -58,6 +58,8 @@ type Config struct {
 	Durable bool
 	// Kubeconfig, if set, is a second place to write the kubeconfig to.
 	Kubeconfig string
+	// Kubernetes is the minor version that the servers behave like, such as 1.34; "" for the one that they are.
+	Kubernetes string
 	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are appended to the flags of the servers.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
 	// Programs are the images whose containers run for real, and the entry point of each: a program of this machine by its path.
@@ -95,6 +97,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	version, err := stampVersion()
 	if err != nil {
 		return err
+	}
+	emulation, err := emulate(version, c.Kubernetes)
+	if err != nil {
+		return err
+	}
+	for _, args := range []*[]string{&c.APIServerArgs, &c.ControllerManagerArgs, &c.SchedulerArgs} {
+		*args = slices.Concat(emulation, *args)
 	}
 	closeLog, err := logTo(filepath.Join(dir, "logs", "servers.log"))
 	if err != nil {
@@ -162,7 +171,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("load the lab's kubeconfig: %w", err)
 	}
 	cfg.QPS = -1
-	state := lab.State{PID: os.Getpid(), Server: url, Kubeconfig: kubeconfig, Version: version, Started: started}
+	state := lab.State{PID: os.Getpid(), Server: url, Kubeconfig: kubeconfig, Version: version, Emulates: c.Kubernetes, Started: started}
 	failed := make(chan error, 1)
 	ready := make(chan error, 1)
 	bootCtx, cancelBoot := context.WithCancel(ctx)
@@ -209,7 +218,7 @@ func boot(ctx context.Context, c Config, dir, kubeconfig string, at netip.AddrPo
 	if err := advertise(ctx, client, at); err != nil {
 		return err
 	}
-	c.Progress("kube-apiserver %s answers at %s after %s", state.Version, state.Server, since(state.Started))
+	c.Progress("kube-apiserver %s answers at %s after %s", state.Serves(), state.Server, since(state.Started))
 
 	// Before the controller manager: its garbage collector looks for new kinds only every 30 s, and until then leaves
 	// behind what objects of such a kind own.

@@ -84,6 +84,19 @@ securityContext:
 {{- else if .enabled -}}true{{- end -}}
 {{- end -}}
 
+{{- /* What this Kubernetes lacks of what Muster can do without: lines of text. Feature gates are taken to be as its version has them by default. */ -}}
+{{- define "muster.lacking" -}}
+{{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
+{{- $claims := .Capabilities.APIVersions.Has "resource.k8s.io/v1" -}}
+{{- range $need := (.Files.Get "files/kubernetes.yaml" | fromYaml).needs -}}
+{{- $missing := and $claims (lt $minor (int $need.since)) -}}
+{{- with $need.api -}}{{- $missing = not ($.Capabilities.APIVersions.Has .) -}}{{- end -}}
+{{- if $missing }}
+  {{ $need.name }}: {{ $need.lost }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "muster.labels" -}}
 app.kubernetes.io/part-of: muster
 app.kubernetes.io/managed-by: {{ .Release.Service }}
