@@ -24,6 +24,8 @@ type seen struct {
 	Lacking []string
 	// Past is what becomes of the history of usage when its pod goes: nil if there is none, "" if nothing.
 	Past *string
+	// Force is by what a shard's scheduler decides, nil of the Config, and of a shard that is to have no scheduler.
+	Force *force
 	// Connection is what became of the external Prometheus: nil if there is none, or nothing is known yet.
 	Connection *connection
 }
@@ -155,6 +157,10 @@ func down(o object) string {
 		if updated != wanted {
 			return fmt.Sprintf("%s has %d of %d new pods", name(o), updated, wanted)
 		}
+		// KAI's are gone by then: it ends them first. Here they may be all that answers.
+		if old := number("status", "replicas") - updated; old > 0 {
+			return fmt.Sprintf("%s still has %d pods of the version before", name(o), old)
+		}
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			if m, ok := c.(map[string]any); ok && m["type"] == "Available" && m["status"] == "True" {
@@ -190,6 +196,9 @@ func divide(shards []string, desired []object, live map[string]object, failed ma
 		} else if was := live[install.Key(o)]; was != nil {
 			if why := down(was); why != "" {
 				s.Down = append(s.Down, why)
+			}
+			if s != whole && o.GetKind() == "Deployment" {
+				s.Force = inForce(was)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return fmt.Errorf("operator role: %w", err)
 	}
-	r := &reconciler{world: w.world(), warned: map[string]string{}}
+	r := &reconciler{world: w.world(), warned: map[string]string{}, log: c.deps.Log}
 	retry := retryMin
 	for {
 		var again time.Duration

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,7 @@ type reconciler struct {
 	world
 	homes, others []string          // namespaces used so far: what is not asked for any more has to be found there
 	warned        map[string]string // by object, what its last events said
+	log           logr.Logger
 }
 
 // reconcile brings the cluster one look further. It returns after what time to look again although nothing happens, 0 for
@@ -116,6 +118,7 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	for shard, problem := range broken { // order: each by itself
 		each[shard].Failed = append(each[shard].Failed, problem.Error())
+		each[shard].Force = &force{reasonRefused, "its scheduler, if it has one, goes on with what it had: " + problem.Error()}
 	}
 	for _, w := range warnings {
 		if w.Missing {
@@ -129,8 +132,9 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	r.report(config, shards, warnings, broken)
 	errs = append(errs, r.say(ctx, config, config.Status.Conditions, whole.conditions()))
 	for i := range shards {
-		s := &shards[i]
-		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(each[s.Name].conditions(), each[s.Name].remembers())))
+		s, of := &shards[i], each[shards[i].Name]
+		r.announce(s, of.decides())
+		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(of.conditions(), of.remembers(), of.decides())))
 	}
 	if due > 0 && (again == 0 || due < again) {
 		again = due

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -81,6 +82,12 @@ func (c *town) reconciler() *reconciler {
 			wrote("apply %s", name(o))
 			c.version++
 			o.SetResourceVersion(fmt.Sprint(c.version))
+			if was := c.objects[install.Key(o)]; was != nil { // as the API server does
+				o.SetGeneration(was.GetGeneration() + 1)
+				if status, found := was.Object["status"]; found {
+					o.Object["status"] = status
+				}
+			}
 			c.objects[install.Key(o)] = o.DeepCopy()
 			return nil
 		},
@@ -254,6 +261,79 @@ func TestPastIsKept(t *testing.T) {
 	}
 	if claim() == nil {
 		t.Error("the claim went")
+	}
+}
+
+// TestWhoDecides: while a changed shard rolls out, its condition, one event and one line of the log say that the scheduler of before
+// decides, and that shard is not Ready; then, once, that the change is in force. A restart of the operator tells nothing twice. A change that
+// cannot be rolled out says that, too.
+func TestWhoDecides(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	key := "apps/Deployment/kai-scheduler/muster-scheduler-default"
+	for _, step := range []struct {
+		what            string
+		generation      int64  // of the shard, if it is changed
+		status          string // of the Deployment, which has its generation seen
+		condition, told string
+		ready           string
+	}{
+		{what: "nothing runs", condition: "False starting: Deployment kai-scheduler/muster-scheduler-default has no pod that is ready: nobody decides", ready: "False"},
+		{what: "it runs", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: the scheduler decides by what is asked for", ready: "True"},
+		{what: "a change", generation: 2, condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has just been changed: the pod that was there decides by what was asked for before", told: "generation 2 is rolled out", ready: "False"},
+		{what: "a new pod that is not ready", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before", ready: "False"},
+		{what: "it does not get on", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'False', message: no image}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before; it does not get on: no image", ready: "False"},
+		{what: "another change meanwhile", generation: 3, condition: "False rolling_out: ", told: "generation 3 is rolled out", ready: "False"},
+		{what: "the new one alone", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: ", told: "decides by generation 3", ready: "True"},
+		{what: "a bad edit", generation: 4, condition: "False refused: its scheduler, if it has one, goes on with what it had: spec.minRuntime", ready: "False"},
+	} {
+		s := &c.shards[0]
+		if step.generation > 0 {
+			s.Generation = step.generation
+			s.Spec.KValue = ptr.To(float64(step.generation))
+		}
+		if s.Generation == 4 {
+			s.Spec.KValue, s.Spec.MinRuntime = nil, &kaiv1.MinRuntime{PreemptMinRuntime: ptr.To("soon")}
+		}
+		if o := c.objects[key]; o != nil && step.status != "" {
+			status := parse(t, "apiVersion: v1\nkind: X\nstatus: "+step.status).Object["status"].(map[string]any)
+			status["observedGeneration"] = o.GetGeneration()
+			o.Object["status"] = status
+		}
+		for again := range 2 { // of which the second, of an operator that was started anew, tells nothing
+			lines = nil
+			r := c.reconciler()
+			r.log = log
+			if err := c.look(t, r); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			for _, e := range c.events {
+				if strings.HasPrefix(e, "default ") {
+					told = append(told, e)
+				}
+			}
+			if want := step.told != "" && again == 0; s.Generation < 4 && (want != (len(told) == 1) || want != (len(lines) == 1) || want && !strings.Contains(told[0], step.told)) {
+				t.Errorf("%s, look %d: events %q, log %q, want one with %q", step.what, again, told, lines, step.told)
+			}
+			if got := condition(s.Status.Conditions, "SettingsInForce"); !strings.HasPrefix(got, step.condition) {
+				t.Errorf("%s: SettingsInForce=%s, want %s", step.what, got, step.condition)
+			}
+			if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.HasPrefix(got, step.ready) {
+				t.Errorf("%s: Ready=%s, want %s", step.what, got, step.ready)
+			}
+		}
+	}
+	c.config.Spec.Scheduler, c.config.Generation = &kaiv1.Scheduler{Service: &kaiv1.Service{Enabled: ptr.To(false)}}, 2
+	if err := c.look(t, c.reconciler()); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(c.shards[0].Status.Conditions, "SettingsInForce"); got != "" {
+		t.Errorf("there is no scheduler: SettingsInForce=%s", got)
 	}
 }
 
