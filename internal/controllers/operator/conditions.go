@@ -24,6 +24,8 @@ type seen struct {
 	Lacking []string
 	// Past is what becomes of the history of usage when its pod goes: nil if there is none, "" if nothing.
 	Past *string
+	// Unknown says which names in a shard nothing has, nil of a Config, and of a shard that is not rendered.
+	Unknown *[]string
 	// Force is by what a shard's scheduler decides, nil of the Config, and of a shard that is to have no scheduler.
 	Force *force
 	// Connection is what became of the external Prometheus: nil if there is none, or nothing is known yet.
@@ -66,6 +68,25 @@ func (s *seen) remembers() metav1.Condition {
 		return metav1.Condition{Type: conditionPast, Status: metav1.ConditionFalse, Reason: reasonLost, Message: few([]string{*s.Past})}
 	}
 	return metav1.Condition{Type: conditionPast, Status: metav1.ConditionTrue, Reason: reasonKept, Message: "what queues used outlives the scheduler's pod"}
+}
+
+// The condition of a shard that says whether all names in it are known, and its reasons. KAI has none like it: it logs a plugin that it does
+// not know and goes on, so that a policy whose name is spelt wrongly is not kept and nobody sees it.
+const (
+	conditionUnderstood = "SettingsUnderstood"
+	reasonUnderstood    = "understood"
+	reasonUnknown       = "unknown_names"
+)
+
+// understands is that condition; without a status there is to be none.
+func (s *seen) understands() metav1.Condition {
+	switch {
+	case s.Unknown == nil:
+		return metav1.Condition{Type: conditionUnderstood}
+	case len(*s.Unknown) > 0:
+		return metav1.Condition{Type: conditionUnderstood, Status: metav1.ConditionFalse, Reason: reasonUnknown, Message: "without effect: " + few(*s.Unknown)}
+	}
+	return metav1.Condition{Type: conditionUnderstood, Status: metav1.ConditionTrue, Reason: reasonUnderstood, Message: "all plugins, actions, arguments and flags are known"}
 }
 
 // conditions are the five that KAI's tools know, in KAI's words.

@@ -127,6 +127,9 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	for i := range shards {
 		each[shards[i].Name].Past = past(&shards[i], warnings)
+		if broken[shards[i].Name] == nil && *spec.Scheduler.Service.Enabled {
+			each[shards[i].Name].Unknown = unknown(&shards[i], warnings)
+		}
 	}
 	whole.Connection = r.probed(spec.Prometheus)
 	r.report(config, shards, warnings, broken)
@@ -134,7 +137,7 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	for i := range shards {
 		s, of := &shards[i], each[shards[i].Name]
 		r.announce(s, of.decides())
-		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(of.conditions(), of.remembers(), of.decides())))
+		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(of.conditions(), of.remembers(), of.understands(), of.decides())))
 	}
 	if due > 0 && (again == 0 || due < again) {
 		again = due
@@ -153,6 +156,17 @@ func past(s *kaiv1.SchedulingShard, warnings []install.Warning) *string {
 		}
 	}
 	return new(string)
+}
+
+// unknown are the names in a shard that nothing has.
+func unknown(s *kaiv1.SchedulingShard, warnings []install.Warning) *[]string {
+	out := []string{}
+	for _, w := range warnings {
+		if w.Unknown && w.Object == "SchedulingShard "+s.Name {
+			out = append(out, w.Field+" "+w.Rule)
+		}
+	}
+	return &out
 }
 
 // begin says of every generation that is new that it is worked on.
@@ -252,6 +266,11 @@ func (r *reconciler) report(config *kaiv1.Config, shards []kaiv1.SchedulingShard
 		said[key] = fmt.Sprintf("%d %q", o.GetGeneration(), texts)
 		if r.warned[key] == said[key] {
 			return
+		}
+		for _, w := range warnings {
+			if w.Unknown && w.Object == subject {
+				r.log.Error(nil, "a shard names what its scheduler does not know", "object", subject, "problem", w.Field+" "+w.Rule)
+			}
 		}
 		for _, t := range texts {
 			r.tell(o, corev1.EventTypeWarning, cmp.Or(reasons[t], eventIgnored), t)

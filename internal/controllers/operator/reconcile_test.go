@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 var errTest = errors.New("no answer")
@@ -261,6 +263,80 @@ func TestPastIsKept(t *testing.T) {
 	}
 	if claim() == nil {
 		t.Error("the claim went")
+	}
+}
+
+// TestUnknownNames: a shard that names what nothing has runs without that, and says so in a condition, by an event and in the log, with what
+// was probably meant, until it is put right; who cannot run at all says nothing of names.
+func TestUnknownNames(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	r := c.reconciler()
+	var lines []string
+	r.log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	environment := r.environment
+	r.environment = func(ctx context.Context) (install.Environment, error) {
+		env, err := environment(ctx)
+		env.SchedulerFlags = []string{"v", "detailed-fit-errors"}
+		env.Check = func(s profile.Shard, p engine.Profile) ([]profile.Unknown, error) {
+			if slices.Contains(p.Actions, "reclam") {
+				return nil, errTest
+			}
+			return s.Unknown(engine.Registry{
+				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string]engine.Factory{"minruntime": nil, "topology": nil},
+			}), nil
+		}
+		return env, err
+	}
+	off := false
+	for _, step := range []struct {
+		what string
+		spec kaiv1.SchedulingShardSpec
+		want string // of the condition
+		says []string
+	}{
+		{what: "all known", want: "True understood: "},
+		{
+			what: "a plugin, an action that is off, and a flag",
+			spec: kaiv1.SchedulingShardSpec{
+				Plugins: map[string]kaiv1.PluginConfig{"minruntim": {}}, Actions: map[string]kaiv1.ActionConfig{"consolidaton": {Enabled: &off}},
+				Args: map[string]string{"detailed-fit-error": "true"},
+			},
+			want: "False unknown_names: ",
+			says: []string{
+				"spec.plugins.minruntim is the name of no plugin; the nearest that is known is minruntime",
+				"spec.actions.consolidaton is the name of no action; the nearest that is known is consolidation",
+				"spec.args.detailed-fit-error is left out: the scheduler has no such flag; the nearest that it has is detailed-fit-errors",
+			},
+		},
+		{what: "put right", spec: kaiv1.SchedulingShardSpec{Plugins: map[string]kaiv1.PluginConfig{"minruntime": {}}}, want: "True understood: "},
+		{what: "an action that is on, as with KAI", spec: kaiv1.SchedulingShardSpec{Actions: map[string]kaiv1.ActionConfig{"reclam": {}}}, want: ""},
+	} {
+		c.shards[0].Generation, c.shards[0].Spec, lines = c.shards[0].Generation+1, step.spec, nil
+		if err := c.look(t, r); err != nil {
+			t.Fatal(err)
+		}
+		got := condition(c.shards[0].Status.Conditions, "SettingsUnderstood")
+		if !strings.HasPrefix(got, step.want) || step.want == "" && got != "" {
+			t.Errorf("%s: SettingsUnderstood=%s, want %s", step.what, got, step.want)
+		}
+		for _, text := range step.says {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: the condition does not say %s: %s", step.what, text, got)
+			}
+			if !slices.Contains(c.events, "default Warning SettingIgnored: "+text) {
+				t.Errorf("%s: no event says %s: %q", step.what, text, c.events)
+			}
+			if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, text) }) {
+				t.Errorf("%s: no line says %s: %q", step.what, text, lines)
+			}
+		}
+		if deployed := condition(c.shards[0].Status.Conditions, kaiv1.ConditionDeployed); strings.HasPrefix(deployed, "True") != (step.want != "") {
+			t.Errorf("%s: Deployed=%s", step.what, deployed)
+		}
+	}
+	if len(c.schedulers()) != 1 {
+		t.Errorf("schedulers %v", c.schedulers())
 	}
 }
 
