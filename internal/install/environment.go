@@ -25,6 +25,8 @@ type Environment struct {
 	CDI bool
 	// SimulatedGPUs says that a node plays at having GPUs (label run.ai/fake.gpu).
 	SimulatedGPUs bool
+	// Leaders are the pods that hold Leases, by the Lease's name: of those of Leases that are held, by a pod that has an address.
+	Leaders map[string]Leader
 	// Check is asked whether a scheduler can run a shard's profile, and which names in it mean nothing to the scheduler. Nil: only its form is
 	// looked at.
 	Check func(profile.Shard, engine.Profile) ([]profile.Unknown, error)

@@ -68,7 +68,11 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 	if v.Type == corev1.ServiceTypeClusterIP {
 		v.ClusterIP = corev1.ClusterIPNone
 	}
+	w.led = r.leads()
 	r.inFront(w, name, v, map[string]string{"prometheus.io/scrape": "true"})
+	if w.led {
+		r.leader(w, name, s)
+	}
 	return nil
 }
 

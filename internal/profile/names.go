@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -93,7 +94,7 @@ func unknown[T any](field, kind, name string, known map[string]T) Unknown {
 // brief cuts a name to a length fit for a sentence.
 func brief(name string) string {
 	if len(name) > longestName {
-		return name[:longestName] + "…"
+		return strings.ToValidUTF8(name[:longestName], "") + "…"
 	}
 	return name
 }

@@ -28,6 +28,8 @@ type world struct {
 	shards func(context.Context) ([]kaiv1.SchedulingShard, error)
 	// environment says what the cluster is like.
 	environment func(context.Context) (install.Environment, error)
+	// leaders are the pods that hold Leases of a namespace, by Lease; none of no Leases.
+	leaders func(ctx context.Context, namespace string, leases []string) (map[string]install.Leader, error)
 	// owned are all objects with the operator's label: of all kinds in homes and in no namespace, accounts and roles in
 	// others too.
 	owned func(ctx context.Context, homes, others []string) ([]object, error)
@@ -79,6 +81,10 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	shards := slices.DeleteFunc(all, func(s kaiv1.SchedulingShard) bool { return s.DeletionTimestamp != nil })
 	env, err := r.environment(ctx)
 	if err != nil {
+		return 0, err
+	}
+	namespace, leases := install.Leases(config, shards)
+	if env.Leaders, err = r.leaders(ctx, namespace, leases); err != nil {
 		return 0, err
 	}
 	if err := r.begin(ctx, config, shards); err != nil {

@@ -16,7 +16,10 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +36,7 @@ type town struct {
 	config  *kaiv1.Config
 	shards  []kaiv1.SchedulingShard
 	objects map[string]object
+	leaders map[string]install.Leader
 	refuse  string // objects whose name has this in it cannot be applied
 	writes  []string
 	events  []string
@@ -70,6 +74,12 @@ func (c *town) reconciler() *reconciler {
 			return out, nil
 		},
 		environment: func(context.Context) (install.Environment, error) { return install.Environment{Tag: "v1"}, nil },
+		leaders: func(_ context.Context, namespace string, leases []string) (map[string]install.Leader, error) {
+			if namespace != "kai-scheduler" || len(leases) == 0 {
+				return nil, nil
+			}
+			return c.leaders, nil
+		},
 		owned: func(context.Context, []string, []string) ([]object, error) {
 			var out []object
 			for _, key := range slices.Sorted(maps.Keys(c.objects)) {
@@ -507,6 +517,83 @@ func TestExternalPrometheusIsAsked(t *testing.T) {
 	spec.ExternalPrometheusURL = nil
 	if c := p.ask(t.Context(), spec); c != nil {
 		t.Errorf("there is none, but %v", c)
+	}
+}
+
+// TestLeaderIsFollowed: with KAI's names and several replicas, the Service of a scheduler leads to the pod that leads, as KAI's does, as soon
+// as there is one, and to another when that leads; with one replica, to all pods.
+func TestLeaderIsFollowed(t *testing.T) {
+	t.Parallel()
+	c := newTown("default", "b")
+	c.config.Annotations = map[string]string{install.AnnotationKAINames: "true"}
+	c.config.Spec.Scheduler = &kaiv1.Scheduler{Replicas: ptr.To[int32](2)}
+	r := c.reconciler()
+	slice := func(shard string) object {
+		return c.objects["discovery.k8s.io/EndpointSlice/kai-scheduler/kai-scheduler-"+shard+"-leader"]
+	}
+	follows := func(shard, want string) {
+		t.Helper()
+		if err := c.look(t, r); err != nil {
+			t.Fatal(err)
+		}
+		o := slice(shard)
+		if o == nil {
+			t.Fatalf("no slice of shard %s", shard)
+		}
+		var got []string
+		ends, _, _ := unstructured.NestedSlice(o.Object, "endpoints")
+		for _, e := range ends {
+			name, _, _ := unstructured.NestedString(e.(map[string]any), "targetRef", "name")
+			got = append(got, name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("shard %s leads to %v, want %q", shard, got, want)
+		}
+		before := len(c.writes)
+		if err := c.look(t, r); err != nil || len(c.writes) > 0 {
+			t.Errorf("at rest after %d: %v %v", before, c.writes, err)
+		}
+	}
+	follows("default", "")
+	c.leaders = map[string]install.Leader{"kai-scheduler": {Name: "one", UID: "1", Address: "10.0.0.1", Node: "n"}, "kai-scheduler-b": {Name: "b", UID: "2", Address: "10.0.0.2", Node: "n"}}
+	follows("default", "one")
+	follows("b", "b")
+	c.leaders["kai-scheduler"] = install.Leader{Name: "two", UID: "3", Address: "10.0.0.3", Node: "n"}
+	follows("default", "two")
+	c.leaders = nil
+	follows("default", "")
+	c.config.Spec.Scheduler.Replicas, c.config.Generation = ptr.To[int32](1), 2
+	if err := c.look(t, r); err != nil || slice("default") != nil || slice("b") != nil {
+		t.Errorf("one replica: %v, %v, %v", slice("default"), slice("b"), err)
+	}
+}
+
+// TestWhoLeads: of a Lease and a pod, that counts which decides who leads, and a renewal is no news.
+func TestWhoLeads(t *testing.T) {
+	t.Parallel()
+	lease := func(holder string, renewed int64) *coordinationv1.Lease {
+		at := metav1.NewMicroTime(time.Unix(renewed, 0))
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at}}
+	}
+	pod := func(phase corev1.PodPhase, address string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: phase, PodIP: address}}
+	}
+	if got := podOf(lease("muster-scheduler-default-abc-x_6ad1", 1)); got != "muster-scheduler-default-abc-x" {
+		t.Errorf("the holder is %q", got)
+	}
+	if leading(lease("a_1", 1)) != leading(lease("a_1", 2)) || leading(lease("a_1", 1)) == leading(lease("b_1", 1)) || leading(nil) != nil {
+		t.Error("what is news of a Lease")
+	}
+	if leading(pod(corev1.PodRunning, "10.0.0.1")) == leading(pod(corev1.PodRunning, "")) || leading(pod(corev1.PodRunning, "10.0.0.1")) == leading(pod(corev1.PodFailed, "10.0.0.1")) {
+		t.Error("what is news of a pod")
+	}
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want bool
+	}{{pod(corev1.PodRunning, "10.0.0.1"), true}, {pod(corev1.PodRunning, ""), false}, {pod(corev1.PodFailed, "10.0.0.1"), false}} {
+		if _, got := leaderOf(c.pod); got != c.want {
+			t.Errorf("%+v: %v", c.pod.Status, got)
+		}
 	}
 }
 
