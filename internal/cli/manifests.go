@@ -18,6 +18,7 @@ import (
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // newRender returns `muster render`.
@@ -47,9 +48,11 @@ without effect are told on standard error. A shard that cannot run is an error, 
 				}
 			}
 			if d.Registry != nil {
-				env.Check = func(p engine.Profile) error {
-					_, err := engine.New(p, d.Registry(false))
-					return err
+				env.Check = func(s profile.Shard, p engine.Profile) ([]profile.Unknown, error) {
+					if err := s.Refuse(d.Registry(false)); err != nil { // the operator would go on without them; who asks here has just written them
+						return nil, err
+					}
+					return profile.Check(s, p, d.Registry(false))
 				}
 			}
 			config, shards, err := readManifests(files, c.InOrStdin())

@@ -79,7 +79,7 @@ func TestRenderRefuses(t *testing.T) {
 		"twice":        {shard + "---\n" + shard, `-: document 2: SchedulingShard: metadata.name is "a"`, nil},
 		"other name":   {"apiVersion: kai.scheduler/v1\nkind: Config\nmetadata: {name: mine}", "only kai-config counts", nil},
 		"bad shard":    {shard + "spec: {placementStrategy: {cpu: pile}}", `SchedulingShard a: spec.placementStrategy.cpu is "pile"`, nil},
-		"bad plugin":   {shard + "spec: {plugins: {nosuch: {}}}", "nosuch", nil},
+		"bad plugin":   {shard + "spec: {plugins: {minruntim: {}}}", "plugins.minruntim is the name of no plugin; the nearest that is known is minruntime", nil},
 		"bad kind":     {shard, `--with: "Pod" is none of`, []string{"-f", "-", "--with=Pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,9 @@ package cluster
 
 import v1 "k8s.io/api/core/v1"
 
+// NoWorkerLabel is the Problem of a node that carries neither label of workers where nodes are restricted.
+const NoWorkerLabel = "NoWorkerLabel"
+
 // Node is one node as the scheduler sees it. It is immutable in a Snapshot.
 type Node struct {
 	ID     NodeID
@@ -10,7 +13,7 @@ type Node struct {
 	Labels map[string]string // shared with the API object, never written
 	Taints []v1.Taint
 	// Problem says why the node takes no pods at all: "NotReady", "Unschedulable", "MemoryPressure", "DiskPressure",
-	// "PIDPressure", "NetworkUnavailable"; "" when it is fine.
+	// "PIDPressure", "NetworkUnavailable", NoWorkerLabel; "" when it is fine.
 	Problem string
 	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
 	GPUMemoryMiB int64

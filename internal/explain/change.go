@@ -149,6 +149,9 @@ func (c *Change) mend(st cluster.NodeState) cluster.Event {
 		st.Taints = slices.DeleteFunc(slices.Clone(st.Taints), func(t v1.Taint) bool { return t.MatchTaint(c.taint) && t.Value == c.taint.Value })
 	case LabelNode:
 		st.Labels = relabel(st.Labels, c.Labels, c.absent)
+		if st.Problem == cluster.NoWorkerLabel { // the label for this class is among them, as obstacles has it
+			st.Problem = ""
+		}
 	}
 	return st
 }

@@ -156,7 +156,7 @@ func (w *world) fewest(have, opening []*Change, o *outcome) []*Change {
 // nobody could change it.
 func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) {
 	switch n.Problem {
-	case "":
+	case "", cluster.NoWorkerLabel: // of which the label that it needs follows
 	case "Unschedulable":
 		steps = append(steps, Change{Kind: Uncordon})
 	default:

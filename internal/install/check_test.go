@@ -4,18 +4,15 @@ import (
 	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
-// refuse is a check that does not know one plugin.
-func refuse(plugin string) func(engine.Profile) error {
-	return func(p engine.Profile) error {
-		for _, tier := range p.Tiers {
-			for _, u := range tier {
-				if u.Name == plugin {
-					return fmt.Errorf("no plugin is called %s", plugin)
-				}
-			}
+// refuse is a check that refuses one plugin.
+func refuse(plugin string) func(profile.Shard, engine.Profile) ([]profile.Unknown, error) {
+	return func(_ profile.Shard, p engine.Profile) ([]profile.Unknown, error) {
+		if p.Uses(plugin) {
+			return nil, fmt.Errorf("plugin %s makes no sense", plugin)
 		}
-		return nil
+		return nil, nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // Environment is what a rendering has to know besides the Config: where images come from, and what the cluster is like. Its
@@ -24,8 +25,11 @@ type Environment struct {
 	CDI bool
 	// SimulatedGPUs says that a node plays at having GPUs (label run.ai/fake.gpu).
 	SimulatedGPUs bool
-	// Check is asked whether a scheduler can run a shard's profile. Nil: only its form is looked at.
-	Check func(engine.Profile) error
+	// Leaders are the pods that hold Leases, by the Lease's name: of those of Leases that are held, by a pod that has an address.
+	Leaders map[string]Leader
+	// Check is asked whether a scheduler can run a shard's profile, and which names in it mean nothing to the scheduler. Nil: only its form is
+	// looked at.
+	Check func(profile.Shard, engine.Profile) ([]profile.Unknown, error)
 	// SchedulerFlags are the names of the scheduler's flags. A shard's argument that is not among them is left out, with a
 	// Warning. Nil: all are taken.
 	SchedulerFlags []string
@@ -59,6 +63,8 @@ type Warning struct {
 	Missing bool
 	// Forgets says that what queues used is lost with a pod.
 	Forgets bool
+	// Unknown says that nothing has a name in the field, which is left out: a policy may have been meant.
+	Unknown bool
 }
 
 // String is the warning in one line.

@@ -116,7 +116,9 @@ func (r *render) named(role string, rules []rbacv1.PolicyRule) []rbacv1.PolicyRu
 
 // service renders a Service in front of a workload's pods.
 func (r *render) inFront(w *workload, name string, spec corev1.ServiceSpec, notes map[string]string) {
-	spec.Selector = Selector(w.name)
+	if !w.led {
+		spec.Selector = Selector(w.name)
+	}
 	if spec.Type == "" {
 		spec.Type = corev1.ServiceTypeClusterIP
 	}

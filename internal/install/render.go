@@ -207,6 +207,7 @@ type workload struct {
 	volumes  []corev1.Volume
 	mounts   []corev1.VolumeMount
 	notes    map[string]string // annotations of the pods
+	led      bool              // its Service leads to the pod that leads, which the operator says
 	alone    bool              // it holds a volume that two pods on different nodes may not have at once
 }
 

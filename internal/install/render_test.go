@@ -222,7 +222,8 @@ func TestBadShard(t *testing.T) {
 		"window":    {"usageDBConfig: {clientType: embedded, usageParams: {windowType: tumbling}}", "tumblingWindowStartTime is missing"},
 		"folder":    {"usageDBConfig: {clientType: embedded, connectionString: here}", "absolute path"},
 		"variable":  {"usageDBConfig: {clientType: prometheus, connectionStringEnvVar: 'a=b'}", "connectionStringEnvVar"},
-		"unknown":   {"plugins: {nosuch: {}}", "no plugin is called nosuch"},
+		"refused":   {"plugins: {nosuch: {}}", "plugin nosuch makes no sense"},
+		"action":    {"queueDepthPerAction: {nosuch: 1}", `"nosuch" is not an action`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -253,6 +253,9 @@ func operatorRules() Permissions {
 			rule(groupCore, append([]string{"create", "patch"}, watch...), "persistentvolumeclaims"),
 			rule(groupPolicy, own, "poddisruptionbudgets"),
 			rule("networking.k8s.io", own, "networkpolicies"),
+			// Which scheduler leads, for Services that lead to it. (Pods it may watch, as those may to whom it grants that.)
+			rule(groupLease, watch, "leases"),
+			rule("discovery.k8s.io", own, "endpointslices"),
 			rule(groupMonitors, own, "prometheuses", "servicemonitors"),
 			rule(groupVPA, own, "verticalpodautoscalers"),
 		), accounts()...),

@@ -68,7 +68,11 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 	if v.Type == corev1.ServiceTypeClusterIP {
 		v.ClusterIP = corev1.ClusterIPNone
 	}
+	w.led = r.leads()
 	r.inFront(w, name, v, map[string]string{"prometheus.io/scrape": "true"})
+	if w.led {
+		r.leader(w, name, s)
+	}
 	return nil
 }
 
@@ -89,6 +93,10 @@ func (r *render) alone(s *kaiv1.SchedulingShard) error {
 
 func (r *render) warnShard(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
 	r.warnings = append(r.warnings, Warning{Object: "SchedulingShard " + s.Name, Field: field, Rule: fmt.Sprintf(rule, args...)})
+}
+
+func (r *render) warnUnknown(s *kaiv1.SchedulingShard, field, rule string) {
+	r.warnings = append(r.warnings, Warning{Object: "SchedulingShard " + s.Name, Field: field, Rule: rule, Unknown: true})
 }
 
 // reserved are flags that a shard's arguments cannot change, and why.
@@ -125,7 +133,7 @@ func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 			r.warnShard(s, field, "has no effect: %s", why)
 			continue
 		case r.env.SchedulerFlags != nil && !slices.Contains(r.env.SchedulerFlags, name):
-			r.warnShard(s, field, "is left out: the scheduler has no such flag")
+			r.warnUnknown(s, field, "is left out: the scheduler has no such flag; the nearest that it has is "+profile.Nearest(name, r.env.SchedulerFlags))
 			continue
 		}
 		if _, derived := values[name]; !derived {
@@ -192,8 +200,12 @@ func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, erro
 		return nil, fmt.Errorf("spec: %w", err)
 	}
 	if r.env.Check != nil {
-		if err := r.env.Check(read); err != nil {
+		unknown, err := r.env.Check(asked, read)
+		if err != nil {
 			return nil, fmt.Errorf("spec: %w", err)
+		}
+		for _, u := range unknown {
+			r.warnUnknown(s, "spec."+u.Field, u.Rule)
 		}
 	}
 	return conf, nil

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -339,6 +341,37 @@ func TestConfigFile(t *testing.T) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}
+	}
+}
+
+// TestUnknownPlugin: a scheduler whose configuration names a plugin that it does not have goes on without it, as KAI's does, says so with what
+// was probably meant, and shows it in a metric.
+func TestUnknownPlugin(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(`{actions: "allocate", tiers: [{plugins: [{name: predicates}, {name: priorty}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	p, err := newProcess([]string{Scheduler}, parse(t, Scheduler, "--scheduler-conf="+file, "--kubeconfig="+newPlane(t, true).kubeconfig()), "v", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "tiers[0].plugins.priorty is the name of no plugin; the nearest that is known is priority"
+	if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, want) }) {
+		t.Errorf("no line says %s: %q", want, lines)
+	}
+	if err := testutil.GatherAndCompare(p.registry, strings.NewReader(`
+# HELP muster_profile_unknown_plugins Plugins of the scheduler's configuration that it does not know and leaves out.
+# TYPE muster_profile_unknown_plugins gauge
+muster_profile_unknown_plugins 1
+`), "muster_profile_unknown_plugins"); err != nil {
+		t.Error(err)
+	}
+	prof := p.recorder.Profile()
+	if prof.Uses("priorty") || !prof.Uses("predicates") {
+		t.Errorf("the recorder has another profile: %+v", prof)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // TestInstalledCommandLines holds what an installation starts against the flags that there are: each Deployment runs a role,
@@ -116,7 +117,7 @@ func TestOperatorFlags(t *testing.T) {
 	if o.PullSecret != "pull" || o.Repository != "r" || o.Tag != "t" || o.Digests[install.Program] != "sha256:1" || o.Digests[install.NodeProgram] != "sha256:2" || !slices.Contains(o.SchedulerFlags, "eviction-mode") || o.Check == nil {
 		t.Errorf("%+v", o)
 	}
-	if err := o.Check(engine.Profile{Actions: []string{"nosuch"}}); err == nil {
+	if _, err := o.Check(profile.Shard{}, engine.Profile{Actions: []string{"nosuch"}}); err == nil {
 		t.Error("a profile with an unknown action passes")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // newOperator builds the role that installs the others.
@@ -20,8 +21,7 @@ func (p *process) newOperator(log logr.Logger, c client.Client, guard *aside.Gua
 	}, p.Settings.operator(os.Getenv))
 }
 
-// CheckProfile says whether the scheduler would run a profile: it knows the actions and plugins, and their arguments.
-func CheckProfile(p engine.Profile) error {
-	_, err := engine.New(p, filters.Register(builtin.Registry(), filters.Options{}))
-	return err
+// CheckProfile says whether the scheduler would run a shard's profile, and what it would not know of it: it has the actions and plugins.
+func CheckProfile(s profile.Shard, p engine.Profile) ([]profile.Unknown, error) {
+	return profile.Check(s, p, filters.Register(builtin.Registry(), filters.Options{}))
 }

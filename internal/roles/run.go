@@ -49,6 +49,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
@@ -433,6 +434,15 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	prof, err := p.profile()
 	if err != nil {
 		return nil, err
+	}
+	prof, unknown := profile.Known(prof, p.actions())
+	for _, u := range unknown {
+		p.log.Error(nil, "a plugin of the configuration is not known and left out", "problem", u.String())
+	}
+	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "muster", Name: "profile_unknown_plugins", Help: "Plugins of the scheduler's configuration that it does not know and leaves out.",
+	}, func() float64 { return float64(len(unknown)) })); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	e, err := engine.New(prof, p.actions())
 	if err != nil {

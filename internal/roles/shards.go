@@ -1,6 +1,8 @@
 package roles
 
 import (
+	"fmt"
+
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -9,7 +11,8 @@ import (
 )
 
 // checkShard says what a scheduler that is given the shard would refuse, and what it would ignore: it resolves the shard and
-// compiles the profile, as the scheduler does when it starts.
+// compiles the profile, as the scheduler does when it starts. A name of a plugin or an action that nobody has, which a scheduler would leave
+// out, is refused here: who writes it is there to put it right.
 func checkShard(spec *kaiv1.SchedulingShardSpec) (warnings []string, err error) {
 	s := profile.Of(spec)
 	warnings = s.Warnings()
@@ -17,7 +20,11 @@ func checkShard(spec *kaiv1.SchedulingShardSpec) (warnings []string, err error) 
 	if err != nil {
 		return warnings, err
 	}
-	e, err := engine.New(p, filters.Register(builtin.Registry(), filters.Options{}))
+	registry := filters.Register(builtin.Registry(), filters.Options{})
+	if err := s.Refuse(registry); err != nil {
+		return warnings, fmt.Errorf("spec: %w", err)
+	}
+	e, err := engine.New(p, registry)
 	if err != nil {
 		return warnings, err
 	}

@@ -207,7 +207,7 @@ func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Durati
 	m.pulse.run(snap, &r.Trace, took)
 	m.forget(snap)
 	m.considered.Add(float64(r.Stats.Considered))
-	m.stages.did(&r.Stats)
+	m.stages.did(&r.Stats, &r.Trace)
 	m.latency.Set(milliseconds(took))
 	m.freeGPUs.Set(float64(r.Trace.Fragmentation.Free) / 1000)
 	m.unusableGPUs.Set(float64(r.Trace.Fragmentation.Unusable) / 1000)

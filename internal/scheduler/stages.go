@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +22,20 @@ type stages struct {
 	attempts  prometheus.Counter
 	searches  *prometheus.CounterVec
 	steps     prometheus.Counter
+
+	jobs *prometheus.CounterVec
+	over *prometheus.CounterVec
 }
+
+// searching are the actions that look for somebody to displace or move.
+func searching() []string { return []string{"consolidation", "reclaim", "preempt"} }
+
+// The results of a search, in KAI's words: of a question that was answered, and of one that was left for the next run.
+const (
+	jobSolved       = "solved"
+	jobUnsolved     = "unsolved"
+	jobNotAttempted = "not_attempted"
+)
 
 // The values of the label OnSession.
 const (
@@ -52,9 +66,16 @@ func newStages(namespace string, r prometheus.Registerer) (*stages, error) {
 		steps: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "muster", Name: "search_steps_total", Help: "Steps of searches for somebody to displace or move; their budgets are counted in these.",
 		}),
+		jobs: prometheus.NewCounterVec(counter("scenario_search_jobs_total", "Searches for somebody to displace or move, by action and result: solved, unsolved, or not_attempted because the action had searched as much as it may in the run. Those that are begun are finished: reduced_budget is false."), []string{"action", "result", "reduced_budget"}),
+		over: prometheus.NewCounterVec(counter("scenario_search_action_budget_exhausted_total", "Runs in which the action had searched as much as it may before all were asked about."), action),
+	}
+	seconds := prometheus.NewGaugeVec(gauge("scenario_search_action_budget_configured_seconds", "Time that an action may search in a run: 0, which is without limit. Searches are bounded in steps."), action)
+	each := prometheus.NewGauge(gauge("scenario_search_job_budget_configured_seconds", "Time that a search may take: 0, which is without limit. Searches are bounded in steps."))
+	for _, name := range searching() {
+		seconds.WithLabelValues(name)
 	}
 	for _, c := range []prometheus.Collector{
-		s.open, s.shut, s.plugins, s.actions, s.acted, s.simulated, s.filtered, s.attempts, s.searches, s.steps,
+		s.open, s.shut, s.plugins, s.actions, s.acted, s.simulated, s.filtered, s.attempts, s.searches, s.steps, s.jobs, s.over, seconds, each,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -81,7 +102,8 @@ func (s *stages) took(stage engine.Stage, d time.Duration) {
 }
 
 // did counts what a run did. Every action that ran has its series, at 0 if need be, so that a rate over them is known.
-func (s *stages) did(run *engine.Stats) {
+func (s *stages) did(run *engine.Stats, trace *engine.Trace) {
+	left := leftOpen(trace)
 	s.steps.Add(float64(run.Steps))
 	for i := range run.Actions {
 		a := &run.Actions[i]
@@ -91,5 +113,30 @@ func (s *stages) did(run *engine.Stats) {
 		s.attempts.Add(float64(a.Searches))
 		s.searches.WithLabelValues(a.Action, "found").Add(float64(a.Found))
 		s.searches.WithLabelValues(a.Action, "none").Add(float64(a.Searches - a.Found))
+		if !slices.Contains(searching(), a.Action) {
+			continue
+		}
+		jobs := func(result string, n int) { s.jobs.WithLabelValues(a.Action, result, "false").Add(float64(n)) }
+		jobs(jobSolved, a.Found)
+		jobs(jobUnsolved, a.Searches-a.Found)
+		jobs(jobNotAttempted, left[a.Action])
+		s.over.WithLabelValues(a.Action).Add(float64(min(left[a.Action], 1)))
 	}
+}
+
+// leftOpen is how many gangs each action left for the next run because it had searched as much as it may.
+func leftOpen(t *engine.Trace) map[string]int {
+	out := map[string]int{}
+	for i := range t.Gangs {
+		tried := t.Gangs[i].Tried
+		for j := range tried {
+			left := func(a engine.Attempt) bool {
+				return a.Action == tried[j].Action && a.Verdict.Reason == engine.ReasonNextCycle
+			}
+			if left(tried[j]) && !slices.ContainsFunc(tried[:j], left) { // once of each gang
+				out[tried[j].Action]++
+			}
+		}
+	}
+	return out
 }

@@ -34,8 +34,14 @@ func TestStagesCarryKAIsNames(t *testing.T) {
 	did := engine.Stats{Steps: 7, Actions: []engine.ActionStats{
 		{Action: "allocate", Considered: 3}, {Action: "reclaim", Considered: 2, Searches: 2, Found: 1, Filtered: 5, Simulated: 4},
 	}}
-	s.did(&did)
-	s.did(&did)
+	later := engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}
+	trace := engine.Trace{Gangs: []engine.GangTrace{
+		{Tried: []engine.Attempt{{Action: "reclaim", Verdict: later}, {Action: "reclaim", Verdict: later}}}, // one gang
+		{Tried: []engine.Attempt{{Action: "reclaim", Verdict: later}}},
+		{Tried: []engine.Attempt{{Action: "allocate", Verdict: later}, {Action: "reclaim", Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}}},
+	}}
+	s.did(&did, &trace)
+	s.did(&did, &engine.Trace{})
 	want := `
 ns_open_session_latency_milliseconds 1
 ns_plugin_scheduling_latency_milliseconds{OnSession="OnSessionOpen",plugin="p"} 2
@@ -54,6 +60,14 @@ muster_victim_searches_total{action="allocate",result="none"} 0
 muster_victim_searches_total{action="reclaim",result="found"} 2
 muster_victim_searches_total{action="reclaim",result="none"} 2
 muster_search_steps_total 14
+ns_scenario_search_jobs_total{action="reclaim",reduced_budget="false",result="solved"} 2
+ns_scenario_search_jobs_total{action="reclaim",reduced_budget="false",result="unsolved"} 2
+ns_scenario_search_jobs_total{action="reclaim",reduced_budget="false",result="not_attempted"} 2
+ns_scenario_search_action_budget_exhausted_total{action="reclaim"} 1
+ns_scenario_search_action_budget_configured_seconds{action="consolidation"} 0
+ns_scenario_search_action_budget_configured_seconds{action="reclaim"} 0
+ns_scenario_search_action_budget_configured_seconds{action="preempt"} 0
+ns_scenario_search_job_budget_configured_seconds 0
 `
 	got, err := r.Gather()
 	if err != nil {

@@ -76,7 +76,7 @@ func tree(spec *v2alpha2.PodGroupSpec, update bool) (wrong field.ErrorList, warn
 	}
 	most := func(at *field.Path, sub *int32, children int) {
 		if sub != nil && int(*sub) > children {
-			warnings = append(warnings, fmt.Sprintf("%s: is %d, but there are only %d subgroups right below; so many can never be complete", at.Child("minSubGroup"), *sub, children))
+			warnings = append(warnings, fmt.Sprintf("%s: %d exceeds the number of subgroups right below, %d; so many can never be complete", at.Child("minSubGroup"), *sub, children))
 		}
 	}
 	both(root, spec.MinMember, spec.MinSubGroup)

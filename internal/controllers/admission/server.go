@@ -406,6 +406,11 @@ func (h *Handler) validateShard(_ context.Context, req *admissionv1.AdmissionReq
 	for i := range warnings {
 		warnings[i] = short(warnings[i])
 	}
+	if err != nil && old != nil {
+		if _, before := h.sources.Shard(&old.Spec); before != nil && before.Error() == err.Error() { // it was so already
+			warnings, err = append(warnings, short(err.Error())), nil
+		}
+	}
 	if err == nil {
 		return answer{warnings: warnings}, nil
 	}

@@ -129,6 +129,7 @@ func TestHandler(t *testing.T) {
 		{path: ValidateShardPath, op: "CREATE", object: odd, deny: `SchedulingShard.kai.scheduler "s" is invalid: spec: Forbidden: partitionLabelValue is bad`},
 		{path: ValidateShardPath, op: "UPDATE", object: odd, old: odd},
 		{path: ValidateShardPath, op: "UPDATE", object: odd, old: fine, deny: "is bad"},
+		{path: ValidateShardPath, op: "UPDATE", object: `{metadata: {name: s}, spec: {partitionLabelValue: bad, kValue: 2}}`, old: odd, warn: "is bad"},
 		{path: ValidateShardPath, op: "CREATE", object: fine, warn: "careful"},
 		{path: ValidateQueuePath, op: "CREATE", object: `{metadata: {name: q}, spec: {parentQueue: nobody, resources: {}}}`, warn: `there is no Queue "nobody" yet`},
 	} {

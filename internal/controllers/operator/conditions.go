@@ -24,6 +24,10 @@ type seen struct {
 	Lacking []string
 	// Past is what becomes of the history of usage when its pod goes: nil if there is none, "" if nothing.
 	Past *string
+	// Unknown says which names in a shard nothing has, nil of a Config, and of a shard that is not rendered.
+	Unknown *[]string
+	// Force is by what a shard's scheduler decides, nil of the Config, and of a shard that is to have no scheduler.
+	Force *force
 	// Connection is what became of the external Prometheus: nil if there is none, or nothing is known yet.
 	Connection *connection
 }
@@ -64,6 +68,25 @@ func (s *seen) remembers() metav1.Condition {
 		return metav1.Condition{Type: conditionPast, Status: metav1.ConditionFalse, Reason: reasonLost, Message: few([]string{*s.Past})}
 	}
 	return metav1.Condition{Type: conditionPast, Status: metav1.ConditionTrue, Reason: reasonKept, Message: "what queues used outlives the scheduler's pod"}
+}
+
+// The condition of a shard that says whether all names in it are known, and its reasons. KAI has none like it: it logs a plugin that it does
+// not know and goes on, so that a policy whose name is spelt wrongly is not kept and nobody sees it.
+const (
+	conditionUnderstood = "SettingsUnderstood"
+	reasonUnderstood    = "understood"
+	reasonUnknown       = "unknown_names"
+)
+
+// understands is that condition; without a status there is to be none.
+func (s *seen) understands() metav1.Condition {
+	switch {
+	case s.Unknown == nil:
+		return metav1.Condition{Type: conditionUnderstood}
+	case len(*s.Unknown) > 0:
+		return metav1.Condition{Type: conditionUnderstood, Status: metav1.ConditionFalse, Reason: reasonUnknown, Message: "without effect: " + few(*s.Unknown)}
+	}
+	return metav1.Condition{Type: conditionUnderstood, Status: metav1.ConditionTrue, Reason: reasonUnderstood, Message: "all plugins, actions, arguments and flags are known"}
 }
 
 // conditions are the five that KAI's tools know, in KAI's words.
@@ -155,6 +178,10 @@ func down(o object) string {
 		if updated != wanted {
 			return fmt.Sprintf("%s has %d of %d new pods", name(o), updated, wanted)
 		}
+		// KAI's are gone by then: it ends them first. Here they may be all that answers.
+		if old := number("status", "replicas") - updated; old > 0 {
+			return fmt.Sprintf("%s still has %d pods of the version before", name(o), old)
+		}
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			if m, ok := c.(map[string]any); ok && m["type"] == "Available" && m["status"] == "True" {
@@ -190,6 +217,9 @@ func divide(shards []string, desired []object, live map[string]object, failed ma
 		} else if was := live[install.Key(o)]; was != nil {
 			if why := down(was); why != "" {
 				s.Down = append(s.Down, why)
+			}
+			if s != whole && o.GetKind() == "Deployment" {
+				s.Force = inForce(was)
 			}
 		}
 	}

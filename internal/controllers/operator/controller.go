@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 const (
@@ -54,8 +55,8 @@ type Options struct {
 	PullSecret string
 	// SchedulerFlags are the names of the scheduler's flags; nil: any.
 	SchedulerFlags []string
-	// Check refuses a profile that the scheduler would refuse; nil: none.
-	Check func(engine.Profile) error
+	// Check refuses a profile that the scheduler would refuse, and says what it does not know; nil: nothing.
+	Check func(profile.Shard, engine.Profile) ([]profile.Unknown, error)
 }
 
 // Controller is the operator role.
@@ -90,7 +91,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return fmt.Errorf("operator role: %w", err)
 	}
-	r := &reconciler{world: w.world(), warned: map[string]string{}}
+	r := &reconciler{world: w.world(), warned: map[string]string{}, log: c.deps.Log}
 	retry := retryMin
 	for {
 		var again time.Duration

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -242,6 +244,69 @@ func TestInstallation(t *testing.T) {
 	await("a component less", gone(named(&appsv1.Deployment{}, home, "muster-podgrouper"), named(&rbacv1.ClusterRole{}, "", "muster-podgrouper")))
 	await("ready again", ready)
 
+	// A changed shard says who decides until the change is in force.
+	var changed kaiv1.SchedulingShard
+	must(get(&changed, "", "default"))
+	old := changed.DeepCopy()
+	changed.Spec.KValue = ptr.To(2.0)
+	must(c.Patch(t.Context(), &changed, client.MergeFrom(old)))
+	inForce := func() string {
+		var s kaiv1.SchedulingShard
+		if err := get(&s, "", "default"); err != nil {
+			return err.Error()
+		}
+		for _, c := range s.Status.Conditions {
+			if c.Type == conditionInForce && c.ObservedGeneration == s.Generation && c.Status == metav1.ConditionTrue {
+				return ""
+			}
+		}
+		return "SettingsInForce=" + condition(s.Status.Conditions, conditionInForce)
+	}
+	await("a change is in force", inForce)
+
+	// With KAI's names and several replicas, a scheduler's Service leads to the pod that leads.
+	must(get(config, "", kaiv1.ConfigName))
+	before = config.DeepCopy()
+	config.Annotations = map[string]string{install.AnnotationKAINames: "true"}
+	config.Spec.Scheduler = &kaiv1.Scheduler{Replicas: ptr.To[int32](2)}
+	must(c.Patch(t.Context(), config, client.MergeFrom(before)))
+	await("KAI's names", ready)
+	var pods corev1.PodList
+	must(c.List(t.Context(), &pods, client.InNamespace(home), client.MatchingLabels{install.LabelApp: "kai-scheduler-default"}))
+	if len(pods.Items) != 2 {
+		t.Fatalf("%d schedulers", len(pods.Items))
+	}
+	leads := func(want string) func() string {
+		return func() string {
+			var slices discoveryv1.EndpointSliceList
+			if err := c.List(t.Context(), &slices, client.InNamespace(home), client.MatchingLabels{discoveryv1.LabelServiceName: "kai-scheduler-default"}); err != nil {
+				return err.Error()
+			}
+			var got []string
+			for _, s := range slices.Items {
+				for _, e := range s.Endpoints {
+					got = append(got, s.Name+" "+e.TargetRef.Name+" "+e.Addresses[0])
+				}
+			}
+			if strings.Join(got, ", ") != want {
+				return fmt.Sprintf("the Service leads to %q, want %q", got, want)
+			}
+			return ""
+		}
+	}
+	await("nobody leads", leads(""))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "kai-scheduler"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(pods.Items[0].Name + "_x")}}
+	must(c.Create(t.Context(), lease))
+	await("the first leads", leads("kai-scheduler-default-leader "+pods.Items[0].Name+" "+pods.Items[0].Status.PodIP))
+	lease.Spec.HolderIdentity = ptr.To(pods.Items[1].Name + "_y")
+	must(c.Update(t.Context(), lease))
+	await("the second leads", leads("kai-scheduler-default-leader "+pods.Items[1].Name+" "+pods.Items[1].Status.PodIP))
+	must(get(config, "", kaiv1.ConfigName))
+	before = config.DeepCopy()
+	config.Annotations, config.Spec.Scheduler = nil, nil
+	must(c.Patch(t.Context(), config, client.MergeFrom(before)))
+	await("our names", ready)
+
 	// At rest nothing is written: not by a second look, nor by the first of a new process.
 	stop()
 	w := newWire(role, func() {})
@@ -298,8 +363,10 @@ func TestInstallation(t *testing.T) {
 	for _, want := range []string{
 		"kai-config Applied: Deployment kai-scheduler/muster-binder was not as it should be",
 		"kai-config Removed: Deployment kai-scheduler/muster-scheduler-second is not asked for any more",
+		"default SettingsRollingOut: generation 2 is rolled out: ",
+		"default SettingsInForce: the scheduler decides by generation 2",
 	} {
-		if !slices.Contains(said, want) {
+		if !slices.ContainsFunc(said, func(e string) bool { return strings.HasPrefix(e, want) }) {
 			t.Errorf("no event %q among %q", want, said)
 		}
 	}

@@ -220,6 +220,7 @@ func TestDown(t *testing.T) {
 		"up":      {"kind: Deployment\nmetadata: {name: d, generation: 2}\nspec: {replicas: 1}\nstatus: {observedGeneration: 2, updatedReplicas: 1, conditions: [{type: Available, status: 'True'}]}", ""},
 		"stale":   {"kind: Deployment\nmetadata: {name: d, generation: 2}\nspec: {replicas: 1}\nstatus: {observedGeneration: 1, updatedReplicas: 1}", "has just been changed"},
 		"rolling": {"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2}\nstatus: {updatedReplicas: 1}", "1 of 2 new pods"},
+		"before":  {"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: 1}\nstatus: {replicas: 2, updatedReplicas: 1, conditions: [{type: Available, status: 'True'}]}", "still has 1 pods of the version before"},
 		"down":    {"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: 1}\nstatus: {updatedReplicas: 1, conditions: [{type: Available, status: 'False'}]}", "0 of 1 pods ready"},
 		"agent":   {"kind: DaemonSet\nmetadata: {name: d}\nstatus: {desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 2}", "2 of 3 pods ready"},
 		"agents":  {"kind: DaemonSet\nmetadata: {name: d}\nstatus: {desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 3}", ""},

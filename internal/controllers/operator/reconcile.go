@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,8 @@ type world struct {
 	shards func(context.Context) ([]kaiv1.SchedulingShard, error)
 	// environment says what the cluster is like.
 	environment func(context.Context) (install.Environment, error)
+	// leaders are the pods that hold Leases of a namespace, by Lease; none of no Leases.
+	leaders func(ctx context.Context, namespace string, leases []string) (map[string]install.Leader, error)
 	// owned are all objects with the operator's label: of all kinds in homes and in no namespace, accounts and roles in
 	// others too.
 	owned func(ctx context.Context, homes, others []string) ([]object, error)
@@ -58,6 +61,7 @@ type reconciler struct {
 	world
 	homes, others []string          // namespaces used so far: what is not asked for any more has to be found there
 	warned        map[string]string // by object, what its last events said
+	log           logr.Logger
 }
 
 // reconcile brings the cluster one look further. It returns after what time to look again although nothing happens, 0 for
@@ -77,6 +81,10 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	shards := slices.DeleteFunc(all, func(s kaiv1.SchedulingShard) bool { return s.DeletionTimestamp != nil })
 	env, err := r.environment(ctx)
 	if err != nil {
+		return 0, err
+	}
+	namespace, leases := install.Leases(config, shards)
+	if env.Leaders, err = r.leaders(ctx, namespace, leases); err != nil {
 		return 0, err
 	}
 	if err := r.begin(ctx, config, shards); err != nil {
@@ -116,6 +124,7 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	for shard, problem := range broken { // order: each by itself
 		each[shard].Failed = append(each[shard].Failed, problem.Error())
+		each[shard].Force = &force{reasonRefused, "its scheduler, if it has one, goes on with what it had: " + problem.Error()}
 	}
 	for _, w := range warnings {
 		if w.Missing {
@@ -124,13 +133,17 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	for i := range shards {
 		each[shards[i].Name].Past = past(&shards[i], warnings)
+		if broken[shards[i].Name] == nil && *spec.Scheduler.Service.Enabled {
+			each[shards[i].Name].Unknown = unknown(&shards[i], warnings)
+		}
 	}
 	whole.Connection = r.probed(spec.Prometheus)
 	r.report(config, shards, warnings, broken)
 	errs = append(errs, r.say(ctx, config, config.Status.Conditions, whole.conditions()))
 	for i := range shards {
-		s := &shards[i]
-		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(each[s.Name].conditions(), each[s.Name].remembers())))
+		s, of := &shards[i], each[shards[i].Name]
+		r.announce(s, of.decides())
+		errs = append(errs, r.say(ctx, s, s.Status.Conditions, append(of.conditions(), of.remembers(), of.understands(), of.decides())))
 	}
 	if due > 0 && (again == 0 || due < again) {
 		again = due
@@ -149,6 +162,17 @@ func past(s *kaiv1.SchedulingShard, warnings []install.Warning) *string {
 		}
 	}
 	return new(string)
+}
+
+// unknown are the names in a shard that nothing has.
+func unknown(s *kaiv1.SchedulingShard, warnings []install.Warning) *[]string {
+	out := []string{}
+	for _, w := range warnings {
+		if w.Unknown && w.Object == "SchedulingShard "+s.Name {
+			out = append(out, w.Field+" "+w.Rule)
+		}
+	}
+	return &out
 }
 
 // begin says of every generation that is new that it is worked on.
@@ -248,6 +272,11 @@ func (r *reconciler) report(config *kaiv1.Config, shards []kaiv1.SchedulingShard
 		said[key] = fmt.Sprintf("%d %q", o.GetGeneration(), texts)
 		if r.warned[key] == said[key] {
 			return
+		}
+		for _, w := range warnings {
+			if w.Unknown && w.Object == subject {
+				r.log.Error(nil, "a shard names what its scheduler does not know", "object", subject, "problem", w.Field+" "+w.Rule)
+			}
 		}
 		for _, t := range texts {
 			r.tell(o, corev1.EventTypeWarning, cmp.Or(reasons[t], eventIgnored), t)

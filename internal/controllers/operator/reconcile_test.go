@@ -14,13 +14,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 var errTest = errors.New("no answer")
@@ -30,6 +36,7 @@ type town struct {
 	config  *kaiv1.Config
 	shards  []kaiv1.SchedulingShard
 	objects map[string]object
+	leaders map[string]install.Leader
 	refuse  string // objects whose name has this in it cannot be applied
 	writes  []string
 	events  []string
@@ -67,6 +74,12 @@ func (c *town) reconciler() *reconciler {
 			return out, nil
 		},
 		environment: func(context.Context) (install.Environment, error) { return install.Environment{Tag: "v1"}, nil },
+		leaders: func(_ context.Context, namespace string, leases []string) (map[string]install.Leader, error) {
+			if namespace != "kai-scheduler" || len(leases) == 0 {
+				return nil, nil
+			}
+			return c.leaders, nil
+		},
 		owned: func(context.Context, []string, []string) ([]object, error) {
 			var out []object
 			for _, key := range slices.Sorted(maps.Keys(c.objects)) {
@@ -81,6 +94,12 @@ func (c *town) reconciler() *reconciler {
 			wrote("apply %s", name(o))
 			c.version++
 			o.SetResourceVersion(fmt.Sprint(c.version))
+			if was := c.objects[install.Key(o)]; was != nil { // as the API server does
+				o.SetGeneration(was.GetGeneration() + 1)
+				if status, found := was.Object["status"]; found {
+					o.Object["status"] = status
+				}
+			}
 			c.objects[install.Key(o)] = o.DeepCopy()
 			return nil
 		},
@@ -257,6 +276,153 @@ func TestPastIsKept(t *testing.T) {
 	}
 }
 
+// TestUnknownNames: a shard that names what nothing has runs without that, and says so in a condition, by an event and in the log, with what
+// was probably meant, until it is put right; who cannot run at all says nothing of names.
+func TestUnknownNames(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	r := c.reconciler()
+	var lines []string
+	r.log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	environment := r.environment
+	r.environment = func(ctx context.Context) (install.Environment, error) {
+		env, err := environment(ctx)
+		env.SchedulerFlags = []string{"v", "detailed-fit-errors"}
+		env.Check = func(s profile.Shard, p engine.Profile) ([]profile.Unknown, error) {
+			if slices.Contains(p.Actions, "reclam") {
+				return nil, errTest
+			}
+			return s.Unknown(engine.Registry{
+				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string]engine.Factory{"minruntime": nil, "topology": nil},
+			}), nil
+		}
+		return env, err
+	}
+	off := false
+	for _, step := range []struct {
+		what string
+		spec kaiv1.SchedulingShardSpec
+		want string // of the condition
+		says []string
+	}{
+		{what: "all known", want: "True understood: "},
+		{
+			what: "a plugin, an action that is off, and a flag",
+			spec: kaiv1.SchedulingShardSpec{
+				Plugins: map[string]kaiv1.PluginConfig{"minruntim": {}}, Actions: map[string]kaiv1.ActionConfig{"consolidaton": {Enabled: &off}},
+				Args: map[string]string{"detailed-fit-error": "true"},
+			},
+			want: "False unknown_names: ",
+			says: []string{
+				"spec.plugins.minruntim is the name of no plugin; the nearest that is known is minruntime",
+				"spec.actions.consolidaton is the name of no action; the nearest that is known is consolidation",
+				"spec.args.detailed-fit-error is left out: the scheduler has no such flag; the nearest that it has is detailed-fit-errors",
+			},
+		},
+		{what: "put right", spec: kaiv1.SchedulingShardSpec{Plugins: map[string]kaiv1.PluginConfig{"minruntime": {}}}, want: "True understood: "},
+		{what: "an action that is on, as with KAI", spec: kaiv1.SchedulingShardSpec{Actions: map[string]kaiv1.ActionConfig{"reclam": {}}}, want: ""},
+	} {
+		c.shards[0].Generation, c.shards[0].Spec, lines = c.shards[0].Generation+1, step.spec, nil
+		if err := c.look(t, r); err != nil {
+			t.Fatal(err)
+		}
+		got := condition(c.shards[0].Status.Conditions, "SettingsUnderstood")
+		if !strings.HasPrefix(got, step.want) || step.want == "" && got != "" {
+			t.Errorf("%s: SettingsUnderstood=%s, want %s", step.what, got, step.want)
+		}
+		for _, text := range step.says {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: the condition does not say %s: %s", step.what, text, got)
+			}
+			if !slices.Contains(c.events, "default Warning SettingIgnored: "+text) {
+				t.Errorf("%s: no event says %s: %q", step.what, text, c.events)
+			}
+			if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, text) }) {
+				t.Errorf("%s: no line says %s: %q", step.what, text, lines)
+			}
+		}
+		if deployed := condition(c.shards[0].Status.Conditions, kaiv1.ConditionDeployed); strings.HasPrefix(deployed, "True") != (step.want != "") {
+			t.Errorf("%s: Deployed=%s", step.what, deployed)
+		}
+	}
+	if len(c.schedulers()) != 1 {
+		t.Errorf("schedulers %v", c.schedulers())
+	}
+}
+
+// TestWhoDecides: while a changed shard rolls out, its condition, one event and one line of the log say that the scheduler of before
+// decides, and that shard is not Ready; then, once, that the change is in force. A restart of the operator tells nothing twice. A change that
+// cannot be rolled out says that, too.
+func TestWhoDecides(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	key := "apps/Deployment/kai-scheduler/muster-scheduler-default"
+	for _, step := range []struct {
+		what            string
+		generation      int64  // of the shard, if it is changed
+		status          string // of the Deployment, which has its generation seen
+		condition, told string
+		ready           string
+	}{
+		{what: "nothing runs", condition: "False starting: Deployment kai-scheduler/muster-scheduler-default has no pod that is ready: nobody decides", ready: "False"},
+		{what: "it runs", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: the scheduler decides by what is asked for", ready: "True"},
+		{what: "a change", generation: 2, condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has just been changed: the pod that was there decides by what was asked for before", told: "generation 2 is rolled out", ready: "False"},
+		{what: "a new pod that is not ready", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before", ready: "False"},
+		{what: "it does not get on", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'False', message: no image}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before; it does not get on: no image", ready: "False"},
+		{what: "another change meanwhile", generation: 3, condition: "False rolling_out: ", told: "generation 3 is rolled out", ready: "False"},
+		{what: "the new one alone", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: ", told: "decides by generation 3", ready: "True"},
+		{what: "a bad edit", generation: 4, condition: "False refused: its scheduler, if it has one, goes on with what it had: spec.minRuntime", ready: "False"},
+	} {
+		s := &c.shards[0]
+		if step.generation > 0 {
+			s.Generation = step.generation
+			s.Spec.KValue = ptr.To(float64(step.generation))
+		}
+		if s.Generation == 4 {
+			s.Spec.KValue, s.Spec.MinRuntime = nil, &kaiv1.MinRuntime{PreemptMinRuntime: ptr.To("soon")}
+		}
+		if o := c.objects[key]; o != nil && step.status != "" {
+			status := parse(t, "apiVersion: v1\nkind: X\nstatus: "+step.status).Object["status"].(map[string]any)
+			status["observedGeneration"] = o.GetGeneration()
+			o.Object["status"] = status
+		}
+		for again := range 2 { // of which the second, of an operator that was started anew, tells nothing
+			lines = nil
+			r := c.reconciler()
+			r.log = log
+			if err := c.look(t, r); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			for _, e := range c.events {
+				if strings.HasPrefix(e, "default ") {
+					told = append(told, e)
+				}
+			}
+			if want := step.told != "" && again == 0; s.Generation < 4 && (want != (len(told) == 1) || want != (len(lines) == 1) || want && !strings.Contains(told[0], step.told)) {
+				t.Errorf("%s, look %d: events %q, log %q, want one with %q", step.what, again, told, lines, step.told)
+			}
+			if got := condition(s.Status.Conditions, "SettingsInForce"); !strings.HasPrefix(got, step.condition) {
+				t.Errorf("%s: SettingsInForce=%s, want %s", step.what, got, step.condition)
+			}
+			if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.HasPrefix(got, step.ready) {
+				t.Errorf("%s: Ready=%s, want %s", step.what, got, step.ready)
+			}
+		}
+	}
+	c.config.Spec.Scheduler, c.config.Generation = &kaiv1.Scheduler{Service: &kaiv1.Service{Enabled: ptr.To(false)}}, 2
+	if err := c.look(t, c.reconciler()); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(c.shards[0].Status.Conditions, "SettingsInForce"); got != "" {
+		t.Errorf("there is no scheduler: SettingsInForce=%s", got)
+	}
+}
+
 // TestOneFailureHindersNobody: what cannot be applied is named, all else is applied.
 func TestOneFailureHindersNobody(t *testing.T) {
 	t.Parallel()
@@ -351,6 +517,83 @@ func TestExternalPrometheusIsAsked(t *testing.T) {
 	spec.ExternalPrometheusURL = nil
 	if c := p.ask(t.Context(), spec); c != nil {
 		t.Errorf("there is none, but %v", c)
+	}
+}
+
+// TestLeaderIsFollowed: with KAI's names and several replicas, the Service of a scheduler leads to the pod that leads, as KAI's does, as soon
+// as there is one, and to another when that leads; with one replica, to all pods.
+func TestLeaderIsFollowed(t *testing.T) {
+	t.Parallel()
+	c := newTown("default", "b")
+	c.config.Annotations = map[string]string{install.AnnotationKAINames: "true"}
+	c.config.Spec.Scheduler = &kaiv1.Scheduler{Replicas: ptr.To[int32](2)}
+	r := c.reconciler()
+	slice := func(shard string) object {
+		return c.objects["discovery.k8s.io/EndpointSlice/kai-scheduler/kai-scheduler-"+shard+"-leader"]
+	}
+	follows := func(shard, want string) {
+		t.Helper()
+		if err := c.look(t, r); err != nil {
+			t.Fatal(err)
+		}
+		o := slice(shard)
+		if o == nil {
+			t.Fatalf("no slice of shard %s", shard)
+		}
+		var got []string
+		ends, _, _ := unstructured.NestedSlice(o.Object, "endpoints")
+		for _, e := range ends {
+			name, _, _ := unstructured.NestedString(e.(map[string]any), "targetRef", "name")
+			got = append(got, name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("shard %s leads to %v, want %q", shard, got, want)
+		}
+		before := len(c.writes)
+		if err := c.look(t, r); err != nil || len(c.writes) > 0 {
+			t.Errorf("at rest after %d: %v %v", before, c.writes, err)
+		}
+	}
+	follows("default", "")
+	c.leaders = map[string]install.Leader{"kai-scheduler": {Name: "one", UID: "1", Address: "10.0.0.1", Node: "n"}, "kai-scheduler-b": {Name: "b", UID: "2", Address: "10.0.0.2", Node: "n"}}
+	follows("default", "one")
+	follows("b", "b")
+	c.leaders["kai-scheduler"] = install.Leader{Name: "two", UID: "3", Address: "10.0.0.3", Node: "n"}
+	follows("default", "two")
+	c.leaders = nil
+	follows("default", "")
+	c.config.Spec.Scheduler.Replicas, c.config.Generation = ptr.To[int32](1), 2
+	if err := c.look(t, r); err != nil || slice("default") != nil || slice("b") != nil {
+		t.Errorf("one replica: %v, %v, %v", slice("default"), slice("b"), err)
+	}
+}
+
+// TestWhoLeads: of a Lease and a pod, that counts which decides who leads, and a renewal is no news.
+func TestWhoLeads(t *testing.T) {
+	t.Parallel()
+	lease := func(holder string, renewed int64) *coordinationv1.Lease {
+		at := metav1.NewMicroTime(time.Unix(renewed, 0))
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at}}
+	}
+	pod := func(phase corev1.PodPhase, address string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: phase, PodIP: address}}
+	}
+	if got := podOf(lease("muster-scheduler-default-abc-x_6ad1", 1)); got != "muster-scheduler-default-abc-x" {
+		t.Errorf("the holder is %q", got)
+	}
+	if leading(lease("a_1", 1)) != leading(lease("a_1", 2)) || leading(lease("a_1", 1)) == leading(lease("b_1", 1)) || leading(nil) != nil {
+		t.Error("what is news of a Lease")
+	}
+	if leading(pod(corev1.PodRunning, "10.0.0.1")) == leading(pod(corev1.PodRunning, "")) || leading(pod(corev1.PodRunning, "10.0.0.1")) == leading(pod(corev1.PodFailed, "10.0.0.1")) {
+		t.Error("what is news of a pod")
+	}
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want bool
+	}{{pod(corev1.PodRunning, "10.0.0.1"), true}, {pod(corev1.PodRunning, ""), false}, {pod(corev1.PodFailed, "10.0.0.1"), false}} {
+		if _, got := leaderOf(c.pod); got != c.want {
+			t.Errorf("%+v: %v", c.pod.Status, got)
+		}
 	}
 }
 

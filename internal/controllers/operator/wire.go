@@ -44,6 +44,7 @@ type wire struct {
 	running context.Context // the role's, for what it starts
 	specs   *watching       // Configs and SchedulingShards
 	own     *watching       // what was applied
+	leads   *watching       // who leads, if anybody wants to know
 	prober  *prober
 }
 
@@ -63,7 +64,7 @@ func newWire(c *Controller, wake func()) *wire {
 // world is the wire as the reconciler sees it.
 func (w *wire) world() world {
 	return world{
-		config: w.config, shards: w.shards, environment: w.environment, owned: w.owned, apply: w.apply, remove: w.remove,
+		config: w.config, shards: w.shards, environment: w.environment, leaders: w.leaders, owned: w.owned, apply: w.apply, remove: w.remove,
 		annotate: w.annotate, setConditions: w.setConditions, tell: w.deps.Event, now: time.Now,
 		probed: func(p *kaiv1.Prometheus) *connection { return w.prober.ask(w.running, p) },
 	}
@@ -81,7 +82,7 @@ func (w *wire) open(ctx context.Context) (err error) {
 
 func (w *wire) close() {
 	w.prober.end()
-	for _, c := range []*watching{w.specs, w.own} {
+	for _, c := range []*watching{w.specs, w.own, w.leads} {
 		c.close()
 	}
 }
@@ -250,6 +251,7 @@ func inHome() []schema.GroupVersionKind {
 		{Version: "v1", Kind: "PersistentVolumeClaim"},
 		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
 	}, install.ForeignKinds()...)
 }
 

@@ -91,12 +91,27 @@ func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, w
 		st.Spec.Align = core.Needs(p)
 	}
 	st.Spec.Unsupported = cmp.Or(wrong, Unsupported(p))
-	if r.RestrictGPU != "" || r.RestrictCPU != "" {
+	if r.restricted() {
 		st.Spec.RestrictTo = []string{r.RestrictCPU}
 		if !share.None() || slices.ContainsFunc(st.Requests, func(q cluster.Quantity) bool { return q.Name == "gpu" || cluster.SliceGPUs(q.Name) > 0 }) {
 			st.Spec.RestrictTo[0] = r.RestrictGPU
 		}
 	}
+}
+
+// Restrict looks again at which workers a pod of Pod may go to, once its claims are known (package devices): GPUs by claim are GPUs.
+func (r *Roles) Restrict(st *cluster.PodState) {
+	if len(st.Spec.RestrictTo) > 0 && slices.ContainsFunc(st.Spec.Devices, func(d cluster.DeviceNeed) bool { return d.GPUs > 0 }) {
+		st.Spec.RestrictTo = []string{r.RestrictGPU}
+	}
+}
+
+func (r *Roles) restricted() bool { return r.RestrictGPU != "" || r.RestrictCPU != "" }
+
+// labelled says whether a node carries a label, with whatever value; none carries a label without a name.
+func labelled(n *v1.Node, key string) bool {
+	_, there := n.Labels[key]
+	return there && key != ""
 }
 
 // reserves says whether p holds a device for pods that share it, scales whether it shows demand to an autoscaler.

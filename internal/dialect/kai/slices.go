@@ -12,9 +12,13 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 )
 
-// Node returns the event that makes the model know n as it is.
+// Node returns the event that makes the model know n as it is. Where nodes are restricted, one that carries neither label of workers takes
+// no pods, whatever they ask for, so that nobody has a share of it.
 func (r *Roles) Node(n *v1.Node) cluster.NodeState {
 	st := core.Node(n)
+	if st.Problem == "" && r.restricted() && !labelled(n, r.RestrictGPU) && !labelled(n, r.RestrictCPU) {
+		st.Problem = cluster.NoWorkerLabel
+	}
 	st.Slicing = r.slicing(n, st.Allocatable)
 	return st
 }

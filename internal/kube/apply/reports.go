@@ -440,7 +440,7 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 		return nil
 	}
 	reason := "Unschedulable" // KAI's names of events
-	if m.verdict.Reason == engine.ReasonGangNotReady {
+	if notReady(m.verdict.Reason) {
 		reason = "NotReady"
 	}
 	conditions, changed := Conditions(pg.Status.SchedulingConditions, r.o.Pool, m.why, metav1.Now(), m.more...)
@@ -462,8 +462,8 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 			return nil
 		}
 	}
-	// One pod's own event says all; the gang's condition has the words. That pods are missing is the gang's news, not the pod's.
-	alone := m.single && len(m.pods) == 1 && changed && m.verdict.Reason != engine.ReasonGangNotReady
+	// One pod's own event says all; the gang's condition has the words. What the gang itself lacks is the gang's news, not the pod's.
+	alone := m.single && len(m.pods) == 1 && changed && !notReady(m.verdict.Reason)
 	if m.news && !alone && !m.running && m.says != (said{}) && (changed || m.why == nil) {
 		r.o.Event(&pg, v1.EventTypeNormal, reason, m.text)
 	}
@@ -509,6 +509,12 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 		r.o.Event(&p, v1.EventTypeWarning, "Unschedulable", m.text)
 	}
 	return nil
+}
+
+// notReady says of a reason that the gang is not complete by its own rules (pods are missing or gated, or it asks for more subgroups than it
+// has), so that room was not even looked for. KAI tells that of the PodGroup in an event of its own, Normal NotReady; all else is Unschedulable.
+func notReady(r engine.Reason) bool {
+	return r == engine.ReasonGangNotReady || r == engine.ReasonGated || r == engine.ReasonGangInvalid
 }
 
 // podReason is the reason of the condition PodScheduled=False of a pod whose gang waits for the reason given. Cluster

@@ -343,17 +343,23 @@ func TestUnmarkedGang(t *testing.T) {
 	})
 }
 
-// TestNotReadyIsTheGangsNews: of a gang of which one pod is there, the gang is told what it waits for, as with KAI.
+// TestNotReadyIsTheGangsNews: of a gang that is not complete by its own rules the PodGroup is told, by the event that KAI has for it, Normal
+// NotReady: of which one pod is there, whose pods are gated, which asks for more subgroups than it has.
 func TestNotReadyIsTheGangsNews(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
-		d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
-		v := engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 1, Need: 2}
-		d.say(map[string]engine.Verdict{"g": v})
-		d.pass(2 * time.Second)
-		d.happened("not ready", "patch a/g", "patch a/p", "g Normal NotReady: "+v.String(), "p Warning Unschedulable: "+v.String())
-	})
+	for _, v := range []engine.Verdict{
+		{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 1, Need: 2},
+		{Code: engine.No, Reason: engine.ReasonGated, Have: 1},
+		{Code: engine.NoForever, Reason: engine.ReasonGangInvalid, Detail: "spec.minSubGroup is 3, but it has 2 direct subgroups; so many can never be complete"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
+			d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
+			d.say(map[string]engine.Verdict{"g": v})
+			d.pass(2 * time.Second)
+			d.happened(string(v.Reason), "patch a/g", "patch a/p", "g Normal NotReady: "+v.String(), "p Warning Unschedulable: "+v.String())
+		})
+	}
 }
 
 // TestRunningGangHasNoCondition: only its pods that wait are told.

@@ -167,6 +167,7 @@ func (d *desk) one(k kind, key types.NamespacedName, take func()) {
 func (d *desk) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := d.roles.Pod(p, d.promised(key, p))
 	d.devices.Pod(&st, p)
+	d.roles.Restrict(&st)
 	if d.elsewhere(&st) {
 		apply(cluster.PodGone{UID: st.UID})
 		return

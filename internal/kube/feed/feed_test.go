@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -544,18 +545,52 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestRestrictNodes: pods go to the workers for what they ask for, GPUs by claim are GPUs as soon as the claim is known, and a node that
+// carries neither label takes nobody, so that nobody has a share of it.
 func TestRestrictNodes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{RestrictNodes: true, GPUWorkerLabel: "gpu", CPUWorkerLabel: "cpu"})
-	p, q := pod("p", "u", 1), pod("q", "v", 1)
-	delete(q.Spec.Containers[0].Resources.Requests, "nvidia.com/gpu")
-	s.say(p, q)
+	p, q, c, d := pod("p", "u", 1), pod("q", "v", 1), pod("c", "w", 1), pod("d", "x", 1)
+	for _, p := range []*v1.Pod{q, c, d} {
+		delete(p.Spec.Containers[0].Resources.Requests, "nvidia.com/gpu")
+	}
+	c.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("gpu")}}
+	d.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("nic")}}
+	claim := func(name, class string) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)}, Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: 1}}}},
+		}}
+	}
+	see := func(want map[string]string) {
+		t.Helper()
+		s.store.Snapshot(0).EachPod(func(p *cluster.Pod) {
+			if len(p.Class.RestrictTo) != 1 || p.Class.RestrictTo[0] != want[p.Name] {
+				t.Errorf("%s is restricted to %v, want %s", p.Name, p.Class.RestrictTo, want[p.Name])
+			}
+		})
+	}
+	s.say(p, q, c, d)
 	s.drain()
-	s.store.Snapshot(0).EachPod(func(p *cluster.Pod) {
-		if want := map[string]string{"p": "gpu", "q": "cpu"}[p.Name]; len(p.Class.RestrictTo) != 1 || p.Class.RestrictTo[0] != want {
-			t.Errorf("%s is restricted to %v, want %s", p.Name, p.Class.RestrictTo, want)
+	see(map[string]string{"p": "gpu", "q": "cpu", "c": "cpu", "d": "cpu"})
+	s.say(claim("gpu", "gpu.example.com"), claim("nic", "nic.example.com"))
+	s.drain()
+	see(map[string]string{"p": "gpu", "q": "cpu", "c": "gpu", "d": "cpu"})
+
+	bare, gpus, cpus, cordoned := node("bare"), node("gpus"), node("cpus"), node("cordoned")
+	gpus.Labels, cpus.Labels, cordoned.Spec.Unschedulable = map[string]string{"gpu": "false"}, map[string]string{"cpu": ""}, true // the label counts, not its value
+	s.say(bare, gpus, cpus, cordoned)
+	s.drain()
+	for name, want := range map[string]string{"bare": cluster.NoWorkerLabel, "gpus": "", "cpus": "", "cordoned": "Unschedulable"} {
+		if got := s.store.Snapshot(0).NodeByName(name).Problem; got != want {
+			t.Errorf("%s: problem %q, want %q", name, got, want)
 		}
-	})
+	}
+	bare.Labels = map[string]string{"cpu": ""}
+	s.say(bare)
+	s.drain()
+	if got := s.store.Snapshot(0).NodeByName("bare").Problem; got != "" {
+		t.Errorf("labelled: problem %q", got)
+	}
 }
 
 // TestMIGWorkerLabel: the label says whose GPUs are cut into slices, whatever its name.

@@ -204,7 +204,7 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("a queue that nobody needs: %v", err)
 		}
 		shard := &kaiv1.SchedulingShard{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Spec: kaiv1.SchedulingShardSpec{Plugins: map[string]kaiv1.PluginConfig{"magic": {}}}}
-		creates(shard, `unknown plugin "magic"`)
+		creates(shard, `is the name of no plugin`)
 	})
 
 	forged := &v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "forged"}, Spec: v1alpha2.BindRequestSpec{PodName: "forged", SelectedNode: "n-0"}}
