@@ -82,8 +82,14 @@ func TestTimeShares(t *testing.T) {
 					found++
 				}
 			}
-			if pods := w.pods(name); found != 1 || len(pods) != gpus {
-				return fmt.Sprintf("%d groups and %d pods in %s", found, len(pods), name)
+			grouped := 0
+			for _, p := range w.pods(name) {
+				if p.Annotations[keys.PodGroupAnnotation] != "" {
+					grouped++
+				}
+			}
+			if found != 1 || grouped != gpus {
+				return fmt.Sprintf("%d groups and %d pods that are in one in %s", found, grouped, name)
 			}
 		}
 		return ""
