@@ -8,8 +8,8 @@
 //
 //  1. A name with a scheme says it itself: oci:// a registry, https:// and http:// a URL. Kubelets let no such name pass; other clients may use them.
 //  2. A translation (VirtletImageMapping objects, Virtlet's files) that matches: its URL. Exact names of all mappings come before all
-//     regexps. Within each, objects come before files, mappings in the order of their names (the caller's, for objects), rules in the order in which they are written.
-//     Regexps match whole names. A translation's URL may be oci:// too.
+//     regexps. Within each, objects come before files, mappings in the order of their names (the caller's, for objects), rules in the
+//     order in which they are written. Regexps match whole names. A translation's URL may be oci:// too.
 //  3. A name whose last component ends in .qcow2, .img or .raw is a URL without its scheme (Options.DownloadProtocol).
 //  4. Any other name is a registry's, with docker.io for those that name no host.
 //
@@ -28,8 +28,9 @@
 //
 // Requests go by http and https, to no link-local, multicast or metadata address, whatever name or redirect leads there, and to the node itself only from a
 // registry's name, a mirror or a translation, and by redirects from there. (A proxy that is configured may be anywhere, and resolves names itself.) https is
-// never left for http, but for a URL whose name has a digest. Registries are asked with TLS, but for localhost and http:// mirrors. Credentials and client certificates go to the host that they are for, and
-// not where it redirects to; a registry's token server gets what the protocol gives it.
+// never left for http, but for a URL whose name has a digest. Registries are asked with TLS, but for localhost and http:// mirrors. Credentials
+// and client certificates go to the host that they are for, and not where it redirects to; a registry's token server gets what the protocol
+// gives it, and may not redirect.
 //
 // # The store
 //

@@ -53,6 +53,9 @@ func (d directory) Mkdir(name string, mode os.FileMode) error {
 		}
 		return err
 	}
+	if err == nil {
+		err = d.root.Chmod(name, mode) // whatever the process's umask
+	}
 	return err
 }
 

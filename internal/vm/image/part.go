@@ -88,7 +88,7 @@ func (s *Store) newPart(key string) (*part, error) {
 func (p *part) statePath() string { return p.path + ".json" }
 
 func (p *part) resume(ctx context.Context) error {
-	if err := p.readState(); err != nil || p.state.Synced == 0 {
+	if err := p.readState(); err != nil || p.state.Synced <= 0 {
 		return p.reset("") // whatever it was, it is no start
 	}
 	info, err := p.f.Stat()

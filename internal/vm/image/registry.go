@@ -26,8 +26,8 @@ const (
 	maxLayers        = 1000
 )
 
-// Media types of layers that are a disk. Structured suffixes count whatever comes before them, such as in application/vnd.lfedge.disk.layer.v1+qcow2 (EVE, lf-edge/edge-containers).
-// The others are what the shared MIME database and osbuild call the formats.
+// Media types of layers that are a disk. Structured suffixes, +qcow2 and +raw, count whatever comes before them, such as in
+// application/vnd.lfedge.disk.layer.v1+qcow2 (EVE, lf-edge/edge-containers). These are what the shared MIME database and osbuild call the formats.
 var diskTypes = map[string]Format{
 	"application/x-qcow2":          QCOW2,
 	"application/x-qemu-disk":      QCOW2,

@@ -118,8 +118,14 @@ func Open(dir string, options Options) (*Store, error) {
 	if err := s.defaults(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("image store: %w", err)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o755)
+		if err == nil {
+			err = os.Chmod(dir, 0o755) // QEMU's user has to get through, whatever the process's umask
+		}
+		if err != nil {
+			return nil, fmt.Errorf("image store: %w", err)
+		}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
