@@ -204,6 +204,7 @@ func parseChallenge(s string) (scheme string, parameters map[string]string) {
 		if !ok {
 			return scheme, parameters
 		}
+		after = strings.TrimLeft(after, " \t")
 		var value string
 		if quoted, is := strings.CutPrefix(after, `"`); is {
 			end := 0

@@ -174,7 +174,7 @@ func (p *part) room(more int64) error {
 	return nil
 }
 
-var noBytes [chunkBytes]byte
+var noBytes = make([]byte, chunkBytes)
 
 // write appends a chunk. Zeros become a hole.
 func (p *part) write(b []byte) error {

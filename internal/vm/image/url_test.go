@@ -216,7 +216,7 @@ func TestResumeBlob(t *testing.T) {
 			return false
 		}
 		var from int
-		fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-", &from)
+		_, _ = fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-", &from)
 		if from > 0 {
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(want)-1, len(want)))
 			w.WriteHeader(http.StatusPartialContent)
