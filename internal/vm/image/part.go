@@ -174,7 +174,10 @@ func (p *part) room(more int64) error {
 	return nil
 }
 
-var noBytes = make([]byte, chunkBytes)
+// isHole reports whether all bytes are zero: the first is, and each is what the one before it is.
+func isHole(b []byte) bool {
+	return len(b) > 0 && b[0] == 0 && bytes.Equal(b[:len(b)-1], b[1:])
+}
 
 // write appends a chunk. Zeros become a hole.
 func (p *part) write(b []byte) error {
@@ -186,7 +189,7 @@ func (p *part) write(b []byte) error {
 			return err
 		}
 	}
-	if len(b) > len(noBytes) || !bytes.Equal(b, noBytes[:len(b)]) {
+	if !isHole(b) {
 		if _, err := p.f.WriteAt(b, p.size); err != nil {
 			return full(err)
 		}
