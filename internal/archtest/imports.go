@@ -194,6 +194,7 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirEngineTest, []string{dirEngine, dirFairshare, dirCluster, dirDialect, dirAPI, dirProfile}},
 		{dirUsage, []string{dirUsage, dirCluster}},
 		{dirProfile, []string{dirProfile, dirEngine, dirUsage, dirCluster, dirAPI}},
+		{dirVM, []string{dirVM, dirApp}},
 	}
 	var out []Violation
 	for _, row := range rows {
@@ -203,5 +204,16 @@ func checkLayers(t *Tree) ([]Violation, error) {
 			}
 		})
 	}
+	// The parts of the VM runtime share the nouns of package vm; they meet only where somebody is responsible for all of them. What
+	// turns a pod's description into XML and files knows the description.
+	parts := map[string][]string{"proxy": nil, "image": nil, "spec": nil, "network": nil, "domain": {dirVM + "/spec"}, "cloudinit": {dirVM + "/spec"}}
+	t.eachImport(func(dir string) bool { return under(dir, dirVM) && dir != dirVM }, func(f *File, imp Import) {
+		part, _, _ := strings.Cut(strings.TrimPrefix(f.Dir, dirVM+"/"), "/")
+		may, ok := parts[part]
+		if !ok || !under(imp.Local, dirVM) || imp.Local == dirVM || underAny(imp.Local, append(may, dirVM+"/"+part)) {
+			return
+		}
+		out = append(out, Violation{Where: t.Pos(imp.Pos), What: fmt.Sprintf("%s imports %s; parts of the VM runtime do not know each other", f.Dir, imp.Local)})
+	})
 	return out, nil
 }

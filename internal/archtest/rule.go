@@ -109,7 +109,7 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "layers",
-			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role",
+			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other",
 			Instead: "move the shared part down, or pass it in as a function or a small interface",
 			Check:   checkLayers,
 		},
