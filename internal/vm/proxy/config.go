@@ -35,8 +35,8 @@ type Config struct {
 	// State is the file in which outlives a restart what backends have. Its folder must exist. One process at a time may have
 	// it open. Empty: a proxy that starts while a backend is away fails lists until it is back.
 	State string
-	// ListTimeout bounds how long one backend may hold up an answer that is made of several: default 3 s, at most three quarters of what the
-	// caller's own deadline leaves.
+	// ListTimeout bounds how long a backend beside the primary may hold up an answer that is made of several: default 3 s. The primary may
+	// take as long as the caller waits. Each gets at most three quarters of what the caller's own deadline leaves.
 	ListTimeout time.Duration
 	// Grace is how long calls under way may go on when the proxy is asked to end: default 5 s.
 	Grace time.Duration

@@ -18,7 +18,9 @@
 // A backend's prefix is stripped on the way in. In answers of the image service the names of a backend have its first prefix, the prefix
 // that the request had, or none if the request found its way without. Containers' names of images are as the backend gives them.
 //
-// A method that the proxy does not know goes to the owner of the id in its first field, if that is one that it knows, else to the primary.
+// A method that the proxy does not know goes to the owner of the id in its first field, if that is one that it knows, else to the primary. One that
+// may be a list by its name (List…, Stream…) and has no such id is Unimplemented while there are other backends: the primary's answer would leave out their pods, and a
+// kubelet falls back to the list that it used before.
 //
 // # Ids, and what a restart does
 //
@@ -29,14 +31,14 @@
 //
 // # A backend that does not answer
 //
-// Lists are asked of every backend at once, each with a deadline (Config.ListTimeout), and their answers are put one after the other, the
+// Lists are asked of every backend at once, each with a deadline (Config.ListTimeout; for the primary three quarters of the caller's), and their answers are put one after the other, the
 // primary's first. A kubelet takes a pod that a list leaves out for gone: it would end a deletion while the pod still runs, call a Job's pod failed,
 // and forget which images needed credentials. So for a backend that fails, lists of sandboxes, containers and images give what it
 // is known to have, for as long as it is away, in its last known states. There is no state for "not known now" that a kubelet
 // takes for that: it replaces sandboxes that are not ready and kills containers in CONTAINER_UNKNOWN. What marks such an answer is the trailer
 // muster-stale-backends, and the backend's condition in Status. Calls about a pod of it fail with Unavailable, upon which a kubelet leaves the pod as
 // it is and tries again. Statistics and metrics of it are left out; ImageFsInfo fails without the primary, whose file systems a kubelet
-// takes to be the first.
+// takes the first ones to be.
 //
 // What a backend has is what its last whole list said and what the calls since have done (created, started, stopped, removed). It is written to
 // Config.State: creations before they are answered, the rest soon after. So a proxy that starts while a backend is away goes on:

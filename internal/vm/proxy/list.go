@@ -165,8 +165,13 @@ func (p *router) mergeLists(ctx context.Context, method string, r rule, req []by
 			}
 		}
 		body, err := b.shown(r, a.body)
-		if err == nil && method == runtimeService+"ListMetricDescriptors" && !b.primary {
-			body, err = newNames(body, out.body)
+		if err == nil && !b.primary {
+			switch method {
+			case runtimeService + "ListMetricDescriptors":
+				body, err = newNames(body, out.body)
+			case imageService + "ImageFsInfo":
+				body, err = sameFields(body, out.body)
+			}
 		}
 		if err != nil {
 			return failed(status.Errorf(codes.Internal, "%s: answer of runtime %q: %v", method, b.name, err))
@@ -184,6 +189,26 @@ func (p *router) mergeLists(ctx context.Context, method string, r rule, req []by
 		out.trailer = metadata.Join(out.trailer, metadata.MD{StaleTrailer: stale})
 	}
 	return out
+}
+
+// sameFields leaves out fields of which the other message has none. A kubelet takes the first file system of each list to be the primary's, also
+// where the primary, being older, does not have that list.
+func sameFields(body, as []byte) ([]byte, error) {
+	have := map[protowire.Number]struct{}{}
+	if err := eachField(as, func(num protowire.Number, _ protowire.Type, _, _ []byte) error {
+		have[num] = struct{}{}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var out []byte
+	err := eachField(body, func(num protowire.Number, _ protowire.Type, whole, _ []byte) error {
+		if _, ok := have[num]; ok {
+			out = append(out, whole...)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // newNames leaves out items whose name (field 1) one of the other list has: of two descriptors of a metric a kubelet takes the last, and it should
@@ -361,7 +386,7 @@ func (p *router) streamOne(ctx context.Context, b *backend, method string, r rul
 
 // receive reads a stream to its end. why is the backend's failure, which silence for longer than its share is too; err is that of pass.
 func (p *router) receive(ctx context.Context, b *backend, method string, req []byte, pass func([]byte) error) (why, err error) {
-	patience := p.patience(ctx)
+	patience := p.patience(ctx, b)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := status.Errorf(codes.DeadlineExceeded, "no message for %v", patience)

@@ -100,7 +100,7 @@ func (p *router) knownOwner(kind kind, id string) *backend {
 	return nil
 }
 
-// ofUnknownMethod guesses by the id in the first field of a message that nobody here can read.
+// ofUnknownMethod guesses by the id in the first field of a message that nobody here can read; nil if there is none that is known.
 func (p *router) ofUnknownMethod(msg []byte) *backend {
 	if id := stringField(msg, 1); id != "" {
 		for _, k := range []kind{sandboxes, containers} {
@@ -109,7 +109,7 @@ func (p *router) ofUnknownMethod(msg []byte) *backend {
 			}
 		}
 	}
-	return p.primary()
+	return nil
 }
 
 // place is where an image belongs.
@@ -181,18 +181,21 @@ func sameID(id, name string) bool {
 	return id == name || (d != "" && a == b && d == e)
 }
 
-// share is the context of one backend's part in an answer that is made of several.
-func (p *router) share(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, p.patience(ctx))
-}
-
-func (p *router) patience(ctx context.Context) time.Duration {
+// patience is how long one backend may take for its part in an answer that is made of several. The primary has what its caller gave it, so
+// that a busy node's own runtime is not cut short where it would not be without a proxy.
+func (p *router) patience(ctx context.Context, b *backend) time.Duration {
 	d := p.config.ListTimeout
+	if b.primary {
+		d = primaryPatience
+	}
 	if end, ok := ctx.Deadline(); ok {
 		d = min(d, time.Until(end)*3/4)
 	}
 	return d
 }
+
+// primaryPatience is for callers without a deadline of their own, and no shorter than the two minutes of a kubelet.
+const primaryPatience = 2 * time.Minute
 
 // askEach asks backends at once, each with its deadline, and gives the answers in their order. One that is known to be away costs no time.
 func (p *router) askEach(ctx context.Context, whom []*backend, method string, req func(*backend) []byte) []answer {
@@ -200,7 +203,7 @@ func (p *router) askEach(ctx context.Context, whom []*backend, method string, re
 	ctx = outgoing(ctx)
 	done := make(chan struct{}, len(whom))
 	ask := func(i int) {
-		ctx, cancel := p.share(ctx)
+		ctx, cancel := context.WithTimeout(ctx, p.patience(ctx, whom[i]))
 		defer cancel()
 		answers[i] = whom[i].call(ctx, method, req(whom[i]))
 		done <- struct{}{}

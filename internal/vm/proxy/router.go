@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -49,7 +50,14 @@ func (p *router) handle(_ any, ss grpc.ServerStream) error {
 	}
 	r, ok := rules[method]
 	if !ok {
-		return p.ofUnknownMethod(f.body).pipe(ss.Context(), ss, method, f.body)
+		b := p.ofUnknownMethod(f.body)
+		if b == nil && listLike(method) {
+			return status.Errorf(codes.Unimplemented, "%s: this proxy does not know the method, which may be a list; the primary's answer would leave out the pods of %s", method, strings.Join(p.names(), ", "))
+		}
+		if b == nil {
+			b = p.primary()
+		}
+		return b.pipe(ss.Context(), ss, method, f.body)
 	}
 	if r.way == toAllStreams {
 		return p.mergeStreams(ss, method, r, f.body)
@@ -68,6 +76,22 @@ func (p *router) handle(_ any, ss grpc.ServerStream) error {
 		return a.err
 	}
 	return ss.SendMsg(&frame{body: a.body})
+}
+
+// listLike tells by its name whether a method may be a list. Of such a method a kubelet takes the answer for everything, and takes Unimplemented for the
+// older method that it then uses.
+func listLike(method string) bool {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	return strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Stream")
+}
+
+// names are those of the backends beside the primary.
+func (p *router) names() []string {
+	var out []string
+	for _, b := range p.others() {
+		out = append(out, b.name)
+	}
+	return out
 }
 
 // unary answers one call with one message each way.

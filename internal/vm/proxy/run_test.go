@@ -259,6 +259,44 @@ func TestNothingLeaks(t *testing.T) { // not parallel: it counts the process's
 	until(t, "files to be closed", func() bool { return files() <= open })
 }
 
+// TestCancelPasses looks whether a runtime learns that its caller has gone, and how long the caller waits.
+func TestCancelPasses(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	type call struct {
+		left time.Duration
+		ctx  context.Context
+	}
+	calls := make(chan call, 1)
+	(&rawRuntime{answer: func(method string, _ []byte, ss grpc.ServerStream) error {
+		if !strings.HasSuffix(method, "ExecSync") && !strings.HasSuffix(method, "Future") {
+			return ss.SendMsg(&frame{})
+		}
+		end, _ := ss.Context().Deadline()
+		calls <- call{time.Until(end), ss.Context()}
+		<-ss.Context().Done()
+		return ss.Context().Err()
+	}}).serve(t, dir+"/p")
+	nobody().serve(t, dir+"/b")
+	conn := startProxy(t, Config{Listen: dir + "/l", Primary: dir + "/p", Backends: []Backend{{Name: "other", Socket: dir + "/b"}}})
+	for _, method := range []string{"ExecSync", "Future"} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		done := make(chan error, 1)
+		go func() {
+			done <- conn.Invoke(ctx, runtimeService+method, &cri.ExecSyncRequest{}, &cri.ExecSyncResponse{})
+		}()
+		c := <-calls
+		if c.left > time.Hour || c.left < 59*time.Minute {
+			t.Errorf("%s: the runtime has %v of an hour", method, c.left)
+		}
+		cancel()
+		<-c.ctx.Done()
+		if err := <-done; status.Code(err) != codes.Canceled {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
 // TestBackpressure writes to a caller that does not read: the runtime is held up, and the proxy keeps no more than the windows of its connections.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()

@@ -211,7 +211,11 @@ func (h *house) say(line string) string {
 	if words[0] == "pull" || words[0] == "image" {
 		h.names = append(h.names, args[0], strings.TrimPrefix(strings.TrimPrefix(args[0], "muster-vm/"), "virtlet.cloud/"))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	patience := 20 * time.Second
+	if d, err := time.ParseDuration(opt["deadline"]); err == nil {
+		patience = d
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	said, err := h.do(ctx, words[0], args, opt)
 	if err != nil {
@@ -471,6 +475,10 @@ func (h *house) do(ctx context.Context, verb string, args []string, opt map[stri
 			}
 		}
 		return lines(out), err
+	case "future": // a method of a later CRI
+		var out cri.PodSandboxStatusResponse
+		err := h.conn.Invoke(ctx, runtimeService+args[0], &cri.PodSandboxStatusRequest{PodSandboxId: opt["id"]}, &out)
+		return "ok", err
 	case "version":
 		r, err := h.Version(ctx, &cri.VersionRequest{})
 		return r.GetRuntimeName(), err
