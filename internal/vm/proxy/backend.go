@@ -103,7 +103,8 @@ func (b *backend) gone(err error) bool {
 	return status.Code(err) == codes.Unavailable && b.conn.GetState() != connectivity.Ready
 }
 
-// leaves tells, of a call that failed just now, whether the connection went with it. A call may know that a moment before the connection does.
+// leaves tells, of a call that failed just now, whether the connection went with it. A call may know that a moment before the connection
+// does.
 func (b *backend) leaves(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -165,8 +166,8 @@ func (b *backend) learn(ctx context.Context, kind kind) error {
 	return nil
 }
 
-// pipe connects a call, for as long as ctx, with a backend, message by message, until one side ends it. first are messages that were already read. Neither side is read
-// before the other has taken what was read before, so that a slow reader slows down its writer and nobody else.
+// pipe connects a call, for as long as ctx, with a backend, message by message, until one side ends it. first are messages that were already
+// read. Neither side is read before the other has taken what was read before, so that a slow reader slows down its writer and nobody else.
 func (b *backend) pipe(ctx context.Context, ss grpc.ServerStream, method string, first ...[]byte) error {
 	ctx, cancel := context.WithCancel(outgoing(ctx))
 	defer cancel()

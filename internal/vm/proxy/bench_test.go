@@ -10,7 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkAdded measures what the proxy adds to calls: quantiles of the latency through it less those without it, taken in turns on the same runtime, which has 110 pods.
+// BenchmarkAdded measures what the proxy adds to calls: quantiles of the latency through it less those without it, taken in turns on the
+// same runtime, which has 110 pods.
 func BenchmarkAdded(b *testing.B) {
 	h := newHouse(b)
 	for _, f := range h.runtimes {

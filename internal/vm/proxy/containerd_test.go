@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestContainerd holds what a real runtime says through the proxy, beside a backend, against what it says without. It changes nothing there. The socket
-// is that of MUSTER_CRI_SOCKET.
+// TestContainerd holds what a real runtime says through the proxy, beside a backend, against what it says without. It changes nothing there.
+// The socket is that of MUSTER_CRI_SOCKET.
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	socket := os.Getenv("MUSTER_CRI_SOCKET")

@@ -12,7 +12,8 @@ import (
 
 // image serves ImageStatus, PullImage and RemoveImage.
 func (p *router) image(ctx context.Context, method string, r rule, req []byte) answer {
-	// The three requests have the spec as field 1; a pull has its sandbox as field 3. The removal and the status are read as if they were pulls.
+	// The three requests have the spec as field 1; a pull has its sandbox as field 3. The removal and the status are read as if they were
+	// pulls.
 	var m cri.PullImageRequest
 	if r.way == pull {
 		if err := proto.Unmarshal(req, &m); err != nil {
@@ -84,7 +85,8 @@ func (p *router) lost(b *backend, name string, why error) error {
 	return status.Errorf(codes.Unavailable, "image %s is at runtime %q, which does not answer: %v", name, b.name, why)
 }
 
-// findImage serves ImageStatus where nothing tells whose the image is: the primary's answer if it has it or fails, else that of the first backend that has it.
+// findImage serves ImageStatus where nothing tells whose the image is: the primary's answer if it has it or fails, else that of the first
+// backend that has it.
 func (p *router) findImage(ctx context.Context, method, name string, req []byte) answer {
 	first := p.primary().call(outgoing(ctx), method, req)
 	if first.err == nil && hasImage(first.body) {
@@ -118,8 +120,8 @@ func (p *router) findImage(ctx context.Context, method, name string, req []byte)
 	return first
 }
 
-// removeEverywhere serves RemoveImage where nothing tells whose the image is. An id or digest is removed wherever it is, a name where it is first found: with the
-// primary, then with the others in order.
+// removeEverywhere serves RemoveImage where nothing tells whose the image is. An id or digest is removed wherever it is, a name where it is
+// first found: with the primary, then with the others in order.
 func (p *router) removeEverywhere(ctx context.Context, method, name string, req []byte) answer {
 	// The statuses are asked for without what the removal's spec says besides the name.
 	ask, err := proto.Marshal(&cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})

@@ -116,8 +116,8 @@ func (p *router) say(b *backend, method string, err error) {
 	}
 }
 
-// mergeLists asks all for a list and puts the answers together. Two messages one after the other are the message with the fields of both, so that
-// fields which are not known here are kept.
+// mergeLists asks all for a list and puts the answers together. Two messages one after the other are the message with the fields of both, so
+// that fields which are not known here are kept.
 func (p *router) mergeLists(ctx context.Context, method string, r rule, req []byte) answer {
 	whom := p.whom(r, req)
 	since := make([]uint64, len(whom))
@@ -191,8 +191,8 @@ func (p *router) mergeLists(ctx context.Context, method string, r rule, req []by
 	return out
 }
 
-// sameFields leaves out fields of which the other message has none. A kubelet takes the first file system of each list to be the primary's, also
-// where the primary, being older, does not have that list.
+// sameFields leaves out fields of which the other message has none. A kubelet takes the first file system of each list to be the primary's,
+// also where the primary, being older, does not have that list.
 func sameFields(body, as []byte) ([]byte, error) {
 	have := map[protowire.Number]struct{}{}
 	if err := eachField(as, func(num protowire.Number, _ protowire.Type, _, _ []byte) error {
@@ -211,8 +211,8 @@ func sameFields(body, as []byte) ([]byte, error) {
 	return out, err
 }
 
-// newNames leaves out items whose name (field 1) one of the other list has: of two descriptors of a metric a kubelet takes the last, and it should
-// be the primary's.
+// newNames leaves out items whose name (field 1) one of the other list has: of two descriptors of a metric a kubelet takes the last, and it
+// should be the primary's.
 func newNames(body, than []byte) ([]byte, error) {
 	have := map[string]struct{}{}
 	old, err := listItems(than)
@@ -314,8 +314,9 @@ func (p *router) mergeStreams(ss grpc.ServerStream, method string, r rule, req [
 	return first
 }
 
-// streamOne passes on one backend's part of a streaming list: its stream, else its plain list, else what it is known to have. started is called once
-// it is clear that the backend has the method, or does not answer. failing: it did not give its part itself. An error ends the whole.
+// streamOne passes on one backend's part of a streaming list: its stream, else its plain list, else what it is known to have. started is
+// called once it is clear that the backend has the method, or does not answer. failing: it did not give its part itself. An error ends the
+// whole.
 func (p *router) streamOne(ctx context.Context, b *backend, method string, r rule, req []byte, out *stream, started func()) (failing bool, err error) {
 	since := b.known.mark()
 	told := map[string]struct{}{}

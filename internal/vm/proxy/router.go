@@ -78,8 +78,8 @@ func (p *router) handle(_ any, ss grpc.ServerStream) error {
 	return ss.SendMsg(&frame{body: a.body})
 }
 
-// listLike tells by its name whether a method may be a list. Of such a method a kubelet takes the answer for everything, and takes Unimplemented for the
-// older method that it then uses.
+// listLike tells by its name whether a method may be a list. Of such a method a kubelet takes the answer for everything, and takes
+// Unimplemented for the older method that it then uses.
 func listLike(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Stream")

@@ -135,8 +135,8 @@ func (l *listener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// listen makes the socket. One that nobody serves any more is replaced; one that is served, and what is no socket, is an error. The socket is made in
-// a folder that only this user can enter and moved to its place when its mode is right, so that nobody can connect before.
+// listen makes the socket. One that nobody serves any more is replaced; one that is served, and what is no socket, is an error. The socket
+// is made in a folder that only this user can enter and moved to its place when its mode is right, so that nobody can connect before.
 func listen(path string, mode os.FileMode) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("socket %s: %w", path, err) }
 	if st, err := os.Lstat(path); err == nil {

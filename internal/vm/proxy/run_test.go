@@ -39,7 +39,8 @@ func processConfig(dir string) Config {
 		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/"}}}}
 }
 
-// TestKilled kills a proxy's process while pods are made, and its backend with it, and looks whether a new proxy still lists every pod whose id somebody was told.
+// TestKilled kills a proxy's process while pods are made, and its backend with it, and looks whether a new proxy still lists every pod whose
+// id somebody was told.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -114,7 +115,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestUnderWay restarts runtimes while lists, pods and images are asked for, and looks whether any list ever lacked a pod that was there all the time.
+// TestUnderWay restarts runtimes while lists, pods and images are asked for, and looks whether any list ever lacked a pod that was there all
+// the time.
 func TestUnderWay(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -259,6 +261,42 @@ func TestNothingLeaks(t *testing.T) { // not parallel: it counts the process's
 	until(t, "files to be closed", func() bool { return files() <= open })
 }
 
+// TestQuietListsWriteNothing looks whether lists that tell nothing new leave the state file alone: a kubelet lists every second.
+func TestQuietListsWriteNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, f := range h.runtimes {
+		f.up()
+	}
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: sandboxConfig("a", nil), RuntimeHandler: "muster-vm"}); err != nil {
+		t.Fatal(err)
+	}
+	list := func() {
+		if _, err := h.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list()
+	until(t, "the state to be written", h.router.store.clean)
+	h.router.store.flush()
+	stats := func() int64 {
+		s := h.router.store.db.Stats()
+		return s.TxStats.GetWrite()
+	}
+	h.router.store.setRuntimeConfig([]byte("ends after what was under way"))
+	before := stats()
+	for range 10 {
+		list()
+	}
+	h.router.store.flush()
+	if after := stats(); after != before {
+		t.Errorf("%d pages were written", after-before)
+	}
+}
+
 // TestCancelPasses looks whether a runtime learns that its caller has gone, and how long the caller waits.
 func TestCancelPasses(t *testing.T) {
 	t.Parallel()
@@ -297,7 +335,8 @@ func TestCancelPasses(t *testing.T) {
 	}
 }
 
-// TestBackpressure writes to a caller that does not read: the runtime is held up, and the proxy keeps no more than the windows of its connections.
+// TestBackpressure writes to a caller that does not read: the runtime is held up, and the proxy keeps no more than the windows of its
+// connections.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -452,7 +491,8 @@ func startProxy2(t testing.TB, c Config, up ...string) *grpc.ClientConn {
 	return h.conn
 }
 
-// FuzzRouting gives hostile requests and answers to everything that reads them. Nothing panics, and what is edited and edited back is what it was.
+// FuzzRouting gives hostile requests and answers to everything that reads them. Nothing panics, and what is edited and edited back is what
+// it was.
 func FuzzRouting(f *testing.F) {
 	for name, m := range methods() {
 		f.Add(name, filled(f, m.Input()))

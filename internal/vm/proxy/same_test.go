@@ -314,8 +314,8 @@ func nobody() *rawRuntime {
 	}}
 }
 
-// TestSame holds every RPC of the CRI, and some that it has not, against the same call without a proxy: with the primary alone, and with a backend
-// that has nothing.
+// TestSame holds every RPC of the CRI, and some that it has not, against the same call without a proxy: with the primary alone, and with a
+// backend that has nothing.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)

@@ -23,8 +23,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestScenarios plays the conversations in testdata: each file of an archive is one, in which "> command" is followed by what comes back. Two fake
-// runtimes stand behind the proxy, "primary" and "vm", which has the handler muster-vm and the prefixes muster-vm/ and virtlet.cloud/.
+// TestScenarios plays the conversations in testdata: each file of an archive is one, in which "> command" is followed by what comes back.
+// Two fake runtimes stand behind the proxy, "primary" and "vm", which has the handler muster-vm and the prefixes muster-vm/ and
+// virtlet.cloud/.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

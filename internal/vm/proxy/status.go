@@ -71,8 +71,8 @@ func condition(b *backend, s *cri.StatusResponse, err error) *cri.RuntimeConditi
 	return c
 }
 
-// theirHandlers are the declared handlers of a backend with the features that it last told of them. One that does not answer keeps them: the pods of
-// a handler that a node lacks would be refused.
+// theirHandlers are the declared handlers of a backend with the features that it last told of them. One that does not answer keeps them: the
+// pods of a handler that a node lacks would be refused.
 func (b *backend) theirHandlers(said answer) []*cri.RuntimeHandler {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -144,13 +144,23 @@ func trustKey(k kind) []byte { return []byte("trust/" + k.String()) }
 
 // soon has what has changed written by run.
 func (s *store) soon() {
-	if s == nil {
+	if s == nil || s.clean() {
 		return
 	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// clean tells whether there is nothing to write, as after most lists: writing nothing would wait for the disk, too.
+func (s *store) clean() bool {
+	for _, k := range s.all {
+		if k.isDirty() {
+			return false
+		}
+	}
+	return true
 }
 
 // run writes what changes until ctx ends.
@@ -171,7 +181,7 @@ func (s *store) run(ctx context.Context) {
 // flush writes what has changed. What cannot be written stays to be written; the answer that it belongs to is given all the same, because
 // holding back a pod's id would lose the pod for certain.
 func (s *store) flush() {
-	if s == nil {
+	if s == nil || s.clean() {
 		return
 	}
 	type part struct {
@@ -235,6 +245,12 @@ func (k *known) takeDirty() (keys []itemKey, bodies [][]byte, trusts map[kind]tr
 		}
 	}
 	return keys, bodies, trusts
+}
+
+func (k *known) isDirty() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.dirty) > 0 || slices.Contains(k.dirtyTrust[:], true)
 }
 
 func (k *known) untake(keys []itemKey, trusts map[kind]trust) {

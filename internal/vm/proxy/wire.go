@@ -129,7 +129,8 @@ func editAll(msg []byte, paths [][]protowire.Number, edit func(string) string) (
 	return msg, nil
 }
 
-// listItems are the contents of the first field of a list's answer: its items. In every list of the CRI, plain or streaming, they have number 1.
+// listItems are the contents of the first field of a list's answer: its items. In every list of the CRI, plain or streaming, they have
+// number 1.
 func listItems(body []byte) ([][]byte, error) {
 	var out [][]byte
 	err := eachField(body, func(num protowire.Number, typ protowire.Type, _, content []byte) error {
