@@ -111,7 +111,7 @@ func (in *Input) metaData() ([]byte, error) {
 
 func (in *Input) contract() Contract {
 	c := in.Spec.Container
-	out := Contract{Command: c.Command, Args: c.Args, WorkingDir: c.WorkingDir}
+	out := Contract{Command: c.Command, Args: c.Args, WorkingDir: c.WorkingDir, DNSOptions: in.Network.DNS.Options}
 	for _, v := range c.Env {
 		out.Env = append(out.Env, v.Name+"="+v.Value)
 	}

@@ -142,6 +142,7 @@ func content(t *testing.T, d *Data, name string) []byte {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	in := full()
+	in.Network.DNS.Options = []string{"ndots:5"}
 	in.Spec.Container.Args = []string{"<&>\"'\\", "ü\n\x01"}
 	d, err := Build(in)
 	if err != nil {
@@ -157,7 +158,7 @@ func TestContract(t *testing.T) {
 	want := Contract{
 		Command: []string{"sh", "-c"}, Args: in.Spec.Container.Args, Env: []string{"A=1 < 2", "KEY=two\nlines"}, WorkingDir: "/srv",
 		Mounts:  []ContractMount{{"muster-0", "/data", false}, {"muster-1", "/my data/it's", true}},
-		Devices: []ContractDevice{{"/dev/disk0", "/sys/devices/x/virtio*/block/*"}},
+		Devices: []ContractDevice{{"/dev/disk0", "/sys/devices/x/virtio*/block/*"}}, DNSOptions: []string{"ndots:5"},
 	}
 	if d := cmp.Diff(want, meta.Muster); d != "" {
 		t.Error(d)

@@ -75,6 +75,8 @@ type Contract struct {
 	WorkingDir string           `json:"workingDir,omitempty"`
 	Mounts     []ContractMount  `json:"mounts,omitempty"`
 	Devices    []ContractDevice `json:"devices,omitempty"`
+	// DNSOptions are resolv.conf's options, which neither DHCP nor cloud-init's network configuration can say.
+	DNSOptions []string `json:"dnsOptions,omitempty"`
 }
 
 // ContractMount is a virtiofs mount.

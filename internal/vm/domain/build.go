@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
@@ -56,9 +57,20 @@ func Name(uuid, container string) string {
 // maxSocket is what fits sockaddr_un.
 const maxSocket = 107
 
-// Build describes the domain. Its errors say which part of the input cannot be; they are defects of the caller or, where they count
-// devices, limits of a machine.
+// Build describes the domain. Its errors name the pod and say which part of the input cannot be. They are of kind vm.Invalid where a machine
+// has no room for what the pod asks for; the others are defects of the caller.
 func Build(in Input) (*libvirtxml.Domain, error) {
+	if in.Spec == nil {
+		return nil, errors.New("domain: there is no Spec")
+	}
+	d, err := in.build()
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", in.Spec.Pod, err)
+	}
+	return d, nil
+}
+
+func (in *Input) build() (*libvirtxml.Domain, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -102,16 +114,14 @@ func XML(in Input) (string, error) {
 
 func (in *Input) check() error {
 	switch {
-	case in.Spec == nil:
-		return errors.New("domain: there is no Spec")
 	case in.Node.DomainType != "kvm" && in.Node.DomainType != "qemu":
 		return fmt.Errorf("domain type %q: must be kvm or qemu", in.Node.DomainType)
 	case in.ContainerID == "":
 		return errors.New("domain: the container has no id")
 	case len(in.Shares) > MaxShares:
-		return fmt.Errorf("%d shared mounts: a machine has room for %d", len(in.Shares), MaxShares)
+		return vm.Errorf(vm.Invalid, "%d shared mounts: a machine has room for %d", len(in.Shares), MaxShares)
 	case len(in.HostDevices) > MaxHostDevices:
-		return fmt.Errorf("%d devices of the host: a machine has room for %d", len(in.HostDevices), MaxHostDevices)
+		return vm.Errorf(vm.Invalid, "%d devices of the host: a machine has room for %d", len(in.HostDevices), MaxHostDevices)
 	}
 	for _, must := range []struct {
 		what, path string
@@ -167,7 +177,7 @@ func (d Disk) check(driver spec.DiskDriver) error {
 	case d.Slice != nil && (d.Format != "raw" || d.Slice.Offset < 0 || d.Slice.Size <= 0):
 		return errors.New("a slice must be of a raw disk, begin at 0 or later, and have a size")
 	case d.RBD != nil && driver == spec.NVMe && d.Role != FirstBoot:
-		return errors.New("a Ceph volume cannot be an NVMe disk: its key would have to stand on QEMU's command line")
+		return vm.Errorf(vm.Invalid, "a Ceph volume cannot be an NVMe disk: its key would have to stand on QEMU's command line")
 	case d.RBD != nil && (d.RBD.Pool == "" || d.RBD.Image == "" || len(d.RBD.Monitors) == 0):
 		return errors.New("a Ceph volume needs pool, image and monitors")
 	case d.RBD != nil && (d.RBD.User == "") != (d.RBD.Secret == ""):

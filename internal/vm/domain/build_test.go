@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
@@ -336,8 +337,14 @@ func TestRefused(t *testing.T) {
 	} {
 		in := plain()
 		change(&in)
-		if _, err := Build(in); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := Build(in)
+		if err == nil || !strings.HasPrefix(err.Error(), "pod team/web: "+want) {
 			t.Errorf("%v, want %q", err, want)
+			continue
+		}
+		room := strings.Contains(want, "room") || strings.Contains(want, "Ceph") || strings.Contains(want, "shared mounts") || strings.Contains(want, "devices of")
+		if invalid := vm.KindOf(err) == vm.Invalid; invalid != room {
+			t.Errorf("%v is of kind %d", err, vm.KindOf(err))
 		}
 	}
 }

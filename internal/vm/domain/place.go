@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
@@ -63,7 +64,7 @@ func Places(driver spec.DiskDriver, disks []Disk) ([]Place, error) {
 		switch p.Bus {
 		case spec.SCSI:
 			if scsi == MaxSCSI {
-				return nil, fmt.Errorf("disk %d: the SCSI controller has room for %d", i, MaxSCSI)
+				return nil, vm.Errorf(vm.Invalid, "disk %d: the SCSI controller has room for %d", i, MaxSCSI)
 			}
 			p.slot = scsi
 			p.Dev = "sd" + letter(scsi)
@@ -76,7 +77,7 @@ func Places(driver spec.DiskDriver, disks []Disk) ([]Place, error) {
 			scsi++
 		case spec.VirtIO:
 			if virtio == MaxVirtIO {
-				return nil, fmt.Errorf("disk %d: the bus of virtio disks has room for %d", i, MaxVirtIO)
+				return nil, vm.Errorf(vm.Invalid, "disk %d: the bus of virtio disks has room for %d", i, MaxVirtIO)
 			}
 			p.slot = virtio + 1
 			p.Dev = "vd" + letter(virtio)
@@ -85,7 +86,7 @@ func Places(driver spec.DiskDriver, disks []Disk) ([]Place, error) {
 			virtio++
 		case spec.NVMe:
 			if nvme == MaxNVMe {
-				return nil, fmt.Errorf("disk %d: there is room for %d NVMe disks", i, MaxNVMe)
+				return nil, vm.Errorf(vm.Invalid, "disk %d: there is room for %d NVMe disks", i, MaxNVMe)
 			}
 			p.slot = slotNVMe + nvme
 			p.Dev = fmt.Sprintf("muster-nvme%d", nvme)

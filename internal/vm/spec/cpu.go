@@ -78,7 +78,8 @@ const (
 
 var cpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 
-// ParseCPU reads a CPU setting for a machine of so many CPUs and bytes of memory. Its errors name the field that is wrong.
+// ParseCPU reads a CPU setting for a machine of so many CPUs and bytes of memory; 0 where the memory is not known yet. Its errors name the
+// field that is wrong.
 func ParseCPU(text string, vcpus int, memory int64) (*CPU, error) {
 	m, err := ParseYAMLMap([]byte(text))
 	if err != nil {
@@ -217,7 +218,7 @@ func (n *CPUNuma) check(vcpus int, memory int64) error {
 		}
 		total += cell.Bytes()
 	}
-	if total != memory { // libvirt would take their sum for the machine's memory, whatever its limit
+	if memory > 0 && total != memory { // libvirt would take their sum for the machine's memory, whatever its limit
 		return fmt.Errorf("numa.cell: the cells' memory must add up to the machine's %d bytes, not to %d", memory, total)
 	}
 	return nil

@@ -256,4 +256,6 @@ func TestWanted(t *testing.T) {
 	}
 	// With a sandbox alone there are no sources yet, and that is no problem.
 	judged(t, Input{Sandbox: pod(KeyUserDataSource, "secret/b")})
+	// Nor is there a limit of memory that NUMA cells could disagree with.
+	judged(t, Input{Sandbox: pod(KeyCPUSetting, "numa: {cell: [{cpus: '0', memory: 8, unit: GiB}]}")})
 }

@@ -52,7 +52,11 @@ func (j *judge) annotations(s *Spec, in Input) {
 		Suspend:    r.oneOf(OwnOnStop, "shutdown", "suspend") == "suspend",
 	}
 	if text := r.a[KeyCPUSetting]; text != "" {
-		cpu, err := ParseCPU(text, s.Resources.VCPUs, s.Resources.Memory)
+		memory := s.Resources.Memory
+		if in.Container == nil {
+			memory = 0 // the container's limit will say
+		}
+		cpu, err := ParseCPU(text, s.Resources.VCPUs, memory)
 		if err != nil {
 			j.bad(KeyCPUSetting, text, "%v", err)
 		}
