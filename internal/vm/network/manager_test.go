@@ -161,6 +161,13 @@ func TestFailures(t *testing.T) {
 	if after := w.left(); after != before {
 		t.Errorf("left %s, was %s", after, before)
 	}
+	// A defect in Add leaves its record; the pod goes with the next round.
+	must(t, b.take())
+	must(t, b.records.put(record{Phase: phaseAdding, Pod: pod("d"), Netns: "/netns/d"}))
+	must(t, b.tidy(ctx))
+	if l, err := b.List(); err != nil || len(l) != 0 {
+		t.Errorf("after a defect there is %+v, %v", l, err)
+	}
 	for i := range 4 {
 		if _, err := b.Add(ctx, pod(fmt.Sprint("n", i))); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func (m *Manager) settle(ctx context.Context, r record) error {
 	return m.join(r)
 }
 
-// tidy tries again, once, to remove the pods whose removal failed.
+// tidy tries again, once, to remove the pods whose removal failed, or whose Add ended in a defect.
 func (m *Manager) tidy(ctx context.Context) error {
 	all, err := m.records.all()
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Manager) tidy(ctx context.Context) error {
 	}
 	var errs []error
 	for _, r := range all {
-		if r.Phase != phaseRemoving || ctx.Err() != nil {
+		if r.Phase == phaseReady || ctx.Err() != nil {
 			continue
 		}
 		errs = append(errs, m.again(ctx, r.Pod.ID))
@@ -97,7 +97,7 @@ func (m *Manager) again(ctx context.Context, id string) error {
 	}
 	defer unlock()
 	r, there, err := m.records.get(id)
-	if err != nil || !there || r.Phase != phaseRemoving {
+	if err != nil || !there || r.Phase == phaseReady {
 		return err
 	}
 	return m.remove(ctx, r)

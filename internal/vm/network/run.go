@@ -47,7 +47,7 @@ type Config struct {
 	// Grace is how long calls under way have to end when the process is told to. 0: ten seconds.
 	Grace time.Duration
 	// Ready, if set, is called once calls are answered.
-	Ready func()
+	Ready func() `json:"-"`
 }
 
 // whole fills in defaults, and says what is missing.

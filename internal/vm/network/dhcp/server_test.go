@@ -57,10 +57,10 @@ func TestServer(t *testing.T) {
 	p := newPipe()
 	s := Start(p, *config(), []Port{{Link: 7, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Card: card()}, {Link: 9, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, Card: second}}, logr.Discard())
 	defer s.Close()
-	p.in <- sent{8, request(ask(dhcpv4.MessageTypeDiscover))}        // no link of the pod's
-	p.in <- sent{9, request(ask(dhcpv4.MessageTypeDiscover))}        // the first card's MAC on the second's link
-	p.in <- sent{7, []byte("garbage")}                               // no packet
-	p.in <- sent{7, request(ask(dhcpv4.MessageTypeDiscover))[:60]}   // half a packet
+	p.in <- sent{8, request(ask(dhcpv4.MessageTypeDiscover))}      // no link of the pod's
+	p.in <- sent{9, request(ask(dhcpv4.MessageTypeDiscover))}      // the first card's MAC on the second's link
+	p.in <- sent{7, []byte("garbage")}                             // no packet
+	p.in <- sent{7, request(ask(dhcpv4.MessageTypeDiscover))[:60]} // half a packet
 	p.in <- sent{7, request(ask(dhcpv4.MessageTypeRequest, wants("10.89.0.2")))}
 	got := <-p.out
 	m, err := dhcpv4.FromBytes(got.frame[42:])
