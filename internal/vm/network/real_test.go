@@ -89,6 +89,27 @@ func TestRealPod(t *testing.T) {
 			return isUDP(f, 4001)
 		})
 	})
+	t.Run("it is the filter that keeps it, and it is put back", func(t *testing.T) {
+		must(t, inside(a.Netns, func() error {
+			k, err := netlink.LinkByName("tap0")
+			if err != nil {
+				return err
+			}
+			return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: k.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+		}))
+		g.send(udpFrame(everybody(), g.mac, "0.0.0.0", "255.255.255.255", 68, 67, []byte("no message")))
+		node.until(func(f []byte) bool { return isUDP(f, 67) })
+		_, err := n.Recover(ctx, "pod1")
+		must(t, err)
+		g.send(udpFrame(everybody(), g.mac, "0.0.0.0", "255.255.255.255", 68, 67, []byte("no message")))
+		g.send(udpFrame(everybody(), g.mac, "10.89.0.2", "255.255.255.255", 4000, 4001, []byte("marker")))
+		node.until(func(f []byte) bool {
+			if isUDP(f, 67) {
+				t.Error("a recovered pod has no filter")
+			}
+			return isUDP(f, 4001)
+		})
+	})
 	t.Run("no DHCP enters the pod", func(t *testing.T) {
 		outside := tapInto(t, "cni0")
 		from := net.HardwareAddr{2, 0, 0, 0, 0, 7}
