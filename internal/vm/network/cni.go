@@ -74,12 +74,12 @@ func loadList(file string) (*libcni.NetworkConfigList, error) {
 		list, err = libcni.NetworkConfFromFile(file)
 	} else {
 		var one *libcni.PluginConfig
-		one, err = libcni.ConfFromFile(file)
+		one, err = libcni.ConfFromFile(file) //nolint:staticcheck // nodes still have files of one plugin
 		switch {
 		case err == nil && one.Network.Type == "":
 			err = errors.New("it names no plugin (type)")
 		case err == nil:
-			list, err = libcni.ConfListFromConf(one)
+			list, err = libcni.ConfListFromConf(one) //nolint:staticcheck // as above
 		}
 	}
 	if err != nil {

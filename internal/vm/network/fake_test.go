@@ -37,7 +37,6 @@ type world struct {
 	addFails error
 	noIPs    bool
 	held     map[string]bool // taps that QEMU has, by namespace
-	list     int             // calls of list, to see what was looked at
 }
 
 type space struct {

@@ -43,7 +43,7 @@ func aside(f func() error) error {
 			done <- fmt.Errorf("network namespace of this thread: %w", err)
 			return
 		}
-		defer home.Close()
+		defer func() { _ = home.Close() }()
 		err = f()
 		if netns.Set(home) == nil {
 			runtime.UnlockOSThread()
@@ -60,7 +60,7 @@ func inside(path string, f func() error) error {
 		if err != nil {
 			return fmt.Errorf("network namespace %s: %w", path, err)
 		}
-		defer there.Close()
+		defer func() { _ = there.Close() }()
 		if err := netns.Set(there); err != nil {
 			return fmt.Errorf("network namespace %s: enter: %w", path, err)
 		}
@@ -88,7 +88,7 @@ func (l *linux) makeNetns(path string) error {
 		if err != nil {
 			return fmt.Errorf("network namespace: %w", err)
 		}
-		defer made.Close()
+		defer func() { _ = made.Close() }()
 		// The name is the thread's own: it is in the new namespace now.
 		if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("network namespace %s: bind: %w", path, err)

@@ -123,7 +123,6 @@ type node struct {
 	t       *testing.T
 	config  Config
 	process *exec.Cmd
-	said    chan string
 }
 
 // conflist is a network with both families, port mappings and an MTU. Its leases are files in a folder of the test's.
@@ -370,22 +369,6 @@ func (w *wiretap) until(wanted func(frame []byte) bool) {
 func (w *wiretap) send(frame []byte) {
 	w.t.Helper()
 	must(w.t, unix.Sendto(w.fd, frame, 0, &w.to))
-}
-
-// hostEnd is the node's link that leads to a pod's first interface.
-func hostEnd(t *testing.T, netns string) string {
-	t.Helper()
-	peer := 0
-	must(t, inside(netns, func() error {
-		k, err := netlink.LinkByName("eth0")
-		if err == nil {
-			peer = k.Attrs().ParentIndex
-		}
-		return err
-	}))
-	k, err := netlink.LinkByIndex(peer)
-	must(t, err)
-	return k.Attrs().Name
 }
 
 // boots gives the guest a kernel: a network namespace whose only link is a tap with the card's MAC, and frames are carried between the

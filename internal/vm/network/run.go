@@ -130,7 +130,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("network process: %w", err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	shut := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer shut()
 	var background sync.WaitGroup

@@ -86,14 +86,14 @@ func (s *server) serve(ops context.Context, l *net.UnixListener) error {
 		go func() {
 			defer calls.Done()
 			defer func() { <-room }()
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			s.answer(ops, c, from)
 		}()
 	}
 }
 
 func (s *server) refuse(c *net.UnixConn, err error) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_ = wire.Write(c, response{Error: toWire(err)}, nil)
 }

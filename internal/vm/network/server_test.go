@@ -206,7 +206,7 @@ func TestClient(t *testing.T) {
 	kind(t, err, vm.Unavailable)
 	l, err := listen(c.Socket)
 	must(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	called := make(chan error, 1)
 	go func() { called <- c.Status(ctx) }()
