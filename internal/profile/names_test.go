@@ -24,8 +24,10 @@ func TestUnknownNames(t *testing.T) {
 		"all known": {plugins: map[string]Override{"numa": {}, "topology": {Enabled: &off}}, actions: map[string]Override{"consolidation": {Enabled: &off}}},
 		"a plugin":  {plugins: map[string]Override{"minruntim": {Arguments: map[string]string{"defaultPreemptMinRuntime": "1h"}}}, want: []string{"plugins.minruntim is the name of no plugin; the nearest that is known is minruntime"}},
 		"off":       {plugins: map[string]Override{"gpu-pack": {Enabled: &off}}, want: []string{"plugins.gpu-pack is the name of no plugin; the nearest that is known is gpupack"}},
-		"action off": {actions: map[string]Override{"consolidaton": {Enabled: &off}},
-			want: []string{"actions.consolidaton is the name of no action; the nearest that is known is consolidation"}},
+		"action off": {
+			actions: map[string]Override{"consolidaton": {Enabled: &off}},
+			want:    []string{"actions.consolidaton is the name of no action; the nearest that is known is consolidation"},
+		},
 		"action":   {actions: map[string]Override{"reclam": {}}, want: []string{"actions.reclam is the name of no action; the nearest that is known is reclaim"}, wrong: `unknown action "reclam"`},
 		"argument": {plugins: map[string]Override{"proportion": {Arguments: map[string]string{"kvalue": "2"}}}, want: []string{`plugins is understood in part: plugin "proportion" does not know argument "kvalue"; it has no effect`}},
 		"endless":  {plugins: map[string]Override{strings.Repeat("x", 1000): {}}, want: []string{"plugins." + strings.Repeat("x", 64) + "… is the name of no plugin; the nearest that is known is "}},

@@ -369,10 +369,14 @@ func TestWhoDecides(t *testing.T) {
 		{what: "nothing runs", condition: "False starting: Deployment kai-scheduler/muster-scheduler-default has no pod that is ready: nobody decides", ready: "False"},
 		{what: "it runs", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: the scheduler decides by what is asked for", ready: "True"},
 		{what: "a change", generation: 2, condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has just been changed: the pod that was there decides by what was asked for before", told: "generation 2 is rolled out", ready: "False"},
-		{what: "a new pod that is not ready", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}",
-			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before", ready: "False"},
-		{what: "it does not get on", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'False', message: no image}]}",
-			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before; it does not get on: no image", ready: "False"},
+		{
+			what: "a new pod that is not ready", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before", ready: "False",
+		},
+		{
+			what: "it does not get on", status: "{replicas: 2, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'False', message: no image}]}",
+			condition: "False rolling_out: Deployment kai-scheduler/muster-scheduler-default has 1 of 1 new pods; until they are ready, the pod that was there decides by what was asked for before; it does not get on: no image", ready: "False",
+		},
 		{what: "another change meanwhile", generation: 3, condition: "False rolling_out: ", told: "generation 3 is rolled out", ready: "False"},
 		{what: "the new one alone", status: "{replicas: 1, updatedReplicas: 1, readyReplicas: 1, conditions: [{type: Available, status: 'True'}]}", condition: "True in_force: ", told: "decides by generation 3", ready: "True"},
 		{what: "a bad edit", generation: 4, condition: "False refused: its scheduler, if it has one, goes on with what it had: spec.minRuntime", ready: "False"},

@@ -128,8 +128,12 @@ func (in *Input) check() error {
 		optional   bool
 		most       int
 	}{
-		{"emulator", in.Node.Emulator, false, 4095}, {"QEMU", in.Node.QEMU, false, 4095}, {"virtiofsd", in.Node.Virtiofsd, true, 4095},
-		{"serial socket", in.Paths.Serial, false, maxSocket}, {"exit file", in.Paths.Exit, false, 4095}, {"VNC socket", in.Paths.VNC, !in.Spec.Machine.VNC, maxSocket},
+		{"emulator", in.Node.Emulator, false, 4095},
+		{"QEMU", in.Node.QEMU, false, 4095},
+		{"virtiofsd", in.Node.Virtiofsd, true, 4095},
+		{"serial socket", in.Paths.Serial, false, maxSocket},
+		{"exit file", in.Paths.Exit, false, 4095},
+		{"VNC socket", in.Paths.VNC, !in.Spec.Machine.VNC, maxSocket},
 	} {
 		if must.path == "" && must.optional {
 			continue

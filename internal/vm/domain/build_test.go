@@ -97,7 +97,8 @@ func TestGolden(t *testing.T) {
 			in := plain()
 			in.Disks = []Disk{in.Disks[0], {Format: "raw", Serial: "ceph", RBD: &RBD{
 				Pool: "rbd", Image: "vol", User: "muster", Secret: "5f3b2d1e-0000-5000-8000-000000000001",
-				Monitors: []Monitor{{"192.0.2.1", 6789}, {"192.0.2.2", 0}}}}, in.Disks[1]}
+				Monitors: []Monitor{{"192.0.2.1", 6789}, {"192.0.2.2", 0}},
+			}}, in.Disks[1]}
 			return in
 		}(),
 		"cpu": func() Input {

@@ -234,8 +234,10 @@ func (r *reg) blob(repo string, data []byte) Digest {
 func (r *reg) push(repo, tag string, layers ...layer) Digest {
 	r.t.Helper()
 	config := []byte("{}")
-	m := map[string]any{"schemaVersion": 2, "mediaType": manifestType,
-		"config": descriptor{MediaType: "application/vnd.oci.empty.v1+json", Digest: r.blob(repo, config), Size: len(config)}}
+	m := map[string]any{
+		"schemaVersion": 2, "mediaType": manifestType,
+		"config": descriptor{MediaType: "application/vnd.oci.empty.v1+json", Digest: r.blob(repo, config), Size: len(config)},
+	}
 	all := []descriptor{}
 	for _, l := range layers {
 		d := descriptor{MediaType: l.kind, Digest: r.blob(repo, l.data), Size: len(l.data)}

@@ -40,8 +40,10 @@ func TestPullArtifact(t *testing.T) {
 		t.Errorf("tags %v, digests %v", got.RepoTags, got.RepoDigests)
 	}
 	// By whatever name, it is the same image.
-	for _, name := range []string{string(got.ID), got.ID.Hex()[:13], r.host + "/vm/tiny:1", "muster-vm/" + r.host + "/vm/tiny:1", r.host + "/vm/tiny@" + string(digest),
-		string(digest), r.host + "/vm/tiny:2@" + string(digest), r.host + "/vm/tiny@" + string(got.ID), "oci://" + r.host + "/vm/tiny:1"} {
+	for _, name := range []string{
+		string(got.ID), got.ID.Hex()[:13], r.host + "/vm/tiny:1", "muster-vm/" + r.host + "/vm/tiny:1", r.host + "/vm/tiny@" + string(digest),
+		string(digest), r.host + "/vm/tiny:2@" + string(digest), r.host + "/vm/tiny@" + string(got.ID), "oci://" + r.host + "/vm/tiny:1",
+	} {
 		if i, err := s.Status(name); err != nil || i.ID != got.ID {
 			t.Errorf("status of %s: %v, %v", name, i.ID, err)
 		}

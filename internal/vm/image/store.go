@@ -191,8 +191,10 @@ func (s *Store) defaults() error {
 		o.wait = wait
 	}
 	var errs []error
-	for name, v := range map[string]int64{"MaxVirtualBytes": o.MaxVirtualBytes, "MaxBytes": o.MaxBytes, "ReserveBytes": o.ReserveBytes, "MaxPulls": int64(o.MaxPulls),
-		"PullTimeout": int64(o.PullTimeout), "StallTimeout": int64(o.StallTimeout), "PartAge": int64(o.PartAge)} {
+	for name, v := range map[string]int64{
+		"MaxVirtualBytes": o.MaxVirtualBytes, "MaxBytes": o.MaxBytes, "ReserveBytes": o.ReserveBytes, "MaxPulls": int64(o.MaxPulls),
+		"PullTimeout": int64(o.PullTimeout), "StallTimeout": int64(o.StallTimeout), "PartAge": int64(o.PartAge),
+	} {
 		if v < 0 {
 			errs = append(errs, vm.Errorf(vm.Invalid, "image store: %s must not be negative", name))
 		}

@@ -146,8 +146,10 @@ func TestSource(t *testing.T) {
 		return "registry " + p.reference.String()
 	}
 	for source, rows := range map[Source]map[string]string{
-		SourceByName: {"cirros:9": "http://object.example/x", "tiny": "https://file.example/y", "reg/a": "registry r.example/a:latest", "other": "registry other:latest",
-			"a.example/b.qcow2": "https://a.example/b.qcow2", "a.example/b:1": "registry a.example/b:1", "oci://a.example/b.img": "registry a.example/b.img:latest", "http://a.example/b": "http://a.example/b"},
+		SourceByName: {
+			"cirros:9": "http://object.example/x", "tiny": "https://file.example/y", "reg/a": "registry r.example/a:latest", "other": "registry other:latest",
+			"a.example/b.qcow2": "https://a.example/b.qcow2", "a.example/b:1": "registry a.example/b:1", "oci://a.example/b.img": "registry a.example/b.img:latest", "http://a.example/b": "http://a.example/b",
+		},
 		SourceURL:      {"cirros": "http://object.example/x", "a.example/b:1": "https://a.example/b", "other": "https://other", "oci://a.example/b": "registry a.example/b:latest"},
 		SourceRegistry: {"cirros": "http://object.example/x", "a.example/b.img:1": "registry a.example/b.img:1"},
 	} {

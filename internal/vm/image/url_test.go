@@ -352,8 +352,10 @@ func TestNowhere(t *testing.T) {
 	}))
 	defer redirecting.Close()
 	s := mapped(t, t.TempDir(), redirecting.URL, Options{DownloadProtocol: "http"})
-	for _, location := range []string{"file:///etc/shadow", "unix:///run/containerd.sock", "ftp://a.example/x", "http://169.254.169.254/latest/meta-data", "http://[fe80::1]/x",
-		"http://[::ffff:169.254.169.254]/x", "http://0.0.0.0/x", "http://[fd00:ec2::254]/x", "http://100.100.100.200/x", "http://224.0.0.1/x", redirecting.URL + "/again"} {
+	for _, location := range []string{
+		"file:///etc/shadow", "unix:///run/containerd.sock", "ftp://a.example/x", "http://169.254.169.254/latest/meta-data", "http://[fe80::1]/x",
+		"http://[::ffff:169.254.169.254]/x", "http://0.0.0.0/x", "http://[fd00:ec2::254]/x", "http://100.100.100.200/x", "http://224.0.0.1/x", redirecting.URL + "/again",
+	} {
 		to.Store(&location)
 		refused(t, s, Request{Name: "tiny"}, vm.Invalid, "tiny")
 	}

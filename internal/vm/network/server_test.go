@@ -141,7 +141,9 @@ func TestHostileClients(t *testing.T) {
 	s := serveFake(t)
 	s.as(getUID)
 	for _, garbage := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\n\r\n"), {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, []byte("MVN\x01\xff\xff\xff\xff"), []byte("MVN\x01\x00\x00\x00\x02[]"),
+		[]byte("GET / HTTP/1.1\r\n\r\n"),
+		{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		[]byte("MVN\x01\xff\xff\xff\xff"), []byte("MVN\x01\x00\x00\x00\x02[]"),
 		append([]byte("MVN\x01\x00\x00\x0f\x00"), bytes.Repeat([]byte("["), 0xf00)...),
 		[]byte(`MVN` + "\x01\x00\x00\x00\x0d" + `{"verb":"??"}`),
 	} {

@@ -296,7 +296,8 @@ func (f *fakeRuntime) Status(_ context.Context, r *cri.StatusRequest) (*cri.Stat
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := &cri.StatusResponse{RuntimeHandlers: f.handlers, Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
-		{Type: cri.RuntimeReady, Status: f.notReady == "", Message: f.notReady}, {Type: cri.NetworkReady, Status: true}}}}
+		{Type: cri.RuntimeReady, Status: f.notReady == "", Message: f.notReady}, {Type: cri.NetworkReady, Status: true},
+	}}}
 	if f.notReady != "" {
 		out.Status.Conditions[0].Reason = "Broken"
 	}

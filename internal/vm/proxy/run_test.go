@@ -35,8 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 func processConfig(dir string) Config {
-	return Config{Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second,
-		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/"}}}}
+	return Config{
+		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second,
+		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/"}}},
+	}
 }
 
 // TestKilled kills a proxy's process while pods are made, and its backend with it, and looks whether a new proxy still lists every pod whose
@@ -439,7 +441,8 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := func() Config {
 		return Config{Listen: "unix:///run/cri.sock", Primary: "/run/containerd/containerd.sock", Backends: []Backend{
-			{Name: "vm", Socket: "/run/vm.sock", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/", "virtlet.cloud/"}}}}
+			{Name: "vm", Socket: "/run/vm.sock", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/", "virtlet.cloud/"}},
+		}}
 	}
 	c, err := good().complete()
 	if err != nil || c.Listen != "/run/cri.sock" || c.Mode != 0o600 || c.ListTimeout != 3*time.Second || c.Grace != 5*time.Second {

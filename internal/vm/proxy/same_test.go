@@ -388,7 +388,8 @@ func TestSame(t *testing.T) {
 func withoutAdditions(t *testing.T, body string) string {
 	more, err := proto.MarshalOptions{Deterministic: true}.Marshal(&cri.StatusResponse{
 		Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{
-			Type: "Backend/other", Reason: "ConditionMissing", Message: `runtime "other": its status has no condition RuntimeReady`}}},
+			Type: "Backend/other", Reason: "ConditionMissing", Message: `runtime "other": its status has no condition RuntimeReady`,
+		}}},
 		RuntimeHandlers: []*cri.RuntimeHandler{{Name: "other"}},
 	})
 	if err != nil {

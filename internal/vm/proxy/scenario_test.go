@@ -332,7 +332,8 @@ func (h *house) do(ctx context.Context, verb string, args []string, opt map[stri
 		return "ok", err
 	case "create":
 		r, err := h.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: args[0], Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: args[1]}, Image: &cri.ImageSpec{Image: args[2], UserSpecifiedImage: args[2]}}})
+			Metadata: &cri.ContainerMetadata{Name: args[1]}, Image: &cri.ImageSpec{Image: args[2], UserSpecifiedImage: args[2]},
+		}})
 		return r.GetContainerId(), err
 	case "begin":
 		_, err := h.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: args[0]})

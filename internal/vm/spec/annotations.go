@@ -60,36 +60,50 @@ func Annotations() []Annotation {
 	return []Annotation{
 		{KeyVCPUCount, "whole number, at most 255", "1", "CPUs of the machine; 0 and less is 1", "the node may set a lower limit"},
 		{KeyDiskDriver, "`scsi`, `virtio`, `nvme`", "`scsi`", "bus of the machine's disks", "`nvme` is new"},
-		{KeyCPUModel, "`host-model`", "the node's", "the host's CPU model, nested virtualization included where the host has it",
-			"the feature for nested virtualization is required only where the host has it: elsewhere such a machine could not start"},
-		{KeyCPUSetting, "YAML of libvirt's `cpu` element, by field names in any case", "", "the whole `cpu` element; wins over a CPU model",
-			"an unknown field or value is an error, as is a topology or memory that is not the machine's; distances and caches of NUMA cells are not taken"},
+		{
+			KeyCPUModel, "`host-model`", "the node's", "the host's CPU model, nested virtualization included where the host has it",
+			"the feature for nested virtualization is required only where the host has it: elsewhere such a machine could not start",
+		},
+		{
+			KeyCPUSetting, "YAML of libvirt's `cpu` element, by field names in any case", "", "the whole `cpu` element; wins over a CPU model",
+			"an unknown field or value is an error, as is a topology or memory that is not the machine's; distances and caches of NUMA cells are not taken",
+		},
 		{KeyRootVolumeSize, "quantity", "the image's size", "size of the root disk, if larger than the image's", "the node may set an upper limit"},
-		{KeySystemUUID, "UUID", "made from the container's id", "UUID of domain and SMBIOS; must be the only one on its node",
-			"it is not the container's id, which is random"},
+		{
+			KeySystemUUID, "UUID", "made from the container's id", "UUID of domain and SMBIOS; must be the only one on its node",
+			"it is not the container's id, which is random",
+		},
 		{KeyImageType, "`nocloud`, `configdrive`, in any case", "`nocloud`", "form of the first-boot data", ""},
 		{KeyMetaData, "YAML or JSON map", "", "its keys replace generated meta-data", ""},
 		{KeyUserData, "YAML or JSON map", "", "merged over the source's user-data: maps key by key, lists appended, else replaced", ""},
 		{KeyUserDataOverwrite, "`true`, `false`", "`false`", "user-data replaces the source's instead; so do SSH keys", "any other value is an error, where Virtlet took it for false"},
 		{KeyUserDataScript, "text", "", "the whole user-data; `" + MountScriptToken + "` in it becomes a script that links block devices and mounts volumes", ""},
-		{KeyUserDataSource, "`configmap/NAME`, `secret/NAME`", "", "each key of it, its value read as YAML, is a key of the user-data",
-			"only of a ConfigMap or Secret that the pod mounts; a value that begins with `#!` stays one text; a value that is not YAML is an error, where Virtlet dropped it"},
-		{KeyUserDataSourceKey, "key of the source", "", "that key's value is the script, as if in " + KeyUserDataScript + ", and wins over it",
-			"the value is taken as it is: Virtlet read it as YAML first, and lost all but the last line of many scripts"},
+		{
+			KeyUserDataSource, "`configmap/NAME`, `secret/NAME`", "", "each key of it, its value read as YAML, is a key of the user-data",
+			"only of a ConfigMap or Secret that the pod mounts; a value that begins with `#!` stays one text; a value that is not YAML is an error, where Virtlet dropped it",
+		},
+		{
+			KeyUserDataSourceKey, "key of the source", "", "that key's value is the script, as if in " + KeyUserDataScript + ", and wins over it",
+			"the value is taken as it is: Virtlet read it as YAML first, and lost all but the last line of many scripts",
+		},
 		{KeyUserDataEncoding, "`plain`, `base64`", "`plain`", "how that value is written", "a wrong value is an error without a source key too"},
 		{KeySSHKeys, "keys, one a line", "", "added to the source's", ""},
 		{KeySSHKeySource, "`KIND/NAME[/KEY]`", "key `authorized_keys`", "SSH keys, one a line", "only of what the pod mounts"},
-		{KeyFiles, "`KIND/NAME`", "", "files written into the root before the first boot: key `X` has the content, `X_path` the path, `X_encoding` is `base64` or `plain`",
-			"only of what the pod mounts; a path must be absolute, without `..`"},
+		{
+			KeyFiles, "`KIND/NAME`", "", "files written into the root before the first boot: key `X` has the content, `X_path` the path, `X_encoding` is `base64` or `plain`",
+			"only of what the pod mounts; a path must be absolute, without `..`",
+		},
 		{KeyChownMounts, "`true`, `false`", "`false`", "nothing", "virtiofs keeps owners as they are, so nothing has to be given away"},
 		{KeyForceDHCP, "`true`, `false`", "`false`", "leaves the network configuration out of the first-boot data", "any other value is an error"},
 		{KeyNetworkDevice, "`virtio`, `e1000`, `e1000e`", "`virtio`", "model of the network cards", ""},
 		{KeyTargetRuntime, "name of a runtime", "", "where the proxy sends a pod without RuntimeClass", "a RuntimeClass wins over it"},
 		{OwnCPUModel, "`host-model`, `host-passthrough`, `maximum`, or a model of libvirt's", "the node's", "CPU model; not together with " + KeyCPUModel, ""},
 		{OwnVNC, "`true`, `false`", "`false`", "a screen, over a socket of the node", ""},
-		{OwnOnStop, "`shutdown`, `suspend`", "`shutdown`",
+		{
+			OwnOnStop, "`shutdown`, `suspend`", "`shutdown`",
 			"what a stop with grace does: end the machine, or save it with its memory so that the pod which replaces this one resumes it. " +
-				"With virtiofs mounts or passed-through devices, or with more memory than can be saved in the grace, it is refused", ""},
+				"With virtiofs mounts or passed-through devices, or with more memory than can be saved in the grace, it is refused", "",
+		},
 	}
 }
 

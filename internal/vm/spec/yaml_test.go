@@ -22,7 +22,8 @@ func TestParseYAML(t *testing.T) {
 		{"d: 2001-01-01", map[string]any{"d": "2001-01-01"}},
 		{"n: .nan", map[string]any{"n": ".nan"}},
 		{"base: &b {x: 1, y: 2}\nc: {<<: *b, y: 3}", map[string]any{
-			"base": map[string]any{"x": int64(1), "y": int64(2)}, "c": map[string]any{"x": int64(1), "y": int64(3)}}},
+			"base": map[string]any{"x": int64(1), "y": int64(2)}, "c": map[string]any{"x": int64(1), "y": int64(3)},
+		}},
 		{"text: |\n  #!/bin/sh\n  echo\n", map[string]any{"text": "#!/bin/sh\necho\n"}},
 		{"big: 18446744073709551615", map[string]any{"big": uint64(18446744073709551615)}},
 		{`{"json": {"too": true}}`, map[string]any{"json": map[string]any{"too": true}}},
