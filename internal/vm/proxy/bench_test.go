@@ -37,7 +37,7 @@ func BenchmarkAdded(b *testing.B) {
 		id = c.ContainerId
 	}
 	direct := dialKubelet(b, h.config.Primary)
-	defer direct.Close()
+	defer func() { _ = direct.Close() }()
 	for _, call := range []struct {
 		name string
 		do   func(cri.RuntimeServiceClient) error

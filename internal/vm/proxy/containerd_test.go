@@ -21,7 +21,7 @@ func TestContainerd(t *testing.T) {
 	dir := shortDir(t)
 	nobody().serve(t, dir+"/b")
 	direct := dialKubelet(t, socket)
-	t.Cleanup(func() { direct.Close() })
+	t.Cleanup(func() { _ = direct.Close() })
 	proxied := startProxy(t, Config{Listen: dir + "/l", Primary: socket, State: dir + "/state", Backends: []Backend{{Name: "other", Socket: dir + "/b"}}})
 	nothing := &cri.ImageSpec{Image: "example.com/nothing:1"}
 	for _, call := range []struct {

@@ -74,7 +74,7 @@ func (f *fakeRuntime) down() {
 	if s != nil {
 		s.Stop()
 		<-ended
-		os.Remove(f.socket)
+		_ = os.Remove(f.socket)
 	}
 }
 

@@ -433,7 +433,9 @@ func (p *router) events(ss grpc.ServerStream, method string, req []byte) error {
 	}
 	cancel()
 	for range left {
-		<-ends
+		if other := <-ends; err == nil {
+			err = other
+		}
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func newRouter(c Config, log logr.Logger) (*router, error) {
 
 func (p *router) close() {
 	for _, b := range p.backends {
-		b.conn.Close()
+		_ = b.conn.Close() // fails only if it is closed
 	}
 	if err := p.store.close(); err != nil {
 		p.log.Error(err, "The state file cannot be closed")
@@ -112,7 +112,9 @@ func (p *router) serve(ctx context.Context, l net.Listener) error {
 	cut := time.AfterFunc(p.config.Grace, s.Stop)
 	defer cut.Stop()
 	s.GracefulStop()
-	<-served
+	if err := <-served; err != nil {
+		p.log.Error(err, "The socket ended before its time", "socket", p.config.Listen)
+	}
 	s.Stop() // returns when every handler has
 	return nil
 }
@@ -129,7 +131,7 @@ type listener struct {
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
-			os.Remove(l.path)
+			_ = os.Remove(l.path) // a path that stays is replaced by the next listener
 		}
 	})
 	return l.UnixListener.Close()
@@ -175,7 +177,7 @@ func listen(path string, mode os.FileMode) (net.Listener, error) {
 		err = os.Rename(made, path)
 	}
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return fail(err)
 	}
 	return &listener{UnixListener: l, path: path, made: st}, nil

@@ -91,7 +91,7 @@ func TestKilled(t *testing.T) {
 		}
 		makers.Wait()
 		cancel()
-		conn.Close()
+		_ = conn.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
@@ -405,7 +405,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale.SetUnlinkOnClose(false)
-	stale.Close()
+	_ = stale.Close()
 	first, err := listen(path, 0o600)
 	if err != nil {
 		t.Fatalf("a stale socket: %v", err)

@@ -245,7 +245,7 @@ func startProxy(t testing.TB, c Config) *grpc.ClientConn {
 	}()
 	conn := dialKubelet(t, c.Listen)
 	t.Cleanup(func() {
-		conn.Close()
+		_ = conn.Close()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the proxy ended with %v", err)
@@ -323,7 +323,7 @@ func TestSame(t *testing.T) {
 	primary.serve(t, dir+"/p")
 	nobody().serve(t, dir+"/b")
 	direct := dialKubelet(t, dir+"/p")
-	t.Cleanup(func() { direct.Close() })
+	t.Cleanup(func() { _ = direct.Close() })
 	alone := startProxy(t, Config{Listen: dir + "/alone", Primary: dir + "/p"})
 	beside := startProxy(t, Config{Listen: dir + "/beside", Primary: dir + "/p", State: dir + "/state", Backends: []Backend{{Name: "other", Socket: dir + "/b", Handlers: []string{"other"}, ImagePrefixes: []string{"other/"}}}})
 

@@ -138,7 +138,7 @@ func (h *house) start() error {
 		if err := <-served; err != nil {
 			h.t.Errorf("the proxy ended with %v", err)
 		}
-		h.conn.Close()
+		_ = h.conn.Close()
 	}
 	for _, b := range p.backends {
 		if f := h.runtimes[b.name]; f.server != nil && f.muted == nil {

@@ -70,7 +70,7 @@ func (s *store) open(path string, backends []*backend, fresh bool) (err error) {
 			err = fmt.Errorf("%w: %v", errDamaged, p)
 		}
 		if err != nil {
-			db.Close()
+			_ = db.Close() // err says more
 			for _, b := range backends {
 				b.known = newKnown()
 			}
