@@ -326,7 +326,8 @@ type GangMemory struct {
 	Started, Evicted int64
 	Stale            Maybe
 	// LastStart and LastEviction are the gang's own where they may differ from what objects say: a clock has been set back, or a
-	// remnant was formed before its former gang started anew. 0 for what objects say, and Started and Evicted.
+	// remnant was formed before its former gang started anew. 0 for what objects say, and Started and Evicted; but of a remnant, a
+	// LastStart of 0 is that it never started.
 	LastStart, LastEviction int64
 }
 
@@ -344,7 +345,7 @@ func (s *Snapshot) Memory() Memory {
 		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
 	}
 	s.EachGang(func(g *Gang) {
-		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.Key.Remnant() && g.LastStart != 0 {
+		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.Key.Remnant() {
 			m.Gangs[g.Key] = GangMemory{
 				Displaced: g.Displaced, Since: g.Since, Displacements: g.Displacements, Started: g.started, Evicted: g.evicted, Stale: g.stale,
 				LastStart: g.LastStart, LastEviction: g.LastEviction,
@@ -395,7 +396,14 @@ func (s *Store) Restore(m Memory) {
 			g := s.gang(id)
 			g.Displaced, g.Since, g.Displacements = gm.Displaced, gm.Since, gm.Displacements
 			g.started, g.evicted, g.stale = gm.Started, gm.Evicted, gm.Stale
-			g.LastStart = cmp.Or(gm.LastStart, max(g.LastStart, g.started))
+			if key.Remnant() {
+				g.LastStart = gm.LastStart
+				if of, ok := s.gangIDs[g.Former]; ok {
+					g.startOf = s.gangs.get(int32(of)).UID
+				}
+			} else {
+				g.LastStart = cmp.Or(gm.LastStart, max(g.LastStart, g.started))
+			}
 			g.LastEviction = cmp.Or(gm.LastEviction, max(g.LastEviction, g.evicted))
 			if g.stale.Set {
 				g.StaleSince = g.stale.Value
