@@ -255,18 +255,29 @@ func (g *guest) send(frame []byte) {
 // until reads frames until one is wanted.
 func (g *guest) until(wanted func(frame []byte) bool) []byte {
 	g.t.Helper()
-	must(g.t, g.tap.SetReadDeadline(time.Now().Add(patience)))
+	f, err := g.within(patience, wanted)
+	must(g.t, err)
+	return f
+}
+
+// within is until, for no longer than some time.
+func (g *guest) within(limit time.Duration, wanted func(frame []byte) bool) ([]byte, error) {
+	g.t.Helper()
+	must(g.t, g.tap.SetReadDeadline(time.Now().Add(limit)))
 	b := make([]byte, 65536)
 	for {
 		n, err := g.tap.Read(b)
-		must(g.t, err)
+		if err != nil {
+			return nil, err
+		}
 		if f := b[min(n, vnetHeader):n]; wanted(f) {
-			return bytes.Clone(f)
+			return bytes.Clone(f), nil
 		}
 	}
 }
 
-// ask sends a DHCP message to an Ethernet and an IP address, and waits for the answer.
+// ask sends a DHCP message to an Ethernet and an IP address until it is answered, as clients do: a tap that has just been opened may lose
+// what is sent into it until the kernel has seen that it is.
 func (g *guest) ask(to net.HardwareAddr, src, dst string, kind dhcpv4.MessageType, change ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	g.t.Helper()
 	g.xid++
@@ -275,9 +286,8 @@ func (g *guest) ask(to net.HardwareAddr, src, dst string, kind dhcpv4.MessageTyp
 	for _, c := range change {
 		c(m)
 	}
-	g.send(udpFrame(to, g.mac, src, dst, 68, 67, m.ToBytes()))
 	var out *dhcpv4.DHCPv4
-	g.until(func(f []byte) bool {
+	answer := func(f []byte) bool {
 		if !isUDP(f, 68) {
 			return false
 		}
@@ -287,8 +297,17 @@ func (g *guest) ask(to net.HardwareAddr, src, dst string, kind dhcpv4.MessageTyp
 		}
 		out = a
 		return true
-	})
-	return out
+	}
+	for end := time.Now().Add(patience); ; {
+		g.send(udpFrame(to, g.mac, src, dst, 68, 67, m.ToBytes()))
+		_, err := g.within(time.Second, answer)
+		if err == nil {
+			return out
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+			must(g.t, err)
+		}
+	}
 }
 
 // lease is a guest's first minutes: DISCOVER, REQUEST.
