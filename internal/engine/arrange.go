@@ -46,7 +46,7 @@ func (s *Session) rearranged(st *Statement, pods []cluster.PodID, d *Diagnosis) 
 		if before = order; s.placeAll(st, order, s.everywhere()) == nil {
 			return nil
 		}
-		st.rollback(mark)
+		st.RollbackTo(mark)
 	}
 	looks := arrangeLooks
 	if s.arrange(st, scarcer, 0, &looks) {
@@ -107,7 +107,7 @@ func (s *Session) arrange(st *Statement, pods []cluster.PodID, from int, looks *
 		if s.arrange(st, pods[1:], next, looks) {
 			return true
 		}
-		st.rollback(mark)
+		st.RollbackTo(mark)
 	}
 	return false
 }

@@ -119,7 +119,7 @@ func (s *Session) placeCohort(st *Statement, g *GangState, c *cohort, in Region)
 		d := s.fill(st, g, c, r)
 		switch {
 		case d != nil:
-			st.rollback(mark)
+			st.RollbackTo(mark)
 		case c.set != 0 || s.promise || s.moving || !st.waits(mark):
 			return nil
 		default: // perhaps the gang can start at once in another domain of the level
@@ -189,7 +189,7 @@ func (s *Session) placeKid(st *Statement, g *GangState, kid *cohort, in Region) 
 			if s.placeCohort(st, g, kid, tree.part(d)) == nil {
 				return nil
 			}
-			st.rollback(mark)
+			st.RollbackTo(mark)
 		}
 	}
 	return s.placeCohort(st, g, kid, in)

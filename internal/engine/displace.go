@@ -25,7 +25,7 @@ func (st *Statement) keep(u *Unit) bool {
 	for _, k := range u.holds {
 		h := &st.s.holds[k]
 		if !st.s.returns(h.node, h.Requests, h.Share, h.groups) {
-			st.rollback(mark)
+			st.RollbackTo(mark)
 			return false
 		}
 		st.do(Op{Verb: shut, Node: h.node, hold: k})
@@ -54,7 +54,7 @@ func (st *Statement) SpareUnit(u *Unit) bool {
 	mark := st.Mark()
 	for _, p := range u.Pods {
 		if !st.s.mayStay(p) {
-			st.rollback(mark)
+			st.RollbackTo(mark)
 			return false
 		}
 		st.Spare(p)
@@ -84,7 +84,7 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 		d := s.placeGang(st, u.Gang, ids)
 		s.moving = false
 		if d != nil {
-			st.rollback(mark)
+			st.RollbackTo(mark)
 		}
 		return d == nil
 	}
@@ -98,11 +98,11 @@ func (st *Statement) MoveUnit(u *Unit) bool {
 			i, ok = s.bestFor(p)
 		}
 		if !ok {
-			st.rollback(mark)
+			st.RollbackTo(mark)
 			return false
 		}
 		if n := s.Snap.NodeOrder[i]; p.Class.Share.MemoryMiB > 0 && !s.CheckGates(u.Gang, p.Class.ChargeOn(s.Snap.Node(n))).Yes() {
-			st.rollback(mark)
+			st.RollbackTo(mark)
 			return false
 		}
 		st.Move(p, s.Snap.NodeOrder[i])

@@ -128,7 +128,7 @@ func TestGangQueueOrder(t *testing.T) {
 					}
 				case 1: // a what-if
 					s.TryGang(st, got)
-					st.Abandon()
+					st.Discard()
 				case 2: // another queue is charged
 					if given = append(given, got); len(given) > 1 {
 						other := given[r.IntN(len(given))]

@@ -120,12 +120,12 @@ func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, req
 	start, promised := st.Mark(), s.Holds(g)
 	held := s.openHolds(st, g, pods)
 	if v := s.CheckGates(g, request); !v.Yes() {
-		st.rollback(start)
+		st.RollbackTo(start)
 		return &Diagnosis{Verdict: v}
 	}
 	now := s.checkGates(g, request, true)
 	key, memo := s.shape(g, pods)
-	memo = memo && !held && !s.promise
+	memo = memo && !held && !s.promise && start == 0 // within a statement, room may come back when that is rolled back
 	if memo {
 		if d := s.failed[key]; d != nil {
 			return d
@@ -134,7 +134,7 @@ func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, req
 	mark := st.Mark()
 	d := s.placeGang(st, g, pods)
 	if d != nil {
-		st.rollback(mark)
+		st.RollbackTo(mark)
 		switch {
 		case d.final || !d.Verdict.Reason.Room():
 		case s.Constrained(g):
@@ -147,7 +147,7 @@ func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, req
 		if memo {
 			s.failed[key] = d
 		}
-		st.rollback(start)
+		st.RollbackTo(start)
 		return d
 	}
 	if g.waitsForRelease() {
@@ -158,7 +158,7 @@ func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, req
 	case promised: // it waits on, or its victims would have gone for nothing
 		st.NominateAll(mark)
 	default: // there is room, and it must not be kept from others for a queue that may not have it yet
-		st.rollback(start)
+		st.RollbackTo(start)
 		g.limited = true
 		return &Diagnosis{Verdict: now}
 	}

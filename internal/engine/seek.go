@@ -23,7 +23,7 @@ func (s *Session) rearrangedCohorts(st *Statement, g *GangState, pods []cluster.
 		if s.placeCohort(st, g, root, s.everywhere()) == nil {
 			return nil
 		}
-		st.rollback(mark)
+		st.RollbackTo(mark)
 	}
 	q := &seeker{s: s, st: st, g: g, looks: arrangeLooks, alike: s.Exact(pods) && g.oneTopology()}
 	if q.regions([]errand{{c: root, in: s.everywhere()}}, nil) {
@@ -142,7 +142,7 @@ func (q *seeker) all(todo []errand) bool {
 		q.looks -= len(e.pods) / filterLooks
 		for _, id := range e.pods {
 			if !q.s.placePod(q.st, q.s.Snap.Pod(id), e.in) {
-				q.st.rollback(mark)
+				q.st.RollbackTo(mark)
 				return false
 			}
 		}
@@ -189,7 +189,7 @@ func (q *seeker) nodes(todo []errand, from int32) bool {
 		if q.nodes(rest, next) {
 			return true
 		}
-		q.st.rollback(mark)
+		q.st.RollbackTo(mark)
 	}
 	return false
 }

@@ -220,17 +220,8 @@ func (s *Session) addLater(n cluster.NodeID, r cluster.Resources, sign int64) {
 	s.touched = append(s.touched, n)
 }
 
-// RollbackTo undoes everything since the mark. It cannot fail. Room comes back, so gangs that failed may be tried again.
+// RollbackTo undoes everything since the mark, last first. It cannot fail, and leaves the session as it was at the mark.
 func (st *Statement) RollbackTo(m Mark) {
-	if len(st.ops) > int(m) {
-		clear(st.s.failed)
-	}
-	st.rollback(m)
-}
-
-// rollback is RollbackTo for an attempt that leaves the session as the attempt found it: what could not be placed then
-// cannot be placed now.
-func (st *Statement) rollback(m Mark) {
 	for len(st.ops) > int(m) {
 		op := st.ops[len(st.ops)-1]
 		st.ops = st.ops[:len(st.ops)-1]
@@ -241,16 +232,10 @@ func (st *Statement) rollback(m Mark) {
 // Discard undoes the whole statement.
 func (st *Statement) Discard() { st.RollbackTo(0) }
 
-// Abandon undoes a whole what-if: everything is as it was before, so what had failed before fails still.
-func (st *Statement) Abandon() { st.rollback(0) }
-
-// Back undoes what a what-if did since the mark: everything is as it was then, so what had failed then fails still.
-func (st *Statement) Back(m Mark) { st.rollback(m) }
-
 // Cut undoes what happened since the mark and returns it for Redo.
 func (st *Statement) Cut(m Mark) []Op {
 	ops := slices.Clone(st.ops[m:])
-	st.rollback(m)
+	st.RollbackTo(m)
 	return ops
 }
 
@@ -279,7 +264,7 @@ func (st *Statement) Broken(p *cluster.Pod, broken string) {
 // minimum at once must not hold idle room while it waits for the rest.
 func (st *Statement) NominateAll(since Mark) {
 	ops := append([]Op(nil), st.ops[since:]...)
-	st.rollback(since)
+	st.RollbackTo(since)
 	for _, op := range ops {
 		if op.Verb == open || op.Verb == shut {
 			st.do(op)

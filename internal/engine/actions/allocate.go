@@ -23,7 +23,7 @@ func (Allocate) Run(s *engine.Session) {
 		case left:
 			continue
 		case d == nil && promised && !st.Binds():
-			st.Abandon() // the promise stands, for the room it was made for
+			st.Discard() // the promise stands, for the room it was made for
 			s.Diagnose(g, s.StillReleasing(g))
 			continue
 		case d != nil && promised && s.Awaits(g):

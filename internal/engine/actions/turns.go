@@ -106,7 +106,7 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	}
 	switch {
 	case d == nil && of.passed:
-		st.Abandon()
+		st.Discard()
 		t.remember(challenge(g.Leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
 		t.leave(g)
 		return nil, true

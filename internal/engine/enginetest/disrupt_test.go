@@ -343,12 +343,12 @@ func (u upheaval) Run(s *engine.Session) {
 		points = append(points, point{st.Mark(), state(), len(evicted)})
 	}
 	for _, p := range slices.Backward(points) {
-		st.Back(p.mark)
+		st.RollbackTo(p.mark)
 		if got := state(); got != p.text {
 			u.t.Fatalf("back to\n%s\nwas\n%s", got, p.text)
 		}
 	}
-	st.Abandon()
+	st.Discard()
 	if got := state(); got != before {
 		u.t.Fatalf("abandoned\n%s\nwas\n%s", got, before)
 	}

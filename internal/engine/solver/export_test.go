@@ -25,7 +25,7 @@ func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
 	for _, t := range q.units {
 		units = append(units, t.Unit)
 	}
-	q.st.Abandon()
+	q.st.Discard()
 	return units, ok
 }
 
@@ -38,7 +38,7 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 	question = sv.question(g, sv.asks(g, pods))
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	a, ok := q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return question, a.Verdict, ok
 }
 
@@ -49,7 +49,7 @@ func Picks(s *engine.Session, right engine.Right, g *engine.GangState, which fun
 	sv := New(s, right, nil)
 	_, request := s.Next(g)
 	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Begin()}
-	defer q.st.Abandon()
+	defer q.st.Discard()
 	w := q.everyone().walk(right, g, q.request)
 	for n := 0; ; n++ {
 		l, v := w.pick()
@@ -110,13 +110,13 @@ func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	if _, known = q.hopeless(); !known {
 		_, found = q.run()
-		q.st.Abandon()
+		q.st.Discard()
 		return false, found
 	}
-	q.st.Abandon()
+	q.st.Discard()
 	q = &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	_, found = q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return known, found
 }
 
@@ -137,7 +137,7 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
 	told, found = q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return like, told, found, short, known
 }
 
@@ -149,7 +149,7 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 		return false, false
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	defer func() { q.st.Abandon() }()
+	defer func() { q.st.Discard() }()
 	q.w = q.everyone().walk(q.right, q.g, q.request)
 	q.asked = q.w.asked
 	if q.grow() {

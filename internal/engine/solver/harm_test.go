@@ -13,7 +13,7 @@ import (
 // them it takes until the gang fits, -1 if all are too few.
 func (q *question) queue(s *engine.Session) (line []int, need int) {
 	st := s.Begin()
-	defer st.Abandon()
+	defer st.Discard()
 	taken, out := make(choice, len(q.others)), make([]bool, len(q.others))
 	for i, v := range q.others {
 		out[i] = !q.mayTouch(v)

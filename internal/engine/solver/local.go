@@ -82,7 +82,7 @@ func (q *search) fromPlaces(moves bool) bool {
 			return true
 		}
 		q.back(0)
-		q.st.Back(0)
+		q.st.RollbackTo(0)
 		if l.left >= 0 { // every choice was tried
 			break
 		}
@@ -122,7 +122,7 @@ func (l *local) place(k, from int) bool {
 	n, mark := len(l.units), l.st.Mark()
 	undo := func() {
 		l.back(n)
-		l.st.Back(mark)
+		l.st.RollbackTo(mark)
 	}
 	if l.idle(p) {
 		if l.place(k+1, next(from)) {
@@ -203,7 +203,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 	}
 	l.others++ // what was given does not say what other nodes would have to
 	l.back(units)
-	l.st.Back(mark)
+	l.st.RollbackTo(mark)
 	for _, d := range devices {
 		of := func(p *cluster.Pod) bool { return p.Node == n && slices.Contains(p.Groups, d) }
 		units, mark := len(l.units), l.st.Mark()
@@ -215,7 +215,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 			return of(p) && p.Phase.Active() && l.s.Fate(p) != engine.Evict
 		}) {
 			l.back(units)
-			l.st.Back(mark)
+			l.st.RollbackTo(mark)
 		}
 	}
 	return false
@@ -282,7 +282,7 @@ func (l *local) done() bool {
 	if legal && l.fits() && (!l.moves || l.judged()) {
 		return true
 	}
-	l.st.Back(0)
+	l.st.RollbackTo(0)
 	l.st.Redo(found)
 	l.units, l.marks, l.spared = units, marks, make([]bool, len(units))
 	return false

@@ -31,7 +31,7 @@ func (q *search) withMoves() bool {
 			if q.lawful() {
 				return true
 			}
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.units, q.spared = units, make([]bool, len(units))
 		}
 		t, ok := q.w.next()
@@ -92,7 +92,7 @@ func (q *search) lawful() bool {
 				what.EvictUnit(&t.Unit)
 			}
 		}
-		what.Abandon()
+		what.Discard()
 	})
 	return ok
 }
@@ -159,7 +159,7 @@ func (q *search) piecemeal(bound int) bool {
 				q.movers = q.movers || len(gangs) > 0
 			}
 			q.back(0)
-			q.st.Back(0)
+			q.st.RollbackTo(0)
 			return false
 		}
 	}
@@ -181,7 +181,7 @@ func (q *search) settle() {
 	if q.s.Promise(q.st, q.g) == nil && q.moveAll() {
 		return
 	}
-	q.st.Back(0)
+	q.st.RollbackTo(0)
 	q.st.Redo(found)
 	q.units, q.spared = units, spared
 }
@@ -191,7 +191,7 @@ func (q *search) moveAll() bool {
 	mark := q.st.Mark()
 	for i := range q.units {
 		if !q.spared[i] && !q.st.MoveUnit(&q.units[i].Unit) {
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			return false
 		}
 	}
@@ -225,7 +225,7 @@ func (q *search) together(bound int) bool {
 			if (q.gangs() <= bound || bound < 0) && q.moveAll() {
 				return true
 			}
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.units, q.spared = units, make([]bool, len(units))
 			stuck, spent = true, q.probes-before
 		}
@@ -242,7 +242,7 @@ func (q *search) together(bound int) bool {
 		q.w.gave(&t)
 	}
 	q.back(0)
-	q.st.Back(0)
+	q.st.RollbackTo(0)
 	return false
 }
 
@@ -432,7 +432,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 	start, first := q.st.Mark(), len(q.units)
 	undo := func() bool {
 		q.back(first)
-		q.st.Back(start)
+		q.st.RollbackTo(start)
 		return false
 	}
 	for _, v := range gangs {
@@ -466,7 +466,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 			q.spared[i] = true
 			continue
 		}
-		q.st.Back(mark)
+		q.st.RollbackTo(mark)
 	}
 	if !q.s.PromiseOn(q.st, p, n) {
 		return undo()

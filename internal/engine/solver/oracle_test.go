@@ -107,7 +107,7 @@ func (t *trial) Run(s *engine.Session) {
 		if len(a.wants) > 0 {
 			st := s.Begin()
 			a.idle = s.Promise(st, g) == nil && st.Immediate()
-			st.Abandon()
+			st.Discard()
 		}
 		var leaves []*engine.QueueLedger
 		leaves, a.ok = sv.Solve(g)

@@ -84,7 +84,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 		return nil, false
 	case !q.disturbs() && q.st.Immediate():
 		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
-		q.st.Abandon()
+		q.st.Discard()
 		sv.budget.refund(q.cost)
 		return nil, false
 	}
@@ -97,7 +97,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 func (sv *Solver) Could(g *engine.GangState) (could, asked bool) {
 	q, _, answer := sv.ask(g)
 	if answer == granted {
-		q.st.Abandon()
+		q.st.Discard()
 		sv.budget.refund(q.cost)
 	}
 	return answer == granted, answer != unasked
@@ -174,7 +174,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if found {
 		return q, a, granted
 	}
-	q.st.Abandon()
+	q.st.Discard()
 	a.Action = sv.s.Action()
 	wake := cluster.Forever
 	if sv.givers != nil {
@@ -420,7 +420,7 @@ func (q *search) evict(t taken) {
 // back undoes everything after the first n units.
 func (q *search) back(n int) {
 	if n < len(q.units) {
-		q.st.Back(q.marks[n])
+		q.st.RollbackTo(q.marks[n])
 		q.marks, q.units, q.spared = q.marks[:n], q.units[:n], q.spared[:n]
 	}
 }
@@ -449,7 +449,7 @@ func (q *search) probe() bool {
 	q.steps(len(q.pods) + len(q.s.Snap.NodeOrder)/nodesPerStep)
 	mark := q.st.Mark()
 	d := q.s.Promise(q.st, q.g)
-	q.st.Back(mark)
+	q.st.RollbackTo(mark)
 	q.doubt = d != nil && d.Verdict.Partial
 	return d == nil
 }
@@ -545,7 +545,7 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 			}
 			q.spared[i] = false
 		}
-		q.st.Back(mark)
+		q.st.RollbackTo(mark)
 		return false
 	}
 	of := map[*engine.GangState][]int{}
@@ -578,11 +578,11 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 			if q.part(t, try) && lawful(t.Gang) {
 				return
 			}
-			q.st.Back(after)
+			q.st.RollbackTo(after)
 			t.Unit = whole
 		}
 		if !t.Gang.SetSatisfied(whole.Set) {
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.spared = before
 		}
 	}
@@ -600,7 +600,7 @@ func (q *search) part(t *taken, try func(u *engine.Unit) bool) bool {
 	for _, p := range all {
 		one, mark := engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
 		if !try(&one) {
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			rest.Pods = append(rest.Pods, p)
 			rest.Charge.AddCapped(p.Charge)
 		}
