@@ -111,9 +111,9 @@ func (r *Result) Remember(s *cluster.Store) {
 
 // stillVoid leaves out the holds that a plan of the same run has promised anew.
 func (s *Session) stillVoid() []string {
-	out := s.void[:0]
-	for _, id := range s.void {
-		if _, anew := s.promised[id]; !anew {
+	out := s.Ledger.void[:0]
+	for _, id := range s.Ledger.void {
+		if _, anew := s.draft.promised[id]; !anew {
 			out = append(out, id)
 		}
 	}
@@ -122,14 +122,14 @@ func (s *Session) stillVoid() []string {
 
 // promises notes what the running action's plan promises.
 func (s *Session) promises() {
-	if len(s.void) == 0 {
+	if len(s.Ledger.void) == 0 {
 		return
 	}
-	for i := range s.plan.Bundles {
-		b := &s.plan.Bundles[i]
+	for i := range s.draft.plan.Bundles {
+		b := &s.draft.plan.Bundles[i]
 		for j := range b.Intents {
 			if h, promised := b.Intents[j].hold(b); promised {
-				s.promised[h.ID()] = struct{}{}
+				s.draft.promised[h.ID()] = struct{}{}
 			}
 		}
 	}

@@ -114,8 +114,8 @@ func TestAssumeNominations(t *testing.T) {
 // TestVoidSparesWhatIsPromisedAnew: a promise that this very run made again under the same name is not void.
 func TestVoidSparesWhatIsPromisedAnew(t *testing.T) {
 	t.Parallel()
-	s := &Session{void: []string{"t1", "t2"}, promised: map[string]struct{}{}}
-	s.plan = Plan{Bundles: []Bundle{takes()}}
+	s := &Session{Ledger: &Ledger{void: []string{"t1", "t2"}}, draft: draft{promised: map[string]struct{}{}}}
+	s.draft.plan = Plan{Bundles: []Bundle{takes()}}
 	s.promises()
 	if d := cmp.Diff([]string{"t2"}, s.stillVoid()); d != "" {
 		t.Error(d)

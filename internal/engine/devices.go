@@ -21,31 +21,31 @@ type device struct {
 
 // devices returns the shared devices of a node as they stand, by group. A device has a whole GPU of the node's ledgers for
 // as long as anything of it is held, and the pod slot of its reservation pod until that is there.
-func (s *Session) devices(n cluster.NodeID) []device {
-	if s.shared[n] == nil {
-		if of := s.Snap.Node(n).Devices; len(of) > 0 {
+func (l *Ledger) devices(n cluster.NodeID) []device {
+	if l.shared[n] == nil {
+		if of := l.snap.Node(n).Devices; len(of) > 0 {
 			ds := make([]device, len(of))
 			for i := range of {
 				ds[i] = device{of[i].Group, of[i].Used, of[i].Used - of[i].Releasing, of[i].Reserved}
 			}
-			s.shared[n] = ds
+			l.shared[n] = ds
 		}
 	}
-	return s.shared[n]
+	return l.shared[n]
 }
 
 // FitsIdle says whether one more pod of the class fits on the node at once: its sums, and the devices it shares.
-func (s *Session) FitsIdle(c *cluster.Class, n cluster.NodeID) bool {
-	return c.Requests.Fits(s.Idle(n)) && (c.Share.None() || s.shareable(c.Requests, c.Share, n, true))
+func (l *Ledger) FitsIdle(c *cluster.Class, n cluster.NodeID) bool {
+	return c.Requests.Fits(l.Idle(n)) && (c.Share.None() || l.shareable(c.Requests, c.Share, n, true))
 }
 
 // FitsLater says whether one more pod of the class will fit on the node once all releases have happened.
-func (s *Session) FitsLater(c *cluster.Class, n cluster.NodeID) bool {
-	return s.roomLater(c.Requests, c.Share, n)
+func (l *Ledger) FitsLater(c *cluster.Class, n cluster.NodeID) bool {
+	return l.roomLater(c.Requests, c.Share, n)
 }
 
-func (s *Session) roomLater(r cluster.Resources, sh cluster.Share, n cluster.NodeID) bool {
-	return r.Fits(s.Later(n)) && (sh.None() || s.shareable(r, sh, n, false))
+func (l *Ledger) roomLater(r cluster.Resources, sh cluster.Share, n cluster.NodeID) bool {
+	return r.Fits(l.Later(n)) && (sh.None() || l.shareable(r, sh, n, false))
 }
 
 // joins says whether a pod that takes so many units may join a device that others use.
@@ -55,57 +55,57 @@ func (d *device) joins(takes, units int64, now bool) bool {
 
 // spareGPUs returns how many GPUs of the node are nobody's, now or later, besides those that r asks for whole: each new device
 // takes one.
-func (s *Session) spareGPUs(r cluster.Resources, n cluster.NodeID, now bool) int64 {
-	free := s.Later(n)[cluster.GPU]
+func (l *Ledger) spareGPUs(r cluster.Resources, n cluster.NodeID, now bool) int64 {
+	free := l.Later(n)[cluster.GPU]
 	if now {
-		free = min(free, s.Idle(n)[cluster.GPU])
+		free = min(free, l.Idle(n)[cluster.GPU])
 	}
 	return max(0, (free-r.At(cluster.GPU))/cluster.Whole)
 }
 
 // spareSlots returns how many pods more than r asks for the node takes: each new device needs one for its reservation.
-func (s *Session) spareSlots(r cluster.Resources, n cluster.NodeID, now bool) int64 {
-	free := s.Later(n)[cluster.Slots]
+func (l *Ledger) spareSlots(r cluster.Resources, n cluster.NodeID, now bool) int64 {
+	free := l.Later(n)[cluster.Slots]
 	if now {
-		free = min(free, s.Idle(n)[cluster.Slots])
+		free = min(free, l.Idle(n)[cluster.Slots])
 	}
 	return max(0, free-r.At(cluster.Slots))
 }
 
-func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
-	units := s.Snap.Node(n).DeviceUnits()
+func (l *Ledger) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
+	units := l.snap.Node(n).DeviceUnits()
 	takes := sh.Takes(units)
 	if takes > units {
 		return false
 	}
 	missing := int64(sh.Devices)
-	for i := range s.devices(n) {
-		if s.shared[n][i].joins(takes, units, now) {
+	for i := range l.devices(n) {
+		if l.shared[n][i].joins(takes, units, now) {
 			missing--
 		}
 	}
-	return missing <= min(s.spareGPUs(r, n, now), s.spareSlots(r, n, now))
+	return missing <= min(l.spareGPUs(r, n, now), l.spareSlots(r, n, now))
 }
 
 // countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
 // too many by what reservation pods still to come need, and by GPUs that pods which share ask for besides.
-func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
-	count := c.Requests.CountIn(s.Later(n), manyPods)
+func (l *Ledger) countLater(c *cluster.Class, n cluster.NodeID) int {
+	count := c.Requests.CountIn(l.Later(n), manyPods)
 	if count == 0 || c.Share.None() {
 		return count
 	}
-	if !s.shareable(c.Requests, c.Share, n, false) {
+	if !l.shareable(c.Requests, c.Share, n, false) {
 		return 0
 	}
-	units := s.Snap.Node(n).DeviceUnits()
+	units := l.snap.Node(n).DeviceUnits()
 	takes := c.Share.Takes(units)
 	var places []int64 // by device
-	for _, d := range s.devices(n) {
+	for _, d := range l.devices(n) {
 		if d.joins(takes, units, false) {
 			places = append(places, (units-d.later)/takes)
 		}
 	}
-	whole := s.spareGPUs(c.Requests, n, false)
+	whole := l.spareGPUs(c.Requests, n, false)
 	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
 	fit := func(k int64) bool {
 		have := whole * min(k, units/takes)
@@ -127,15 +127,15 @@ func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
 
 // pick chooses the devices that the pod gets on the node, best first, by the groups' names; new groups are named for it.
 // The pod must fit.
-func (s *Session) pick(p *cluster.Pod, n cluster.NodeID, now bool) []string {
+func (l *Ledger) pick(p *cluster.Pod, n cluster.NodeID, now bool) []string {
 	if p.Class.Share.None() {
 		return nil
 	}
-	return s.pickFor(p.Class, p.UID, n, now)
+	return l.pickFor(p.Class, p.UID, n, now)
 }
 
-func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bool) []string {
-	node := s.Snap.Node(n)
+func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bool) []string {
+	node := l.snap.Node(n)
 	units := node.DeviceUnits()
 	takes := c.Share.Takes(units)
 	type choice struct {
@@ -145,17 +145,17 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 	var choices []choice
 	add := func(group string, used int64) {
 		score := int64(0)
-		for _, o := range s.points.deviceOrder {
+		for _, o := range l.points.deviceOrder {
 			score += o.ScoreDevice(c, node, used, units)
 		}
 		choices = append(choices, choice{group, used, score})
 	}
-	for _, d := range s.devices(n) {
+	for _, d := range l.devices(n) {
 		if d.joins(takes, units, now) {
 			add(d.group, d.later)
 		}
 	}
-	for range min(int64(c.Share.Devices), s.spareGPUs(c.Requests, n, now), s.spareSlots(c.Requests, n, now)) {
+	for range min(int64(c.Share.Devices), l.spareGPUs(c.Requests, n, now), l.spareSlots(c.Requests, n, now)) {
 		add("", 0)
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int {
@@ -167,7 +167,7 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 	groups := make([]string, c.Share.Devices)
 	for i := range groups {
 		if groups[i] = choices[i].group; groups[i] == "" {
-			groups[i] = groupName(s.Snap.Now, node.Name, uid, i)
+			groups[i] = groupName(l.snap.Now, node.Name, uid, i)
 		}
 	}
 	slices.Sort(groups)
@@ -192,43 +192,43 @@ func groupName(now int64, node, uid string, i int) string {
 
 // move moves a node's ledgers by what a pod takes there: by -1 when it takes it, 1 when it gives it back, 0 where nothing
 // changes. Only what will be there later tells rankings to look again.
-func (s *Session) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, idle, later int64) {
+func (l *Ledger) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, idle, later int64) {
 	if idle != 0 {
-		s.addIdle(n, r, idle)
+		l.addIdle(n, r, idle)
 	}
 	if later != 0 {
-		s.addLater(n, r, later)
+		l.addLater(n, r, later)
 	}
 	if sh.None() {
 		return
 	}
-	takes := sh.Takes(s.Snap.Node(n).DeviceUnits())
+	takes := sh.Takes(l.snap.Node(n).DeviceUnits())
 	for _, g := range groups {
-		s.shift(n, g, -idle*takes, -later*takes)
+		l.shift(n, g, -idle*takes, -later*takes)
 	}
 }
 
 // shift changes what is held of one device, and the whole GPU that it stands for.
-func (s *Session) shift(n cluster.NodeID, group string, now, later int64) {
-	ds := s.devices(n)
+func (l *Ledger) shift(n cluster.NodeID, group string, now, later int64) {
+	ds := l.devices(n)
 	i, ok := slices.BinarySearchFunc(ds, group, func(d device, g string) int { return strings.Compare(d.group, g) })
 	if !ok {
 		ds = slices.Insert(ds, i, device{group: group})
-		s.shared[n] = ds
+		l.shared[n] = ds
 	}
 	d := &ds[i]
-	s.countDevice(n, d, 1)
+	l.countDevice(n, d, 1)
 	d.now += now
 	d.later += later
-	s.countDevice(n, d, -1)
+	l.countDevice(n, d, -1)
 	if d.now == 0 && d.later == 0 && !d.reserved {
-		s.shared[n] = slices.Delete(ds, i, i+1)
+		l.shared[n] = slices.Delete(ds, i, i+1)
 	}
 }
 
 // countDevice takes what the device stands for out of the node's ledgers, or gives it back.
-func (s *Session) countDevice(n cluster.NodeID, d *device, sign int64) {
-	idle, later := s.Idle(n), s.Later(n)
+func (l *Ledger) countDevice(n cluster.NodeID, d *device, sign int64) {
+	idle, later := l.Idle(n), l.Later(n)
 	if d.now > 0 || d.reserved {
 		idle[cluster.GPU] += sign * cluster.Whole
 	}
@@ -247,15 +247,15 @@ func (s *Session) countDevice(n cluster.NodeID, d *device, sign int64) {
 }
 
 // returns says whether what was held on the node with these devices can be held there again, once releases have happened.
-func (s *Session) returns(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string) bool {
-	return s.again(n, r, sh, groups, false)
+func (l *Ledger) returns(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string) bool {
+	return l.again(n, r, sh, groups, false)
 }
 
 // again is returns, or, with now, whether it can be held at once.
-func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, now bool) bool {
-	room := s.Later(n)
+func (l *Ledger) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, now bool) bool {
+	room := l.Later(n)
 	if now {
-		room = s.Idle(n)
+		room = l.Idle(n)
 	}
 	if !r.Fits(room) {
 		return false
@@ -263,9 +263,9 @@ func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share,
 	if sh.None() {
 		return true
 	}
-	units := s.Snap.Node(n).DeviceUnits()
+	units := l.snap.Node(n).DeviceUnits()
 	takes, opened, slots := sh.Takes(units), int64(0), int64(0)
-	ds := s.devices(n)
+	ds := l.devices(n)
 	for _, g := range groups {
 		i, ok := slices.BinarySearchFunc(ds, g, func(d device, g string) int { return strings.Compare(d.group, g) })
 		held, reserved := int64(0), false
@@ -292,9 +292,9 @@ func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share,
 }
 
 // partsLater is what will be free of devices that others use, in milli-GPU.
-func (s *Session) partsLater(n cluster.NodeID) int64 {
-	units, sum := s.Snap.Node(n).DeviceUnits(), int64(0)
-	for _, d := range s.devices(n) {
+func (l *Ledger) partsLater(n cluster.NodeID) int64 {
+	units, sum := l.snap.Node(n).DeviceUnits(), int64(0)
+	for _, d := range l.devices(n) {
 		if d.later > 0 {
 			sum += max(0, units-d.later) * cluster.Whole / units
 		}
@@ -303,10 +303,10 @@ func (s *Session) partsLater(n cluster.NodeID) int64 {
 }
 
 // Needs is the least that the pods take of the nodes in all, to be compared with TotalLater; GPU memory is not in it.
-func (s *Session) Needs(pods []cluster.PodID) cluster.Resources {
-	sum := make(cluster.Resources, s.dims)
+func (l *Ledger) Needs(pods []cluster.PodID) cluster.Resources {
+	sum := make(cluster.Resources, l.dims)
 	for _, id := range pods {
-		c := s.Snap.Pod(id).Class
+		c := l.snap.Pod(id).Class
 		sum.AddCapped(c.Requests)
 		sum[cluster.GPU] += int64(c.Share.Devices) * (c.Share.Portion * cluster.Whole / cluster.PortionUnit)
 	}

@@ -196,15 +196,3 @@ func freeNow(n *cluster.Node) (FreeGPUs, bool) {
 	}
 	return f, true
 }
-
-// FreeLater returns what will be free on a node once releases have happened, as the session stands. The caller owns Parts;
-// Room is the session's own.
-func (v *View) FreeLater(n cluster.NodeID) FreeGPUs {
-	f := FreeGPUs{Room: v.s.Later(n), Units: v.s.Snap.Node(n).DeviceUnits()}
-	v.EachDevice(n, func(_ string, _, later int64) {
-		if later > 0 && later < f.Units {
-			f.Parts = append(f.Parts, f.Units-later)
-		}
-	})
-	return f
-}

@@ -61,7 +61,7 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool) (*Session,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSession(context.Background(), e, store.Snapshot(1), func(Plan) {}), &asked
+	return newSession(context.Background(), e, store.Snapshot(1)), &asked
 }
 
 // firstOf finds the gang that is served first by looking at all of them, queue by queue.
@@ -71,7 +71,7 @@ func firstOf(s *Session, q *GangQueue, of []*QueueLedger, waiting map[*QueueLedg
 	for _, l := range of {
 		var g *GangState
 		for _, o := range waiting[l] {
-			if g == nil || s.CompareGangs(o, g) < 0 {
+			if g == nil || s.Rules.CompareGangs(o, g) < 0 {
 				g = o
 			}
 		}
@@ -93,7 +93,7 @@ func TestGangQueueOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s, _ := forest(t, r, 1+r.IntN(12), 1+r.IntN(40), seed%3 == 0)
 		for range 3 {
-			s.bundles = map[cluster.GangID]int{}
+			s.draft.bundles = map[cluster.GangID]int{}
 			gangs := s.Pending()
 			q := s.NewGangQueue(gangs)
 			waiting := map[*QueueLedger][]*GangState{}
@@ -102,7 +102,7 @@ func TestGangQueueOrder(t *testing.T) {
 			}
 			var given []*GangState
 			for step := 0; ; step++ {
-				want, got := firstOf(s, q, s.queues.tops, waiting), q.Pop()
+				want, got := firstOf(s, q, s.Ledger.queues.tops, waiting), q.Pop()
 				if got != want {
 					t.Fatalf("seed %d, step %d: %v is served, not %v", seed, step, got, want)
 				}
@@ -116,23 +116,23 @@ func TestGangQueueOrder(t *testing.T) {
 					}
 				}
 				waiting[got.Leaf] = rest
-				st := s.Begin()
+				st := s.Ledger.Begin()
 				switch r.IntN(4) {
 				case 0: // it gets something, and asks for more
-					if s.TryGang(st, got) == nil {
-						st.Accept()
-						if pods, _ := s.Next(got); len(pods) > 0 {
+					if s.Placer.TryGang(st, got) == nil {
+						s.Accept(st)
+						if pods, _ := s.Ledger.Next(got); len(pods) > 0 {
 							q.Push(got)
 							waiting[got.Leaf] = append(waiting[got.Leaf], got)
 						}
 					}
 				case 1: // a what-if
-					s.TryGang(st, got)
+					s.Placer.TryGang(st, got)
 					st.Discard()
 				case 2: // another queue is charged
 					if given = append(given, got); len(given) > 1 {
 						other := given[r.IntN(len(given))]
-						s.charge(other.Leaf, cluster.Resources{cluster.GPU: int64(r.IntN(3)) * 1000}, false, true)
+						s.Ledger.charge(other.Leaf, cluster.Resources{cluster.GPU: int64(r.IntN(3)) * 1000}, false, true)
 						q.Changed(other.Leaf)
 					}
 				}
@@ -148,10 +148,10 @@ func TestGangQueueComparisons(t *testing.T) {
 	const n = 1000
 	s, asked := forest(t, rand.New(rand.NewPCG(1, 1)), n, 2*n, true)
 	for g := range s.Snap.PendingGangs() { // all ask for the same
-		s.Gang(g.ID).nextOK, s.Gang(g.ID).nextReq = true, cluster.Resources{cluster.GPU: 1000}
+		s.Ledger.Gang(g.ID).nextOK, s.Ledger.Gang(g.ID).nextReq = true, cluster.Resources{cluster.GPU: 1000}
 	}
 	gangs := make([]*GangState, 0, 2*n)
-	s.EachGang(func(g *GangState) { gangs = append(gangs, g) })
+	s.Ledger.EachGang(func(g *GangState) { gangs = append(gangs, g) })
 	for action, most := range []int{15 * n, n + n/10, n + n/10} {
 		*asked = 0
 		q := s.NewGangQueue(gangs)

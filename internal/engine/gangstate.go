@@ -60,24 +60,24 @@ type setState struct {
 const statesAtOnce = 32
 
 // Gang returns the session's state of a gang, building it on first use: O(its pods · log).
-func (s *Session) Gang(id cluster.GangID) *GangState {
-	if g := s.gangs[id]; g != nil {
+func (l *Ledger) Gang(id cluster.GangID) *GangState {
+	if g := l.gangs[id]; g != nil {
 		return g
 	}
-	gang := s.Snap.Gang(id)
-	if len(s.states) == 0 {
-		s.states = make([]GangState, statesAtOnce)
+	gang := l.snap.Gang(id)
+	if len(l.states) == 0 {
+		l.states = make([]GangState, statesAtOnce)
 	}
-	if len(s.sets) <= len(gang.Sets) {
-		s.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
+	if len(l.sets) <= len(gang.Sets) {
+		l.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
 	}
-	g, n := &s.states[0], len(gang.Sets)+1
-	*g = GangState{Gang: gang, sets: s.sets[:n:n], sequence: -1}
-	s.states, s.sets = s.states[1:], s.sets[n:]
-	_, g.QueueVerdict = s.queues.leafFor(gang)
-	g.Leaf = s.queues.giverFor(gang)
+	g, n := &l.states[0], len(gang.Sets)+1
+	*g = GangState{Gang: gang, sets: l.sets[:n:n], sequence: -1}
+	l.states, l.sets = l.states[1:], l.sets[n:]
+	_, g.QueueVerdict = l.queues.leafFor(gang)
+	g.Leaf = l.queues.giverFor(gang)
 	for _, pid := range gang.Pods {
-		p := s.Snap.Pod(pid)
+		p := l.snap.Pod(pid)
 		if p.Finished() && p.Set != cluster.None {
 			g.sets[p.Set].finished++
 		}
@@ -96,7 +96,7 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			set.gated++
 		case cluster.Pending:
 			set.alive++
-			if p.NotBefore > s.Snap.Now {
+			if p.NotBefore > l.snap.Now {
 				if g.wake == 0 || p.NotBefore < g.wake {
 					g.wake, g.postponed = p.NotBefore, p
 				}
@@ -119,22 +119,22 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			set.need = g.Sets[i].Need(set.alive, set.finished)
 		}
 		if len(set.pods) > 1 {
-			s.sortPods(set.pods)
+			l.sortPods(set.pods)
 		}
 	}
-	s.recount(g, 0)
-	s.gangs[id] = g
+	l.recount(g, 0)
+	l.gangs[id] = g
 	return g
 }
 
 // sortPods puts pods into placement order: plugins, then age, then name as text, then UID.
-func (s *Session) sortPods(ids []cluster.PodID) {
+func (l *Ledger) sortPods(ids []cluster.PodID) {
 	pods := make([]*cluster.Pod, len(ids))
 	for i, id := range ids {
-		pods[i] = s.Snap.Pod(id)
+		pods[i] = l.snap.Pod(id)
 	}
 	slices.SortFunc(pods, func(a, b *cluster.Pod) int {
-		for _, o := range s.points.podOrder {
+		for _, o := range l.points.podOrder {
 			if c := o.ComparePods(a, b); c != 0 {
 				return c
 			}
@@ -147,11 +147,11 @@ func (s *Session) sortPods(ids []cluster.PodID) {
 }
 
 // recount fills the satisfied counters of the subtree at set i.
-func (s *Session) recount(g *GangState, i int32) {
+func (l *Ledger) recount(g *GangState, i int32) {
 	st := &g.sets[i]
 	st.satisfied = 0
 	for _, c := range g.Sets[i].Children {
-		s.recount(g, c)
+		l.recount(g, c)
 		if g.satisfied(c) {
 			st.satisfied++
 		}
@@ -190,10 +190,10 @@ func (g *GangState) bump(leaf int32, by int32) {
 	}
 }
 
-// Open says whether an action of this run left the gang for the next; see [Session.Postpone].
+// Open says whether an action of this run left the gang for the next; see [Recorder.Postpone].
 func (g *GangState) Open() bool { return g.open }
 
-// Left says whether the gang was left for the next run with those of its queue; see [Session.Leave].
+// Left says whether the gang was left for the next run with those of its queue; see [Recorder.Leave].
 func (g *GangState) Left() bool { return g.left }
 
 // Satisfied says whether the gang has its minimum.
@@ -256,22 +256,22 @@ func (g *GangState) ready(i int32) bool {
 // evicted by this run. The answer is cached until the gang changes.
 //
 // Of an inner set below its minimum, only as many unsatisfied children are collected as are missing.
-func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
+func (l *Ledger) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	if !g.nextOK {
 		g.next = g.next[:0]
 		if g.satisfied(0) || g.readyNow(0) {
-			g.next = s.collect(g, 0, g.next)
+			g.next = l.collect(g, 0, g.next)
 		}
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
-			g.nextReq.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			g.nextReq.AddCapped(l.snap.ChargeWaiting(l.snap.Pod(id).Class))
 		}
 		g.nextOK = true
 	}
 	return g.next, g.nextReq
 }
 
-func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
+func (l *Ledger) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
 	set, st := &g.Sets[i], &g.sets[i]
 	if set.Leaf {
 		want := max(1, int(st.need-st.active))
@@ -280,22 +280,22 @@ func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.
 	}
 	missing := st.need - st.satisfied
 	if missing > 0 {
-		for _, c := range s.setOrder(g, i) {
+		for _, c := range l.setOrder(g, i) {
 			if g.satisfied(c) || !g.readyNow(c) {
 				continue
 			}
-			out = s.collect(g, c, out)
+			out = l.collect(g, c, out)
 			if missing--; missing == 0 {
 				break
 			}
 		}
 		return out
 	}
-	for _, c := range s.setOrder(g, i) { // elastic: the first child that has something to add
+	for _, c := range l.setOrder(g, i) { // elastic: the first child that has something to add
 		if !g.readyNow(c) {
 			continue
 		}
-		if more := s.collect(g, c, out); len(more) > len(out) {
+		if more := l.collect(g, c, out); len(more) > len(out) {
 			return more
 		}
 	}
@@ -303,19 +303,19 @@ func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.
 }
 
 // setOrder returns the children of set i in the order they are filled.
-func (s *Session) setOrder(g *GangState, i int32) []int32 {
+func (l *Ledger) setOrder(g *GangState, i int32) []int32 {
 	children := g.Sets[i].Children
 	if len(children) < 2 {
 		return children
 	}
 	out := slices.Clone(children)
-	slices.SortFunc(out, func(l, r int32) int {
-		for _, o := range s.points.setOrder {
-			if c := o.CompareSets(g, l, r); c != 0 {
+	slices.SortFunc(out, func(a, b int32) int {
+		for _, o := range l.points.setOrder {
+			if c := o.CompareSets(g, a, b); c != 0 {
 				return c
 			}
 		}
-		return cmp.Compare(g.Sets[l].Name, g.Sets[r].Name)
+		return cmp.Compare(g.Sets[a].Name, g.Sets[b].Name)
 	})
 	return out
 }

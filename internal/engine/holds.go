@@ -21,72 +21,72 @@ type heldRoom struct {
 
 // layHolds takes the promised room out of the ledgers. A promise that no longer has room behind it (a victim refuses to
 // go, the node is gone or was filled by others) is void, the last ones of a node first.
-func (s *Session) layHolds() {
-	if len(s.Snap.Holds) == 0 {
+func (l *Ledger) layHolds() {
+	if len(l.snap.Holds) == 0 {
 		return
 	}
 	gangs := map[cluster.Key]*cluster.Gang{}
-	for i := range s.Snap.Holds {
-		gangs[s.Snap.Holds[i].Gang] = nil
+	for i := range l.snap.Holds {
+		gangs[l.snap.Holds[i].Gang] = nil
 	}
-	s.Snap.EachGang(func(g *cluster.Gang) {
+	l.snap.EachGang(func(g *cluster.Gang) {
 		if _, asked := gangs[g.Key]; asked {
 			gangs[g.Key] = g
 		}
 	})
-	for i := range s.Snap.Holds {
-		h, n := s.Snap.Holds[i], s.Snap.NodeByName(s.Snap.Holds[i].Node)
+	for i := range l.snap.Holds {
+		h, n := l.snap.Holds[i], l.snap.NodeByName(l.snap.Holds[i].Node)
 		g := gangs[h.Gang]
 		if g == nil || n == nil {
-			s.void = append(s.void, h.ID())
+			l.void = append(l.void, h.ID())
 			continue
 		}
-		if !s.roomLater(h.Requests, h.Share, n.ID) {
-			s.void = append(s.void, h.ID())
+		if !l.roomLater(h.Requests, h.Share, n.ID) {
+			l.void = append(l.void, h.ID())
 			continue
 		}
 		held := heldRoom{Hold: h, node: n.ID, gang: g.ID, nonPreemptible: !g.Preemptible}
 		if !h.Share.None() {
 			c := &cluster.Class{ClassSpec: cluster.ClassSpec{Requests: h.Requests, Charge: h.Charge, Share: h.Share}}
-			held.groups = s.pickFor(c, h.ID(), n.ID, false)
+			held.groups = l.pickFor(c, h.ID(), n.ID, false)
 		}
-		s.move(n.ID, h.Requests, h.Share, held.groups, 0, -1)
-		if held.leaf, _ = s.queues.leafFor(g); held.leaf != nil {
+		l.move(n.ID, h.Requests, h.Share, held.groups, 0, -1)
+		if held.leaf, _ = l.queues.leafFor(g); held.leaf != nil {
 			held.leaf.charge(h.Charge, held.nonPreemptible, true)
 		}
-		s.holders[g.ID] = append(s.holders[g.ID], len(s.holds))
-		if s.heldOn == nil {
-			s.heldOn = map[cluster.NodeID][]int{}
+		l.holders[g.ID] = append(l.holders[g.ID], len(l.holds))
+		if l.heldOn == nil {
+			l.heldOn = map[cluster.NodeID][]int{}
 		}
-		s.heldOn[n.ID] = append(s.heldOn[n.ID], len(s.holds))
-		s.holds = append(s.holds, held)
+		l.heldOn[n.ID] = append(l.heldOn[n.ID], len(l.holds))
+		l.holds = append(l.holds, held)
 	}
 }
 
 // turn opens a hold, or shuts it again.
-func (s *Session) turn(h *heldRoom, free bool) {
+func (l *Ledger) turn(h *heldRoom, free bool) {
 	h.open = free
 	sign := int64(-1)
 	if free {
 		sign = 1
 	}
-	s.move(h.node, h.Requests, h.Share, h.groups, 0, sign)
+	l.move(h.node, h.Requests, h.Share, h.groups, 0, sign)
 	if h.leaf != nil {
-		s.charge(h.leaf, h.Charge, h.nonPreemptible, !free)
+		l.charge(h.leaf, h.Charge, h.nonPreemptible, !free)
 	}
-	for _, o := range s.points.promises {
+	for _, o := range l.points.promises {
 		o.Turned(&h.Hold, free)
 	}
 }
 
 // Promises says whether room is promised to a gang, by ID.
-func (s *Session) Promises(g cluster.GangID) bool { return len(s.holders[g]) > 0 }
+func (l *Ledger) Promises(g cluster.GangID) bool { return len(l.holders[g]) > 0 }
 
 // EachPromise calls f for the promises on a node that stand, in their order, with the most that they keep: of devices that
 // are to be shared, the whole.
-func (s *Session) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cluster.Resources)) {
-	for _, k := range s.heldOn[n] {
-		h := &s.holds[k]
+func (l *Ledger) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cluster.Resources)) {
+	for _, k := range l.heldOn[n] {
+		h := &l.holds[k]
 		if h.open {
 			continue
 		}
@@ -100,9 +100,9 @@ func (s *Session) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room c
 }
 
 // Holds says whether room is promised to the gang.
-func (s *Session) Holds(g *GangState) bool {
-	for _, k := range s.holders[g.ID] {
-		if !s.holds[k].open {
+func (l *Ledger) Holds(g *GangState) bool {
+	for _, k := range l.holders[g.ID] {
+		if !l.holds[k].open {
 			return true
 		}
 	}
@@ -110,30 +110,31 @@ func (s *Session) Holds(g *GangState) bool {
 }
 
 // openHolds gives the pods that are about to be tried the room that is held for them, and says whether there was any.
-func (s *Session) openHolds(st *Statement, g *GangState, pods []cluster.PodID) bool {
-	mine := s.holders[g.ID]
+func (st *Statement) openHolds(g *GangState, pods []cluster.PodID) bool {
+	l := st.l
+	mine := l.holders[g.ID]
 	if len(mine) == 0 {
 		return false
 	}
 	own := map[string]int{}
 	for _, k := range mine {
-		if s.holds[k].Pod != "" && !s.holds[k].open {
-			own[s.holds[k].Pod] = k
+		if l.holds[k].Pod != "" && !l.holds[k].open {
+			own[l.holds[k].Pod] = k
 		}
 	}
 	any := false
 	for _, id := range pods {
-		p := s.Snap.Pod(id)
+		p := l.snap.Pod(id)
 		k, ok := own[p.UID]
 		for i := 0; !ok && i < len(mine); i++ {
-			h := &s.holds[mine[i]]
+			h := &l.holds[mine[i]]
 			if ok = h.Moved != "" && !h.open && h.Set == p.SetName() && h.Requests.Equal(p.Class.Requests) && h.Share == p.Class.Share; ok {
 				k = mine[i]
 			}
 		}
 		if ok {
-			st.do(Op{Verb: open, Pod: p, Node: s.holds[k].node, hold: k})
-			s.keeps[id] = k
+			st.do(Op{Verb: open, Pod: p, Node: l.holds[k].node, hold: k})
+			l.keeps[id] = k
 			any = true
 		}
 	}
@@ -141,11 +142,11 @@ func (s *Session) openHolds(st *Statement, g *GangState, pods []cluster.PodID) b
 }
 
 // holdFor returns the index of the open hold a pod goes for, -1 for none.
-func (s *Session) holdFor(p *cluster.Pod) int {
-	if len(s.holds) == 0 {
+func (l *Ledger) holdFor(p *cluster.Pod) int {
+	if len(l.holds) == 0 {
 		return -1
 	}
-	if k, ok := s.keeps[p.ID]; ok && s.holds[k].open {
+	if k, ok := l.keeps[p.ID]; ok && l.holds[k].open {
 		return k
 	}
 	return -1
@@ -153,34 +154,34 @@ func (s *Session) holdFor(p *cluster.Pod) int {
 
 // Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
 // say about its pods, and who is leaving may be what they mind.
-func (s *Session) Awaits(g *GangState) bool {
-	for _, k := range s.holders[g.ID] {
-		h := &s.holds[k]
-		if p := s.Snap.Pod(h.Waits); !h.open && p != nil && !(s.wanted(p.Class) && s.Allows(p.Class, h.node)) {
+func (pl *Placer) Awaits(g *GangState) bool {
+	for _, k := range pl.ledger.holders[g.ID] {
+		h := &pl.ledger.holds[k]
+		if p := pl.snap.Pod(h.Waits); !h.open && p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, h.node)) {
 			return false
 		}
 	}
 	leaving := false
-	s.Snap.EachGang(func(v *cluster.Gang) {
+	pl.snap.EachGang(func(v *cluster.Gang) {
 		if leaving || !slices.ContainsFunc(v.Displacements, func(d cluster.Displacement) bool { return d.By == g.Key }) {
 			return
 		}
-		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return s.Snap.Pod(id).Phase == cluster.Releasing })
+		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return pl.snap.Pod(id).Phase == cluster.Releasing })
 	})
 	return leaving
 }
 
 // Void gives up what is held for the gang: the gang cannot use it.
-func (s *Session) Void(g *GangState) {
-	for _, k := range s.holders[g.ID] {
-		h := &s.holds[k]
+func (l *Ledger) Void(g *GangState) {
+	for _, k := range l.holders[g.ID] {
+		h := &l.holds[k]
 		if h.open {
 			continue
 		}
-		s.turn(h, true)
-		s.accepted++
-		s.void = append(s.void, h.ID())
-		clear(s.failed)
+		l.turn(h, true)
+		l.decisions++
+		l.void = append(l.void, h.ID())
+		l.freed++
 	}
 }
 
@@ -188,8 +189,8 @@ func (s *Session) Void(g *GangState) {
 func (s *Session) StillReleasing(g *GangState) *Diagnosis {
 	n := int64(0)
 	var nodes []string
-	for _, k := range s.holders[g.ID] {
-		if h := &s.holds[k]; !h.open {
+	for _, k := range s.Ledger.holders[g.ID] {
+		if h := &s.Ledger.holds[k]; !h.open {
 			n++
 			nodes = append(nodes, h.Node)
 		}
@@ -206,11 +207,11 @@ func (s *Session) StillReleasing(g *GangState) *Diagnosis {
 
 // Immediate says whether the room of all that the statement nominates is there already.
 func (st *Statement) Immediate() bool {
-	s, there, n := st.s, true, 0
+	l, there, n := st.l, true, 0
 	for ; n < len(st.ops) && there; n++ {
 		if op := &st.ops[n]; op.Verb == Nominate {
-			if there = s.again(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, true); there {
-				s.move(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, -1, 0)
+			if there = l.again(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, true); there {
+				l.move(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, -1, 0)
 			}
 		}
 	}
@@ -219,7 +220,7 @@ func (st *Statement) Immediate() bool {
 	}
 	for i := n - 1; i >= 0; i-- {
 		if op := &st.ops[i]; op.Verb == Nominate {
-			s.move(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, 1, 0)
+			l.move(op.Node, op.Pod.Class.Requests, op.Pod.Class.Share, op.Groups, 1, 0)
 		}
 	}
 	return there

@@ -25,7 +25,7 @@ type ranking struct {
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
 	places []int   // by domain, sum of count; nil for a view without a topology
-	synced int     // how much of Session.touched is included
+	synced int     // how much of Ledger.touched is included
 	heard  int     // how much of what has changed in company is included
 }
 
@@ -39,70 +39,74 @@ type rankingKey struct {
 // manyPods bounds the count of one node, for pods that ask for nothing.
 const manyPods = 1 << 16
 
+// Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
+// work that the bound of an action has to know of.
+func (pl *Placer) Rated() int { return pl.rated }
+
 // ranking returns the class's tournament over all nodes, built or brought up to date, with nobody's company counted.
-func (s *Session) ranking(c *cluster.Class) *ranking { return s.rankingIn(c, s.all()) }
+func (pl *Placer) ranking(c *cluster.Class) *ranking { return pl.rankingIn(c, pl.all()) }
 
 // rankingIn is ranking over the nodes of a view.
-func (s *Session) rankingIn(c *cluster.Class, v *view) *ranking { return s.rankingOf(c, v, 0) }
+func (pl *Placer) rankingIn(c *cluster.Class, v *view) *ranking { return pl.rankingOf(c, v, 0) }
 
 // rankingFor is rankingIn for pods like p, with the company of p counted.
-func (s *Session) rankingFor(p *cluster.Pod, v *view) *ranking {
-	if s.points.company == nil {
-		return s.rankingOf(p.Class, v, 0)
+func (pl *Placer) rankingFor(p *cluster.Pod, v *view) *ranking {
+	if pl.points.company == nil {
+		return pl.rankingOf(p.Class, v, 0)
 	}
-	return s.rankingOf(p.Class, v, s.points.company.Kind(p))
+	return pl.rankingOf(p.Class, v, pl.points.company.Kind(p))
 }
 
-func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
+func (pl *Placer) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 	c = c.Alone()
 	key := rankingKey{c.ID, v.id, kind}
 	var changed []cluster.NodeID
 	if kind != 0 {
-		_, changed = s.points.company.Company(kind)
+		_, changed = pl.points.company.Company(kind)
 	}
-	r := s.rankings[key]
+	r := pl.rankings[key]
 	if r == nil {
-		r = s.buildRanking(c, v, kind)
-		s.rankings[key] = r
+		r = pl.buildRanking(c, v, kind)
+		pl.rankings[key] = r
 		return r
 	}
-	if len(s.touched)-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
-		*r = *s.buildRanking(c, v, kind)
+	if len(pl.ledger.touched)-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
+		*r = *pl.buildRanking(c, v, kind)
 		return r
 	}
-	s.rated += len(s.touched) - r.synced + len(changed) - r.heard
-	for ; r.synced < len(s.touched); r.synced++ {
-		n := s.touched[r.synced]
+	pl.rated += len(pl.ledger.touched) - r.synced + len(changed) - r.heard
+	for ; r.synced < len(pl.ledger.touched); r.synced++ {
+		n := pl.ledger.touched[r.synced]
 		if i := v.at[n]; i >= 0 {
-			s.refresh(r, n, i)
+			pl.refresh(r, n, i)
 		}
 	}
 	for ; r.heard < len(changed); r.heard++ {
 		if i := v.at[changed[r.heard]]; i >= 0 {
-			s.refresh(r, changed[r.heard], i)
+			pl.refresh(r, changed[r.heard], i)
 		}
 	}
 	return r
 }
 
-func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
-	s.rated += len(v.nodes)
+func (pl *Placer) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
+	pl.rated += len(v.nodes)
 	width := 1
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(pl.ledger.touched)}
 	if kind != 0 {
-		_, changed := s.points.company.Company(kind)
+		_, changed := pl.points.company.Company(kind)
 		r.heard = len(changed)
 	}
 	if v.topology != nil {
 		r.places = make([]int, v.topology.MaxDomainID())
 	}
 	if kind == 0 {
-		s.rateAll(r)
+		pl.rateAll(r)
 	} else {
-		s.rateCompany(r, s.rankingOf(c, v, 0))
+		pl.rateCompany(r, pl.rankingOf(c, v, 0))
 	}
 	if r.room > 0 {
 		r.playAll()
@@ -124,11 +128,11 @@ func (r *ranking) playAll() {
 }
 
 // rateAll rates every node of the view.
-func (s *Session) rateAll(r *ranking) {
-	mask := s.staticMask(r.class)
+func (pl *Placer) rateAll(r *ranking) {
+	mask := pl.staticMask(r.class)
 	for i, id := range r.v.nodes {
 		if mask.has(id) {
-			s.rate(r, id, int32(i))
+			pl.rate(r, id, int32(i))
 		}
 	}
 }
@@ -143,7 +147,7 @@ func (r *ranking) begin() {
 
 // rateCompany adds company to what the nodes are without it: gangs whose company differs, each the only one of its kind, cost an
 // addition for each node.
-func (s *Session) rateCompany(r, without *ranking) {
+func (pl *Placer) rateCompany(r, without *ranking) {
 	if without.score == nil {
 		return
 	}
@@ -152,7 +156,7 @@ func (s *Session) rateCompany(r, without *ranking) {
 	copy(r.count, without.count)
 	copy(r.places, without.places)
 	r.room = without.room
-	scores, _ := s.points.company.Company(r.kind)
+	scores, _ := pl.points.company.Company(r.kind)
 	for i, id := range r.v.nodes {
 		if r.score[i] != unfit {
 			r.score[i] += scores[id]
@@ -169,8 +173,8 @@ func (r *ranking) play(l, m int32) int32 {
 }
 
 // rate computes leaf i from the session's ledgers.
-func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
-	count := int32(s.countLater(r.class, n))
+func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
+	count := int32(pl.ledger.countLater(r.class, n))
 	if r.score == nil {
 		if count == 0 {
 			return
@@ -192,27 +196,27 @@ func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
 		r.score[i] = unfit
 		return
 	}
-	r.score[i] = s.scoreNode(r.class, s.Snap.Node(n))
+	r.score[i] = pl.scoreNode(r.class, pl.snap.Node(n))
 	if r.kind != 0 {
-		scores, _ := s.points.company.Company(r.kind)
+		scores, _ := pl.points.company.Company(r.kind)
 		r.score[i] += scores[n]
 	}
 }
 
-func (s *Session) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
+func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	sum := int64(0)
-	for _, p := range s.points.scores {
+	for _, p := range pl.points.scores {
 		sum += p.ScoreNode(c, n)
 	}
 	return sum
 }
 
 // refresh recomputes a leaf after its node changed, and the matches above it.
-func (s *Session) refresh(r *ranking, n cluster.NodeID, i int32) {
-	if !s.staticMask(r.class).has(n) {
+func (pl *Placer) refresh(r *ranking, n cluster.NodeID, i int32) {
+	if !pl.staticMask(r.class).has(n) {
 		return
 	}
-	s.rate(r, n, i)
+	pl.rate(r, n, i)
 	r.replay(i)
 }
 

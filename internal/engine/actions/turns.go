@@ -6,7 +6,7 @@ import (
 )
 
 // turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
-// search; see [engine.Session.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
+// search; see [engine.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
 //
 // The bound has two halves. One is for asking anew those whose answer no rests although something has changed since, in their
 // order. The other is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
@@ -70,8 +70,8 @@ func challenge(q *engine.QueueLedger) string { return "allocate of queue/" + q.N
 
 // try is TryGang within the bound. left says that the gang is left for the next run, and has been told.
 func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagnosis, left bool) {
-	if t.half == 0 || t.s.Holds(g) { // who was promised room takes it
-		return t.s.TryGang(st, g), false
+	if t.half == 0 || t.s.Ledger.Holds(g) { // who was promised room takes it
+		return t.s.Placer.TryGang(st, g), false
 	}
 	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
 	if rest, ok := t.s.Snap.Rest(question); ok {
@@ -82,11 +82,12 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 			if fresh || of.shut || t.anew >= t.half {
 				if !fresh { // its turn comes when those before it have fresh answers
 					of.passed = true
-					t.s.WakeAt(t.s.Snap.Now)
+					t.s.Recorder.WakeAt(t.s.Snap.Now)
 				} else if rest.Asked != t.s.Snap.Generation {
-					t.s.WakeAt(rest.Until)
+					t.s.Recorder.WakeAt(rest.Until)
 				}
-				return t.s.Retell(g, told), false
+				pods, _ := t.s.Ledger.Next(g)
+				return t.s.Recorder.Retell(told, pods), false
 			}
 			again = rest.Until
 		}
@@ -95,9 +96,9 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 		t.leave(g)
 		return nil, true
 	}
-	before := t.s.Steps()
-	d = t.s.TryGang(st, g)
-	cost := t.s.Steps() - before
+	before := t.s.Recorder.Steps()
+	d = t.s.Placer.TryGang(st, g)
+	cost := t.s.Recorder.Steps() - before
 	if again > 0 {
 		t.anew += cost
 	} else {
@@ -107,7 +108,7 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	switch {
 	case d == nil && of.passed:
 		st.Discard()
-		t.remember(challenge(g.Leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
+		t.remember(challenge(g.Leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &engine.Told{})
 		t.leave(g)
 		return nil, true
 	case d == nil && of.challenged > 0:
@@ -123,21 +124,21 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 
 // asks names what the gang asks for.
 func (t *turns) asks(g *engine.GangState) string {
-	pods, _ := t.s.Next(g)
-	return string(t.s.AppendKinds([]byte(g.Shape()), g, pods))
+	pods, _ := t.s.Ledger.Next(g)
+	return string(t.s.Placer.AppendKinds([]byte(g.Shape()), g, pods))
 }
 
 // leave leaves a gang, and with it all of its queue whose answer is not known.
 func (t *turns) leave(g *engine.GangState) {
 	t.of[g.Leaf].shut = true
 	t.left++
-	t.s.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
-	t.s.Leave(g)
+	t.s.Recorder.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
+	t.s.Recorder.Leave(g)
 }
 
 // settle ends the action.
 func (t *turns) settle() {
-	until := t.s.PassEnd(t.left, len(t.noes))
+	until := t.s.Recorder.PassEnd(t.left, len(t.noes))
 	for _, n := range t.noes {
 		switch {
 		case n.until > 0:
@@ -147,11 +148,11 @@ func (t *turns) settle() {
 		}
 	}
 	if t.left > 0 {
-		t.s.WakeAt(t.s.Snap.Now)
+		t.s.Recorder.WakeAt(t.s.Snap.Now)
 	}
 }
 
 // remember lets an answer rest that time alone does not change.
 func (t *turns) remember(question string, until int64, told *engine.Told) {
-	t.s.Rest(question, until, cluster.Forever, told)
+	t.s.Recorder.Rest(question, until, cluster.Forever, told)
 }

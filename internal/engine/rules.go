@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"cmp"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Rules is who may have what, and take it from whom: what plugins say, put together, and what the engine says itself. Nodes are not
+// looked at.
+type Rules struct {
+	snap   *cluster.Snapshot
+	ledger *Ledger
+	points *points
+
+	takers map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
+	aged   []int64                 // the moments that a gang may have waited at or not, sorted; nil until asked for
+	excess map[cluster.GangID]bool // see Yields
+}
+
+// Admit says whether a gang can be tried at all, before any room is looked at; the answer for a gang that cannot is its
+// diagnosis.
+func (ru *Rules) Admit(g *GangState) Verdict {
+	switch {
+	case g.Invalid != "":
+		return Verdict{Code: NoForever, Reason: ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
+	case !g.QueueVerdict.Yes():
+		return g.QueueVerdict
+	case g.GaveUp:
+		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}
+	case !g.ready(0):
+		have, gated := int64(0), int64(0)
+		for i := range g.Sets {
+			have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
+			gated += int64(g.sets[i].gated)
+		}
+		if gated > 0 {
+			return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: gated}
+		}
+		if g.stray != nil {
+			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
+		}
+		return Verdict{Code: No, Reason: ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
+	}
+	if pods, _ := ru.ledger.Next(g); len(pods) == 0 {
+		switch {
+		case g.postponed != nil:
+			return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
+		case g.stray != nil:
+			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
+		}
+		return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: int64(g.GatedPods)}
+	}
+	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
+		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
+	}
+	if g.binding > 0 && !g.bound(0) && !g.anyPodWill() {
+		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
+		// were there to stay would bind a part of the gang.
+		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
+	}
+	return Verdict{}
+}
+
+// anyPodWill says whether any one of its pods makes the gang whole, so that there is no part of it. Such a gang grows while
+// its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
+func (g *GangState) anyPodWill() bool {
+	only := &g.Sets[0]
+	for len(only.Children) == 1 {
+		only = &g.Sets[only.Children[0]]
+	}
+	return only.Leaf && only.Min <= 1
+}
+
+// bound says whether set i has its minimum without the pods that are still being bound.
+func (g *GangState) bound(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.bound(c) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
+
+// CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
+// that is leaving has gone, what is stuck excepted.
+func (ru *Rules) CheckGates(g *GangState, request cluster.Resources) Verdict {
+	return ru.checkGates(g, request, false)
+}
+
+// checkGates is CheckGates, or says whether they may take it now, beside all that is leaving: what is evicted by this run
+// included, since nobody has gone before he is gone.
+func (ru *Rules) checkGates(g *GangState, request cluster.Resources, now bool) Verdict {
+	for _, gate := range ru.points.queueGates {
+		if v := gate.it.CheckQueue(g, request, now); !v.Yes() {
+			v.Plugin = gate.name
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// FairShare is what a queue is entitled to now; nil when nobody says.
+func (ru *Rules) FairShare(q cluster.QueueID) cluster.Resources {
+	if ru.points.shares == nil {
+		return nil
+	}
+	return ru.points.shares.FairShare(q).Clone()
+}
+
+// CompareGangs orders two gangs of one queue: plugins, then age, UID, key.
+func (ru *Rules) CompareGangs(l, r *GangState) int {
+	for _, o := range ru.points.gangOrder {
+		if c := o.CompareGangs(l, r); c != 0 {
+			return c
+		}
+	}
+	if c := cmp.Or(cmp.Compare(l.Created, r.Created), cmp.Compare(l.UID, r.UID)); c != 0 {
+		return c
+	}
+	switch {
+	case l.Key == r.Key:
+		return 0
+	case l.Key.Less(r.Key):
+		return -1
+	}
+	return 1
+}
