@@ -68,10 +68,12 @@ func (pl *Placer) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 
 // cohortsOf is cohorts for who leaves them as they are: a gang is asked about again and again.
 func (pl *Placer) cohortsOf(g *GangState, pods []cluster.PodID) *cohort {
-	if g.cohorts == nil || !slices.Equal(g.cohorts.pods, pods) {
-		g.cohorts = pl.cohorts(g, pods)
+	c := pl.cohort[g.ID]
+	if c == nil || !slices.Equal(c.pods, pods) {
+		c = pl.cohorts(g, pods)
+		pl.cohort[g.ID] = c
 	}
-	return g.cohorts
+	return c
 }
 
 // narrow asks where a cohort may go.

@@ -48,7 +48,7 @@ import (
 //	  to take     CheckReclaim, CheckGiver, CheckVictim, CheckUnit, Yields, AnyTaker, BySiblings, Standing
 //	  in order    CompareGivers, Tier, Units, GentleUnit, Age, ShareMoved
 //	Recorder    what is said of the run; decides nothing
-//	  why         Diagnose, Note, Postpone, Leave, Stale, Truncated, Action
+//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
 //	  later runs  WakeAt, Rest, Rested, Retell, PassEnd
 //	Placer      where pods go

@@ -19,17 +19,12 @@ type GangState struct {
 	wake         int64        // the earliest end of a postponement, 0 for none
 	postponed    *cluster.Pod
 
-	next     []cluster.PodID // cached answer of nextPods
-	nextReq  cluster.Resources
-	nextOK   bool
-	cohorts  *cohort // of the pods that were asked about last, see cohortsOf
-	hadRoom  bool    // had active pods when the run began
-	binding  int     // how many of them were not bound yet
-	sequence int     // position in the trace
-	victim   bool    // held lists of the sets are built
-	open     bool    // an action of this run did not get to it
-	left     bool    // what its queue may spend in this run was spent before, see Leave
-	limited  bool    // there is room for it, which its queue may have when others have gone
+	next    []cluster.PodID // cached answer of nextPods
+	nextReq cluster.Resources
+	nextOK  bool
+	hadRoom bool // had active pods when the run began
+	binding int  // how many of them were not bound yet
+	victim  bool // held lists of the sets are built
 }
 
 // leaf is where a pod counts in g.sets: its set, or the last, which has no minimum and is in no tree.
@@ -72,7 +67,7 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 		l.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
 	}
 	g, n := &l.states[0], len(gang.Sets)+1
-	*g = GangState{Gang: gang, sets: l.sets[:n:n], sequence: -1}
+	*g = GangState{Gang: gang, sets: l.sets[:n:n]}
 	l.states, l.sets = l.states[1:], l.sets[n:]
 	_, g.QueueVerdict = l.queues.leafFor(gang)
 	g.Leaf = l.queues.giverFor(gang)
@@ -189,12 +184,6 @@ func (g *GangState) bump(leaf int32, by int32) {
 		i, before = up, was
 	}
 }
-
-// Open says whether an action of this run left the gang for the next; see [Recorder.Postpone].
-func (g *GangState) Open() bool { return g.open }
-
-// Left says whether the gang was left for the next run with those of its queue; see [Recorder.Leave].
-func (g *GangState) Left() bool { return g.left }
 
 // Satisfied says whether the gang has its minimum.
 func (g *GangState) Satisfied() bool { return g.satisfied(0) }

@@ -24,8 +24,10 @@ type Placer struct {
 	views    []*view // the first is all nodes by name
 	nested   map[viewKey]*view
 
-	failed   map[string]*Diagnosis // see failures
-	failedOf int                   // Ledger.freed, as they were found
+	cohort   map[cluster.GangID]*cohort // of the pods that were asked about last, see cohortsOf
+	limited  map[cluster.GangID]bool    // there is room for it, which its queue may have when others have gone
+	failed   map[string]*Diagnosis      // see failures
+	failedOf int                        // Ledger.freed, as they were found
 	tallies  map[tallyKey]Tally
 	gateMemo map[uint64]Verdict
 	statics  *staticCache
@@ -39,7 +41,7 @@ type Placer struct {
 func newPlacer(ctx context.Context, e *Engine, s *Session, ps *points) *Placer {
 	pl := &Placer{
 		snap: s.Snap, ctx: ctx, ledger: s.Ledger, rules: s.Rules, rec: s.Recorder, points: ps, statics: &e.statics,
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, failed: map[string]*Diagnosis{},
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, cohort: map[cluster.GangID]*cohort{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
 		tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
 	}
 	pl.rank = cleared(&e.slabs.rank, s.Snap.MaxNodeID())
@@ -153,13 +155,14 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 	if g.waitsForRelease() {
 		tr.st.NominateAll(mark)
 	}
-	switch g.limited = false; {
+	delete(tr.limited, g.ID)
+	switch {
 	case now.Yes() || !tr.st.bindsSince(mark):
 	case promised: // it waits on, or its victims would have gone for nothing
 		tr.st.NominateAll(mark)
 	default: // there is room, and it must not be kept from others for a queue that may not have it yet
 		tr.st.RollbackTo(start)
-		g.limited = true
+		tr.limited[g.ID] = true
 		return &Diagnosis{Verdict: now}
 	}
 	return nil

@@ -9,11 +9,21 @@ type Recorder struct {
 	snap      *cluster.Snapshot
 	actions   int // of the profile
 	gangs     []GangTrace
+	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
 	stats     Stats
 	wakeAt    int64
 	truncated bool
 	stale     []StaleGang
 	rests     map[string]cluster.Rest
+	postponed map[cluster.GangID]bool // an action of this run did not get to it
+	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
+}
+
+func newRecorder(snap *cluster.Snapshot, actions int, room *slabs) *Recorder {
+	return &Recorder{
+		snap: snap, actions: actions, wakeAt: cluster.Forever, at: cleared(&room.traces, snap.MaxGangID()),
+		postponed: map[cluster.GangID]bool{}, left: map[cluster.GangID]bool{},
+	}
 }
 
 // Action is the name of the running action.
@@ -29,11 +39,11 @@ func (rec *Recorder) Diagnose(g *GangState, d *Diagnosis) {
 }
 
 func (rec *Recorder) entry(g *GangState) *GangTrace {
-	if g.sequence < 0 {
-		g.sequence = len(rec.gangs)
+	if rec.at[g.ID] == 0 {
 		rec.gangs = append(rec.gangs, GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID})
+		rec.at[g.ID] = int32(len(rec.gangs))
 	}
-	return &rec.gangs[g.sequence]
+	return &rec.gangs[rec.at[g.ID]-1]
 }
 
 // settled notes a bundle: of the operations, the last on each pod stands, and those on others' pods are its victims'.
@@ -120,14 +130,20 @@ func (rec *Recorder) Rested(question string) (cluster.Rest, bool) {
 
 // Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
 func (rec *Recorder) Postpone(g *GangState) {
-	g.open = true
+	rec.postponed[g.ID] = true
 	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
 }
+
+// Postponed says whether an action of this run left the gang for the next; see [Recorder.Postpone].
+func (rec *Recorder) Postponed(g *GangState) bool { return rec.postponed[g.ID] }
+
+// Left says whether the gang was left for the next run with those of its queue; see [Recorder.Leave].
+func (rec *Recorder) Left(g *GangState) bool { return rec.left[g.ID] }
 
 // Leave leaves a gang for the next run, and says so: what its queue may spend in this one is spent, and it is not known whether there
 // is room for it, or for one before it in its queue. It must not be given what that one might have had, nor may anybody make way for it.
 func (rec *Recorder) Leave(g *GangState) {
-	g.left = true
+	rec.left[g.ID] = true
 	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
 }
 

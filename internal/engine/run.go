@@ -138,7 +138,7 @@ func (s *Session) Waiting() []*GangState {
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
-		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.nominated() || g.limited {
+		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.nominated() || s.Placer.limited[g.ID] {
 			continue
 		}
 		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {

@@ -20,7 +20,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	s := &Session{Snap: snap, ctx: ctx, engine: e}
 	s.draft.broken, s.draft.promised = map[cluster.PodID]string{}, map[string]struct{}{}
 	s.Ledger = newLedger(snap, ps, &e.slabs)
-	s.Recorder = &Recorder{snap: snap, actions: len(e.actions), wakeAt: cluster.Forever}
+	s.Recorder = newRecorder(snap, len(e.actions), &e.slabs)
 	s.Rules = &Rules{snap: snap, ledger: s.Ledger, points: ps, takers: map[cluster.Key]bool{}}
 	s.Placer = newPlacer(ctx, e, s, ps)
 	*ps = e.open(&View{s: s})
@@ -38,6 +38,7 @@ type slabs struct {
 	idle, later []int64
 	shared      [][]device
 	rank        []int32
+	traces      []int32
 	queues      []queueNode // of the running action
 	places      []int32     // by queue ID: a guess at its place among its siblings, which is only where sorting begins
 }

@@ -18,13 +18,13 @@ func (d Disrupt) Run(s *engine.Session) {
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Recorder.Considered()
-		if g.Left() || left[g.Leaf] {
-			if left[g.Leaf] = true; !g.Left() {
+		if s.Recorder.Left(g) || left[g.Leaf] {
+			if left[g.Leaf] = true; !s.Recorder.Left(g) {
 				s.Recorder.Leave(g)
 			}
 			continue
 		}
-		if g.Open() {
+		if s.Recorder.Postponed(g) {
 			budget.Close()
 		}
 		if d.Right == engine.Consolidation {
