@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/muster-scheduler/muster/internal/cluster"
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
 
 // Broken notes that the pod's eviction breaks a promise made to its owner, named by broken; "" for none.
 func (s *Session) Broken(p *cluster.Pod, broken string) {
@@ -12,14 +16,12 @@ func (s *Session) Broken(p *cluster.Pod, broken string) {
 // Accept turns the statement into intents of the running action's plan, in one bundle with whatever the plan holds for
 // the same gang already.
 func (s *Session) Accept(st *Statement) {
-	i := 0
-	for i < len(st.ops) && st.ops[i].Verb == open {
-		i++
-	}
-	if i == len(st.ops) {
+	ops := st.Ops()
+	i := slices.IndexFunc(ops, func(op Op) bool { return op.Gives() != 0 })
+	if i < 0 {
 		return
 	}
-	g := s.Ledger.Gang(st.ops[i].Pod.Gang)
+	g := s.Ledger.Gang(ops[i].Pod.Gang)
 	at, ok := s.draft.bundles[g.ID]
 	if !ok {
 		at = s.newBundle(g)
@@ -38,40 +40,36 @@ func (s *Session) AcceptFor(st *Statement, g *GangState, cause *Cause) {
 }
 
 func (s *Session) newBundle(g *GangState) int {
-	s.draft.plan.Bundles = append(s.draft.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.hadRoom})
+	s.draft.plan.Bundles = append(s.draft.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.HadRoom()})
 	return len(s.draft.plan.Bundles) - 1
 }
 
 // settle appends what is left of the statement's operations to a bundle.
 func (s *Session) settle(st *Statement, g *GangState, at int) {
-	b := &s.draft.plan.Bundles[at]
+	b, ops := &s.draft.plan.Bundles[at], st.Ops()
 	if b.Intents == nil {
-		b.Intents = make([]Intent, 0, len(st.ops))
+		b.Intents = make([]Intent, 0, len(ops))
 	}
 	evicted := map[cluster.PodID]int{} // index of the intent
-	for _, op := range st.ops {
-		if op.Verb == open || op.Verb == shut {
-			if h := &s.Ledger.holds[op.hold]; op.Verb == open && h.open && h.Gang != g.Key { // taken by right
-				s.Ledger.void = append(s.Ledger.void, h.ID())
-				s.Ledger.freed++
-			}
+	for _, op := range ops {
+		if op.Verb != Evict {
 			continue
 		}
 		_, again := evicted[op.Pod.ID]
-		if v := s.Ledger.where[op.Pod.ID].verb; op.Verb == Evict && !again && (v == Evict || v == Move) {
+		if v := s.Ledger.Fate(op.Pod); !again && (v == Evict || v == Move) {
+			g := s.Ledger.Gang(op.Pod.Gang)
 			evicted[op.Pod.ID] = len(b.Intents)
 			b.Intents = append(b.Intents, s.intent(op, Intent{
-				Gang: s.Ledger.Gang(op.Pod.Gang).Key, Set: op.Pod.SetName(), Core: !s.Ledger.Gang(op.Pod.Gang).Satisfied(), Budget: s.draft.broken[op.Pod.ID],
+				Gang: g.Key, Set: op.Pod.SetName(), Core: !g.Satisfied(), Budget: s.draft.broken[op.Pod.ID],
 			}))
-			s.Ledger.freed++
 		}
 	}
-	for _, op := range st.ops {
+	for _, op := range ops {
 		switch op.Verb {
 		case Bind, Nominate: // nobody else's: in a statement that evicts, these are the beneficiary's
 			in := Intent{}
-			if k := s.Ledger.holdFor(op.Pod); k >= 0 {
-				in.Kept = s.Ledger.holds[k].ID()
+			if h, _ := s.Ledger.HoldFor(op.Pod); h != nil {
+				in.Kept = h.ID()
 			}
 			b.Intents = append(b.Intents, s.intent(op, in))
 			s.detail(op, &b.Intents[len(b.Intents)-1])
@@ -81,9 +79,8 @@ func (s *Session) settle(st *Statement, g *GangState, at int) {
 			s.detail(op, in)
 		}
 	}
-	s.Recorder.settled(g, b, st.ops)
-	s.Ledger.decisions++
-	st.ops = nil
+	s.Recorder.settled(g, b, ops)
+	st.Settle(g.Key)
 }
 
 // detail lets the plugins add what they chose.
@@ -96,7 +93,7 @@ func (s *Session) detail(op Op, in *Intent) {
 func (s *Session) intent(op Op, in Intent) Intent {
 	in.Verb, in.Namespace, in.Pod, in.UID = op.Verb, op.Pod.Namespace, op.Pod.Name, op.Pod.UID
 	in.Node, in.Groups, in.Share = s.Snap.Node(op.Node).Name, op.Groups, op.Pod.Class.Share
-	in.Requests, in.Charge = op.Pod.Class.Requests, s.Ledger.chargeOf(op)
+	in.Requests, in.Charge = op.Pod.Class.Requests, s.Ledger.ChargeOf(op)
 	in.GPU = in.Charge.At(cluster.GPU)
 	if op.Verb == Bind {
 		g := s.Snap.Gang(op.Pod.Gang)

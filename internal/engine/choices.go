@@ -17,7 +17,7 @@ const (
 // choice says whether there is more than one way to say which sets of the gang are filled next.
 func (pl *Placer) choice(g *GangState) bool {
 	for i := range g.Sets {
-		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.sets[i].need < n || g.satisfied(int32(i))) {
+		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.SetNeed(int32(i)) < n || g.SetSatisfied(int32(i))) {
 			return true
 		}
 	}
@@ -32,12 +32,12 @@ func (pl *Placer) ChoiceKey(g *GangState) string {
 	}
 	var key []byte
 	for i := range g.Sets {
-		set, st := &g.Sets[i], &g.sets[i]
+		set, at := &g.Sets[i], int32(i)
 		key = append(append(key, set.Name...), 0)
-		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(int32(i))), int64(st.alive)} {
+		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(at)), int64(g.SetAlive(at))} {
 			key = append(strconv.AppendInt(key, x, 36), '.')
 		}
-		for _, id := range st.pods[st.head:] {
+		for _, id := range g.SetWaiting(at) {
 			key = append(append(key, pl.snap.Pod(id).Class.Key...), '+')
 		}
 	}
@@ -100,14 +100,13 @@ func (pl *Placer) choices(g *GangState, yield func([]cluster.PodID) bool) {
 			return yield(out)
 		}
 		i := todo[0]
-		set, st := &g.Sets[i], &g.sets[i]
-		if set.Leaf {
-			return expand(todo[1:], pl.ledger.collect(g, i, slices.Clip(out)))
+		if g.Sets[i].Leaf {
+			return expand(todo[1:], pl.ledger.Collect(g, i, slices.Clip(out)))
 		}
 		var open []int32
-		missing := int(st.need - st.satisfied)
-		for _, c := range pl.ledger.setOrder(g, i) {
-			if g.readyNow(c) && (missing <= 0 && len(pl.ledger.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
+		missing := int(g.SetNeed(i) - g.SetActive(i))
+		for _, c := range pl.ledger.SetOrder(g, i) {
+			if g.SetReadyNow(c) && (missing <= 0 && len(pl.ledger.Collect(g, c, nil)) > 0 || missing > 0 && !g.SetSatisfied(c)) {
 				open = append(open, c)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // cohort is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
@@ -24,9 +25,6 @@ type cohort struct {
 func (pl *Placer) Constrained(g *GangState) bool {
 	return g.Shape() != "" && len(pl.points.nodeSets) > 0
 }
-
-// Rooted says whether some of the gang has room already, so that the rest may have to be near it.
-func (g *GangState) Rooted() bool { return g.hadRoom || g.changed() }
 
 // cohorts divides pods, which must be in the order of the sets, into the gang's cohorts.
 func (pl *Placer) cohorts(g *GangState, pods []cluster.PodID) *cohort {
@@ -122,7 +120,7 @@ func (tr *trial) placeCohort(g *GangState, c *cohort, in Region) *Diagnosis {
 		switch {
 		case d != nil:
 			tr.st.RollbackTo(mark)
-		case c.set != 0 || tr.mode != asItStands || !tr.st.waits(mark):
+		case c.set != 0 || tr.mode != asItStands || !tr.st.Waits(mark):
 			return nil
 		default: // perhaps the gang can start at once in another domain of the level
 			if ops := tr.st.Cut(mark); waits == nil {
@@ -150,11 +148,6 @@ const atOnceLooks = 8
 // level says whether two regions are domains of the same level.
 func (in Region) level(o Region) bool {
 	return in.v == o.v && in.v.topology != nil && in.v.topology.Domain(in.domain).Level == o.v.topology.Domain(o.domain).Level
-}
-
-// waits says whether something since the mark has to wait for a release.
-func (st *Statement) waits(since Mark) bool {
-	return slices.ContainsFunc(st.ops[since:], func(op Op) bool { return op.Verb == Nominate })
 }
 
 // noPlace is the diagnosis of a cohort for which there is no place.
@@ -253,7 +246,7 @@ func (pl *Placer) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tr
 		if tried[d] {
 			continue
 		}
-		least, takes := manyPods, true // of the kind that has fewest places
+		least, takes := ledger.ManyPods, true // of the kind that has fewest places
 		for _, k := range kinds {
 			n := pl.rankingIn(k.Class, tree.v).places[d]
 			least, takes = min(least, n), takes && n >= k.Count

@@ -4,6 +4,27 @@ import (
 	"context"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+)
+
+// The words of package ledger that actions and plugins use. They know it through this package only.
+type (
+	GangState   = ledger.GangState
+	QueueLedger = ledger.QueueLedger
+	Unit        = ledger.Unit
+	Statement   = ledger.Statement
+	Mark        = ledger.Mark
+	Op          = ledger.Op
+	Verb        = ledger.Verb
+)
+
+// The verbs of plans, and those of statements.
+const (
+	Bind     = ledger.Bind
+	Nominate = ledger.Nominate
+	Evict    = ledger.Evict
+	Spare    = ledger.Spare
+	Move     = ledger.Move
 )
 
 // This file is what an action may ask and do: all of it, by name. A test compares it with the code.
@@ -11,7 +32,7 @@ import (
 // # One cycle
 //
 //	Engine.Run                      the caller has a Snapshot and takes Plans
-//	  newSession                    newLedger lays the snapshot out; Plugin.Open, once each; Rules.findExcess
+//	  newSession                    ledger.New lays the snapshot out; Plugin.Open, once each; Rules.findExcess
 //	  Action.Run                    for each action of the profile, in order. Allocate, for one:
 //	    Session.Pending               who waits and can be tried (Rules.Admit); the others get their Diagnosis
 //	    Session.NewGangQueue          in the order in which they are served
@@ -33,16 +54,17 @@ import (
 // Each part knows those above it and none below; none knows an action.
 //
 //	Ledger      what is free, who holds what, who is promised what
-//	  nodes       Idle, Later, TotalLater, FitsIdle, FitsLater, Needs
-//	  gangs       Gang, EachGang, Next, Members, Fate
-//	  queues      LeafOf, Charged
-//	  what they could give     Live, LivePods, NextUnit, NextUnitOn, Given
-//	  promises    Promises, EachPromise, Holds, Void
-//	  change      Begin, Decisions
+//	  nodes       Idle, Later, TotalLater, FitsIdle, FitsLater, StillFits, CountLater, EachDevice, Needs, Touched
+//	  gangs       Gang, EachGang, Next, Collect, SetOrder, Members, Fate, NodeOf
+//	  queues      Queue, Queues, Tops, MaxQueueID, LeafOf, Charged, ChargeOf
+//	  what they could give     Live, LivePods, EachLive, NextUnit, NextUnitOn, NextUnitOf, Given
+//	  promises    Promises, EachPromise, EachHold, Holds, Held, HeldFor, HoldFor, Void, Voided
+//	  change      Begin, Decisions, Freed; Follow is the engine's, once
 //	Statement   the one way to change a ledger
-//	  do          Place, Nominate, Evict, Spare, Move; of units EvictUnit, Return; NominateAll
+//	  do          Place, Nominate, Evict, Spare, Move; of units EvictUnit, Return, Keep; NominateAll, OpenHolds
 //	  undo        Mark, RollbackTo, Discard; to do it again Cut, Redo, Suspend
-//	  ask         Binds, Immediate
+//	  ask         Binds, BindsSince, Waits, Immediate, Ops
+//	  end         Settle is the session's, when it accepts
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     Admit, CheckGates, FairShare, CompareGangs
 //	  to take     CheckReclaim, CheckGiver, CheckVictim, CheckUnit, Yields, AnyTaker, BySiblings, Standing
@@ -70,7 +92,7 @@ type Action interface {
 // concurrent use.
 type Session struct {
 	Snap     *cluster.Snapshot
-	Ledger   *Ledger
+	Ledger   *ledger.Ledger
 	Rules    *Rules
 	Placer   *Placer
 	Recorder *Recorder

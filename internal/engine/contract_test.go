@@ -41,6 +41,11 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := filepath.Glob("ledger/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, more...)
 	fields := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {

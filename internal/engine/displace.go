@@ -6,47 +6,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// Fate is what this run did with a pod: Bind, Nominate, Evict, Move, or "" for nothing.
-func (l *Ledger) Fate(p *cluster.Pod) Verb { return l.where[p.ID].verb }
-
-// EvictUnit evicts all pods of a unit, or opens its promises.
-func (st *Statement) EvictUnit(u *Unit) {
-	for _, k := range u.holds {
-		st.do(Op{Verb: open, Node: st.l.holds[k].node, hold: k})
-	}
-	for _, p := range u.Pods {
-		st.Evict(p)
-	}
-}
-
-// keep gives a unit of promises its room again, if it is still there, and says whether it was.
-func (st *Statement) keep(u *Unit) bool {
-	mark := st.Mark()
-	for _, k := range u.holds {
-		h := &st.l.holds[k]
-		if !st.l.returns(h.node, h.Requests, h.Share, h.groups) {
-			st.RollbackTo(mark)
-			return false
-		}
-		st.do(Op{Verb: shut, Node: h.node, hold: k})
-	}
-	return true
-}
-
-// Return takes the eviction of a unit back while the statement has placed nobody: all is as if it had not been taken.
-func (st *Statement) Return(u *Unit) {
-	for _, k := range u.holds {
-		st.do(Op{Verb: shut, Node: st.l.holds[k].node, hold: k})
-	}
-	for _, p := range u.Pods {
-		st.Spare(p)
-	}
-}
-
 // SpareUnit takes the eviction of a unit back, if the room of all its pods is still there, and says whether it was.
 func (pl *Placer) SpareUnit(st *Statement, u *Unit) bool {
-	if len(u.holds) > 0 {
-		return st.keep(u)
+	if u.Promised() > 0 {
+		return st.Keep(u)
 	}
 	if pl.rules.overAgain(u) {
 		return false
@@ -65,14 +28,14 @@ func (pl *Placer) SpareUnit(st *Statement, u *Unit) bool {
 // MoveUnit gives every pod of an evicted unit room elsewhere, or back where it was, and says whether it could; if not,
 // the statement is as before. Pods that nobody recreates are not moved.
 func (pl *Placer) MoveUnit(st *Statement, u *Unit) bool {
-	if len(u.holds) > 0 {
-		return st.keep(u)
+	if u.Promised() > 0 {
+		return st.Keep(u)
 	}
 	mark := st.Mark()
 	if !pl.rules.CheckGates(u.Gang, u.Charge).Yes() || pl.rules.overAgain(u) { // it had to go because of a limit, not for want of room
 		return false
 	}
-	if pl.Constrained(u.Gang) && (!pl.rules.CheckGates(u.Gang, pl.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || u.strays()) {
+	if pl.Constrained(u.Gang) && (!pl.rules.CheckGates(u.Gang, pl.chargeAnywhere(u)).Yes() || u.Gang.Key.Remnant() || u.Gang.StrayActive() > 0 || strays(u)) {
 		return false
 	}
 	if pl.Constrained(u.Gang) {
@@ -92,7 +55,7 @@ func (pl *Placer) MoveUnit(st *Statement, u *Unit) bool {
 			st.Spare(p)
 			continue
 		}
-		i, ok := int32(-1), u.Gang.succeeded(p)
+		i, ok := int32(-1), succeeded(u.Gang, p)
 		if ok {
 			i, ok = pl.bestFor(p)
 		}
@@ -110,7 +73,7 @@ func (pl *Placer) MoveUnit(st *Statement, u *Unit) bool {
 }
 
 // strays says whether pods of the unit are of no set, so that nobody knows where they should be.
-func (u *Unit) strays() bool {
+func strays(u *Unit) bool {
 	return slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None })
 }
 
@@ -126,7 +89,7 @@ func (pl *Placer) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
 
 // mayStay says whether the room that an evicted pod had is still there.
 func (pl *Placer) mayStay(p *cluster.Pod) bool {
-	if !pl.ledger.returns(p.Node, p.Class.Requests, p.Class.Share, p.Groups) {
+	if !pl.ledger.StillFits(p) {
 		return false
 	}
 	n := pl.snap.Node(p.Node)
@@ -143,8 +106,8 @@ func (pl *Placer) mayStay(p *cluster.Pod) bool {
 }
 
 // succeeded says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
-func (v *GangState) succeeded(p *cluster.Pod) bool {
-	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant() && v.QueueVerdict.Yes()
+func succeeded(v *GangState, p *cluster.Pod) bool {
+	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant() && v.HasQueue()
 }
 
 // chargeAnywhere returns the most that the queue of a unit is charged for it wherever it goes: GPU memory is a larger part of

@@ -11,7 +11,7 @@
 // engine knows neither. A Profile names them; New resolves it once against a Registry, and anything wrong with it is an
 // error there and then.
 //
-// A Session is one run over the snapshot, in parts: the Ledger of nodes, queues and gangs, the Rules, the Placer and the Recorder.
+// A Session is one run over the snapshot, in parts: the Ledger of nodes, queues and gangs (package ledger), the Rules, the Placer and the Recorder.
 // contract.go tells the life of a cycle by the names of functions, and what an action may ask of each part. Only a Statement changes
 // the Ledger, and every change can be undone exactly: RollbackTo is last-in-first-out, total, and cannot fail. Plugins get a View,
 // which has no way to change anything.

@@ -17,7 +17,7 @@ func (ru *Rules) Yields(g *cluster.Gang) bool { return g.Preemptible || ru.exces
 
 // findExcess fills s.excess: O(queues) while all queues are within quota.
 func (ru *Rules) findExcess() {
-	if !slices.ContainsFunc(ru.ledger.queues.order, func(q *QueueLedger) bool { return ru.overFixed(q, nil) }) {
+	if !slices.ContainsFunc(ru.ledger.Queues(), func(q *QueueLedger) bool { return ru.overFixed(q, nil) }) {
 		return
 	}
 	var gangs []*cluster.Gang

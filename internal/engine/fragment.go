@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"github.com/muster-scheduler/muster/internal/cluster"
-)
+import "github.com/muster-scheduler/muster/internal/cluster"
 
 // FreeGPUs is what is free on one node, as far as GPUs are concerned.
 type FreeGPUs struct {

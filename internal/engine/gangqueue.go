@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
@@ -39,11 +41,11 @@ type queueNode struct {
 // than the running action's depth says; the others are diagnosed. O(gangs + queues), with the logarithm of the queues where
 // their order has changed since the last one, and of the gangs where there is a depth.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: cleared(&s.engine.slabs.queues, len(s.Ledger.queues.byID))}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: ledger.Cleared(&s.engine.slabs.queues, s.Ledger.MaxQueueID())}
 	if hints := &s.engine.slabs.places; len(*hints) < len(q.nodes) {
-		cleared(hints, len(q.nodes))
+		ledger.Cleared(hints, len(q.nodes))
 	}
-	leafs := make([]*queueNode, 0, min(len(gangs), len(s.Ledger.queues.order)))
+	leafs := make([]*queueNode, 0, min(len(gangs), len(s.Ledger.Queues())))
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
 		if leaf.count++; leaf.count == 1 {
@@ -84,7 +86,7 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 	}
 	n.ledger, n.parent = l, q.node(l.Parent)
 	if n.parent.kids == nil {
-		siblings := len(q.s.Ledger.queues.tops)
+		siblings := len(q.s.Ledger.Tops())
 		if l.Parent != nil {
 			siblings = len(l.Parent.Children)
 		}

@@ -83,12 +83,9 @@ func (ru *Rules) returned(r Right, g, v *GangState) bool {
 	if !forG && ru.snap.News > v.Displaced && ru.snap.Now-v.Displaced >= cluster.Dwell {
 		return false
 	}
-	ru.ledger.buildHeld(v)
-	for i := range v.sets {
-		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if p := ru.snap.Pod(id); p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
-				return true
-			}
+	for p := range ru.ledger.EachLive(v) {
+		if p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
+			return true
 		}
 	}
 	return false

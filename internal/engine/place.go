@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // Placer finds where pods go: nodes for one, for gangs, and for those that have to be near each other. It remembers, for as long as a
@@ -13,7 +14,7 @@ import (
 type Placer struct {
 	snap   *cluster.Snapshot
 	ctx    context.Context
-	ledger *Ledger
+	ledger *ledger.Ledger
 	rules  *Rules
 	rec    *Recorder
 	points *points
@@ -27,7 +28,7 @@ type Placer struct {
 	cohort   map[cluster.GangID]*cohort // of the pods that were asked about last, see cohortsOf
 	limited  map[cluster.GangID]bool    // there is room for it, which its queue may have when others have gone
 	failed   map[string]*Diagnosis      // see failures
-	failedOf int                        // Ledger.freed, as they were found
+	failedOf int                        // Ledger.Freed(), as they were found
 	tallies  map[tallyKey]Tally
 	gateMemo map[uint64]Verdict
 	statics  *staticCache
@@ -44,7 +45,7 @@ func newPlacer(ctx context.Context, e *Engine, s *Session, ps *points) *Placer {
 		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, cohort: map[cluster.GangID]*cohort{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
 		tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
 	}
-	pl.rank = cleared(&e.slabs.rank, s.Snap.MaxNodeID())
+	pl.rank = ledger.Cleared(&e.slabs.rank, s.Snap.MaxNodeID())
 	for i, id := range s.Snap.NodeOrder {
 		pl.rank[id] = int32(i)
 	}
@@ -54,21 +55,6 @@ func newPlacer(ctx context.Context, e *Engine, s *Session, ps *points) *Placer {
 
 // aborted says whether the caller gave up on the run.
 func (pl *Placer) aborted() bool { return pl.ctx.Err() != nil }
-
-// readyNow is ready with postponed pods left out.
-func (g *GangState) readyNow(i int32) bool {
-	st := &g.sets[i]
-	if g.Sets[i].Leaf {
-		return st.active+int32(len(st.pods)-st.head) >= st.need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.readyNow(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
 
 // TryGang places the pods that Next names in the statement. On success it returns nil, and every one of them has been
 // placed or nominated; a gang that could not have its minimum without waiting for a release has been nominated whole. On
@@ -120,7 +106,7 @@ func (tr *trial) try(g *GangState) *Diagnosis {
 // tryPods places the pods of a gang, which ask for request.
 func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
 	start, promised := tr.st.Mark(), tr.ledger.Holds(g)
-	held := tr.st.openHolds(g, pods)
+	held := tr.st.OpenHolds(g, pods)
 	if v := tr.rules.CheckGates(g, request); !v.Yes() {
 		tr.st.RollbackTo(start)
 		return &Diagnosis{Verdict: v}
@@ -152,12 +138,12 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 		tr.st.RollbackTo(start)
 		return d
 	}
-	if g.waitsForRelease() {
+	if g.WaitsForRelease() {
 		tr.st.NominateAll(mark)
 	}
 	delete(tr.limited, g.ID)
 	switch {
-	case now.Yes() || !tr.st.bindsSince(mark):
+	case now.Yes() || !tr.st.BindsSince(mark):
 	case promised: // it waits on, or its victims would have gone for nothing
 		tr.st.NominateAll(mark)
 	default: // there is room, and it must not be kept from others for a queue that may not have it yet
@@ -170,9 +156,9 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 
 // failures are the diagnoses of gangs that failed since room last came back, by shape.
 func (pl *Placer) failures() map[string]*Diagnosis {
-	if pl.failedOf != pl.ledger.freed {
+	if pl.failedOf != pl.ledger.Freed() {
 		clear(pl.failed)
-		pl.failedOf = pl.ledger.freed
+		pl.failedOf = pl.ledger.Freed()
 	}
 	return pl.failed
 }
@@ -343,17 +329,6 @@ func (pl *Placer) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []
 	return key
 }
 
-// waitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
-func (g *GangState) waitsForRelease() bool {
-	for i := range g.Sets {
-		st := &g.sets[i]
-		if st.nominated > 0 && st.active-st.nominated < st.need {
-			return true
-		}
-	}
-	return false
-}
-
 // placeAll places the pods, in their order, within a region.
 func (tr *trial) placeAll(pods []cluster.PodID, in Region) *Diagnosis {
 	for i := 0; i < len(pods); {
@@ -517,8 +492,8 @@ func (tr *trial) put(p *cluster.Pod, n cluster.NodeID) bool {
 // bonus on.
 func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool) {
 	best, ok := r.best(in)
-	kept := pl.ledger.holdFor(p)
-	if !ok || len(pl.points.bonuses) == 0 && kept < 0 {
+	kept, held := pl.ledger.HoldFor(p)
+	if !ok || len(pl.points.bonuses) == 0 && kept == nil {
 		return best, ok
 	}
 	type extra struct {
@@ -538,9 +513,9 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool)
 			extras = append(extras, extra{i, r.score[i] + x})
 		}
 	}
-	if kept >= 0 && in.has(pl.ledger.holds[kept].node) {
+	if kept != nil && in.has(held) {
 		// Where its room is held: before all others once the room is there; until then, before others that are not free either.
-		n, x := pl.ledger.holds[kept].node, heldBonus
+		n, x := held, heldBonus
 		if !pl.ledger.FitsIdle(p.Class, n) {
 			x = waitingBonus
 		}
@@ -564,16 +539,6 @@ const (
 	waitingBonus = 500 * ScorePoint
 )
 
-// readyNow says whether nothing of what the filters counted on is still being released.
-func (pl *Placer) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
-	for _, r := range pl.points.ready {
-		if r.Wants(p.Class) && !r.CheckReady(p, pl.snap.Node(n)).Yes() {
-			return false
-		}
-	}
-	return true
-}
-
 func (pl *Placer) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *cluster.Node) Verdict {
 	for _, f := range filters {
 		if v := f.it.CheckNode(p, n); !v.Yes() {
@@ -582,4 +547,32 @@ func (pl *Placer) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 		}
 	}
 	return Verdict{}
+}
+
+// Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
+// say about its pods, and who is leaving may be what they mind.
+func (pl *Placer) Awaits(g *GangState) bool {
+	for h, on := range pl.ledger.HeldFor(g) {
+		if p := pl.snap.Pod(h.Waits); p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, on)) {
+			return false
+		}
+	}
+	leaving := false
+	pl.snap.EachGang(func(v *cluster.Gang) {
+		if leaving || !slices.ContainsFunc(v.Displacements, func(d cluster.Displacement) bool { return d.By == g.Key }) {
+			return
+		}
+		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return pl.snap.Pod(id).Phase == cluster.Releasing })
+	})
+	return leaving
+}
+
+// readyNow says whether nothing of what the filters counted on is still being released.
+func (pl *Placer) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
+	for _, r := range pl.points.ready {
+		if r.Wants(p.Class) && !r.CheckReady(p, pl.snap.Node(n)).Yes() {
+			return false
+		}
+	}
+	return true
 }

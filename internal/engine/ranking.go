@@ -25,7 +25,7 @@ type ranking struct {
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
 	places []int   // by domain, sum of count; nil for a view without a topology
-	synced int     // how much of Ledger.touched is included
+	synced int     // how much of Ledger.Touched() is included
 	heard  int     // how much of what has changed in company is included
 }
 
@@ -35,9 +35,6 @@ type rankingKey struct {
 	view  int32
 	kind  int
 }
-
-// manyPods bounds the count of one node, for pods that ask for nothing.
-const manyPods = 1 << 16
 
 // Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
 // work that the bound of an action has to know of.
@@ -70,13 +67,13 @@ func (pl *Placer) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 		pl.rankings[key] = r
 		return r
 	}
-	if len(pl.ledger.touched)-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
+	if len(pl.ledger.Touched())-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
 		*r = *pl.buildRanking(c, v, kind)
 		return r
 	}
-	pl.rated += len(pl.ledger.touched) - r.synced + len(changed) - r.heard
-	for ; r.synced < len(pl.ledger.touched); r.synced++ {
-		n := pl.ledger.touched[r.synced]
+	pl.rated += len(pl.ledger.Touched()) - r.synced + len(changed) - r.heard
+	for ; r.synced < len(pl.ledger.Touched()); r.synced++ {
+		n := pl.ledger.Touched()[r.synced]
 		if i := v.at[n]; i >= 0 {
 			pl.refresh(r, n, i)
 		}
@@ -95,7 +92,7 @@ func (pl *Placer) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(pl.ledger.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(pl.ledger.Touched())}
 	if kind != 0 {
 		_, changed := pl.points.company.Company(kind)
 		r.heard = len(changed)
@@ -174,7 +171,7 @@ func (r *ranking) play(l, m int32) int32 {
 
 // rate computes leaf i from the session's ledgers.
 func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
-	count := int32(pl.ledger.countLater(r.class, n))
+	count := int32(pl.ledger.CountLater(r.class, n))
 	if r.score == nil {
 		if count == 0 {
 			return

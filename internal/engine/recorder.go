@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // Recorder keeps what a run has to say of itself: the trace, what was counted, and the answers that are remembered. It decides nothing.
@@ -21,7 +22,7 @@ type Recorder struct {
 
 func newRecorder(snap *cluster.Snapshot, actions int, room *slabs) *Recorder {
 	return &Recorder{
-		snap: snap, actions: actions, wakeAt: cluster.Forever, at: cleared(&room.traces, snap.MaxGangID()),
+		snap: snap, actions: actions, wakeAt: cluster.Forever, at: ledger.Cleared(&room.traces, snap.MaxGangID()),
 		postponed: map[cluster.GangID]bool{}, left: map[cluster.GangID]bool{},
 	}
 }

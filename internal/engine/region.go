@@ -162,21 +162,3 @@ func (pl *Placer) kinds(pods []cluster.PodID) []Kind {
 	}
 	return out
 }
-
-// changed says whether this run gave or took anything.
-func (g *GangState) changed() bool {
-	for i := range g.sets {
-		if g.sets[i].head > 0 || g.sets[i].nominated > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// below says whether set i is set top, or below it.
-func (g *GangState) below(i, top int32) bool {
-	for i != cluster.None && i != top {
-		i = g.Sets[i].Parent
-	}
-	return i == top
-}

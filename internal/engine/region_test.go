@@ -69,7 +69,7 @@ func TestDomainSums(t *testing.T) {
 						if topology.DomainOf(id, topology.Domain(d).Level) != d {
 							continue
 						}
-						if n := s.Ledger.countLater(c, id); n > 0 {
+						if n := s.Ledger.CountLater(c, id); n > 0 {
 							want += n
 							if best == cluster.None {
 								best = id
@@ -91,7 +91,7 @@ func TestDomainSums(t *testing.T) {
 		st := s.Ledger.Begin()
 		var marks []Mark
 		for range 60 {
-			waiting := g.sets[1].pods[g.sets[1].head:]
+			waiting := g.SetWaiting(1)
 			switch {
 			case len(marks) > 0 && (r.IntN(3) == 0 || len(waiting) == 0):
 				k := r.IntN(len(marks))

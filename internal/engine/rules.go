@@ -4,13 +4,14 @@ import (
 	"cmp"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // Rules is who may have what, and take it from whom: what plugins say, put together, and what the engine says itself. Nodes are not
 // looked at.
 type Rules struct {
 	snap   *cluster.Snapshot
-	ledger *Ledger
+	ledger *ledger.Ledger
 	points *points
 
 	takers map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
@@ -21,69 +22,67 @@ type Rules struct {
 // Admit says whether a gang can be tried at all, before any room is looked at; the answer for a gang that cannot is its
 // diagnosis.
 func (ru *Rules) Admit(g *GangState) Verdict {
+	stray := g.Stray()
+	postponed, wake := g.Postponed()
 	switch {
 	case g.Invalid != "":
 		return Verdict{Code: NoForever, Reason: ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
-	case !g.QueueVerdict.Yes():
-		return g.QueueVerdict
+	case !g.HasQueue():
+		return noQueue(g)
 	case g.GaveUp:
 		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}
-	case !g.ready(0):
-		have, gated := int64(0), int64(0)
-		for i := range g.Sets {
-			have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
-			gated += int64(g.sets[i].gated)
-		}
+	case !g.Ready():
+		have, gated := g.Count()
 		if gated > 0 {
 			return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: gated}
 		}
-		if g.stray != nil {
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
+		if stray != nil {
+			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
 		return Verdict{Code: No, Reason: ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
 	}
 	if pods, _ := ru.ledger.Next(g); len(pods) == 0 {
 		switch {
-		case g.postponed != nil:
-			return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
-		case g.stray != nil:
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
+		case postponed != nil:
+			return Verdict{Code: Wait, Reason: ReasonPostponed, Object: postponed.Name, WakeAt: wake}
+		case stray != nil:
+			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
 		return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: int64(g.GatedPods)}
 	}
-	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
-		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
+	if postponed != nil && !g.Satisfied() && !g.SetReadyNow(0) {
+		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: postponed.Name, WakeAt: wake}
 	}
-	if g.binding > 0 && !g.bound(0) && !g.anyPodWill() {
+	if g.Binding() > 0 && !g.Bound() && !anyPodWill(g) {
 		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
 		// were there to stay would bind a part of the gang.
-		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
+		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.Binding()), WakeAt: cluster.Forever}
 	}
 	return Verdict{}
 }
 
+// noQueue says why a gang has no queue to ask in.
+func noQueue(g *GangState) Verdict {
+	v := Verdict{Code: No, Reason: ReasonQueueMissing, Object: g.Queue, Detail: g.Lack.Why}
+	switch g.Lack.Kind {
+	case ledger.LackNothing:
+		return Verdict{}
+	case ledger.LackTree:
+		v.Reason = ReasonQueueBroken
+	case ledger.LackLeaf:
+		v.Reason = ReasonQueueNotLeaf
+	}
+	return v
+}
+
 // anyPodWill says whether any one of its pods makes the gang whole, so that there is no part of it. Such a gang grows while
 // its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
-func (g *GangState) anyPodWill() bool {
+func anyPodWill(g *GangState) bool {
 	only := &g.Sets[0]
 	for len(only.Children) == 1 {
 		only = &g.Sets[only.Children[0]]
 	}
 	return only.Leaf && only.Min <= 1
-}
-
-// bound says whether set i has its minimum without the pods that are still being bound.
-func (g *GangState) bound(i int32) bool {
-	if g.Sets[i].Leaf {
-		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.bound(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
 }
 
 // CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all

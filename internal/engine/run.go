@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -102,14 +104,16 @@ func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan
 			b.ID = bundleID(snap.Now, b.UID, b.Intents)
 		}
 		if len(s.draft.plan.Bundles) > 0 {
-			s.promises()
+			if len(s.Ledger.Voided()) > 0 {
+				s.draft.promises()
+			}
 			emit(s.draft.plan)
 		}
 	}
 	done = e.around(StageClose, "")
 	trace := s.finish()
 	done()
-	return Result{Trace: trace, Stats: s.Recorder.stats, Void: s.stillVoid(), Rests: s.Recorder.rests}
+	return Result{Trace: trace, Stats: s.Recorder.stats, Void: s.draft.stillVoid(s.Ledger.Voided()), Rests: s.Recorder.rests}
 }
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been
@@ -138,7 +142,7 @@ func (s *Session) Waiting() []*GangState {
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
-		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.nominated() || s.Placer.limited[g.ID] {
+		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.limited[g.ID] {
 			continue
 		}
 		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
@@ -150,16 +154,6 @@ func (s *Session) Waiting() []*GangState {
 	return out
 }
 
-// nominated says whether this run nominated pods of the gang: they wait for room, and the rest waits with them.
-func (g *GangState) nominated() bool {
-	for i := range g.sets {
-		if g.sets[i].nominated > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Settings are the profile's, with the engine's own bound of searches where that is larger.
 func (s *Session) Settings() Settings {
 	out := s.engine.profile.Settings
@@ -167,11 +161,6 @@ func (s *Session) Settings() Settings {
 		out.SearchSteps = max(out.SearchSteps, s.engine.SearchSteps)
 	}
 	return out
-}
-
-// EachGang calls f for every gang, in ID order.
-func (l *Ledger) EachGang(f func(*GangState)) {
-	l.snap.EachGang(func(g *cluster.Gang) { f(l.Gang(g.ID)) })
 }
 
 // finish closes the plugins and returns the trace.
@@ -185,13 +174,14 @@ func (s *Session) finish() Trace {
 		t.Facts[c.name] = c.it.Close()
 		done()
 	}
-	t.Queues = make([]QueueTrace, 0, len(s.Ledger.queues.order))
-	room := make(cluster.Resources, 2*s.Ledger.dims*len(s.Ledger.queues.order)) // one piece for all
+	dims := s.Snap.Dims.Len()
+	t.Queues = make([]QueueTrace, 0, len(s.Ledger.Queues()))
+	room := make(cluster.Resources, 2*dims*len(s.Ledger.Queues())) // one piece for all
 	carve := func() (out cluster.Resources) {
-		out, room = room[:0:s.Ledger.dims], room[s.Ledger.dims:]
+		out, room = room[:0:dims], room[dims:]
 		return out
 	}
-	for _, q := range s.Ledger.queues.order {
+	for _, q := range s.Ledger.Queues() {
 		if q.Lost {
 			continue
 		}
@@ -220,4 +210,22 @@ func taken(out, allocated, stuck, holding cluster.Resources) cluster.Resources {
 		out[d] = max(out[d], x)
 	}
 	return out
+}
+
+// StillReleasing is the diagnosis of a gang whose promised room is not there yet.
+func (s *Session) StillReleasing(g *GangState) *Diagnosis {
+	n := int64(0)
+	var nodes []string
+	for h := range s.Ledger.HeldFor(g) {
+		n++
+		nodes = append(nodes, h.Node)
+	}
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	const shown = 8
+	where := "held on " + strings.Join(nodes[:min(len(nodes), shown)], ", ")
+	if len(nodes) > shown {
+		where += fmt.Sprintf(" and %d more nodes", len(nodes)-shown)
+	}
+	return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: n, Detail: where}}
 }

@@ -25,7 +25,7 @@ func (tr *trial) rearrangedCohorts(g *GangState, pods []cluster.PodID, d *Diagno
 		}
 		tr.st.RollbackTo(mark)
 	}
-	q := &seeker{trial: tr, g: g, looks: arrangeLooks, alike: tr.Exact(pods) && g.oneTopology()}
+	q := &seeker{trial: tr, g: g, looks: arrangeLooks, alike: tr.Exact(pods) && oneTopology(g)}
 	if q.regions([]errand{{c: root, in: tr.everywhere()}}, nil) {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (tr *trial) rearrangedCohorts(g *GangState, pods []cluster.PodID, d *Diagno
 
 // oneTopology says whether all constraints of the gang are about the same topology, so that of two regions one is in the
 // other or they have no node in common.
-func (g *GangState) oneTopology() bool {
+func oneTopology(g *GangState) bool {
 	name := ""
 	for i := range g.Sets {
 		switch t := g.Sets[i].Near.Topology; {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // draft is the plan of the running action.
@@ -19,11 +20,12 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	ps := &points{}
 	s := &Session{Snap: snap, ctx: ctx, engine: e}
 	s.draft.broken, s.draft.promised = map[cluster.PodID]string{}, map[string]struct{}{}
-	s.Ledger = newLedger(snap, ps, &e.slabs)
+	s.Ledger = ledger.New(snap, &e.slabs.ledger)
 	s.Recorder = newRecorder(snap, len(e.actions), &e.slabs)
 	s.Rules = &Rules{snap: snap, ledger: s.Ledger, points: ps, takers: map[cluster.Key]bool{}}
 	s.Placer = newPlacer(ctx, e, s, ps)
 	*ps = e.open(&View{s: s})
+	s.Ledger.Follow(ps.hooks())
 	s.Rules.findExcess()
 	return s
 }
@@ -34,21 +36,9 @@ func (s *Session) Aborted() bool { return s.ctx.Err() != nil }
 // slabs are the large arrays of a session, kept from run to run: a cluster that changes a little decides a hundred times
 // a second, and they would be most of its garbage.
 type slabs struct {
-	gangs       []*GangState
-	idle, later []int64
-	shared      [][]device
-	rank        []int32
-	traces      []int32
-	queues      []queueNode // of the running action
-	places      []int32     // by queue ID: a guess at its place among its siblings, which is only where sorting begins
-}
-
-// cleared returns n zeros in the buffer, which grows as needed.
-func cleared[T any](buffer *[]T, n int) []T {
-	if cap(*buffer) < n {
-		*buffer = make([]T, n, n+n/4)
-	}
-	*buffer = (*buffer)[:n]
-	clear(*buffer)
-	return *buffer
+	ledger ledger.Slabs
+	rank   []int32
+	traces []int32
+	queues []queueNode // of the running action
+	places []int32     // by queue ID: a guess at its place among its siblings, which is only where sorting begins
 }

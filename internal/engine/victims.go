@@ -2,6 +2,9 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -70,15 +73,15 @@ func (ru *Rules) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources
 func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
 	no := func(reason Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
 	switch {
-	case v.Leaf == nil, r == Consolidation && !v.QueueVerdict.Yes(): // which could not start anew
-		return v.QueueVerdict
+	case v.Leaf == nil, r == Consolidation && !v.HasQueue(): // which could not start anew
+		return noQueue(v)
 	case !v.Preemptible && (r == Consolidation || !ru.Yields(v.Gang)):
 		return no(ReasonNotPreemptible)
 	case r == Preempt && v.Priority >= g.Priority, r == Consolidation && v.Priority > g.Priority:
 		return no(ReasonHigherPriority)
 	case r == Consolidation && !ru.recreated(v):
 		return no(ReasonNotRecreated)
-	case v.binding > 0:
+	case v.Binding() > 0:
 		// Its bundle is bound whole or not at all: without one of them the others would wait for the binder to give up.
 		return no(ReasonBeingBound)
 	}
@@ -103,7 +106,7 @@ func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v
 // AnyTaker says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
 func (ru *Rules) AnyTaker(v *GangState) bool {
-	if v.Leaf == nil || !v.Preemptible || v.binding > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
+	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
 		return false
 	}
 	for _, f := range ru.points.victims {
@@ -115,12 +118,9 @@ func (ru *Rules) AnyTaker(v *GangState) bool {
 }
 
 func (ru *Rules) recreated(v *GangState) bool {
-	ru.ledger.buildHeld(v)
-	for i := range v.sets {
-		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if !v.succeeded(ru.snap.Pod(id)) {
-				return false
-			}
+	for p := range ru.ledger.EachLive(v) {
+		if !succeeded(v, p) {
+			return false
 		}
 	}
 	return true
@@ -129,7 +129,7 @@ func (ru *Rules) recreated(v *GangState) bool {
 // CheckUnit says whether one more unit may be taken, and by which rule; see [UnitCheck].
 func (ru *Rules) CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (string, Verdict) {
 	rule := ""
-	if u.Core && u.Gang.changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
+	if u.Core && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
 		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
 	if v := ru.checkExcess(u); !v.Yes() {
@@ -161,4 +161,76 @@ func (ru *Rules) Tier(u *Unit) (int, string) {
 		}
 	}
 	return tier, broken
+}
+
+// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
+// give instead, the first that breaks none. False when it has nothing of the kind.
+func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
+	gentle := func(u *Unit) bool {
+		tier, _ := ru.Tier(u)
+		return tier == 0 && !u.Core
+	}
+	want := func(p *cluster.Pod) bool {
+		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+	}
+	u, ok := ru.ledger.NextUnitOf(g, want)
+	if !ok || u.Core || gentle(&u) {
+		return u, ok && !u.Core
+	}
+	for _, u := range ru.Units(g, false) { // of the sets that it can do without, another
+		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
+			return u, true
+		}
+	}
+	return Unit{}, false
+}
+
+// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
+// other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
+// that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
+func (ru *Rules) Units(g *GangState, labels bool) []Unit {
+	first, ok := ru.ledger.NextUnit(g)
+	if !ok {
+		return nil
+	}
+	out := []Unit{first}
+	if first.Core || first.Promised() > 0 {
+		return out
+	}
+	type kind struct {
+		set   int32
+		node  cluster.NodeID
+		of    *cluster.Class
+		anew  bool
+		apart string
+	}
+	kindOf := func(p *cluster.Pod) kind {
+		_, broken := ru.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		apart := broken + "/" + strings.Join(p.Groups, ",")
+		if len(p.DeviceClaims) > 0 {
+			apart += "/" + p.UID
+		}
+		if labels && len(p.Labels) > 0 {
+			apart += fmt.Sprint(p.Labels) // in the order of keys
+		}
+		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
+	}
+	seen := map[kind]bool{}
+	note := func(u *Unit) {
+		for _, p := range u.Pods {
+			seen[kindOf(p)] = true
+		}
+	}
+	note(&first)
+	for _, p := range ru.ledger.LivePods(g) {
+		if seen[kindOf(p)] {
+			continue
+		}
+		u, ok := ru.ledger.NextUnitOf(g, func(o *cluster.Pod) bool { return o == p })
+		if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
+			out = append(out, u)
+			note(&u)
+		}
+	}
+	return out
 }

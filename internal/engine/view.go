@@ -30,49 +30,33 @@ func (v *View) FitsLater(c *cluster.Class, n cluster.NodeID) bool { return v.s.L
 // EachDevice calls f for the shared devices of a node as they stand: what is held of each now, and will be once releases
 // have happened, in units of the node's devices.
 func (v *View) EachDevice(n cluster.NodeID, f func(group string, now, later int64)) {
-	for _, d := range v.s.Ledger.devices(n) {
-		f(d.group, d.now, d.later)
-	}
+	v.s.Ledger.EachDevice(n, f)
 }
 
 // NodeOf returns where a pod is in the session: the node it holds room on, or was placed, nominated or moved to by this
 // run; None once it has been evicted.
 func (v *View) NodeOf(p *cluster.Pod) cluster.NodeID {
-	if d, ok := v.s.Ledger.where[p.ID]; ok {
-		if d.verb == Evict {
-			return cluster.None
-		}
-		return d.node
-	}
-	return p.Node
+	return v.s.Ledger.NodeOf(p)
 }
 
 // EachHold calls f for every promise of room that counts: open ones are free for whom they are promised to, just now.
 func (v *View) EachHold(f func(h *cluster.Hold, open bool)) {
-	for i := range v.s.Ledger.holds {
-		f(&v.s.Ledger.holds[i].Hold, v.s.Ledger.holds[i].open)
-	}
+	v.s.Ledger.EachHold(f)
 }
 
 // Held yields the promises of room on a node that stand: nobody has been given their room in this run.
 func (v *View) Held(n cluster.NodeID) iter.Seq[*cluster.Hold] {
-	return func(yield func(*cluster.Hold) bool) {
-		for _, k := range v.s.Ledger.heldOn[n] {
-			if h := &v.s.Ledger.holds[k]; !h.open && !yield(&h.Hold) {
-				return
-			}
-		}
-	}
+	return v.s.Ledger.Held(n)
 }
 
 // Queue returns the live ledger of a queue; nil for None.
-func (v *View) Queue(id cluster.QueueID) *QueueLedger { return v.s.Ledger.queues.get(id) }
+func (v *View) Queue(id cluster.QueueID) *QueueLedger { return v.s.Ledger.Queue(id) }
 
 // MaxQueueID is the exclusive upper bound of the IDs of ledgers.
-func (v *View) MaxQueueID() int { return len(v.s.Ledger.queues.byID) }
+func (v *View) MaxQueueID() int { return v.s.Ledger.MaxQueueID() }
 
 // Queues returns the live ledgers of all sound queues, and of what stands for others; parents before children.
-func (v *View) Queues() []*QueueLedger { return v.s.Ledger.queues.order }
+func (v *View) Queues() []*QueueLedger { return v.s.Ledger.Queues() }
 
 // Members is Ledger.Members.
 func (v *View) Members(g *GangState, set int32, f func(cluster.NodeID)) {

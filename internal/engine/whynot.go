@@ -16,7 +16,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.v.id, in.lo, in.hi, len(tr.ledger.touched)}
+	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.v.id, in.lo, in.hi, len(tr.ledger.Touched())}
 	if d.Tally = tr.tallies[key]; d.Tally != nil && tr.filtersOf(p) == 1 {
 		return d
 	}
@@ -66,7 +66,7 @@ type sumsKey struct {
 // sums returns what the nodes of a region have to say of a class as the session stands, whatever its pods say of others. That is kept:
 // a thousand gangs that want the same room, each with another volume, wait because of the same nodes.
 func (pl *Placer) sums(c *cluster.Class, in Region) *sums {
-	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(pl.ledger.touched)}
+	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(pl.ledger.Touched())}
 	if pl.said.sums != nil && pl.said.of == key {
 		return pl.said.sums
 	}

@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"cmp"
@@ -18,6 +18,9 @@ type device struct {
 	later    int64 // held once releases have happened, promises included
 	reserved bool  // its reservation pod is there
 }
+
+// ManyPods bounds how many pods that ask for nothing are counted on one node.
+const ManyPods = 1 << 16
 
 // devices returns the shared devices of a node as they stand, by group. A device has a whole GPU of the node's ledgers for
 // as long as anything of it is held, and the pod slot of its reservation pod until that is there.
@@ -87,10 +90,10 @@ func (l *Ledger) shareable(r cluster.Resources, sh cluster.Share, n cluster.Node
 	return missing <= min(l.spareGPUs(r, n, now), l.spareSlots(r, n, now))
 }
 
-// countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
+// CountLater returns how many pods of the class the node takes once all releases have happened, at most ManyPods. It may be
 // too many by what reservation pods still to come need, and by GPUs that pods which share ask for besides.
-func (l *Ledger) countLater(c *cluster.Class, n cluster.NodeID) int {
-	count := c.Requests.CountIn(l.Later(n), manyPods)
+func (l *Ledger) CountLater(c *cluster.Class, n cluster.NodeID) int {
+	count := c.Requests.CountIn(l.Later(n), ManyPods)
 	if count == 0 || c.Share.None() {
 		return count
 	}
@@ -144,11 +147,7 @@ func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now boo
 	}
 	var choices []choice
 	add := func(group string, used int64) {
-		score := int64(0)
-		for _, o := range l.points.deviceOrder {
-			score += o.ScoreDevice(c, node, used, units)
-		}
-		choices = append(choices, choice{group, used, score})
+		choices = append(choices, choice{group, used, l.hooks.ScoreDevice(c, node, used, units)})
 	}
 	for _, d := range l.devices(n) {
 		if d.joins(takes, units, now) {
@@ -159,10 +158,10 @@ func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now boo
 		add("", 0)
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), First(a.used > 0, b.used > 0), cmp.Compare(a.group, b.group))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(min(1, b.used), min(1, a.used)), cmp.Compare(a.group, b.group))
 	})
 	if len(choices) < int(c.Share.Devices) {
-		panic(fmt.Sprintf("engine: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(choices)))
+		panic(fmt.Sprintf("ledger: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(choices)))
 	}
 	groups := make([]string, c.Share.Devices)
 	for i := range groups {

@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"slices"
@@ -19,6 +19,16 @@ type Op struct {
 	hold int      // index of the hold that is opened
 	prev decision // what the pod was decided to before; its verb is "" for nothing
 }
+
+// Verb is what an intent asks for.
+type Verb string
+
+// The verbs.
+const (
+	Bind     Verb = "bind"     // run the pod on the node
+	Nominate Verb = "nominate" // keep the room that is being released on the node for the pod
+	Evict    Verb = "evict"    // take the pod from the node; with To, its successor has room there
+)
 
 // The verbs of statements that no plan has.
 const (
@@ -123,9 +133,9 @@ func (st *Statement) do(op Op) {
 	}
 	g.bump(g.leaf(p), gives)
 	if g.Leaf != nil {
-		l.charge(g.Leaf, l.chargeOf(op), g.FixedCharge(p), gives > 0)
+		l.charge(g.Leaf, l.ChargeOf(op), g.FixedCharge(p), gives > 0)
 		if op.Verb == Bind {
-			g.Leaf.hold(l.chargeOf(op), g.FixedCharge(p), true)
+			g.Leaf.hold(l.ChargeOf(op), g.FixedCharge(p), true)
 		}
 	}
 	if op.Verb == Spare {
@@ -133,9 +143,7 @@ func (st *Statement) do(op Op) {
 	} else {
 		l.where[p.ID] = decision{op.Node, op.Verb}
 	}
-	for _, o := range l.points.observers {
-		o.Done(op)
-	}
+	l.hooks.Done(op)
 	st.ops = append(st.ops, op)
 }
 
@@ -145,9 +153,7 @@ func (st *Statement) undo(op Op) {
 		l.turn(&l.holds[op.hold], op.Verb == shut)
 		return
 	}
-	for i := len(l.points.observers) - 1; i >= 0; i-- {
-		l.points.observers[i].Undone(op)
-	}
+	l.hooks.Undone(op)
 	g := l.Gang(p.Gang)
 	set := &g.sets[g.leaf(p)]
 	if op.prev.verb == "" {
@@ -160,9 +166,9 @@ func (st *Statement) undo(op Op) {
 		set.alive -= gives
 	}
 	if g.Leaf != nil {
-		l.charge(g.Leaf, l.chargeOf(op), g.FixedCharge(p), gives < 0)
+		l.charge(g.Leaf, l.ChargeOf(op), g.FixedCharge(p), gives < 0)
 		if op.Verb == Bind {
-			g.Leaf.hold(l.chargeOf(op), g.FixedCharge(p), false)
+			g.Leaf.hold(l.ChargeOf(op), g.FixedCharge(p), false)
 		}
 	}
 	g.bump(g.leaf(p), -gives)
@@ -199,8 +205,8 @@ func (op *Op) later(sign int64) int64 {
 	return sign
 }
 
-// chargeOf is what the operation means to the pod's queue.
-func (l *Ledger) chargeOf(op Op) cluster.Resources {
+// ChargeOf is what the operation means to the pod's queue.
+func (l *Ledger) ChargeOf(op Op) cluster.Resources {
 	return op.Pod.Class.ChargeOn(l.snap.Node(op.Node))
 }
 
@@ -265,4 +271,69 @@ func (st *Statement) NominateAll(since Mark) {
 			st.do(Op{Verb: Nominate, Pod: op.Pod, Node: op.Node, Groups: op.Groups})
 		}
 	}
+}
+
+// Fate is what this run did with a pod: Bind, Nominate, Evict, Move, or "" for nothing.
+func (l *Ledger) Fate(p *cluster.Pod) Verb { return l.where[p.ID].verb }
+
+// EvictUnit evicts all pods of a unit, or opens its promises.
+func (st *Statement) EvictUnit(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: open, Node: st.l.holds[k].node, hold: k})
+	}
+	for _, p := range u.Pods {
+		st.Evict(p)
+	}
+}
+
+// Keep gives a unit of promises its room again, if it is still there, and says whether it was.
+func (st *Statement) Keep(u *Unit) bool {
+	mark := st.Mark()
+	for _, k := range u.holds {
+		h := &st.l.holds[k]
+		if !st.l.returns(h.node, h.Requests, h.Share, h.groups) {
+			st.RollbackTo(mark)
+			return false
+		}
+		st.do(Op{Verb: shut, Node: h.node, hold: k})
+	}
+	return true
+}
+
+// Return takes the eviction of a unit back while the statement has placed nobody: all is as if it had not been taken.
+func (st *Statement) Return(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: shut, Node: st.l.holds[k].node, hold: k})
+	}
+	for _, p := range u.Pods {
+		st.Spare(p)
+	}
+}
+
+// Waits says whether something since the mark has to wait for a release.
+func (st *Statement) Waits(since Mark) bool {
+	return slices.ContainsFunc(st.ops[since:], func(op Op) bool { return op.Verb == Nominate })
+}
+
+// Ops returns what the statement does, in order; it is the statement's own. Operations on promises give nothing, see [Op.Gives].
+func (st *Statement) Ops() []Op { return st.ops }
+
+// Settle closes a statement that stands: it is undone no more. Promises that it opened and that were made to others than the gang are void.
+func (st *Statement) Settle(to cluster.Key) {
+	l := st.l
+	for _, op := range st.ops {
+		switch op.Verb {
+		case open:
+			if h := &l.holds[op.hold]; h.open && h.Gang != to { // taken by right
+				l.void = append(l.void, h.ID())
+				l.freed++
+			}
+		case Evict:
+			if v := l.where[op.Pod.ID].verb; v == Evict || v == Move {
+				l.freed++
+			}
+		}
+	}
+	l.decisions++
+	st.ops = nil
 }

@@ -1,9 +1,7 @@
-package engine
+package ledger
 
 import (
-	"fmt"
-	"slices"
-	"strings"
+	"iter"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -74,9 +72,7 @@ func (l *Ledger) turn(h *heldRoom, free bool) {
 	if h.leaf != nil {
 		l.charge(h.leaf, h.Charge, h.nonPreemptible, !free)
 	}
-	for _, o := range l.points.promises {
-		o.Turned(&h.Hold, free)
-	}
+	l.hooks.Turned(&h.Hold, free)
 }
 
 // Promises says whether room is promised to a gang, by ID.
@@ -109,8 +105,8 @@ func (l *Ledger) Holds(g *GangState) bool {
 	return false
 }
 
-// openHolds gives the pods that are about to be tried the room that is held for them, and says whether there was any.
-func (st *Statement) openHolds(g *GangState, pods []cluster.PodID) bool {
+// OpenHolds gives the pods that are about to be tried the room that is held for them, and says whether there was any.
+func (st *Statement) OpenHolds(g *GangState, pods []cluster.PodID) bool {
 	l := st.l
 	mine := l.holders[g.ID]
 	if len(mine) == 0 {
@@ -141,34 +137,44 @@ func (st *Statement) openHolds(g *GangState, pods []cluster.PodID) bool {
 	return any
 }
 
-// holdFor returns the index of the open hold a pod goes for, -1 for none.
-func (l *Ledger) holdFor(p *cluster.Pod) int {
+// HoldFor returns the open promise that a pod goes for, and its node; nil for none.
+func (l *Ledger) HoldFor(p *cluster.Pod) (*cluster.Hold, cluster.NodeID) {
 	if len(l.holds) == 0 {
-		return -1
+		return nil, cluster.None
 	}
 	if k, ok := l.keeps[p.ID]; ok && l.holds[k].open {
-		return k
+		return &l.holds[k].Hold, l.holds[k].node
 	}
-	return -1
+	return nil, cluster.None
 }
 
-// Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
-// say about its pods, and who is leaving may be what they mind.
-func (pl *Placer) Awaits(g *GangState) bool {
-	for _, k := range pl.ledger.holders[g.ID] {
-		h := &pl.ledger.holds[k]
-		if p := pl.snap.Pod(h.Waits); !h.open && p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, h.node)) {
-			return false
+// EachHold calls f for every promise of room that counts: open ones are free for whom they are promised to, just now.
+func (l *Ledger) EachHold(f func(h *cluster.Hold, open bool)) {
+	for i := range l.holds {
+		f(&l.holds[i].Hold, l.holds[i].open)
+	}
+}
+
+// Held yields the promises of room on a node that stand: nobody has been given their room in this run.
+func (l *Ledger) Held(n cluster.NodeID) iter.Seq[*cluster.Hold] {
+	return func(yield func(*cluster.Hold) bool) {
+		for _, k := range l.heldOn[n] {
+			if h := &l.holds[k]; !h.open && !yield(&h.Hold) {
+				return
+			}
 		}
 	}
-	leaving := false
-	pl.snap.EachGang(func(v *cluster.Gang) {
-		if leaving || !slices.ContainsFunc(v.Displacements, func(d cluster.Displacement) bool { return d.By == g.Key }) {
-			return
+}
+
+// HeldFor yields the promises to a gang that stand, and their nodes.
+func (l *Ledger) HeldFor(g *GangState) iter.Seq2[*cluster.Hold, cluster.NodeID] {
+	return func(yield func(*cluster.Hold, cluster.NodeID) bool) {
+		for _, k := range l.holders[g.ID] {
+			if h := &l.holds[k]; !h.open && !yield(&h.Hold, h.node) {
+				return
+			}
 		}
-		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return pl.snap.Pod(id).Phase == cluster.Releasing })
-	})
-	return leaving
+	}
 }
 
 // Void gives up what is held for the gang: the gang cannot use it.
@@ -183,26 +189,6 @@ func (l *Ledger) Void(g *GangState) {
 		l.void = append(l.void, h.ID())
 		l.freed++
 	}
-}
-
-// StillReleasing is the diagnosis of a gang whose promised room is not there yet.
-func (s *Session) StillReleasing(g *GangState) *Diagnosis {
-	n := int64(0)
-	var nodes []string
-	for _, k := range s.Ledger.holders[g.ID] {
-		if h := &s.Ledger.holds[k]; !h.open {
-			n++
-			nodes = append(nodes, h.Node)
-		}
-	}
-	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
-	const shown = 8
-	where := "held on " + strings.Join(nodes[:min(len(nodes), shown)], ", ")
-	if len(nodes) > shown {
-		where += fmt.Sprintf(" and %d more nodes", len(nodes)-shown)
-	}
-	return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: n, Detail: where}}
 }
 
 // Immediate says whether the room of all that the statement nominates is there already.
@@ -227,9 +213,10 @@ func (st *Statement) Immediate() bool {
 }
 
 // Binds says whether the statement places anybody at once.
-func (st *Statement) Binds() bool { return st.bindsSince(0) }
+func (st *Statement) Binds() bool { return st.BindsSince(0) }
 
-func (st *Statement) bindsSince(m Mark) bool {
+// BindsSince says whether the statement places anybody at once since the mark.
+func (st *Statement) BindsSince(m Mark) bool {
 	for i := range st.ops[m:] {
 		if st.ops[int(m)+i].Verb == Bind {
 			return true

@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"cmp"
@@ -12,12 +12,12 @@ type GangState struct {
 	*cluster.Gang
 	// Leaf is what is charged for it: its queue or, of a queue that is no leaf any more, what stands for it; nil for neither.
 	Leaf *QueueLedger
-	// QueueVerdict says why it has no queue to ask in, if it has none.
-	QueueVerdict Verdict
-	sets         []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
-	stray        *cluster.Pod // a waiting pod asking for a set the gang does not have
-	wake         int64        // the earliest end of a postponement, 0 for none
-	postponed    *cluster.Pod
+	// Lack says why it has no queue to ask in, if it has none.
+	Lack      Lack
+	sets      []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
+	stray     *cluster.Pod // a waiting pod asking for a set the gang does not have
+	wake      int64        // the earliest end of a postponement, 0 for none
+	postponed *cluster.Pod
 
 	next    []cluster.PodID // cached answer of nextPods
 	nextReq cluster.Resources
@@ -69,7 +69,7 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 	g, n := &l.states[0], len(gang.Sets)+1
 	*g = GangState{Gang: gang, sets: l.sets[:n:n]}
 	l.states, l.sets = l.states[1:], l.sets[n:]
-	_, g.QueueVerdict = l.queues.leafFor(gang)
+	_, g.Lack = l.queues.leafFor(gang)
 	g.Leaf = l.queues.giverFor(gang)
 	for _, pid := range gang.Pods {
 		p := l.snap.Pod(pid)
@@ -129,10 +129,8 @@ func (l *Ledger) sortPods(ids []cluster.PodID) {
 		pods[i] = l.snap.Pod(id)
 	}
 	slices.SortFunc(pods, func(a, b *cluster.Pod) int {
-		for _, o := range l.points.podOrder {
-			if c := o.ComparePods(a, b); c != 0 {
-				return c
-			}
+		if c := l.hooks.ComparePods(a, b); c != 0 {
+			return c
 		}
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -249,7 +247,7 @@ func (l *Ledger) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	if !g.nextOK {
 		g.next = g.next[:0]
 		if g.satisfied(0) || g.readyNow(0) {
-			g.next = l.collect(g, 0, g.next)
+			g.next = l.Collect(g, 0, g.next)
 		}
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
@@ -260,7 +258,8 @@ func (l *Ledger) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	return g.next, g.nextReq
 }
 
-func (l *Ledger) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
+// Collect appends the pods of set i, and of the sets below it, that are placed next.
+func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
 	set, st := &g.Sets[i], &g.sets[i]
 	if set.Leaf {
 		want := max(1, int(st.need-st.active))
@@ -269,42 +268,155 @@ func (l *Ledger) collect(g *GangState, i int32, out []cluster.PodID) []cluster.P
 	}
 	missing := st.need - st.satisfied
 	if missing > 0 {
-		for _, c := range l.setOrder(g, i) {
+		for _, c := range l.SetOrder(g, i) {
 			if g.satisfied(c) || !g.readyNow(c) {
 				continue
 			}
-			out = l.collect(g, c, out)
+			out = l.Collect(g, c, out)
 			if missing--; missing == 0 {
 				break
 			}
 		}
 		return out
 	}
-	for _, c := range l.setOrder(g, i) { // elastic: the first child that has something to add
+	for _, c := range l.SetOrder(g, i) { // elastic: the first child that has something to add
 		if !g.readyNow(c) {
 			continue
 		}
-		if more := l.collect(g, c, out); len(more) > len(out) {
+		if more := l.Collect(g, c, out); len(more) > len(out) {
 			return more
 		}
 	}
 	return out
 }
 
-// setOrder returns the children of set i in the order they are filled.
-func (l *Ledger) setOrder(g *GangState, i int32) []int32 {
+// SetOrder returns the children of set i in the order they are filled.
+func (l *Ledger) SetOrder(g *GangState, i int32) []int32 {
 	children := g.Sets[i].Children
 	if len(children) < 2 {
 		return children
 	}
 	out := slices.Clone(children)
 	slices.SortFunc(out, func(a, b int32) int {
-		for _, o := range l.points.setOrder {
-			if c := o.CompareSets(g, a, b); c != 0 {
-				return c
-			}
+		if c := l.hooks.CompareSets(g, a, b); c != 0 {
+			return c
 		}
 		return cmp.Compare(g.Sets[a].Name, g.Sets[b].Name)
 	})
 	return out
 }
+
+// Rooted says whether some of the gang has room already, so that the rest may have to be near it.
+func (g *GangState) Rooted() bool { return g.hadRoom || g.Changed() }
+
+// Changed says whether this run gave or took anything.
+func (g *GangState) Changed() bool {
+	for i := range g.sets {
+		if g.sets[i].head > 0 || g.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// below says whether set i is set top, or below it.
+func (g *GangState) below(i, top int32) bool {
+	for i != cluster.None && i != top {
+		i = g.Sets[i].Parent
+	}
+	return i == top
+}
+
+// Nominated says whether this run nominated pods of the gang: they wait for room, and the rest waits with them.
+func (g *GangState) Nominated() bool {
+	for i := range g.sets {
+		if g.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// EachGang calls f for every gang, in ID order.
+func (l *Ledger) EachGang(f func(*GangState)) {
+	l.snap.EachGang(func(g *cluster.Gang) { f(l.Gang(g.ID)) })
+}
+
+// readyNow is ready with postponed pods left out.
+func (g *GangState) readyNow(i int32) bool {
+	st := &g.sets[i]
+	if g.Sets[i].Leaf {
+		return st.active+int32(len(st.pods)-st.head) >= st.need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.readyNow(c) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
+
+// WaitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
+func (g *GangState) WaitsForRelease() bool {
+	for i := range g.Sets {
+		st := &g.sets[i]
+		if st.nominated > 0 && st.active-st.nominated < st.need {
+			return true
+		}
+	}
+	return false
+}
+
+// bound says whether set i has its minimum without the pods that are still being bound.
+func (g *GangState) bound(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.bound(c) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
+
+// HasQueue says whether it has a queue to ask in.
+func (g *GangState) HasQueue() bool { return g.Lack.Kind == LackNothing }
+
+// Ready says whether enough of its pods exist to reach its minimum.
+func (g *GangState) Ready() bool { return g.ready(0) }
+
+// SetReadyNow says whether set i has or can have its minimum without pods that are postponed.
+func (g *GangState) SetReadyNow(i int32) bool { return g.readyNow(i) }
+
+// Bound says whether it has its minimum without the pods that are still being bound, of which there are Binding.
+func (g *GangState) Bound() bool { return g.bound(0) }
+
+// Binding returns how many of its pods an earlier run decided on that are not bound yet.
+func (g *GangState) Binding() int { return g.binding }
+
+// HadRoom says whether pods of it had room when the run began.
+func (g *GangState) HadRoom() bool { return g.hadRoom }
+
+// Stray returns a waiting pod that asks for a set the gang does not have, the first by name; nil for none.
+func (g *GangState) Stray() *cluster.Pod { return g.stray }
+
+// Postponed returns the pod whose postponement ends first, and when, in Unix nanoseconds; nil for none.
+func (g *GangState) Postponed() (*cluster.Pod, int64) { return g.postponed, g.wake }
+
+// Count returns how many of its pods run, may run or ended well, and how many are gated.
+func (g *GangState) Count() (have, gated int64) {
+	for i := range g.Sets {
+		have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
+		gated += int64(g.sets[i].gated)
+	}
+	return have, gated
+}
+
+// SetAlive returns how many pods of a set run or may run, gated ones apart.
+func (g *GangState) SetAlive(i int32) int32 { return g.sets[i].alive }
+
+// SetWaiting returns the pods of a set that wait, in the order in which they are placed. It is the gang's own.
+func (g *GangState) SetWaiting(i int32) []cluster.PodID { return g.sets[i].pods[g.sets[i].head:] }

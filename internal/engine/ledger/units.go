@@ -1,9 +1,8 @@
-package engine
+package ledger
 
 import (
-	"fmt"
+	"iter"
 	"slices"
-	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -93,80 +92,6 @@ func (l *Ledger) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(
 	return u, ok
 }
 
-// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
-// give instead, the first that breaks none. False when it has nothing of the kind.
-func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
-	gentle := func(u *Unit) bool {
-		tier, _ := ru.Tier(u)
-		return tier == 0 && !u.Core
-	}
-	want := func(p *cluster.Pod) bool {
-		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
-	}
-	u, ok := ru.ledger.nextUnit(g, nil, want)
-	if !ok || u.Core || gentle(&u) {
-		return u, ok && !u.Core
-	}
-	for _, u := range ru.Units(g, false) { // of the sets that it can do without, another
-		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
-			return u, true
-		}
-	}
-	return Unit{}, false
-}
-
-// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
-// other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
-// that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
-func (ru *Rules) Units(g *GangState, labels bool) []Unit {
-	first, ok := ru.ledger.NextUnit(g)
-	if !ok {
-		return nil
-	}
-	out := []Unit{first}
-	if first.Core || len(first.holds) > 0 {
-		return out
-	}
-	type kind struct {
-		set   int32
-		node  cluster.NodeID
-		of    *cluster.Class
-		anew  bool
-		apart string
-	}
-	kindOf := func(p *cluster.Pod) kind {
-		_, broken := ru.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
-		apart := broken + "/" + strings.Join(p.Groups, ",")
-		if len(p.DeviceClaims) > 0 {
-			apart += "/" + p.UID
-		}
-		if labels && len(p.Labels) > 0 {
-			apart += fmt.Sprint(p.Labels) // in the order of keys
-		}
-		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
-	}
-	seen := map[kind]bool{}
-	note := func(u *Unit) {
-		for _, p := range u.Pods {
-			seen[kindOf(p)] = true
-		}
-	}
-	note(&first)
-	for i := range g.sets {
-		for _, p := range ru.ledger.livePods(g, int32(i)) {
-			if seen[kindOf(p)] {
-				continue
-			}
-			u, ok := ru.ledger.nextUnit(g, nil, func(o *cluster.Pod) bool { return o == p })
-			if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
-				out = append(out, u)
-				note(&u)
-			}
-		}
-	}
-	return out
-}
-
 // nextUnit is NextUnit for promises on certain nodes and units with a pod that is wanted; nil is for all.
 func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
 	l.buildHeld(g)
@@ -224,7 +149,7 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 		}
 		return nil, 0
 	}
-	order := l.setOrder(g, i)
+	order := l.SetOrder(g, i)
 	for _, c := range slices.Backward(order) {
 		if !g.satisfied(c) {
 			continue
@@ -285,4 +210,23 @@ func (l *Ledger) LivePods(g *GangState) []*cluster.Pod {
 		out = append(out, l.livePods(g, int32(i))...)
 	}
 	return out
+}
+
+// NextUnitOf is NextUnit with a pod that is wanted.
+func (l *Ledger) NextUnitOf(g *GangState, want func(*cluster.Pod) bool) (Unit, bool) {
+	return l.nextUnit(g, nil, want)
+}
+
+// EachLive yields the pods that the gang could give, set by set.
+func (l *Ledger) EachLive(g *GangState) iter.Seq[*cluster.Pod] {
+	l.buildHeld(g)
+	return func(yield func(*cluster.Pod) bool) {
+		for i := range g.sets {
+			for _, id := range g.sets[i].held[:g.sets[i].live] {
+				if !yield(l.snap.Pod(id)) {
+					return
+				}
+			}
+		}
+	}
 }
