@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image test-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help node image test-image prove-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ test-image: image ## The images: a second build is the same, byte by byte, and e
 	cmp dist/muster-node.tar dist/again/muster-node.tar
 	rm -r dist/again
 	cd deploy/image/build && MUSTER_IMAGES=$(CURDIR)/dist $(GO) test -ldflags=-w -count=1 -v -run '^TestCommandLines$$' .
+
+prove-image: ## test-image for every architecture (needs each one's C compiler with its library: gcc-aarch64-linux-gnu and libc6-dev-arm64-cross; and qemu-user-static)
+	$(MAKE) test-image ARCH=
 
 generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date
 	$(GO) generate ./...

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"debug/buildinfo"
@@ -46,17 +47,19 @@ func recipes() []recipe {
 // compilers are Debian's C compilers for other machines than this one.
 var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// compiler is the C compiler for an architecture: $CC, or gcc, for this machine's.
-func compiler(arch string) (string, error) {
+// compiler is the C compiler for an architecture, $CC or gcc for this machine's, with the C library's headers.
+func compiler(ctx context.Context, arch string) (string, error) {
 	name := cmp.Or(os.Getenv("CC"), "gcc")
 	if arch != runtime.GOARCH {
 		name = compilers[arch]
 	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("a program that loads a C library needs a C compiler for %s (Debian's package for another machine's is gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu; --arch asks for fewer images): %w", arch, err)
+	probe := exec.CommandContext(ctx, name, "-x", "c", "-fsyntax-only", "-")
+	probe.Stdin = strings.NewReader("#include <stdlib.h>\n")
+	if out, err := probe.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("a program that loads a C library needs a C compiler for %s and the library's headers (Debian: gcc and libc6-dev; for another machine gcc-aarch64-linux-gnu and libc6-dev-arm64-cross, or gcc-x86-64-linux-gnu and libc6-dev-amd64-cross; --arch asks for fewer images): %w %s",
+			arch, err, bytes.TrimSpace(out))
 	}
-	return path, nil
+	return name, nil
 }
 
 // build makes the image for one architecture.
@@ -110,7 +113,7 @@ func (r *recipe) compile(ctx context.Context, t *tree, arch, work string) (strin
 	out := filepath.Join(work, r.name+"-"+arch)
 	cgo := []string{"CGO_ENABLED=0"}
 	if r.cgo {
-		cc, err := compiler(arch)
+		cc, err := compiler(ctx, arch)
 		if err != nil {
 			return "", err
 		}
