@@ -160,13 +160,12 @@ func (s *Store) remnant(p *Pod) GangID {
 	if of, ok := s.gangIDs[p.home]; ok {
 		o := s.gangs.get(int32(of))
 		g.FormerUID = o.UID
-		if g.startOf != o.UID { // a gang that starts elsewhere, or is edited, does not protect anew what it left behind
-			g.startOf, g.LastStart = o.UID, o.LastStart
+		if !g.formed { // a gang that is edited, made anew or starts elsewhere does not protect anew what it left behind
+			g.formed, g.LastStart = true, o.LastStart
 		}
 		g.Priority, g.Preemptible, g.Created, g.StaleGrace = o.Priority, o.Preemptible, o.Created, o.StaleGrace
 		s.plant(g, withoutNear(o.Sets))
 	} else {
-		g.startOf = ""
 		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, 0, 0, Maybe{}
 		s.plant(g, FlatTree(0))
 	}

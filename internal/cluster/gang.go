@@ -80,7 +80,7 @@ type Gang struct {
 	near       string // see Shape
 	generation int64
 	aside      string // why it is not scheduled although its object is in order; see Store.SetAside
-	startOf    string // of a remnant, the UID of the gang whose LastStart it was formed with; "" for none
+	formed     bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
 	started    int64  // by us, whether or not its object says so yet
 	evicted    int64
 	stale      Maybe

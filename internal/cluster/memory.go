@@ -345,7 +345,7 @@ func (s *Snapshot) Memory() Memory {
 		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
 	}
 	s.EachGang(func(g *Gang) {
-		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.Key.Remnant() {
+		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.formed {
 			m.Gangs[g.Key] = GangMemory{
 				Displaced: g.Displaced, Since: g.Since, Displacements: g.Displacements, Started: g.started, Evicted: g.evicted, Stale: g.stale,
 				LastStart: g.LastStart, LastEviction: g.LastEviction,
@@ -397,10 +397,7 @@ func (s *Store) Restore(m Memory) {
 			g.Displaced, g.Since, g.Displacements = gm.Displaced, gm.Since, gm.Displacements
 			g.started, g.evicted, g.stale = gm.Started, gm.Evicted, gm.Stale
 			if key.Remnant() {
-				g.LastStart = gm.LastStart
-				if of, ok := s.gangIDs[g.Former]; ok {
-					g.startOf = s.gangs.get(int32(of)).UID
-				}
+				g.LastStart, g.formed = gm.LastStart, true
 			} else {
 				g.LastStart = cmp.Or(gm.LastStart, max(g.LastStart, g.started))
 			}
