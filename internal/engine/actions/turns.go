@@ -8,11 +8,15 @@ import (
 // turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
 // search; see [engine.Session.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
 //
-// The bound has two halves. One is for asking anew those whose answer no rests although something has changed since, in their
-// order. The other is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
+// Half of the bound is for asking anew those whose answer no rests although something has changed since, in their order. Another
+// half is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
 // first gang of it whose answer is not known, and everybody behind that one, is left for the next run, which is wanted at once. Other
 // queues go on, so what one asks costs itself the time, and nobody else; twice the half closes all. The first question of a run is
-// always asked, whatever it costs.
+// always asked, whatever it costs. If a queue thus spends what was another's, it waits in the next runs until there is no such other,
+// and then all begin anew.
+//
+// A gang that is nominated is asked for in every run, until it has its room. What that costs is counted apart, up to a half
+// again, so that it takes nothing from questions whose answer is not known; beyond it, it is one of them.
 //
 // While anybody is left, the answers no of the run rest, so that the next run comes to those who were left: for as long as it takes to
 // ask everybody, and ten seconds. An answer that rests and that nothing has happened since is as good as a new one. With an older one
@@ -22,17 +26,22 @@ import (
 type turns struct {
 	s     *engine.Session
 	half  int // 0 for no bound
-	part  int // of the second half, a queue's own
-	anew  int // spent of the first half
-	spent int // spent of the second half
+	part  int // of the half for questions whose answer is not known, a queue's own
+	anew  int // spent on asking anew
+	again int // spent on who was nominated before
+	spent int // spent on questions whose answer is not known
 	of    map[*engine.QueueLedger]*turn
+	fresh int // how many queues are not to wait
 	left  int
 	noes  []no
+
+	robbed bool // somebody is left although his queue has not spent its part
 }
 
 // turn is one queue's part of it.
 type turn struct {
 	spent      int
+	waits      bool   // it has spent what was another's, and there are such others
 	shut       bool   // somebody is left
 	passed     bool   // somebody was told an answer older than the challenge, or older than this run where there is none
 	challenged uint64 // at which generation there was room for one behind; 0 for not
@@ -58,6 +67,9 @@ func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 			if r, ok := s.Snap.Rest(challenge(g.Leaf)); ok {
 				of.challenged = r.Asked
 			}
+			if _, of.waits = s.Snap.Rest(debt(g.Leaf)); !of.waits {
+				t.fresh++
+			}
 			t.of[g.Leaf] = of
 		}
 	}
@@ -67,6 +79,17 @@ func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 
 // challenge names what is remembered of a queue that is challenged: when.
 func challenge(q *engine.QueueLedger) string { return "allocate of queue/" + q.Name }
+
+// debt names what is remembered of a queue that has spent what was another's.
+func debt(q *engine.QueueLedger) string { return "allocate owed by queue/" + q.Name }
+
+// nominated names what is remembered of a gang that is nominated.
+func nominated(g *engine.GangState) string { return "allocate nominated/" + g.UID }
+
+// closed says whether no more of the queue's questions are asked whose answer is not known.
+func (t *turns) closed(of *turn) bool {
+	return of.shut || of.waits && t.fresh > 0 || t.spent >= t.half && of.spent >= t.part || t.spent >= 2*t.half
+}
 
 // try is TryGang within the bound. left says that the gang is left for the next run, and has been told.
 func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagnosis, left bool) {
@@ -91,16 +114,21 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 			again = rest.Until
 		}
 	}
-	if again == 0 && (of.shut || t.spent >= t.half && of.spent >= t.part || t.spent >= 2*t.half) {
+	_, anew := t.s.Snap.Rest(nominated(g))
+	anew = anew && !of.shut && t.again < t.half
+	if again == 0 && !anew && t.closed(of) {
 		t.leave(g)
 		return nil, true
 	}
 	before := t.s.Steps()
 	d = t.s.TryGang(st, g)
 	cost := t.s.Steps() - before
-	if again > 0 {
+	switch {
+	case again > 0:
 		t.anew += cost
-	} else {
+	case anew:
+		t.again += cost
+	default:
 		t.spent += cost
 		of.spent += cost
 	}
@@ -112,7 +140,12 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 		return nil, true
 	case d == nil && of.challenged > 0:
 		t.remember(challenge(g.Leaf), t.s.Snap.Now, &engine.Told{}) // it is over
-	case d != nil && cost > 0:
+	}
+	switch {
+	case cost == 0:
+	case d == nil && !st.Binds():
+		t.remember(nominated(g), t.s.PassEnd(0, 0), &engine.Told{})
+	case d != nil:
 		if asks == "" {
 			asks = t.asks(g)
 		}
@@ -129,7 +162,9 @@ func (t *turns) asks(g *engine.GangState) string {
 
 // leave leaves a gang, and with it all of its queue whose answer is not known.
 func (t *turns) leave(g *engine.GangState) {
-	t.of[g.Leaf].shut = true
+	of := t.of[g.Leaf]
+	t.robbed = t.robbed || !of.waits && of.spent < t.part
+	of.shut = true
 	t.left++
 	t.s.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
 	t.s.Leave(g)
@@ -148,6 +183,19 @@ func (t *turns) settle() {
 	}
 	if t.left > 0 {
 		t.s.WakeAt(t.s.Snap.Now)
+	}
+	t.owe()
+}
+
+// owe lets those wait who have spent what was another's, until nobody is left who could not spend his part.
+func (t *turns) owe() {
+	for leaf, of := range t.of { // order: each is remembered by itself
+		switch {
+		case t.robbed && (of.waits || of.spent > t.part):
+			t.remember(debt(leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
+		case of.waits:
+			t.remember(debt(leaf), t.s.Snap.Now, &engine.Told{})
+		}
 	}
 }
 

@@ -27,6 +27,18 @@ type grudge struct{}
 
 func (grudge) Wants(*cluster.Class) bool { return true }
 
+// bias is a filter that has to be asked about each node, too: no pod may use one called bad.
+type bias struct{ grudge }
+
+func (bias) Open(*engine.View) engine.Instance { return bias{} }
+
+func (bias) CheckNode(_ *cluster.Pod, n *cluster.Node) engine.Verdict {
+	if strings.HasPrefix(n.Name, "bad") {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+	}
+	return engine.Verdict{}
+}
+
 func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	h := fnv.New32()
 	fmt.Fprint(h, p.UID, n.Name)
@@ -36,10 +48,10 @@ func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	return engine.Verdict{}
 }
 
-// begrudging allocates with that filter, within a bound.
-func begrudging(t *rapid.T, steps int) *engine.Engine {
+// begrudging allocates with a filter, within a bound.
+func begrudging(t rapid.TB, filter engine.Plugin, steps int) *engine.Engine {
 	r, p := builtin.Registry(), profile.BuiltIn()
-	r.Plugins["grudges"] = func(engine.Arguments) (engine.Plugin, []string, error) { return grudges{}, nil, nil }
+	r.Plugins["grudges"] = func(engine.Arguments) (engine.Plugin, []string, error) { return filter, nil, nil }
 	p.Tiers = append(slices.Clip(p.Tiers), []engine.PluginUse{{Name: "grudges"}})
 	p.Actions, p.Settings.SearchSteps = []string{"allocate"}, steps
 	e, err := engine.New(p, r)
@@ -87,7 +99,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 		for i := range rapid.IntRange(1, 10).Draw(t, "gangs") {
 			gang(i)
 		}
-		unbounded, bounded := begrudging(t, 0), begrudging(t, 1)
+		unbounded, bounded := begrudging(t, grudges{}, 0), begrudging(t, grudges{}, 1)
 		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
 		during := false // something changed while the queue was challenged
 		for cycle := 0; ; cycle++ {
@@ -157,4 +169,73 @@ func placed(plans []engine.Plan, key cluster.Key) bool {
 	return slices.ContainsFunc(plans, func(p engine.Plan) bool {
 		return slices.ContainsFunc(p.Bundles, func(b engine.Bundle) bool { return b.Gang == key })
 	})
+}
+
+// TestNominatedLeaveOthersTheirTurn: gangs that wait for room that is being released are asked for in every cycle. If one such
+// question costs more than allocate may spend in one, the gangs behind it in its queue, and those of other queues, are asked for all the same.
+func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		nominate []string // the queues of gangs that are nominated
+		asks     string   // the queue of the gang behind them
+		cycles   int      // until that one has the room that is free
+	}{
+		{"behind one in its queue", []string{"a"}, "a", 2},
+		{"behind one of another queue", []string{"a"}, "b", 2},
+		{"behind three of another queue", []string{"a", "a", "a"}, "b", 3},
+		{"behind three queues", []string{"a", "c", "d"}, "b", 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := cluster.NewStore(cluster.Options{})
+			for _, q := range []string{"a", "b", "c", "d"} {
+				free := []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
+				priority := int32(1)
+				if q == c.asks {
+					priority = 0
+				}
+				s.Apply(cluster.QueueState{Name: q, UID: q, Priority: priority, Quota: free, Limit: free})
+			}
+			node := func(name string, gpus int64) {
+				s.Apply(cluster.NodeState{Name: name, UID: name, Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "gpu", Value: 1000 * gpus}, {Name: "pods", Value: 110}}})
+			}
+			gang := func(name, queue string, priority int32, gpus int64) {
+				key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
+				s.Apply(cluster.GangState{Key: key, UID: name, Queue: queue, Priority: priority, Created: noon, Sets: cluster.FlatTree(1)}, cluster.PodState{
+					UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: cluster.ClassSpec{Claims: []string{name}},
+					Requests: []cluster.Quantity{{Name: "gpu", Value: 1000 * gpus}, {Name: "pods", Value: 1}},
+				})
+			}
+			for i := range 20 {
+				node(fmt.Sprint("bad", i), 8)
+			}
+			for i, q := range c.nominate {
+				node(fmt.Sprint("leaving", i), 2)
+				s.Apply(cluster.PodState{UID: fmt.Sprint("old", i), Namespace: "x", Name: fmt.Sprint("old", i), Phase: cluster.Releasing, NodeName: fmt.Sprint("leaving", i), Requests: []cluster.Quantity{{Name: "gpu", Value: 2000}}})
+				gang(fmt.Sprint("first", i), q, 9, 2)
+			}
+			node("free", 1)
+			gang("behind", c.asks, 1, 1)
+			e := begrudging(t, bias{}, 10)
+			for cycle := 1; ; cycle++ {
+				snap := s.Snapshot(noon + int64(cycle)*100_000_000)
+				var plans []engine.Plan
+				r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+				if placed(plans, cluster.Key{Face: "kai", Namespace: "ns", Name: "behind"}) {
+					if cycle > c.cycles {
+						t.Errorf("it has its room after %d cycles, not %d", cycle, c.cycles)
+					}
+					return
+				}
+				if cycle == 40 {
+					for _, g := range r.Trace.Gangs {
+						t.Logf("%s %+v", g.Gang, g.Tried)
+					}
+					t.Fatalf("after %d cycles it has not been asked for: %+v", cycle, plans)
+				}
+				r.Remember(s)
+			}
+		})
+	}
 }
