@@ -380,6 +380,23 @@ func tainted(n int) *situation {
 	return s
 }
 
+// promisedRoom is tainted, where whoever has the nodes may be evicted: the room of n gangs of as many shapes is being released, for many cycles.
+func promisedRoom(n int) *situation {
+	s := &situation{}
+	s.rest = append(s.rest, queue("taker", "", 8_000_000), queue("giver", "", 0))
+	s.victims(1000, func(int) crew { return crew{queue: "giver", priority: 50, preemptible: true} })
+	for i := range s.nodes {
+		node := s.nodes[i].(cluster.NodeState)
+		node.Taints = []v1.Taint{{Key: "own", Value: fmt.Sprint("owner-", i), Effect: v1.TaintEffectNoSchedule}}
+		s.nodes[i] = node
+	}
+	for i := range n {
+		spec := cluster.ClassSpec{Tolerations: []v1.Toleration{{Key: "own", Operator: v1.TolerationOpEqual, Value: fmt.Sprint("owner-", i)}}}
+		s.crewOf(crew{name: fmt.Sprintf("waiting-%06d", i), queue: "taker", pods: 1, gpu: 8, age: 1, priority: 50, preemptible: true, spec: spec}, int64(1000+i))
+	}
+	return s
+}
+
 // selecting is n waiting gangs of as many shapes, each of which names the node that it would run on, and all nodes are full.
 func selecting(n int) *situation {
 	s := &situation{}
@@ -455,6 +472,7 @@ func BenchmarkCliffs(b *testing.B) {
 		{"priorities=1000", func() *situation { return ranked(1000) }, nil, idly},
 		{"taints=300", func() *situation { return tainted(300) }, nil, idly},
 		{"taints=1000", func() *situation { return tainted(1000) }, nil, idly},
+		{"promised=1000", func() *situation { return promisedRoom(1000) }, nil, func(e, p, bound int) bool { return e == 8000 && p >= 1000 && bound == 0 }},
 		{"selectors=1000", func() *situation { return selecting(1000) }, nil, idly},
 		{"pinned-shapes=300", func() *situation { return pinnedShapes(300) }, nil, idly},
 		{"queues=10000/full", func() *situation { return manyQueues(10000, 100, true) }, nil, idly},
