@@ -93,6 +93,11 @@ func TestGolden(t *testing.T) {
 			in.Spec.Machine.UUID = "231700d5-c9a6-5a49-b38d-0123456789ab"
 			return in
 		}(),
+		"served": func() Input {
+			in := volumes()
+			in.Shares[0].Socket = "/run/vm/s/0123-004.sock"
+			return in
+		}(),
 		"ceph": func() Input {
 			in := plain()
 			in.Disks = []Disk{in.Disks[0], {Format: "raw", Serial: "ceph", RBD: &RBD{
@@ -334,7 +339,7 @@ func TestRefused(t *testing.T) {
 		`device "00:1f.2": must be a PCI address`: func(in *Input) { in.HostDevices = []string{"00:1f.2"} },
 		`8 devices of the host`:                   func(in *Input) { in.HostDevices = make([]string, 8) },
 		`32 shared mounts`:                        func(in *Input) { in.Shares = make([]Share, 32) },
-		`shared mount "t" of "rel"`:               func(in *Input) { in.Shares = []Share{{"t", "rel"}} },
+		`shared mount "t" of "rel"`:               func(in *Input) { in.Shares = []Share{{Tag: "t", Source: "rel"}} },
 	} {
 		in := plain()
 		change(&in)

@@ -62,7 +62,9 @@ func (in *Input) devices(d *libvirtxml.Domain) error {
 			Target:     &libvirtxml.DomainFilesystemTarget{Dir: s.Tag},
 			Address:    pci(2, uint(i+1)),
 		}
-		if in.Node.Virtiofsd != "" {
+		if s.Socket != "" {
+			fs.Source.Mount = &libvirtxml.DomainFilesystemSourceMount{Socket: s.Socket}
+		} else if in.Node.Virtiofsd != "" {
 			fs.Binary = &libvirtxml.DomainFilesystemBinary{Path: in.Node.Virtiofsd}
 		}
 		list.Filesystems = append(list.Filesystems, fs)

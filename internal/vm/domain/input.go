@@ -106,4 +106,6 @@ type Share struct {
 	Tag string
 	// Source is the directory. To be read-only in the guest it has to be a read-only bind mount: libvirt 9.0 has no read-only virtiofs.
 	Source string
+	// Socket, if not empty, is where a file server listens that serves Source; libvirt then starts none, and Source is not in the XML.
+	Socket string
 }
