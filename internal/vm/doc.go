@@ -9,6 +9,8 @@
 //	spec       a pod's CRI configuration and annotations, judged: every error of a pod at once
 //	domain     spec and facts of the node to libvirt's XML; a pure function
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
+//	volume     what a pod mounts, as disks, files and shared directories: in the words of domain and cloudinit, which are given them
+//	flexvolume the kubelet's driver that describes disks; volume reads what it leaves
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
 //
 // Of Muster's other packages they import only internal/app.
