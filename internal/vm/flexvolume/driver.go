@@ -39,6 +39,20 @@ const (
 	notSupported = "Not supported"
 )
 
+// Called says whether a process was started as the driver, and with which arguments for Run: by its name, as kubelets start the file flexvolume_driver in
+// their plugin directory, or by the first argument "flexvolume". args are all of the process, its name first.
+func Called(args []string) ([]string, bool) {
+	switch {
+	case len(args) > 0 && path.Base(args[0]) == programName:
+		return args[1:], true
+	case len(args) > 1 && args[1] == "flexvolume":
+		return args[2:], true
+	}
+	return nil, false
+}
+
+const programName = "flexvolume_driver" // as in Driver
+
 // Run answers one call of a kubelet. args are without the program's name. It writes one JSON object to out and gives the process's exit
 // code: 0 for success, 1 otherwise. Nothing else may be written to the process's outputs: kubelets read both as one.
 func Run(args []string, m Mounts, out io.Writer) int {

@@ -123,6 +123,23 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// TestCalled: by name, or by subcommand.
+func TestCalled(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"": "no", "muster-vm": "no", "muster-vm runtime": "no", "/usr/bin/muster-vm flexvolume": "[]", "muster-vm flexvolume init": "[init]",
+		"/plugins/virtlet~flexvolume_driver/flexvolume_driver mount /d {}": "[mount /d {}]", "flexvolume_driver": "[]", "muster-vm runtime flexvolume": "no",
+	} {
+		got := "no"
+		if args, ok := Called(strings.Fields(line)); ok {
+			got = fmt.Sprint(args)
+		}
+		if got != want {
+			t.Errorf("%q: %s, must be %s", line, got, want)
+		}
+	}
+}
+
 // TestOptions: what each type takes.
 func TestOptions(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func Annotations() []Annotation {
 		{KeySSHKeySource, "`KIND/NAME[/KEY]`", "key `authorized_keys`", "SSH keys, one a line", "only of what the pod mounts"},
 		{
 			KeyFiles, "`KIND/NAME`", "", "files written into the root before the first boot: key `X` has the content, `X_path` the path, `X_encoding` is `base64` or `plain`",
-			"only of what the pod mounts; a path must be absolute, without `..`",
+			"only of what the pod mounts; a path must be absolute, without `..`; the image needs an ext2, ext3 or ext4 file system with `/etc`, and the same file is not written again into a persistent root that holds its image",
 		},
 		{KeyChownMounts, "`true`, `false`", "`false`", "nothing", "virtiofs keeps owners as they are, so nothing has to be given away"},
 		{KeyForceDHCP, "`true`, `false`", "`false`", "leaves the network configuration out of the first-boot data", "any other value is an error"},

@@ -36,7 +36,7 @@ type root struct{}
 
 func (*root) name() string { return "root" }
 
-func (*root) setup(_ context.Context, s *site, v *Volumes) error {
+func (*root) setup(ctx context.Context, s *site, v *Volumes) error {
 	want := overlay{size: ceil(max(s.image.VirtualSize, s.spec.Machine.RootSize), sector) * sector, backing: s.image.Path, backingFormat: s.image.Format}
 	if want.size > s.options.MaxDiskBytes {
 		return vm.Errorf(vm.Exhausted, "its disk has %d bytes, and this node makes at most %d", want.size, s.options.MaxDiskBytes)
@@ -54,7 +54,7 @@ func (*root) setup(_ context.Context, s *site, v *Volumes) error {
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
-	} else if err := s.place(name, true, func(f file) error { return want.write(f) }); err != nil {
+	} else if err := s.makeRoot(ctx, name, want); err != nil {
 		return err
 	}
 	_, err = s.addDisk(v, domain.Disk{Role: domain.Root, Format: "qcow2", File: name, Serial: "root"})
@@ -178,6 +178,11 @@ func (p *persistent) write(ctx context.Context, s *site) (err error) {
 	}
 	if err := s.options.copier(ctx, s.image, node, sector); err != nil {
 		return fmt.Errorf("copy the image: %w", err)
+	}
+	if len(s.spec.Files) > 0 {
+		if err := s.options.inject(ctx, s, node, sector, s.image.VirtualSize); err != nil {
+			return err
+		}
 	}
 	if err := f.Sync(); err != nil {
 		return err

@@ -36,13 +36,14 @@ func header(version uint16, digest string) []byte {
 	return append(b, sum...)
 }
 
-// holdsRoot says whether a device is the whole persistent root of a raw image.
-func holdsRoot(t *testing.T, device string, image Image) {
+// holdsRoot says whether a device is the whole persistent root of a raw image, and holds what was put into it.
+func holdsRoot(t *testing.T, device string, image Image, injected string) {
 	t.Helper()
 	got, err := os.ReadFile(device)
 	must(t, err)
 	want, err := os.ReadFile(image.Path)
 	must(t, err)
+	copy(want[injectedAt:], injected)
 	first := append(header(1, image.Digest), make([]byte, 512-42)...)
 	if !bytes.Equal(got[:512], first) {
 		t.Errorf("the header is %x", got[:64])
@@ -90,7 +91,7 @@ func TestPersistentRoot(t *testing.T) {
 				t.Errorf("kept %v, must be %v (%v)", !c.kept, c.kept, err)
 			}
 			if !c.kept {
-				holdsRoot(t, device, r.Image)
+				holdsRoot(t, device, r.Image, "injected")
 			}
 		})
 	}
@@ -120,7 +121,7 @@ func TestHalfWritten(t *testing.T) {
 	}
 	_, err = w.alive().Setup(t.Context(), other)
 	must(t, err)
-	holdsRoot(t, device, other.Image)
+	holdsRoot(t, device, other.Image, "injected")
 }
 
 // readQCOW2 reads a disk by the format's description alone: cluster by cluster through L1 and L2, with what lies below. Every cluster
@@ -402,7 +403,7 @@ func TestRealDevices(t *testing.T) {
 	link := w.path("srv", "link")
 	must(t, os.Symlink(data, link))
 	r := w.everything("3f1c", "0f1e", false)
-	r.Spec.Mounts = nil
+	r.Spec.Mounts, r.Spec.Files = nil, nil
 	must(t, os.RemoveAll(w.path("pods", "0f1e")))
 	r.Spec.Blocks = []spec.Block{{DevicePath: "/", HostPath: root}, {DevicePath: "/dev/data", HostPath: link}}
 	real := func(o *Options) { o.host, o.copier, o.QEMU = machine{}, nil, &Owner{UID: 65534, GID: 65534} }
@@ -422,7 +423,7 @@ func TestRealDevices(t *testing.T) {
 	}
 	holdsRoot4(t, root, r.Image)
 	other := w.everything("b", "other", false)
-	other.Spec.Mounts, other.Spec.Blocks = nil, r.Spec.Blocks[1:]
+	other.Spec.Mounts, other.Spec.Files, other.Spec.Blocks = nil, nil, r.Spec.Blocks[1:]
 	must(t, os.RemoveAll(w.path("pods", "other")))
 	if _, err := m.Setup(t.Context(), other); vm.KindOf(err) != vm.Conflict {
 		t.Errorf("another pod's: %v", err)
@@ -468,5 +469,5 @@ func holdsRoot4(t *testing.T, device string, image Image) {
 	b, err := io.ReadAll(in)
 	must(t, err)
 	must(t, os.WriteFile(copied, b, 0o600))
-	holdsRoot(t, copied, image)
+	holdsRoot(t, copied, image, "")
 }

@@ -28,6 +28,12 @@
 //	single file one file, as it is now
 //	share       any other directory, by virtiofs
 //
+// # Files in the root
+//
+// Files that the pod's annotation names are written into the root before anything boots from it, by debugfs: see inject.go. It takes the first ext2, ext3 or
+// ext4 file system with a directory /etc, on the disk itself, in a primary partition of an MBR or in a GPT. Images without one (logical volumes, other
+// file systems, one that was not unmounted) are refused by name. Files have mode 0644 and are root's.
+//
 // # What holds
 //
 // What is made lies in a directory of the container's, or is named by a file there that was written first. A process may die before or

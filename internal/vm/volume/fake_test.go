@@ -352,6 +352,20 @@ func (w *world) manager(m *mortal, change ...func(*Options)) *Manager {
 			}
 			return m.do("copy", func() error { _, err := f.WriteAt(content, offset); return err })
 		},
+		inject: func(_ context.Context, s *site, disk string, offset, _ int64) error {
+			return m.do("inject", func() error {
+				f, err := os.OpenFile(disk, os.O_WRONLY, 0)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				_, err = f.WriteAt(s.spec.Files[0].Content, offset+injectedAt)
+				return err
+			})
+		},
+		rebase: func(_ context.Context, disk string, image Image) error {
+			return m.do("rebase", func() error { return rebased(disk, image) })
+		},
 		format: func(_ context.Context, path string, offset, _ int64) error {
 			return m.do("format", func() error {
 				f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -373,6 +387,30 @@ func (w *world) manager(m *mortal, change ...func(*Options)) *Manager {
 	return out
 }
 
+// injectedAt is where a pod's file lies in its root.
+const injectedAt = 100
+
+// rebased writes a disk anew that lies over an unpacked image: over the image, with the file.
+func rebased(disk string, image Image) error {
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o, err := readOverlay(f)
+	if err != nil {
+		return err
+	}
+	below, err := os.Open(o.backing)
+	if err != nil {
+		return err
+	}
+	defer below.Close()
+	o.backing, o.backingFormat = image.Path, image.Format
+	o.content = []extent{{at: 0, from: below}}
+	return o.write(f)
+}
+
 // alive is a manager that nothing happens to.
 func (w *world) alive(change ...func(*Options)) *Manager { return w.manager(&mortal{}, change...) }
 
@@ -384,6 +422,7 @@ func (w *world) everything(id, uid string, persistent bool) Request {
 		Resources: spec.Resources{VCPUs: 1, Memory: 512 << 20},
 		Machine:   spec.Machine{DiskDriver: spec.SCSI, Network: spec.NetworkVirtIO, RootSize: 1 << 20},
 		CloudInit: spec.CloudInit{Type: spec.NoCloud},
+		Files:     []spec.File{{Path: "/etc/motd", Content: []byte("injected")}},
 	}
 	r := Request{ID: id, Spec: s, Image: w.image("tiny", 9)}
 	s.Blocks = []spec.Block{{DevicePath: "/dev/data", HostPath: w.device("data-"+uid, 1<<20)}, {DevicePath: "/dev/old", HostPath: w.device("old", 1<<20), ReadOnly: true}}

@@ -106,41 +106,43 @@ func data(f file, size int64) ([]extent, error) {
 
 // mkfs is the format of machines: mkfs.ext4 of e2fsprogs, which writes nothing outside the part.
 func (o *Options) mkfs(ctx context.Context, path string, offset, size int64) error {
-	program := o.Mkfs
-	if program == "" {
-		program = "mkfs.ext4"
-		if _, err := exec.LookPath(program); err != nil {
-			for _, dir := range []string{"/usr/sbin", "/sbin"} {
-				if _, err := os.Stat(filepath.Join(dir, program)); err == nil {
-					program = filepath.Join(dir, program)
-					break
-				}
-			}
+	_, err := run(ctx, nil, program(o.Mkfs, "mkfs.ext4"), "-q", "-F", "-E", fmt.Sprintf("offset=%d,lazy_itable_init=1,lazy_journal_init=1,nodiscard", offset), path, fmt.Sprintf("%dk", size>>10))
+	return err
+}
+
+// program is the one that is configured, or one of a name: PATH of a daemon may lack the directories of root's programs.
+func program(configured, name string) string {
+	if configured != "" {
+		return configured
+	}
+	if _, err := exec.LookPath(name); err == nil {
+		return name
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
 		}
 	}
-	return run(ctx, nil, program, "-q", "-F", "-E", fmt.Sprintf("offset=%d,lazy_itable_init=1,lazy_journal_init=1,nodiscard", offset), path, fmt.Sprintf("%dk", size>>10))
+	return name
 }
 
 // convert is the copier of machines: qemu-img, as QEMU's user, told the format of everything. It writes every byte of the disk, zeros too.
 func (o *Options) convert(ctx context.Context, image Image, device string, offset int64) error {
-	program := o.QEMUImg
-	if program == "" {
-		program = "qemu-img"
-	}
 	driver := "host_device"
 	if info, err := os.Stat(device); err == nil && info.Mode().IsRegular() {
 		driver = "file"
 	}
-	return run(ctx, o.QEMU, program, "convert", "-n", "--image-opts", "--target-image-opts",
+	_, err := run(ctx, o.QEMU, program(o.QEMUImg, "qemu-img"), "convert", "-n", "--image-opts", "--target-image-opts",
 		fmt.Sprintf("driver=%s,file.driver=file,file.filename=%s", image.Format, escaped(image.Path)),
 		fmt.Sprintf("driver=raw,offset=%d,size=%d,file.driver=%s,file.filename=%s", offset, image.VirtualSize, driver, escaped(device)))
+	return err
 }
 
 // escaped is a value of QEMU's option lists.
 func escaped(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// run runs a program to its end. It dies with this process: nobody writes to a device any more when another begins to.
-func run(ctx context.Context, as *Owner, program string, args ...string) error {
+// run runs a program to its end, and gives the last of what it says. It dies with this process: nobody writes to a device any more when another begins to.
+func run(ctx context.Context, as *Owner, program string, args ...string) (string, error) {
 	// The kernel tells of the death of the thread that started it, so this one stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -152,13 +154,15 @@ func run(ctx context.Context, as *Owner, program string, args ...string) error {
 	if as != nil && os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(as.UID), Gid: uint32(as.GID)}
 	}
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	text := strings.TrimSpace(string(said.text))
+	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, strings.TrimSpace(string(said.text)))
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(program), err, text)
 	}
-	return nil
+	return text, nil
 }
 
 // tail keeps the last of what a program says.

@@ -36,6 +36,8 @@ type Options struct {
 	QEMUImg string
 	// Mkfs is the program that makes ext4 file systems. Default mkfs.ext4, by PATH and then in /usr/sbin and /sbin.
 	Mkfs string
+	// Debugfs is the program that writes files into ext4 file systems. Default debugfs, as Mkfs.
+	Debugfs string
 	// Secrets keeps keys of Ceph users; nil refuses volumes that need one.
 	Secrets Secrets
 	// Daemons serves shares; nil refuses mounts that need one. Virtiofsd is one.
@@ -46,6 +48,8 @@ type Options struct {
 	host   host
 	copier func(ctx context.Context, image Image, device string, offset int64) error
 	format func(ctx context.Context, path string, offset, size int64) error
+	inject func(ctx context.Context, s *site, disk string, offset, size int64) error
+	rebase func(ctx context.Context, disk string, image Image) error
 }
 
 // Owner is a user of the machine.
@@ -172,6 +176,12 @@ func Open(o Options) (*Manager, error) {
 	}
 	if o.copier == nil {
 		o.copier = o.convert
+	}
+	if o.inject == nil {
+		o.inject = o.injectExt
+	}
+	if o.rebase == nil {
+		o.rebase = o.rebaseQEMU
 	}
 	if o.format == nil {
 		o.format = o.mkfs

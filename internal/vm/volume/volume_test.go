@@ -167,7 +167,7 @@ func TestCrashSettingUp(t *testing.T) {
 						must(t, err)
 						inputs(t, r, v)
 						if persistent {
-							holdsRoot(t, w.path("dev", "root-0f1e"), want)
+							holdsRoot(t, w.path("dev", "root-0f1e"), want, "injected")
 						}
 						for _, d := range v.Disks {
 							if d.File != "" {
@@ -178,6 +178,14 @@ func TestCrashSettingUp(t *testing.T) {
 						}
 						if len(w.secrets) != 1 || len(w.serving) != 2 {
 							t.Errorf("secrets %v, servers %v", w.secrets, w.serving)
+						}
+						if !persistent { // what the guest sees
+							below, err := os.Open(r.Image.Path)
+							must(t, err)
+							if got := readQCOW2(t, v.Disks[0].File, below); string(got[injectedAt:injectedAt+8]) != "injected" || !bytes.Equal(got[:9], []byte("tiny|tiny")) {
+								t.Errorf("the root holds %q", got[:120])
+							}
+							below.Close()
 						}
 					} else if ids, err := next.List(); err != nil || len(ids) == 0 && w.clean() != "" {
 						t.Errorf("nobody would find %q: %v", w.clean(), err)
