@@ -9,6 +9,7 @@
 //	spec       a pod's CRI configuration and annotations, judged: every error of a pod at once
 //	domain     spec and facts of the node to libvirt's XML; a pure function
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
+//	store      sandboxes, containers and intents on disk, and what is to be done at a start; Reconcile is pure
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
 //
 // Of Muster's other packages they import only internal/app.
