@@ -10,6 +10,7 @@
 //	domain     spec and facts of the node to libvirt's XML; a pure function
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	store      sandboxes, containers and intents on disk, and what is to be done at a start; Reconcile is pure
+//	console    a guest's serial port to the CRI's log, each line once, and to those that are attached
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
 //
 // Of Muster's other packages they import only internal/app.
