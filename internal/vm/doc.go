@@ -11,6 +11,8 @@
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	volume     what a pod mounts, as disks, files and shared directories: in the words of domain and cloudinit, which are given them
 //	flexvolume the kubelet's driver that describes disks; volume reads what it leaves
+//	store      sandboxes, containers and intents on disk, and what is to be done at a start; Reconcile is pure
+//	console    a guest's serial port to the CRI's log, each line once, and to those that are attached
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
 //
 // Of Muster's other packages they import only internal/app.

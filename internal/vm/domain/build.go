@@ -131,7 +131,7 @@ func (in *Input) check() error {
 		{"emulator", in.Node.Emulator, false, 4095},
 		{"QEMU", in.Node.QEMU, false, 4095},
 		{"virtiofsd", in.Node.Virtiofsd, true, 4095},
-		{"serial socket", in.Paths.Serial, false, maxSocket},
+		{"serial pipe", in.Paths.Serial, false, 4095 - len(".out")},
 		{"exit file", in.Paths.Exit, false, 4095},
 		{"VNC socket", in.Paths.VNC, !in.Spec.Machine.VNC, maxSocket},
 	} {

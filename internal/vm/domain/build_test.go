@@ -37,7 +37,7 @@ func plain() Input {
 			{Role: Root, Format: "qcow2", File: "/run/vm/3f1c/root.qcow2", Serial: "root"},
 			{Role: FirstBoot, Format: "raw", File: "/run/vm/3f1c/cidata.iso", Serial: "cidata"},
 		},
-		Paths:  Paths{Serial: "/run/vm/3f1c/serial.sock", Exit: "/run/vm/3f1c/exit"},
+		Paths:  Paths{Serial: "/run/vm/3f1c/serial", Exit: "/run/vm/3f1c/exit"},
 		NetKey: "token", LogPath: "/var/log/pods/team_web_0f1e/vm/0.log",
 		Node: Node{DomainType: "qemu", Emulator: "/usr/lib/muster/muster-vm-wrap", QEMU: "/usr/bin/qemu-system-x86_64"},
 	}
@@ -320,19 +320,19 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*Input){
-		`domain type "": must be kvm or qemu`:                func(in *Input) { in.Node.DomainType = "" },
-		`emulator "": must be an absolute path`:              func(in *Input) { in.Node.Emulator = "" },
-		`VNC socket "": must be an absolute path`:            func(in *Input) { in.Spec.Machine.VNC = true },
-		`serial socket "/` + strings.Repeat("x", 107) + `":`: func(in *Input) { in.Paths.Serial = "/" + strings.Repeat("x", 107) },
-		`0 of the disks are the root: must be 1`:             func(in *Input) { in.Disks = in.Disks[1:] },
-		`disk 0: has 2 sources`:                              func(in *Input) { in.Disks[0].Block = "/dev/x" },
-		`disk 0: format "vmdk"`:                              func(in *Input) { in.Disks[0].Format = "vmdk" },
-		`disk 0: a slice must be of a raw disk`:              func(in *Input) { in.Disks[0].Slice = &Slice{0, 1} },
-		`disk 1: serial "root"`:                              func(in *Input) { in.Disks[1].Serial = "root" },
-		`disk 0: serial "a,b"`:                               func(in *Input) { in.Disks[0].Serial = "a,b" },
-		`disk 26: the SCSI controller has room for 26`:       func(in *Input) { many(in, 26) },
-		`disk 26: the bus of virtio disks has room for 26`:   func(in *Input) { many(in, 26); in.Spec.Machine.DiskDriver = spec.VirtIO },
-		`disk 12: there is room for 12 NVMe disks`:           func(in *Input) { many(in, 12); in.Spec.Machine.DiskDriver = spec.NVMe },
+		`domain type "": must be kvm or qemu`:              func(in *Input) { in.Node.DomainType = "" },
+		`emulator "": must be an absolute path`:            func(in *Input) { in.Node.Emulator = "" },
+		`VNC socket "": must be an absolute path`:          func(in *Input) { in.Spec.Machine.VNC = true },
+		`serial pipe "serial":`:                            func(in *Input) { in.Paths.Serial = "serial" },
+		`0 of the disks are the root: must be 1`:           func(in *Input) { in.Disks = in.Disks[1:] },
+		`disk 0: has 2 sources`:                            func(in *Input) { in.Disks[0].Block = "/dev/x" },
+		`disk 0: format "vmdk"`:                            func(in *Input) { in.Disks[0].Format = "vmdk" },
+		`disk 0: a slice must be of a raw disk`:            func(in *Input) { in.Disks[0].Slice = &Slice{0, 1} },
+		`disk 1: serial "root"`:                            func(in *Input) { in.Disks[1].Serial = "root" },
+		`disk 0: serial "a,b"`:                             func(in *Input) { in.Disks[0].Serial = "a,b" },
+		`disk 26: the SCSI controller has room for 26`:     func(in *Input) { many(in, 26) },
+		`disk 26: the bus of virtio disks has room for 26`: func(in *Input) { many(in, 26); in.Spec.Machine.DiskDriver = spec.VirtIO },
+		`disk 12: there is room for 12 NVMe disks`:         func(in *Input) { many(in, 12); in.Spec.Machine.DiskDriver = spec.NVMe },
 		`disk 0: a Ceph volume cannot be an NVMe disk`: func(in *Input) {
 			in.Spec.Machine.DiskDriver, in.Disks[0] = spec.NVMe, Disk{Role: Root, Format: "raw", Serial: "r", RBD: &RBD{Pool: "p", Image: "i", Monitors: []Monitor{{"m", 1}}}}
 		},

@@ -15,7 +15,6 @@ var hostAddress = regexp.MustCompile(`^([0-9a-f]{4}):([0-9a-f]{2}):([01][0-9a-f]
 
 // devices fills in everything that hangs on a bus.
 func (in *Input) devices(d *libvirtxml.Domain) error {
-	one := uint(1)
 	list := &libvirtxml.DomainDeviceList{
 		Emulator: in.Node.Emulator,
 		Controllers: []libvirtxml.DomainController{
@@ -26,11 +25,7 @@ func (in *Input) devices(d *libvirtxml.Domain) error {
 			{Type: "virtio-serial", Index: number(0), Address: pci(0, slotSerial)},
 		},
 		Serials: []libvirtxml.DomainSerial{{
-			Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{
-				Mode: "connect", Path: in.Paths.Serial,
-				Reconnect: &libvirtxml.DomainChardevSourceReconnect{Enabled: "yes", Timeout: &one}, // outlives whoever listens
-				SecLabel:  noRelabel(),
-			}},
+			Source: &libvirtxml.DomainChardevSource{Pipe: &libvirtxml.DomainChardevSourcePipe{Path: in.Paths.Serial, SecLabel: noRelabel()}},
 			Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: number(0)},
 		}},
 		Channels: []libvirtxml.DomainChannel{

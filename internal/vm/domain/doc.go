@@ -4,7 +4,7 @@
 //
 // A scenario. A pod with VirtletVCPUCount 2, a limit of 512 MiB, an empty directory and a block volume becomes testdata/volumes.xml: two
 // CPUs, memory in a memfd that virtiofsd shares, the root on sda, the volume on sdb, first-boot data in the CD-ROM sdc, the console on a
-// socket of the pod's own, a channel for the guest agent and one for the exit code; and no network card, because the emulator is
+// pipe of the pod's own, a channel for the guest agent and one for the exit code; and no network card, because the emulator is
 // muster-vm's wrapper, which adds the cards with the file descriptors that it is given.
 //
 // # How a machine ends

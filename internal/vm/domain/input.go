@@ -23,13 +23,15 @@ type Input struct {
 	Node    Node
 }
 
-// Paths are the host paths of what belongs to this domain alone. Each has to fit a Unix socket's address, 107 bytes.
+// Paths are the host paths of what belongs to this domain alone.
 type Paths struct {
-	// Serial is the socket that QEMU connects to for the first serial port, again and again each second.
+	// Serial is the pipe of the first serial port: SERIAL.in, a FIFO that the guest reads, and SERIAL.out, a regular file that holds all that it says. Both have
+	// to be there, and QEMU's user has to be able to read and write them. (QEMU opens a pipe's two files for reading and writing, whatever they are: so output is kept while
+	// nobody listens, and input does not end with whoever types.)
 	Serial string
 	// Exit is the file that the port dev.muster.exit writes to. It has to be there, and QEMU's user has to be able to write it.
 	Exit string
-	// VNC is the screen's socket; needed only where the pod asks for a screen.
+	// VNC is the screen's socket, at most 107 bytes; needed only where the pod asks for a screen.
 	VNC string
 }
 
