@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -23,7 +24,7 @@ func (s *Server) create(ctx context.Context, box *sandbox, config *runtimeapi.Co
 	b, name := box.rec.Load(), config.GetMetadata().GetName()
 	img, err := s.Images.Status(config.GetImage().GetImage())
 	if err != nil {
-		return nil, fmt.Errorf("pod %s: container %q: image %q: %w", b, name, config.GetImage().GetImage(), err)
+		return nil, fmt.Errorf("pod %s: container %q: %w", b, name, err)
 	}
 	judged, err := s.judge(ctx, b, config)
 	if err != nil {
@@ -110,28 +111,14 @@ func (s *Server) prepare(ctx context.Context, b *Sandbox, rec *Container, judged
 	if err != nil {
 		return nil, fmt.Errorf("volumes: %w", err)
 	}
-	input := &domain.Input{Spec: judged, ContainerID: rec.ID, SandboxID: b.ID, HostDevices: devices, LogPath: logPath(b, rec), Node: s.opt.Domain}
-	told := cloudinit.Input{Spec: judged, Network: b.Network, UUID: rec.UUID, Files: volume.Files}
-	for _, d := range volume.Disks {
-		input.Disks = append(input.Disks, d.Disk)
+	// The disk with first-boot data comes last, so that it moves no other.
+	first := domain.Disk{Role: domain.FirstBoot, Format: "raw", Serial: isoSerial, ReadOnly: true}
+	input := &domain.Input{
+		Spec: judged, ContainerID: rec.ID, SandboxID: b.ID, Disks: append(slices.Clone(volume.Disks), first), Shares: volume.Shares, HostDevices: devices,
+		LogPath: logPath(b, rec), Node: s.opt.Domain,
 	}
-	input.Disks = append(input.Disks, domain.Disk{Role: domain.FirstBoot, Format: "raw", Serial: isoSerial, ReadOnly: true})
-	places, err := domain.Places(judged.Machine.DiskDriver, input.Disks)
-	if err != nil {
-		return nil, err
-	}
-	for i, d := range volume.Disks {
-		at := cloudinit.Disk{Link: places[i].Path, Sysfs: places[i].Sysfs}
-		if d.Device != "" {
-			told.Devices = append(told.Devices, cloudinit.Device{Path: d.Device, Disk: at})
-		}
-		if d.Mount != "" {
-			told.FileSystems = append(told.FileSystems, cloudinit.FileSystem{Path: d.Mount, Disk: at, Partition: d.Partition, ReadOnly: d.ReadOnly})
-		}
-	}
-	for _, sh := range volume.Shares {
-		input.Shares = append(input.Shares, sh.Share)
-		told.Shares = append(told.Shares, cloudinit.Share{Tag: sh.Tag, Path: sh.Path, ReadOnly: sh.ReadOnly})
+	told := cloudinit.Input{
+		Spec: judged, Network: b.Network, UUID: rec.UUID, Files: volume.Files, Shares: volume.Mounts, Devices: volume.Devices, FileSystems: volume.FileSystems,
 	}
 	data, err := cloudinit.Build(told)
 	if err != nil {
@@ -221,6 +208,9 @@ func (s *Server) bootSteps(ctx context.Context, rec *Container, b *Sandbox) erro
 		}},
 		{"cgroup", func(ctx context.Context) error {
 			return s.Cgroups.Enter(ctx, b.Config.GetLinux().GetCgroupParent(), rec.ID, pid)
+		}},
+		{"limits", func(ctx context.Context) error {
+			return s.Cgroups.Limit(ctx, b.Config.GetLinux().GetCgroupParent(), rec.ID, input.Spec.Resources)
 		}},
 		{"resume", func(ctx context.Context) error { return s.Hypervisor.Resume(ctx, rec.UUID) }},
 	}

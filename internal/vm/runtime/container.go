@@ -352,7 +352,11 @@ func (s *Server) UpdateContainerResources(ctx context.Context, r *runtimeapi.Upd
 		return nil, err
 	}
 	if rec.Phase == Running {
-		if err := s.do(ctx, "limits", func(ctx context.Context) error { return s.Hypervisor.Update(ctx, rec.UUID, limits) }); err != nil {
+		parent := c.box.rec.Load().Config.GetLinux().GetCgroupParent()
+		if err := errors.Join(
+			s.do(ctx, "limits", func(ctx context.Context) error { return s.Cgroups.Limit(ctx, parent, rec.ID, limits) }),
+			s.do(ctx, "limits", func(ctx context.Context) error { return s.Hypervisor.Update(ctx, rec.UUID, limits) }),
+		); err != nil {
 			return nil, c.problem(err)
 		}
 	}

@@ -61,7 +61,7 @@ type Hypervisor interface {
 	// Machine is one machine as it is now; NotFound if there is none.
 	Machine(ctx context.Context, uuid string) (Machine, error)
 	List(ctx context.Context) ([]Machine, error)
-	// Update changes the limits of a machine that runs. Its memory is at most what it was started with.
+	// Update changes limits of a machine that runs: its memory, at most what it was started with, and the CPUs that its own are bound to.
 	Update(ctx context.Context, uuid string, limits spec.Resources) error
 	// Stats are of all machines that run, by UUID. A machine that cannot be asked is left out.
 	Stats(ctx context.Context) (map[string]MachineStats, error)
@@ -143,27 +143,17 @@ type Volumes interface {
 	Usage(ctx context.Context, ids []string) map[string]uint64
 }
 
-// Volume is all that a container's volumes come to.
+// Volume is all that a container's volumes come to, for packages domain and cloudinit. It may hold data of Secrets.
 type Volume struct {
-	// Disks begin with the root.
-	Disks  []Disk
-	Shares []Share
-	// Files are what mounts of the kinds spec.Copy and spec.SingleFile hold.
-	Files []cloudinit.File
-}
-
-// Disk is one disk, and what the guest does with it: finds it under Device, mounts it (or its partition, from 1) at Mount, or neither.
-type Disk struct {
-	domain.Disk
-	Device, Mount string
-	Partition     int
-}
-
-// Share is a directory of the host that the guest mounts at Path.
-type Share struct {
-	domain.Share
-	Path     string
-	ReadOnly bool
+	// Disks are in the guest's order, the root first. First-boot data comes after them.
+	Disks []domain.Disk
+	// Shares and Mounts are the same directories, from outside and from inside.
+	Shares []domain.Share
+	Mounts []cloudinit.Share
+	// Files are what the guest has to find, Devices and FileSystems what of its disks it has to find where.
+	Files       []cloudinit.File
+	Devices     []cloudinit.Device
+	FileSystems []cloudinit.FileSystem
 }
 
 // Folders keeps the small files of each container: first-boot data, the exit code, sockets.
@@ -190,7 +180,10 @@ type Consoles interface {
 
 // Cgroups puts machines below their pods, whose accounting, limits and eviction then hold for them.
 type Cgroups interface {
+	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has.
 	Enter(ctx context.Context, parent, id string, pid int) error
+	// Limit gives the group the limits of CPU time and CPUs. Memory is bounded by the pod's own group.
+	Limit(ctx context.Context, parent, id string, limits spec.Resources) error
 	// Leave removes the empty group of a machine that has ended.
 	Leave(ctx context.Context, parent, id string) error
 }

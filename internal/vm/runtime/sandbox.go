@@ -112,8 +112,10 @@ func (s *Server) attach(ctx context.Context, box *sandbox, judged *spec.Spec, ba
 // dropSandbox takes away all that a sandbox without containers has, and its record last. Its lock is held.
 func (s *Server) dropSandbox(ctx context.Context, box *sandbox) error {
 	rec := box.rec.Load()
-	if err := s.do(ctx, "network of pod "+rec.String(), func(ctx context.Context) error { return s.Networks.Release(ctx, rec.ID) }); err != nil {
-		return err
+	if rec.Phase != Removing { // then it has been released
+		if err := s.do(ctx, "network of pod "+rec.String(), func(ctx context.Context) error { return s.Networks.Release(ctx, rec.ID) }); err != nil {
+			return err
+		}
 	}
 	if err := s.Records.DeleteSandbox(ctx, rec.ID); err != nil {
 		return fmt.Errorf("pod %s: record: %w", rec, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,9 @@ type container struct {
 
 // New makes a server of the records that there are. Run has to be called for it to follow the hypervisor.
 func New(ctx context.Context, parts Parts, opt Options, log logr.Logger) (*Server, error) {
+	if t := opt.Domain.DomainType; t != "kvm" && t != "qemu" {
+		return nil, vm.Errorf(vm.Invalid, "domain type %q: must be kvm or qemu", t)
+	}
 	if len(opt.Handlers) == 0 {
 		opt.Handlers = []string{"muster-vm"}
 	}
@@ -161,6 +165,15 @@ func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(s.opt.Sweep)
 	defer sweep.Stop()
 	s.start(func() { s.follow(s.ctx) })
+	if s.streams != nil {
+		stopped := context.AfterFunc(s.ctx, func() { _ = s.streams.Stop() })
+		defer stopped()
+		s.start(func() {
+			if err := s.streams.Start(true); err != nil && s.ctx.Err() == nil {
+				s.log.Error(err, "exec, attach and port-forward are not served")
+			}
+		})
+	}
 	for {
 		select {
 		case <-sweep.C:
@@ -331,7 +344,10 @@ func (s *Server) phase(ctx context.Context, c *container, p Phase) error {
 	return s.saveContainer(ctx, c, func(r *Container) error { r.Phase = p; return nil })
 }
 
-// problem names pod and container before an error.
+// problem names pod and container before an error that does not name the pod itself.
 func (c *container) problem(err error) error {
+	if strings.HasPrefix(err.Error(), "pod "+c.box.rec.Load().String()+": ") {
+		return err
+	}
 	return fmt.Errorf("pod %s: container %q: %w", c.box.rec.Load(), c.rec.Load().Name, err)
 }

@@ -120,8 +120,11 @@ func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
 	if err := s.do(ctx, "exit code", func(ctx context.Context) (err error) {
 		text, err = s.Folders.ExitText(ctx, rec.ID)
 		return err
-	}); err != nil && vm.KindOf(err) != vm.NotFound {
-		return err
+	}); err != nil {
+		if vm.KindOf(err) == vm.Unavailable {
+			return err
+		}
+		s.log.Error(err, "the guest's exit code cannot be read", "container", rec.ID)
 	}
 	code, reason, message := verdict(text, m.Why)
 	err := s.saveContainer(ctx, c, func(r *Container) error {
