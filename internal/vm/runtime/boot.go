@@ -189,7 +189,7 @@ func (s *Server) bootSteps(ctx context.Context, rec *Container, b *Sandbox) erro
 		what string
 		f    func(context.Context) error
 	}{
-		{"console", func(ctx context.Context) error { return s.Consoles.Open(ctx, rec.ID, input.Paths.Serial, input.LogPath) }},
+		{"console", func(ctx context.Context) error { return s.Consoles.Open(ctx, rec.ID, input.Paths, input.LogPath) }},
 		{"network", func(ctx context.Context) error {
 			got, err := s.Networks.Recover(ctx, b.ID)
 			input.NetKey = got.Token
@@ -250,7 +250,7 @@ func (s *Server) settle(ctx context.Context, c *container) error {
 	}
 	if err == nil && m.State == Runs && m.ContainerID == rec.ID {
 		if err := s.do(ctx, "console", func(ctx context.Context) error {
-			return s.Consoles.Open(ctx, rec.ID, rec.Domain.Paths.Serial, rec.Domain.LogPath)
+			return s.Consoles.Open(ctx, rec.ID, rec.Domain.Paths, rec.Domain.LogPath)
 		}); err != nil {
 			return err
 		}

@@ -168,8 +168,8 @@ type Folders interface {
 
 // Consoles keeps each machine's serial console: its log, and who is attached.
 type Consoles interface {
-	// Open listens at the socket for QEMU and writes the log, in CRI's format.
-	Open(ctx context.Context, id, socket, log string) error
+	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none.
+	Open(ctx context.Context, id string, paths domain.Paths, log string) error
 	// Reopen goes on with a new file under the same name.
 	Reopen(ctx context.Context, id string) error
 	// Attach connects a person until the machine ends, they leave or ctx ends. Both streams may be nil.

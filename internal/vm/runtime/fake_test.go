@@ -499,7 +499,7 @@ func (h fakeFolders) List(context.Context) (out []string, err error) {
 
 type fakeConsoles struct{ *hand }
 
-func (h fakeConsoles) Open(ctx context.Context, id, _, _ string) error {
+func (h fakeConsoles) Open(ctx context.Context, id string, _ domain.Paths, _ string) error {
 	return h.effect(ctx, "console", "open "+id, func() error { h.w.logs[id] = true; return nil })
 }
 

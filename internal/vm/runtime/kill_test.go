@@ -157,12 +157,15 @@ func TestKills(t *testing.T) {
 	t.Logf("%d writes and side effects, each with a death before and after it", effects)
 	for n := 1; n <= effects; n++ {
 		for _, after := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) { killAt(t, n, after) })
+			// The process that comes after may die as well, at one of the first things that it does: 0 is never.
+			for again := range 5 {
+				synctest.Test(t, func(t *testing.T) { killAt(t, n, after, again) })
+			}
 		}
 	}
 }
 
-func killAt(t *testing.T, n int, after bool) {
+func killAt(t *testing.T, n int, after bool, again int) {
 	w := newWorld()
 	h := open(t, w, n, after)
 	s := newStory()
@@ -180,8 +183,13 @@ func killAt(t *testing.T, n int, after bool) {
 		ran := w.running()
 		h.kill()
 		w.told()
-		h = open(t, w, 0, false)
-		at := fmt.Sprintf("death at effect %d (after: %v), in %s", n, after, st.name)
+		h = open(t, w, again, !after)
+		if h.hand.dead {
+			h.kill()
+			h = open(t, w, 0, false)
+		}
+		h.hand.die = 0
+		at := fmt.Sprintf("death at effect %d (after: %v), in %s, and at %d of the next process", n, after, st.name, again)
 		if !st.ends {
 			for id := range ran {
 				if !w.running()[id] {

@@ -82,8 +82,8 @@ type container struct {
 	rec   atomic.Pointer[Container]
 	write sync.Mutex    // held while a record is written
 	ended chan struct{} // closed once Exited is recorded
-	// forgetting is held while the hypervisor forgets the machine.
-	forgetting sync.Mutex
+	// finishing is held while a machine's end is written down, forgetting while the hypervisor forgets it.
+	finishing, forgetting sync.Mutex
 
 	poke    sync.Mutex
 	poked   bool

@@ -111,7 +111,12 @@ func (s *Server) check(ctx context.Context, c *container) error {
 
 // finish records how a machine ended, once. What it says: the guest's own word first, then the hypervisor's.
 func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
+	c.finishing.Lock() // who destroyed it and who was told of its end come here at once
+	defer c.finishing.Unlock()
 	rec := c.rec.Load()
+	if !rec.live() {
+		return nil
+	}
 	// The log is whole before anybody can know that the machine has ended.
 	if err := s.do(ctx, "console", func(ctx context.Context) error { return s.Consoles.Close(ctx, rec.ID) }); err != nil {
 		s.log.Error(err, "the end of a log may be missing", "container", rec.ID)
