@@ -10,6 +10,7 @@
 //	domain     spec and facts of the node to libvirt's XML; a pure function
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
+//	runtime    the CRI server, where all of them but the proxy meet
 //
 // Of Muster's other packages they import only internal/app.
 package vm

@@ -371,8 +371,11 @@ func merged(was, next *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxCont
 		Unified: was.GetUnified(), MemorySwapLimitInBytes: was.GetMemorySwapLimitInBytes(),
 	}
 	for _, f := range []struct{ to, from *int64 }{
-		{&out.CpuPeriod, ptr(next.GetCpuPeriod())}, {&out.CpuQuota, ptr(next.GetCpuQuota())}, {&out.CpuShares, ptr(next.GetCpuShares())},
-		{&out.MemoryLimitInBytes, ptr(next.GetMemoryLimitInBytes())}, {&out.OomScoreAdj, ptr(next.GetOomScoreAdj())},
+		{&out.CpuPeriod, ptr(next.GetCpuPeriod())},
+		{&out.CpuQuota, ptr(next.GetCpuQuota())},
+		{&out.CpuShares, ptr(next.GetCpuShares())},
+		{&out.MemoryLimitInBytes, ptr(next.GetMemoryLimitInBytes())},
+		{&out.OomScoreAdj, ptr(next.GetOomScoreAdj())},
 		{&out.MemorySwapLimitInBytes, ptr(next.GetMemorySwapLimitInBytes())},
 	} {
 		if *f.from != 0 {

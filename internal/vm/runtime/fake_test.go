@@ -397,7 +397,9 @@ func (h fakeNetworks) List(context.Context) (out []network.Listed, err error) {
 	return out, err
 }
 
-func (h fakeNetworks) Status(context.Context) error { return h.look("network", func() error { return nil }) }
+func (h fakeNetworks) Status(context.Context) error {
+	return h.look("network", func() error { return nil })
+}
 
 type fakeImages struct{ *hand }
 
@@ -439,7 +441,9 @@ func (h fakeImages) Remove(name string) error {
 	return h.effect(context.Background(), "images", "remove "+name, func() error { delete(h.w.images, name); return nil })
 }
 
-func (fakeImages) Usage() (image.Usage, error) { return image.Usage{Mountpoint: "/", Bytes: 16 << 20, Inodes: 3}, nil }
+func (fakeImages) Usage() (image.Usage, error) {
+	return image.Usage{Mountpoint: "/", Bytes: 16 << 20, Inodes: 3}, nil
+}
 
 type fakeVolumes struct{ *hand }
 

@@ -158,7 +158,7 @@ func TestKills(t *testing.T) {
 	for n := 1; n <= effects; n++ {
 		for _, after := range []bool{false, true} {
 			// The process that comes after may die as well, at one of the first things that it does: 0 is never.
-			for again := range 5 {
+			for again := range 3 {
 				synctest.Test(t, func(t *testing.T) { killAt(t, n, after, again) })
 			}
 		}

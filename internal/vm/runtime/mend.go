@@ -149,7 +149,9 @@ func (s *Server) take(ctx context.Context, step Step) error {
 		}
 	case Keep:
 		if rec.ran() {
-			return s.do(ctx, "console", func(ctx context.Context) error { return s.Consoles.Open(ctx, rec.ID, rec.Domain.Paths, rec.Domain.LogPath) })
+			return s.do(ctx, "console", func(ctx context.Context) error {
+				return s.Consoles.Open(ctx, rec.ID, rec.Domain.Paths, rec.Domain.LogPath)
+			})
 		}
 	case Finish:
 		return s.check(ctx, c)

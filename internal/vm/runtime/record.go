@@ -42,30 +42,30 @@ type Sandbox struct {
 // Container is the record of a container, which is a machine. It has neither command nor environment nor first-boot data: those may be secret,
 // and are needed only while the container is created.
 type Container struct {
-	ID          string                               `json:"id"`
-	SandboxID   string                               `json:"sandbox"`
-	Phase       Phase                                `json:"phase"`
-	Name        string                               `json:"name"`
-	Attempt     uint32                               `json:"attempt"`
-	Image       string                               `json:"image"`
-	UserImage   string                               `json:"userImage,omitempty"`
-	ImageID     string                               `json:"imageID"`
-	Labels      map[string]string                    `json:"labels,omitempty"`
-	Annotations map[string]string                    `json:"annotations,omitempty"`
-	Mounts      []*runtimeapi.Mount                  `json:"mounts,omitempty"`
-	LogPath     string                               `json:"logPath,omitempty"`
-	Stdin       bool                                 `json:"stdin,omitempty"`
-	Resources   *runtimeapi.LinuxContainerResources  `json:"resources,omitempty"`
-	UUID        string                               `json:"uuid"`
-	Memory      int64                                `json:"memory,omitempty"` // what the machine was started with, in bytes
-	Domain      *domain.Input                        `json:"domain,omitempty"` // nil while Creating and once Exited; without secrets and NetKey
-	Defined     bool                                 `json:"defined,omitempty"`
-	Created     time.Time                            `json:"created"`
-	Started     time.Time                            `json:"started,omitzero"`
-	Finished    time.Time                            `json:"finished,omitzero"`
-	ExitCode    int32                                `json:"exitCode,omitempty"`
-	Reason      string                               `json:"reason,omitempty"`
-	Message     string                               `json:"message,omitempty"`
+	ID          string                              `json:"id"`
+	SandboxID   string                              `json:"sandbox"`
+	Phase       Phase                               `json:"phase"`
+	Name        string                              `json:"name"`
+	Attempt     uint32                              `json:"attempt"`
+	Image       string                              `json:"image"`
+	UserImage   string                              `json:"userImage,omitempty"`
+	ImageID     string                              `json:"imageID"`
+	Labels      map[string]string                   `json:"labels,omitempty"`
+	Annotations map[string]string                   `json:"annotations,omitempty"`
+	Mounts      []*runtimeapi.Mount                 `json:"mounts,omitempty"`
+	LogPath     string                              `json:"logPath,omitempty"`
+	Stdin       bool                                `json:"stdin,omitempty"`
+	Resources   *runtimeapi.LinuxContainerResources `json:"resources,omitempty"`
+	UUID        string                              `json:"uuid"`
+	Memory      int64                               `json:"memory,omitempty"` // what the machine was started with, in bytes
+	Domain      *domain.Input                       `json:"domain,omitempty"` // nil while Creating and once Exited; without secrets and NetKey
+	Defined     bool                                `json:"defined,omitempty"`
+	Created     time.Time                           `json:"created"`
+	Started     time.Time                           `json:"started,omitzero"`
+	Finished    time.Time                           `json:"finished,omitzero"`
+	ExitCode    int32                               `json:"exitCode,omitempty"`
+	Reason      string                              `json:"reason,omitempty"`
+	Message     string                              `json:"message,omitempty"`
 }
 
 // live says that the container has, or may have, a machine that runs.

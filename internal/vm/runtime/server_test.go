@@ -115,8 +115,10 @@ func TestEvents(t *testing.T) {
 			said = append(said, strings.TrimSuffix(strings.TrimPrefix(e.GetContainerEventType().String(), "CONTAINER_"), "_EVENT")+" "+e.GetContainerId()+
 				fmt.Sprintf(" of %d", len(e.GetContainersStatuses())))
 		}
-		want := []string{"CREATED id2 of 1", "STARTED id2 of 1", "STOPPED id2 of 1", "CREATED id3 of 2", "STARTED id3 of 2", "STOPPED id3 of 2", "DELETED id2 of 1",
-			"CREATED id4 of 2", "STARTED id4 of 2", "STOPPED id4 of 2", "DELETED id3 of 1", "DELETED id4 of 0"}
+		want := []string{
+			"CREATED id2 of 1", "STARTED id2 of 1", "STOPPED id2 of 1", "CREATED id3 of 2", "STARTED id3 of 2", "STOPPED id3 of 2", "DELETED id2 of 1",
+			"CREATED id4 of 2", "STARTED id4 of 2", "STOPPED id4 of 2", "DELETED id3 of 1", "DELETED id4 of 0",
+		}
 		if !slices.Equal(said, want) {
 			t.Errorf("events %q\nwant %q", said, want)
 		}
@@ -210,18 +212,19 @@ func TestEveryCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ran := make(chan struct{})
-	go func() { defer close(ran); _ = s.Run(ctx) }()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(s.Interceptors()...)
-	s.Register(g)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = g.Serve(l) }()
-	defer func() { g.Stop(); <-served; cancel(); <-ran }()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
