@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
 	"github.com/muster-scheduler/muster/internal/vm/domain"
@@ -37,12 +36,6 @@ type Parts struct {
 	Clock      Clock
 	IDs        IDs
 }
-
-// Clock tells the time.
-type Clock func() time.Time
-
-// IDs gives a new id: 32 random bytes in hex.
-type IDs func() string
 
 // Hypervisor runs machines. It knows, lists and touches only those that carry our metadata element. A machine is called by its UUID.
 type Hypervisor interface {
@@ -98,19 +91,10 @@ type Machine struct {
 	Why                          Why
 }
 
-// MachineStats are the hypervisor's figures of one machine: CPU time since its start in nanoseconds, resident memory in bytes.
-type MachineStats struct{ CPUTime, Resident uint64 }
-
 // Agent speaks with the guest agent.
 type Agent interface {
 	// Exec runs a command in the guest until it ends or ctx does. Each output is cut at limit bytes. Unavailable: no agent answers (yet).
 	Exec(ctx context.Context, uuid string, command []string, limit int) (Output, error)
-}
-
-// Output is what a command in a guest wrote, and its exit code (128 and the signal, where one ended it).
-type Output struct {
-	Stdout, Stderr []byte
-	ExitCode       int32
 }
 
 // Networks is the network process: network.Client.

@@ -25,6 +25,12 @@ const (
 	maxCommand = 128 << 10
 )
 
+// Output is what a command in a guest wrote, and its exit code (128 and the signal, where one ended it).
+type Output struct {
+	Stdout, Stderr []byte
+	ExitCode       int32
+}
+
 // running gives a container whose machine runs.
 func (s *Server) running(id string) (*container, error) {
 	c := s.container(id)

@@ -166,6 +166,15 @@ func TestDefect(t *testing.T) {
 	}
 }
 
+// TestRandomID: ids are 64 hexadecimal digits, and no two the same.
+func TestRandomID(t *testing.T) {
+	t.Parallel()
+	a, b := RandomID(), RandomID()
+	if len(a) != 64 || a == b || strings.Trim(a+b, "0123456789abcdef") != "" {
+		t.Error(a, b)
+	}
+}
+
 // TestAnswer: every kind of error has its code.
 func TestAnswer(t *testing.T) {
 	t.Parallel()

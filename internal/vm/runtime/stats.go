@@ -8,6 +8,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// MachineStats are the hypervisor's figures of one machine: CPU time since its start in nanoseconds, resident memory in bytes.
+type MachineStats struct{ CPUTime, Resident uint64 }
+
 // usage is a container's CPU time as it was seen last, for its rate.
 type usage struct {
 	at    time.Time
