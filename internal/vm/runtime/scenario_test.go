@@ -16,6 +16,8 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm/network"
 )
 
 var update = flag.Bool("update", false, "write the scenarios anew with what happens now")
@@ -310,7 +312,7 @@ func (p *player) happen(words []string) string {
 	case "foreign": // a machine of ours that no record owns
 		p.w.mu.Lock()
 		p.w.machines["u"] = &fakeMachine{Machine: Machine{UUID: "u", ContainerID: "nobody", SandboxID: "nobody", State: Runs}}
-		p.w.networks["nobody"], p.w.volumes["nobody"], p.w.folders["nobody"] = p.w.networks["nobody"], true, ""
+		p.w.networks["nobody"], p.w.volumes["nobody"], p.w.folders["nobody"] = network.Pod{ID: "nobody"}, true, ""
 		p.w.mu.Unlock()
 	case "nothing-left":
 		return p.w.left()

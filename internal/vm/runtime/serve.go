@@ -24,8 +24,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(append(s.Interceptors(), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls), grpc.WaitForHandlers(true))...)
 	s.Register(g)
 	running, end := context.WithCancel(ctx)
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(running) }()
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = s.Run(running) // it ends without an error
+	}()
 	defer func() { end(); <-ran }()
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
@@ -38,6 +41,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	cut := time.AfterFunc(grace, g.Stop)
 	defer cut.Stop()
 	g.GracefulStop()
-	<-served
+	if err := <-served; err != nil {
+		s.log.Error(err, "the socket ended before its time")
+	}
 	return nil
 }

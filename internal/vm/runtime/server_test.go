@@ -238,7 +238,7 @@ func TestEveryCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	calls := 0
 	for _, client := range []any{runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)} {
 		v := reflect.ValueOf(client)
