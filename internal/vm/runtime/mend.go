@@ -74,10 +74,7 @@ func (s *Server) mend(ctx context.Context) error {
 	groups := map[string][]Step{} // what has to be done in order
 	var order []string
 	for _, step := range Reconcile(k) {
-		group := step.SandboxID
-		if group == "" {
-			group = string(step.Verb) + step.ID
-		}
+		group := step.SandboxID // what is nobody's is one group: a machine has to go before the network and the disks that it uses
 		if groups[group] == nil {
 			order = append(order, group)
 		}
