@@ -14,6 +14,7 @@
 //	store      sandboxes, containers and intents on disk, and what is to be done at a start; Reconcile is pure
 //	console    a guest's serial port to the CRI's log, each line once, and to those that are attached
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
+//	runtime    the CRI server, where all of them but the proxy meet
 //
 // Of Muster's other packages they import only internal/app.
 package vm

@@ -1,0 +1,609 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/vm"
+	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
+	"github.com/muster-scheduler/muster/internal/vm/domain"
+	"github.com/muster-scheduler/muster/internal/vm/image"
+	"github.com/muster-scheduler/muster/internal/vm/network"
+	"github.com/muster-scheduler/muster/internal/vm/spec"
+)
+
+// world is a node without the runtime's process: what runs and lies there, whoever made it. It outlives every process.
+type world struct {
+	mu         sync.Mutex
+	machines   map[string]*fakeMachine
+	networks   map[string]network.Pod
+	volumes    map[string]bool
+	folders    map[string]string // what the guest wrote to its exit port, by container
+	groups     map[string]bool
+	logs       map[string]bool // consoles of the process that is alive
+	sandboxes  map[string][]byte
+	containers map[string][]byte
+	images     map[string]image.Image
+	away       map[string]bool          // parts that do not answer
+	stuck      map[string]chan struct{} // effects that stand still until their channel is closed
+	deaf       bool                     // guests do not hear the power button
+	boots      time.Duration            // how long an agent needs to come up
+	listeners  []chan string
+	news       []string // what happened since somebody asked
+	ids        int
+	pids       int
+}
+
+type fakeMachine struct {
+	Machine
+	started time.Time
+	limits  spec.Resources
+}
+
+func newWorld() *world {
+	w := &world{
+		machines: map[string]*fakeMachine{}, networks: map[string]network.Pod{}, volumes: map[string]bool{}, folders: map[string]string{}, groups: map[string]bool{},
+		logs: map[string]bool{}, sandboxes: map[string][]byte{}, containers: map[string][]byte{}, away: map[string]bool{}, stuck: map[string]chan struct{}{},
+		images: map[string]image.Image{},
+	}
+	w.images["tiny"] = image.Image{
+		ID: "sha256:" + image.Digest(strings.Repeat("a", 64)), RepoTags: []string{"tiny"}, Path: "/images/tiny", Format: image.QCOW2, VirtualSize: 64 << 20, Size: 16 << 20,
+	}
+	return w
+}
+
+// hand is a process's hold on the world. It can be made to die at an effect: then it has done it, or not, and does nothing ever after.
+type hand struct {
+	w     *world
+	ctx   context.Context
+	count int
+	die   int // at which effect
+	after bool
+	dead  bool
+}
+
+var errDead = errors.New("this process is dead")
+
+// look is an access without effect. The world is locked while f runs.
+func (h *hand) look(part string, f func() error) error {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	switch {
+	case h.dead:
+		return errDead
+	case h.w.away[part]:
+		return vm.Errorf(vm.Unavailable, "%s is away", part)
+	}
+	return f()
+}
+
+// effect is one that changes the world.
+func (h *hand) effect(ctx context.Context, part, what string, f func() error) error {
+	h.w.mu.Lock()
+	wait := h.w.stuck[part+" "+strings.Fields(what)[0]]
+	h.w.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return h.look(part, func() error {
+		h.count++
+		if h.count == h.die && !h.after {
+			h.dead = true
+			return errDead
+		}
+		err := f()
+		if err == nil {
+			h.w.news = append(h.w.news, part+" "+what)
+		}
+		if h.count == h.die {
+			h.dead = true
+			return errDead
+		}
+		return err
+	})
+}
+
+func (h *hand) parts(clock Clock) Parts {
+	return Parts{
+		Hypervisor: fakeHypervisor{h}, Agent: fakeAgent{h}, Networks: fakeNetworks{h}, Images: fakeImages{h}, Volumes: fakeVolumes{h}, Folders: fakeFolders{h},
+		Consoles: fakeConsoles{h}, Cgroups: fakeCgroups{h}, Host: fakeHost{h}, Records: fakeRecords{h}, Clock: clock, IDs: h.w.id,
+	}
+}
+
+func (w *world) id() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids++
+	return fmt.Sprintf("id%d", w.ids)
+}
+
+// told gives what happened since it was asked.
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.news
+	w.news = nil
+	return out
+}
+
+// turn changes a machine's state, as itself or its hypervisor does, and tells those who listen. The world is locked.
+func (w *world) turn(m *fakeMachine, to State, why Why) {
+	m.State, m.Why = to, why
+	for _, l := range w.listeners {
+		l <- m.UUID
+	}
+}
+
+// guest has the guest of a container do something.
+func (w *world) guest(container string, f func(m *fakeMachine)) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.machines {
+		if m.ContainerID == container && m.State == Runs {
+			f(m)
+			return true
+		}
+	}
+	return false
+}
+
+// leave closes the events of everybody, as a hypervisor does that ends.
+func (w *world) leave() {
+	for _, l := range w.listeners {
+		close(l)
+	}
+	w.listeners = nil
+}
+
+type fakeHypervisor struct{ *hand }
+
+var uuidText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+func (h fakeHypervisor) Define(ctx context.Context, text string) error {
+	var d struct {
+		UUID     string `xml:"uuid"`
+		Metadata struct {
+			Owner domain.Owner
+		} `xml:"metadata"`
+	}
+	if err := xml.Unmarshal([]byte(text), &d); err != nil {
+		return err
+	}
+	owner := d.Metadata.Owner
+	return h.effect(ctx, "hypervisor", "define "+owner.Container, func() error {
+		if was := h.w.machines[d.UUID]; was != nil && (was.ContainerID != owner.Container || was.State != Off) {
+			return vm.Errorf(vm.Conflict, "machine %s: it is %s's, and there already", d.UUID, was.ContainerID)
+		}
+		if !h.w.logs[owner.Container] || !h.w.volumes[owner.Container] {
+			return fmt.Errorf("machine of %s: no console or no disk", owner.Container)
+		}
+		h.w.machines[d.UUID] = &fakeMachine{Machine: Machine{UUID: d.UUID, ContainerID: owner.Container, SandboxID: owner.Sandbox}}
+		return nil
+	})
+}
+
+// machine is an effect on one machine.
+func (h fakeHypervisor) machine(ctx context.Context, verb, uuid string, f func(*fakeMachine) error) error {
+	what := verb + " " + uuid
+	_ = h.look("", func() error {
+		if m := h.w.machines[uuid]; m != nil {
+			what = verb + " " + m.ContainerID
+		}
+		return nil
+	})
+	return h.effect(ctx, "hypervisor", what, func() error {
+		m := h.w.machines[uuid]
+		if m == nil {
+			return vm.Errorf(vm.NotFound, "machine %s: there is none", uuid)
+		}
+		return f(m)
+	})
+}
+
+func (h fakeHypervisor) Start(ctx context.Context, uuid string) (pid int, err error) {
+	err = h.machine(ctx, "start", uuid, func(m *fakeMachine) error {
+		if m.State != Off {
+			return vm.Errorf(vm.Conflict, "machine %s: it runs", uuid)
+		}
+		h.w.pids++
+		pid = h.w.pids
+		h.w.turn(m, Held, Unknown)
+		return nil
+	})
+	return pid, err
+}
+
+func (h fakeHypervisor) Resume(ctx context.Context, uuid string) error {
+	return h.machine(ctx, "resume", uuid, func(m *fakeMachine) error {
+		if m.State == Off || !h.w.groups[m.ContainerID] {
+			return fmt.Errorf("machine of %s: off, or outside of its pod's cgroup", m.ContainerID)
+		}
+		m.started = time.Now()
+		h.w.turn(m, Runs, Unknown)
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Shutdown(ctx context.Context, uuid string) error {
+	return h.machine(ctx, "press", uuid, func(m *fakeMachine) error {
+		if !h.w.deaf {
+			h.w.turn(m, Off, PoweredOff)
+		}
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Destroy(ctx context.Context, uuid string) error {
+	return h.machine(ctx, "destroy", uuid, func(m *fakeMachine) error {
+		if m.State != Off {
+			h.w.turn(m, Off, Destroyed)
+		}
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Undefine(ctx context.Context, uuid string) error {
+	return h.machine(ctx, "undefine", uuid, func(m *fakeMachine) error {
+		if m.State != Off {
+			return vm.Errorf(vm.Conflict, "machine of %s: it runs", m.ContainerID)
+		}
+		delete(h.w.machines, uuid)
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Machine(_ context.Context, uuid string) (out Machine, err error) {
+	err = h.look("hypervisor", func() error {
+		m := h.w.machines[uuid]
+		if m == nil {
+			return vm.Errorf(vm.NotFound, "machine %s: there is none", uuid)
+		}
+		out = m.Machine
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeHypervisor) List(context.Context) (out []Machine, err error) {
+	err = h.look("hypervisor", func() error {
+		for _, m := range h.w.machines {
+			out = append(out, m.Machine)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeHypervisor) Update(ctx context.Context, uuid string, limits spec.Resources) error {
+	return h.machine(ctx, fmt.Sprintf("limit memory=%dMi shares=%d", limits.Memory>>20, limits.CPUShares), uuid, func(m *fakeMachine) error {
+		m.limits = limits
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Stats(context.Context) (out map[string]MachineStats, err error) {
+	err = h.look("hypervisor", func() error {
+		out = map[string]MachineStats{}
+		for uuid, m := range h.w.machines {
+			if m.State == Runs {
+				out[uuid] = MachineStats{CPUTime: uint64(time.Since(m.started) / 2), Resident: 100 << 20}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeHypervisor) Events(ctx context.Context) (<-chan string, error) {
+	ch := make(chan string, 4096)
+	err := h.look("hypervisor", func() error {
+		h.w.listeners = append(h.w.listeners, ch)
+		return nil
+	})
+	context.AfterFunc(ctx, func() {
+		h.w.mu.Lock()
+		defer h.w.mu.Unlock()
+		if i := slices.Index(h.w.listeners, ch); i >= 0 {
+			h.w.listeners = slices.Delete(h.w.listeners, i, i+1)
+			close(ch)
+		}
+	})
+	return ch, err
+}
+
+type fakeAgent struct{ *hand }
+
+func (h fakeAgent) Exec(ctx context.Context, uuid string, command []string, _ int) (out Output, err error) {
+	err = h.look("hypervisor", func() error {
+		if m := h.w.machines[uuid]; m == nil || m.State != Runs || time.Since(m.started) < h.w.boots {
+			return vm.Errorf(vm.Unavailable, "the guest agent does not answer")
+		}
+		out = Output{Stdout: []byte(strings.Join(command, " ") + "\n")}
+		if command[0] == "false" {
+			out = Output{ExitCode: 1}
+		}
+		return nil
+	})
+	if err == nil && command[0] == "sleep" {
+		<-ctx.Done()
+		return Output{}, ctx.Err()
+	}
+	return out, err
+}
+
+type fakeNetworks struct{ *hand }
+
+func (h fakeNetworks) Add(ctx context.Context, pod network.Pod) (out network.Attached, err error) {
+	err = h.effect(ctx, "network", "add "+pod.ID, func() error {
+		h.w.networks[pod.ID] = pod
+		out = h.attached()
+		return nil
+	})
+	return out, err
+}
+
+func (fakeNetworks) attached() network.Attached {
+	return network.Attached{Token: "token", Network: vm.Network{Interfaces: []vm.Interface{{
+		Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("fd00::2/64")},
+	}}}}
+}
+
+func (h fakeNetworks) Recover(ctx context.Context, id string) (out network.Attached, err error) {
+	err = h.effect(ctx, "network", "token "+id, func() error {
+		if _, ok := h.w.networks[id]; !ok {
+			return vm.Errorf(vm.NotFound, "pod %s: there is none", id)
+		}
+		out = h.attached()
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeNetworks) Release(ctx context.Context, id string) error {
+	return h.effect(ctx, "network", "release "+id, func() error {
+		for _, m := range h.w.machines {
+			if m.SandboxID == id && m.State != Off {
+				return fmt.Errorf("network of %s: taken from a machine that runs", id)
+			}
+		}
+		delete(h.w.networks, id)
+		return nil
+	})
+}
+
+func (h fakeNetworks) List(context.Context) (out []network.Listed, err error) {
+	err = h.look("network", func() error {
+		for id := range h.w.networks {
+			out = append(out, network.Listed{ID: id})
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeNetworks) Status(context.Context) error {
+	return h.look("network", func() error { return nil })
+}
+
+type fakeImages struct{ *hand }
+
+func (h fakeImages) Pull(ctx context.Context, r image.Request) (out image.Image, err error) {
+	err = h.effect(ctx, "images", "pull "+r.Name, func() error {
+		out = h.w.images["tiny"]
+		out.RepoTags = []string{r.Name}
+		h.w.images[r.Name] = out
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeImages) Status(name string) (out image.Image, err error) {
+	err = h.look("images", func() error {
+		i, ok := h.w.images[name]
+		if !ok {
+			return vm.Errorf(vm.NotFound, "image %q: it is not here", name)
+		}
+		out = i
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeImages) List(name string) (out []image.Image) {
+	_ = h.look("images", func() error {
+		for _, n := range slices.Sorted(maps.Keys(h.w.images)) {
+			if name == "" || name == n {
+				out = append(out, h.w.images[n])
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+func (h fakeImages) Remove(name string) error {
+	return h.effect(context.Background(), "images", "remove "+name, func() error { delete(h.w.images, name); return nil })
+}
+
+func (fakeImages) Usage() (image.Usage, error) {
+	return image.Usage{Mountpoint: "/", Bytes: 16 << 20, Inodes: 3}, nil
+}
+
+type fakeVolumes struct{ *hand }
+
+func (h fakeVolumes) Setup(ctx context.Context, id string, s *spec.Spec, _ image.Image) (Volume, error) {
+	out := Volume{Disks: []domain.Disk{{Role: domain.Root, Format: "qcow2", File: "/volumes/" + id, Serial: "root"}}}
+	for i, b := range s.Blocks {
+		out.Disks = append(out.Disks, domain.Disk{Format: "raw", Block: b.HostPath, Serial: fmt.Sprintf("block-%d", i)})
+	}
+	return out, h.effect(ctx, "volumes", "setup "+id, func() error { h.w.volumes[id] = true; return nil })
+}
+
+func (h fakeVolumes) Teardown(ctx context.Context, id string) error {
+	return h.effect(ctx, "volumes", "teardown "+id, func() error {
+		for _, m := range h.w.machines {
+			if m.ContainerID == id && m.State != Off {
+				return fmt.Errorf("volumes of %s: taken from a machine that runs", id)
+			}
+		}
+		delete(h.w.volumes, id)
+		return nil
+	})
+}
+
+func (h fakeVolumes) List(context.Context) (out []string, err error) {
+	err = h.look("volumes", func() error { out = slices.AppendSeq([]string{}, maps.Keys(h.w.volumes)); return nil })
+	return out, err
+}
+
+func (h fakeVolumes) Usage(_ context.Context, ids []string) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, id := range ids {
+		out[id] = 1 << 20
+	}
+	return out
+}
+
+type fakeFolders struct{ *hand }
+
+func (h fakeFolders) Make(ctx context.Context, id string, _ *cloudinit.Data) (string, domain.Paths, error) {
+	return "/run/" + id + "/first-boot.iso", domain.Paths{Serial: "/run/" + id + "/serial", Exit: "/run/" + id + "/exit", VNC: "/run/" + id + "/vnc"},
+		h.effect(ctx, "folder", "make "+id, func() error { h.w.folders[id] = ""; return nil })
+}
+
+func (h fakeFolders) ExitText(_ context.Context, id string) (out []byte, err error) {
+	err = h.look("folder", func() error { out = []byte(h.w.folders[id]); return nil })
+	return out, err
+}
+
+func (h fakeFolders) Remove(ctx context.Context, id string) error {
+	return h.effect(ctx, "folder", "remove "+id, func() error { delete(h.w.folders, id); return nil })
+}
+
+func (h fakeFolders) List(context.Context) (out []string, err error) {
+	err = h.look("folder", func() error { out = slices.AppendSeq([]string{}, maps.Keys(h.w.folders)); return nil })
+	return out, err
+}
+
+type fakeConsoles struct{ *hand }
+
+func (h fakeConsoles) Open(ctx context.Context, id string, _ domain.Paths, _ string) error {
+	return h.effect(ctx, "console", "open "+id, func() error { h.w.logs[id] = true; return nil })
+}
+
+func (h fakeConsoles) Reopen(ctx context.Context, id string) error {
+	return h.effect(ctx, "console", "reopen "+id, func() error { return nil })
+}
+
+func (fakeConsoles) Attach(_ context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
+	_, err := io.Copy(stdout, io.MultiReader(strings.NewReader("login: "), stdin))
+	return err
+}
+
+func (h fakeConsoles) Close(ctx context.Context, id string) error {
+	return h.effect(ctx, "console", "close "+id, func() error { delete(h.w.logs, id); return nil })
+}
+
+type fakeCgroups struct{ *hand }
+
+func (h fakeCgroups) Enter(ctx context.Context, parent, id string, _ int) error {
+	return h.effect(ctx, "cgroup", "enter "+parent+" "+id, func() error { h.w.groups[id] = true; return nil })
+}
+
+func (h fakeCgroups) Limit(ctx context.Context, _, id string, limits spec.Resources) error {
+	return h.effect(ctx, "cgroup", fmt.Sprintf("limit shares=%d quota=%d %s", limits.CPUShares, limits.CPUQuota, id), func() error { return nil })
+}
+
+func (h fakeCgroups) Leave(ctx context.Context, _, id string) error {
+	return h.effect(ctx, "cgroup", "leave "+id, func() error { delete(h.w.groups, id); return nil })
+}
+
+type fakeHost struct{ *hand }
+
+func (fakeHost) RegularFiles([]string) map[string]bool { return nil }
+
+func (fakeHost) Devices(spec.HostDevices) ([]string, error) { return nil, nil }
+
+func (h fakeHost) Dial(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+	a, b := net.Pipe()
+	go func() { // the guest's server says who it was asked for, and what it was told
+		defer b.Close()
+		text := make([]byte, 64)
+		n, _ := b.Read(text)
+		_, _ = fmt.Fprintf(b, "%s says %s", to, text[:n])
+	}()
+	return a, nil
+}
+
+type fakeRecords struct{ *hand }
+
+func (h fakeRecords) SaveSandbox(ctx context.Context, r *Sandbox) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return h.effect(ctx, "record", fmt.Sprintf("sandbox %s %s", r.ID, r.Phase), func() error { h.w.sandboxes[r.ID] = text; return nil })
+}
+
+func (h fakeRecords) SaveContainer(ctx context.Context, r *Container) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(text), "hunter2") {
+		return fmt.Errorf("container %s: its record holds a secret: %s", r.ID, text)
+	}
+	what := fmt.Sprintf("container %s %s", r.ID, r.Phase)
+	if r.Phase == Exited {
+		what += fmt.Sprintf(" %d %s", r.ExitCode, r.Reason)
+		if !r.Defined {
+			what += ", forgotten"
+		}
+	}
+	return h.effect(ctx, "record", what, func() error { h.w.containers[r.ID] = text; return nil })
+}
+
+func (h fakeRecords) DeleteSandbox(ctx context.Context, id string) error {
+	return h.effect(ctx, "record", "delete sandbox "+id, func() error { delete(h.w.sandboxes, id); return nil })
+}
+
+func (h fakeRecords) DeleteContainer(ctx context.Context, id string) error {
+	return h.effect(ctx, "record", "delete container "+id, func() error { delete(h.w.containers, id); return nil })
+}
+
+func (h fakeRecords) Load(context.Context) (boxes []*Sandbox, cs []*Container, err error) {
+	err = h.look("record", func() error {
+		for _, id := range slices.Sorted(maps.Keys(h.w.sandboxes)) {
+			b := &Sandbox{}
+			if err := json.Unmarshal(h.w.sandboxes[id], b); err != nil {
+				return err
+			}
+			boxes = append(boxes, b)
+		}
+		for _, id := range slices.Sorted(maps.Keys(h.w.containers)) {
+			c := &Container{}
+			if err := json.Unmarshal(h.w.containers[id], c); err != nil {
+				return err
+			}
+			cs = append(cs, c)
+		}
+		return nil
+	})
+	return boxes, cs, err
+}

@@ -1,0 +1,290 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/vm"
+	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
+	"github.com/muster-scheduler/muster/internal/vm/spec"
+)
+
+// files gives all regular files below a folder with what they hold.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			text, _ := os.ReadFile(p)
+			rel, _ := filepath.Rel(dir, p)
+			out[rel] = string(text)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// made is a tree of folders and files.
+func made(t *testing.T, tree map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range tree {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestCgroups: a machine's group is made in its pod's, of each version and driver, filled, bounded and removed.
+func TestCgroups(t *testing.T) {
+	t.Parallel()
+	limits := spec.Resources{CPUShares: 1024, CPUQuota: 150_000, CPUPeriod: 100_000, CPUs: []int{0, 1, 3}}
+	for name, c := range map[string]struct {
+		tree    map[string]string
+		systemd bool
+		parent  string
+		dirs    []string
+		want    map[string]string // below the first folder, after Limit on the files that there are
+	}{
+		"version 2": {
+			tree: map[string]string{"cgroup.controllers": "cpu", "kubepods/pod1/cgroup.procs": ""}, parent: "/kubepods/pod1",
+			dirs: []string{"kubepods/pod1/muster-vm-c1"}, want: map[string]string{"cgroup.procs": "7", "cpu.weight": "39", "cpu.max": "150000 100000", "cpuset.cpus": "0-1,3"},
+		},
+		"version 2, systemd": {
+			tree:    map[string]string{"cgroup.controllers": "cpu", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cgroup.procs": ""},
+			systemd: true, parent: "kubepods-burstable-pod1.slice",
+			dirs: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/muster-vm-c1"}, want: map[string]string{"cgroup.procs": "7", "cpu.weight": "39"},
+		},
+		"version 1": {
+			tree: map[string]string{
+				"cpuset/kubepods/pod1/cpuset.cpus": "0-3\n", "cpuset/kubepods/pod1/cpuset.mems": "0\n",
+				"cpu,cpuacct/kubepods/pod1/cgroup.procs": "", "memory/kubepods/pod1/cgroup.procs": "", "pids/other/cgroup.procs": "",
+			}, parent: "/kubepods/pod1",
+			dirs: []string{"cpu,cpuacct/kubepods/pod1/muster-vm-c1", "cpuset/kubepods/pod1/muster-vm-c1", "memory/kubepods/pod1/muster-vm-c1"},
+			want: map[string]string{"cgroup.procs": "7", "cpu.shares": "1024", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := KernelCgroups{Root: made(t, c.tree), Systemd: c.systemd, remove: os.RemoveAll}
+			before := files(t, k.Root)
+			if err := k.Enter(t.Context(), c.parent, "c1", 7); err != nil {
+				t.Fatal(err)
+			}
+			for i, dir := range c.dirs {
+				got := files(t, filepath.Join(k.Root, dir))
+				if got["cgroup.procs"] != "7" {
+					t.Errorf("%s: %v", dir, got)
+				}
+				if i > 0 {
+					continue
+				}
+				for f := range c.want { // a kernel has its files from the beginning
+					if err := os.WriteFile(filepath.Join(k.Root, dir, f), []byte(got[f]), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := k.Limit(t.Context(), c.parent, "c1", limits); err != nil {
+				t.Fatal(err)
+			}
+			got := files(t, filepath.Join(k.Root, c.dirs[0]))
+			for f, want := range c.want {
+				if got[f] != want {
+					t.Errorf("%s is %q, want %q", f, got[f], want)
+				}
+			}
+			if err := k.Leave(t.Context(), c.parent, "c1"); err != nil {
+				t.Error(err)
+			}
+			if after := files(t, k.Root); len(after) != len(before) {
+				t.Errorf("left: %v", after)
+			}
+			if err := k.Leave(t.Context(), c.parent, "c1"); err != nil {
+				t.Error("again:", err)
+			}
+		})
+	}
+	for _, parent := range []string{"/", "/a/../../etc", "..", "/x/\x00"} {
+		if err := (KernelCgroups{Root: t.TempDir()}).Enter(t.Context(), parent, "c", 1); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%q: %v", parent, err)
+		}
+	}
+	for shares, want := range map[int64]int64{2: 1, 1024: 39, 262144: 10000, 1 << 40: 10000, 0: 1} {
+		if got := weight(shares); got != want {
+			t.Errorf("weight of %d is %d, want %d", shares, got, want)
+		}
+	}
+}
+
+// TestKernelCgroups moves a real process, where the node lets it.
+func TestKernelCgroups(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("NOT CHECKED: needs root")
+	}
+	parent := "/muster-test-" + strconv.Itoa(os.Getpid())
+	var pods []string
+	roots := []string{"/sys/fs/cgroup"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		roots = nil
+		for _, c := range controllers() {
+			if st, err := os.Lstat("/sys/fs/cgroup/" + c); err == nil && st.IsDir() {
+				roots = append(roots, "/sys/fs/cgroup/"+c)
+			}
+		}
+	}
+	for _, root := range roots {
+		if err := os.Mkdir(root+parent, 0o755); err == nil {
+			pods = append(pods, root+parent)
+			defer func() { _ = syscall.Rmdir(root + parent) }()
+		}
+	}
+	if len(pods) == 0 {
+		t.Skip("NOT CHECKED: no control group can be made here")
+	}
+	k := KernelCgroups{}
+	for _, pod := range pods {
+		if strings.Contains(pod, "/cpuset/") {
+			for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
+				if err := inherit(pod, f); err != nil {
+					t.Skip("NOT CHECKED: cpuset cannot be set up here:", err)
+				}
+			}
+		}
+	}
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Skip("NOT CHECKED: no sleep:", err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	if err := k.Enter(t.Context(), parent, "c1", cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Limit(t.Context(), parent, "c1", spec.Resources{CPUShares: 512, CPUQuota: 50_000, CPUs: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	where, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/cgroup")
+	if err != nil || strings.Count(string(where), parent+"/muster-vm-c1") != len(pods) {
+		t.Errorf("it is in\n%s, want %d groups: %v", where, len(pods), err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := k.Leave(ctx, parent, "c1"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("moved in %d hierarchies", len(pods))
+}
+
+// TestFolders: what is made is there for QEMU and nobody else, is found again, and goes; what a guest puts in the place of its exit code opens nothing.
+func TestFolders(t *testing.T) {
+	t.Parallel()
+	short, err := os.MkdirTemp("", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(short)
+	d, err := OpenFolders(DiskFolders{Dir: filepath.Join(t.TempDir(), "c"), Sockets: short, UID: -1, GID: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := &cloudinit.Data{Label: "cidata", Files: []cloudinit.File{{Path: "meta-data", Content: []byte("{}"), Mode: 0o644}}}
+	for range 2 {
+		iso, paths, err := d.Make(t.Context(), "c1", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(iso); err != nil || st.Mode().Perm() != 0o400 || st.Size() == 0 {
+			t.Errorf("%s: %v, %v", iso, st, err)
+		}
+		if len(paths.Serial) > 107 || paths.Serial == paths.VNC {
+			t.Error(paths)
+		}
+		if err := os.WriteFile(paths.Exit, []byte("3\n"+strings.Repeat("x", 1<<20)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := d.ExitText(t.Context(), "c1"); err != nil || len(text) != exitLimit || !strings.HasPrefix(string(text), "3\n") {
+			t.Errorf("%q, %v", text, err)
+		}
+		_ = os.Remove(paths.Exit)
+		for _, evil := range []func() error{
+			func() error { return os.Symlink("/etc/passwd", paths.Exit) },
+			func() error { return syscall.Mkfifo(paths.Exit, 0o600) },
+			func() error { return os.Mkdir(paths.Exit, 0o700) },
+		} {
+			if err := evil(); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := d.ExitText(t.Context(), "c1"); err == nil {
+				t.Errorf("%q was read", text)
+			}
+			_ = os.Remove(paths.Exit)
+		}
+		if _, err := d.ExitText(t.Context(), "c1"); vm.KindOf(err) != vm.NotFound {
+			t.Error(err)
+		}
+	}
+	if ids, err := d.List(t.Context()); err != nil || !slices.Equal(ids, []string{"c1"}) {
+		t.Error(ids, err)
+	}
+	for range 2 {
+		if err := d.Remove(t.Context(), "c1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if rest, _ := os.ReadDir(short); len(rest) > 0 {
+		t.Error(rest)
+	}
+	for _, id := range []string{"", "..", "a/b", ".x"} {
+		if err := d.Remove(t.Context(), id); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	if _, err := OpenFolders(DiskFolders{Dir: "/x", Sockets: "/" + strings.Repeat("x", 100)}); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestDevices: only devices of groups that the pod was given are passed through.
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	n := Node{Sys: made(t, map[string]string{
+		"kernel/iommu_groups/5/devices/0000:3b:02.1": "", "kernel/iommu_groups/5/devices/0000:3b:02.2": "", "kernel/iommu_groups/6/devices/0000:3b:03.0": "",
+	})}
+	for _, c := range []struct {
+		want spec.HostDevices
+		out  []string
+		bad  string
+	}{
+		{want: spec.HostDevices{}},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:02.2"}}, out: []string{"0000:3b:02.2"}},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:03.0"}}, bad: "none of the IOMMU groups"},
+		{want: spec.HostDevices{PCI: []string{"0000:3b:03.0"}}, bad: "no IOMMU group"},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/../x"}}, bad: "must be an IOMMU group"},
+		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: "not passed through yet"},
+	} {
+		out, err := n.Devices(c.want)
+		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
+			t.Errorf("%+v: %v, %v", c.want, out, err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package runtime
+
+import (
+	"slices"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm"
+	"github.com/muster-scheduler/muster/internal/vm/domain"
+	"github.com/muster-scheduler/muster/internal/vm/spec"
+)
+
+// Phase is where a sandbox or a container is in its life. A phase that ends in -ing is an intent: it is recorded before the first of its
+// side effects, and whoever finds it after a crash knows what may have happened (see Reconcile).
+type Phase string
+
+// The phases. A sandbox is Creating, Ready, Stopping, NotReady, Removing; a container Creating, Created, Starting, Running, Stopping, Exited,
+// Removing.
+const (
+	Creating Phase = "creating"
+	Ready    Phase = "ready"
+	NotReady Phase = "not-ready"
+	Created  Phase = "created"
+	Starting Phase = "starting"
+	Running  Phase = "running"
+	Stopping Phase = "stopping"
+	Exited   Phase = "exited"
+	Removing Phase = "removing"
+)
+
+// Sandbox is the record of a pod's sandbox. A record that was given out is never changed: who wants another makes a copy.
+type Sandbox struct {
+	ID      string                       `json:"id"`
+	Phase   Phase                        `json:"phase"`
+	Handler string                       `json:"handler,omitempty"`
+	Config  *runtimeapi.PodSandboxConfig `json:"config"`
+	Created time.Time                    `json:"created"`
+	Network vm.Network                   `json:"network"`
+}
+
+// Container is the record of a container, which is a machine. It has neither command nor environment nor first-boot data: those may be secret,
+// and are needed only while the container is created.
+type Container struct {
+	ID          string                              `json:"id"`
+	SandboxID   string                              `json:"sandbox"`
+	Phase       Phase                               `json:"phase"`
+	Name        string                              `json:"name"`
+	Attempt     uint32                              `json:"attempt"`
+	Image       string                              `json:"image"`
+	UserImage   string                              `json:"userImage,omitempty"`
+	ImageID     string                              `json:"imageID"`
+	Labels      map[string]string                   `json:"labels,omitempty"`
+	Annotations map[string]string                   `json:"annotations,omitempty"`
+	Mounts      []*runtimeapi.Mount                 `json:"mounts,omitempty"`
+	LogPath     string                              `json:"logPath,omitempty"`
+	Stdin       bool                                `json:"stdin,omitempty"`
+	Resources   *runtimeapi.LinuxContainerResources `json:"resources,omitempty"`
+	UUID        string                              `json:"uuid"`
+	Memory      int64                               `json:"memory,omitempty"` // what the machine was started with, in bytes
+	Domain      *domain.Input                       `json:"domain,omitempty"` // nil while Creating and once Exited; without secrets and NetKey
+	Defined     bool                                `json:"defined,omitempty"`
+	Created     time.Time                           `json:"created"`
+	Started     time.Time                           `json:"started,omitzero"`
+	Finished    time.Time                           `json:"finished,omitzero"`
+	ExitCode    int32                               `json:"exitCode,omitempty"`
+	Reason      string                              `json:"reason,omitempty"`
+	Message     string                              `json:"message,omitempty"`
+}
+
+// live says that the container has, or may have, a machine that runs.
+func (c *Container) live() bool {
+	return c.Phase == Starting || c.Phase == Running || c.Phase == Stopping
+}
+
+// ran says that the machine's CPUs ran, and it is not known to have ended.
+func (c *Container) ran() bool { return c.Phase == Running || c.Phase == Stopping }
+
+// CRI's word for a phase. Removing is Exited: what is being removed does not run.
+func (c *Container) state() runtimeapi.ContainerState {
+	switch c.Phase {
+	case Creating, Created, Starting:
+		return runtimeapi.ContainerState_CONTAINER_CREATED
+	case Running, Stopping:
+		return runtimeapi.ContainerState_CONTAINER_RUNNING
+	default:
+		return runtimeapi.ContainerState_CONTAINER_EXITED
+	}
+}
+
+func (b *Sandbox) state() runtimeapi.PodSandboxState {
+	if b.Phase == Ready {
+		return runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+}
+
+// String is namespace/name.
+func (b *Sandbox) String() string {
+	return b.Config.GetMetadata().GetNamespace() + "/" + b.Config.GetMetadata().GetName()
+}
+
+// addresses are the pod's, the first of IPv4 first, as the kubelet reports them.
+func (b *Sandbox) addresses() []string {
+	var four, six []string
+	for _, i := range b.Network.Interfaces {
+		for _, a := range i.Addresses {
+			if a.Addr().Unmap().Is4() {
+				four = append(four, a.Addr().Unmap().String())
+			} else {
+				six = append(six, a.Addr().String())
+			}
+		}
+	}
+	// The kubelet takes the first two: of a pod with several cards it wants one of each family.
+	switch {
+	case len(four) == 0:
+		return six
+	case len(six) == 0:
+		return four
+	default:
+		return slices.Concat(four[:1], six, four[1:])
+	}
+}
+
+// scrub gives what a domain is made of, of a Spec, and nothing that may be secret.
+func scrub(s *spec.Spec) *spec.Spec {
+	out := *s
+	out.CloudInit = spec.CloudInit{Type: s.CloudInit.Type}
+	out.Files, out.Ports, out.Mounts = nil, nil, nil
+	out.Pod.Labels, out.Pod.Annotations = nil, nil
+	c := s.Container
+	out.Container = spec.Container{Name: c.Name, Attempt: c.Attempt, Image: c.Image, LogPath: c.LogPath}
+	return &out
+}
