@@ -10,6 +10,8 @@
 //	domain     spec and facts of the node to libvirt's XML; a pure function
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
+//	hypervisor machines by libvirt's protocol, or a fake's; one contract, one suite
+//	wrap       what libvirt runs as QEMU: fetches taps, adds the cards, becomes QEMU
 //
 // Of Muster's other packages they import only internal/app.
 package vm
