@@ -95,6 +95,18 @@ func (f *Feed) gone(uuid string) {
 func (f *Feed) Compare(all []Machine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.compare(all)
+	f.send(Event{Kind: Resync})
+}
+
+// Check is Compare without the Resync: for a hypervisor that does not tell everything by itself.
+func (f *Feed) Check(all []Machine) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.compare(all)
+}
+
+func (f *Feed) compare(all []Machine) {
 	there := map[string]bool{}
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b Machine) int { return cmp.Compare(a.UUID, b.UUID) })
 	for _, m := range sorted {
@@ -109,7 +121,6 @@ func (f *Feed) Compare(all []Machine) {
 			f.gone(uuid)
 		}
 	}
-	f.send(Event{Kind: Resync})
 }
 
 func (f *Feed) send(e Event) {

@@ -147,7 +147,7 @@ type BlockStats struct {
 
 // NetStats are a card's. Cards that the wrapper adds are not there: the pod's network namespace has their figures.
 type NetStats struct {
-	Name                                                                   string
+	Name                                                                         string
 	RxBytes, RxPackets, RxErrors, RxDrops, TxBytes, TxPackets, TxErrors, TxDrops uint64
 }
 

@@ -41,8 +41,15 @@ func Run(t *testing.T, s Subject) {
 		name string
 		run  func(*one)
 	}{
-		{"a life", life}, {"define", define}, {"save and restore", save}, {"another's", foreign}, {"a process killed", killed},
-		{"limits", limits}, {"console and agent", ports}, {"gone and back", interrupt}, {"closed", closed},
+		{"a life", life},
+		{"define", define},
+		{"save and restore", save},
+		{"another's", foreign},
+		{"a process killed", killed},
+		{"limits", limits},
+		{"console and agent", ports},
+		{"gone and back", interrupt},
+		{"closed", closed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := &one{T: t, s: s, h: s.Connect(t)}

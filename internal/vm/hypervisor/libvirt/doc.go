@@ -5,7 +5,8 @@
 // a stuck machine but its own caller, and nothing is left behind.
 //
 // When libvirtd goes, calls are Unavailable at once. It is dialled again after 0.1 s, then after twice as long each time, up to 5 s; what has changed
-// meanwhile is found by comparison and told as events, and a Resync follows. A libvirtd that holds the connection and says nothing for
+// meanwhile is found by comparison and told as events, and a Resync follows. The comparison is repeated, often at first: libvirtd does not tell of machines
+// that it misses when it starts. A libvirtd that holds the connection and says nothing for
 // Options.Patience is taken for gone.
 //
 // What libvirtd sends passes a guard first (guard.go): the client library believes lengths, and one wrong packet would end the process.

@@ -95,12 +95,22 @@ func (h *Hypervisor) once(up func()) (bool, error) {
 	return true, h.follow(l, events)
 }
 
-// follow tells what libvirtd tells, and asks from time to time whether it is there.
+// askFirst is when a fresh link is asked how machines are: a libvirtd that has just started looks for its machines while it answers already,
+// and tells of none that it does not find. Then it is asked after twice as long each time, up to Options.Patience.
+const askFirst = 500 * time.Millisecond
+
+// follow tells what libvirtd tells, and asks from time to time how machines are. That shows too whether it is there.
 func (h *Hypervisor) follow(l *link, events <-chan golibvirt.DomainEventLifecycleMsg) error {
-	ask := time.NewTicker(h.options.Patience)
+	type answer struct {
+		all []hypervisor.Machine
+		err error
+	}
+	wait := min(askFirst, h.options.Patience)
+	ask := time.NewTimer(wait)
 	defer ask.Stop()
-	answered := make(chan error, 1)
-	asking := false
+	var late <-chan time.Time
+	answered := make(chan answer, 1)
+	fresh := false // nothing was told since it was asked
 	for {
 		select {
 		case e, ok := <-events:
@@ -108,28 +118,38 @@ func (h *Hypervisor) follow(l *link, events <-chan golibvirt.DomainEventLifecycl
 				<-l.conn.dead
 				return l.why()
 			}
+			fresh = false
 			l.conn.events.Add(-1)
-			late := time.AfterFunc(h.options.Patience, func() { _ = l.conn.Close() })
+			end := time.AfterFunc(h.options.Patience, func() { _ = l.conn.Close() })
 			err := caught(func() error { return h.event(l, e) })
-			late.Stop()
+			end.Stop()
 			if err != nil {
 				return err
 			}
 		case <-l.conn.dead:
 			return l.why()
-		case <-answered:
-			asking = false
-		case <-ask.C:
-			if asking {
-				return fmt.Errorf("libvirtd has not answered for %s", h.options.Patience)
+		case a := <-answered:
+			if a.err != nil {
+				return a.err
 			}
-			asking = true
+			if fresh { // else it may be older than what was told
+				h.feed.Check(a.all)
+				wait = min(2*wait, h.options.Patience)
+			}
+			late = nil
+			ask.Reset(wait)
+		case <-ask.C:
+			late, fresh = time.After(h.options.Patience), true
 			go func() { // ends with an answer, or with the link
-				answered <- caught(func() error {
-					_, err := l.ConnectGetLibVersion()
+				var a answer
+				a.err = caught(func() (err error) {
+					a.all, err = h.list(l)
 					return err
 				})
+				answered <- a
 			}()
+		case <-late:
+			return fmt.Errorf("libvirtd has not answered for %s", h.options.Patience)
 		}
 	}
 }

@@ -52,14 +52,14 @@ var shapes = map[procedure]string{
 	{remoteProgram, 233}: "",
 	{remoteProgram, 234}: "",
 	{remoteProgram, 258}: "",
-	{remoteProgram, 265}: "s",       // metadata
-	{remoteProgram, 273}: "[sui]i",  // list
-	{remoteProgram, 279}: "",        // emulator pin
-	{remoteProgram, 316}: "i",       // register for events
-	{remoteProgram, 317}: "",        // and undo it
+	{remoteProgram, 265}: "s",        // metadata
+	{remoteProgram, 273}: "[sui]i",   // list
+	{remoteProgram, 279}: "",         // emulator pin
+	{remoteProgram, 316}: "i",        // register for events
+	{remoteProgram, 317}: "",         // and undo it
 	{remoteProgram, 344}: "[sui[p]]", // stats
-	{remoteProgram, 350}: "sui",     // define
-	{qemuProgram, 3}:     "[s]",     // agent
+	{remoteProgram, 350}: "sui",      // define
+	{qemuProgram, 3}:     "[s]",      // agent
 }
 
 // errorShape is how far an error is taken apart, eventShape a lifecycle event.

@@ -112,20 +112,22 @@ func TestHostileLibvirtd(t *testing.T) {
 	}
 	always := func(b []byte) func(uint32, uint32) []byte { return func(uint32, uint32) []byte { return b } }
 	for what, answer := range map[string]func(uint32, uint32) []byte{
-		"no length":            always(make([]byte, 64)),
-		"a short length":       always(xdr(27, 0, 0, 0, 0, 0, 0)),
-		"a long length":        always([]byte{0xff, 0xff, 0xff, 0xff}),
-		"text":                 always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n                     ")),
-		"another's serial":     func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s+1, 0, nil) },
-		"another procedure":    func(_, s uint32) []byte { return packet(remoteProgram, 3, typeReply, s, 0, nil) },
-		"a call":               func(p, s uint32) []byte { return packet(remoteProgram, p, typeCall, s, 0, nil) },
-		"a stream":             func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s, 2, nil) },
-		"many domains":         reply(xdr(1<<31-1, 0)),
-		"a long name":          reply(xdr(1, 1<<31-1, 0)),
-		"nothing":              reply(nil),
-		"a long error":         func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s, 1, xdr(1, 10, 1, 1<<31-1)) },
-		"twice":                twice,
-		"a malformed event":    func(_, s uint32) []byte { return packet(remoteProgram, procLifecycle, typeMessage, s, 0, xdr(7, 1<<30)) },
+		"no length":         always(make([]byte, 64)),
+		"a short length":    always(xdr(27, 0, 0, 0, 0, 0, 0)),
+		"a long length":     always([]byte{0xff, 0xff, 0xff, 0xff}),
+		"text":              always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n                     ")),
+		"another's serial":  func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s+1, 0, nil) },
+		"another procedure": func(_, s uint32) []byte { return packet(remoteProgram, 3, typeReply, s, 0, nil) },
+		"a call":            func(p, s uint32) []byte { return packet(remoteProgram, p, typeCall, s, 0, nil) },
+		"a stream":          func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s, 2, nil) },
+		"many domains":      reply(xdr(1<<31-1, 0)),
+		"a long name":       reply(xdr(1, 1<<31-1, 0)),
+		"nothing":           reply(nil),
+		"a long error":      func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s, 1, xdr(1, 10, 1, 1<<31-1)) },
+		"twice":             twice,
+		"a malformed event": func(_, s uint32) []byte {
+			return packet(remoteProgram, procLifecycle, typeMessage, s, 0, xdr(7, 1<<30))
+		},
 		"an error in its place": func(p, s uint32) []byte { return packet(remoteProgram, p, typeReply, s, 1, xdr(1, 10, 1, "no", 2)) },
 	} {
 		_, path := newLibvirtd(t, answer)
@@ -243,10 +245,22 @@ func TestStates(t *testing.T) {
 		want   hypervisor.State
 		why    hypervisor.Reason
 	}{
-		{1, 1, hypervisor.Running, ""}, {2, 0, hypervisor.Running, ""}, {4, 1, hypervisor.Running, ""},
-		{3, 1, hypervisor.Paused, hypervisor.Held}, {3, 5, hypervisor.Paused, hypervisor.IOError}, {3, 3, hypervisor.Paused, hypervisor.Busy}, {3, 99, hypervisor.Paused, ""},
-		{5, 0, hypervisor.Off, ""}, {5, 1, hypervisor.Off, hypervisor.ShutDown}, {5, 2, hypervisor.Off, hypervisor.Destroyed}, {5, 3, hypervisor.Off, hypervisor.Crashed},
-		{5, 5, hypervisor.Off, hypervisor.Saved}, {5, 6, hypervisor.Off, hypervisor.Failed}, {5, 8, hypervisor.Off, ""}, {7, 0, hypervisor.Paused, hypervisor.Asleep}, {99, 0, hypervisor.Paused, ""},
+		{1, 1, hypervisor.Running, ""},
+		{2, 0, hypervisor.Running, ""},
+		{4, 1, hypervisor.Running, ""},
+		{3, 1, hypervisor.Paused, hypervisor.Held},
+		{3, 5, hypervisor.Paused, hypervisor.IOError},
+		{3, 3, hypervisor.Paused, hypervisor.Busy}, {3, 2, hypervisor.Paused, hypervisor.Held},
+		{3, 99, hypervisor.Paused, ""},
+		{5, 0, hypervisor.Off, ""},
+		{5, 1, hypervisor.Off, hypervisor.ShutDown},
+		{5, 2, hypervisor.Off, hypervisor.Destroyed},
+		{5, 3, hypervisor.Off, hypervisor.Crashed},
+		{5, 5, hypervisor.Off, hypervisor.Saved},
+		{5, 6, hypervisor.Off, hypervisor.Failed},
+		{5, 8, hypervisor.Off, ""},
+		{7, 0, hypervisor.Paused, hypervisor.Asleep},
+		{99, 0, hypervisor.Paused, ""},
 	} {
 		if s, r := stateOf(golibvirt.DomainState(c.state), c.reason); s != c.want || r != c.why {
 			t.Errorf("%d %d: %s %q", c.state, c.reason, s, r)

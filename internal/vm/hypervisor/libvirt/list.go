@@ -42,14 +42,14 @@ func stateOf(s golibvirt.DomainState, reason int32) (hypervisor.State, hyperviso
 		return hypervisor.Paused, hypervisor.Asleep
 	case golibvirt.DomainPaused:
 		switch golibvirt.DomainPausedReason(reason) {
-		case golibvirt.DomainPausedUser, golibvirt.DomainPausedStartingUp:
+		case golibvirt.DomainPausedUser, golibvirt.DomainPausedStartingUp,
+			golibvirt.DomainPausedMigration, golibvirt.DomainPausedFromSnapshot: // so libvirt calls one that was restored and not let go
 			return hypervisor.Paused, hypervisor.Held
 		case golibvirt.DomainPausedIoerror:
 			return hypervisor.Paused, hypervisor.IOError
 		case golibvirt.DomainPausedCrashed:
 			return hypervisor.Paused, hypervisor.Crashed
-		case golibvirt.DomainPausedSave, golibvirt.DomainPausedDump, golibvirt.DomainPausedMigration, golibvirt.DomainPausedSnapshot,
-			golibvirt.DomainPausedFromSnapshot, golibvirt.DomainPausedShuttingDown:
+		case golibvirt.DomainPausedSave, golibvirt.DomainPausedDump, golibvirt.DomainPausedSnapshot, golibvirt.DomainPausedShuttingDown:
 			return hypervisor.Paused, hypervisor.Busy
 		}
 	}

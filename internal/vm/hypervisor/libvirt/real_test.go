@@ -24,9 +24,15 @@ import (
 
 const qemu = "/usr/bin/qemu-system-x86_64"
 
-// stage keeps a mount namespace in which libvirtd has folders of its own, and starts one there for each line that it reads.
+// stage keeps a mount namespace in which libvirtd has folders of its own, and starts one there for each line that it reads. There is no /dev/kvm: where
+// it is there and does not work, libvirt asks QEMU anew before each call.
 const stage = `set -e
 mount --make-rprivate /
+mkdir "$1/dev"
+mount -t tmpfs tmpfs "$1/dev"
+for n in null zero full random urandom tty ptmx; do touch "$1/dev/$n"; mount --bind /dev/$n "$1/dev/$n"; done
+for n in pts shm; do mkdir "$1/dev/$n"; mount --rbind /dev/$n "$1/dev/$n"; done
+mount --rbind "$1/dev" /dev
 for d in /run/libvirt /etc/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do mkdir -p $d; mount -t tmpfs tmpfs $d; done
 cat > /etc/libvirt/qemu.conf <<END
 stdio_handler = "file"
