@@ -7,6 +7,7 @@ godebug default=go1.26
 require (
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/containernetworking/cni v1.3.1
+	github.com/digitalocean/go-libvirt v0.0.0-20260217163227-273eaa321819
 	github.com/diskfs/go-diskfs v1.9.4
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0

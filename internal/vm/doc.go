@@ -15,6 +15,8 @@
 //	console    a guest's serial port to the CRI's log, each line once, and to those that are attached
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
 //	runtime    the CRI server, where all of them but the proxy meet
+//	hypervisor machines by libvirt's protocol, or a fake's; one contract, one suite
+//	wrap       what libvirt runs as QEMU: fetches taps, adds the cards, becomes QEMU
 //
 // Of Muster's other packages they import only internal/app.
 package vm

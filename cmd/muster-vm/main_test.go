@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/muster-scheduler/muster/internal/vm/network/wire"
+	"github.com/muster-scheduler/muster/internal/vm/proxy"
+)
+
+// patience is how long a process may take here.
+const patience = time.Minute
+
+// TestMain lets the test's program be muster-vm: by its name, as libvirt would run it.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == wrapName {
+		os.Exit(run(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+// TestWrapAsLibvirtRunsIt is the whole way: a process called muster-vm-wrap fetches a descriptor over the socket's protocol, and becomes a program
+// that finds it open.
+func TestWrapAsLibvirtRunsIt(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "wrap") // short: it is a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, wrapName)
+	if err := os.Symlink(self, name); err != nil {
+		t.Fatal(err)
+	}
+	// In QEMU's place: it reads from the descriptor that it is told of.
+	qemu := filepath.Join(dir, "qemu")
+	script := "#!/bin/sh\nfor a; do case $a in tap,*) fd=${a##*fd=};; esac; done\necho \"$@\" \"key:$VIRTLET_NET_KEY\" \"id:$VIRTLET_CONTAINER_ID\"\ncat <&$fd\n"
+	if err := os.WriteFile(qemu, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "net.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan map[string]any, 1)
+	go func() {
+		defer close(got)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var q map[string]any
+		uc := c.(*net.UnixConn)
+		if _, err := wire.Read(uc, &q, 4096, 0); err != nil {
+			return
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return
+		}
+		_, _ = w.WriteString("through the tap\n")
+		_ = w.Close()
+		_ = wire.Write(uc, map[string]any{"taps": []any{map[string]any{"name": "eth0", "mac": "02:00:00:00:00:01", "mtu": 1450, "descriptor": 0}}}, []int{int(r.Fd())})
+		_ = r.Close()
+		got <- q
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, "-S", "-msg", "timestamp=on")
+	c.Env = []string{"PATH=/usr/bin:/bin", "VIRTLET_EMULATOR=" + qemu, "VIRTLET_CONTAINER_ID=3f1c", "VIRTLET_NET_KEY=77aa:c0ffee@" + socket}
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	for _, want := range []string{"-S -msg timestamp=on -netdev tap,id=muster-net0,fd=", `"mac":"02:00:00:00:00:01"`, "key: id:3f1c\n", "through the tap\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q lacks %q", out, want)
+		}
+	}
+	if q := <-got; q["verb"] != "get" || q["id"] != "77aa" || q["token"] != "c0ffee" {
+		t.Errorf("asked %v", q)
+	}
+
+	// A bad variable is named where libvirt's log shows it, without the token.
+	bad := exec.CommandContext(ctx, name, "-S")
+	bad.Env = []string{"VIRTLET_EMULATOR=qemu", "VIRTLET_CONTAINER_ID=3f1c", "VIRTLET_NET_KEY=77aa:c0ffee@net.sock"}
+	text, err := bad.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "VIRTLET_EMULATOR") || !strings.Contains(string(text), "VIRTLET_NET_KEY") || strings.Contains(string(text), "c0ffee") {
+		t.Errorf("%v: %s", err, text)
+	}
+	// Nobody is there.
+	_ = l.Close()
+	alone := exec.CommandContext(ctx, name, "-S")
+	alone.Env = c.Env
+	if text, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(text), "VIRTLET_NET_KEY: network cards of pod 77aa") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	got, err := backend("name=muster-vm,socket=/run/a.sock,handler=muster-vm,handler=b,prefix=virtlet.cloud/")
+	want := proxy.Backend{Name: "muster-vm", Socket: "/run/a.sock", Handlers: []string{"muster-vm", "b"}, ImagePrefixes: []string{"virtlet.cloud/"}}
+	if err != nil || cmp.Diff(want, got) != "" {
+		t.Error(err, cmp.Diff(want, got))
+	}
+	for _, bad := range []string{"", "name", "name=a", "socket=/a", "name=a,socket=/a,name=b", "name=a,socket=/a,other=b"} {
+		if _, err := backend(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// TestFlags: every flag says what it is for, and a bad one ends the start.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	names := []string{}
+	for _, c := range root().Commands() {
+		names = append(names, c.Name())
+	}
+	for _, want := range []string{"net", "proxy", "wrap"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%v lack %s", names, want)
+		}
+	}
+	for _, args := range [][]string{
+		{"net", "--fallback-dns=x"}, {"net", "--qemu-uid=4294967295"}, {"net", "--lease=1s"}, {"proxy", "--backend=x"}, {"proxy", "--listen=x"}, {"net", "rubbish"}, {},
+	} {
+		c := root()
+		c.SetArgs(args)
+		c.SetOut(new(bytes.Buffer))
+		if err := c.ExecuteContext(t.Context()); err == nil {
+			t.Errorf("%v is no error", args)
+		}
+	}
+}
+
+// TestSigterm: a process that is told to end does so, without an error.
+func TestSigterm(t *testing.T) {
+	dir := t.TempDir()
+	done := make(chan int, 1)
+	go func() {
+		done <- run([]string{"muster-vm", "proxy", "--listen", filepath.Join(dir, "a.sock"), "--primary", filepath.Join(dir, "b.sock")})
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for { // it listens as soon as it hears signals, and not before
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "a.sock"))
+		if err == nil {
+			_ = c.Close()
+			break
+		}
+		select {
+		case code := <-done:
+			t.Fatalf("it ended with %d", code)
+		case <-ctx.Done():
+			t.Fatal("it does not listen")
+		default:
+		}
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case code := <-done:
+		if code != 0 {
+			t.Errorf("it ended with %d", code)
+		}
+	case <-ctx.Done():
+		t.Fatal("it does not end")
+	}
+}
