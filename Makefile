@@ -78,7 +78,7 @@ lint: ## Only the linters
 	$(TOOL) golangci-lint run ./...
 
 format: ## Format the Go files
-	$(TOOL) gofumpt -w $(GO_FILES)
+	@$(TOOL) gofumpt -w $(GO_FILES)
 
 build: bin/muster bin/muster-lab ## Both binaries into bin/
 

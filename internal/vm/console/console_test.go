@@ -211,7 +211,9 @@ func TestConsole(t *testing.T) {
 	if got := logged(t, s.o.Log); len(got) < 2 || got[len(got)-2] != "stdout F in the new log" {
 		t.Errorf("the new log has %q", got)
 	}
-	typing.Close()
+	if err := typing.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestStuckGuest: a guest that does not read holds up those that type, and nobody else; one that gives up lets the next type.
@@ -223,7 +225,9 @@ func TestStuckGuest(t *testing.T) {
 	s.say("still here\n")
 	s.sees(sees, "still here")
 	cancel()
-	<-over
+	if err := <-over; err == nil {
+		t.Error("an attachment that was given up ended well")
+	}
 	sees = newScreen()
 	s.attach(t.Context(), strings.NewReader("!"), sees)
 	read := make(chan struct{})

@@ -314,7 +314,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if v.Partition < 0 || v.Partition > maxPartition || v.Type == QCOW2 && v.Capacity <= 0 || v.Type == Raw && !strings.HasPrefix(v.Path, "/dev/") || (v.Type == Ceph) != (v.Ceph != nil) {
-			t.Fatal(fmt.Sprintf("%q %+v", text, v))
+			t.Fatalf("%q %+v", text, v)
 		}
 	})
 }

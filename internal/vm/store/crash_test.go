@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +8,6 @@ import (
 	"testing"
 	"time"
 )
-
-var errDead = errors.New("the process is dead")
 
 // mortal plays the runtime's part in the life of pods, on a real store and a made-up node, and dies before or after one of its steps: each side effect, and each transaction. What is in
 // the file at that moment is copied: that is what the next process finds.

@@ -516,7 +516,7 @@ func BenchmarkUpdate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Close() //nolint:errcheck // it was measured
 	w := manyWorlds(500)
 	if err := s.Update(func(tx *Tx) error {
 		for _, r := range w.sandboxes {

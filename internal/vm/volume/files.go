@@ -80,7 +80,7 @@ func (d *directory) read(ctx context.Context) ([]cloudinit.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer outer.Close()
+	defer outer.Close() //nolint:errcheck // only read
 	from := outer
 	atomic := false
 	if info, err := outer.Lstat(dataDir); err == nil && info.Mode()&os.ModeSymlink != 0 {
@@ -88,7 +88,7 @@ func (d *directory) read(ctx context.Context) ([]cloudinit.File, error) {
 		if from, err = outer.OpenRoot(dataDir); err != nil {
 			return nil, fmt.Errorf("%s: %w", dataDir, err)
 		}
-		defer from.Close()
+		defer from.Close() //nolint:errcheck // only read
 		atomic = true
 	}
 	w := &walk{ctx: ctx, root: from, budget: d.budget}

@@ -141,7 +141,7 @@ func listen(d Daemon) (*os.File, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // the file that is returned is another descriptor
 	if err := os.Chmod(d.Socket, 0o600); err != nil {
 		return nil, err
 	}

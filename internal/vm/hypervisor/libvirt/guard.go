@@ -88,9 +88,10 @@ func fits(shape string, body []byte) ([]byte, error) {
 		case '[':
 			end := i + 1
 			for depth := 1; ; end++ {
-				if shape[end] == '[' {
+				switch shape[end] {
+				case '[':
 					depth++
-				} else if shape[end] == ']' {
+				case ']':
 					depth--
 				}
 				if depth == 0 {
