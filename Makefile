@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image test-image prove-image demo test test-lab test-node test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help node image test-image prove-image demo test test-lab test-node test-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-lab: build ## Tests against a real API server with simulated nodes, one pac
 test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
+
+test-vm: ## The parts of muster-vm with real machines (needs root, libvirtd and QEMU); prints NOT CHECKED where there are none
+	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
