@@ -39,6 +39,7 @@ type Cluster struct {
 	kubeconfig string
 	client     client.WithWatch
 	spaces     map[string]bool // namespaces that are ready for pods
+	account    bool            // reservation pods have theirs
 }
 
 // Open connects to the lab at cfg; kubeconfig is the file that says the same.

@@ -22,9 +22,10 @@ func admit(p *v1.Pod) {
 	}
 }
 
-// reservable makes what reservation pods need: their namespace and their account.
+// reservable makes what reservation pods need: their namespace, which may be there already for pods that a scenario begins with, and their
+// account.
 func (c *Cluster) reservable(ctx context.Context) error {
-	if c.spaces[keys.ReservationNamespace] {
+	if c.account {
 		return nil
 	}
 	if err := c.space(ctx, keys.ReservationNamespace); err != nil {
@@ -34,6 +35,7 @@ func (c *Cluster) reservable(ctx context.Context) error {
 	if err := ignoreExists(c.client.Create(ctx, account)); err != nil {
 		return fmt.Errorf("make the account of reservation pods: %w", err)
 	}
+	c.account = true
 	return nil
 }
 

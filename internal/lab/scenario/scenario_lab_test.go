@@ -49,6 +49,19 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// TestReservationAccount: after a scenario that begins with a pod in the namespace of reservation pods, others have their account all the same.
+func TestReservationAccount(t *testing.T) {
+	t.Parallel()
+	c := open(t)
+	scs, err := enginetest.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"utility-pods", "gpusharingorder"} {
+		play(t, c, scs[slices.IndexFunc(scs, func(sc *enginetest.Scenario) bool { return sc.Name == name })])
+	}
+}
+
 // open starts a lab for as long as the test runs.
 func open(t *testing.T) *Cluster {
 	t.Helper()
