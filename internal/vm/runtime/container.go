@@ -53,7 +53,7 @@ func (s *Server) CreateContainer(ctx context.Context, r *runtimeapi.CreateContai
 	if n := len(s.of(box)); n >= s.opt.MaxContainers {
 		return nil, vm.Errorf(vm.Exhausted, "pod %s: container %q: the pod has %d containers, and may have no more", box.rec.Load(), config.GetMetadata().GetName(), n)
 	}
-	rec, err := s.create(ctx, box, config)
+	rec, err := s.create(ctx, box, r.GetSandboxConfig(), config)
 	if err != nil {
 		return nil, err
 	}

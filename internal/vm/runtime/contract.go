@@ -152,7 +152,8 @@ type Folders interface {
 
 // Consoles keeps each machine's serial console: its log, and who is attached.
 type Consoles interface {
-	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none.
+	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none. It also keeps what the guest
+	// writes to its exit port from filling a disk. One that is open stays so.
 	Open(ctx context.Context, id string, paths domain.Paths, log string) error
 	// Reopen goes on with a new file under the same name.
 	Reopen(ctx context.Context, id string) error

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
 	"github.com/muster-scheduler/muster/internal/vm/domain"
@@ -25,8 +27,11 @@ type DiskFolders struct {
 	UID, GID int
 }
 
-// exitLimit is how much of what a guest writes to its exit port is looked at.
-const exitLimit = 64
+// exitLimit is how much of what a guest writes to its exit port is looked at, exitKeep how much of it TrimExit leaves.
+const (
+	exitLimit = 64
+	exitKeep  = 4096
+)
 
 var folderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -40,7 +45,7 @@ func OpenFolders(d DiskFolders) (*DiskFolders, error) {
 			return nil, err
 		}
 	}
-	if n := len(d.sockets("x")) + len("/serial"); n > 107 {
+	if n := len(d.sockets("x")) + len("/vnc"); n > 107 {
 		return nil, vm.Errorf(vm.Invalid, "folder of sockets %q: a socket in it has a path of %d bytes, which must be at most 107", d.Sockets, n)
 	}
 	return &d, nil
@@ -59,18 +64,17 @@ func (d DiskFolders) folder(id string) (string, error) {
 	return filepath.Join(d.Dir, id), nil
 }
 
-// Make writes first-boot data and an empty file for the exit code. Both may be secret: only QEMU's user reads them.
+// Make writes first-boot data and what the exit code's pipe consists of: a FIFO that nobody writes to, and a file. Both may be secret: only QEMU's user reads them.
 func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (iso string, paths domain.Paths, err error) {
 	dir, err := d.folder(id)
 	if err != nil {
 		return "", paths, err
 	}
 	iso = filepath.Join(dir, "first-boot.iso")
-	paths = domain.Paths{Exit: filepath.Join(dir, "exit"), Serial: filepath.Join(d.sockets(id), "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
-	for _, p := range []string{dir, d.sockets(id)} {
-		if err := os.MkdirAll(p, 0o700); err != nil {
-			return "", paths, err
-		}
+	paths = domain.Paths{Exit: filepath.Join(dir, "exit"), Serial: filepath.Join(dir, "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
+	// QEMU makes its sockets itself. In the folder it can replace nothing: what is there has owners of its own.
+	if err := errors.Join(os.MkdirAll(dir, 0o711), os.MkdirAll(d.sockets(id), 0o700)); err != nil { //nolint:gosec // it is passed through
+		return "", paths, err
 	}
 	if err := cloudinit.WriteISO(iso, data); err != nil {
 		return "", paths, err
@@ -78,11 +82,14 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 	if err := os.Chmod(iso, 0o400); err != nil {
 		return "", paths, err
 	}
-	if err := os.WriteFile(paths.Exit, nil, 0o600); err != nil {
+	if err := os.WriteFile(paths.Exit+".out", nil, 0o600); err != nil {
+		return "", paths, err
+	}
+	if err := unix.Mkfifo(paths.Exit+".in", 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", paths, err
 	}
 	if d.UID >= 0 {
-		for _, p := range []string{iso, paths.Exit, d.sockets(id), dir} {
+		for _, p := range []string{iso, paths.Exit + ".in", paths.Exit + ".out", d.sockets(id)} {
 			if err := os.Lchown(p, d.UID, d.GID); err != nil {
 				return "", paths, err
 			}
@@ -98,7 +105,7 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openRegular(filepath.Join(dir, "exit"))
+	f, err := openRegular(filepath.Join(dir, "exit.out"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, vm.Errorf(vm.NotFound, "exit code of container %s: there is no file", id)
 	}
@@ -107,6 +114,27 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, exitLimit))
+}
+
+// TrimExit gives back what a guest wrote to its exit port beyond what is looked at. The guest's next byte comes where it would have come, so the file
+// may look large, but has only a hole there. path is domain.Paths.Exit.
+func TrimExit(path string) error {
+	f, err := os.OpenFile(path+".out", os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks*512 <= exitKeep {
+		return nil
+	}
+	return f.Truncate(exitKeep)
 }
 
 // Remove removes the folder and the sockets.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -215,20 +216,21 @@ func TestFolders(t *testing.T) {
 		if st, err := os.Stat(iso); err != nil || st.Mode().Perm() != 0o400 || st.Size() == 0 {
 			t.Errorf("%s: %v, %v", iso, st, err)
 		}
-		if len(paths.Serial) > 107 || paths.Serial == paths.VNC {
+		if len(paths.VNC) > 107 || paths.Serial == paths.VNC {
 			t.Error(paths)
 		}
-		if err := os.WriteFile(paths.Exit, []byte("3\n"+strings.Repeat("x", 1<<20)), 0o600); err != nil {
+		exit := paths.Exit + ".out"
+		if err := os.WriteFile(exit, []byte("3\n"+strings.Repeat("x", 1<<20)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if text, err := d.ExitText(t.Context(), "c1"); err != nil || len(text) != exitLimit || !strings.HasPrefix(string(text), "3\n") {
 			t.Errorf("%q, %v", text, err)
 		}
-		_ = os.Remove(paths.Exit)
+		_ = os.Remove(exit)
 		for _, evil := range []func() error{
-			func() error { return os.Symlink("/etc/passwd", paths.Exit) },
-			func() error { return syscall.Mkfifo(paths.Exit, 0o600) },
-			func() error { return os.Mkdir(paths.Exit, 0o700) },
+			func() error { return os.Symlink("/etc/passwd", exit) },
+			func() error { return syscall.Mkfifo(exit, 0o600) },
+			func() error { return os.Mkdir(exit, 0o700) },
 		} {
 			if err := evil(); err != nil {
 				t.Fatal(err)
@@ -236,7 +238,7 @@ func TestFolders(t *testing.T) {
 			if text, err := d.ExitText(t.Context(), "c1"); err == nil {
 				t.Errorf("%q was read", text)
 			}
-			_ = os.Remove(paths.Exit)
+			_ = os.Remove(exit)
 		}
 		if _, err := d.ExitText(t.Context(), "c1"); vm.KindOf(err) != vm.NotFound {
 			t.Error(err)
@@ -286,5 +288,45 @@ func TestDevices(t *testing.T) {
 		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%+v: %v, %v", c.want, out, err)
 		}
+	}
+}
+
+// TestTrimExit: a guest that floods its exit port keeps a page, and its first line; it writes on as QEMU does, where it was.
+func TestTrimExit(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "exit")
+	if err := TrimExit(path); err != nil {
+		t.Errorf("before there is a file: %v", err)
+	}
+	guest, err := os.Create(path + ".out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	flood := bytes.Repeat([]byte("7\n"), 1<<19)
+	for range 20 {
+		if _, err := guest.Write(flood); err != nil {
+			t.Fatal(err)
+		}
+		if err := TrimExit(path); err != nil {
+			t.Fatal(err)
+		}
+		st, err := guest.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := st.Sys().(*syscall.Stat_t).Blocks * 512; got > exitKeep {
+			t.Fatalf("%d bytes are kept", got)
+		}
+	}
+	if text, err := os.ReadFile(path + ".out"); err != nil || !bytes.HasPrefix(text, []byte("7\n")) {
+		t.Errorf("%.20q, %v", text, err)
+	}
+	_ = os.Remove(path + ".out")
+	if err := os.Symlink("/etc/passwd", path+".out"); err != nil {
+		t.Fatal(err)
+	}
+	if err := TrimExit(path); err == nil {
+		t.Error("a link was followed")
 	}
 }
