@@ -138,13 +138,15 @@ func TestFlags(t *testing.T) {
 	for _, c := range root().Commands() {
 		names = append(names, c.Name())
 	}
-	for _, want := range []string{"net", "proxy", "wrap"} {
+	for _, want := range []string{"net", "proxy", "runtime", "up", "wrap"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%v lack %s", names, want)
 		}
 	}
 	for _, args := range [][]string{
 		{"net", "--fallback-dns=x"}, {"net", "--qemu-uid=4294967295"}, {"net", "--lease=1s"}, {"proxy", "--backend=x"}, {"proxy", "--listen=x"}, {"net", "rubbish"}, {},
+		{"runtime"}, {"runtime", "--domain-type=kvm", "--qemu-user=no such user"}, {"runtime", "--domain-type=qemu", "--qemu-user=0:0", "--libvirt-uri=xen:///"},
+		{"up", "--domain-type=guess"}, {"up", "--domain-type=qemu", "--qemu-user=0:0", "--mirror=x"}, {"up", "--domain-type=qemu", "--qemu-user=0:0", "--dir=here"},
 	} {
 		c := root()
 		c.SetArgs(args)
