@@ -22,9 +22,12 @@ import (
 // patience is how long a process may take here.
 const patience = time.Minute
 
-// TestMain lets the test's program be muster-vm: by its name, as libvirt would run it.
+// asItself in the environment lets the test's program be muster-vm.
+const asItself = "MUSTER_VM_TEST_AS_ITSELF"
+
+// TestMain lets the test's program be muster-vm: by its name, as libvirt would run it, as the file server that runtime calls, and where it is told to.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == wrapName {
+	if filepath.Base(os.Args[0]) == wrapName || len(os.Args) > 1 && os.Args[1] == shareServer || os.Getenv(asItself) != "" {
 		os.Exit(run(os.Args))
 	}
 	os.Exit(m.Run())
@@ -144,9 +147,19 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"net", "--fallback-dns=x"}, {"net", "--qemu-uid=4294967295"}, {"net", "--lease=1s"}, {"proxy", "--backend=x"}, {"proxy", "--listen=x"}, {"net", "rubbish"}, {},
-		{"runtime"}, {"runtime", "--domain-type=kvm", "--qemu-user=no such user"}, {"runtime", "--domain-type=qemu", "--qemu-user=0:0", "--libvirt-uri=xen:///"},
-		{"up", "--domain-type=guess"}, {"up", "--domain-type=qemu", "--qemu-user=0:0", "--mirror=x"}, {"up", "--domain-type=qemu", "--qemu-user=0:0", "--dir=here"},
+		{"net", "--fallback-dns=x"},
+		{"net", "--qemu-uid=4294967295"},
+		{"net", "--lease=1s"},
+		{"proxy", "--backend=x"},
+		{"proxy", "--listen=x"},
+		{"net", "rubbish"},
+		{},
+		{"runtime"},
+		{"runtime", "--domain-type=kvm", "--qemu-user=no such user"},
+		{"runtime", "--domain-type=qemu", "--qemu-user=0:0", "--libvirt-uri=xen:///"},
+		{"up", "--domain-type=guess"},
+		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--mirror=x"},
+		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--dir=here"},
 	} {
 		c := root()
 		c.SetArgs(args)

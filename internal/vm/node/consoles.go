@@ -38,21 +38,30 @@ func NewConsoles(owner *console.Owner, log logr.Logger) *Consoles {
 	return &Consoles{owner: owner, log: log, open: map[string]*served{}}
 }
 
-// trimEvery is how often exit ports are looked after. A guest can write that long as fast as QEMU takes it.
-const trimEvery = 200 * time.Millisecond
+// How often exit ports are looked after: a guest can write that long as fast as QEMU takes it. The second is where one floods its port.
+const (
+	trimEvery = 200 * time.Millisecond
+	trimFlood = 10 * time.Millisecond
+)
 
 // Run looks after exit ports until ctx ends, and lets go of all consoles. Machines talk on, into their files.
 func (c *Consoles) Run(ctx context.Context) {
-	tick := time.NewTicker(trimEvery)
-	defer tick.Stop()
+	next := time.NewTimer(trimEvery)
+	defer next.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-next.C:
+			wait := trimEvery
 			for id, s := range c.all() { // order: each for itself
-				if err := runtime.TrimExit(s.exit); err != nil {
+				flood, err := runtime.TrimExit(s.exit)
+				if flood {
+					wait = trimFlood
+				}
+				if err != nil {
 					c.log.V(1).Info("what a guest writes to its exit port cannot be bounded", "container", id, "error", err.Error())
 				}
 			}
+			next.Reset(wait)
 		case <-ctx.Done():
 			for _, s := range c.all() { // order: all
 				s.stop()

@@ -117,24 +117,24 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 }
 
 // TrimExit gives back what a guest wrote to its exit port beyond what is looked at. The guest's next byte comes where it would have come, so the file
-// may look large, but has only a hole there. path is domain.Paths.Exit.
-func TrimExit(path string) error {
+// may look large, but has only a hole there. path is domain.Paths.Exit. It says whether there was something to give back.
+func TrimExit(path string) (bool, error) {
 	f, err := os.OpenFile(path+".out", os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return err
+		return false, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks*512 <= exitKeep {
-		return nil
+		return false, nil
 	}
-	return f.Truncate(exitKeep)
+	return true, f.Truncate(exitKeep)
 }
 
 // Remove removes the folder and the sockets.

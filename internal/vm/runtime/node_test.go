@@ -295,7 +295,7 @@ func TestDevices(t *testing.T) {
 func TestTrimExit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "exit")
-	if err := TrimExit(path); err != nil {
+	if did, err := TrimExit(path); err != nil || did {
 		t.Errorf("before there is a file: %v", err)
 	}
 	guest, err := os.Create(path + ".out")
@@ -308,8 +308,8 @@ func TestTrimExit(t *testing.T) {
 		if _, err := guest.Write(flood); err != nil {
 			t.Fatal(err)
 		}
-		if err := TrimExit(path); err != nil {
-			t.Fatal(err)
+		if did, err := TrimExit(path); err != nil || !did {
+			t.Fatal(did, err)
 		}
 		st, err := guest.Stat()
 		if err != nil {
@@ -326,7 +326,7 @@ func TestTrimExit(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", path+".out"); err != nil {
 		t.Fatal(err)
 	}
-	if err := TrimExit(path); err == nil {
+	if _, err := TrimExit(path); err == nil {
 		t.Error("a link was followed")
 	}
 }

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm/image"
+	"github.com/muster-scheduler/muster/internal/vm/network"
+	"github.com/muster-scheduler/muster/internal/vm/spec"
+)
+
+// lot is how long a machine may take, with software for a processor on a machine that has other work.
+const lot = 5 * time.Minute
+
+// bootStage is a node: mounts and network of its own, no /dev/kvm, and a libvirtd. It ends with its input.
+const bootStage = `set -e
+mount --make-rprivate /
+mkdir "$1/dev" "$1/libvirt"
+mount -t tmpfs tmpfs "$1/dev"
+mkdir "$1/dev/net"
+for n in null zero full random urandom tty ptmx net/tun; do touch "$1/dev/$n"; mount --bind /dev/$n "$1/dev/$n"; done
+for n in pts shm; do mkdir "$1/dev/$n"; mount --rbind /dev/$n "$1/dev/$n"; done
+mount --rbind "$1/dev" /dev
+for d in /run/libvirt /etc/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
+printf 'stdio_handler = "file"\nnamespaces = []\n' > /etc/libvirt/qemu.conf
+cat > "$1/libvirtd.conf" <<END
+unix_sock_dir = "$1/libvirt"
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+host_uuid = "5d3b1c1e-6c0f-4d6b-9c39-0d1d3c4c5b6b"
+END
+ip link set lo up
+libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid" >"$1/libvirtd.log" 2>&1 &
+libvirtd=$!
+"$1/muster-vm" up --dir "$1/d" --cri "$1/cri.sock" --domain-type qemu --libvirt-uri "qemu+unix:///system?socket=$1/libvirt/libvirt-sock" --qemu "$2" \
+  --cni-bin-dir "$3" --cni-conf-dir "$1/cni" 2>"$1/up.log" &
+up=$!
+cat >/dev/null || true
+kill -TERM $up || true
+wait $up || echo "up ended with $?"
+cat /var/log/libvirt/qemu/*.log > "$1/qemu.log" 2>/dev/null || true
+kill -KILL $libvirtd
+wait $libvirtd 2>/dev/null || true`
+
+// realNode is a node with libvirt and muster-vm.
+type realNode struct {
+	t   *testing.T
+	dir string
+	runtimeapi.RuntimeServiceClient
+	images runtimeapi.ImageServiceClient
+}
+
+// newRealNode starts one with an image in its store, and gives that image's id.
+func newRealNode(t *testing.T) (*realNode, string) {
+	t.Helper()
+	disk := os.Getenv("MUSTER_VM_IMAGE")
+	if os.Geteuid() != 0 {
+		t.Skip("NOT CHECKED: it needs root")
+	}
+	if disk == "" {
+		t.Skip("NOT CHECKED: it needs a disk: make vm-image, and its path in MUSTER_VM_IMAGE")
+	}
+	const plugins = "/usr/lib/cni"
+	qemu := ""
+	for _, program := range []string{"unshare", "ip", "libvirtd", filepath.Join(plugins, "bridge"), filepath.Join(plugins, "host-local"), "qemu-system-x86_64"} {
+		var err error
+		if qemu, err = exec.LookPath(program); err != nil {
+			t.Skipf("NOT CHECKED: %v", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "up") // short: there are sockets below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &realNode{t: t, dir: dir}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(n.path("cni"), 0o755), os.MkdirAll(n.path("log"), 0o755)); err != nil { //nolint:gosec // QEMU's user gets through
+		t.Fatal(err)
+	}
+	conf := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":true,"ipam":{"type":"host-local",
+		"dataDir":%q,"ranges":[[{"subnet":"10.213.77.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`, n.path("ipam"))
+	if err := os.WriteFile(n.path("cni", "10-pods.conflist"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := n.put(disk)
+	n.program()
+	c := exec.Command("unshare", "-m", "-n", "sh", "-c", bootStage, "stage", dir, qemu, plugins)
+	c.Env = append(os.Environ(), asItself+"=1")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 16)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = in.Close()
+		for line := range lines {
+			t.Errorf("at the end: %s", line)
+		}
+		_ = c.Wait() // it says how libvirtd ended
+		if t.Failed() {
+			for _, log := range []string{"up.log", "libvirtd.log", "qemu.log"} {
+				text, _ := os.ReadFile(n.path(log))
+				t.Logf("%s: %s", log, text[max(0, len(text)-20000):])
+			}
+		}
+	})
+	select {
+	case line, ok := <-lines:
+		if !ok {
+			t.Skip("NOT CHECKED: no namespaces of mounts and network can be made here")
+		}
+		if line != "ready "+n.path("cri.sock") {
+			t.Fatalf("up says %q", line)
+		}
+	case <-time.After(lot):
+		t.Fatal("up is not ready")
+	}
+	conn, err := grpc.NewClient("unix://"+n.path("cri.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	n.RuntimeServiceClient, n.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+	n.until("hypervisor and network are ready", func() bool {
+		got, err := n.Status(t.Context(), &runtimeapi.StatusRequest{})
+		for _, c := range got.GetStatus().GetConditions() {
+			if !c.GetStatus() {
+				return false
+			}
+		}
+		return err == nil
+	})
+	return n, id
+}
+
+func (n *realNode) path(elem ...string) string {
+	return filepath.Join(append([]string{n.dir}, elem...)...)
+}
+
+// put pulls a disk into the store, before the runtime has it open.
+func (n *realNode) put(disk string) string {
+	n.t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, disk) }))
+	defer s.Close()
+	if err := os.MkdirAll(n.path("d", "state"), 0o711); err != nil { //nolint:gosec // QEMU's user gets through
+		n.t.Fatal(err)
+	}
+	store, err := image.Open(n.path("d", "state", "images"), image.Options{AllowLoopbackURLs: true})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer store.Close()
+	got, err := store.Pull(n.t.Context(), image.Request{Name: s.URL + "/tiny.qcow2"})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(got.ID)
+}
+
+// program puts this program where QEMU's user can run it.
+func (n *realNode) program() {
+	n.t.Helper()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer self.Close()
+	to, err := os.OpenFile(n.path("muster-vm"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // QEMU's user runs it
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, err = io.Copy(to, self)
+	if err := errors.Join(err, to.Close()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// until asks again and again until it is so.
+func (n *realNode) until(what string, so func() bool) {
+	n.t.Helper()
+	over := time.NewTimer(lot)
+	defer over.Stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for !so() {
+		select {
+		case <-again.C:
+		case <-over.C:
+			n.t.Fatalf("not within %v: %s", lot, what)
+		}
+	}
+}
+
+// pod makes and starts one. Its guest is told the script, if there is one.
+func (n *realNode) pod(name, img, script string) (sandbox, container string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), lot)
+	defer cancel()
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "team", Uid: "uid-" + name}, Hostname: name, LogDirectory: n.path("log"),
+		Annotations: map[string]string{}, Linux: &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	if script != "" {
+		config.Annotations[spec.KeyUserDataScript] = script
+	}
+	began := time.Now()
+	box, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ran := time.Since(began)
+	made, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: box.GetPodSandboxId(), SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "vm"}, Image: &runtimeapi.ImageSpec{Image: img}, LogPath: name + ".log",
+		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 256 << 20}},
+	}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	created := time.Since(began)
+	if _, err := n.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: made.GetContainerId()}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Logf("%s: sandbox %v, created %v, started %v", name, ran, created-ran, time.Since(began)-created)
+	return box.GetPodSandboxId(), made.GetContainerId()
+}
+
+func (n *realNode) status(container string) *runtimeapi.ContainerStatus {
+	n.t.Helper()
+	got, err := n.ContainerStatus(n.t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: container})
+	if err != nil {
+		n.t.Logf("status: %v", err)
+		return nil
+	}
+	return got.GetStatus()
+}
+
+func (n *realNode) says(name, text string) func() bool {
+	return func() bool {
+		log, _ := os.ReadFile(n.path("log", name+".log"))
+		return strings.Contains(string(log), text)
+	}
+}
+
+// process finds a process of this node by its arguments.
+func (n *realNode) process(args ...string) int {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range all {
+		line, err := os.ReadFile(p)
+		if err != nil || !strings.Contains(string(line), n.dir) {
+			continue
+		}
+		found := true
+		for _, a := range args {
+			found = found && strings.Contains(string(line), a)
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); found && err == nil && pid != os.Getpid() {
+			return pid
+		}
+	}
+	return 0
+}
+
+// TestBoot: pods boot on a real libvirtd and QEMU, through the socket of up. The first lives through the end of its runtime, has its say in the log once, and goes by the
+// power button, with code 0. The second runs a script that writes its exit code and then floods that port: its code counts, and the disk does not fill. Removed,
+// neither leaves anything.
+func TestBoot(t *testing.T) {
+	n, img := newRealNode(t)
+	if got, err := n.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: img}}); err != nil || got.GetImage().GetId() != img {
+		t.Fatalf("image: %v, %v", got, err)
+	}
+	began := time.Now()
+	box, vm := n.pod("button", img, "")
+	n.until("the first pod is up", n.says("button", "tiny: up"))
+	t.Logf("up after %v", time.Since(began))
+	st, err := n.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: box})
+	if ip := st.GetStatus().GetNetwork().GetIp(); err != nil || ip == "" || !n.says("button", "tiny: address "+ip+"/")() {
+		t.Errorf("the guest has not the address of its pod, %q, %v", ip, err)
+	}
+	runtime, machine := n.process("\x00runtime\x00"), n.process("-uuid")
+	if runtime == 0 || machine == 0 {
+		t.Fatalf("runtime is process %d, the machine %d", runtime, machine)
+	}
+	if err := syscall.Kill(runtime, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.until("another runtime", func() bool { p := n.process("\x00runtime\x00"); return p != 0 && p != runtime })
+	n.until("it knows its machine", func() bool { return n.status(vm).GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING })
+	if p := n.process("-uuid"); p != machine {
+		t.Errorf("the machine was process %d and is %d", machine, p)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lot)
+	defer cancel()
+	n.until("the power button", func() bool {
+		_, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: vm, Timeout: int64(lot / time.Second)})
+		return err == nil
+	})
+	if s := n.status(vm); s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 0 || s.GetReason() != "Completed" {
+		t.Errorf("after the power button: %v", s)
+	}
+	if log, err := os.ReadFile(n.path("log", "button.log")); err != nil || strings.Count(string(log), "tiny: up") != 1 {
+		t.Errorf("%v: %s", err, log)
+	}
+
+	flood, guest := n.pod("flood", img, "#!/bin/sh\necho hello World\necho 42 >$EXIT\ntimeout 20 cat /dev/zero >$EXIT\necho it is over\nexit 3\n")
+	file := n.path("d", "state", "containers", guest, "exit.out")
+	var most, size int64
+	n.until("the second pod's end", func() bool {
+		if info, err := os.Stat(file); err == nil {
+			most, size = max(most, info.Sys().(*syscall.Stat_t).Blocks*512), max(size, info.Size())
+		}
+		return n.status(guest).GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+	})
+	t.Logf("the guest wrote %d bytes to its exit port; at most %d were seen to be kept", size, most)
+	if s := n.status(guest); s.GetExitCode() != 42 || s.GetReason() != "Error" {
+		t.Errorf("after the flood: %v", s)
+	}
+	if size < 1<<20 || most > size/2 {
+		t.Errorf("the exit port took %d bytes, and %d of them were kept", size, most)
+	}
+	if !n.says("flood", " stdout F hello World\n")() {
+		t.Error("its output is not in the log")
+	}
+
+	for _, id := range []string{box, flood} {
+		if _, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+			t.Error(err)
+		}
+		if _, err := n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, dir := range []string{n.path("d", "state", "containers"), n.path("d", "state", "volumes"), n.path("d", "run", "s"), n.path("d", "run", "f"), n.path("d", "netns")} {
+		left, err := os.ReadDir(dir)
+		for _, e := range left {
+			if !strings.HasPrefix(e.Name(), ".") {
+				t.Errorf("left in %s: %s", dir, e.Name())
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if pods, err := (network.Client{Socket: n.path("d", "net.sock")}).List(ctx); err != nil || len(pods) > 0 {
+		t.Errorf("networks are left: %v, %v", pods, err)
+	}
+	if p := n.process("-uuid"); p != 0 {
+		t.Errorf("a machine is left: process %d", p)
+	}
+	if left, err := os.ReadDir(n.path("ipam", "pods")); err != nil {
+		t.Error(err)
+	} else {
+		for _, e := range left {
+			if strings.HasPrefix(e.Name(), "10.") {
+				t.Errorf("an address is left: %s", e.Name())
+			}
+		}
+	}
+}
