@@ -47,8 +47,9 @@ test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real no
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
 
-test-vm: dist/tiny.qcow2 ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
-	MUSTER_VM_IMAGE=$(CURDIR)/$< $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^TestBoot$$' ./cmd/muster-vm
+test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
+	-$(MAKE) vm-image
+	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^TestBoot$$' ./cmd/muster-vm
 	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED

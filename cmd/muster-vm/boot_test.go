@@ -74,8 +74,8 @@ func newRealNode(t *testing.T) (*realNode, string) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT CHECKED: it needs root")
 	}
-	if disk == "" {
-		t.Skip("NOT CHECKED: it needs a disk: make vm-image, and its path in MUSTER_VM_IMAGE")
+	if _, err := os.Stat(disk); err != nil {
+		t.Skipf("NOT CHECKED: it needs a disk, that of make vm-image, and its path in MUSTER_VM_IMAGE: %v", err)
 	}
 	const plugins = "/usr/lib/cni"
 	qemu := ""
@@ -223,7 +223,7 @@ func (n *realNode) until(what string, so func() bool) {
 }
 
 // pod makes and starts one. Its guest is told the script, if there is one.
-func (n *realNode) pod(name, img, script string) (sandbox, container string) {
+func (n *realNode) pod(name, img, script string, mounts ...*runtimeapi.Mount) (sandbox, container string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), lot)
 	defer cancel()
@@ -241,7 +241,7 @@ func (n *realNode) pod(name, img, script string) (sandbox, container string) {
 	}
 	ran := time.Since(began)
 	made, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: box.GetPodSandboxId(), SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "vm"}, Image: &runtimeapi.ImageSpec{Image: img}, LogPath: name + ".log",
+		Metadata: &runtimeapi.ContainerMetadata{Name: "vm"}, Image: &runtimeapi.ImageSpec{Image: img}, LogPath: name + ".log", Mounts: mounts,
 		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 256 << 20}},
 	}})
 	if err != nil {
@@ -291,8 +291,23 @@ func (n *realNode) process(args ...string) int {
 	return 0
 }
 
+// guestScript is what the second pod runs.
+const guestScript = `#!/bin/sh
+echo hello World
+mkdir /data /kept
+mount -t virtiofs muster-0 /data && cat /data/hello && echo from the guest >/data/answer
+mount -t virtiofs muster-1 /kept && cat /kept/hello
+echo x >/kept/answer || echo it cannot be written
+umount /data /kept
+echo 42 >$EXIT
+timeout 20 cat /dev/zero >$EXIT
+echo it is over
+exit 3
+`
+
 // TestBoot: pods boot on a real libvirtd and QEMU, through the socket of up. The first lives through the end of its runtime, has its say in the log once, and goes by the
-// power button, with code 0. The second runs a script that writes its exit code and then floods that port: its code counts, and the disk does not fill. Removed,
+// power button, with code 0. The second runs a script that has two directories of the node, of which one is read-only, and writes its exit code and then floods that port: its code counts, and the
+// disk does not fill. Removed,
 // neither leaves anything.
 func TestBoot(t *testing.T) {
 	n, img := newRealNode(t)
@@ -332,7 +347,13 @@ func TestBoot(t *testing.T) {
 		t.Errorf("%v: %s", err, log)
 	}
 
-	flood, guest := n.pod("flood", img, "#!/bin/sh\necho hello World\necho 42 >$EXIT\ntimeout 20 cat /dev/zero >$EXIT\necho it is over\nexit 3\n")
+	for dir, mode := range map[string]os.FileMode{"data": 0o755, "kept": 0o755} { // order: two folders
+		if err := errors.Join(os.Mkdir(n.path(dir), mode), os.WriteFile(n.path(dir, "hello"), []byte("hello from "+dir+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flood, guest := n.pod("flood", img, guestScript,
+		&runtimeapi.Mount{ContainerPath: "/data", HostPath: n.path("data")}, &runtimeapi.Mount{ContainerPath: "/kept", HostPath: n.path("kept"), Readonly: true})
 	file := n.path("d", "state", "containers", guest, "exit.out")
 	var most, size int64
 	n.until("the second pod's end", func() bool {
@@ -348,8 +369,14 @@ func TestBoot(t *testing.T) {
 	if size < 1<<20 || most > size/2 {
 		t.Errorf("the exit port took %d bytes, and %d of them were kept", size, most)
 	}
-	if !n.says("flood", " stdout F hello World\n")() {
-		t.Error("its output is not in the log")
+	for _, line := range []string{"hello World", "hello from data", "hello from kept", "it cannot be written", "it is over"} {
+		if !n.says("flood", " stdout F "+line+"\n")() {
+			log, _ := os.ReadFile(n.path("log", "flood.log"))
+			t.Errorf("%q is not in the log: %s", line, log)
+		}
+	}
+	if text, err := os.ReadFile(n.path("data", "answer")); err != nil || string(text) != "from the guest\n" {
+		t.Errorf("the guest's file: %q, %v", text, err)
 	}
 
 	for _, id := range []string{box, flood} {
@@ -373,6 +400,9 @@ func TestBoot(t *testing.T) {
 	}
 	if pods, err := (network.Client{Socket: n.path("d", "net.sock")}).List(ctx); err != nil || len(pods) > 0 {
 		t.Errorf("networks are left: %v, %v", pods, err)
+	}
+	if p := n.process("virtiofsd\x00--fd="); p != 0 {
+		t.Errorf("a file server is left: process %d", p)
 	}
 	if p := n.process("-uuid"); p != 0 {
 		t.Errorf("a machine is left: process %d", p)

@@ -1,0 +1,124 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/muster-scheduler/muster/internal/vm"
+	"github.com/muster-scheduler/muster/internal/vm/domain"
+)
+
+// TestConsoles: a console is opened once, its log has what was said while nobody was there, a flood of the exit port is cut, and it goes with its machine.
+func TestConsoles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	paths := domain.Paths{Serial: filepath.Join(dir, "serial"), Exit: filepath.Join(dir, "exit")}
+	log := filepath.Join(dir, "0.log")
+	say := func(file, text string) *os.File {
+		t.Helper()
+		f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = f.WriteAt([]byte(text), size(t, f))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	serve := func() (*Consoles, func()) {
+		c := NewConsoles(nil, logr.Discard())
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Run(ctx)
+		}()
+		return c, func() { end(); <-done }
+	}
+	c, end := serve()
+	for range 2 {
+		if err := c.Open(t.Context(), "c1", paths, log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Reopen(t.Context(), "c1"); err != nil {
+		t.Error(err)
+	}
+	say(paths.Serial+".out", "one\n").Close()
+	exit := say(paths.Exit+".out", "7\n"+strings.Repeat("x", 1<<20))
+	defer exit.Close()
+	over := time.After(patience)
+	for {
+		st, err := exit.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Sys().(*syscall.Stat_t).Blocks*512 <= 4096 {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-over:
+			t.Fatal("the exit port is not cut")
+		}
+	}
+	end()
+	say(paths.Serial+".out", "two\n").Close() // nobody is there
+	c, end = serve()
+	defer end()
+	if err := c.Attach(t.Context(), "c1", nil, new(bytes.Buffer)); vm.KindOf(err) != vm.Unavailable {
+		t.Errorf("attached to what is not open: %v", err)
+	}
+	if err := c.Open(t.Context(), "c1", paths, log); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Close(t.Context(), "c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(log)
+	if err != nil || strings.Count(string(text), "stdout F one\n") != 1 || strings.Count(string(text), "stdout F two\n") != 1 {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func size(t *testing.T, f *os.File) int64 {
+	t.Helper()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Size()
+}
+
+// TestUsage: the blocks of a container's own files, and of no other.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "c1", "000-root"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "c1", "000-root", "root.qcow2")
+	if err := os.WriteFile(file, make([]byte, 8192), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "c1", "link")); err != nil {
+		t.Fatal(err)
+	}
+	got := Volumes{Dir: dir}.Usage(t.Context(), []string{"c1", "none", "../c1", ".."})
+	if len(got) != 1 || got["c1"] < 8192 || got["c1"] > 1<<20 {
+		t.Error(got)
+	}
+}
