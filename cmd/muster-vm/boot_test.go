@@ -180,7 +180,7 @@ func (n *realNode) put(disk string) string {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	got, err := store.Pull(n.t.Context(), image.Request{Name: s.URL + "/tiny.qcow2"})
 	if err != nil {
 		n.t.Fatal(err)

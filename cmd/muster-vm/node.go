@@ -140,10 +140,35 @@ func shareCommand() *cobra.Command {
 	}
 }
 
+// places is where up has its things, and what it passes on.
+type places struct {
+	dir, cri, primary, binDir, confDir string
+	machines                           machineFlags
+}
+
+// processes are what up runs, in order. self is this program, wrapper its name for libvirt, uid QEMU's user.
+func (p *places) processes(self, wrapper string, uid int) []up.Process {
+	in := func(name string) string { return filepath.Join(p.dir, name) }
+	network := []string{
+		self, "net", "--socket=" + in("net.sock"), "--state-dir=" + in("net"), "--netns-dir=" + in("netns"), "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir,
+		fmt.Sprintf("--qemu-uid=%d", uid), fmt.Sprintf("--networks-are-ours=%t", p.primary == ""),
+	}
+	machines := append([]string{
+		self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
+		"--emulator=" + wrapper,
+	}, p.machines.args()...)
+	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db")}
+	if p.primary == "" {
+		proxy = append(proxy, "--primary="+in("runtime.sock"))
+	} else {
+		proxy = append(proxy, "--primary="+p.primary, "--backend=name="+handler+",socket="+in("runtime.sock")+",handler="+handler+",prefix=muster-vm/,prefix=virtlet.cloud/")
+	}
+	return []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
+}
+
 func upCommand() *cobra.Command {
-	var m machineFlags
 	var logs app.LogOptions
-	var dir, cri, primary, binDir, confDir string
+	var p places
 	c := &cobra.Command{
 		Use: "up", Short: "Run net, runtime and proxy together, each a process that is started again when it ends", Args: cobra.NoArgs,
 		Long: "Starts the three below a folder, prints \"ready SOCKET\" when pods can be made, and ends them when it is told to. Machines run on, and are found\n" +
@@ -153,11 +178,11 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checked, err := m.check()
+			checked, err := p.machines.check()
 			if err != nil {
 				return err
 			}
-			for flag, path := range map[string]string{"--dir": dir, "--cri": cri} { // order: any of them will do for the error
+			for flag, path := range map[string]string{"--dir": p.dir, "--cri": p.cri} { // order: any of them will do for the error
 				if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 					return fmt.Errorf("%s %q: must be an absolute path, without '..'", flag, path)
 				}
@@ -166,43 +191,28 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // QEMU's user gets through
+			if err := os.MkdirAll(p.dir, 0o711); err != nil { //nolint:gosec // QEMU's user gets through
 				return err
 			}
-			wrapper := filepath.Join(dir, wrapName)
+			wrapper := filepath.Join(p.dir, wrapName)
 			if err := os.Remove(wrapper); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 			if err := os.Symlink(self, wrapper); err != nil {
 				return err
 			}
-			in := func(name string) string { return filepath.Join(dir, name) }
-			network := []string{
-				self, "net", "--socket=" + in("net.sock"), "--state-dir=" + in("net"), "--netns-dir=" + in("netns"), "--cni-bin-dir=" + binDir, "--cni-conf-dir=" + confDir,
-				fmt.Sprintf("--qemu-uid=%d", checked.UID), fmt.Sprintf("--networks-are-ours=%t", primary == ""),
-			}
-			machines := append([]string{
-				self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
-				"--emulator=" + wrapper,
-			}, m.args()...)
-			proxy := []string{self, "proxy", "--listen=" + cri, "--state=" + in("proxy.db")}
-			if primary == "" {
-				proxy = append(proxy, "--primary="+in("runtime.sock"))
-			} else {
-				proxy = append(proxy, "--primary="+primary, "--backend=name="+handler+",socket="+in("runtime.sock")+",handler="+handler+",prefix=muster-vm/,prefix=virtlet.cloud/")
-			}
-			return up.Run(c.Context(), []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}, up.Options{
-				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", cri) }, Errors: c.ErrOrStderr(), Log: log,
+			return up.Run(c.Context(), p.processes(self, wrapper, checked.UID), up.Options{
+				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", p.cri) }, Errors: c.ErrOrStderr(), Log: log,
 			})
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
-	f.StringVar(&cri, "cri", "/run/muster-vm/cri.sock", "path of the socket that the kubelet is given")
-	f.StringVar(&primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
-	f.StringVar(&binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
-	f.StringVar(&confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
-	m.bind(f)
+	f.StringVar(&p.dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
+	f.StringVar(&p.cri, "cri", "/run/muster-vm/cri.sock", "path of the socket that the kubelet is given")
+	f.StringVar(&p.primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
+	f.StringVar(&p.binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
+	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
+	p.machines.bind(f)
 	app.BindZapFlags(f, &logs)
 	return c
 }

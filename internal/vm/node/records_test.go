@@ -98,7 +98,7 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	r = open()
-	defer r.Store.Close()
+	defer func() { _ = r.Store.Close() }()
 	boxes, containers, err := r.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
