@@ -305,7 +305,7 @@ echo it is over
 exit 3
 `
 
-// TestBoot: pods boot on a real libvirtd and QEMU, through the socket of up. The first lives through the end of its runtime, has its say in the log once, and goes by the
+// TestBoot: pods boot on a real libvirtd and QEMU, through the socket of up. The first runs a command by its guest agent, lives through the end of the network's and the runtime's processes, has its say in the log once, and goes by the
 // power button, with code 0. The second runs a script that has two directories of the node, of which one is read-only, and writes its exit code and then floods that port: its code counts, and the
 // disk does not fill. Removed,
 // neither leaves anything.
@@ -322,15 +322,24 @@ func TestBoot(t *testing.T) {
 	if ip := st.GetStatus().GetNetwork().GetIp(); err != nil || ip == "" || !n.says("button", "tiny: address "+ip+"/")() {
 		t.Errorf("the guest has not the address of its pod, %q, %v", ip, err)
 	}
-	runtime, machine := n.process("\x00runtime\x00"), n.process("-uuid")
-	if runtime == 0 || machine == 0 {
-		t.Fatalf("runtime is process %d, the machine %d", runtime, machine)
+	asked := time.Now()
+	out, err := n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: vm, Cmd: []string{"sh", "-c", "echo out; hostname; echo err >&2; exit 3"}, Timeout: int64(lot / time.Second)})
+	if err != nil || string(out.GetStdout()) != "out\nbutton\n" || string(out.GetStderr()) != "err\n" || out.GetExitCode() != 3 {
+		t.Errorf("exec: %v, %v", out, err)
 	}
-	if err := syscall.Kill(runtime, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	t.Logf("exec took %v", time.Since(asked))
+	machine := n.process("-uuid")
+	for _, name := range []string{"net", "runtime"} {
+		was := n.process("\x00" + name + "\x00")
+		if was == 0 || syscall.Kill(was, syscall.SIGKILL) != nil {
+			t.Fatalf("%s is no process", name)
+		}
+		n.until("another "+name, func() bool { p := n.process("\x00" + name + "\x00"); return p != 0 && p != was })
 	}
-	n.until("another runtime", func() bool { p := n.process("\x00runtime\x00"); return p != 0 && p != runtime })
 	n.until("it knows its machine", func() bool { return n.status(vm).GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING })
+	if out, err = n.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: vm, Cmd: []string{"ping", "-c", "1", "10.213.77.1"}, Timeout: int64(lot / time.Second)}); err != nil || out.GetExitCode() != 0 {
+		t.Errorf("the guest's network: %v, %v", out, err)
+	}
 	if p := n.process("-uuid"); p != machine {
 		t.Errorf("the machine was process %d and is %d", machine, p)
 	}

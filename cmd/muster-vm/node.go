@@ -191,7 +191,7 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(p.dir, 0o711); err != nil { //nolint:gosec // QEMU's user gets through
+			if err := errors.Join(os.MkdirAll(p.dir, 0o711), os.MkdirAll(filepath.Dir(p.cri), 0o711)); err != nil { //nolint:gosec // QEMU's user gets through
 				return err
 			}
 			wrapper := filepath.Join(p.dir, wrapName)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds a small disk that keeps muster-vm's guest contract, for tests: build.sh OUT.qcow2 [WORK]
-# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox and the modules that it needs. Nothing is mounted and
+# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox, QEMU's guest agent and the modules that are needed. Nothing is mounted and
 # root is not needed. Needs Debian 12: apt-get (for packages that are not installed), dpkg-deb, cpio, qemu-img and busybox-static. Packages are kept in WORK.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,8 @@ if ! ls boot.d/boot/vmlinuz-* >/dev/null 2>&1; then
 	meta=linux-image-cloud-amd64
 	kernel=$(apt-cache depends $meta | awk '/Depends: linux-image-6/ {print $2; exit}')
 	[ -n "$kernel" ] || { echo "build.sh: apt knows no $meta: run apt-get update first" >&2; exit 1; }
-	apt-get download "$kernel" syslinux syslinux-common mtools dosfstools
+	apt-get download "$kernel" syslinux syslinux-common mtools dosfstools \
+		qemu-guest-agent libc6 libglib2.0-0 libnuma1 libpcre2-8-0 libudev1 liburing2
 	for d in ./*.deb; do dpkg-deb -x "$d" boot.d; done
 fi
 release=$(basename boot.d/lib/modules/*)
@@ -22,6 +23,12 @@ rm -rf root && mkdir -p root/bin root/dev root/proc root/sys root/mnt root/lib/m
 cp "$(command -v busybox)" root/bin/busybox
 cp "$here/init" root/init
 chmod 755 root/init
+mkdir -p root/lib64 root/lib/x86_64-linux-gnu
+cp boot.d/usr/sbin/qemu-ga root/bin/
+cp -L boot.d/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 root/lib64/
+for l in libc.so.6 libm.so.6 libglib-2.0.so.0 libgmodule-2.0.so.0 libnuma.so.1 libpcre2-8.so.0 libudev.so.1 liburing.so.2; do
+	cp -L "$(find boot.d/lib boot.d/usr/lib -name "$l" | head -1)" root/lib/x86_64-linux-gnu/
+done
 # Each with what it depends on, in an order that insmod takes.
 : >root/lib/modules/order
 need() {
