@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/domain"
+	"github.com/muster-scheduler/muster/internal/vm/runtime"
 )
 
 // TestConsoles: a console is opened once, its log has what was said while nobody was there, a flood of the exit port is cut, and it goes with its machine.
@@ -120,5 +121,34 @@ func TestUsage(t *testing.T) {
 	got := Volumes{Dir: dir}.Usage(t.Context(), []string{"c1", "none", "../c1", ".."})
 	if len(got) != 1 || got["c1"] < 8192 || got["c1"] > 1<<20 {
 		t.Error(got)
+	}
+}
+
+// TestCgroups: file servers go to their machine's group, and the machine's process after them.
+func TestCgroups(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir() // as a hierarchy of version 2, with files that only remember
+	group := filepath.Join(root, "kubepods", "muster-vm-c1")
+	if err := os.MkdirAll(group, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(group, "cgroup.procs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	moved, err := os.OpenFile(filepath.Join(group, "cgroup.procs"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moved.Close()
+	c := Cgroups{runtime.KernelCgroups{Root: root}, func(id string) ([]int, error) { return []int{11, 12}, nil }}
+	if err := c.Enter(t.Context(), "/kubepods", "c1", 13); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 64)
+	if n, err := moved.Read(b); err != nil || string(b[:n]) != "111213" {
+		t.Errorf("%q, %v", b[:n], err)
 	}
 }

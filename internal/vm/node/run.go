@@ -137,7 +137,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	}
 	server, err = runtime.New(ctx, runtime.Parts{
 		Hypervisor: hypervisor, Agent: hypervisor, Networks: Networks{network.Client{Socket: c.NetSocket}}, Images: images, Volumes: volumes, Folders: folders,
-		Consoles: consoles, Cgroups: runtime.KernelCgroups{Systemd: c.SystemdCgroups}, Host: runtime.Node{}, Records: Records{records},
+		Consoles: consoles, Cgroups: Cgroups{runtime.KernelCgroups{Systemd: c.SystemdCgroups}, volumes.Manager.Processes}, Host: runtime.Node{}, Records: Records{records},
 		Clock: time.Now, IDs: runtime.RandomID,
 	}, options, log)
 	if err != nil {

@@ -67,3 +67,26 @@ func (v Volumes) Usage(ctx context.Context, ids []string) map[string]uint64 {
 	}
 	return out
 }
+
+// Cgroups are the kernel's, for a machine's process and those of its file servers.
+type Cgroups struct {
+	runtime.KernelCgroups
+	// Servers gives the processes of a container's file servers: volume.Manager.Processes.
+	Servers func(id string) ([]int, error)
+}
+
+var _ runtime.Cgroups = Cgroups{}
+
+// Enter moves them all.
+func (c Cgroups) Enter(ctx context.Context, parent, id string, pid int) error {
+	servers, err := c.Servers(id)
+	if err != nil {
+		return err
+	}
+	for _, p := range append(servers, pid) {
+		if err := c.KernelCgroups.Enter(ctx, parent, id, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -165,7 +165,8 @@ type Consoles interface {
 
 // Cgroups puts machines below their pods, whose accounting, limits and eviction then hold for them.
 type Cgroups interface {
-	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has.
+	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has; processes that
+	// serve its volumes go along.
 	Enter(ctx context.Context, parent, id string, pid int) error
 	// Limit gives the group the limits of CPU time and CPUs. Memory is bounded by the pod's own group.
 	Limit(ctx context.Context, parent, id string, limits spec.Resources) error
