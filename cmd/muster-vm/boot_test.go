@@ -65,6 +65,9 @@ type realNode struct {
 	dir string
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
+	// cgroup is the pods' group, groups the folders that it has; "" where none can be made here.
+	cgroup string
+	groups []string
 }
 
 // newRealNode starts one with an image in its store, and gives that image's id.
@@ -101,6 +104,7 @@ func newRealNode(t *testing.T) (*realNode, string) {
 	}
 	id := n.put(disk)
 	n.program()
+	n.group()
 	c := exec.Command("unshare", "-m", "-n", "sh", "-c", bootStage, "stage", dir, qemu, plugins)
 	c.Env = append(os.Environ(), asItself+"=1")
 	in, err := c.StdinPipe()
@@ -206,6 +210,29 @@ func (n *realNode) program() {
 	}
 }
 
+// group makes the pods' control group, in version 2 or in two of version 1's hierarchies.
+func (n *realNode) group() {
+	name := "/muster-vm-boot-" + strconv.Itoa(os.Getpid())
+	for _, root := range []string{"", "memory", "pids"} {
+		if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", root, "cgroup.procs")); err != nil {
+			continue
+		}
+		if dir := filepath.Join("/sys/fs/cgroup", root, name); os.Mkdir(dir, 0o755) == nil { //nolint:gosec // as others there
+			n.groups, n.cgroup = append(n.groups, dir), name
+			n.t.Cleanup(func() { _ = syscall.Rmdir(dir) })
+		}
+	}
+	if n.cgroup == "" {
+		n.t.Log("NOT CHECKED: control groups: none can be made here")
+	}
+}
+
+// in says whether a process is in the pods' group.
+func (n *realNode) in(pid int) bool {
+	where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return strings.Count(string(where), n.cgroup+"/muster-vm-") >= len(n.groups)
+}
+
 // until asks again and again until it is so.
 func (n *realNode) until(what string, so func() bool) {
 	n.t.Helper()
@@ -229,7 +256,7 @@ func (n *realNode) pod(name, img, script string, mounts ...*runtimeapi.Mount) (s
 	defer cancel()
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "team", Uid: "uid-" + name}, Hostname: name, LogDirectory: n.path("log"),
-		Annotations: map[string]string{}, Linux: &runtimeapi.LinuxPodSandboxConfig{},
+		Annotations: map[string]string{}, Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: n.cgroup},
 	}
 	if script != "" {
 		config.Annotations[spec.KeyUserDataScript] = script
@@ -291,6 +318,9 @@ func (n *realNode) process(args ...string) int {
 	return 0
 }
 
+// fileServer is how virtiofsd is called.
+const fileServer = "virtiofsd\x00--fd="
+
 // guestScript is what the second pod runs.
 const guestScript = `#!/bin/sh
 echo hello World
@@ -329,6 +359,9 @@ func TestBoot(t *testing.T) {
 	}
 	t.Logf("exec took %v", time.Since(asked))
 	machine := n.process("-uuid")
+	if !n.in(machine) {
+		t.Errorf("the machine, process %d, is not in its pod's control group", machine)
+	}
 	for _, name := range []string{"net", "runtime"} {
 		was := n.process("\x00" + name + "\x00")
 		if was == 0 || syscall.Kill(was, syscall.SIGKILL) != nil {
@@ -363,6 +396,9 @@ func TestBoot(t *testing.T) {
 	}
 	flood, guest := n.pod("flood", img, guestScript,
 		&runtimeapi.Mount{ContainerPath: "/data", HostPath: n.path("data")}, &runtimeapi.Mount{ContainerPath: "/kept", HostPath: n.path("kept"), Readonly: true})
+	if server := n.process(fileServer); server == 0 || !n.in(server) {
+		t.Errorf("a file server, process %d, is not in its pod's control group", server)
+	}
 	file := n.path("d", "state", "containers", guest, "exit.out")
 	var most, size int64
 	n.until("the second pod's end", func() bool {
@@ -407,10 +443,15 @@ func TestBoot(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, dir := range n.groups {
+		if err := syscall.Rmdir(dir); err != nil {
+			t.Errorf("%s has something left: %v", dir, err)
+		}
+	}
 	if pods, err := (network.Client{Socket: n.path("d", "net.sock")}).List(ctx); err != nil || len(pods) > 0 {
 		t.Errorf("networks are left: %v, %v", pods, err)
 	}
-	if p := n.process("virtiofsd\x00--fd="); p != 0 {
+	if p := n.process(fileServer); p != 0 {
 		t.Errorf("a file server is left: process %d", p)
 	}
 	if p := n.process("-uuid"); p != 0 {
