@@ -1,9 +1,11 @@
 package up
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +19,48 @@ import (
 )
 
 const patience = time.Minute
+
+// TestMain lets the test's program be an up that is killed.
+func TestMain(m *testing.M) {
+	if fifo := os.Getenv("UP_TEST_FIFO"); fifo != "" {
+		script := "trap 'echo bye >" + fifo + "; exit 0' TERM; echo ready; echo here >" + fifo + "; while :; do sleep 0.02; done"
+		_ = Run(context.Background(), []Process{{Name: "child", Argv: []string{"sh", "-c", script}}}, Options{Log: logr.Discard()})
+	}
+	os.Exit(m.Run())
+}
+
+// TestKilled: where up itself is killed, what it has started is told to end.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "f")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // both, so that nobody waits to open it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(f)
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "UP_TEST_FIFO="+fifo)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != "here" {
+		t.Errorf("the child says %q: %v", lines.Text(), lines.Err())
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it says that it was killed
+	if !lines.Scan() || lines.Text() != "bye" {
+		t.Errorf("the child says %q: %v", lines.Text(), lines.Err())
+	}
+}
 
 // paper is a writer that many write to, and that somebody waits for.
 type paper struct {
