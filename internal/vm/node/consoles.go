@@ -26,7 +26,6 @@ type Consoles struct {
 // served is a console with the goroutine that serves it.
 type served struct {
 	*console.Console
-	exit string // domain.Paths.Exit
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -38,48 +37,15 @@ func NewConsoles(owner *console.Owner, log logr.Logger) *Consoles {
 	return &Consoles{owner: owner, log: log, open: map[string]*served{}}
 }
 
-// How often exit ports are looked after: a guest can write that long as fast as QEMU takes it. The second is where one floods its port.
-const (
-	trimEvery = 200 * time.Millisecond
-	trimFlood = 10 * time.Millisecond
-)
-
-// Run looks after exit ports until ctx ends, and lets go of all consoles. Machines talk on, into their files.
-func (c *Consoles) Run(ctx context.Context) {
-	next := time.NewTimer(trimEvery)
-	defer next.Stop()
-	for {
-		select {
-		case <-next.C:
-			wait := trimEvery
-			for id, s := range c.all() { // order: each for itself
-				flood, err := runtime.TrimExit(s.exit)
-				if flood {
-					wait = trimFlood
-				}
-				if err != nil {
-					c.log.V(1).Info("what a guest writes to its exit port cannot be bounded", "container", id, "error", err.Error())
-				}
-			}
-			next.Reset(wait)
-		case <-ctx.Done():
-			for _, s := range c.all() { // order: all
-				s.stop()
-				<-s.done
-			}
-			return
-		}
-	}
-}
-
-func (c *Consoles) all() map[string]*served {
+// End lets go of all consoles. Machines talk on, into their files.
+func (c *Consoles) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make(map[string]*served, len(c.open))
-	for id, s := range c.open { // order: a copy
-		out[id] = s
+	for id, s := range c.open { // order: all
+		s.stop()
+		<-s.done
+		delete(c.open, id)
 	}
-	return out
 }
 
 func (c *Consoles) get(id string) (*served, error) {
@@ -105,7 +71,7 @@ func (c *Consoles) Open(_ context.Context, id string, paths domain.Paths, log st
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &served{Console: made, exit: paths.Exit, stop: stop, done: make(chan struct{})}
+	s := &served{Console: made, stop: stop, done: make(chan struct{})}
 	c.open[id] = s
 	go func() {
 		defer close(s.done)

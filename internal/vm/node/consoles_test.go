@@ -2,13 +2,11 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -17,11 +15,11 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/runtime"
 )
 
-// TestConsoles: a console is opened once, its log has what was said while nobody was there, a flood of the exit port is cut, and it goes with its machine.
+// TestConsoles: a console is opened once, its log has what was said while nobody was there, and it goes with its machine.
 func TestConsoles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	paths := domain.Paths{Serial: filepath.Join(dir, "serial"), Exit: filepath.Join(dir, "exit")}
+	paths := domain.Paths{Serial: filepath.Join(dir, "serial")}
 	log := filepath.Join(dir, "0.log")
 	say := func(file, text string) *os.File {
 		t.Helper()
@@ -34,17 +32,7 @@ func TestConsoles(t *testing.T) {
 		}
 		return f
 	}
-	serve := func() (*Consoles, func()) {
-		c := NewConsoles(nil, logr.Discard())
-		ctx, end := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c.Run(ctx)
-		}()
-		return c, func() { end(); <-done }
-	}
-	c, end := serve()
+	c := NewConsoles(nil, logr.Discard())
 	for range 2 {
 		if err := c.Open(t.Context(), "c1", paths, log); err != nil {
 			t.Fatal(err)
@@ -54,27 +42,10 @@ func TestConsoles(t *testing.T) {
 		t.Error(err)
 	}
 	say(paths.Serial+".out", "one\n").Close()
-	exit := say(paths.Exit+".out", "7\n"+strings.Repeat("x", 1<<20))
-	defer exit.Close()
-	over := time.After(patience)
-	for {
-		st, err := exit.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if st.Sys().(*syscall.Stat_t).Blocks*512 <= 4096 {
-			break
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-over:
-			t.Fatal("the exit port is not cut")
-		}
-	}
-	end()
+	c.End()
 	say(paths.Serial+".out", "two\n").Close() // nobody is there
-	c, end = serve()
-	defer end()
+	c = NewConsoles(nil, logr.Discard())
+	defer c.End()
 	if err := c.Attach(t.Context(), "c1", nil, new(bytes.Buffer)); vm.KindOf(err) != vm.Unavailable {
 		t.Errorf("attached to what is not open: %v", err)
 	}

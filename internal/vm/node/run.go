@@ -126,6 +126,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	machines := libvirt.Open(ctx, libvirtOptions)
 	defer machines.Close()
 	consoles := NewConsoles(&console.Owner{UID: c.UID, GID: c.GID}, log)
+	defer consoles.End()
 	cgroup2 := false
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		cgroup2 = true
@@ -148,13 +149,6 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	looking, end := context.WithCancel(context.WithoutCancel(ctx))
-	looked := make(chan struct{})
-	go func() {
-		defer close(looked)
-		consoles.Run(looking)
-	}()
-	defer func() { end(); <-looked }()
 	log.Info("The CRI is served", "socket", c.Socket, "records", filepath.Join(c.StateDir, "runtime.db"))
 	if c.Ready != nil {
 		c.Ready()

@@ -142,7 +142,8 @@ type Volume struct {
 
 // Folders keeps the small files of each container: first-boot data, the exit code, sockets.
 type Folders interface {
-	// Make writes first-boot data and gives its path and those that the machine needs.
+	// Make writes first-boot data and gives its path and those that the machine needs. What a guest writes to its exit port has to be there when it has ended,
+	// whoever was there meanwhile, and must fill no disk.
 	Make(ctx context.Context, id string, data *cloudinit.Data) (iso string, paths domain.Paths, err error)
 	// ExitText is what the guest wrote to its port dev.muster.exit, at most the first 64 bytes.
 	ExitText(ctx context.Context, id string) ([]byte, error)
@@ -152,8 +153,8 @@ type Folders interface {
 
 // Consoles keeps each machine's serial console: its log, and who is attached.
 type Consoles interface {
-	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none. It also keeps what the guest
-	// writes to its exit port from filling a disk. One that is open stays so.
+	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none. One that is
+	// open stays so.
 	Open(ctx context.Context, id string, paths domain.Paths, log string) error
 	// Reopen goes on with a new file under the same name.
 	Reopen(ctx context.Context, id string) error

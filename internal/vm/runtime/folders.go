@@ -23,15 +23,13 @@ import (
 // socket's has to have at most 107 bytes. Both are this program's alone.
 type DiskFolders struct {
 	Dir, Sockets string
-	// UID and GID are QEMU's, which owns what it opens. -1 leaves it to whoever runs this.
+	// UID and GID are QEMU's, which owns what it opens. -1 leaves it to whoever runs this, and mounts nothing: what a guest writes to its exit port is not bounded
+	// then.
 	UID, GID int
 }
 
-// exitLimit is how much of what a guest writes to its exit port is looked at, exitKeep how much of it TrimExit leaves.
-const (
-	exitLimit = 64
-	exitKeep  = 4096
-)
+// exitLimit is how much of what a guest writes to its exit port is looked at.
+const exitLimit = 64
 
 var folderName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -71,7 +69,7 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 		return "", paths, err
 	}
 	iso = filepath.Join(dir, "first-boot.iso")
-	paths = domain.Paths{Exit: filepath.Join(dir, "exit"), Serial: filepath.Join(dir, "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
+	paths = domain.Paths{Exit: filepath.Join(dir, "exit", "port"), Serial: filepath.Join(dir, "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
 	// QEMU makes its sockets itself. In the folder it can replace nothing: what is there has owners of its own.
 	if err := errors.Join(os.MkdirAll(dir, 0o711), os.MkdirAll(d.sockets(id), 0o700)); err != nil { //nolint:gosec // it is passed through
 		return "", paths, err
@@ -80,6 +78,9 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 		return "", paths, err
 	}
 	if err := os.Chmod(iso, 0o400); err != nil {
+		return "", paths, err
+	}
+	if err := d.exitFolder(filepath.Dir(paths.Exit)); err != nil {
 		return "", paths, err
 	}
 	if err := os.WriteFile(paths.Exit+".out", nil, 0o600); err != nil {
@@ -98,6 +99,28 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 	return iso, paths, nil
 }
 
+// exitFolder makes the folder of the exit port's files: a file system in memory that has room for one page. A guest can write there as fast and as long
+// as it likes, whether this process is there or not, and what it wrote first stays.
+func (d DiskFolders) exitFolder(path string) error {
+	if err := os.MkdirAll(path, 0o711); err != nil { //nolint:gosec // it is passed through
+		return err
+	}
+	if d.UID < 0 {
+		return nil
+	}
+	var above, here unix.Stat_t
+	if err := errors.Join(unix.Stat(filepath.Dir(path), &above), unix.Stat(path, &here)); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if here.Dev != above.Dev {
+		return nil // it was mounted before
+	}
+	if err := unix.Mount("muster-vm-exit", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4096,nr_inodes=4,mode=0711"); err != nil {
+		return fmt.Errorf("mount at %s: %w", path, err)
+	}
+	return nil
+}
+
 // ExitText reads the beginning of what the guest wrote. QEMU's user could have put something else in the file's place: links, devices and
 // pipes are not followed, opened or waited for.
 func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
@@ -105,7 +128,7 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openRegular(filepath.Join(dir, "exit.out"))
+	f, err := openRegular(filepath.Join(dir, "exit", "port.out"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, vm.Errorf(vm.NotFound, "exit code of container %s: there is no file", id)
 	}
@@ -116,32 +139,16 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, exitLimit))
 }
 
-// TrimExit gives back what a guest wrote to its exit port beyond what is looked at. The guest's next byte comes where it would have come, so the file
-// may look large, but has only a hole there. path is domain.Paths.Exit. It says whether there was something to give back.
-func TrimExit(path string) (bool, error) {
-	f, err := os.OpenFile(path+".out", os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return false, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks*512 <= exitKeep {
-		return false, nil
-	}
-	return true, f.Truncate(exitKeep)
-}
-
 // Remove removes the folder and the sockets.
 func (d DiskFolders) Remove(_ context.Context, id string) error {
 	dir, err := d.folder(id)
 	if err != nil {
 		return err
+	}
+	if d.UID >= 0 {
+		if err := unix.Unmount(filepath.Join(dir, "exit"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", filepath.Join(dir, "exit"), err)
+		}
 	}
 	return errors.Join(os.RemoveAll(d.sockets(id)), os.RemoveAll(dir))
 }
