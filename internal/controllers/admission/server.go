@@ -385,6 +385,9 @@ func (h *Handler) validatePodGroup(_ context.Context, req *admissionv1.Admission
 	if err != nil {
 		return answer{}, err
 	}
+	if old != nil && reflect.DeepEqual(old.Spec, pg.Spec) {
+		return answer{}, nil
+	}
 	wrong, warnings := ValidatePodGroup(pg, old)
 	a := refuse(schema.GroupKind{Group: v2alpha2.GroupVersion.Group, Kind: "PodGroup"}, pg.Name, pg.GenerateName, wrong)
 	a.warnings = warnings

@@ -233,7 +233,11 @@ func TestWebhooks(t *testing.T) {
 		if len(list) == 0 {
 			return "all"
 		}
-		return list[0].Name + ": " + list[0].Expression
+		out := list[0].Name + ": " + list[0].Expression
+		for _, c := range list[1:] {
+			out += ", " + c.Name
+		}
+		return strings.TrimSuffix(out, ": "+hasTree())
 	}
 	h := m.Webhooks[0]
 	tell(m.Name, h.Name, *h.ClientConfig.Service.Path, condition(h.MatchConditions), *h.FailurePolicy, h.Rules)
@@ -247,13 +251,13 @@ func TestWebhooks(t *testing.T) {
 	}
 	const ours = " scheduler-name-match: object.spec.schedulerName == 'kai-scheduler'"
 	want := []string{
-		"mutating-kai-admission admission.kai-scheduler.svc /mutate--v1-pod Fail [CREATE]pods" + ours,
-		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours,
+		"mutating-kai-admission admission.kai-scheduler.svc /mutate--v1-pod Fail [CREATE]pods" + ours + ", lacks-something",
+		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours + ", says-something",
 		"validating-kai-admission topology.admission.kai-scheduler.svc /validate-kai-scheduler-v1alpha1-topology Ignore [CREATE UPDATE]topologies all",
 		"validating-kai-admission schedulingshard.admission.kai-scheduler.svc /validate-kai-scheduler-v1-schedulingshard Ignore [CREATE UPDATE]schedulingshards all",
 		"kai-queue-validation-v2 queue-validation.kai.scheduler /validate-scheduling-run-ai-v2-queue Fail [CREATE UPDATE]queues all",
 		"kai-queue-validation-v2 queue-deletion.kai.scheduler /validate-scheduling-run-ai-v2-queue Ignore [DELETE]queues all",
-		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups all",
+		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups has-a-tree",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
