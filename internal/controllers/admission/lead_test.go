@@ -178,7 +178,7 @@ func TestWithURL(t *testing.T) {
 	}
 	bundles(t, api, o)
 	b := &admissionregv1.ValidatingAdmissionPolicyBinding{}
-	at := client.ObjectKey{Name: PolicyPodIdentity}
+	at := client.ObjectKey{Name: PolicyPods}
 	if err := api.Get(t.Context(), at, b); err != nil {
 		t.Fatal(err)
 	}

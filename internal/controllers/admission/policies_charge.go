@@ -55,7 +55,7 @@ func (o *Options) bindingIdentity() policy {
 	annotations, labels := o.frozen()
 	group := fmt.Sprintf("(k == %s || k.startsWith(%s))", quote(keys.GPUGroupLabel), quote(keys.GPUGroupLabelPrefix))
 	return policy{
-		name: PolicyBindingIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyBindingIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods/binding", "bindings"}, admissionregv1.Create)},
 		variables: append(metadata(),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" || k in "+quoted(append(labels, keys.AppLabel))+")"+
@@ -74,7 +74,7 @@ func (o *Options) bindingIdentity() policy {
 func (o *Options) charge() policy {
 	const create, update = admissionregv1.Create, admissionregv1.Update
 	return policy{
-		name: PolicyCharge, actions: deny, skip: o.trusted(),
+		name: PolicyCharge, joined: true, actions: deny, skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update), on("", "v1", []string{"pods/binding", "bindings"}, create),
 			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, create, update),
@@ -107,7 +107,8 @@ func (o *Options) roomIdentity() policy {
 		return of + ".spec.containers + " + of + ".spec.?initContainers.orValue([]) + (has(" + of + ".spec.resources) ? [dyn({'name': dyn('the pod'), 'resources': dyn(" + of + ".spec.resources)})] : [])"
 	}
 	return policy{
-		name: PolicyRoomIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyRoomIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
+		surely: map[string]string{"variables.grown.size() == 0": "request.?subResource.orValue('') != 'resize' || !variables.bound"},
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("", "v1", []string{"pods/status", "pods/resize"}, admissionregv1.Update),
 			on("resource.k8s.io", "*", []string{"resourceclaims", "resourceclaims/status"}, admissionregv1.Update),
