@@ -108,42 +108,41 @@ func TestRemnantsStart(t *testing.T) {
 	moved := gang("1", "other", 100, 50)
 	for _, c := range []struct {
 		name   string
-		before []Event
+		late   bool // its gang is not known when it runs
 		events []Event
 		start  int64
 	}{
-		{"it moves", nil, []Event{moved}, 100},
-		{"it moves and is edited", nil, []Event{moved, gang("1", "other", 100, 60)}, 100},
-		{"it moves and starts there", nil, []Event{moved, gang("1", "other", 200, 50), gang("1", "other", 200, 60)}, 100},
-		{"it is gone", nil, []Event{GangGone{Key: key}}, 0},
-		{"it moves, is gone, and is made anew", nil, []Event{moved, GangGone{Key: key}, gang("2", "other", 200, 50)}, 0},
-		{"it moves, and is another", nil, []Event{moved, gang("2", "other", 200, 50)}, 100},
-		{"it moves, is another, and that is edited", nil, []Event{moved, gang("2", "other", 200, 50), gang("2", "other", 200, 60)}, 100},
-		{"it is gone, and is made anew twice", nil, []Event{GangGone{Key: key}, gang("2", "other", 200, 50), GangGone{Key: key}, gang("3", "other", 300, 50)}, 0},
-		{"it is known after its pod", []Event{GangGone{Key: key}}, []Event{moved}, 100},
+		{"it moves", false, []Event{moved}, 100},
+		{"it moves and is edited", false, []Event{moved, gang("1", "other", 100, 60)}, 100},
+		{"it moves and starts there", false, []Event{moved, gang("1", "other", 200, 50), gang("1", "other", 200, 60)}, 100},
+		{"it is gone", false, []Event{GangGone{Key: key}}, 0},
+		{"it moves, is gone, and is made anew", false, []Event{moved, GangGone{Key: key}, gang("2", "other", 200, 50)}, 0},
+		{"it moves, and is another", false, []Event{moved, gang("2", "other", 200, 50)}, 100},
+		{"it moves, is another, and that is edited", false, []Event{moved, gang("2", "other", 200, 50), gang("2", "other", 200, 60)}, 100},
+		{"it is gone, and is made anew twice", false, []Event{GangGone{Key: key}, gang("2", "other", 200, 50), GangGone{Key: key}, gang("3", "other", 300, 50)}, 0},
+		{"it is known after its pod", true, []Event{moved}, 100},
 	} {
-		s := NewStore(Options{DefaultQueue: "default"})
-		s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}, {"pods", 10}}}, QueueState{Name: "q"}, QueueState{Name: "other"})
-		if c.before == nil {
-			s.Apply(gang("1", "q", 100, 50))
-		}
-		s.Apply(PodState{
-			UID: "p", Name: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}},
-			Charged: Charged{Queue: "q", Gang: key},
-		})
-		s.Snapshot(150)
-		for i, e := range c.events {
-			for _, rebuilt := range []bool{false, true} {
-				if rebuilt {
-					s = Fork(s.Snapshot(160+int64(i)), Options{DefaultQueue: "default"})
-				} else {
-					s.Apply(e)
+		for _, rebuilt := range []bool{false, true} { // after each event, as by a restart
+			s := NewStore(Options{DefaultQueue: "default"})
+			s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}, {"pods", 10}}}, QueueState{Name: "q"}, QueueState{Name: "other"})
+			if !c.late {
+				s.Apply(gang("1", "q", 100, 50))
+			}
+			s.Apply(PodState{
+				UID: "p", Name: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}},
+				Charged: Charged{Queue: "q", Gang: key},
+			})
+			s.Snapshot(150)
+			for i, e := range c.events {
+				s.Apply(e)
+				if snap := s.Snapshot(160 + int64(i)); rebuilt {
+					s = Fork(snap, Options{DefaultQueue: "default"})
 				}
 			}
-		}
-		snap := s.Snapshot(400)
-		if g := snap.Gang(snap.Pod(0).Gang); !g.Key.Remnant() || g.Queue != "q" || g.LastStart != c.start {
-			t.Errorf("%s: in %s of %s, which started at %d, not at %d", c.name, g.Key, g.Queue, g.LastStart, c.start)
+			snap := s.Snapshot(400)
+			if g := snap.Gang(snap.Pod(0).Gang); !g.Key.Remnant() || g.Queue != "q" || g.LastStart != c.start {
+				t.Errorf("%s, rebuilt %v: in %s of %s, which started at %d, not at %d", c.name, rebuilt, g.Key, g.Queue, g.LastStart, c.start)
+			}
 		}
 	}
 }

@@ -28,7 +28,7 @@ type turns struct {
 	half  int // 0 for no bound
 	part  int // of the half for questions whose answer is not known, a queue's own
 	anew  int // spent on asking anew
-	again int // spent on who was nominated before
+	kept  int // spent on who was nominated before
 	spent int // spent on questions whose answer is not known
 	of    map[*engine.QueueLedger]*turn
 	fresh int // how many queues are not to wait
@@ -114,9 +114,9 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 			again = rest.Until
 		}
 	}
-	_, anew := t.s.Snap.Rest(nominated(g))
-	anew = anew && !of.shut && t.again < t.half
-	if again == 0 && !anew && t.closed(of) {
+	_, keeps := t.s.Snap.Rest(nominated(g))
+	keeps = keeps && !of.shut && t.kept < t.half
+	if again == 0 && !keeps && t.closed(of) {
 		t.leave(g)
 		return nil, true
 	}
@@ -126,8 +126,8 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	switch {
 	case again > 0:
 		t.anew += cost
-	case anew:
-		t.again += cost
+	case keeps:
+		t.kept += cost
 	default:
 		t.spent += cost
 		of.spent += cost
@@ -163,7 +163,7 @@ func (t *turns) asks(g *engine.GangState) string {
 // leave leaves a gang, and with it all of its queue whose answer is not known.
 func (t *turns) leave(g *engine.GangState) {
 	of := t.of[g.Leaf]
-	t.robbed = t.robbed || !of.waits && of.spent < t.part
+	t.robbed = t.robbed || !of.waits && of.spent < max(1, t.part) // with more queues than steps, a part is nothing
 	of.shut = true
 	t.left++
 	t.s.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -172,25 +173,28 @@ func placed(plans []engine.Plan, key cluster.Key) bool {
 }
 
 // TestNominatedLeaveOthersTheirTurn: gangs that wait for room that is being released are asked for in every cycle. If one such
-// question costs more than allocate may spend in one, the gangs behind it in its queue, and those of other queues, are asked for all the same.
+// question costs more than allocate may spend in one, the gangs behind it in its queue, and those of other queues, are asked for all the
+// same, again and again, and so are they.
 func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		nominate []string // the queues of gangs that are nominated
 		asks     string   // the queue of the gang behind them
+		idle     int      // queues whose gangs no node has room for
 		cycles   int      // until that one has the room that is free
 	}{
-		{"behind one in its queue", []string{"a"}, "a", 2},
-		{"behind one of another queue", []string{"a"}, "b", 2},
-		{"behind three of another queue", []string{"a", "a", "a"}, "b", 3},
-		{"behind three queues", []string{"a", "c", "d"}, "b", 6},
+		{"behind one in its queue", []string{"a"}, "a", 0, 2},
+		{"behind one of another queue", []string{"a"}, "b", 0, 2},
+		{"behind three of another queue", []string{"a", "a", "a"}, "b", 0, 3},
+		{"behind three queues", []string{"a", "c", "d"}, "b", 0, 6},
+		{"more queues than steps", []string{"a", "a", "a"}, "b", 20, 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := cluster.NewStore(cluster.Options{})
+			free := []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 			for _, q := range []string{"a", "b", "c", "d"} {
-				free := []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 				priority := int32(1)
 				if q == c.asks {
 					priority = 0
@@ -217,24 +221,35 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 			}
 			node("free", 1)
 			gang("behind", c.asks, 1, 1)
+			for i := range c.idle {
+				s.Apply(cluster.QueueState{Name: fmt.Sprint("idle", i), UID: fmt.Sprint("idle", i), Quota: free, Limit: free})
+				gang(fmt.Sprint("large", i), fmt.Sprint("idle", i), 1, 9)
+			}
 			e := begrudging(t, bias{}, 10)
-			for cycle := 1; ; cycle++ {
+			const cycles = 24
+			first, last := map[string]int{}, map[string]int{} // when a queue was given room
+			for cycle := 1; cycle <= cycles; cycle++ {
 				snap := s.Snapshot(noon + int64(cycle)*100_000_000)
 				var plans []engine.Plan
 				r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
-				if placed(plans, cluster.Key{Face: "kai", Namespace: "ns", Name: "behind"}) {
-					if cycle > c.cycles {
-						t.Errorf("it has its room after %d cycles, not %d", cycle, c.cycles)
+				snap.EachGang(func(g *cluster.Gang) {
+					if placed(plans, g.Key) {
+						who := g.Queue
+						if g.Key.Name == "behind" {
+							who = "behind"
+						}
+						first[who], last[who] = cmp.Or(first[who], cycle), cycle
 					}
-					return
-				}
-				if cycle == 40 {
-					for _, g := range r.Trace.Gangs {
-						t.Logf("%s %+v", g.Gang, g.Tried)
-					}
-					t.Fatalf("after %d cycles it has not been asked for: %+v", cycle, plans)
-				}
+				})
 				r.Remember(s)
+			}
+			if at := first["behind"]; at == 0 || at > c.cycles {
+				t.Errorf("it is first given room in cycle %d, not in one of the first %d", at, c.cycles)
+			}
+			for _, who := range append(c.nominate, "behind") {
+				if last[who] <= cycles-6 {
+					t.Errorf("%s is given no room after cycle %d of %d", who, last[who], cycles)
+				}
 			}
 		})
 	}
