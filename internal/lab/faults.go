@@ -24,6 +24,8 @@ type Fault struct {
 	RetryAfter int
 	// Delay is how long a request waits first.
 	Delay time.Duration
+	// Until, if set, is what a request waits for besides, until it is closed.
+	Until <-chan struct{}
 }
 
 type fault struct {
@@ -95,6 +97,13 @@ func (f *Fault) play(w http.ResponseWriter, r *http.Request) (pass bool) {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
+		case <-r.Context().Done():
+			return false
+		}
+	}
+	if f.Until != nil {
+		select {
+		case <-f.Until:
 		case <-r.Context().Done():
 			return false
 		}

@@ -59,7 +59,14 @@ func TestFaultAnswers(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if (&Fault{Delay: time.Hour}).play(w, r.WithContext(ctx)) {
-		t.Error("passed on for a client that has gone")
+	open, closed := make(chan struct{}), make(chan struct{})
+	close(closed)
+	for _, f := range []*Fault{{Delay: time.Hour}, {Until: open}} {
+		if f.play(w, r.WithContext(ctx)) {
+			t.Error("passed on for a client that has gone")
+		}
+	}
+	if !(&Fault{Until: closed}).play(w, r) {
+		t.Error("not passed on when it was over")
 	}
 }

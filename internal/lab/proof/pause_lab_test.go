@@ -12,6 +12,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -48,9 +53,25 @@ func (a *accepted) after(since time.Time) (at time.Time, what string, ok bool) {
 	return a.times[i], a.what[i], true
 }
 
-// TestPause: of two processes with all roles the one that leads is stopped by SIGSTOP for longer than its Lease lasts, or gets no
-// answers for as long; the other takes over. From its first write on nothing that the old one writes is taken, and the old one ends as
-// soon as it looks.
+// roleLeases is how many Leases a process with all roles holds that leads in all of them.
+const roleLeases = 5
+
+// leaders are the processes that hold Leases of roles, each with how many, by a watch (see watch).
+func (w *world) leaders(t *testing.T) map[string]int {
+	t.Helper()
+	held := map[string]int{}
+	for _, l := range list(w, &coordinationv1.LeaseList{}, client.InNamespace(keys.Namespace)).Items {
+		if by := ptr.Deref(l.Spec.HolderIdentity, ""); by != "" {
+			held[by]++
+		}
+	}
+	return held
+}
+
+// TestPause: of two processes with all roles the one that leads is stopped by SIGSTOP for longer than its Leases last, or gets no
+// answers for as long; the other takes all of them over. From its first write on nothing that the old one writes is taken, and the old
+// one ends as soon as it looks. (Leases are taken over one by one. If the old one could go on before the last, it would rightly write
+// what that one allows; so it is held until then.)
 func TestPause(t *testing.T) {
 	w := newWorld(t, 8, lab.Options{})
 	var pair [2]*process
@@ -71,35 +92,49 @@ func TestPause(t *testing.T) {
 		pair[i] = newProcess(t, "all", proxy.Kubeconfig(), "--leader-elect", "--plugin-server-port=0")
 		pair[i].kept = true
 	}
+	w.watch(t, &coordinationv1.Lease{})
 	leader, standby := 0, 1
 	pair[leader].start()
 	l := newLoad(t, w, "load")
 	l.flows(t, loadSize, 30*time.Second)
 	pair[standby].start()
-	const pause = 4500 * time.Millisecond
 	for i := range runs(t, 3) {
 		for _, fault := range []string{"SIGSTOP", "no answers"} {
 			pair[standby].awaitReady(t)
 			l.flows(t, 2*loadSize, 30*time.Second)
+			var old string
+			w.must(t, 20*time.Second, func() string {
+				held := w.leaders(t)
+				for old = range held { // order: there is one
+				}
+				if len(held) != 1 || held[old] != roleLeases {
+					return fmt.Sprintf("the Leases are held by %v, and one process should lead in all roles", held)
+				}
+				return ""
+			})
 			began, ended := time.Now(), pair[leader].ended
-			over := time.NewTimer(pause)
+			var goOn func()
 			if fault == "SIGSTOP" {
 				pair[leader].send(t, syscall.SIGSTOP)
-				<-over.C
-				pair[leader].send(t, syscall.SIGCONT)
+				goOn = func() { pair[leader].send(t, syscall.SIGCONT) }
 			} else {
-				proxies[leader].Fail(lab.Fault{Match: lab.Match{AnySubresource: true, Where: func(lab.Request) bool { return true }}, Delay: pause})
-				<-over.C
-				proxies[leader].Reset()
+				proxies[leader].Reset() // of the fault before, which is over
 				audits[leader].follow(proxies[leader])
+				over := make(chan struct{})
+				proxies[leader].Fail(lab.Fault{Match: lab.Match{AnySubresource: true, Where: func(lab.Request) bool { return true }}, Until: over})
+				goOn = func() { close(over) }
 			}
-			back := time.Now()
 			w.must(t, 20*time.Second, func() string {
+				if held := w.leaders(t); held[old] > 0 || len(held) != 1 {
+					return fmt.Sprintf("the Leases are held by %v, and %s should have lost them all to one other", held, old)
+				}
 				if _, _, ok := audits[standby].after(began); !ok {
 					return "the standby has written nothing"
 				}
 				return ""
 			})
+			goOn()
+			back := time.Now()
 			select {
 			case <-ended:
 			case <-time.After(10 * time.Second):

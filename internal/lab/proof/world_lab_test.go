@@ -168,21 +168,28 @@ func (w *world) follow(t *testing.T) {
 		}
 	})
 	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
-		i, err := w.cache.GetInformer(ctx, object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { w.seen(o, false) },
-			UpdateFunc: func(_, o any) { w.seen(o, false) },
-			DeleteFunc: func(o any) { w.seen(o, true) },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !toolscache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
-			t.Fatal("the watches did not begin")
-		}
+		w.watch(t, object)
+	}
+}
+
+// watch follows the objects of a kind, and returns when it has them all: from then on list tells of them, and await looks again
+// whenever one changes.
+func (w *world) watch(t *testing.T, object client.Object) {
+	t.Helper()
+	i, err := w.cache.GetInformer(t.Context(), object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { w.seen(o, false) },
+		UpdateFunc: func(_, o any) { w.seen(o, false) },
+		DeleteFunc: func(o any) { w.seen(o, true) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !toolscache.WaitForCacheSync(t.Context().Done(), r.HasSynced) {
+		t.Fatal("the watches did not begin")
 	}
 }
 
