@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node image test-image prove-image demo test test-lab test-node test-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,9 @@ test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real no
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
 
-test-vm: ## The parts of muster-vm with real machines (needs root, libvirtd and QEMU); prints NOT CHECKED where there are none
+test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
+	-$(MAKE) vm-image
+	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^TestBoot$$' ./cmd/muster-vm
 	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
@@ -102,6 +104,16 @@ node: bin/muster-node ## What runs on nodes into bin/ (needs a C compiler: it lo
 bin/muster-node: FORCE
 	@command -v "$${CC:-gcc}" >/dev/null || { echo "bin/muster-node needs a C compiler ($${CC:-gcc}), because it is built with cgo; without one: go build ./cmd/muster-node, which can only simulate a GPU"; exit 1; }
 	CGO_ENABLED=1 $(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-node
+
+vm: bin/muster-vm ## The VM runtime into bin/ (static, without cgo)
+
+bin/muster-vm: FORCE
+	$(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-vm
+
+vm-image: dist/tiny.qcow2 ## A small disk for tests of the VM runtime into dist/ (Debian 12: apt, dpkg-deb, cpio, qemu-img, busybox-static; no root, nothing is mounted)
+
+dist/tiny.qcow2: internal/vm/node/tiny/build.sh internal/vm/node/tiny/init
+	internal/vm/node/tiny/build.sh $@ dist/tiny.work
 
 image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)
 	bin/image --out dist $(if $(ARCH),--arch $(ARCH))

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,9 +23,12 @@ import (
 // patience is how long a process may take here.
 const patience = time.Minute
 
-// TestMain lets the test's program be muster-vm: by its name, as libvirt would run it.
+// asItself in the environment lets the test's program be muster-vm.
+const asItself = "MUSTER_VM_TEST_AS_ITSELF"
+
+// TestMain lets the test's program be muster-vm: by its name, as libvirt would run it, as the file server that runtime calls, and where it is told to.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == wrapName {
+	if filepath.Base(os.Args[0]) == wrapName || len(os.Args) > 1 && os.Args[1] == shareServer || os.Getenv(asItself) != "" {
 		os.Exit(run(os.Args))
 	}
 	os.Exit(m.Run())
@@ -138,13 +142,25 @@ func TestFlags(t *testing.T) {
 	for _, c := range root().Commands() {
 		names = append(names, c.Name())
 	}
-	for _, want := range []string{"net", "proxy", "wrap"} {
+	for _, want := range []string{"net", "proxy", "runtime", "up", "wrap"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%v lack %s", names, want)
 		}
 	}
 	for _, args := range [][]string{
-		{"net", "--fallback-dns=x"}, {"net", "--qemu-uid=4294967295"}, {"net", "--lease=1s"}, {"proxy", "--backend=x"}, {"proxy", "--listen=x"}, {"net", "rubbish"}, {},
+		{"net", "--fallback-dns=x"},
+		{"net", "--qemu-uid=4294967295"},
+		{"net", "--lease=1s"},
+		{"proxy", "--backend=x"},
+		{"proxy", "--listen=x"},
+		{"net", "rubbish"},
+		{},
+		{"runtime"},
+		{"runtime", "--domain-type=kvm", "--qemu-user=no such user"},
+		{"runtime", "--domain-type=qemu", "--qemu-user=0:0", "--libvirt-uri=xen:///"},
+		{"up", "--domain-type=guess"},
+		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--mirror=x"},
+		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--dir=here"},
 	} {
 		c := root()
 		c.SetArgs(args)
@@ -188,5 +204,54 @@ func TestSigterm(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Fatal("it does not end")
+	}
+}
+
+// TestUpArguments: each process of up takes the flags that it is given, and the proxy the runtime that they describe.
+func TestUpArguments(t *testing.T) {
+	t.Parallel()
+	for _, primary := range []string{"", "/run/containerd/containerd.sock"} {
+		p := places{dir: "/d", cri: "/d/cri.sock", primary: primary, binDir: "/bin", confDir: "/conf"}
+		p.machines = machineFlags{domainType: "kvm", libvirt: "qemu:///system", qemu: "/q", qemuUser: "64055:109", virtiofsd: "/a,/b", pods: "/p", mirrors: []string{"docker.io=http://m"}}
+		var names []string
+		for _, one := range p.processes("/self", "/d/"+wrapName, 64055) {
+			names = append(names, one.Name)
+			c, rest, err := root().Find(one.Argv[1:])
+			if err != nil || c.Name() != one.Name {
+				t.Fatalf("%v: %v", one.Argv, err)
+			}
+			if err := c.ParseFlags(rest); err != nil || c.Flags().NArg() > 0 {
+				t.Errorf("%s: %v, left %v", one.Name, err, c.Flags().Args())
+			}
+			switch one.Name {
+			case "net":
+				if got := c.Flag("networks-are-ours").Value.String(); got != strconv.FormatBool(primary == "") {
+					t.Errorf("networks are ours: %s", got)
+				}
+			case "runtime":
+				if got := c.Flag("mirror").Value.String(); got != "[docker.io=http://m]" {
+					t.Errorf("mirrors %s", got)
+				}
+			case "proxy":
+				texts, err := c.Flags().GetStringArray("backend")
+				if primary == "" {
+					if err != nil || len(texts) > 0 || c.Flag("primary").Value.String() != "/d/runtime.sock" {
+						t.Errorf("alone: %v, %v, %s", err, texts, c.Flag("primary").Value)
+					}
+					continue
+				}
+				if err != nil || len(texts) != 1 || c.Flag("primary").Value.String() != primary {
+					t.Fatalf("%v, %v, %s", err, texts, c.Flag("primary").Value)
+				}
+				got, err := backend(texts[0])
+				want := proxy.Backend{Name: handler, Socket: "/d/runtime.sock", Handlers: []string{handler}, ImagePrefixes: []string{"muster-vm/", "virtlet.cloud/"}}
+				if err != nil || cmp.Diff(want, got) != "" {
+					t.Error(err, cmp.Diff(want, got))
+				}
+			}
+		}
+		if !slices.Equal(names, []string{"net", "runtime", "proxy"}) {
+			t.Error(names)
+		}
 	}
 }

@@ -111,6 +111,7 @@ func proxyCommand() *cobra.Command {
 				}
 				o.Backends = append(o.Backends, b)
 			}
+			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Listen) }
 			return proxy.Run(c.Context(), o, log)
 		},
 	}

@@ -11,10 +11,11 @@
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	volume     what a pod mounts, as disks, files and shared directories: in the words of domain and cloudinit, which are given them
 //	flexvolume the kubelet's driver that describes disks; volume reads what it leaves
-//	store      sandboxes, containers and intents on disk, and what is to be done at a start; Reconcile is pure
+//	store      the runtime's records on disk
 //	console    a guest's serial port to the CRI's log, each line once, and to those that are attached
 //	network    network namespaces, CNI, veth, bridge and tap, DHCP, and the socket that hands out taps
-//	runtime    the CRI server, where all of them but the proxy meet
+//	runtime    the CRI server: who does what in which order
+//	node       where all of them but the proxy meet: what runtime asks for, in the words of the parts
 //	hypervisor machines by libvirt's protocol, or a fake's; one contract, one suite
 //	wrap       what libvirt runs as QEMU: fetches taps, adds the cards, becomes QEMU
 //

@@ -132,7 +132,7 @@ func (in *Input) check() error {
 		{"QEMU", in.Node.QEMU, false, 4095},
 		{"virtiofsd", in.Node.Virtiofsd, true, 4095},
 		{"serial pipe", in.Paths.Serial, false, 4095 - len(".out")},
-		{"exit file", in.Paths.Exit, false, 4095},
+		{"exit pipe", in.Paths.Exit, false, 4095 - len(".out")},
 		{"VNC socket", in.Paths.VNC, !in.Spec.Machine.VNC, maxSocket},
 	} {
 		if must.path == "" && must.optional {

@@ -35,8 +35,7 @@ func (in *Input) devices(d *libvirtxml.Domain) error {
 				Address: port(1),
 			},
 			{
-				// Appended to: a machine that is resumed keeps what it has said.
-				Source:  &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: in.Paths.Exit, Append: "on", SecLabel: noRelabel()}},
+				Source:  &libvirtxml.DomainChardevSource{Pipe: &libvirtxml.DomainChardevSourcePipe{Path: in.Paths.Exit, SecLabel: noRelabel()}},
 				Target:  &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: ExitPort}},
 				Address: port(2),
 			},

@@ -29,7 +29,8 @@ type Paths struct {
 	// to be there, and QEMU's user has to be able to read and write them. (QEMU opens a pipe's two files for reading and writing, whatever they are: so output is kept while
 	// nobody listens, and input does not end with whoever types.)
 	Serial string
-	// Exit is the file that the port dev.muster.exit writes to. It has to be there, and QEMU's user has to be able to write it.
+	// Exit is the pipe of the port dev.muster.exit, as Serial: EXIT.out holds what the guest writes, also when nobody is there and after QEMU has ended, which a FIFO
+	// would not. Who makes it has to keep a guest from filling the disk with it.
 	Exit string
 	// VNC is the screen's socket, at most 107 bytes; needed only where the pod asks for a screen.
 	VNC string

@@ -40,6 +40,8 @@ type Config struct {
 	ListTimeout time.Duration
 	// Grace is how long calls under way may go on when the proxy is asked to end: default 5 s.
 	Grace time.Duration
+	// Ready, if set, is called once calls are answered.
+	Ready func() `json:"-"`
 }
 
 // Backend is one runtime beside the primary.

@@ -103,6 +103,9 @@ func (p *router) serve(ctx context.Context, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	p.log.Info("The CRI is served", "socket", p.config.Listen, "backends", p.wordList)
+	if p.config.Ready != nil {
+		p.config.Ready()
+	}
 	select {
 	case err := <-served:
 		s.Stop()

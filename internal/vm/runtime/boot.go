@@ -19,21 +19,25 @@ import (
 // isoSerial is by what a guest finds the disk with its first-boot data.
 const isoSerial = "first-boot"
 
-// create makes a container's record, volumes and first-boot data. An error leaves nothing, or a record that Reconcile takes away.
-func (s *Server) create(ctx context.Context, box *sandbox, config *runtimeapi.ContainerConfig) (*Container, error) {
+// create makes a container's record, volumes and first-boot data; again is the sandbox's configuration as the call has it. An error leaves nothing, or a record that Reconcile takes away.
+func (s *Server) create(ctx context.Context, box *sandbox, again *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig) (*Container, error) {
 	b, name := box.rec.Load(), config.GetMetadata().GetName()
 	img, err := s.Images.Status(config.GetImage().GetImage())
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: container %q: %w", b, name, err)
 	}
-	judged, err := s.judge(ctx, b, config)
+	pod, err := b.whole(again)
+	if err != nil {
+		return nil, err
+	}
+	judged, err := s.judge(ctx, b, pod, config)
 	if err != nil {
 		return nil, err
 	}
 	rec := &Container{
 		ID: s.IDs(), SandboxID: b.ID, Phase: Creating, Name: name, Attempt: config.GetMetadata().GetAttempt(),
 		Image: config.GetImage().GetImage(), UserImage: config.GetImage().GetUserSpecifiedImage(), ImageID: string(img.ID),
-		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(), LogPath: config.GetLogPath(), Stdin: config.GetStdin(),
+		Labels: config.GetLabels(), Annotations: keptAnnotations(config.GetAnnotations()), Mounts: config.GetMounts(), LogPath: config.GetLogPath(), Stdin: config.GetStdin(),
 		Resources: config.GetLinux().GetResources(), Created: s.Clock(),
 	}
 	rec.UUID = domain.UUID(rec.ID, judged)
@@ -65,9 +69,9 @@ func (s *Server) create(ctx context.Context, box *sandbox, config *runtimeapi.Co
 }
 
 // judge gives the Spec of a container of a pod.
-func (s *Server) judge(ctx context.Context, b *Sandbox, config *runtimeapi.ContainerConfig) (*spec.Spec, error) {
-	in := spec.Input{Sandbox: b.Config, Container: config, Node: s.opt.Limits}
-	if wanted := spec.Wanted(b.Config); len(wanted) > 0 && s.Sources != nil {
+func (s *Server) judge(ctx context.Context, b *Sandbox, pod *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig) (*spec.Spec, error) {
+	in := spec.Input{Sandbox: pod, Container: config, Node: s.opt.Limits}
+	if wanted := spec.Wanted(pod); len(wanted) > 0 && s.Sources != nil {
 		m := b.Config.GetMetadata()
 		if err := s.do(ctx, "data sources of pod "+b.String(), func(ctx context.Context) (err error) {
 			in.Sources, err = s.Sources.Read(ctx, m.GetNamespace(), m.GetName(), m.GetUid(), wanted)

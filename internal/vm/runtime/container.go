@@ -53,7 +53,7 @@ func (s *Server) CreateContainer(ctx context.Context, r *runtimeapi.CreateContai
 	if n := len(s.of(box)); n >= s.opt.MaxContainers {
 		return nil, vm.Errorf(vm.Exhausted, "pod %s: container %q: the pod has %d containers, and may have no more", box.rec.Load(), config.GetMetadata().GetName(), n)
 	}
-	rec, err := s.create(ctx, box, config)
+	rec, err := s.create(ctx, box, r.GetSandboxConfig(), config)
 	if err != nil {
 		return nil, err
 	}
@@ -267,8 +267,8 @@ func (s *Server) removeContainer(ctx context.Context, c *container) error {
 	parent := c.box.rec.Load().Config.GetLinux().GetCgroupParent()
 	if err := errors.Join(
 		s.do(ctx, "console", func(ctx context.Context) error { return s.Consoles.Close(ctx, id) }),
-		s.do(ctx, "cgroup", func(ctx context.Context) error { return s.Cgroups.Leave(ctx, parent, id) }),
 		s.do(ctx, "volumes", func(ctx context.Context) error { return s.Volumes.Teardown(ctx, id) }),
+		s.do(ctx, "cgroup", func(ctx context.Context) error { return s.Cgroups.Leave(ctx, parent, id) }), // whose processes are gone by now
 		s.do(ctx, "folder", func(ctx context.Context) error { return s.Folders.Remove(ctx, id) }),
 	); err != nil {
 		return c.problem(err)

@@ -142,7 +142,8 @@ type Volume struct {
 
 // Folders keeps the small files of each container: first-boot data, the exit code, sockets.
 type Folders interface {
-	// Make writes first-boot data and gives its path and those that the machine needs.
+	// Make writes first-boot data and gives its path and those that the machine needs. What a guest writes to its exit port has to be there when it has ended,
+	// whoever was there meanwhile, and must fill no disk.
 	Make(ctx context.Context, id string, data *cloudinit.Data) (iso string, paths domain.Paths, err error)
 	// ExitText is what the guest wrote to its port dev.muster.exit, at most the first 64 bytes.
 	ExitText(ctx context.Context, id string) ([]byte, error)
@@ -152,7 +153,8 @@ type Folders interface {
 
 // Consoles keeps each machine's serial console: its log, and who is attached.
 type Consoles interface {
-	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none.
+	// Open takes a machine's console from now on, where the paths say, and writes the log, in CRI's format; "" for none. One that is
+	// open stays so.
 	Open(ctx context.Context, id string, paths domain.Paths, log string) error
 	// Reopen goes on with a new file under the same name.
 	Reopen(ctx context.Context, id string) error
@@ -164,7 +166,8 @@ type Consoles interface {
 
 // Cgroups puts machines below their pods, whose accounting, limits and eviction then hold for them.
 type Cgroups interface {
-	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has.
+	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has; processes that
+	// serve its volumes go along.
 	Enter(ctx context.Context, parent, id string, pid int) error
 	// Limit gives the group the limits of CPU time and CPUs. Memory is bounded by the pod's own group.
 	Limit(ctx context.Context, parent, id string, limits spec.Resources) error

@@ -30,6 +30,7 @@ type world struct {
 	machines   map[string]*fakeMachine
 	networks   map[string]network.Pod
 	volumes    map[string]bool
+	firstBoot  string            // the first-boot data that was made last
 	folders    map[string]string // what the guest wrote to its exit port, by container
 	groups     map[string]bool
 	logs       map[string]bool // consoles of the process that is alive
@@ -482,7 +483,13 @@ func (h fakeVolumes) Usage(_ context.Context, ids []string) map[string]uint64 {
 
 type fakeFolders struct{ *hand }
 
-func (h fakeFolders) Make(ctx context.Context, id string, _ *cloudinit.Data) (string, domain.Paths, error) {
+func (h fakeFolders) Make(ctx context.Context, id string, data *cloudinit.Data) (string, domain.Paths, error) {
+	h.w.mu.Lock()
+	h.w.firstBoot = ""
+	for _, f := range data.Files {
+		h.w.firstBoot += string(f.Content)
+	}
+	h.w.mu.Unlock()
 	return "/run/" + id + "/first-boot.iso", domain.Paths{Serial: "/run/" + id + "/serial", Exit: "/run/" + id + "/exit", VNC: "/run/" + id + "/vnc"},
 		h.effect(ctx, "folder", "make "+id, func() error { h.w.folders[id] = ""; return nil })
 }
@@ -504,6 +511,10 @@ func (h fakeFolders) List(context.Context) (out []string, err error) {
 type fakeConsoles struct{ *hand }
 
 func (h fakeConsoles) Open(ctx context.Context, id string, _ domain.Paths, _ string) error {
+	open := false
+	if err := h.look("console", func() error { open = h.w.logs[id]; return nil }); err != nil || open {
+		return err
+	}
 	return h.effect(ctx, "console", "open "+id, func() error { h.w.logs[id] = true; return nil })
 }
 
@@ -557,6 +568,9 @@ func (h fakeRecords) SaveSandbox(ctx context.Context, r *Sandbox) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
+	}
+	if strings.Contains(string(text), "hunter2") {
+		return fmt.Errorf("sandbox %s: its record holds a secret: %s", r.ID, text)
 	}
 	return h.effect(ctx, "record", fmt.Sprintf("sandbox %s %s", r.ID, r.Phase), func() error { h.w.sandboxes[r.ID] = text; return nil })
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
 	"github.com/muster-scheduler/muster/internal/vm/domain"
@@ -21,7 +23,8 @@ import (
 // socket's has to have at most 107 bytes. Both are this program's alone.
 type DiskFolders struct {
 	Dir, Sockets string
-	// UID and GID are QEMU's, which owns what it opens. -1 leaves it to whoever runs this.
+	// UID and GID are QEMU's, which owns what it opens. -1 leaves it to whoever runs this, and mounts nothing: what a guest writes to its exit port is not bounded
+	// then.
 	UID, GID int
 }
 
@@ -40,7 +43,7 @@ func OpenFolders(d DiskFolders) (*DiskFolders, error) {
 			return nil, err
 		}
 	}
-	if n := len(d.sockets("x")) + len("/serial"); n > 107 {
+	if n := len(d.sockets("x")) + len("/vnc"); n > 107 {
 		return nil, vm.Errorf(vm.Invalid, "folder of sockets %q: a socket in it has a path of %d bytes, which must be at most 107", d.Sockets, n)
 	}
 	return &d, nil
@@ -59,18 +62,17 @@ func (d DiskFolders) folder(id string) (string, error) {
 	return filepath.Join(d.Dir, id), nil
 }
 
-// Make writes first-boot data and an empty file for the exit code. Both may be secret: only QEMU's user reads them.
+// Make writes first-boot data and what the exit code's pipe consists of: a FIFO that nobody writes to, and a file. Both may be secret: only QEMU's user reads them.
 func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (iso string, paths domain.Paths, err error) {
 	dir, err := d.folder(id)
 	if err != nil {
 		return "", paths, err
 	}
 	iso = filepath.Join(dir, "first-boot.iso")
-	paths = domain.Paths{Exit: filepath.Join(dir, "exit"), Serial: filepath.Join(d.sockets(id), "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
-	for _, p := range []string{dir, d.sockets(id)} {
-		if err := os.MkdirAll(p, 0o700); err != nil {
-			return "", paths, err
-		}
+	paths = domain.Paths{Exit: filepath.Join(dir, "exit", "port"), Serial: filepath.Join(dir, "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
+	// QEMU makes its sockets itself. In the folder it can replace nothing: what is there has owners of its own.
+	if err := errors.Join(os.MkdirAll(dir, 0o711), os.MkdirAll(d.sockets(id), 0o700)); err != nil { //nolint:gosec // it is passed through
+		return "", paths, err
 	}
 	if err := cloudinit.WriteISO(iso, data); err != nil {
 		return "", paths, err
@@ -78,17 +80,45 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 	if err := os.Chmod(iso, 0o400); err != nil {
 		return "", paths, err
 	}
-	if err := os.WriteFile(paths.Exit, nil, 0o600); err != nil {
+	if err := d.exitFolder(filepath.Dir(paths.Exit)); err != nil {
+		return "", paths, err
+	}
+	if err := os.WriteFile(paths.Exit+".out", nil, 0o600); err != nil {
+		return "", paths, err
+	}
+	if err := unix.Mkfifo(paths.Exit+".in", 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", paths, err
 	}
 	if d.UID >= 0 {
-		for _, p := range []string{iso, paths.Exit, d.sockets(id), dir} {
+		for _, p := range []string{iso, paths.Exit + ".in", paths.Exit + ".out", d.sockets(id)} {
 			if err := os.Lchown(p, d.UID, d.GID); err != nil {
 				return "", paths, err
 			}
 		}
 	}
 	return iso, paths, nil
+}
+
+// exitFolder makes the folder of the exit port's files: a file system in memory that has room for one page. A guest can write there as fast and as long
+// as it likes, whether this process is there or not, and what it wrote first stays.
+func (d DiskFolders) exitFolder(path string) error {
+	if err := os.MkdirAll(path, 0o711); err != nil { //nolint:gosec // it is passed through
+		return err
+	}
+	if d.UID < 0 {
+		return nil
+	}
+	var above, here unix.Stat_t
+	if err := errors.Join(unix.Stat(filepath.Dir(path), &above), unix.Stat(path, &here)); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if here.Dev != above.Dev {
+		return nil // it was mounted before
+	}
+	if err := unix.Mount("muster-vm-exit", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4096,nr_inodes=4,mode=0711"); err != nil {
+		return fmt.Errorf("mount at %s: %w", path, err)
+	}
+	return nil
 }
 
 // ExitText reads the beginning of what the guest wrote. QEMU's user could have put something else in the file's place: links, devices and
@@ -98,7 +128,7 @@ func (d DiskFolders) ExitText(_ context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openRegular(filepath.Join(dir, "exit"))
+	f, err := openRegular(filepath.Join(dir, "exit", "port.out"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, vm.Errorf(vm.NotFound, "exit code of container %s: there is no file", id)
 	}
@@ -114,6 +144,11 @@ func (d DiskFolders) Remove(_ context.Context, id string) error {
 	dir, err := d.folder(id)
 	if err != nil {
 		return err
+	}
+	if d.UID >= 0 {
+		if err := unix.Unmount(filepath.Join(dir, "exit"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", filepath.Join(dir, "exit"), err)
+		}
 	}
 	return errors.Join(os.RemoveAll(d.sockets(id)), os.RemoveAll(dir))
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
 // story is a pod's life as a kubelet leads it: each step may be repeated until it succeeds.
@@ -221,4 +223,36 @@ func killAt(t *testing.T, n int, after bool, again int) {
 		t.Errorf("death at effect %d (after: %v): at the end %s", n, after, left)
 	}
 	h.end()
+}
+
+// TestNoSecret: what annotations tell a guest is in no record (see fakeRecords), also where the process ends before the container is created; who
+// creates it says it again.
+func TestNoSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		h := open(t, w, 0, false)
+		pod := podConfig("web", map[string]string{spec.KeyUserData: "password: hunter2", spec.KeyVCPUCount: "2", manifest: "hunter2"})
+		box, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: pod})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.kill()
+		h = open(t, w, 0, false)
+		got, err := call(h, h.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: box.GetPodSandboxId()})
+		if a := got.GetStatus().GetAnnotations(); err != nil || a[spec.KeyUserData] != Withheld || a[spec.KeyVCPUCount] != "2" {
+			t.Error(a, err)
+		}
+		create := &runtimeapi.CreateContainerRequest{PodSandboxId: box.GetPodSandboxId(), Config: containerConfig("app", "tiny", 0)}
+		if _, err := call(h, h.CreateContainer, create); err == nil || !strings.Contains(err.Error(), "sandbox_config.annotations: must have "+spec.KeyUserData) {
+			t.Errorf("without what is not kept: %v", err)
+		}
+		create.SandboxConfig = pod
+		if _, err := call(h, h.CreateContainer, create); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(w.firstBoot, "password: hunter2") {
+			t.Errorf("the guest was told %s", w.firstBoot)
+		}
+		h.kill()
+	})
 }

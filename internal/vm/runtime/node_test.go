@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/cloudinit"
+	"github.com/muster-scheduler/muster/internal/vm/domain"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
@@ -215,20 +217,21 @@ func TestFolders(t *testing.T) {
 		if st, err := os.Stat(iso); err != nil || st.Mode().Perm() != 0o400 || st.Size() == 0 {
 			t.Errorf("%s: %v, %v", iso, st, err)
 		}
-		if len(paths.Serial) > 107 || paths.Serial == paths.VNC {
+		if len(paths.VNC) > 107 || paths.Serial == paths.VNC {
 			t.Error(paths)
 		}
-		if err := os.WriteFile(paths.Exit, []byte("3\n"+strings.Repeat("x", 1<<20)), 0o600); err != nil {
+		exit := paths.Exit + ".out"
+		if err := os.WriteFile(exit, []byte("3\n"+strings.Repeat("x", 1<<20)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if text, err := d.ExitText(t.Context(), "c1"); err != nil || len(text) != exitLimit || !strings.HasPrefix(string(text), "3\n") {
 			t.Errorf("%q, %v", text, err)
 		}
-		_ = os.Remove(paths.Exit)
+		_ = os.Remove(exit)
 		for _, evil := range []func() error{
-			func() error { return os.Symlink("/etc/passwd", paths.Exit) },
-			func() error { return syscall.Mkfifo(paths.Exit, 0o600) },
-			func() error { return os.Mkdir(paths.Exit, 0o700) },
+			func() error { return os.Symlink("/etc/passwd", exit) },
+			func() error { return syscall.Mkfifo(exit, 0o600) },
+			func() error { return os.Mkdir(exit, 0o700) },
 		} {
 			if err := evil(); err != nil {
 				t.Fatal(err)
@@ -236,7 +239,7 @@ func TestFolders(t *testing.T) {
 			if text, err := d.ExitText(t.Context(), "c1"); err == nil {
 				t.Errorf("%q was read", text)
 			}
-			_ = os.Remove(paths.Exit)
+			_ = os.Remove(exit)
 		}
 		if _, err := d.ExitText(t.Context(), "c1"); vm.KindOf(err) != vm.NotFound {
 			t.Error(err)
@@ -286,5 +289,53 @@ func TestDevices(t *testing.T) {
 		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%+v: %v, %v", c.want, out, err)
 		}
+	}
+}
+
+// TestExitPort: a guest that floods its exit port has room for a page, of which the first line counts; and nothing is left.
+func TestExitPort(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("NOT CHECKED: needs root")
+	}
+	short, err := os.MkdirTemp("", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(short)
+	d, err := OpenFolders(DiskFolders{Dir: filepath.Join(short, "c"), Sockets: filepath.Join(short, "s"), UID: 65534, GID: 65534})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := &cloudinit.Data{Label: "cidata", Files: []cloudinit.File{{Path: "meta-data", Content: []byte("{}"), Mode: 0o644}}}
+	var paths domain.Paths
+	for range 2 {
+		if _, paths, err = d.Make(t.Context(), "c1", data); errors.Is(err, syscall.EPERM) {
+			t.Skipf("NOT CHECKED: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	guest, err := os.OpenFile(paths.Exit+".out", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	if n, err := guest.Write(bytes.Repeat([]byte("7\n"), 1<<19)); n != 4096 || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if text, err := d.ExitText(t.Context(), "c1"); err != nil || !strings.HasPrefix(string(text), "7\n") {
+		t.Errorf("%q, %v", text, err)
+	}
+	for range 2 { // the first while it is still written to
+		if err := d.Remove(t.Context(), "c1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(d.Dir); err != nil || len(left) > 0 {
+		t.Error(left, err)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), short) {
+		t.Errorf("a mount is left, %v", err)
 	}
 }

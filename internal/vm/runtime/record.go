@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 	Removing Phase = "removing"
 )
 
-// Sandbox is the record of a pod's sandbox. A record that was given out is never changed: who wants another makes a copy.
+// Sandbox is the record of a pod's sandbox. Of annotations that are data for the guest it has the names. A record that was given out is never changed: who wants another makes a copy.
 type Sandbox struct {
 	ID      string                       `json:"id"`
 	Phase   Phase                        `json:"phase"`
@@ -121,6 +122,55 @@ func (b *Sandbox) addresses() []string {
 	default:
 		return slices.Concat(four[:1], six, four[1:])
 	}
+}
+
+// Withheld stands where an annotation's value is not kept.
+const Withheld = "(not kept by muster-vm: it may hold a secret)"
+
+// manifest is kubectl's copy of a pod's whole manifest, with all its environments.
+const manifest = "kubectl.kubernetes.io/last-applied-configuration"
+
+// keptAnnotations leaves out the values of annotations that are data for the guest.
+func keptAnnotations(in map[string]string) map[string]string {
+	out := maps.Clone(in)
+	for _, key := range []string{spec.KeyUserData, spec.KeyUserDataScript, spec.KeyMetaData, spec.KeySSHKeys, manifest} {
+		if out[key] != "" {
+			out[key] = Withheld
+		}
+	}
+	return out
+}
+
+// keptSandbox is what is kept of a sandbox's configuration, field by field: a new field of the CRI is left out until somebody decides.
+func keptSandbox(c *runtimeapi.PodSandboxConfig) *runtimeapi.PodSandboxConfig {
+	out := &runtimeapi.PodSandboxConfig{
+		Metadata: c.GetMetadata(), Hostname: c.GetHostname(), LogDirectory: c.GetLogDirectory(), DnsConfig: c.GetDnsConfig(), PortMappings: c.GetPortMappings(),
+		Labels: c.GetLabels(), Annotations: keptAnnotations(c.GetAnnotations()),
+	}
+	if l := c.GetLinux(); l != nil {
+		out.Linux = &runtimeapi.LinuxPodSandboxConfig{CgroupParent: l.GetCgroupParent(), Overhead: l.GetOverhead(), Resources: l.GetResources()}
+		if n := l.GetSecurityContext().GetNamespaceOptions(); n != nil {
+			out.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: n}
+		}
+	}
+	return out
+}
+
+// whole gives a sandbox's configuration with the values that are not kept, which the creation of a container brings again.
+func (b *Sandbox) whole(again *runtimeapi.PodSandboxConfig) (*runtimeapi.PodSandboxConfig, error) {
+	out := keptSandbox(b.Config)
+	delete(out.Annotations, manifest)
+	for _, key := range slices.Sorted(maps.Keys(out.Annotations)) {
+		if out.Annotations[key] != Withheld {
+			continue
+		}
+		value, ok := again.GetAnnotations()[key]
+		if !ok {
+			return nil, vm.Errorf(vm.Invalid, "pod %s: sandbox_config.annotations: must have %s as the sandbox had it: its value is not kept", b, key)
+		}
+		out.Annotations[key] = value
+	}
+	return out, nil
 }
 
 // scrub gives what a domain is made of, of a Spec, and nothing that may be secret.

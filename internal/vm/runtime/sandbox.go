@@ -84,7 +84,7 @@ func (s *Server) reserve(config *runtimeapi.PodSandboxConfig, handler string) (b
 	if len(s.sandboxes) >= s.opt.MaxSandboxes {
 		return nil, false, vm.Errorf(vm.Exhausted, "pod %s: this node has %d sandboxes, and may have no more", &Sandbox{Config: config}, len(s.sandboxes))
 	}
-	box = s.addSandbox(&Sandbox{ID: s.IDs(), Phase: Creating, Handler: handler, Config: config, Created: s.Clock()})
+	box = s.addSandbox(&Sandbox{ID: s.IDs(), Phase: Creating, Handler: handler, Config: keptSandbox(config), Created: s.Clock()})
 	box.lock <- struct{}{}
 	return box, true, nil
 }

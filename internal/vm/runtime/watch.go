@@ -117,8 +117,10 @@ func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
 	if !rec.live() {
 		return nil
 	}
-	// The log is whole before anybody can know that the machine has ended.
-	if err := s.do(ctx, "console", func(ctx context.Context) error { return s.Consoles.Close(ctx, rec.ID) }); err != nil {
+	// The log is whole before anybody can know that the machine has ended: also with what was said while no process of ours was there.
+	if err := s.do(ctx, "console", func(ctx context.Context) error {
+		return errors.Join(s.Consoles.Open(ctx, rec.ID, rec.Domain.Paths, rec.Domain.LogPath), s.Consoles.Close(ctx, rec.ID))
+	}); err != nil {
 		s.log.Error(err, "the end of a log may be missing", "container", rec.ID)
 	}
 	var text []byte

@@ -26,10 +26,10 @@ func checksum(key, text []byte) [sumLength]byte {
 func encode(key string, record any) ([]byte, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
-		return nil, fmt.Errorf("store: %s: %w", key, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	if len(text) > maxRecord {
-		return nil, vm.Errorf(vm.Invalid, "store: %s: it would be %d bytes; at most %d are kept", short(key), len(text), maxRecord)
+		return nil, vm.Errorf(vm.Invalid, "%s: it would be %d bytes; at most %d are kept", key, len(text), maxRecord)
 	}
 	return encodeText(key, text), nil
 }

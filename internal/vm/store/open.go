@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,13 +20,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm"
 )
 
-// The buckets and keys of the file.
+// The bucket and the key beside those of records.
 const (
-	bucketMeta       = "meta"
-	bucketSandboxes  = "sandboxes"
-	bucketContainers = "containers"
-	bucketIntents    = "intents"
-	keyFormat        = "format"
+	bucketMeta = "meta"
+	keyFormat  = "format"
 )
 
 // format is a form of the file, and how an earlier one becomes it.
@@ -66,12 +65,7 @@ func open(path string, known []format) (*Store, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("store: %s: %w", path, err)
 	}
-	s := &Store{db: db}
-	if err := s.load(); err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("store: %s: %w", path, err)
-	}
-	return s, nil
+	return &Store{db: db}, nil
 }
 
 func openDB(path string) (*bbolt.DB, error) {
@@ -100,8 +94,8 @@ func create(path string, number int) error {
 		return err
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{bucketSandboxes, bucketContainers, bucketIntents} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+		for _, kind := range kinds() {
+			if _, err := tx.CreateBucket([]byte(kind)); err != nil {
 				return err
 			}
 		}
@@ -189,14 +183,14 @@ func check(f io.ReaderAt, size int64, last int) error {
 			}
 			err = nil
 		}()
-		switch bucket {
-		case "/" + bucketMeta:
-			if string(key) != keyFormat {
-				return fmt.Errorf("key %q is not known", key)
-			}
+		name := strings.TrimPrefix(bucket, "/")
+		switch {
+		case name == bucketMeta && string(key) != keyFormat:
+			return fmt.Errorf("key %q is not known", key)
+		case name == bucketMeta:
 			number, err = readFormat(value)
 			return err
-		case "/" + bucketSandboxes, "/" + bucketContainers, "/" + bucketIntents:
+		case slices.Contains(kinds(), Kind(name)):
 			_, err = decodeText(key, value)
 			return err
 		}

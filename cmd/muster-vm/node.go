@@ -1,0 +1,218 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/vm/image"
+	"github.com/muster-scheduler/muster/internal/vm/node"
+	"github.com/muster-scheduler/muster/internal/vm/up"
+	"github.com/muster-scheduler/muster/internal/vm/volume"
+)
+
+// The name of the subcommand that becomes a file server, and the name that pods' RuntimeClass has.
+const (
+	shareServer = "share-server"
+	handler     = "muster-vm"
+)
+
+// machineFlags are those that runtime and up have in common.
+type machineFlags struct {
+	domainType, libvirt, qemu, qemuUser, virtiofsd, pods string
+	mirrors                                              []string
+}
+
+func (m *machineFlags) bind(f *pflag.FlagSet) {
+	f.StringVar(&m.domainType, "domain-type", "", "kvm, or qemu for machines without hardware's help; needed, and never guessed")
+	f.StringVar(&m.libvirt, "libvirt-uri", "qemu:///system", "libvirt's connection: qemu:///system, or qemu+unix:///system?socket=PATH")
+	f.StringVar(&m.qemu, "qemu", "/usr/bin/qemu-system-x86_64", "path of QEMU")
+	f.StringVar(&m.qemuUser, "qemu-user", "libvirt-qemu", "user that libvirt runs QEMU as: a name, or UID:GID")
+	f.StringVar(&m.virtiofsd, "virtiofsd", "/usr/libexec/virtiofsd,/usr/lib/qemu/virtiofsd", "paths of virtiofsd: the first that is there serves directories to guests; where none is, pods that mount one are refused")
+	f.StringVar(&m.pods, "kubelet-pods-dir", "/var/lib/kubelet/pods", "the kubelet's folder of pods")
+	f.StringArrayVar(&m.mirrors, "mirror", nil, "HOST=URL: where a registry's images are asked for first; may be repeated")
+}
+
+// args are the flags as another process of this program takes them.
+func (m *machineFlags) args() []string {
+	out := []string{
+		"--domain-type=" + m.domainType, "--libvirt-uri=" + m.libvirt, "--qemu=" + m.qemu, "--qemu-user=" + m.qemuUser, "--virtiofsd=" + m.virtiofsd,
+		"--kubelet-pods-dir=" + m.pods,
+	}
+	for _, s := range m.mirrors {
+		out = append(out, "--mirror="+s)
+	}
+	return out
+}
+
+// check is said by whoever is asked to start, not by a process that is started again and again.
+func (m *machineFlags) check() (c node.Config, err error) {
+	if m.domainType != "kvm" && m.domainType != "qemu" {
+		return c, fmt.Errorf("--domain-type %q: must be kvm or qemu", m.domainType)
+	}
+	c = node.Config{DomainType: m.domainType, LibvirtURI: m.libvirt, QEMU: m.qemu, PodsDir: m.pods}
+	if c.UID, c.GID, err = owner(m.qemuUser); err != nil {
+		return c, fmt.Errorf("--qemu-user %q: %w", m.qemuUser, err)
+	}
+	for p := range strings.SplitSeq(m.virtiofsd, ",") {
+		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && c.Virtiofsd == "" {
+			c.Virtiofsd = p
+		}
+	}
+	for _, text := range m.mirrors {
+		host, url, ok := strings.Cut(text, "=")
+		if !ok || host == "" || url == "" {
+			return c, fmt.Errorf("--mirror %q: must be HOST=URL", text)
+		}
+		c.Images.Mirrors = append(c.Images.Mirrors, image.Mirror{Host: host, URL: url})
+	}
+	return c, nil
+}
+
+func owner(text string) (uid, gid int, err error) {
+	u, g, ok := strings.Cut(text, ":")
+	if !ok {
+		found, err := user.Lookup(text)
+		if err != nil {
+			return 0, 0, err
+		}
+		u, g = found.Uid, found.Gid
+	}
+	a, err := strconv.ParseUint(u, 10, 31)
+	b, bad := strconv.ParseUint(g, 10, 31)
+	if err != nil || bad != nil {
+		return 0, 0, errors.New("must be a user's name, or UID:GID")
+	}
+	return int(a), int(b), nil
+}
+
+func runtimeCommand() *cobra.Command {
+	var own node.Config
+	var m machineFlags
+	var logs app.LogOptions
+	c := &cobra.Command{
+		Use: "runtime", Short: "Serve the CRI: pods that are machines, with their images and volumes", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := app.Logger(os.Stderr, logs)
+			if err != nil {
+				return err
+			}
+			o, err := m.check()
+			if err != nil {
+				return err
+			}
+			o.Version, o.Socket, o.StateDir, o.RunDir, o.NetSocket, o.Emulator = version, own.Socket, own.StateDir, own.RunDir, own.NetSocket, own.Emulator
+			o.StreamAddress, o.Handlers, o.SystemdCgroups, o.Limits = own.StreamAddress, own.Handlers, own.SystemdCgroups, own.Limits
+			o.Images.TranslationDir, o.ShareServer = own.Images.TranslationDir, []string{"/proc/self/exe", shareServer}
+			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
+			return node.Run(c.Context(), o, log)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&own.Socket, "listen", "/run/muster-vm/runtime.sock", "path of the socket to serve the CRI at")
+	f.StringVar(&own.StateDir, "state-dir", "/var/lib/muster-vm", "folder of records, images and disks; it has to outlive a boot, and QEMU's user has to get to it")
+	f.StringVar(&own.RunDir, "run-dir", "/run/muster-vm", "folder of machines' sockets; a short path")
+	f.StringVar(&own.NetSocket, "net-socket", "/run/muster-vm/net.sock", "the network process's socket")
+	f.StringVar(&own.Emulator, "emulator", "/usr/lib/muster-vm/"+wrapName, "this program by the name of "+wrapName+", which libvirt runs in QEMU's place")
+	f.StringVar(&own.StreamAddress, "stream-address", "127.0.0.1:0", "where exec, attach and port-forward are served to the node itself: a loopback address and a port, 0 for one that is free")
+	f.StringSliceVar(&own.Handlers, "handler", []string{handler}, "names of RuntimeClass handlers that are answered to")
+	f.BoolVar(&own.SystemdCgroups, "systemd-cgroups", false, "the kubelet's cgroup driver is systemd")
+	f.StringVar(&own.Images.TranslationDir, "translation-dir", "", "folder of Virtlet's image translation files")
+	f.Int64Var(&own.Limits.DefaultMemory, "default-memory", 1<<30, "bytes of memory of a machine whose container has no limit")
+	m.bind(f)
+	app.BindZapFlags(f, &logs)
+	return c
+}
+
+// shareCommand becomes a file server: see volume.Serve.
+func shareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: shareServer, Hidden: true, DisableFlagParsing: true, Short: "Become the file server of a share: what runtime calls",
+		RunE: func(_ *cobra.Command, args []string) error { return volume.Serve(args) },
+	}
+}
+
+// places is where up has its things, and what it passes on.
+type places struct {
+	dir, cri, primary, binDir, confDir string
+	machines                           machineFlags
+}
+
+// processes are what up runs, in order. self is this program, wrapper its name for libvirt, uid QEMU's user.
+func (p *places) processes(self, wrapper string, uid int) []up.Process {
+	in := func(name string) string { return filepath.Join(p.dir, name) }
+	network := []string{
+		self, "net", "--socket=" + in("net.sock"), "--state-dir=" + in("net"), "--netns-dir=" + in("netns"), "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir,
+		fmt.Sprintf("--qemu-uid=%d", uid), fmt.Sprintf("--networks-are-ours=%t", p.primary == ""),
+	}
+	machines := append([]string{
+		self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
+		"--emulator=" + wrapper,
+	}, p.machines.args()...)
+	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db")}
+	if p.primary == "" {
+		proxy = append(proxy, "--primary="+in("runtime.sock"))
+	} else {
+		proxy = append(proxy, "--primary="+p.primary, "--backend=name="+handler+",socket="+in("runtime.sock")+",handler="+handler+",prefix=muster-vm/,prefix=virtlet.cloud/")
+	}
+	return []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
+}
+
+func upCommand() *cobra.Command {
+	var logs app.LogOptions
+	var p places
+	c := &cobra.Command{
+		Use: "up", Short: "Run net, runtime and proxy together, each a process that is started again when it ends", Args: cobra.NoArgs,
+		Long: "Starts the three below a folder, prints \"ready SOCKET\" when pods can be made, and ends them when it is told to. Machines run on, and are found\n" +
+			"again by the next start with the same folder. Without --primary every pod is a machine.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := app.Logger(os.Stderr, logs)
+			if err != nil {
+				return err
+			}
+			checked, err := p.machines.check()
+			if err != nil {
+				return err
+			}
+			for flag, path := range map[string]string{"--dir": p.dir, "--cri": p.cri} { // order: any of them will do for the error
+				if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+					return fmt.Errorf("%s %q: must be an absolute path, without '..'", flag, path)
+				}
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(os.MkdirAll(p.dir, 0o711), os.MkdirAll(filepath.Dir(p.cri), 0o711)); err != nil { //nolint:gosec // QEMU's user gets through
+				return err
+			}
+			wrapper := filepath.Join(p.dir, wrapName)
+			if err := os.Remove(wrapper); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			if err := os.Symlink(self, wrapper); err != nil {
+				return err
+			}
+			return up.Run(c.Context(), p.processes(self, wrapper, checked.UID), up.Options{
+				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", p.cri) }, Errors: c.ErrOrStderr(), Log: log,
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&p.dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
+	f.StringVar(&p.cri, "cri", "/run/muster-vm/cri.sock", "path of the socket that the kubelet is given")
+	f.StringVar(&p.primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
+	f.StringVar(&p.binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
+	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
+	p.machines.bind(f)
+	app.BindZapFlags(f, &logs)
+	return c
+}
