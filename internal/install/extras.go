@@ -91,6 +91,15 @@ func (r *render) extra(role string, given []string) Extra {
 	return out
 }
 
+// given says whether a role is given one of these flags besides those that Config leads to, whatever their values.
+func (r *render) given(role string, names ...string) bool {
+	all := r.extras()
+	return slices.ContainsFunc(slices.Concat(all[AllRoles].Args, all[role].Args), func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return slices.Contains(names, name)
+	})
+}
+
 // logLevel is the flag by which a role is told what to log: the scheduler's is another, as KAI's, and knows numbers only.
 func (r *render) logLevel(role, level string) (f flags) {
 	number, word := map[string]int{"debug": 1, "info": 0, "error": 0}[level]

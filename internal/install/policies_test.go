@@ -55,6 +55,50 @@ func TestPoliciesFollowConfig(t *testing.T) {
 	expect(judged(map[string]string{AnnotationIdentity: "warn"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Warn Audit]")
 }
 
+// TestRoleIsAskedForItsFlags: a flag by which the role has something to say of every pod has it asked about every pod, also where the flag is not
+// Config's.
+func TestRoleIsAskedForItsFlags(t *testing.T) {
+	t.Parallel()
+	guarded := kaiv1.ConfigSpec{Admission: &kaiv1.Admission{BlockNvidiaVisibleDevices: ptr.To(true)}}
+	const all, some = "[scheduler-name-match] [scheduler-name-match]", "[scheduler-name-match lacks-something] [scheduler-name-match says-something]"
+	for _, c := range []struct {
+		roles, want string
+		spec        kaiv1.ConfigSpec
+	}{
+		{want: some},
+		{want: all, spec: guarded},
+		{roles: `{"admission": {"args": ["--v=2"]}}`, want: some},
+		{roles: `{"admission": {"args": ["--block-nvidia-visible-devices=true"]}}`, want: all},
+		{roles: `{"all": {"args": ["--authorize-queues"]}}`, want: all},
+		{roles: `{"binder": {"args": ["--block-nvidia-visible-devices"]}}`, want: some},
+	} {
+		objects, _, err := Render(&kaiv1.Config{ObjectMeta: metav1.ObjectMeta{Name: kaiv1.ConfigName, Annotations: map[string]string{AnnotationRoles: c.roles}}, Spec: c.spec}, nil, testEnvironment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := func(of []admissionregv1.MatchCondition) (out []string) {
+			for i := range of {
+				out = append(out, of[i].Name)
+			}
+			return out
+		}
+		var got string
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *admissionregv1.MutatingWebhookConfiguration:
+				got = fmt.Sprint(names(o.Webhooks[0].MatchConditions))
+			case *admissionregv1.ValidatingWebhookConfiguration:
+				if o.Name == admission.DefaultValidating {
+					got += " " + fmt.Sprint(names(o.Webhooks[0].MatchConditions))
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("with %s: asked if %s, want %s", c.roles, got, c.want)
+		}
+	}
+}
+
 // TestWebhookClients: the ConfigMap that a Config names says whom the admission role answers.
 func TestWebhookClients(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 	reserved := r.spec.Binder.ResourceReservation
 	o.ReservationApp, o.TrustedNamespaces = *reserved.AppLabel, []string{*reserved.Namespace}
 	o.OwnNamespaces = []string{*reserved.Namespace, *r.spec.NodeScaleAdjuster.Args.NodeScaleNamespace}
-	o.KAINames = r.kaiNames()
+	o.KAINames, o.GuardDevices = r.kaiNames(), *a.BlockNvidiaVisibleDevices || r.given(Admission, "block-nvidia-visible-devices", "authorize-queues")
 	r.guards(&o)
 	return o
 }

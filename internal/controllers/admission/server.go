@@ -269,6 +269,9 @@ func (h *Handler) validatePod(_ context.Context, req *admissionv1.AdmissionReque
 	var warnings []string
 	if req.Operation == admissionv1.Create {
 		wrong = h.rules.Validate(p)
+		if len(wrong) == 0 {
+			wrong = h.rules.incomplete(p)
+		}
 		if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s > longGrace && h.rules.ours(p) {
 			warnings = append(warnings, fmt.Sprintf("spec.terminationGracePeriodSeconds: is %d; when the pod is evicted, the scheduler gives it %d, unless the cluster is set up otherwise", *s, longGrace))
 		}
@@ -384,6 +387,9 @@ func (h *Handler) validatePodGroup(_ context.Context, req *admissionv1.Admission
 	pg, old, err := decode[v2alpha2.PodGroup](req)
 	if err != nil {
 		return answer{}, err
+	}
+	if old != nil && reflect.DeepEqual(old.Spec, pg.Spec) {
+		return answer{}, nil
 	}
 	wrong, warnings := ValidatePodGroup(pg, old)
 	a := refuse(schema.GroupKind{Group: v2alpha2.GroupVersion.Group, Kind: "PodGroup"}, pg.Name, pg.GenerateName, wrong)

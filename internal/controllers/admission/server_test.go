@@ -84,6 +84,7 @@ func TestHandler(t *testing.T) {
 	t.Cleanup(server.Close)
 	const (
 		good = `{metadata: {name: p, annotations: {gpu-fraction: "0.5"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
+		done = `{metadata: {name: p, annotations: {gpu-fraction: "0.5", runai/shared-gpu-configmap: m}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
 		bad  = `{metadata: {generateName: p-, annotations: {gpu-fraction: "5"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
 		lost = `{metadata: {name: p, namespace: other}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`
 		top  = `{metadata: {name: t}, spec: {levels: [{nodeLabel: a, alias: b}, {nodeLabel: b}]}}`
@@ -105,10 +106,13 @@ func TestHandler(t *testing.T) {
 		{path: MutatePodPath, op: "CREATE", object: bad, deny: `Pod "p-*" is invalid: metadata.annotations[gpu-fraction]: Invalid value: "5": must be`},
 		{path: MutatePodPath, op: "CREATE", object: lost, deny: `metadata.namespace: is "other", but the pod is created in namespace "team"`},
 		{path: MutatePodPath, op: "UPDATE", object: good},
-		{path: ValidatePodPath, op: "CREATE", object: good},
+		{path: ValidatePodPath, op: "CREATE", object: done},
+		{path: ValidatePodPath, op: "CREATE", object: good, deny: "metadata.annotations[gpu-fraction]: Forbidden: was added after the pod had been completed"},
+		{path: ValidatePodPath, op: "CREATE", object: strings.Replace(good, `gpu-fraction: "0.5"`, `gpu-memory: "5"`, 1), deny: "metadata.annotations[gpu-memory]: Forbidden: was added after"},
+		{path: ValidatePodPath, op: "CREATE", object: strings.Replace(good, "kai-scheduler", "other", 1)},
 		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 31536000, containers: [{name: a}]}}`, warn: "spec.terminationGracePeriodSeconds: is 31536000"},
 		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p}, spec: {schedulerName: kai-scheduler, terminationGracePeriodSeconds: 3600, containers: [{name: a}]}}`},
-		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p, annotations: {gpu-fraction: "0.5", mps: "True"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`, warn: `metadata.annotations[mps]: is "True"; only true has an effect`},
+		{path: ValidatePodPath, op: "CREATE", object: `{metadata: {name: p, annotations: {gpu-fraction: "0.5", runai/shared-gpu-configmap: m, mps: "True"}}, spec: {schedulerName: kai-scheduler, containers: [{name: a}]}}`, warn: `metadata.annotations[mps]: is "True"; only true has an effect`},
 		{path: ValidatePodPath, op: "CREATE", object: bad, deny: "gpu-fraction"},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: bad},
 		{path: ValidatePodPath, op: "UPDATE", object: bad, old: good, deny: "gpu-fraction"},
@@ -233,7 +237,11 @@ func TestWebhooks(t *testing.T) {
 		if len(list) == 0 {
 			return "all"
 		}
-		return list[0].Name + ": " + list[0].Expression
+		out := list[0].Name + ": " + list[0].Expression
+		for _, c := range list[1:] {
+			out += ", " + c.Name
+		}
+		return strings.TrimSuffix(out, ": "+hasTree())
 	}
 	h := m.Webhooks[0]
 	tell(m.Name, h.Name, *h.ClientConfig.Service.Path, condition(h.MatchConditions), *h.FailurePolicy, h.Rules)
@@ -247,13 +255,13 @@ func TestWebhooks(t *testing.T) {
 	}
 	const ours = " scheduler-name-match: object.spec.schedulerName == 'kai-scheduler'"
 	want := []string{
-		"mutating-kai-admission admission.kai-scheduler.svc /mutate--v1-pod Fail [CREATE]pods" + ours,
-		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours,
+		"mutating-kai-admission admission.kai-scheduler.svc /mutate--v1-pod Fail [CREATE]pods" + ours + ", lacks-something",
+		"validating-kai-admission admission.kai-scheduler.svc /validate--v1-pod Fail [CREATE UPDATE]pods [UPDATE]pods/ephemeralcontainers" + ours + ", says-something",
 		"validating-kai-admission topology.admission.kai-scheduler.svc /validate-kai-scheduler-v1alpha1-topology Ignore [CREATE UPDATE]topologies all",
 		"validating-kai-admission schedulingshard.admission.kai-scheduler.svc /validate-kai-scheduler-v1-schedulingshard Ignore [CREATE UPDATE]schedulingshards all",
 		"kai-queue-validation-v2 queue-validation.kai.scheduler /validate-scheduling-run-ai-v2-queue Fail [CREATE UPDATE]queues all",
 		"kai-queue-validation-v2 queue-deletion.kai.scheduler /validate-scheduling-run-ai-v2-queue Ignore [DELETE]queues all",
-		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups all",
+		"kai-podgroup-validation-v2alpha2 podgroup-validation.kai.scheduler /validate-scheduling-run-ai-v2alpha2-podgroup Ignore [CREATE UPDATE]podgroups has-a-tree",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -86,6 +86,23 @@ func (r *Rules) ValidateUpdate(old, p *corev1.Pod) field.ErrorList {
 	return out
 }
 
+// incomplete returns what a pod that is to be created lacks although it passes Validate and Mutate must have seen it, or have seen no need to
+// be asked: another webhook asked for parts of a GPU after Mutate's turn. An API server asks nobody again whom it had not asked before
+// (reinvocation), and without the ConfigMaps that tell it its devices no binder can bind the pod.
+func (r *Rules) incomplete(p *corev1.Pod) field.ErrorList {
+	if _, done := p.Annotations[keys.SharedGPUConfigMapAnnotation]; done {
+		return nil
+	}
+	if _, found := r.sharing(p); !r.ours(p) || !found {
+		return nil
+	}
+	key := keys.GPUFractionAnnotation
+	if _, ok := p.Annotations[key]; !ok {
+		key = keys.GPUMemoryAnnotation
+	}
+	return field.ErrorList{field.Forbidden(annotation(key), "was added after the pod had been completed for what it asks; the webhook that adds it must come before, in the order of the webhook configurations' names")}
+}
+
 // share checks the annotations by which a pod asks for parts of GPUs.
 func (r *Rules) share(p *corev1.Pod) (out field.ErrorList) {
 	fraction, byFraction := p.Annotations[keys.GPUFractionAnnotation]

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
@@ -44,7 +45,13 @@ func (o *Options) Objects(bundle []byte) []client.Object {
 // would fill in. They have it ask only about pods that are ours: of our schedulers, of the namespaces and with the labels that
 // the options select, and neither of this role's own namespace nor of kube-system. bundle is what it must trust (PEM).
 //
-// While the role is dead, a pod of ours is refused: unjudged and without its devices it would do harm. So is a Queue that is
+// And they have it ask only where there may be something to say, which for a plain pod that asks for whole devices there is not, nor for a
+// PodGroup without subgroups: a question costs the API server and the role about a millisecond of processor time each, four to five times
+// for every pod. Conditions are what the API server finds out by itself; that they hold wherever the role would say something, whatever
+// it is that an object says, is tested (TestAskedWhereThereIsSomethingToSay). A mutating webhook that was not asked is not asked again when another
+// has changed the pod; see incomplete.
+//
+// While the role is dead, such a pod of ours is refused: unjudged and without its devices it would do harm. So is a Queue that is
 // written: nothing else warns of what is wrong with it. A Topology, a PodGroup and a SchedulingShard are let through, because
 // whoever reads them judges them again, and so is the deletion of a Queue, which is only warned of.
 func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfiguration, []*admissionregv1.ValidatingWebhookConfiguration) {
@@ -55,6 +62,13 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 	)
 	name := service + "." + o.Namespace + ".svc"
 	matches := []admissionregv1.MatchCondition{{Name: "scheduler-name-match", Expression: o.schedulerNameMatch()}}
+	completed, judged := slices.Clone(matches), slices.Clone(matches)
+	if !o.GuardDevices && !o.AuthorizeQueues { // or any pod may lack something
+		completed = append(completed, admissionregv1.MatchCondition{Name: "lacks-something", Expression: o.lacksSomething()})
+	}
+	if !o.GuardDevices { // or any container may name devices
+		judged = append(judged, admissionregv1.MatchCondition{Name: "says-something", Expression: saysSomething()})
+	}
 	pods := &metav1.LabelSelector{MatchLabels: o.PodSelector}
 	m := &admissionregv1.MutatingWebhookConfiguration{
 		TypeMeta:   typeOf("MutatingWebhookConfiguration"),
@@ -63,7 +77,7 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 			Name: name, ClientConfig: o.clientConfig(MutatePodPath, bundle), Rules: rules("", "v1", []string{"pods"}, create),
 			FailurePolicy: ptr.To(admissionregv1.Fail), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
 			TimeoutSeconds: ptr.To[int32](timeout), AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: ptr.To(admissionregv1.IfNeededReinvocationPolicy),
-			NamespaceSelector: o.namespaces(), ObjectSelector: pods, MatchConditions: matches,
+			NamespaceSelector: o.namespaces(), ObjectSelector: pods, MatchConditions: completed,
 		}},
 	}
 	validating := func(name, path string, dead admissionregv1.FailurePolicyType, rules []admissionregv1.RuleWithOperations) admissionregv1.ValidatingWebhook {
@@ -81,11 +95,11 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 	}
 	forPods := validating(name, ValidatePodPath, admissionregv1.Fail,
 		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
-	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), matches
+	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), judged
 	kai := kaiv1alpha1.GroupVersion.Group
 	forMembers := validating("podgroup-use."+name, ValidateMemberPath, admissionregv1.Fail,
 		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/*"}, update)...))
-	forMembers.MatchConditions = append(matches[:1:1],
+	forMembers.MatchConditions = append(slices.Clone(matches),
 		admissionregv1.MatchCondition{Name: "names-a-podgroup", Expression: o.namesGroup()}, admissionregv1.MatchCondition{Name: "not-trusted", Expression: "!(" + o.trusted() + ")"})
 	v := []*admissionregv1.ValidatingWebhookConfiguration{configuration(
 		o.Validating, forPods,
@@ -106,8 +120,10 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		))
 	}
 	if o.PodGroupWebhook != "" {
-		v = append(v, configuration(o.PodGroupWebhook, validating(podGroupWebhook, ValidatePodGroupPath, admissionregv1.Ignore,
-			rules(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, create, update))))
+		groups := validating(podGroupWebhook, ValidatePodGroupPath, admissionregv1.Ignore,
+			rules(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, create, update))
+		groups.MatchConditions = []admissionregv1.MatchCondition{{Name: "has-a-tree", Expression: hasTree()}}
+		v = append(v, configuration(o.PodGroupWebhook, groups))
 	}
 	return m, v
 }
@@ -152,6 +168,47 @@ func (o *Options) schedulerNameMatch() string {
 		return "object.spec.schedulerName == " + quote(o.SchedulerNames[0])
 	}
 	return fmt.Sprintf("object.spec.schedulerName in %s", quoted(o.SchedulerNames))
+}
+
+// speaking are the annotations of a pod that the role reads.
+func speaking() []string {
+	return []string{
+		keys.GPUFractionAnnotation, keys.GPUMemoryAnnotation, keys.GPUFractionDevicesAnnotation, keys.GPUFractionContainerAnnotation,
+		keys.SharedGPUConfigMapAnnotation, keys.MPSAnnotation,
+	}
+}
+
+// hasAny is the condition, in CEL, that an object has one of some annotations.
+func hasAny(root string, annotations []string) string {
+	return fmt.Sprintf("%s.exists(k, k in %s.?metadata.?annotations.orValue({}))", quoted(annotations), root)
+}
+
+// lacksSomething is the condition, in CEL, that Mutate may change a pod, or refuse it; see Mutate. It is without those of StampQueue and
+// GuardDevices.
+func (o *Options) lacksSomething() string {
+	return strings.Join([]string{
+		hasAny("object", append(speaking(), marks()...)),
+		fmt.Sprintf("object.?metadata.?labels.orValue({}).exists(k, k == %s || k.startsWith(%s))", quote(keys.GPUGroupLabel), quote(keys.GPUGroupLabelPrefix)),
+		fmt.Sprintf("(object.?spec.?nodeName.orValue('') != '' && %s)", hasAny("object", []string{keys.PodGroupAnnotation})),
+		claimsTooMany,
+	}, " || ")
+}
+
+// saysSomething is the condition, in CEL, that there may be something to say of a pod that is made or changed; see Validate, ValidateUpdate and
+// validatePod. It is without that of GuardDevices.
+func saysSomething() string {
+	return strings.Join([]string{
+		hasAny("object", speaking()), "(oldObject != null && " + hasAny("oldObject", speaking()) + ")",
+		fmt.Sprintf("(oldObject == null && object.?spec.?terminationGracePeriodSeconds.orValue(0) > %d)", longGrace), claimsTooMany,
+	}, " || ")
+}
+
+// claimsTooMany is the condition, in CEL, that a pod has more claims than it may.
+var claimsTooMany = fmt.Sprintf("object.?spec.?resourceClaims.orValue([]).size() > %d", maxClaims)
+
+// hasTree is the condition, in CEL, that a PodGroup has subgroups, or counts them, and did not say the same before; see ValidatePodGroup.
+func hasTree() string {
+	return "(object.?spec.?subGroups.orValue([]).size() > 0 || object.?spec.?minSubGroup.hasValue()) && (oldObject == null || object.?spec != oldObject.?spec)"
 }
 
 // namesGroup is the condition, in CEL, that a pod is made to name a PodGroup that it did not name before.
