@@ -45,14 +45,15 @@ func TestPoliciesFollowConfig(t *testing.T) {
 	}
 	const queues, groups = admission.DefaultQueueWebhook, admission.DefaultPodGroupWebhook
 	expect(judged(nil, kaiv1.ConfigSpec{}), admission.PolicyQueues+"=[Deny]", admission.PolicyAdvice+"=[Warn Audit]",
-		admission.PolicyPodIdentity+"=[Deny]", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
+		admission.PolicyPods+"=[Deny]", admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=", queues+"=admission:443", groups+"=admission:443")
 	expect(judged(map[string]string{AnnotationIdentity: "off", AnnotationAuthorizeQueues: "true"}, kaiv1.ConfigSpec{
 		Admission:          &kaiv1.Admission{Webhook: &kaiv1.AdmissionWebhook{Port: ptr.To(8443)}},
 		QueueController:    &kaiv1.QueueController{Webhooks: &kaiv1.Webhooks{EnableValidation: ptr.To(false)}},
 		PodGroupController: &kaiv1.PodGroupController{Webhooks: &kaiv1.Webhooks{WebhookConfigurationNamePrefix: ptr.To("mine-")}},
 	}), admission.PolicyPodIdentity+"=", admission.PolicyQueueLabels+"=[Deny]", admission.PolicyQueueTemplates+"=[Deny]",
 		queues+"=", groups+"=", "mine-v2alpha2=admission:8443")
-	expect(judged(map[string]string{AnnotationIdentity: "warn"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Warn Audit]")
+	expect(judged(map[string]string{AnnotationIdentity: "warn"}, kaiv1.ConfigSpec{}), admission.PolicyRequestIdentity+"=[Warn Audit]",
+		admission.PolicyPodIdentity+"=[Warn Audit]", admission.PolicyPods+"=[Deny]") // who is charged, and what our accounts may do
 }
 
 // TestRoleIsAskedForItsFlags: a flag by which the role has something to say of every pod has it asked about every pod, also where the flag is not

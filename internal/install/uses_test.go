@@ -83,11 +83,12 @@ func uses() map[string][]string {
 			"admission cluster patch mutatingwebhookconfigurations" + hooks, "admission cluster patch validatingwebhookconfigurations" + hooks,
 		},
 		// Where no operator installs it: the account is then whose the cluster is.
-		"controllers/admission/lead.go register Client.Create": nil,
-		"controllers/admission/lead.go register kit.Merge":     nil,
-		"controllers/admission/lead.go whole Client.Create":    nil,
-		"controllers/admission/lead.go whole kit.Merge":        nil,
-		"controllers/admission/lead.go trusting Client.Create": nil, // who am I: everybody may ask that
+		"controllers/admission/lead.go register Client.Create":    nil,
+		"controllers/admission/lead.go register kit.Merge":        nil,
+		"controllers/admission/lead.go whole Client.Create":       nil,
+		"controllers/admission/lead.go whole kit.Merge":           nil,
+		"controllers/admission/lead.go forgetOlder Client.Delete": nil,
+		"controllers/admission/lead.go trusting Client.Create":    nil, // who am I: everybody may ask that
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
 		"controllers/operator/wire.go apply kit.Apply":               nil,
 		"controllers/operator/wire.go remove kit.Delete":             nil,

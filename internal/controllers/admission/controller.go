@@ -70,7 +70,11 @@ type Controller struct {
 	handler *Handler
 	clients *x509.CertPool // who may ask; nil for anybody
 	kit     *write.Kit
-	self    string // the user that this process is; "" while unknown. Only Lead asks
+	// Of Lead alone: the user that this process is, "" while unknown; when a policy was last made or changed, or else the start; and whether
+	// there are none of older versions any more.
+	self    string
+	guarded time.Time
+	alone   bool
 
 	certificate atomic.Pointer[tls.Certificate]
 	address     atomic.Pointer[net.TCPAddr]
@@ -103,7 +107,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 		return nil, err
 	}
 	base := service + "." + o.Namespace
-	c := &Controller{deps: deps, options: o, handler: handler, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
+	c := &Controller{guarded: deps.Clock.Now(), deps: deps, options: o, handler: handler, clients: clients, kit: kit, hosts: []string{base + ".svc", base, base + ".svc.cluster.local"}}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,12 +31,14 @@ type judge struct {
 	policy  *admissionregv1.ValidatingAdmissionPolicy
 	binding *admissionregv1.ValidatingAdmissionPolicyBinding
 	check   validating.Validator
+	// of are, of a part of joined policies, those that it is installed in; parts are what such a policy is joined of, in their order.
+	of, parts []*judge
 }
 
 // asked is a request that a policy judges: by default a creation by somebody.
 type asked struct {
 	resource      string // RESOURCE.VERSION.GROUP, as in schema.ParseResourceArg; pods.v1. for the core group
-	object, old   string // YAML
+	object, old   string // YAML or JSON
 	user          string
 	groups        []string
 	extra         map[string][]string
@@ -47,20 +51,52 @@ type asked struct {
 	wantUnmatched bool
 }
 
-// judges compiles the policies of the options.
+// judges compiles the parts of the options' policies, each by itself, with the policies that they are installed in.
 func judges(t testing.TB, o Options) map[string]*judge {
+	t.Helper()
+	whole, out := installed(t, o), map[string]*judge{}
+	parts := o.parts()
+	for i := range parts {
+		j := compiled(t, parts[i].objects())
+		out[parts[i].name] = j
+		if !parts[i].joined {
+			continue
+		}
+		for _, kind := range kindsOf(parts[i].rules) {
+			name := "muster-" + kind
+			if fmt.Sprint(parts[i].actions) != "[Deny]" {
+				name = "muster-identity-" + kind
+			}
+			in := whole[name]
+			if in == nil {
+				t.Fatalf("%s is installed nowhere, want %s", parts[i].name, name)
+			}
+			j.of, in.parts = append(j.of, in), append(in.parts, j)
+		}
+	}
+	return out
+}
+
+// installed compiles the policies of the options as they are installed.
+func installed(t testing.TB, o Options) map[string]*judge {
 	t.Helper()
 	out := map[string]*judge{}
 	objects := o.Policies()
 	for i := 0; i < len(objects); i += 2 {
-		p, isPolicy := objects[i].(*admissionregv1.ValidatingAdmissionPolicy)
-		b, isBinding := objects[i+1].(*admissionregv1.ValidatingAdmissionPolicyBinding)
-		if !isPolicy || !isBinding || b.Spec.PolicyName != p.Name {
-			t.Fatalf("%T, %T: not a policy and its binding", objects[i], objects[i+1])
-		}
-		out[p.Name] = &judge{p, b, compile(t, p)}
+		j := compiled(t, objects[i:i+2])
+		out[j.policy.Name] = j
 	}
 	return out
+}
+
+func compiled(t testing.TB, objects []client.Object) *judge {
+	t.Helper()
+	p, isPolicy := objects[0].(*admissionregv1.ValidatingAdmissionPolicy)
+	b, isBinding := objects[1].(*admissionregv1.ValidatingAdmissionPolicyBinding)
+	if !isPolicy || !isBinding || b.Spec.PolicyName != p.Name {
+		t.Fatalf("%T, %T: not a policy and its binding", objects[0], objects[1])
+	}
+	return &judge{policy: p, binding: b, check: compile(t, p)}
 }
 
 func compile(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy) validating.Validator {
@@ -105,7 +141,10 @@ func compileFor(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy, compa
 	return validating.NewValidator(conditions("check", checks, with), matcher, conditions("annotation", nil, with), conditions("message", messages, without), p.Spec.FailurePolicy, nil)
 }
 
-// says is what the policy answers: "" for nothing, or what it refuses or warns of.
+// unmatched is what a policy says of a request that its rules do not select.
+const unmatched = "(not asked)"
+
+// says is what the policy answers: "" for nothing, or what it refuses or warns of; unmatched if it is not asked.
 func (j *judge) says(t testing.TB, a asked) string {
 	t.Helper()
 	read := func(text string) *unstructured.Unstructured {
@@ -113,8 +152,10 @@ func (j *judge) says(t testing.TB, a asked) string {
 			return nil
 		}
 		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-			t.Fatalf("%v in %s", err, text)
+		if json.Unmarshal([]byte(text), &u.Object) != nil { // the faster way for what is large
+			if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
 		}
 		if u.GetKind() == "" {
 			u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Thing"})
@@ -131,10 +172,8 @@ func (j *judge) says(t testing.TB, a asked) string {
 	if a.removes {
 		op, before = admission.Delete, object
 	}
-	if matches := j.matches(gvr, a.subresource, string(op), object, old); matches == a.wantUnmatched {
-		t.Fatalf("%s: %s %s/%s matches: %t", j.policy.Name, op, gvr, a.subresource, matches)
-	} else if !matches {
-		return ""
+	if !j.matches(gvr, a.subresource, string(op), object, old) {
+		return unmatched
 	}
 	who := &user.DefaultInfo{Name: a.user, Groups: a.groups, Extra: a.extra}
 	kind := object.GroupVersionKind()
@@ -216,12 +255,45 @@ func (j *judge) matches(gvr schema.GroupVersionResource, subresource, operation 
 	return false
 }
 
-// expect fails the test unless the answer contains want, or is empty when want is.
+// expect fails the test unless the answer contains want, or is empty when want is. The policies that it is installed in must say what
+// all of their parts say, in their order, and nothing else.
 func (j *judge) expect(t *testing.T, name string, a asked, want string) {
 	t.Helper()
-	if got := j.says(t, a); (got == "") != (want == "") || !strings.Contains(got, want) {
+	got := j.says(t, a)
+	if (got == unmatched) != a.wantUnmatched {
+		t.Fatalf("%s: %s: says %q", j.policy.Name, name, got)
+	}
+	if got != unmatched && (got == "") != (want == "") || !strings.Contains(got, want) {
 		t.Errorf("%s: %s: says %q, want %q", j.policy.Name, name, got, want)
 	}
+	asked := 0
+	for _, whole := range j.of {
+		if whole.saysAsItsParts(t, name, a) {
+			asked++
+		}
+	}
+	if len(j.of) > 0 && (got == unmatched && asked > 1 || got != unmatched && asked != 1) {
+		t.Errorf("%s: %s: %d of the policies that it is in are asked", j.policy.Name, name, asked)
+	}
+}
+
+// saysAsItsParts fails the test if a joined policy says of a request what its parts do not, or less; false is that it is not asked.
+func (j *judge) saysAsItsParts(t *testing.T, name string, a asked) bool {
+	t.Helper()
+	got := j.says(t, a)
+	if got == unmatched {
+		return false
+	}
+	var want []string
+	for _, part := range j.parts {
+		if said := part.says(t, a); said != unmatched && said != "" {
+			want = append(want, said)
+		}
+	}
+	if all := strings.Join(want, "; "); got != all {
+		t.Errorf("%s: %s: says %q, and its parts %q", j.policy.Name, name, got, all)
+	}
+	return true
 }
 
 // serviceAccount is the user that a service account is, and its groups.

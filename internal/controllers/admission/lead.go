@@ -8,6 +8,7 @@ import (
 	"fmt"
 	stdlog "log"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
@@ -97,7 +98,40 @@ func (c *Controller) keep(ctx context.Context) error {
 	}
 	if c.options.URL != "" { // else policies are an installer's: there is nothing in them that only we know
 		for _, p := range o.Policies() {
-			wrong = append(wrong, c.whole(ctx, p))
+			made, err := c.whole(ctx, p)
+			if wrong = append(wrong, err); made || err != nil {
+				c.guarded = c.deps.Clock.Now()
+			}
+		}
+		if !c.alone && c.deps.Clock.Since(c.guarded) >= overlapping {
+			err := c.forgetOlder(ctx)
+			c.alone, wrong = err == nil, append(wrong, err)
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// overlapping is how long the policies of older versions stay beside those that came or changed last. An API server takes policies over once
+// a second, and hears of them and of their bindings apart from each other.
+const overlapping = 10 * time.Second
+
+// forgetOlder takes away the policies that older versions installed of what is now parts of others.
+func (c *Controller) forgetOlder(ctx context.Context) error {
+	o := c.options
+	var wanted []string
+	for _, p := range o.Policies() {
+		wanted = append(wanted, p.GetName())
+	}
+	o.Identity = Enforce
+	var wrong []error
+	for _, p := range o.parts() {
+		if !p.joined || slices.Contains(wanted, p.name) {
+			continue
+		}
+		for _, object := range p.objects() {
+			if err := c.deps.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+				wrong = append(wrong, fmt.Errorf("delete %T %s: %w", object, p.name, err))
+			}
 		}
 	}
 	return errors.Join(wrong...)
@@ -121,31 +155,31 @@ func (c *Controller) trusting(ctx context.Context) *Options {
 	return &o
 }
 
-// whole makes a policy or its binding as wanted.
-func (c *Controller) whole(ctx context.Context, want client.Object) error {
+// whole makes a policy or its binding as wanted, and says whether it was not.
+func (c *Controller) whole(ctx context.Context, want client.Object) (made bool, err error) {
 	have, ok := want.DeepCopyObject().(client.Object)
 	if !ok {
-		return nil // it is one: its copy is, too
+		return false, nil // it is one: its copy is, too
 	}
-	err := c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	err = c.deps.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
 		if err = c.deps.Client.Create(ctx, want); err != nil {
-			return fmt.Errorf("create %T %s: %w", want, want.GetName(), err)
+			return false, fmt.Errorf("create %T %s: %w", want, want.GetName(), err)
 		}
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %T %s: %w", want, want.GetName(), err)
+		return false, fmt.Errorf("read %T %s: %w", want, want.GetName(), err)
 	}
 	if equality.Semantic.DeepEqual(specOf(want), specOf(have)) {
-		return nil
+		return false, nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "spec": specOf(want)})
 	if err != nil {
-		return fmt.Errorf("write %T %s: %w", want, want.GetName(), err)
+		return false, fmt.Errorf("write %T %s: %w", want, want.GetName(), err)
 	}
 	_, err = c.kit.Merge(ctx, have, body)
-	return err
+	return true, err
 }
 
 // specOf is what a policy or its binding says.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,7 +179,7 @@ func TestWithURL(t *testing.T) {
 	}
 	bundles(t, api, o)
 	b := &admissionregv1.ValidatingAdmissionPolicyBinding{}
-	at := client.ObjectKey{Name: PolicyPodIdentity}
+	at := client.ObjectKey{Name: PolicyPods}
 	if err := api.Get(t.Context(), at, b); err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +201,67 @@ func TestWithURL(t *testing.T) {
 		if d := cmp.Diff(specOf(want), specOf(have)); d != "" {
 			t.Errorf("%T %s: %s", want, want.GetName(), d)
 		}
+	}
+}
+
+// TestOlderPoliciesGo: without an installer, too, the policies of an older version, each part by itself, go some time after what they are parts
+// of now has come. What is no part stays.
+func TestOlderPoliciesGo(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.URL = "https://127.0.0.1:9443"
+	older := strict()
+	older.ForbidForeignGPUs = true
+	var have []client.Object
+	for _, p := range older.parts() {
+		have = append(have, p.objects()...)
+	}
+	api, clock, one := replicas(t, o, 1, have...)
+	names := func() (out []string) {
+		t.Helper()
+		var policies admissionregv1.ValidatingAdmissionPolicyList
+		var bindings admissionregv1.ValidatingAdmissionPolicyBindingList
+		if err := errors.Join(api.List(t.Context(), &policies), api.List(t.Context(), &bindings)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range policies.Items {
+			out = append(out, policies.Items[i].Name)
+		}
+		for i := range bindings.Items {
+			out = append(out, bindings.Items[i].Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	keep := func() {
+		t.Helper()
+		if err := one[0].keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wanted, both []string
+	for _, p := range o.Policies() {
+		wanted = append(wanted, p.GetName())
+	}
+	for _, p := range have {
+		if both = append(both, p.GetName()); slices.Contains([]string{PolicyQueueLabels, PolicyQueueTemplates, PolicyForeignGPUs}, p.GetName()) {
+			wanted = append(wanted, p.GetName())
+		}
+	}
+	slices.Sort(wanted)
+	both = append(both, wanted...)
+	slices.Sort(both)
+	both, wanted = slices.Compact(both), slices.Compact(wanted)
+	keep()
+	clock.Step(overlapping - 1)
+	keep()
+	if d := cmp.Diff(both, slices.Compact(names())); d != "" {
+		t.Errorf("at once: %s", d)
+	}
+	clock.Step(1)
+	keep()
+	if d := cmp.Diff(wanted, slices.Compact(names())); d != "" {
+		t.Errorf("then: %s", d)
 	}
 }
 

@@ -38,10 +38,16 @@ const UseVerb = "use"
 
 // policy is what our policies differ in. Everything else is the API server's default, written out.
 type policy struct {
-	name      string
-	rules     []admissionregv1.NamedRuleWithOperations
-	labelled  string // only objects with this label, before or after
-	skip      string // CEL: requests that the policy does not look at; "" for none
+	name     string
+	joined   bool // is installed as a part of the policies about what its rules name, see join
+	rules    []admissionregv1.NamedRuleWithOperations
+	labelled string   // only objects with this label, before or after
+	skip     string   // CEL: requests that the policy does not look at; "" for none
+	said     []saying // of a joined policy: what its parts say
+	broken   string   // CEL, of a joined policy: requests that it refuses; see join
+	// surely are, by checks of a part, conditions that cost less, and hold only where the check does. The condition of a joined policy has them
+	// in the place of checks that cost too much without variables, whose values are kept while a request is judged.
+	surely    map[string]string
 	variables []admissionregv1.Variable
 	checks    []admissionregv1.Validation
 	actions   []admissionregv1.ValidationAction
@@ -51,6 +57,15 @@ type policy struct {
 // server enforces them without asking anybody, so that they hold while the role is dead. They hold in every namespace, also where
 // the selectors keep the role from being asked: the scheduler serves the pods of all namespaces.
 func (o *Options) Policies() []client.Object {
+	var out []client.Object
+	for _, p := range join(o.parts()) {
+		out = append(out, p.objects()...)
+	}
+	return out
+}
+
+// parts are the policies by what they guard, before those about the same objects are joined.
+func (o *Options) parts() []policy {
 	all := []policy{queuePolicy(), configPolicy(), advicePolicy()}
 	all = append(all, o.rights()...)
 	all = append(all, o.charge())
@@ -63,20 +78,22 @@ func (o *Options) Policies() []client.Object {
 	if o.ForbidForeignGPUs {
 		all = append(all, o.foreignGPUs())
 	}
-	var out []client.Object
-	for i := range all {
-		out = append(out, all[i].objects()...)
-	}
-	return out
+	return all
 }
 
-// PolicyNames returns the names of all policies that there may be, whatever the options, sorted. Their bindings have the same.
+// PolicyNames returns the names of all policies that there may be, whatever the options, and of those that versions before this one
+// installed, each part by itself; sorted. Their bindings have the same.
 func PolicyNames() []string {
-	o := DefaultOptions()
-	o.Identity, o.AuthorizeQueues, o.ForbidForeignGPUs = Enforce, true, true
 	var out []string
-	for _, object := range o.Policies() {
-		out = append(out, object.GetName())
+	for _, mode := range []Mode{Warn, Enforce} {
+		o := DefaultOptions()
+		o.Identity, o.AuthorizeQueues, o.ForbidForeignGPUs = mode, true, true
+		for _, p := range o.parts() {
+			out = append(out, p.name)
+		}
+		for _, object := range o.Policies() {
+			out = append(out, object.GetName())
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -97,6 +114,9 @@ func (p *policy) objects() []client.Object {
 	}
 	if p.skip != "" {
 		spec.MatchConditions = []admissionregv1.MatchCondition{{Name: "not-trusted", Expression: "!(" + p.skip + ")"}}
+	}
+	if p.broken != "" {
+		spec.MatchConditions = []admissionregv1.MatchCondition{{Name: "breaks-a-rule", Expression: p.broken}}
 	}
 	binding := admissionregv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.name, ValidationActions: p.actions}
 	return []client.Object{
@@ -135,7 +155,7 @@ func (m Mode) actions() []admissionregv1.ValidationAction {
 // queuePolicy is what can be said of a Queue without looking at others.
 func queuePolicy() policy {
 	return policy{
-		name:    PolicyQueues,
+		name: PolicyQueues, joined: true,
 		rules:   []admissionregv1.NamedRuleWithOperations{on(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, admissionregv1.Create, admissionregv1.Update)},
 		actions: deny,
 		checks: []admissionregv1.Validation{
@@ -241,8 +261,9 @@ func (o *Options) podIdentity() policy {
 	)
 	group := fmt.Sprintf("(k == %s || k.startsWith(%s))", quote(keys.GPUGroupLabel), quote(keys.GPUGroupLabelPrefix))
 	return policy{
-		name: PolicyPodIdentity, actions: o.Identity.actions(), skip: o.trusted(),
-		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update)},
+		name: PolicyPodIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
+		surely: map[string]string{nothingMoved: o.unmoved()},
+		rules:  []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update)},
 		variables: append(metadata(),
 			variable("app", fmt.Sprintf("variables.labels[?%s].orValue('')", quote(keys.AppLabel))),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" && variables.labels[?k] != variables.oldLabels[?k])"+
@@ -265,7 +286,7 @@ func (o *Options) podIdentity() policy {
 // groupIdentity: since when a gang runs says how long it is safe.
 func (o *Options) groupIdentity() policy {
 	return policy{
-		name: PolicyGroupIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyGroupIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{on(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, admissionregv1.Create, admissionregv1.Update)},
 		variables: append(metadata(),
 			variable("written", quoted(notes())+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])")),
@@ -278,7 +299,7 @@ func (o *Options) groupIdentity() policy {
 // every namespace are administrators and the controllers that clear up, no owner of a namespace.
 func (o *Options) requestIdentity() policy {
 	return policy{
-		name: PolicyRequestIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyRequestIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, admissionregv1.Create, admissionregv1.Update),
 			on("scheduling.run.ai", "*", []string{"bindrequests"}, admissionregv1.Delete),

@@ -32,10 +32,15 @@ func (o *Options) frozen() (annotations, labels []string) {
 	}
 }
 
+// wasBound is the condition, in CEL, that a pod of ours is bound.
+func (o *Options) wasBound() string {
+	return "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
+}
+
 // frozenVariable is what is asked for anew of a pod of ours that is bound; see frozen.
 func (o *Options) frozenVariable() admissionregv1.Variable {
 	annotations, labels := o.frozen()
-	bound := "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
+	bound := o.wasBound()
 	slice := "k.startsWith(" + quote(keys.MIGResourcePrefix) + ")" // an old way to have slices of GPUs
 	return variable("moved", fmt.Sprintf("!(%s) ? [] : %s.filter(k, variables.annotations[?k] != variables.oldAnnotations[?k]) + %s.filter(k, variables.labels[?k] != variables.oldLabels[?k])",
 		bound, quoted(annotations), quoted(labels))+
@@ -43,8 +48,15 @@ func (o *Options) frozenVariable() admissionregv1.Variable {
 		" + variables.oldAnnotations.map(k, k).filter(k, "+slice+" && !(k in variables.annotations))")
 }
 
+const nothingMoved = "variables.moved.size() == 0"
+
+// unmoved is a condition that costs less than nothingMoved, and holds only where it does; see policy.surely.
+func (o *Options) unmoved() string {
+	return "!(" + o.wasBound() + ") || (variables.annotations == variables.oldAnnotations && variables.labels == variables.oldLabels)"
+}
+
 func frozenCheck() admissionregv1.Validation {
-	return refuses("variables.moved.size() == 0",
+	return refuses(nothingMoved,
 		`'metadata: a pod that is bound keeps what it was bound as; only Muster itself may write ' + variables.moved.join(', ')`, metav1.StatusReasonForbidden)
 }
 
@@ -55,7 +67,7 @@ func (o *Options) bindingIdentity() policy {
 	annotations, labels := o.frozen()
 	group := fmt.Sprintf("(k == %s || k.startsWith(%s))", quote(keys.GPUGroupLabel), quote(keys.GPUGroupLabelPrefix))
 	return policy{
-		name: PolicyBindingIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyBindingIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"pods/binding", "bindings"}, admissionregv1.Create)},
 		variables: append(metadata(),
 			variable("written", "variables.labels.map(k, k).filter(k, "+group+" || k in "+quoted(append(labels, keys.AppLabel))+")"+
@@ -74,7 +86,7 @@ func (o *Options) bindingIdentity() policy {
 func (o *Options) charge() policy {
 	const create, update = admissionregv1.Create, admissionregv1.Update
 	return policy{
-		name: PolicyCharge, actions: deny, skip: o.trusted(),
+		name: PolicyCharge, joined: true, actions: deny, skip: o.trusted(),
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update), on("", "v1", []string{"pods/binding", "bindings"}, create),
 			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, create, update),
@@ -98,7 +110,7 @@ func room() []string {
 // resize may give of it, and not take more, for which nobody asks the queue. What devices it has is known by its claims: they stay as long as
 // they have some, and who gives and takes devices is known by the right to bind pods everywhere.
 func (o *Options) roomIdentity() policy {
-	bound := "oldObject != null && oldObject.?spec.?nodeName.orValue('') != '' && oldObject.?spec.?schedulerName.orValue('') in " + quoted(o.SchedulerNames)
+	bound := o.wasBound()
 	resizing := func(of string) string {
 		return of + ".?status.?conditions.orValue([]).filter(c, c.type.startsWith('PodResize'))"
 	}
@@ -107,7 +119,8 @@ func (o *Options) roomIdentity() policy {
 		return of + ".spec.containers + " + of + ".spec.?initContainers.orValue([]) + (has(" + of + ".spec.resources) ? [dyn({'name': dyn('the pod'), 'resources': dyn(" + of + ".spec.resources)})] : [])"
 	}
 	return policy{
-		name: PolicyRoomIdentity, actions: o.Identity.actions(), skip: o.trusted(),
+		name: PolicyRoomIdentity, joined: true, actions: o.Identity.actions(), skip: o.trusted(),
+		surely: map[string]string{"variables.grown.size() == 0": "request.?subResource.orValue('') != 'resize' || !variables.bound"},
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("", "v1", []string{"pods/status", "pods/resize"}, admissionregv1.Update),
 			on("resource.k8s.io", "*", []string{"resourceclaims", "resourceclaims/status"}, admissionregv1.Update),

@@ -118,7 +118,7 @@ func patches(name, skip, kind string, of admissionregv1.NamedRuleWithOperations,
 			now, quoted(keys), now, old, old, quoted(keys), now)
 	}
 	return policy{
-		name: name, actions: deny, skip: skip, variables: metadata(),
+		name: name, joined: true, actions: deny, skip: skip, variables: metadata(),
 		rules: []admissionregv1.NamedRuleWithOperations{of},
 		checks: []admissionregv1.Validation{refuses(
 			strings.Join([]string{
@@ -188,7 +188,7 @@ func (o *Options) gangRights() policy {
 	}
 	who := `request.userInfo.username + ' may not `
 	return policy{
-		name: PolicyGangRights, actions: deny, skip: o.of(AccountPodGrouper), variables: metadata(),
+		name: PolicyGangRights, joined: true, actions: deny, skip: o.of(AccountPodGrouper), variables: metadata(),
 		rules: []admissionregv1.NamedRuleWithOperations{on("scheduling.run.ai", "*", []string{"podgroups"}, admissionregv1.Create, admissionregv1.Update)},
 		checks: []admissionregv1.Validation{
 			refuses(quoted(notes())+".all(k, variables.annotations[?k] == variables.oldAnnotations[?k])",
@@ -206,7 +206,7 @@ func (o *Options) scalingRights() policy {
 		return fmt.Sprintf("%s.?metadata.?labels[?%s].hasValue()", root, quote(keys.ScalingPodSourceNamespaceLabel))
 	}
 	return policy{
-		name: PolicyScalingRights, actions: deny, skip: o.of(AccountNodeScale),
+		name: PolicyScalingRights, joined: true, actions: deny, skip: o.of(AccountNodeScale),
 		rules: []admissionregv1.NamedRuleWithOperations{
 			on("", "v1", []string{"pods"}, admissionregv1.Create, admissionregv1.Update, admissionregv1.Delete), on("", "v1", []string{"pods/status"}, admissionregv1.Update),
 		},

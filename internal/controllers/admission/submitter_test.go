@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -109,7 +110,9 @@ func TestPoliciesHoldEverywhere(t *testing.T) {
 	t.Parallel()
 	o := strict()
 	o.NamespaceSelector, o.PodSelector, o.QueueLabelSelector = map[string]string{"n": "1"}, map[string]string{"p": "2"}, true
-	for name, j := range judges(t, o) {
+	all := judges(t, o)
+	maps.Copy(all, installed(t, o))
+	for name, j := range all {
 		if m := j.binding.Spec.MatchResources; m != nil {
 			t.Errorf("%s is bound to %+v only", name, m)
 		}

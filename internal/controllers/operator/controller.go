@@ -91,7 +91,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return fmt.Errorf("operator role: %w", err)
 	}
-	r := &reconciler{world: w.world(), warned: map[string]string{}, log: c.deps.Log}
+	r := &reconciler{world: w.world(), warned: map[string]string{}, log: c.deps.Log, guarded: time.Now()}
 	retry := retryMin
 	for {
 		var again time.Duration

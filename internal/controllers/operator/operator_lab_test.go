@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +20,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
@@ -115,6 +119,52 @@ func TestInstallation(t *testing.T) {
 		Namespace: home, Name: "foreign", Labels: map[string]string{install.LabelPartOf: install.PartOf},
 	}}))
 
+	// Policies of an older version, one for each part of what is one now; and one that the new version has, too, of which it keeps nothing.
+	// While one version follows the other, and after, a tenant may not say what they keep her from saying.
+	config := &kaiv1.Config{}
+	must(get(config, "", kaiv1.ConfigName))
+	for _, name := range []string{admission.PolicyPodIdentity, admission.PolicyQueues} {
+		meta := metav1.ObjectMeta{
+			Name: name, Labels: install.Labels(install.Admission),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(config, kaiv1.GroupVersion.WithKind("Config"))},
+		}
+		must(c.Create(t.Context(), &admissionregv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionregv1.Fail),
+			MatchConstraints: &admissionregv1.MatchResources{ResourceRules: []admissionregv1.NamedRuleWithOperations{{RuleWithOperations: admissionregv1.RuleWithOperations{
+				Operations: []admissionregv1.OperationType{admissionregv1.Create}, Rule: admissionregv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}}}},
+			MatchConditions: []admissionregv1.MatchCondition{{Name: "not-trusted", Expression: "true"}},
+			Variables: []admissionregv1.Variable{
+				{Name: "written", Expression: "true"}, {Name: "labels", Expression: "variables.written"}, {Name: "gone", Expression: "object.?metadata.?annotations.orValue({})"},
+			},
+			Validations: []admissionregv1.Validation{{Expression: fmt.Sprintf("!('%s' in variables.gone)", keys.ReceivedResourceTypeAnnotation), Message: "the old word"}},
+		}}))
+		must(c.Create(t.Context(), &admissionregv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregv1.ValidationAction{admissionregv1.Deny},
+		}}))
+	}
+	as := rest.CopyConfig(l.Config())
+	as.Impersonate = rest.ImpersonationConfig{UserName: "eve", Groups: []string{"system:authenticated"}}
+	must(c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "eve"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "eve"}},
+	}))
+	eve, err := client.New(as, client.Options{Scheme: scheme})
+	must(err)
+	says := func() string { // what the API server says to it
+		err := eve.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forged", Annotations: map[string]string{keys.ReceivedResourceTypeAnnotation: "Fraction"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
+		}, client.DryRunAll)
+		return fmt.Sprint(err)
+	}
+	await("the older version guards", func() string {
+		if said := says(); !strings.Contains(said, "the old word") {
+			return said
+		}
+		return ""
+	})
+
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- role.Run(ctx) }()
@@ -156,6 +206,27 @@ func TestInstallation(t *testing.T) {
 		return ""
 	}
 	await("installed", ready)
+	await("the older version's policies are gone", func() string {
+		if said := says(); !strings.Contains(said, "the old word") && !strings.Contains(said, "only Muster itself may write "+keys.ReceivedResourceTypeAnnotation) {
+			t.Errorf("while they go, she is told: %s", said)
+		}
+		for _, o := range []client.Object{&admissionregv1.ValidatingAdmissionPolicy{}, &admissionregv1.ValidatingAdmissionPolicyBinding{}} {
+			if err := get(o, "", admission.PolicyPodIdentity); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("%T is there (%v)", o, err)
+			}
+		}
+		return ""
+	})
+	await("the new ones alone guard", func() string {
+		said := says()
+		if !strings.Contains(said, "ValidatingAdmissionPolicy '"+admission.PolicyPods+"'") && !strings.Contains(said, "the old word") {
+			t.Errorf("after they have gone, she is told: %s", said)
+		}
+		if strings.Contains(said, "the old word") { // the API server has not heard yet that they went
+			return said
+		}
+		return ""
+	})
 
 	// A drift is repaired; what others added besides stays.
 	deployment := &appsv1.Deployment{}
@@ -236,7 +307,6 @@ func TestInstallation(t *testing.T) {
 	must(get(&corev1.PersistentVolumeClaim{}, home, "muster-scheduler-second-usage"))
 
 	// A component is switched off.
-	config := &kaiv1.Config{}
 	must(get(config, "", kaiv1.ConfigName))
 	before := config.DeepCopy()
 	config.Spec.PodGrouper = &kaiv1.PodGrouper{Service: &kaiv1.Service{Enabled: ptr.To(false)}}

@@ -61,6 +61,7 @@ type reconciler struct {
 	world
 	homes, others []string          // namespaces used so far: what is not asked for any more has to be found there
 	warned        map[string]string // by object, what its last events said
+	guarded       time.Time         // when a policy was last to be made or changed; in a process that may have followed another, when it started
 	log           logr.Logger
 }
 
@@ -108,6 +109,9 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	p := decide(desired, have, kept)
 	mark, due := retire(&p, r.now())
+	if left := r.overlap(&p, desired); left > 0 {
+		again = left
+	}
 	live, failed, errs := r.carryOut(ctx, config, &p, have)
 	if mark != nil {
 		errs = append(errs, r.annotate(ctx, mark, keys.DeprecationAnnotation, r.now().UTC().Format(time.RFC3339)))
@@ -128,7 +132,10 @@ func (r *reconciler) reconcile(ctx context.Context) (again time.Duration, err er
 	}
 	for _, w := range warnings {
 		if w.Missing {
-			whole.Lacking, again = append(whole.Lacking, w.String()), time.Minute // kinds come without an event
+			whole.Lacking = append(whole.Lacking, w.String())
+			if again == 0 {
+				again = time.Minute // kinds come without an event
+			}
 		}
 	}
 	for i := range shards {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
+	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -37,7 +38,8 @@ type town struct {
 	shards  []kaiv1.SchedulingShard
 	objects map[string]object
 	leaders map[string]install.Leader
-	refuse  string // objects whose name has this in it cannot be applied
+	refuse  string        // objects whose name has this in it cannot be applied
+	after   time.Duration // how long after the first look it is
 	writes  []string
 	events  []string
 	version int
@@ -129,7 +131,7 @@ func (c *town) reconciler() *reconciler {
 		tell: func(o client.Object, kind, reason, message string) {
 			c.events = append(c.events, fmt.Sprintf("%s %s %s: %s", o.GetName(), kind, reason, message))
 		},
-		now: func() time.Time { return time.Unix(5000, 0) },
+		now: func() time.Time { return time.Unix(5000, 0).Add(c.after) },
 	}}
 }
 
@@ -224,6 +226,62 @@ func TestShardsComeAndGo(t *testing.T) {
 	if diff := cmp.Diff([]string{"muster-scheduler-default"}, c.schedulers()); diff != "" {
 		t.Errorf("a shard is removed (-want +got):\n%s", diff)
 	}
+}
+
+// TestOldPoliciesStay: the policies of an older version go some time after those of this one have come, and stay as long as one of these
+// cannot be made.
+func TestOldPoliciesStay(t *testing.T) {
+	t.Parallel()
+	c := newTown("default")
+	r := c.reconciler()
+	if err := c.look(t, r); err != nil {
+		t.Fatal(err)
+	}
+	age := func() { // to an older version's, with a policy of another name
+		for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+			o := c.objects[key]
+			if o.GetName() != admission.PolicyPods || !guards(o) {
+				continue
+			}
+			delete(c.objects, key)
+			o = o.DeepCopy()
+			o.SetName(admission.PolicyPodIdentity)
+			c.objects[install.Key(o)] = o
+		}
+	}
+	there := func() (out []string) {
+		for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+			if o := c.objects[key]; guards(o) && (o.GetName() == admission.PolicyPods || o.GetName() == admission.PolicyPodIdentity) {
+				out = append(out, o.GetName())
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	old, now := admission.PolicyPodIdentity, admission.PolicyPods
+	see := func(when string, wait time.Duration, want ...string) {
+		t.Helper()
+		c.writes, c.events = nil, nil
+		again, err := r.reconcile(t.Context())
+		if (err != nil) != (c.refuse != "") {
+			t.Errorf("%s: %v", when, err)
+		}
+		if diff := cmp.Diff(want, there()); diff != "" || again != wait {
+			t.Errorf("%s: again after %s, want %s; (-want +got):\n%s", when, again, wait, diff)
+		}
+	}
+	age()
+	r, c.refuse = c.reconciler(), now
+	see("the new one cannot be made", overlapping, old, old)
+	c.after += time.Hour
+	see("still not", overlapping, old, old)
+	c.refuse = ""
+	see("it is made", overlapping, old, old, now, now)
+	c.after += overlapping - time.Second
+	see("not taken over yet", time.Second, old, old, now, now)
+	c.after += time.Second
+	see("taken over", 0, now, now)
+	see("at rest", 0, now, now)
 }
 
 // TestPastIsKept: a shard whose history goes with a pod says so in a condition and by an event of its own, until it has a claim; the

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,6 +42,34 @@ func retire(p *plan, now time.Time) (mark object, due time.Duration) {
 	}
 	p.Remove = stay
 	return mark, due
+}
+
+// overlapping is how long policies that nobody asks for any more stay beside those that came or changed last. An API server takes policies over
+// once a second, and hears of them and of their bindings apart from each other.
+const overlapping = 10 * time.Second
+
+// overlap takes policies and their bindings out of what is to be removed while others are to be made or changed, or have just been: what
+// the old ones refuse, the new ones refuse by then. So nothing is unguarded while a version follows another that had other policies; and as
+// long as a new one cannot be made, the old ones stay; but where none are desired any more, all go. It returns how long they stay at least,
+// 0 if there are none.
+func (r *reconciler) overlap(p *plan, desired []object) time.Duration {
+	if !slices.ContainsFunc(desired, guards) {
+		return 0
+	}
+	if slices.ContainsFunc(p.Apply, guards) {
+		r.guarded = r.now()
+	}
+	left := r.guarded.Add(overlapping).Sub(r.now())
+	if left <= 0 || !slices.ContainsFunc(p.Remove, guards) {
+		return 0
+	}
+	p.Remove = slices.DeleteFunc(p.Remove, guards)
+	return left
+}
+
+// guards says whether an object is a policy of the API server's, or its binding.
+func guards(o object) bool {
+	return o.GetKind() == "ValidatingAdmissionPolicy" || o.GetKind() == "ValidatingAdmissionPolicyBinding"
 }
 
 var (
