@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/node"
+	"github.com/muster-scheduler/muster/internal/vm/spec"
 	"github.com/muster-scheduler/muster/internal/vm/up"
 	"github.com/muster-scheduler/muster/internal/vm/volume"
 )
@@ -28,6 +29,9 @@ const (
 // machineFlags are those that runtime and up have in common.
 type machineFlags struct {
 	domainType, libvirt, qemu, qemuUser, virtiofsd, pods string
+	translations, protocol, rawDevices, cpuModel         string
+	streamPort                                           int
+	skipTranslation, regexps                             bool
 	mirrors                                              []string
 }
 
@@ -38,6 +42,13 @@ func (m *machineFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&m.qemuUser, "qemu-user", "libvirt-qemu", "user that libvirt runs QEMU as: a name, or UID:GID")
 	f.StringVar(&m.virtiofsd, "virtiofsd", "/usr/libexec/virtiofsd,/usr/lib/qemu/virtiofsd", "paths of virtiofsd: the first that is there serves directories to guests; where none is, pods that mount one are refused")
 	f.StringVar(&m.pods, "kubelet-pods-dir", "/var/lib/kubelet/pods", "the kubelet's folder of pods")
+	f.StringVar(&m.translations, "translation-dir", "", "folder of Virtlet's image translation files")
+	f.BoolVar(&m.skipTranslation, "skip-image-translation", false, "use no translation files")
+	f.BoolVar(&m.regexps, "enable-regexp-image-translation", true, "let translations have regular expressions")
+	f.StringVar(&m.protocol, "image-download-protocol", "https", "scheme of image names that are URLs without one: https or http")
+	f.StringVar(&m.rawDevices, "raw-devices", "loop*", "patterns of names below /dev, with commas between, that FlexVolumes of type raw may have")
+	f.StringVar(&m.cpuModel, "cpu-model", "", "CPU model of machines that name none: host-model, or empty for QEMU's")
+	f.IntVar(&m.streamPort, "stream-port", 0, "port of 127.0.0.1 where exec, attach and port-forward are served to the node itself; 0 for one that is free")
 	f.StringArrayVar(&m.mirrors, "mirror", nil, "HOST=URL: where a registry's images are asked for first; may be repeated")
 }
 
@@ -45,7 +56,9 @@ func (m *machineFlags) bind(f *pflag.FlagSet) {
 func (m *machineFlags) args() []string {
 	out := []string{
 		"--domain-type=" + m.domainType, "--libvirt-uri=" + m.libvirt, "--qemu=" + m.qemu, "--qemu-user=" + m.qemuUser, "--virtiofsd=" + m.virtiofsd,
-		"--kubelet-pods-dir=" + m.pods,
+		"--kubelet-pods-dir=" + m.pods, "--translation-dir=" + m.translations, fmt.Sprintf("--skip-image-translation=%t", m.skipTranslation),
+		fmt.Sprintf("--enable-regexp-image-translation=%t", m.regexps), "--image-download-protocol=" + m.protocol, "--raw-devices=" + m.rawDevices,
+		"--cpu-model=" + m.cpuModel, fmt.Sprintf("--stream-port=%d", m.streamPort),
 	}
 	for _, s := range m.mirrors {
 		out = append(out, "--mirror="+s)
@@ -58,7 +71,21 @@ func (m *machineFlags) check() (c node.Config, err error) {
 	if m.domainType != "kvm" && m.domainType != "qemu" {
 		return c, fmt.Errorf("--domain-type %q: must be kvm or qemu", m.domainType)
 	}
-	c = node.Config{DomainType: m.domainType, LibvirtURI: m.libvirt, QEMU: m.qemu, PodsDir: m.pods}
+	c = node.Config{DomainType: m.domainType, LibvirtURI: m.libvirt, QEMU: m.qemu, PodsDir: m.pods, StreamAddress: fmt.Sprintf("127.0.0.1:%d", m.streamPort)}
+	if m.streamPort < 0 || m.streamPort > 65535 {
+		return c, fmt.Errorf("--stream-port %d: must be from 0 to 65535", m.streamPort)
+	}
+	if m.cpuModel != "" && m.cpuModel != spec.HostModel {
+		return c, fmt.Errorf("--cpu-model %q: must be empty or %s", m.cpuModel, spec.HostModel)
+	}
+	c.Limits.CPUModel, c.RawDevices = m.cpuModel, []string{}
+	if m.rawDevices != "" {
+		c.RawDevices = strings.Split(m.rawDevices, ",")
+	}
+	c.Images.DownloadProtocol, c.Images.ExactOnly = m.protocol, !m.regexps
+	if !m.skipTranslation {
+		c.Images.TranslationDir = m.translations
+	}
 	if c.UID, c.GID, err = owner(m.qemuUser); err != nil {
 		return c, fmt.Errorf("--qemu-user %q: %w", m.qemuUser, err)
 	}
@@ -110,8 +137,7 @@ func runtimeCommand() *cobra.Command {
 				return err
 			}
 			o.Version, o.Socket, o.StateDir, o.RunDir, o.NetSocket, o.Emulator = version, own.Socket, own.StateDir, own.RunDir, own.NetSocket, own.Emulator
-			o.StreamAddress, o.Handlers, o.SystemdCgroups, o.Limits = own.StreamAddress, own.Handlers, own.SystemdCgroups, own.Limits
-			o.Images.TranslationDir, o.ShareServer = own.Images.TranslationDir, []string{"/proc/self/exe", shareServer}
+			o.Handlers, o.SystemdCgroups, o.Limits.DefaultMemory, o.ShareServer = own.Handlers, own.SystemdCgroups, own.Limits.DefaultMemory, []string{"/proc/self/exe", shareServer}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
 			return node.Run(c.Context(), o, log)
 		},
@@ -122,10 +148,8 @@ func runtimeCommand() *cobra.Command {
 	f.StringVar(&own.RunDir, "run-dir", "/run/muster-vm", "folder of machines' sockets; a short path")
 	f.StringVar(&own.NetSocket, "net-socket", "/run/muster-vm/net.sock", "the network process's socket")
 	f.StringVar(&own.Emulator, "emulator", "/usr/lib/muster-vm/"+wrapName, "this program by the name of "+wrapName+", which libvirt runs in QEMU's place")
-	f.StringVar(&own.StreamAddress, "stream-address", "127.0.0.1:0", "where exec, attach and port-forward are served to the node itself: a loopback address and a port, 0 for one that is free")
 	f.StringSliceVar(&own.Handlers, "handler", []string{handler}, "names of RuntimeClass handlers that are answered to")
 	f.BoolVar(&own.SystemdCgroups, "systemd-cgroups", false, "the kubelet's cgroup driver is systemd")
-	f.StringVar(&own.Images.TranslationDir, "translation-dir", "", "folder of Virtlet's image translation files")
 	f.Int64Var(&own.Limits.DefaultMemory, "default-memory", 1<<30, "bytes of memory of a machine whose container has no limit")
 	m.bind(f)
 	app.BindZapFlags(f, &logs)
@@ -144,6 +168,17 @@ func shareCommand() *cobra.Command {
 type places struct {
 	dir, cri, primary, binDir, confDir string
 	machines                           machineFlags
+	verbosity                          int
+}
+
+func (p *places) bind(f *pflag.FlagSet) {
+	f.StringVar(&p.dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
+	f.StringVar(&p.cri, "cri", "/run/muster-vm/cri.sock", "path of the socket that the kubelet is given")
+	f.StringVar(&p.primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
+	f.StringVar(&p.binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
+	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
+	f.IntVar(&p.verbosity, "v", 0, "highest level of messages that the three log, 0 to 10")
+	p.machines.bind(f)
 }
 
 // processes are what up runs, in order. self is this program, wrapper its name for libvirt, uid QEMU's user.
@@ -163,19 +198,29 @@ func (p *places) processes(self, wrapper string, uid int) []up.Process {
 	} else {
 		proxy = append(proxy, "--primary="+p.primary, "--backend=name="+handler+",socket="+in("runtime.sock")+",handler="+handler+",prefix=muster-vm/,prefix=virtlet.cloud/")
 	}
+	if p.verbosity > 0 {
+		for _, argv := range []*[]string{&network, &machines, &proxy} {
+			*argv = append(*argv, fmt.Sprintf("--zap-log-level=%d", p.verbosity))
+		}
+	}
 	return []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
 }
 
 func upCommand() *cobra.Command {
 	var logs app.LogOptions
 	var p places
+	var v virtletFlags
 	c := &cobra.Command{
 		Use: "up", Short: "Run net, runtime and proxy together, each a process that is started again when it ends", Args: cobra.NoArgs,
 		Long: "Starts the three below a folder, prints \"ready SOCKET\" when pods can be made, and ends them when it is told to. Machines run on, and are found\n" +
-			"again by the next start with the same folder. Without --primary every pod is a machine.",
+			"again by the next start with the same folder. Without --primary every pod is a machine. Virtlet's settings are taken from its environment, its flags, a file\n" +
+			"and VirtletConfigMapping objects: see muster-vm config dump.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := app.Logger(os.Stderr, logs)
 			if err != nil {
+				return err
+			}
+			if _, err := v.resolve(c.Context(), c.Flags(), p.dir, log); err != nil {
 				return err
 			}
 			checked, err := p.machines.check()
@@ -207,12 +252,8 @@ func upCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&p.dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
-	f.StringVar(&p.cri, "cri", "/run/muster-vm/cri.sock", "path of the socket that the kubelet is given")
-	f.StringVar(&p.primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
-	f.StringVar(&p.binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
-	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
-	p.machines.bind(f)
+	p.bind(f)
+	v.bind(f)
 	app.BindZapFlags(f, &logs)
 	return c
 }

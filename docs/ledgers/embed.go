@@ -82,3 +82,26 @@ func Differences() (map[string][]Difference, error) {
 	}
 	return all, nil
 }
+
+//go:embed virtlet.yaml
+var virtlet []byte
+
+// VirtletRow says what muster-vm does with one thing of Virtlet's.
+type VirtletRow struct {
+	// Default is Virtlet's, where it has one.
+	Default string `json:"default,omitempty"`
+	// Exactly one of these is set: what takes or shows it, or why it has no effect.
+	Taken   string `json:"taken,omitempty"`
+	Without string `json:"without,omitempty"`
+	// Differs is what is otherwise than in Virtlet, with the reason.
+	Differs string `json:"differs,omitempty"`
+}
+
+// Virtlet returns the ledger of Virtlet's interface by section and name.
+func Virtlet() (map[string]map[string]VirtletRow, error) {
+	var all map[string]map[string]VirtletRow
+	if err := yaml.UnmarshalStrict(virtlet, &all); err != nil {
+		return nil, fmt.Errorf("ledger of Virtlet: %w", err)
+	}
+	return all, nil
+}

@@ -50,6 +50,8 @@ type Config struct {
 	ShareServer []string
 	// PodsDir is the kubelet's directory of pods.
 	PodsDir string
+	// RawDevices are patterns of names below /dev that FlexVolumes of type raw may have: see volume.Options.
+	RawDevices []string
 	// StreamAddress is where Exec, Attach and PortForward are served: a loopback address and a port, 0 for one that is free.
 	StreamAddress string
 	// Handlers are the names of RuntimeClass handlers that are answered to.
@@ -159,7 +161,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 // volumes opens the disks.
 func (c Config) volumes() (Volumes, error) {
 	dir := filepath.Join(c.StateDir, "volumes")
-	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
+	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, RawDevices: c.RawDevices, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
 	if err := passable(o.SocketDir); err != nil {
 		return Volumes{}, err
 	}
