@@ -68,6 +68,8 @@ type realNode struct {
 	// cgroup is the pods' group, groups the folders that it has; "" where none can be made here.
 	cgroup string
 	groups []string
+	// stage is a process that sees the node's mounts and network.
+	stage int
 }
 
 // newRealNode starts one with an image in its store, and gives that image's id.
@@ -119,6 +121,7 @@ func newRealNode(t *testing.T) (*realNode, string) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	n.stage = c.Process.Pid
 	lines := make(chan string, 16)
 	go func() {
 		defer close(lines)
@@ -358,6 +361,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("exec: %v, %v", out, err)
 	}
 	t.Logf("exec took %v", time.Since(asked))
+	n.look(box, vm)
 	machine := n.process("-uuid")
 	if !n.in(machine) {
 		t.Errorf("the machine, process %d, is not in its pod's control group", machine)

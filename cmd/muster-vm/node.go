@@ -137,6 +137,7 @@ func runtimeCommand() *cobra.Command {
 				return err
 			}
 			o.Version, o.Socket, o.StateDir, o.RunDir, o.NetSocket, o.Emulator = version, own.Socket, own.StateDir, own.RunDir, own.NetSocket, own.Emulator
+			o.DiagSocket = own.DiagSocket
 			o.Handlers, o.SystemdCgroups, o.Limits.DefaultMemory, o.ShareServer = own.Handlers, own.SystemdCgroups, own.Limits.DefaultMemory, []string{"/proc/self/exe", shareServer}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
 			return node.Run(c.Context(), o, log)
@@ -146,6 +147,7 @@ func runtimeCommand() *cobra.Command {
 	f.StringVar(&own.Socket, "listen", "/run/muster-vm/runtime.sock", "path of the socket to serve the CRI at")
 	f.StringVar(&own.StateDir, "state-dir", "/var/lib/muster-vm", "folder of records, images and disks; it has to outlive a boot, and QEMU's user has to get to it")
 	f.StringVar(&own.RunDir, "run-dir", "/run/muster-vm", "folder of machines' sockets; a short path")
+	f.StringVar(&own.DiagSocket, "diag-socket", "", diagUsage)
 	f.StringVar(&own.NetSocket, "net-socket", "/run/muster-vm/net.sock", "the network process's socket")
 	f.StringVar(&own.Emulator, "emulator", "/usr/lib/muster-vm/"+wrapName, "this program by the name of "+wrapName+", which libvirt runs in QEMU's place")
 	f.StringSliceVar(&own.Handlers, "handler", []string{handler}, "names of RuntimeClass handlers that are answered to")
@@ -181,18 +183,22 @@ func (p *places) bind(f *pflag.FlagSet) {
 	p.machines.bind(f)
 }
 
+// diag is where a process of up tells of itself.
+func (p *places) diag(process string) string { return filepath.Join(p.dir, "diag", process+".sock") }
+
 // processes are what up runs, in order. self is this program, wrapper its name for libvirt, uid QEMU's user.
 func (p *places) processes(self, wrapper string, uid int) []up.Process {
 	in := func(name string) string { return filepath.Join(p.dir, name) }
 	network := []string{
 		self, "net", "--socket=" + in("net.sock"), "--state-dir=" + in("net"), "--netns-dir=" + in("netns"), "--cni-bin-dir=" + p.binDir, "--cni-conf-dir=" + p.confDir,
 		fmt.Sprintf("--qemu-uid=%d", uid), fmt.Sprintf("--networks-are-ours=%t", p.primary == ""),
+		"--diag-socket=" + p.diag("net"),
 	}
 	machines := append([]string{
 		self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
-		"--emulator=" + wrapper,
+		"--emulator=" + wrapper, "--diag-socket=" + p.diag("runtime"),
 	}, p.machines.args()...)
-	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db")}
+	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db"), "--diag-socket=" + p.diag("proxy")}
 	if p.primary == "" {
 		proxy = append(proxy, "--primary="+in("runtime.sock"))
 	} else {

@@ -40,6 +40,7 @@ func networkCommand() *cobra.Command {
 	var logs app.LogOptions
 	var admins, gets []uint
 	var dns []string
+	var diagSocket string
 	c := &cobra.Command{
 		Use: "net", Short: "Keep the pods' networks: namespaces, CNI, taps, DHCP, and the socket that hands out taps", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -61,7 +62,9 @@ func networkCommand() *cobra.Command {
 				o.FallbackDNS = append(o.FallbackDNS, a)
 			}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
-			return network.Run(c.Context(), o, log)
+			ctx, end := tell(c.Context(), diagSocket, log)
+			defer end()
+			return network.Run(ctx, o, log)
 		},
 	}
 	f := c.Flags()
@@ -78,6 +81,7 @@ func networkCommand() *cobra.Command {
 	f.IntVar(&o.MaxPods, "max-pods", 1024, "how many pods there may be")
 	f.DurationVar(&o.CNITimeout, "cni-timeout", time.Minute, "how long a CNI plugin may take")
 	f.DurationVar(&o.Grace, "grace", 10*time.Second, "how long calls under way have when the process is told to end")
+	f.StringVar(&diagSocket, "diag-socket", "", diagUsage)
 	app.BindZapFlags(f, &logs)
 	return c
 }
@@ -97,6 +101,7 @@ func proxyCommand() *cobra.Command {
 	var o proxy.Config
 	var logs app.LogOptions
 	var backends []string
+	var diagSocket string
 	c := &cobra.Command{
 		Use: "proxy", Short: "One CRI endpoint for the kubelet over several runtimes", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -112,7 +117,9 @@ func proxyCommand() *cobra.Command {
 				o.Backends = append(o.Backends, b)
 			}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Listen) }
-			return proxy.Run(c.Context(), o, log)
+			ctx, end := tell(c.Context(), diagSocket, log)
+			defer end()
+			return proxy.Run(ctx, o, log)
 		},
 	}
 	f := c.Flags()
@@ -122,6 +129,7 @@ func proxyCommand() *cobra.Command {
 	f.StringVar(&o.State, "state", "", "file that outlives a restart with what backends have; without it, lists fail while a backend has been away since the start")
 	f.DurationVar(&o.ListTimeout, "list-timeout", 3*time.Second, "how long a backend may hold up an answer that is made of several")
 	f.DurationVar(&o.Grace, "grace", 5*time.Second, "how long calls under way have when the process is told to end")
+	f.StringVar(&diagSocket, "diag-socket", "", diagUsage)
 	app.BindZapFlags(f, &logs)
 	return c
 }

@@ -30,6 +30,7 @@ var (
 		"internal/roles/run.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
 		"internal/controllers/admission/controller.go: net.Listen": "webhooks",
 		"internal/vm/network/links.go: dhcp.Listen":                "muster-vm: a packet socket on taps in a pod's own network namespace; only the pod's guest is heard",
+		"internal/vm/diag/serve.go: net.Listen":                    "muster-vm: what a process tells of itself, a file for root alone",
 		"internal/vm/node/run.go: net.Listen":                      "muster-vm: the socket of its CRI, a file for root alone",
 		"internal/cli/simulate.go: new(net.ListenConfig).Listen":   "muster sim serve: a calculator for a user, at the address the user names",
 	}
@@ -41,6 +42,8 @@ var (
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.
 	local = []string{"internal/app/server.go", "internal/roles/run.go"}
+	// sockets are the files whose patterns are served at a unix socket of this process's user alone, which tests of theirs see.
+	sockets = []string{"internal/vm/diag/serve.go"}
 )
 
 // TestListeners finds every place that opens a port and every pattern that is served, in all the code that cmd/muster is made of.
@@ -63,7 +66,7 @@ func TestListeners(t *testing.T) {
 			return inspect(path, name, found, func(pattern string) {
 				entry := name + ": " + pattern
 				switch {
-				case slices.Contains(public, entry), slices.Contains(local, name):
+				case slices.Contains(public, entry), slices.Contains(local, name), slices.Contains(sockets, name):
 				default:
 					t.Errorf("%s is served, and by whom it may be asked is not decided: serve it with app.Local on app.ListenLocal, or ask for a token", entry)
 				}

@@ -18,6 +18,7 @@
 //	node       where all of them but the proxy meet: what runtime asks for, in the words of the parts
 //	hypervisor machines by libvirt's protocol, or a fake's; one contract, one suite
 //	config     Virtlet's settings, each with where it is from
+//	diag       what there is on a node, for people, without secrets
 //	wrap       what libvirt runs as QEMU: fetches taps, adds the cards, becomes QEMU
 //
 // Of Muster's other packages they import only internal/app.

@@ -43,6 +43,12 @@ func (c Client) List(ctx context.Context) ([]Listed, error) {
 	return r.Pods, err
 }
 
+// Collect finds what no pod has and, unless dry, has it taken away: see Manager.Collect.
+func (c Client) Collect(ctx context.Context, dry bool) ([]Garbage, error) {
+	r, _, err := c.call(ctx, request{Verb: verbCollect, Dry: dry})
+	return r.Garbage, err
+}
+
 // Status says whether a pod could be added now, as far as CNI's configuration and plugins (STATUS) know. nil: it could.
 func (c Client) Status(ctx context.Context) error {
 	_, _, err := c.call(ctx, request{Verb: verbStatus})

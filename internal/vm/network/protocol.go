@@ -7,7 +7,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
 )
 
-// The verbs of the socket: Virtlet's four, List, and Status.
+// The verbs of the socket: Virtlet's four, List, Status, and Collect.
 const (
 	verbAdd     = "add"
 	verbRelease = "release"
@@ -15,6 +15,7 @@ const (
 	verbRecover = "recover"
 	verbList    = "list"
 	verbStatus  = "status"
+	verbCollect = "collect"
 )
 
 // Bounds of bodies, in bytes. A Get is an id and a token.
@@ -30,6 +31,7 @@ type request struct {
 	Pod   *Pod   `json:"pod,omitempty"`
 	ID    string `json:"id,omitempty"`
 	Token string `json:"token,omitempty"`
+	Dry   bool   `json:"dry,omitempty"`
 }
 
 type response struct {
@@ -37,6 +39,7 @@ type response struct {
 	Attached *Attached  `json:"attached,omitempty"`
 	Taps     []Tap      `json:"taps,omitempty"`
 	Pods     []Listed   `json:"pods,omitempty"`
+	Garbage  []Garbage  `json:"garbage,omitempty"`
 }
 
 type wireError struct {

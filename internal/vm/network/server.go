@@ -188,6 +188,8 @@ func (s *server) do(ops context.Context, q request, from caller) (r response, er
 		err = s.manager.Release(ops, q.ID)
 	case verbList:
 		r.Pods, err = s.manager.List()
+	case verbCollect:
+		r.Garbage, err = s.manager.Collect(ops, q.Dry)
 	case verbStatus:
 		err = s.manager.Status(ops)
 	default:

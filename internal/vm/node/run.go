@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/console"
+	"github.com/muster-scheduler/muster/internal/vm/diag"
 	"github.com/muster-scheduler/muster/internal/vm/domain"
 	"github.com/muster-scheduler/muster/internal/vm/hypervisor/libvirt"
 	"github.com/muster-scheduler/muster/internal/vm/image"
@@ -62,6 +64,8 @@ type Config struct {
 	Limits spec.Node
 	// Images are the image store's settings; InUse is filled in here.
 	Images image.Options
+	// DiagSocket is where this process tells of itself: see package diag. "" for nowhere.
+	DiagSocket string
 	// Ready, if set, is called once calls are answered.
 	Ready func()
 }
@@ -150,6 +154,18 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	l, err := listen(c.Socket)
 	if err != nil {
 		return err
+	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	own, end := context.WithCancel(ctx)
+	defer end()
+	beside.Go(func() { sweepImages(own, images, gcEvery, log) })
+	if c.DiagSocket != "" {
+		beside.Go(func() {
+			if err := diag.Serve(own, c.DiagSocket, look(server, images), nil); err != nil {
+				log.Error(err, "this process does not tell of itself", "socket", c.DiagSocket)
+			}
+		})
 	}
 	log.Info("The CRI is served", "socket", c.Socket, "records", filepath.Join(c.StateDir, "runtime.db"))
 	if c.Ready != nil {
