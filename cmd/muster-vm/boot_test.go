@@ -70,6 +70,8 @@ type realNode struct {
 	groups []string
 	// stage is a process that sees the node's mounts and network.
 	stage int
+	// qemu is a program, plugins the folder of CNI's.
+	qemu, plugins string
 }
 
 // newRealNode starts one with an image in its store, and gives that image's id.
@@ -121,7 +123,7 @@ func newRealNode(t *testing.T) (*realNode, string) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.stage = c.Process.Pid
+	n.stage, n.qemu, n.plugins = c.Process.Pid, qemu, plugins
 	lines := make(chan string, 16)
 	go func() {
 		defer close(lines)
@@ -362,6 +364,7 @@ func TestBoot(t *testing.T) {
 	}
 	t.Logf("exec took %v", time.Since(asked))
 	n.look(box, vm)
+	n.validates(n.qemu, n.plugins)
 	machine := n.process("-uuid")
 	if !n.in(machine) {
 		t.Errorf("the machine, process %d, is not in its pod's control group", machine)

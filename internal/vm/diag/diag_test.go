@@ -77,9 +77,19 @@ func TestNoneHindersAnother(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		for _, want := range []struct{ at, data, problem string }{
-			{"good", "whole\n", ""}, {"fails", "half\n", "no more"}, {"panics", "", "a defect: oh"}, {"stands", "", "no end within 1s"}, {"heedless", "", "no end within 1s"},
-			{"endless", strings.Repeat("more and more\n", 71), "cut: "}, {"folder", "", "one is missing"}, {"nothing", "", "nothing to look at"},
-			{"folder/a", "1", ""}, {"folder/a-2", "twice", ""}, {"folder/b", "2", ""}, {"folder/_.._.._x_y", "named", ""}, {"given/_etc_passwd", `token="` + Redacted + `"`, ""},
+			{"good", "whole\n", ""},
+			{"fails", "half\n", "no more"},
+			{"panics", "", "a defect: oh"},
+			{"stands", "", "no end within 1s"},
+			{"heedless", "", "no end within 1s"},
+			{"endless", strings.Repeat("more and more\n", 71), "cut: "},
+			{"folder", "", "one is missing"},
+			{"nothing", "", "nothing to look at"},
+			{"folder/a", "1", ""},
+			{"folder/a-2", "twice", ""},
+			{"folder/b", "2", ""},
+			{"folder/_.._.._x_y", "named", ""},
+			{"given/_etc_passwd", `token="` + Redacted + `"`, ""},
 		} {
 			r := find(t, got, strings.Split(want.at, "/")...)
 			if r.Data != want.data && !(want.at == "stands" && r.Data == "so far\n") || (want.problem == "") != (r.Error == "") || want.problem != "" && strings.Count(r.Error, want.problem) != 1 {
@@ -159,7 +169,8 @@ func FuzzRedact(f *testing.F) {
 func TestUnpack(t *testing.T) {
 	t.Parallel()
 	tree := Collect(t.Context(), []Source{
-		says("ip-a", "1: lo\n"), {Name: "broken", Read: func(context.Context, io.Writer) error { return errors.New("why") }},
+		says("ip-a", "1: lo\n"),
+		{Name: "broken", Read: func(context.Context, io.Writer) error { return errors.New("why") }},
 		{Name: "netns", List: func(context.Context) ([]Source, error) { return []Source{says("p1", "x")}, nil }},
 	}, Bounds{})
 	text, err := json.Marshal(tree)
@@ -183,8 +194,13 @@ func TestUnpack(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []Result{
-		{Name: "..", Data: "x"}, {Name: "a/b", Data: "x"}, {Name: "a", Ext: "x/../../y", Data: "x"}, {Name: "", Data: "x"}, {Name: ".bashrc"},
-		{Name: "d", IsDir: true, Children: []Result{{Name: "../x"}}}, {Name: "twice", IsDir: true, Children: []Result{{Name: "a", Data: "1"}, {Name: "a", Data: "2"}}},
+		{Name: "..", Data: "x"},
+		{Name: "a/b", Data: "x"},
+		{Name: "a", Ext: "x/../../y", Data: "x"},
+		{Name: "", Data: "x"},
+		{Name: ".bashrc"},
+		{Name: "d", IsDir: true, Children: []Result{{Name: "../x"}}},
+		{Name: "twice", IsDir: true, Children: []Result{{Name: "a", Data: "1"}, {Name: "a", Data: "2"}}},
 	} {
 		if err := Unpack(Result{Name: Root, IsDir: true, Children: []Result{bad}}, filepath.Join(t.TempDir(), "o")); err == nil {
 			t.Errorf("%+v was taken", bad)

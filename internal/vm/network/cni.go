@@ -217,6 +217,23 @@ func (c *cni) gc(ctx context.Context, owned map[string]bool) error {
 	return nil
 }
 
+// CheckCNI says which network pods would be added to, and whether its plugins are there and say that they could (STATUS). It adds nobody. Of the settings only CNI's count.
+func CheckCNI(ctx context.Context, c Config) (network string, err error) {
+	if c.CNITimeout <= 0 {
+		c.CNITimeout = time.Minute
+	}
+	own := newCNI(c)
+	conf, err := own.config()
+	if err != nil {
+		return "", err
+	}
+	list, err := libcni.NetworkConfFromBytes(conf)
+	if err != nil {
+		return "", vm.Errorf(vm.Unavailable, "CNI configuration: %w", err)
+	}
+	return list.Name, own.status(ctx)
+}
+
 // status asks the plugins whether they could add a pod (STATUS). CHECK is not asked: portmap of the distributions fails it for working pods.
 func (c *cni) status(ctx context.Context) error {
 	conf, err := c.config()

@@ -133,14 +133,10 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	defer machines.Close()
 	consoles := NewConsoles(&console.Owner{UID: c.UID, GID: c.GID}, log)
 	defer consoles.End()
-	cgroup2 := false
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		cgroup2 = true
-	}
 	hypervisor := Machines{Of: machines}
 	options := runtime.Options{
 		Version: c.Version, Handlers: c.Handlers, Limits: c.Limits, SystemdCgroups: c.SystemdCgroups, Streams: runtime.Streaming(c.StreamAddress),
-		Domain: domain.Node{DomainType: c.DomainType, Emulator: c.Emulator, QEMU: c.QEMU, CgroupV2: cgroup2, Virtiofsd: c.Virtiofsd},
+		Domain: domain.Node{DomainType: c.DomainType, Emulator: c.Emulator, QEMU: c.QEMU, CgroupV2: unified(), Virtiofsd: c.Virtiofsd},
 	}
 	server, err = runtime.New(ctx, runtime.Parts{
 		Hypervisor: hypervisor, Agent: hypervisor, Networks: Networks{network.Client{Socket: c.NetSocket}}, Images: images, Volumes: volumes, Folders: folders,

@@ -35,6 +35,8 @@ type procedure struct{ program, number uint32 }
 var shapes = map[procedure]string{
 	{remoteProgram, 1}:   "", // connect open
 	{remoteProgram, 2}:   "", // connect close
+	{remoteProgram, 4}:   "h",   // version
+	{remoteProgram, 10}:  "sui", // create a machine that nobody keeps
 	{remoteProgram, 14}:  "s",
 	{remoteProgram, 24}:  "sui", // lookup by UUID
 	{remoteProgram, 28}:  "",
