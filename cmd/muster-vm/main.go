@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -48,6 +50,10 @@ func run(argv []string) int {
 		}
 		err = c.ExecuteContext(ctx)
 	}
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() > 0 { // a program that was run for a person has said what it had to say
+		return ended.ExitCode()
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1
@@ -60,7 +66,7 @@ func root() *cobra.Command {
 		Use: "muster-vm", Short: "Pods that are virtual machines", Version: version,
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
-	c.AddCommand(upCommand(), networkCommand(), runtimeCommand(), proxyCommand(), configCommand(), diagCommand(), validateCommand(), shareCommand(), &cobra.Command{
+	c.AddCommand(upCommand(), networkCommand(), runtimeCommand(), proxyCommand(), configCommand(), diagCommand(), validateCommand(), ctlCommand(), shareCommand(), &cobra.Command{
 		Use: "wrap [QEMU's arguments]", Short: "Become QEMU with the pod's network cards: what libvirt runs as a domain's emulator",
 		Long: "Fetches the taps that VIRTLET_NET_KEY names, adds them to QEMU's arguments and becomes VIRTLET_EMULATOR; without that variable QEMU is run\n" +
 			"as it is, for libvirt to ask what it can do. The program does the same when it is called " + wrapName + ". All arguments are QEMU's.",

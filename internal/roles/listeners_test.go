@@ -30,6 +30,7 @@ var (
 		"internal/roles/run.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
 		"internal/controllers/admission/controller.go: net.Listen": "webhooks",
 		"internal/vm/network/links.go: dhcp.Listen":                "muster-vm: a packet socket on taps in a pod's own network namespace; only the pod's guest is heard",
+		"internal/vm/ctl/ctl.go: net.Listen":                       "muster-vm ctl vnc: the loopback of a person's own host",
 		"internal/vm/diag/serve.go: net.Listen":                    "muster-vm: what a process tells of itself, a file for root alone",
 		"internal/vm/node/run.go: net.Listen":                      "muster-vm: the socket of its CRI, a file for root alone",
 		"internal/cli/simulate.go: new(net.ListenConfig).Listen":   "muster sim serve: a calculator for a user, at the address the user names",

@@ -20,6 +20,7 @@
 //	config     Virtlet's settings, each with where it is from
 //	diag       what there is on a node, for people, without secrets
 //	validate   whether a node can run machines, and what to do if not
+//	ctl        machines reached from outside of the cluster
 //	wrap       what libvirt runs as QEMU: fetches taps, adds the cards, becomes QEMU
 //
 // Of Muster's other packages they import only internal/app.

@@ -55,6 +55,9 @@ func (d DiskFolders) sockets(id string) string {
 	return filepath.Join(d.Sockets, hex.EncodeToString(sum[:8]))
 }
 
+// Screen is the path of the socket of a container's screen, where its pod asked for one.
+func (d DiskFolders) Screen(id string) string { return filepath.Join(d.sockets(id), "vnc") }
+
 func (d DiskFolders) folder(id string) (string, error) {
 	if !folderName.MatchString(id) {
 		return "", vm.Errorf(vm.Invalid, "container %q: no id for a folder", id)
@@ -69,7 +72,7 @@ func (d DiskFolders) Make(_ context.Context, id string, data *cloudinit.Data) (i
 		return "", paths, err
 	}
 	iso = filepath.Join(dir, "first-boot.iso")
-	paths = domain.Paths{Exit: filepath.Join(dir, "exit", "port"), Serial: filepath.Join(dir, "serial"), VNC: filepath.Join(d.sockets(id), "vnc")}
+	paths = domain.Paths{Exit: filepath.Join(dir, "exit", "port"), Serial: filepath.Join(dir, "serial"), VNC: d.Screen(id)}
 	// QEMU makes its sockets itself. In the folder it can replace nothing: what is there has owners of its own.
 	if err := errors.Join(os.MkdirAll(dir, 0o711), os.MkdirAll(d.sockets(id), 0o700)); err != nil { //nolint:gosec // it is passed through
 		return "", paths, err
