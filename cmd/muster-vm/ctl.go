@@ -92,7 +92,11 @@ func sshCommand(k *ctlFlags) *cobra.Command {
 			return cluster.Forward(c.Context(), m, port, c.ErrOrStderr(), func(ctx context.Context, local int) error {
 				run := exec.CommandContext(ctx, program, ctl.SSH(m, whom, local, args[1:])...)
 				run.Stdin, run.Stdout, run.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
-				return run.Run()
+				err := run.Run()
+				if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+					return asItEnded{ended}
+				}
+				return err
 			})
 		},
 	}

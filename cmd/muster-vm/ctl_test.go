@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,5 +85,27 @@ func TestCtl(t *testing.T) {
 	}()
 	if said, err := musterVM(t, "hello", "ctl", "screen", "--node-dir", dir, "c0ffee"); err != nil || said != "RFB heard hello" {
 		t.Errorf("%q, %v", said, err)
+	}
+}
+
+// TestExitCode: a program that was run for a person ends this one as it ended.
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	ended := new(exec.ExitError)
+	if err := exec.CommandContext(t.Context(), "sh", "-c", "exit 7").Run(); !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	if got := exitCode("muster-vm", fmt.Errorf("ssh: %w", asItEnded{ended}), io.Discard); got != 7 {
+		t.Errorf("%d", got)
+	}
+	if got := exitCode("muster-vm", fmt.Errorf("mkfs: %w", ended), io.Discard); got != 1 {
+		t.Errorf("%d", got)
+	}
+	var said strings.Builder
+	if got := exitCode("muster-vm", errors.New("no such pod"), &said); got != 1 || said.String() != "muster-vm: no such pod\n" {
+		t.Errorf("%d, %q", got, said.String())
+	}
+	if got := exitCode("muster-vm", nil, &said); got != 0 {
+		t.Errorf("%d", got)
 	}
 }

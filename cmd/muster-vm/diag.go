@@ -276,7 +276,7 @@ func (l *looked) answers() []diag.Source {
 			if err != nil {
 				return nil, err
 			}
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			return f(ctx, runtimeapi.NewRuntimeServiceClient(conn))
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -50,15 +51,22 @@ func run(argv []string) int {
 		}
 		err = c.ExecuteContext(ctx)
 	}
-	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() > 0 { // a program that was run for a person has said what it had to say
+	return exitCode(name, err, os.Stderr)
+}
+
+// asItEnded is how a program ended that was run for a person, and has said what it had to say.
+type asItEnded struct{ *exec.ExitError }
+
+// exitCode says an error, and what it ends the program with.
+func exitCode(name string, err error, to io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	if ended := (asItEnded{}); errors.As(err, &ended) && ended.ExitCode() > 0 {
 		return ended.ExitCode()
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		return 1
-	}
-	return 0
+	fmt.Fprintf(to, "%s: %v\n", name, err)
+	return 1
 }
 
 func root() *cobra.Command {

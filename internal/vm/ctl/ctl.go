@@ -194,7 +194,9 @@ func (c Cluster) Forward(ctx context.Context, m Machine, port int, errs io.Write
 		err = use(ctx, int(ports[0].Local))
 	}
 	cancel()
-	<-ended
+	if bad := <-ended; err == nil && bad != nil && !errors.Is(bad, portforward.ErrLostConnectionToPod) {
+		err = fmt.Errorf("port %d of pod %s/%s: %w", port, m.Namespace, m.Pod, bad)
+	}
 	return err
 }
 

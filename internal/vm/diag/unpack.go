@@ -47,7 +47,7 @@ func Unpack(r Result, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	files := 0
 	return unpack(root, "", r, 0, &files)
 }

@@ -33,8 +33,8 @@ type procedure struct{ program, number uint32 }
 // shapes are the answers to the calls that are made here, as they are taken apart: i is 4 bytes, h 8, u 16, s a string, p a typed parameter,
 // and brackets are around what is repeated. What may follow is not looked at by anybody. A call that is not here has no answer.
 var shapes = map[procedure]string{
-	{remoteProgram, 1}:   "", // connect open
-	{remoteProgram, 2}:   "", // connect close
+	{remoteProgram, 1}:   "",    // connect open
+	{remoteProgram, 2}:   "",    // connect close
 	{remoteProgram, 4}:   "h",   // version
 	{remoteProgram, 10}:  "sui", // create a machine that nobody keeps
 	{remoteProgram, 14}:  "s",
