@@ -112,7 +112,7 @@ bin/muster-vm: FORCE
 
 vm-image: dist/tiny.qcow2 ## A small disk for tests of the VM runtime into dist/ (Debian 12: apt, dpkg-deb, cpio, qemu-img, busybox-static; no root, nothing is mounted)
 
-dist/tiny.qcow2: internal/vm/node/tiny/build.sh internal/vm/node/tiny/init
+dist/tiny.qcow2: $(wildcard internal/vm/node/tiny/* internal/vm/node/tiny/contract/*.go)
 	internal/vm/node/tiny/build.sh $@ dist/tiny.work
 
 image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)
