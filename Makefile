@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm prove-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,7 @@ test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
 	cd deploy/chart/proof && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd deploy/image/build && $(GO) test -ldflags=-w -timeout 5m ./...
+	cd internal/vm/conformity && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd client && $(GO) test -ldflags=-w -timeout 5m ./...
 
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
@@ -51,6 +52,11 @@ test-vm: ## Pods that boot, and the parts of muster-vm with real machines, witho
 	-$(MAKE) vm-image
 	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^TestBoot$$' ./cmd/muster-vm
 	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
+
+prove-vm: bin/muster-vm bin/critest bin/crictl ## test-vm, then critest and crictl: directly, and through the proxy with containerd (needs besides what test-vm needs Debian's containerd, runc, iptables and a static busybox); prints a table of every spec
+	$(MAKE) test-vm
+	cd internal/vm/conformity && MUSTER_VM_BINARY=$(CURDIR)/bin/muster-vm MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 MUSTER_CRITEST_BINARY=$(CURDIR)/bin/critest MUSTER_CRICTL_BINARY=$(CURDIR)/bin/crictl \
+	  $(GO) test -count=1 -ldflags=-w -v -timeout 150m .
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
@@ -72,6 +78,7 @@ check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
 	cd internal/lab/realnode && GOOS=linux $(GO) vet ./...
 	cd deploy/chart/proof && GOOS=linux $(GO) vet -tags lab,node ./...
+	cd internal/vm/conformity && GOOS=linux $(GO) vet ./...
 	@unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (run: make format):"; echo "$$unformatted"; exit 1; fi
 	$(MAKE) lint
@@ -110,9 +117,16 @@ vm: bin/muster-vm ## The VM runtime into bin/ (static, without cgo)
 bin/muster-vm: FORCE
 	$(GO) build -o $@ -ldflags "$(LDFLAGS)" ./cmd/muster-vm
 
+# The CRI's own test suite, and its command line, of the release that internal/vm/conformity names.
+bin/critest: FORCE
+	cd internal/vm/conformity && $(GO) test -c -ldflags=-w -o ../../../$@ sigs.k8s.io/cri-tools/cmd/critest
+
+bin/crictl: FORCE
+	cd internal/vm/conformity && $(GO) build -ldflags=-w -o ../../../$@ sigs.k8s.io/cri-tools/cmd/crictl
+
 vm-image: dist/tiny.qcow2 ## A small disk for tests of the VM runtime into dist/ (Debian 12: apt, dpkg-deb, cpio, qemu-img, busybox-static; no root, nothing is mounted)
 
-dist/tiny.qcow2: internal/vm/node/tiny/build.sh internal/vm/node/tiny/init
+dist/tiny.qcow2: $(wildcard internal/vm/node/tiny/* internal/vm/node/tiny/contract/*.go)
 	internal/vm/node/tiny/build.sh $@ dist/tiny.work
 
 image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)

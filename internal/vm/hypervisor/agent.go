@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/vm"
@@ -30,8 +31,11 @@ const (
 	pollMost  = 500 * time.Millisecond
 )
 
-// Exec runs a command in a guest, without input or terminal, until it ends or ctx does; then the command goes on in the guest, which has no call to
-// end it. Of each output limit bytes are kept. Unavailable: no agent answers (yet), and nothing was run; an agent that goes away later is waited
+// killBound is how long the guest may take to be told that a command is to end.
+const killBound = 2 * time.Second
+
+// Exec runs a command in a guest, without input or terminal, until it ends or ctx does; then the guest is told to kill it, which works where the guest
+// has a program "kill": agents have no call for it. What the command has started itself goes on. Of each output limit bytes are kept. Unavailable: no agent answers (yet), and nothing was run; an agent that goes away later is waited
 // for. An answer to the start that is lost is Internal: a command must not run twice unasked.
 func Exec(ctx context.Context, a Agent, uuid string, command []string, limit int) (Output, error) {
 	if len(command) == 0 || command[0] == "" {
@@ -65,6 +69,9 @@ func Exec(ctx context.Context, a Agent, uuid string, command []string, limit int
 		}
 		err := ask(ctx, a, uuid, "guest-exec-status", map[string]any{"pid": *started.PID}, &status)
 		if err != nil && vm.KindOf(err) != vm.Unavailable {
+			if ctx.Err() != nil {
+				kill(ctx, a, uuid, *started.PID)
+			}
 			return Output{}, fmt.Errorf("exec in machine %s: %w", uuid, err)
 		}
 		if err == nil && status.Exited {
@@ -87,9 +94,17 @@ func Exec(ctx context.Context, a Agent, uuid string, command []string, limit int
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
+			kill(ctx, a, uuid, *started.PID)
 			return Output{}, vm.Errorf(vm.Internal, "exec in machine %s: %.64q has not ended: %w", uuid, command[0], context.Cause(ctx))
 		}
 	}
+}
+
+// kill ends a command whose time is over, if the guest lets it. Nobody is told how that went: the command's own error says more.
+func kill(ctx context.Context, a Agent, uuid string, pid int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killBound)
+	defer cancel()
+	_ = ask(ctx, a, uuid, "guest-exec", map[string]any{"path": "kill", "arg": []string{"-KILL", strconv.FormatInt(pid, 10)}}, nil)
 }
 
 // decode gives the first bytes of what an agent sent, and whether there were more.

@@ -26,6 +26,9 @@ var (
 	objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
 
+// maxHostname is how long a host name that is made of a pod's name may be: Linux takes 64 bytes, a label of a DNS name 63.
+const maxHostname = 63
+
 // Judge gives the machine that a pod asks for, or every problem of the pod at once: an error of kind vm.Invalid that wraps Problems. The
 // Spec shares nothing with what it was made from but the texts.
 func Judge(in Input) (*Spec, error) {
@@ -40,7 +43,7 @@ func Judge(in Input) (*Spec, error) {
 		Labels: copied(sandbox.GetLabels()), Annotations: copied(sandbox.GetAnnotations()),
 	}}
 	if s.Pod.Hostname == "" {
-		s.Pod.Hostname = s.Pod.Name
+		s.Pod.Hostname = strings.TrimRight(s.Pod.Name[:min(len(s.Pod.Name), maxHostname)], "-.")
 	}
 	j := &judge{pod: Short(s.Pod.Namespace) + "/" + Short(s.Pod.Name)}
 	if in.Node.MaxVCPUs <= 0 || in.Node.MaxVCPUs > maxVCPUs {

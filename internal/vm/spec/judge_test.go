@@ -104,6 +104,25 @@ func TestPlainPod(t *testing.T) {
 }
 
 // TestAnnotations: each annotation, what it does when it is right, and what is said when it is wrong.
+// TestHostname: a pod whose sandbox has no host name gets one of its own name, as kubelets make it: no longer than one label of a DNS name may be, and without an end that
+// such a label cannot have.
+func TestHostname(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 62)
+	for name, want := range map[string]string{"web": "web", "web.example": "web.example", long + "bc": long + "b", long + "-bc": long, long + ".-bc": long} { // order: each is a pod of its own
+		c := pod()
+		c.Hostname, c.Metadata.Name = "", name
+		if s := judged(t, Input{Sandbox: c, Container: container()}); s.Pod.Hostname != want {
+			t.Errorf("pod %s: host name %q, want %q", name, s.Pod.Hostname, want)
+		}
+	}
+	c := pod()
+	c.Hostname = long + "bc.example"
+	if s := judged(t, Input{Sandbox: c, Container: container()}); s.Pod.Hostname != c.Hostname {
+		t.Errorf("a host name that was given is changed to %q", s.Pod.Hostname)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -27,7 +27,7 @@ type Spec struct {
 // Pod says whose machine it is.
 type Pod struct {
 	Namespace, Name, UID string
-	// Hostname is the guest's: the sandbox's host name, the pod's name where it has none.
+	// Hostname is the guest's: the sandbox's host name; where it has none the pod's name, cut to 63 bytes.
 	Hostname string
 	// CgroupParent is the pod's cgroup as the kubelet names it; it may be empty.
 	CgroupParent string

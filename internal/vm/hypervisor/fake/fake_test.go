@@ -194,8 +194,10 @@ func TestFaults(t *testing.T) {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var asked []string
 		h := fake.NewHost(fake.Options{Guest: func(hypervisor.Machine) fake.Guest {
 			return fake.Guest{Exec: func(command []string) fake.Result {
+				asked = append(asked, strings.Join(command, " "))
 				return fake.Result{Stdout: []byte(strings.Join(command, " ")), Stderr: []byte("e"), ExitCode: 3, Takes: time.Second}
 			}}
 		}})
@@ -216,6 +218,10 @@ func TestExec(t *testing.T) {
 		defer cancel()
 		if _, err := hypervisor.Exec(ctx, c, uuid(1), []string{"/bin/sleep"}, 10); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v", err)
+		}
+		// What has no time left is ended in the guest too, by the process id that it has there.
+		if last := asked[len(asked)-1]; last != "kill -KILL 2" {
+			t.Errorf("after the time is over the guest is asked for %q", last)
 		}
 		// The answer to the start is lost: nobody may think that it can be run again.
 		lossy := h.Connect(fake.LoseAt(2))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds a small disk that keeps muster-vm's guest contract, for tests: build.sh OUT.qcow2 [WORK]
-# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox, QEMU's guest agent and the modules that are needed. Nothing is mounted and
-# root is not needed. Needs Debian 12: apt-get (for packages that are not installed), dpkg-deb, cpio, qemu-img and busybox-static. Packages are kept in WORK.
+# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox, QEMU's guest agent, what keeps the
+# guest contract, and the modules that are needed. Nothing is mounted and
+# root is not needed. Needs Go, and Debian 12: apt-get (for packages that are not installed), dpkg-deb, cpio, qemu-img and busybox-static. Packages are kept in WORK.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(realpath -m "$1")
@@ -19,10 +20,12 @@ fi
 release=$(basename boot.d/lib/modules/*)
 PATH=$work/boot.d/usr/bin:$work/boot.d/usr/sbin:$work/boot.d/sbin:$PATH
 
-rm -rf root && mkdir -p root/bin root/dev root/proc root/sys root/mnt root/lib/modules root/run
+rm -rf root && mkdir -p root/bin root/dev root/proc root/sys root/mnt root/lib/modules root/run root/etc root/tmp
 cp "$(command -v busybox)" root/bin/busybox
 cp "$here/init" root/init
 chmod 755 root/init
+# GO may be several words.
+(cd "$here" && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 ${GO:-go} build -ldflags '-s -w' -o "$work/root/bin/contract" ./contract)
 mkdir -p root/lib64 root/lib/x86_64-linux-gnu
 cp boot.d/usr/sbin/qemu-ga root/bin/
 cp -L boot.d/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 root/lib64/
