@@ -48,28 +48,34 @@ func (s *Session) roomLater(r cluster.Resources, sh cluster.Share, n cluster.Nod
 	return r.Fits(s.Later(n)) && (sh.None() || s.shareable(r, sh, n, false))
 }
 
-// joins says whether a pod that takes so many units may join a device that others use.
+// joins says whether a pod that takes so many units may join a device that others use or, of those that are there only later, one that is
+// promised to others. See shareable for what it costs to join such a one now.
 func (d *device) joins(takes, units int64, now bool) bool {
-	return d.later > 0 && d.later+takes <= units && (!now || d.now > 0 && d.now+takes <= units)
+	return d.later > 0 && d.later+takes <= units && (!now || d.now+takes <= units)
 }
 
-// spareGPUs returns how many GPUs of the node are nobody's, now or later, besides those that r asks for whole: each new device
-// takes one.
-func (s *Session) spareGPUs(r cluster.Resources, n cluster.NodeID, now bool) int64 {
-	free := s.Later(n)[cluster.GPU]
-	if now {
-		free = min(free, s.Idle(n)[cluster.GPU])
-	}
-	return max(0, (free-r.At(cluster.GPU))/cluster.Whole)
+// opens says whether a device begins to be used by whoever joins it now: it is promised to others, who have not come yet. It takes a GPU
+// that is free until then, and the slot of its reservation pod.
+func (d *device) opens() bool { return d.now == 0 && !d.reserved }
+
+// spare is how many devices a pod may be the first on.
+type spare struct {
+	fresh int64 // that nobody has, now or later
+	all   int64 // those, and such as are promised to others and free until they come; the same as fresh when it is about later
 }
 
-// spareSlots returns how many pods more than r asks for the node takes: each new device needs one for its reservation.
-func (s *Session) spareSlots(r cluster.Resources, n cluster.NodeID, now bool) int64 {
-	free := s.Later(n)[cluster.Slots]
-	if now {
-		free = min(free, s.Idle(n)[cluster.Slots])
+// spare returns how many devices are left on the node besides what r asks for whole: of its GPUs, and of its pod slots, of which each
+// device needs one for its reservation.
+func (s *Session) spare(r cluster.Resources, n cluster.NodeID, now bool) spare {
+	left := func(of cluster.Resources) int64 {
+		return max(0, min((of[cluster.GPU]-r.At(cluster.GPU))/cluster.Whole, of[cluster.Slots]-r.At(cluster.Slots)))
 	}
-	return max(0, free-r.At(cluster.Slots))
+	later := left(s.Later(n))
+	if !now {
+		return spare{later, later}
+	}
+	idle := left(s.Idle(n))
+	return spare{min(later, idle), idle}
 }
 
 func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
@@ -78,13 +84,18 @@ func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.Nod
 	if takes > units {
 		return false
 	}
-	missing := int64(sh.Devices)
+	missing, opened := int64(sh.Devices), int64(0)
 	for i := range s.devices(n) {
-		if s.shared[n][i].joins(takes, units, now) {
+		switch d := &s.shared[n][i]; {
+		case !d.joins(takes, units, now):
+		case now && d.opens():
+			opened++
+		default:
 			missing--
 		}
 	}
-	return missing <= min(s.spareGPUs(r, n, now), s.spareSlots(r, n, now))
+	left := s.spare(r, n, now)
+	return missing <= min(left.all, left.fresh+opened)
 }
 
 // countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
@@ -105,7 +116,7 @@ func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
 			places = append(places, (units-d.later)/takes)
 		}
 	}
-	whole := s.spareGPUs(c.Requests, n, false)
+	whole := max(0, (s.Later(n)[cluster.GPU]-c.Requests.At(cluster.GPU))/cluster.Whole)
 	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
 	fit := func(k int64) bool {
 		have := whole * min(k, units/takes)
@@ -141,34 +152,44 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 	type choice struct {
 		group       string // "" for a new one
 		used, score int64
+		opens       bool
 	}
 	var choices []choice
-	add := func(group string, used int64) {
+	add := func(group string, used int64, opens bool) {
 		score := int64(0)
 		for _, o := range s.points.deviceOrder {
 			score += o.ScoreDevice(c, node, used, units)
 		}
-		choices = append(choices, choice{group, used, score})
+		choices = append(choices, choice{group, used, score, opens})
 	}
 	for _, d := range s.devices(n) {
 		if d.joins(takes, units, now) {
-			add(d.group, d.later)
+			add(d.group, d.later, now && d.opens())
 		}
 	}
-	for range min(int64(c.Share.Devices), s.spareGPUs(c.Requests, n, now), s.spareSlots(c.Requests, n, now)) {
-		add("", 0)
+	left := s.spare(c.Requests, n, now)
+	for range min(int64(c.Share.Devices), left.fresh) {
+		add("", 0, true)
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), First(a.used > 0, b.used > 0), cmp.Compare(a.group, b.group))
 	})
-	if len(choices) < int(c.Share.Devices) {
-		panic(fmt.Sprintf("engine: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(choices)))
-	}
-	groups := make([]string, c.Share.Devices)
-	for i := range groups {
-		if groups[i] = choices[i].group; groups[i] == "" {
-			groups[i] = groupName(s.Snap.Now, node.Name, uid, i)
+	// The best that there are, one after the other, are as many as any others would be.
+	groups := make([]string, 0, c.Share.Devices)
+	for _, d := range choices {
+		if len(groups) == cap(groups) || d.opens && left.all == 0 {
+			continue
 		}
+		if d.opens {
+			left.all--
+		}
+		if d.group == "" {
+			d.group = groupName(s.Snap.Now, node.Name, uid, len(groups))
+		}
+		groups = append(groups, d.group)
+	}
+	if len(groups) < cap(groups) {
+		panic(fmt.Sprintf("engine: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(groups)))
 	}
 	slices.Sort(groups)
 	return groups

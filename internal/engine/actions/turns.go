@@ -22,7 +22,8 @@ import (
 // ask everybody, and ten seconds. An answer that rests and that nothing has happened since is as good as a new one. With an older one
 // nobody is passed by: if there is room for a gang behind, the queue is challenged. Those before are asked again, over as many
 // runs as it takes, each once, and the one behind waits; whoever comes first and has a use for the room, has it. What more comes up
-// during a challenge may go to the one behind: in a cluster in which something always changes, it would wait for ever otherwise.
+// during a challenge may go to the one behind: in a cluster in which something always changes, it would wait for ever otherwise. When all
+// have been asked and nobody has a use for it, because the room has gone, say, the challenge is over.
 type turns struct {
 	s     *engine.Session
 	half  int // 0 for no bound
@@ -44,6 +45,7 @@ type turn struct {
 	waits      bool   // it has spent what was another's, and there are such others
 	shut       bool   // somebody is left
 	passed     bool   // somebody was told an answer older than the challenge, or older than this run where there is none
+	older      bool   // somebody was told an answer of the challenge to which something has happened since
 	challenged uint64 // at which generation there was room for one behind; 0 for not
 }
 
@@ -107,6 +109,7 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 					of.passed = true
 					t.s.WakeAt(t.s.Snap.Now)
 				} else if rest.Asked != t.s.Snap.Generation {
+					of.older = true
 					t.s.WakeAt(rest.Until)
 				}
 				return t.s.Retell(g, told), false
@@ -183,6 +186,15 @@ func (t *turns) settle() {
 	}
 	if t.left > 0 {
 		t.s.WakeAt(t.s.Snap.Now)
+	}
+	for leaf, of := range t.of { // order: each is remembered by itself
+		if of.challenged == 0 || of.shut || of.passed {
+			continue
+		}
+		t.remember(challenge(leaf), t.s.Snap.Now, &engine.Told{}) // all have been asked
+		if of.older {
+			t.s.WakeAt(t.s.Snap.Now) // and are asked anew about what has happened meanwhile
+		}
 	}
 	t.owe()
 }

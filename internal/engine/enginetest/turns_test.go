@@ -254,3 +254,65 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 		})
 	}
 }
+
+// loyal is a filter that has to be asked about each node: a pod may use one that is called after it.
+type loyal struct{ grudge }
+
+func (loyal) Open(*engine.View) engine.Instance { return loyal{} }
+
+func (loyal) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+	if n.Name != "for-"+p.Name {
+		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+	}
+	return engine.Verdict{}
+}
+
+// TestChallengeEnds: there is room for a gang behind, so those before it are asked again; but the room goes. When all have been asked, what
+// came up for one of the first meanwhile is his, and not only when answers have rested.
+func TestChallengeEnds(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewStore(cluster.Options{})
+	free := []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
+	s.Apply(cluster.QueueState{Name: "q", UID: "q", Quota: free, Limit: free})
+	node := func(name string, gpus int64) {
+		s.Apply(cluster.NodeState{Name: name, UID: name, Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "gpu", Value: 1000 * gpus}, {Name: "pods", Value: 110}}})
+	}
+	for i := range 5 {
+		name := fmt.Sprint("g", i)
+		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
+		s.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Created: noon + int64(i), Sets: cluster.FlatTree(1)}, cluster.PodState{
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: cluster.ClassSpec{Claims: []string{name}},
+			Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
+		})
+	}
+	node("nobodys", 1)
+	e, now := begrudging(t, loyal{}, 1), noon
+	// cycles lets some pass, and returns who is given room in the first that gives any, and how many it took.
+	cycles := func(most int) (who string, took int) {
+		for took = 1; took <= most && who == ""; took++ {
+			now += 100_000_000
+			r := e.Run(context.Background(), s.Snapshot(now), func(p engine.Plan) { who = p.Bundles[0].Gang.Name })
+			r.Remember(s)
+		}
+		return who, took - 1
+	}
+	challenged := func() bool {
+		_, ok := s.Snapshot(now).Rest("allocate of queue/q")
+		return ok
+	}
+	if who, _ := cycles(4); who != "" || challenged() {
+		t.Fatalf("%s is given room, where there is none", who)
+	}
+	node("for-g4", 1) // which has not been asked for yet
+	if who, _ := cycles(1); who != "" || !challenged() {
+		t.Fatalf("there is room for g4, and those before it are not asked (%q)", who)
+	}
+	node("for-g4", 0)
+	if who, _ := cycles(2); who != "" || !challenged() {
+		t.Fatalf("the challenge is over before all have been asked (%q)", who)
+	}
+	node("for-g0", 1) // it has been asked again
+	if who, took := cycles(20); who != "g0" {
+		t.Errorf("after %d cycles %q is given room, and there is some for g0", took, who)
+	}
+}
