@@ -12,6 +12,7 @@ const (
 	dirCluster     = "internal/cluster"
 	dirFairshare   = "internal/fairshare"
 	dirEngine      = "internal/engine"
+	dirLedger      = dirEngine + "/ledger"
 	dirActions     = dirEngine + "/actions"
 	dirSolver      = dirEngine + "/solver"
 	dirPlugins     = dirEngine + "/plugins"
@@ -45,7 +46,7 @@ func (t *Tree) eachImport(in func(dir string) bool, visit func(*File, Import)) {
 // engineArea names the part of the engine that a directory belongs to: its own children by their roots, everything else of the
 // engine as the core itself.
 func engineArea(dir string) string {
-	for _, area := range []string{dirActions, dirSolver, dirPlugins, dirBuiltin, dirEngineTest} {
+	for _, area := range []string{dirLedger, dirActions, dirSolver, dirPlugins, dirBuiltin, dirEngineTest} {
 		if under(dir, area) {
 			return area
 		}
@@ -69,7 +70,8 @@ func plugin(dir string) string {
 // checkEngineLayers is D2.
 func checkEngineLayers(t *Tree) ([]Violation, error) {
 	mayImport := map[string][]string{
-		dirEngine:  {dirEngine},
+		dirLedger:  {dirLedger},
+		dirEngine:  {dirEngine, dirLedger},
 		dirSolver:  {dirEngine, dirSolver},
 		dirActions: {dirEngine, dirSolver, dirActions},
 		dirPlugins: {dirEngine, dirSolver, dirPlugins},

@@ -17,16 +17,35 @@ import (
 	"strings"
 )
 
-// checkOrder is D10. It needs real types, so it loads the engine (and nothing else) with the compiler's export data.
+// checkOrder is D10. It needs real types, so it loads the engine (and nothing else).
 func checkOrder(t *Tree) ([]Violation, error) {
-	if !slices.ContainsFunc(t.Packages, func(p *Package) bool { return under(p.Dir, dirEngine) && p.hasProduct() }) {
-		return nil, nil
-	}
-	compiled, err := t.export("./" + dirEngine + "/...")
-	if err != nil {
-		return nil, err
-	}
 	var out []Violation
+	err := t.eachTyped("./"+dirEngine+"/...", func(_ string, files []*ast.File, info *types.Info) {
+		for _, file := range files {
+			if ast.IsGenerated(file) {
+				continue
+			}
+			excused := orderComments(t.Fset, file)
+			findUnordered(info, file, func(pos token.Pos, what string) {
+				where := t.Pos(pos)
+				if !excused[where.Line] && !excused[where.Line-1] {
+					out = append(out, Violation{Where: where, What: what})
+				}
+			})
+		}
+	})
+	return out, err
+}
+
+// eachTyped visits those packages of the engine that the pattern needs, with their types, which it has from the compiler's export data.
+func (t *Tree) eachTyped(pattern string, visit func(dir string, files []*ast.File, info *types.Info)) error {
+	if !slices.ContainsFunc(t.Packages, func(p *Package) bool { return under(p.Dir, dirEngine) && p.hasProduct() }) {
+		return nil
+	}
+	compiled, err := t.export(pattern)
+	if err != nil {
+		return err
+	}
 	for _, p := range t.Packages {
 		if !under(p.Dir, dirEngine) || !p.hasProduct() {
 			continue
@@ -42,7 +61,10 @@ func checkOrder(t *Tree) ([]Violation, error) {
 				files = append(files, f.Syntax)
 			}
 		}
-		info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+		info := &types.Info{
+			Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{},
+			Selections: map[*ast.SelectorExpr]*types.Selection{},
+		}
 		config := types.Config{Importer: importer.ForCompiler(t.Fset, "gc", func(path string) (io.ReadCloser, error) {
 			if real, ok := listed.ImportMap[path]; ok {
 				path = real
@@ -53,22 +75,11 @@ func checkOrder(t *Tree) ([]Violation, error) {
 			return os.Open(compiled[path].Export)
 		})}
 		if _, err := config.Check(listed.ImportPath, t.Fset, files, info); err != nil {
-			return nil, fmt.Errorf("%s does not compile: %w", p.Dir, err)
+			return fmt.Errorf("%s does not compile: %w", p.Dir, err)
 		}
-		for _, file := range files {
-			if ast.IsGenerated(file) {
-				continue
-			}
-			excused := orderComments(t.Fset, file)
-			findUnordered(info, file, func(pos token.Pos, what string) {
-				where := t.Pos(pos)
-				if !excused[where.Line] && !excused[where.Line-1] {
-					out = append(out, Violation{Where: where, What: what})
-				}
-			})
-		}
+		visit(p.Dir, files, info)
 	}
-	return out, nil
+	return nil
 }
 
 // compiledPackage is the part of `go list -export -json` that type checking needs.

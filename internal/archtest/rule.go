@@ -114,6 +114,12 @@ func Rules() []Rule {
 			Check:   checkLayers,
 		},
 		{
+			ID:      "parts",
+			Says:    "in internal/engine the parts of a session know those before them, rules, recorder, placer, and what is unexported of a part is its own",
+			Instead: "ask the part by a method that is exported, and name that in contract.go; what takes several parts is the session's",
+			Check:   checkParts,
+		},
+		{
 			ID:      "comment",
 			Says:    "every package says what it is for: a package comment, best in doc.go",
 			Instead: "add a doc.go: what the package answers, what it refuses, who calls it, its invariants",

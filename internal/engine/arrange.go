@@ -16,40 +16,40 @@ const (
 )
 
 // single says whether placing the pods one after another is all there is to try: they are alike, and no filter has a say.
-func (s *Session) single(pods []cluster.PodID) bool {
-	return len(pods) < 2 || s.Exact(pods)
+func (pl *Placer) single(pods []cluster.PodID) bool {
+	return len(pods) < 2 || pl.Exact(pods)
 }
 
 // rearranged places a gang that did not fit in its own order, for the reason d: largest pods first (GPUs, then memory,
 // then CPU), then those with the fewest places first, then every way there is, within bounds. It returns nil, or d, which
 // says so if a way may exist that was not tried; the statement is then as it was.
-func (s *Session) rearranged(st *Statement, pods []cluster.PodID, d *Diagnosis) *Diagnosis {
-	mark := st.Mark()
-	larger := s.larger(pods)
+func (tr *trial) rearranged(pods []cluster.PodID, d *Diagnosis) *Diagnosis {
+	mark := tr.st.Mark()
+	larger := tr.larger(pods)
 	for i, n := 0, 0; i < len(larger); i += n { // alike ones are neighbours
-		c := s.Snap.Pod(larger[i]).Class
-		for n = 1; i+n < len(larger) && s.Snap.Pod(larger[i+n]).Class == c; n++ {
+		c := tr.snap.Pod(larger[i]).Class
+		for n = 1; i+n < len(larger) && tr.snap.Pod(larger[i+n]).Class == c; n++ {
 		}
-		if s.ranking(c).room < n {
+		if tr.ranking(c).room < n {
 			return d
 		}
 	}
 	scarcer := slices.Clone(larger)
-	slices.SortStableFunc(scarcer, func(a, b cluster.PodID) int {
-		return cmp.Compare(s.ranking(s.Snap.Pod(a).Class).room, s.ranking(s.Snap.Pod(b).Class).room)
+	slices.SortStableFunc(scarcer, func(x, y cluster.PodID) int {
+		return cmp.Compare(tr.ranking(tr.snap.Pod(x).Class).room, tr.ranking(tr.snap.Pod(y).Class).room)
 	})
 	before := pods
 	for _, order := range [][]cluster.PodID{larger, scarcer} {
 		if slices.Equal(order, before) {
 			continue
 		}
-		if before = order; s.placeAll(st, order, s.everywhere()) == nil {
+		if before = order; tr.placeAll(order, tr.everywhere()) == nil {
 			return nil
 		}
-		st.rollback(mark)
+		tr.st.RollbackTo(mark)
 	}
 	looks := arrangeLooks
-	if s.arrange(st, scarcer, 0, &looks) {
+	if tr.arrange(scarcer, 0, &looks) {
 		return nil
 	}
 	d.Verdict.Partial = looks < 0
@@ -57,10 +57,10 @@ func (s *Session) rearranged(st *Statement, pods []cluster.PodID, d *Diagnosis) 
 }
 
 // larger returns the pods with the largest first: GPUs, then memory, then CPU.
-func (s *Session) larger(pods []cluster.PodID) []cluster.PodID {
+func (pl *Placer) larger(pods []cluster.PodID) []cluster.PodID {
 	out := slices.Clone(pods)
 	slices.SortStableFunc(out, func(a, b cluster.PodID) int {
-		l, r := s.Snap.Pod(a).Class, s.Snap.Pod(b).Class
+		l, r := pl.snap.Pod(a).Class, pl.snap.Pod(b).Class
 		for _, dim := range [...]int{cluster.GPU, cluster.RAM, cluster.CPU} {
 			if c := cmp.Compare(r.Charge.At(dim), l.Charge.At(dim)); c != 0 {
 				return c
@@ -73,41 +73,41 @@ func (s *Session) larger(pods []cluster.PodID) []cluster.PodID {
 
 // arrange places the pods, alike ones on nodes in the order of their names from the given one on, trying all ways until
 // there are no looks left.
-func (s *Session) arrange(st *Statement, pods []cluster.PodID, from int, looks *int) bool {
+func (tr *trial) arrange(pods []cluster.PodID, from int, looks *int) bool {
 	if len(pods) == 0 {
 		return true
 	}
-	p := s.Snap.Pod(pods[0])
-	if s.ranking(p.Class).room == 0 {
+	p := tr.snap.Pod(pods[0])
+	if tr.ranking(p.Class).room == 0 {
 		return false
 	}
 	cost := 1
-	if s.wanted(p.Class) {
+	if tr.wanted(p.Class) {
 		cost = filterLooks
 	}
-	*looks -= len(s.Snap.NodeOrder) / passedOver
-	mask := s.staticMask(p.Class)
-	for i := from; i < len(s.Snap.NodeOrder); i++ {
-		n := s.Snap.NodeOrder[i]
-		if !mask.has(n) || !s.FitsLater(p.Class, n) {
+	*looks -= len(tr.snap.NodeOrder) / passedOver
+	mask := tr.staticMask(p.Class)
+	for i := from; i < len(tr.snap.NodeOrder); i++ {
+		n := tr.snap.NodeOrder[i]
+		if !mask.has(n) || !tr.ledger.FitsLater(p.Class, n) {
 			continue
 		}
 		if *looks -= cost; *looks < 0 {
 			return false
 		}
-		if !s.filtersAllow(p, n) {
+		if !tr.filtersAllow(p, n) {
 			continue
 		}
-		mark := st.Mark()
-		s.put(st, p, n)
+		mark := tr.st.Mark()
+		tr.put(p, n)
 		next := 0
-		if len(pods) > 1 && s.Snap.Pod(pods[1]).Class == p.Class && !s.wanted(p.Class) {
+		if len(pods) > 1 && tr.snap.Pod(pods[1]).Class == p.Class && !tr.wanted(p.Class) {
 			next = i
 		}
-		if s.arrange(st, pods[1:], next, looks) {
+		if tr.arrange(pods[1:], next, looks) {
 			return true
 		}
-		st.rollback(mark)
+		tr.st.RollbackTo(mark)
 	}
 	return false
 }

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/muster-scheduler/muster/internal/cluster"
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
 
 // How long a decision stands without the API server showing it, in nanoseconds. Failures are reported long before; these
 // are the nets below. Evictions get longer the more of them there are to write.
@@ -109,27 +113,21 @@ func (r *Result) Remember(s *cluster.Store) {
 	}
 }
 
-// stillVoid leaves out the holds that a plan of the same run has promised anew.
-func (s *Session) stillVoid() []string {
-	out := s.void[:0]
-	for _, id := range s.void {
-		if _, anew := s.promised[id]; !anew {
-			out = append(out, id)
-		}
-	}
-	return out
+// stillVoid leaves out, of holds by their IDs, those that a plan of the same run has promised anew.
+func (d *draft) stillVoid(void []string) []string {
+	return slices.DeleteFunc(void, func(id string) bool {
+		_, anew := d.promised[id]
+		return anew
+	})
 }
 
 // promises notes what the running action's plan promises.
-func (s *Session) promises() {
-	if len(s.void) == 0 {
-		return
-	}
-	for i := range s.plan.Bundles {
-		b := &s.plan.Bundles[i]
+func (d *draft) promises() {
+	for i := range d.plan.Bundles {
+		b := &d.plan.Bundles[i]
 		for j := range b.Intents {
 			if h, promised := b.Intents[j].hold(b); promised {
-				s.promised[h.ID()] = struct{}{}
+				d.promised[h.ID()] = struct{}{}
 			}
 		}
 	}

@@ -114,10 +114,9 @@ func TestAssumeNominations(t *testing.T) {
 // TestVoidSparesWhatIsPromisedAnew: a promise that this very run made again under the same name is not void.
 func TestVoidSparesWhatIsPromisedAnew(t *testing.T) {
 	t.Parallel()
-	s := &Session{void: []string{"t1", "t2"}, promised: map[string]struct{}{}}
-	s.plan = Plan{Bundles: []Bundle{takes()}}
-	s.promises()
-	if d := cmp.Diff([]string{"t2"}, s.stillVoid()); d != "" {
+	d := draft{plan: Plan{Bundles: []Bundle{takes()}}, promised: map[string]struct{}{}}
+	d.promises()
+	if d := cmp.Diff([]string{"t2"}, d.stillVoid([]string{"t1", "t2"})); d != "" {
 		t.Error(d)
 	}
 }

@@ -15,9 +15,9 @@ const (
 )
 
 // choice says whether there is more than one way to say which sets of the gang are filled next.
-func (s *Session) choice(g *GangState) bool {
+func (pl *Placer) choice(g *GangState) bool {
 	for i := range g.Sets {
-		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.sets[i].need < n || g.satisfied(int32(i))) {
+		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.SetNeed(int32(i)) < n || g.SetSatisfied(int32(i))) {
 			return true
 		}
 	}
@@ -26,19 +26,19 @@ func (s *Session) choice(g *GangState) bool {
 
 // ChoiceKey describes, for a gang with more than one choice of sets to fill next, all that the choices depend on but the
 // order of its pods; "" for the others. Answers that rest go by it, so it says nothing that another Store would call otherwise.
-func (s *Session) ChoiceKey(g *GangState) string {
-	if !s.choice(g) {
+func (pl *Placer) ChoiceKey(g *GangState) string {
+	if !pl.choice(g) {
 		return ""
 	}
 	var key []byte
 	for i := range g.Sets {
-		set, st := &g.Sets[i], &g.sets[i]
+		set, at := &g.Sets[i], int32(i)
 		key = append(append(key, set.Name...), 0)
-		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(int32(i))), int64(st.alive)} {
+		for _, x := range [...]int64{int64(set.Parent), int64(set.Min), int64(g.SetActive(at)), int64(g.SetAlive(at))} {
 			key = append(strconv.AppendInt(key, x, 36), '.')
 		}
-		for _, id := range st.pods[st.head:] {
-			key = append(append(key, s.Snap.Pod(id).Class.Key...), '+')
+		for _, id := range g.SetWaiting(at) {
+			key = append(append(key, pl.snap.Pod(id).Class.Key...), '+')
 		}
 	}
 	return string(key)
@@ -47,26 +47,26 @@ func (s *Session) ChoiceKey(g *GangState) string {
 // others tries the other choices of sets, when that which Next names has no place for the reason d: the first n that do,
 // in the order of the sets. In a what-if only those that ask for no more than request, because the rules have been asked
 // about that. The result is nil, or d, which says so if there were more.
-func (s *Session) others(st *Statement, g *GangState, request cluster.Resources, d *Diagnosis) *Diagnosis {
+func (tr *trial) others(g *GangState, request cluster.Resources, d *Diagnosis) *Diagnosis {
 	left := maxChoices
-	if s.promise {
+	if tr.mode == onRelease {
 		left = maxWhatIfChoices
 	}
 	first, done := true, false
 	tried := map[string]bool{}
-	s.choices(g, func(pods []cluster.PodID) bool {
+	tr.choices(g, func(pods []cluster.PodID) bool {
 		if first || len(pods) == 0 { // Next's, or one that gives nobody room
 			first = false
 			return true
 		}
 		var asks cluster.Resources
 		for _, id := range pods {
-			asks.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			asks.AddCapped(tr.snap.ChargeWaiting(tr.snap.Pod(id).Class))
 		}
-		if _, more := asks.Short(request); s.promise && more {
+		if _, more := asks.Short(request); tr.mode == onRelease && more {
 			return true
 		}
-		if key, ok := s.shape(g, pods); ok { // what has no place has none under another name
+		if key, ok := tr.shape(g, pods); ok { // what has no place has none under another name
 			if tried[key] {
 				return true
 			}
@@ -78,8 +78,8 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 			d = &partial
 			return false
 		}
-		done = s.tryPods(st, g, slices.Clone(pods), asks) == nil
-		return !done && !s.Aborted()
+		done = tr.tryPods(g, slices.Clone(pods), asks) == nil
+		return !done && !tr.aborted()
 	})
 	if done {
 		return nil
@@ -89,7 +89,7 @@ func (s *Session) others(st *Statement, g *GangState, request cluster.Resources,
 
 // choices yields, until told to stop, the pods of each choice of sets that could be filled next, in the order of the sets,
 // but at most so many that looking at them costs little. The first is what Next returns.
-func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
+func (pl *Placer) choices(g *GangState, yield func([]cluster.PodID) bool) {
 	steps := 64 * maxChoices
 	var expand func(todo []int32, out []cluster.PodID) bool
 	expand = func(todo []int32, out []cluster.PodID) bool {
@@ -100,14 +100,13 @@ func (s *Session) choices(g *GangState, yield func([]cluster.PodID) bool) {
 			return yield(out)
 		}
 		i := todo[0]
-		set, st := &g.Sets[i], &g.sets[i]
-		if set.Leaf {
-			return expand(todo[1:], s.collect(g, i, slices.Clip(out)))
+		if g.Sets[i].Leaf {
+			return expand(todo[1:], pl.ledger.Collect(g, i, slices.Clip(out)))
 		}
 		var open []int32
-		missing := int(st.need - st.satisfied)
-		for _, c := range s.setOrder(g, i) {
-			if g.readyNow(c) && (missing <= 0 && len(s.collect(g, c, nil)) > 0 || missing > 0 && !g.satisfied(c)) {
+		missing := int(g.SetNeed(i) - g.SetActive(i))
+		for _, c := range pl.ledger.SetOrder(g, i) {
+			if g.SetReadyNow(c) && (missing <= 0 && len(pl.ledger.Collect(g, c, nil)) > 0 || missing > 0 && !g.SetSatisfied(c)) {
 				open = append(open, c)
 			}
 		}

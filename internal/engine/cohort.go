@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // cohort is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
@@ -21,15 +22,12 @@ type cohort struct {
 }
 
 // Constrained says whether the gang asks for its pods, or some of them, to be near each other, and somebody listens.
-func (s *Session) Constrained(g *GangState) bool {
-	return g.Shape() != "" && len(s.points.nodeSets) > 0
+func (pl *Placer) Constrained(g *GangState) bool {
+	return g.Shape() != "" && len(pl.points.nodeSets) > 0
 }
 
-// Rooted says whether some of the gang has room already, so that the rest may have to be near it.
-func (s *Session) Rooted(g *GangState) bool { return g.hadRoom || g.changed() }
-
 // cohorts divides pods, which must be in the order of the sets, into the gang's cohorts.
-func (s *Session) cohorts(g *GangState, pods []cluster.PodID) *cohort {
+func (pl *Placer) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 	root := &cohort{}
 	made := make([]*cohort, len(g.Sets)) // by set
 	made[0] = root
@@ -48,7 +46,7 @@ func (s *Session) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 		return c
 	}
 	for _, id := range pods {
-		c := get(s.Snap.Pod(id).Set)
+		c := get(pl.snap.Pod(id).Set)
 		c.own = append(c.own, id)
 		for {
 			c.pods = append(c.pods, id)
@@ -60,25 +58,49 @@ func (s *Session) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 	}
 	for _, c := range made {
 		if c != nil && c.kinds == nil {
-			c.kinds = s.kinds(c.pods)
+			c.kinds = pl.kinds(c.pods)
 		}
 	}
 	return root
 }
 
 // cohortsOf is cohorts for who leaves them as they are: a gang is asked about again and again.
-func (s *Session) cohortsOf(g *GangState, pods []cluster.PodID) *cohort {
-	if g.cohorts == nil || !slices.Equal(g.cohorts.pods, pods) {
-		g.cohorts = s.cohorts(g, pods)
+func (pl *Placer) cohortsOf(g *GangState, pods []cluster.PodID) *cohort {
+	c := pl.cohort[g.ID]
+	if c == nil || !slices.Equal(c.pods, pods) {
+		c = pl.cohorts(g, pods)
+		pl.cohort[g.ID] = c
 	}
-	return g.cohorts
+	return c
+}
+
+// domains lists the domains of a level below (or at) the region, which is a domain of their topology.
+func (in Region) domains(level int) []cluster.DomainID {
+	t := in.v.topology
+	var out []cluster.DomainID
+	var walk func(d cluster.DomainID)
+	walk = func(d cluster.DomainID) {
+		if sp := in.v.spans[d]; sp.lo == sp.hi {
+			return
+		}
+		dom := t.Domain(d)
+		if dom.Level == level {
+			out = append(out, d)
+			return
+		}
+		for _, c := range dom.Children {
+			walk(c)
+		}
+	}
+	walk(in.domain)
+	return out
 }
 
 // narrow asks where a cohort may go.
-func (s *Session) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict) {
+func (pl *Placer) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict) {
 	if g.Sets[c.set].Near != (cluster.Constraint{}) {
 		q := &SetQuery{Gang: g, Set: c.set, Pods: c.kinds, Within: in}
-		for _, p := range s.points.nodeSets {
+		for _, p := range pl.points.nodeSets {
 			sets, v := p.it.NodeSets(q)
 			if !v.Yes() {
 				v.Plugin = p.name
@@ -91,7 +113,7 @@ func (s *Session) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict)
 			for i, set := range sets {
 				out[i] = in
 				if set.Domain != cluster.None {
-					out[i] = s.within(in, set.Topology).part(set.Domain)
+					out[i] = pl.within(in, set.Topology).part(set.Domain)
 				}
 				if set.Gather != cluster.None {
 					out[i].gather = gathering{set.Topology, set.Gather}
@@ -104,26 +126,26 @@ func (s *Session) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict)
 }
 
 // placeCohort places a cohort within a region: in the first of the places it may go to that takes it.
-func (s *Session) placeCohort(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
-	regions, v := s.narrow(g, c, in)
+func (tr *trial) placeCohort(g *GangState, c *cohort, in Region) *Diagnosis {
+	regions, v := tr.narrow(g, c, in)
 	if !v.Yes() {
-		return s.noPlace(c, v)
+		return tr.noPlace(c, v)
 	}
 	var why *Diagnosis
 	var waits []Op // the first way that was found, which has to wait for a release
-	mark := st.Mark()
+	mark := tr.st.Mark()
 	for i, r := range regions {
 		if waits != nil && (i > atOnceLooks || !r.level(regions[0])) {
 			break
 		}
-		d := s.fill(st, g, c, r)
+		d := tr.fill(g, c, r)
 		switch {
 		case d != nil:
-			st.rollback(mark)
-		case c.set != 0 || s.promise || s.moving || !st.waits(mark):
+			tr.st.RollbackTo(mark)
+		case c.set != 0 || tr.mode != asItStands || !tr.st.Waits(mark):
 			return nil
 		default: // perhaps the gang can start at once in another domain of the level
-			if ops := st.Cut(mark); waits == nil {
+			if ops := tr.st.Cut(mark); waits == nil {
 				waits = ops
 			}
 			continue
@@ -131,12 +153,12 @@ func (s *Session) placeCohort(st *Statement, g *GangState, c *cohort, in Region)
 		if why == nil || d.Verdict.Have > why.Verdict.Have {
 			why = d
 		}
-		if s.Aborted() {
+		if tr.aborted() {
 			break
 		}
 	}
 	if waits != nil {
-		st.Redo(waits)
+		tr.st.Redo(waits)
 		return nil
 	}
 	return why
@@ -150,89 +172,84 @@ func (in Region) level(o Region) bool {
 	return in.v == o.v && in.v.topology != nil && in.v.topology.Domain(in.domain).Level == o.v.topology.Domain(o.domain).Level
 }
 
-// waits says whether something since the mark has to wait for a release.
-func (st *Statement) waits(since Mark) bool {
-	return slices.ContainsFunc(st.ops[since:], func(op Op) bool { return op.Verb == Nominate })
-}
-
 // noPlace is the diagnosis of a cohort for which there is no place.
-func (s *Session) noPlace(c *cohort, v Verdict) *Diagnosis {
+func (tr *trial) noPlace(c *cohort, v Verdict) *Diagnosis {
 	d := &Diagnosis{Verdict: v}
-	if !s.promise && len(c.pods) > 0 {
-		d.Pods = s.Snap.Pod(c.pods[0]).Class
-		d.Class, d.Nodes = s.Snap.Dims.Format(s.Snap.ChargeWaiting(d.Pods)), len(s.Snap.NodeOrder)
+	if tr.mode != onRelease && len(c.pods) > 0 {
+		d.Pods = tr.snap.Pod(c.pods[0]).Class
+		d.Class, d.Nodes = tr.snap.Dims.Format(tr.snap.ChargeWaiting(d.Pods)), len(tr.snap.NodeOrder)
 	}
 	return d
 }
 
 // fill places all of a cohort in the region chosen for it: those first that are kept together more closely.
-func (s *Session) fill(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
+func (tr *trial) fill(g *GangState, c *cohort, in Region) *Diagnosis {
 	for _, kid := range c.kids {
-		if d := s.placeKid(st, g, kid, in); d != nil {
+		if d := tr.placeKid(g, kid, in); d != nil {
 			return d
 		}
 	}
-	return s.gatherAll(st, g, c, in)
+	return tr.gatherAll(g, c, in)
 }
 
 // placeKid places a cohort in one of the domains that the one above it gathers in, if one takes it, or else anywhere.
-func (s *Session) placeKid(st *Statement, g *GangState, kid *cohort, in Region) *Diagnosis {
-	if tree, ok := s.gathers(in); ok {
+func (tr *trial) placeKid(g *GangState, kid *cohort, in Region) *Diagnosis {
+	if tree, ok := tr.gathers(in); ok {
 		tried := map[cluster.DomainID]bool{}
 		for {
-			d := s.gatherIn(g, tree, kid.kinds, true, tried)
+			d := tr.gatherIn(g, tree, kid.kinds, true, tried)
 			if d == cluster.None {
 				break
 			}
 			tried[d] = true
-			mark := st.Mark()
-			if s.placeCohort(st, g, kid, tree.part(d)) == nil {
+			mark := tr.st.Mark()
+			if tr.placeCohort(g, kid, tree.part(d)) == nil {
 				return nil
 			}
-			st.rollback(mark)
+			tr.st.RollbackTo(mark)
 		}
 	}
-	return s.placeCohort(st, g, kid, in)
+	return tr.placeCohort(g, kid, in)
 }
 
 // gathers returns the part of a region in whose domains pods should gather; false when they need not, or are together.
-func (s *Session) gathers(in Region) (Region, bool) {
+func (pl *Placer) gathers(in Region) (Region, bool) {
 	t := in.gather.topology
 	if t == nil {
 		return Region{}, false
 	}
-	tree := s.within(in, t)
+	tree := pl.within(in, t)
 	return tree, t.Domain(tree.domain).Level < in.gather.level
 }
 
 // gatherAll places the own pods of a cohort, in as few domains as possible where they should gather.
-func (s *Session) gatherAll(st *Statement, g *GangState, c *cohort, in Region) *Diagnosis {
-	tree, ok := s.gathers(in)
+func (tr *trial) gatherAll(g *GangState, c *cohort, in Region) *Diagnosis {
+	tree, ok := tr.gathers(in)
 	if !ok {
-		return s.placeAll(st, c.own, in)
+		return tr.placeAll(c.own, in)
 	}
 	for i := 0; i < len(c.own); {
-		same, d := s.run(c.own, i, in)
+		same, d := tr.run(c.own, i, in)
 		if d != nil {
 			return d
 		}
 		left := c.own[i : i+same]
-		kind := []Kind{{s.Snap.Pod(left[0]).Class, 0}}
+		kind := []Kind{{tr.snap.Pod(left[0]).Class, 0}}
 		full := map[cluster.DomainID]bool{}
 		for len(left) > 0 {
 			kind[0].Count = len(left)
-			d := s.gatherIn(g, tree, kind, false, full)
+			d := tr.gatherIn(g, tree, kind, false, full)
 			if d == cluster.None {
 				break
 			}
-			for part := tree.part(d); len(left) > 0 && s.placePod(st, s.Snap.Pod(left[0]), part); {
+			for part := tree.part(d); len(left) > 0 && tr.placePod(tr.snap.Pod(left[0]), part); {
 				left = left[1:]
 			}
 			full[d] = true
 		}
 		for ; len(left) > 0; left = left[1:] { // nodes outside the tree, where only a wish keeps pods in it
-			if p := s.Snap.Pod(left[0]); !s.placePod(st, p, in) {
-				return s.noRoom(p, i+same-len(left), len(c.own), in)
+			if p := tr.snap.Pod(left[0]); !tr.placePod(p, in) {
+				return tr.noRoom(p, i+same-len(left), len(c.own), in)
 			}
 		}
 		i += same
@@ -242,18 +259,18 @@ func (s *Session) gatherAll(st *Statement, g *GangState, c *cohort, in Region) *
 
 // gatherIn returns the next domain for pods to gather in, None for none: one that takes all, those first in which the gang
 // has members, then those that it fills best; failing that, unless all must go, the one that takes most.
-func (s *Session) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
+func (pl *Placer) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
 	t := tree.v.topology
 	near := map[cluster.DomainID]bool{}
-	s.view.Members(g, 0, func(n cluster.NodeID) { near[t.DomainOf(n, tree.gather.level)] = true })
+	pl.ledger.Members(g, 0, func(n cluster.NodeID) { near[t.DomainOf(n, tree.gather.level)] = true })
 	chosen, best := cluster.DomainID(cluster.None), [4]int{}
 	for _, d := range tree.domains(tree.gather.level) {
 		if tried[d] {
 			continue
 		}
-		least, takes := manyPods, true // of the kind that has fewest places
+		least, takes := ledger.ManyPods, true // of the kind that has fewest places
 		for _, k := range kinds {
-			n := s.rankingIn(k.Class, tree.v).places[d]
+			n := pl.rankingIn(k.Class, tree.v).places[d]
 			least, takes = min(least, n), takes && n >= k.Count
 		}
 		if least == 0 || all && !takes {
@@ -274,34 +291,34 @@ func (s *Session) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tr
 }
 
 // hopeless returns why the gang cannot be placed whatever is tried: some cohort for which there is no place even alone.
-func (s *Session) hopeless(g *GangState, c *cohort, seen map[string]bool) *Diagnosis {
-	key := s.kindsKey(g, c)
+func (tr *trial) hopeless(g *GangState, c *cohort, seen map[string]bool) *Diagnosis {
+	key := tr.kindsKey(g, c)
 	if !seen[key] {
 		seen[key] = true
-		_, v := s.narrow(g, c, s.everywhere())
+		_, v := tr.narrow(g, c, tr.everywhere())
 		if !v.Yes() && !v.Reason.Room() {
-			return s.noPlace(c, v)
+			return tr.noPlace(c, v)
 		}
 		for _, k := range c.kinds {
-			if room := s.ranking(k.Class).room; room < k.Count {
-				return s.noRoom(s.firstOf(c.pods, k.Class), room, len(c.pods), s.everywhere())
+			if room := tr.ranking(k.Class).room; room < k.Count {
+				return tr.noRoom(tr.firstOf(c.pods, k.Class), room, len(c.pods), tr.everywhere())
 			}
 		}
 		if !v.Yes() {
-			return s.noPlace(c, v)
+			return tr.noPlace(c, v)
 		}
 	}
 	for _, kid := range c.kids {
-		if d := s.hopeless(g, kid, seen); d != nil {
+		if d := tr.hopeless(g, kid, seen); d != nil {
 			return d
 		}
 	}
 	return nil
 }
 
-func (s *Session) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
+func (pl *Placer) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
 	for _, id := range pods {
-		if p := s.Snap.Pod(id); p.Class == c {
+		if p := pl.snap.Pod(id); p.Class == c {
 			return p
 		}
 	}
@@ -309,23 +326,23 @@ func (s *Session) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
 }
 
 // CheckNear says whether the constraints of the gang that these pods have to meet can be understood, room apart: O(pods).
-func (s *Session) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
-	if !s.Constrained(g) {
+func (pl *Placer) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
+	if !pl.Constrained(g) {
 		return Verdict{}
 	}
-	c := s.cohortsOf(g, pods)
+	c := pl.cohortsOf(g, pods)
 	if c.near == nil {
-		v := s.checkNear(g, c, cluster.Constraint{})
+		v := pl.checkNear(g, c, cluster.Constraint{})
 		c.near = &v
 	}
 	return *c.near
 }
 
 // checkNear asks about a cohort's constraint, unless it is one that is known to be understood, and those below.
-func (s *Session) checkNear(g *GangState, c *cohort, known cluster.Constraint) Verdict {
+func (pl *Placer) checkNear(g *GangState, c *cohort, known cluster.Constraint) Verdict {
 	near := g.Sets[c.set].Near
 	if near != (cluster.Constraint{}) && near != known {
-		for _, p := range s.points.nodeSets {
+		for _, p := range pl.points.nodeSets {
 			if v := p.it.CheckNear(near); !v.Yes() {
 				v.Plugin = p.name
 				return v
@@ -333,7 +350,7 @@ func (s *Session) checkNear(g *GangState, c *cohort, known cluster.Constraint) V
 		}
 	}
 	for _, kid := range c.kids {
-		if v := s.checkNear(g, kid, known); !v.Yes() {
+		if v := pl.checkNear(g, kid, known); !v.Yes() {
 			return v
 		}
 		known = g.Sets[kid.set].Near
@@ -342,16 +359,13 @@ func (s *Session) checkNear(g *GangState, c *cohort, known cluster.Constraint) V
 }
 
 // quietly is hopeless for who does not ask what each node says.
-func (s *Session) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
-	was := s.promise
-	s.promise = true
-	d := s.hopeless(g, s.cohortsOf(g, pods), map[string]bool{})
-	s.promise = was
-	return d
+func (pl *Placer) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
+	tr := trial{Placer: pl, mode: onRelease}
+	return tr.hopeless(g, pl.cohortsOf(g, pods), map[string]bool{})
 }
 
 // kindsKey names what a cohort asks for; cohorts with members ask for where those are.
-func (s *Session) kindsKey(g *GangState, c *cohort) string {
+func (pl *Placer) kindsKey(g *GangState, c *cohort) string {
 	if c.asks == "" {
 		near := g.Sets[c.set].Near
 		key := append([]byte(nil), near.Topology+"\x00"+near.Required+"\x00"+near.Preferred...)
@@ -362,19 +376,37 @@ func (s *Session) kindsKey(g *GangState, c *cohort) string {
 		c.asks = string(key)
 	}
 	key := c.asks
-	s.view.Members(g, c.set, func(cluster.NodeID) { key += "m" })
+	pl.ledger.Members(g, c.set, func(cluster.NodeID) { key += "m" })
 	return key
 }
 
 // placeGang places the pods of a gang in their own order.
-func (s *Session) placeGang(st *Statement, g *GangState, pods []cluster.PodID) *Diagnosis {
-	if !s.Constrained(g) {
-		return s.placeAll(st, pods, s.everywhere())
+func (tr *trial) placeGang(g *GangState, pods []cluster.PodID) *Diagnosis {
+	if !tr.Constrained(g) {
+		return tr.placeAll(pods, tr.everywhere())
 	}
-	root := s.cohortsOf(g, pods)
-	if d := s.hopeless(g, root, map[string]bool{}); d != nil {
+	root := tr.cohortsOf(g, pods)
+	if d := tr.hopeless(g, root, map[string]bool{}); d != nil {
 		d.final = true
 		return d
 	}
-	return s.placeCohort(st, g, root, s.everywhere())
+	return tr.placeCohort(g, root, tr.everywhere())
+}
+
+// kinds counts pods by class.
+func (pl *Placer) kinds(pods []cluster.PodID) []Kind {
+	var out []Kind
+	for _, id := range pods {
+		c := pl.snap.Pod(id).Class
+		if n := len(out); n > 0 && out[n-1].Class == c {
+			out[n-1].Count++
+			continue
+		}
+		if i := slices.IndexFunc(out, func(k Kind) bool { return k.Class == c }); i >= 0 {
+			out[i].Count++
+			continue
+		}
+		out = append(out, Kind{c, 1})
+	}
+	return out
 }

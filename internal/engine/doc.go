@@ -11,9 +11,10 @@
 // engine knows neither. A Profile names them; New resolves it once against a Registry, and anything wrong with it is an
 // error there and then.
 //
-// A Session is one run's overlay over the snapshot: ledgers of nodes, queues and gangs. Only a Statement changes it, and
-// every change can be undone exactly: RollbackTo is last-in-first-out, total, and cannot fail. Plugins get a View, which
-// has no way to change anything.
+// A Session is one run over the snapshot, in parts: the Ledger of nodes, queues and gangs (package ledger), the Rules, the Placer and the Recorder.
+// contract.go tells the life of a cycle by the names of functions, and what an action may ask of each part. Only a Statement changes
+// the Ledger, and every change can be undone exactly: RollbackTo is last-in-first-out, total, and cannot fail. Plugins get a View,
+// which has no way to change anything.
 //
 // Where each invariant is proved: rollback identity, permutation invariance, no overcommit in any prefix and gang
 // atomicity in properties_test.go of package enginetest; behaviour in /scenarios.

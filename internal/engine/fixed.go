@@ -13,34 +13,34 @@ import (
 //
 // What is too much is chosen once for a run: those that started last, until what is left is within quota at every level. How
 // much of them goes is settled unit by unit, see checkExcess.
-func (s *Session) Yields(g *cluster.Gang) bool { return g.Preemptible || s.excess[g.ID] }
+func (ru *Rules) Yields(g *cluster.Gang) bool { return g.Preemptible || ru.excess[g.ID] }
 
-// findExcess fills s.excess: O(queues) while all queues are within quota.
-func (s *Session) findExcess() {
-	if !slices.ContainsFunc(s.queues.order, func(q *QueueLedger) bool { return s.overFixed(q, nil) }) {
+// Open finds what is too much, once for the run, when all plugins are open: O(queues) while all queues are within quota.
+func (ru *Rules) Open() {
+	if !slices.ContainsFunc(ru.ledger.Queues(), func(q *QueueLedger) bool { return ru.overFixed(q, nil) }) {
 		return
 	}
 	var gangs []*cluster.Gang
-	s.Snap.EachGang(func(g *cluster.Gang) {
-		if leaf := s.LeafOf(g); !g.Preemptible && g.ActivePods > 0 && leaf != nil && s.overAbove(leaf, nil) && s.turned(g) {
+	ru.snap.EachGang(func(g *cluster.Gang) {
+		if leaf := ru.ledger.LeafOf(g); !g.Preemptible && g.ActivePods > 0 && leaf != nil && ru.overAbove(leaf, nil) && ru.turned(g) {
 			gangs = append(gangs, g)
 		}
 	})
 	slices.SortFunc(gangs, func(a, b *cluster.Gang) int {
 		return cmp.Or(cmp.Compare(b.LastStart, a.LastStart), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
-	s.excess = map[cluster.GangID]bool{}
+	ru.excess = map[cluster.GangID]bool{}
 	freed := map[*QueueLedger]cluster.Resources{}
 	for _, g := range gangs {
-		leaf := s.LeafOf(g)
-		if !s.overAbove(leaf, freed) {
+		leaf := ru.ledger.LeafOf(g)
+		if !ru.overAbove(leaf, freed) {
 			continue
 		}
-		s.excess[g.ID] = true
+		ru.excess[g.ID] = true
 		for q := leaf; q != nil; q = q.Parent {
 			sum := freed[q]
 			for _, id := range g.Pods {
-				if p := s.Snap.Pod(id); p.Ours && p.Phase.Active() {
+				if p := ru.snap.Pod(id); p.Ours && p.Phase.Active() {
 					sum.Add(p.Charge)
 				}
 			}
@@ -50,26 +50,26 @@ func (s *Session) findExcess() {
 }
 
 // turned says whether some pod of a non-preemptible gang was placed as preemptible.
-func (s *Session) turned(g *cluster.Gang) bool {
+func (ru *Rules) turned(g *cluster.Gang) bool {
 	return slices.ContainsFunc(g.Pods, func(id cluster.PodID) bool {
-		p := s.Snap.Pod(id)
+		p := ru.snap.Pod(id)
 		return p.Ours && p.Phase.Active() && !p.Charged().Fixed
 	})
 }
 
 // overAbove says whether a queue, or one above it, holds more for non-preemptible work than it may, had it freed so much.
-func (s *Session) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Resources) bool {
+func (ru *Rules) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Resources) bool {
 	for q := leaf; q != nil; q = q.Parent {
-		if s.overFixed(q, freed[q]) {
+		if ru.overFixed(q, freed[q]) {
 			return true
 		}
 	}
 	return false
 }
 
-// overAgain says whether an evicted unit of a gang that may be preempted would, if it stayed, take its queue, or one above it, over
+// OverAgain says whether an evicted unit of a gang that may be preempted would, if it stayed, take its queue, or one above it, over
 // what that may hold for non-preemptible work: because it was placed as such, which it is charged as until it ends.
-func (s *Session) overAgain(u *Unit) bool {
+func (ru *Rules) OverAgain(u *Unit) bool {
 	var back cluster.Resources // less than nothing is freed
 	for _, p := range u.Pods {
 		if u.Gang.Preemptible && u.Gang.FixedCharge(p) {
@@ -77,15 +77,15 @@ func (s *Session) overAgain(u *Unit) bool {
 		}
 	}
 	for q := u.Gang.Leaf; q != nil && back != nil; q = q.Parent {
-		if !s.overFixed(q, nil) && s.overFixed(q, back) {
+		if !ru.overFixed(q, nil) && ru.overFixed(q, back) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *Session) overFixed(q *QueueLedger, freed cluster.Resources) bool {
-	for _, f := range s.points.fixedQuota {
+func (ru *Rules) overFixed(q *QueueLedger, freed cluster.Resources) bool {
+	for _, f := range ru.points.fixedQuota {
 		if f.it.OverFixed(q.ID, freed) {
 			return true
 		}
@@ -93,10 +93,10 @@ func (s *Session) overFixed(q *QueueLedger, freed cluster.Resources) bool {
 	return false
 }
 
-// risks lists the gangs whose pods hold room otherwise than their objects read: O(those).
-func (s *Session) risks() []Risk {
+// Risks lists the gangs whose pods hold room otherwise than their objects read: O(those).
+func (ru *Rules) Risks() []Risk {
 	var out []Risk
-	for g := range s.Snap.OddGangs() {
+	for g := range ru.snap.OddGangs() {
 		switch {
 		case !g.Key.Remnant():
 			out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskUnknownSubgroup, Queue: g.Queue, Pods: int(g.StrayPods)})
@@ -104,8 +104,8 @@ func (s *Session) risks() []Risk {
 			out = append(out, Risk{Gang: g.Former, UID: g.FormerUID, Kind: RiskChargedElsewhere, Queue: g.Queue, Pods: int(g.ActivePods)})
 		}
 	}
-	for id := range s.excess { // order: sorted below
-		g := s.Snap.Gang(id)
+	for id := range ru.excess { // order: sorted below
+		g := ru.snap.Gang(id)
 		out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskFixedOverQuota, Queue: g.Queue, Pods: int(g.ActivePods)})
 	}
 	slices.SortFunc(out, func(a, b Risk) int {
@@ -115,8 +115,8 @@ func (s *Session) risks() []Risk {
 }
 
 // checkExcess says whether a unit of a gang that calls itself non-preemptible may go: as long as there is too much of it.
-func (s *Session) checkExcess(u *Unit) Verdict {
-	if !u.Gang.Preemptible && (u.Moved || !s.overAbove(u.Gang.Leaf, nil)) {
+func (ru *Rules) checkExcess(u *Unit) Verdict {
+	if !u.Gang.Preemptible && (u.Moved || !ru.overAbove(u.Gang.Leaf, nil)) {
 		return Verdict{Code: No, Reason: ReasonNotPreemptible, Object: u.Gang.Key.String()}
 	}
 	return Verdict{}

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"github.com/muster-scheduler/muster/internal/cluster"
-)
+import "github.com/muster-scheduler/muster/internal/cluster"
 
 // FreeGPUs is what is free on one node, as far as GPUs are concerned.
 type FreeGPUs struct {
@@ -195,16 +193,4 @@ func freeNow(n *cluster.Node) (FreeGPUs, bool) {
 		}
 	}
 	return f, true
-}
-
-// FreeLater returns what will be free on a node once releases have happened, as the session stands. The caller owns Parts;
-// Room is the session's own.
-func (v *View) FreeLater(n cluster.NodeID) FreeGPUs {
-	f := FreeGPUs{Room: v.s.Later(n), Units: v.s.Snap.Node(n).DeviceUnits()}
-	v.EachDevice(n, func(_ string, _, later int64) {
-		if later > 0 && later < f.Units {
-			f.Parts = append(f.Parts, f.Units-later)
-		}
-	})
-	return f
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
@@ -39,11 +41,11 @@ type queueNode struct {
 // than the running action's depth says; the others are diagnosed. O(gangs + queues), with the logarithm of the queues where
 // their order has changed since the last one, and of the gangs where there is a depth.
 func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
-	q := &GangQueue{s: s, root: &queueNode{}, nodes: cleared(&s.engine.slabs.queues, len(s.queues.byID))}
+	q := &GangQueue{s: s, root: &queueNode{}, nodes: ledger.Cleared(&s.engine.slabs.queues, s.Ledger.MaxQueueID())}
 	if hints := &s.engine.slabs.places; len(*hints) < len(q.nodes) {
-		cleared(hints, len(q.nodes))
+		ledger.Cleared(hints, len(q.nodes))
 	}
-	leafs := make([]*queueNode, 0, min(len(gangs), len(s.queues.order)))
+	leafs := make([]*queueNode, 0, min(len(gangs), len(s.Ledger.Queues())))
 	for _, g := range gangs {
 		leaf := q.node(g.Leaf)
 		if leaf.count++; leaf.count == 1 {
@@ -52,18 +54,18 @@ func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
 	}
 	room := make([]*GangState, len(gangs)) // one piece for all leaves, each of which has its part
 	for _, leaf := range leafs {
-		leaf.gangs, room = gangHeap{s: s, list: room[:0:leaf.count]}, room[leaf.count:]
+		leaf.gangs, room = gangHeap{rules: s.Rules, list: room[:0:leaf.count]}, room[leaf.count:]
 	}
 	for _, g := range gangs {
 		leaf := &q.nodes[g.Leaf.ID]
 		leaf.gangs.list = append(leaf.gangs.list, g)
 	}
-	if depth := s.engine.profile.Settings.QueueDepth[s.plan.Action]; depth > 0 {
+	if depth := s.engine.profile.Settings.QueueDepth[s.Recorder.Action()]; depth > 0 {
 		for _, leaf := range leafs {
 			if list := leaf.gangs.list; len(list) > depth {
-				slices.SortFunc(list, s.CompareGangs)
+				slices.SortFunc(list, s.Rules.CompareGangs)
 				for _, g := range list[depth:] {
-					s.beyond(g, depth)
+					s.Recorder.Beyond(g, depth)
 				}
 				leaf.gangs.list = list[:depth]
 			}
@@ -71,16 +73,6 @@ func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
 	}
 	q.init(q.root)
 	return q
-}
-
-// beyond notes that an action does not get to a gang in this cycle.
-func (s *Session) beyond(g *GangState, depth int) {
-	v := Verdict{Code: No, Reason: ReasonQueueDepth, Object: g.Leaf.Name, Have: int64(depth)}
-	if s.trace.entry(g).Diagnosis == nil {
-		s.Diagnose(g, &Diagnosis{Verdict: v})
-		return
-	}
-	s.Note(g, Attempt{Action: s.plan.Action, Verdict: v})
 }
 
 // node returns the queue's node, hanging it and its ancestors into the tree.
@@ -94,7 +86,7 @@ func (q *GangQueue) node(l *QueueLedger) *queueNode {
 	}
 	n.ledger, n.parent = l, q.node(l.Parent)
 	if n.parent.kids == nil {
-		siblings := len(q.s.queues.tops)
+		siblings := len(q.s.Ledger.Tops())
 		if l.Parent != nil {
 			siblings = len(l.Parent.Children)
 		}
@@ -171,14 +163,9 @@ func (q *GangQueue) before(l, r *queueNode) bool { return q.compare(l, r) < 0 }
 
 // compare orders siblings that both have somebody.
 func (q *GangQueue) compare(l, r *queueNode) int {
-	_, lNext := q.s.Next(l.best)
-	_, rNext := q.s.Next(r.best)
-	for _, o := range q.s.points.queueOrder {
-		if c := o.CompareQueues(l.ledger.ID, r.ledger.ID, lNext, rNext); c != 0 {
-			return c
-		}
-	}
-	return cmp.Or(cmp.Compare(l.ledger.Created, r.ledger.Created), cmp.Compare(l.ledger.Name, r.ledger.Name))
+	_, lNext := q.s.Ledger.Next(l.best)
+	_, rNext := q.s.Ledger.Next(r.best)
+	return q.s.Rules.CompareQueues(l.ledger, r.ledger, lNext, rNext)
 }
 
 // Pop returns the next gang, nil when there is none.
@@ -259,14 +246,14 @@ func (q *GangQueue) place(n *queueNode, was *GangState) {
 
 // alike says whether two gangs ask for the same.
 func (q *GangQueue) alike(a, b *GangState) bool {
-	_, l := q.s.Next(a)
-	_, r := q.s.Next(b)
+	_, l := q.s.Ledger.Next(a)
+	_, r := q.s.Ledger.Next(b)
 	return a == b || slices.Equal(l, r)
 }
 
 type gangHeap struct {
-	s    *Session
-	list []*GangState
+	rules *Rules
+	list  []*GangState
 }
 
 func (h *gangHeap) Len() int      { return len(h.list) }
@@ -277,23 +264,4 @@ func (h *gangHeap) Pop() any {
 	h.list = h.list[:len(h.list)-1]
 	return g
 }
-func (h *gangHeap) Less(i, j int) bool { return h.s.CompareGangs(h.list[i], h.list[j]) < 0 }
-
-// CompareGangs orders two gangs of one queue: plugins, then age, UID, key.
-func (s *Session) CompareGangs(l, r *GangState) int {
-	for _, o := range s.points.gangOrder {
-		if c := o.CompareGangs(l, r); c != 0 {
-			return c
-		}
-	}
-	if c := cmp.Or(cmp.Compare(l.Created, r.Created), cmp.Compare(l.UID, r.UID)); c != 0 {
-		return c
-	}
-	switch {
-	case l.Key == r.Key:
-		return 0
-	case l.Key.Less(r.Key):
-		return -1
-	}
-	return 1
-}
+func (h *gangHeap) Less(i, j int) bool { return h.rules.CompareGangs(h.list[i], h.list[j]) < 0 }

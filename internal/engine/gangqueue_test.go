@@ -26,8 +26,9 @@ func (b byShare) CompareQueues(l, r cluster.QueueID, lNext, rNext cluster.Resour
 	return cmp.Compare(of(l, lNext), of(r, rNext))
 }
 
-// forest is a session over a random forest of queues with so many gangs that wait in its leaves, and room for all of them.
-func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool) (*Session, *int) {
+// forest is a session over a random forest of queues with so many gangs that wait in its leaves, of pods of so many
+// sizes, and room for all of them.
+func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int) (*Session, *int) {
 	t.Helper()
 	store := cluster.NewStore(cluster.Options{})
 	store.Apply(cluster.NodeState{Name: "n", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1_000_000_000}, {Name: "pods", Value: 1_000_000}}})
@@ -50,7 +51,7 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool) (*Session,
 			name := fmt.Sprintf("%s-%d", key.Name, k)
 			store.Apply(cluster.PodState{
 				UID: name, Namespace: "d", Name: name, Gang: key, Ours: true,
-				Requests: []cluster.Quantity{{Name: "gpu", Value: int64(1+r.IntN(2)) * 1000}, {Name: "pods", Value: 1}},
+				Requests: []cluster.Quantity{{Name: "gpu", Value: int64(1+r.IntN(sizes)) * 1000}, {Name: "pods", Value: 1}},
 			})
 		}
 	}
@@ -61,7 +62,7 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool) (*Session,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSession(context.Background(), e, store.Snapshot(1), func(Plan) {}), &asked
+	return newSession(context.Background(), e, store.Snapshot(1)), &asked
 }
 
 // firstOf finds the gang that is served first by looking at all of them, queue by queue.
@@ -71,7 +72,7 @@ func firstOf(s *Session, q *GangQueue, of []*QueueLedger, waiting map[*QueueLedg
 	for _, l := range of {
 		var g *GangState
 		for _, o := range waiting[l] {
-			if g == nil || s.CompareGangs(o, g) < 0 {
+			if g == nil || s.Rules.CompareGangs(o, g) < 0 {
 				g = o
 			}
 		}
@@ -91,9 +92,9 @@ func TestGangQueueOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		s, _ := forest(t, r, 1+r.IntN(12), 1+r.IntN(40), seed%3 == 0)
+		s, _ := forest(t, r, 1+r.IntN(12), 1+r.IntN(40), seed%3 == 0, 2)
 		for range 3 {
-			s.bundles = map[cluster.GangID]int{}
+			s.draft.bundles = map[cluster.GangID]int{}
 			gangs := s.Pending()
 			q := s.NewGangQueue(gangs)
 			waiting := map[*QueueLedger][]*GangState{}
@@ -102,7 +103,7 @@ func TestGangQueueOrder(t *testing.T) {
 			}
 			var given []*GangState
 			for step := 0; ; step++ {
-				want, got := firstOf(s, q, s.queues.tops, waiting), q.Pop()
+				want, got := firstOf(s, q, s.Ledger.Tops(), waiting), q.Pop()
 				if got != want {
 					t.Fatalf("seed %d, step %d: %v is served, not %v", seed, step, got, want)
 				}
@@ -116,23 +117,27 @@ func TestGangQueueOrder(t *testing.T) {
 					}
 				}
 				waiting[got.Leaf] = rest
-				st := s.Begin()
+				st := s.Ledger.Begin()
 				switch r.IntN(4) {
 				case 0: // it gets something, and asks for more
-					if s.TryGang(st, got) == nil {
-						st.Accept()
-						if pods, _ := s.Next(got); len(pods) > 0 {
+					if s.Placer.TryGang(st, got) == nil {
+						s.Accept(st)
+						if pods, _ := s.Ledger.Next(got); len(pods) > 0 {
 							q.Push(got)
 							waiting[got.Leaf] = append(waiting[got.Leaf], got)
 						}
 					}
 				case 1: // a what-if
-					s.TryGang(st, got)
-					st.Abandon()
+					s.Placer.TryGang(st, got)
+					st.Discard()
 				case 2: // another queue is charged
 					if given = append(given, got); len(given) > 1 {
 						other := given[r.IntN(len(given))]
-						s.charge(other.Leaf, cluster.Resources{cluster.GPU: int64(r.IntN(3)) * 1000}, false, true)
+						more := int64(r.IntN(3)) * 1000
+						for l := other.Leaf; l != nil; l = l.Parent {
+							l.Allocated[cluster.GPU] += more
+							l.Charges++
+						}
 						q.Changed(other.Leaf)
 					}
 				}
@@ -146,12 +151,9 @@ func TestGangQueueOrder(t *testing.T) {
 func TestGangQueueComparisons(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	s, asked := forest(t, rand.New(rand.NewPCG(1, 1)), n, 2*n, true)
-	for g := range s.Snap.PendingGangs() { // all ask for the same
-		s.Gang(g.ID).nextOK, s.Gang(g.ID).nextReq = true, cluster.Resources{cluster.GPU: 1000}
-	}
+	s, asked := forest(t, rand.New(rand.NewPCG(1, 1)), n, 2*n, true, 1) // all ask for the same
 	gangs := make([]*GangState, 0, 2*n)
-	s.EachGang(func(g *GangState) { gangs = append(gangs, g) })
+	s.Ledger.EachGang(func(g *GangState) { gangs = append(gangs, g) })
 	for action, most := range []int{15 * n, n + n/10, n + n/10} {
 		*asked = 0
 		q := s.NewGangQueue(gangs)

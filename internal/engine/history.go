@@ -11,33 +11,33 @@ import (
 // displaced while both waited.
 //
 // The second result says that some were displaced for this very gang, or must not be for it, which makes its case its own.
-func (s *Session) Age(g *GangState) (age int, own bool) {
-	if s.aged == nil {
-		s.aged = []int64{}
-		s.Snap.EachGang(func(v *cluster.Gang) {
+func (ru *Rules) Age(g *GangState) (age int, own bool) {
+	if ru.aged == nil {
+		ru.aged = []int64{}
+		ru.snap.EachGang(func(v *cluster.Gang) {
 			if v.Displaced != 0 {
-				s.aged = append(s.aged, v.Displaced)
+				ru.aged = append(ru.aged, v.Displaced)
 			}
 			for _, d := range v.Displacements {
-				s.aged = append(s.aged, d.At)
-				s.takers[d.By] = true
+				ru.aged = append(ru.aged, d.At)
+				ru.takers[d.By] = true
 			}
 			if len(v.Displacements) == cluster.MaxDisplacements { // earlier ones are forgotten, so what counts is since when pods are back
 				for _, id := range v.Pods {
-					s.aged = append(s.aged, s.Snap.Pod(id).Held)
+					ru.aged = append(ru.aged, ru.snap.Pod(id).Held)
 				}
 			}
 		})
-		slices.Sort(s.aged)
-		s.Snap.Barred(func(taker cluster.Key) { s.takers[taker] = true })
+		slices.Sort(ru.aged)
+		ru.snap.Barred(func(taker cluster.Key) { ru.takers[taker] = true })
 	}
-	age = sort.Search(len(s.aged), func(i int) bool { return s.aged[i] >= s.waits(g) })
-	return age, s.takers[g.Key]
+	age = sort.Search(len(ru.aged), func(i int) bool { return ru.aged[i] >= ru.waits(g) })
+	return age, ru.takers[g.Key]
 }
 
 // ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
-func (s *Session) ShareMoved(g *GangState) int64 {
-	if s.Age(g); len(s.aged) == 0 {
+func (ru *Rules) ShareMoved(g *GangState) int64 {
+	if ru.Age(g); len(ru.aged) == 0 {
 		return 0
 	}
 	at := int64(0)
@@ -48,7 +48,7 @@ func (s *Session) ShareMoved(g *GangState) int64 {
 }
 
 // waits is since when a gang has waited, by what is known.
-func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created), g.Since) }
+func (ru *Rules) waits(g *GangState) int64 { return max(ru.snap.Past(g.Created), g.Since) }
 
 // returned says whether pods of v came back after an eviction during which g was waiting already. Evicting them again
 // could go on for ever: see docs/concepts/disruption.md. They may be, to reclaim, when a share that matters has moved to
@@ -57,8 +57,8 @@ func (s *Session) waits(g *GangState) int64 { return max(s.Snap.Past(g.Created),
 //
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
-func (s *Session) returned(r Right, g, v *GangState) bool {
-	waits := s.waits(g)
+func (ru *Rules) returned(r Right, g, v *GangState) bool {
+	waits := ru.waits(g)
 	news := waits
 	if r == Reclaim {
 		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {
@@ -80,15 +80,12 @@ func (s *Session) returned(r Right, g, v *GangState) bool {
 	if len(v.Displacements) == cluster.MaxDisplacements && v.Displacements[0].At >= news {
 		first, forG = news, true // earlier ones are forgotten
 	}
-	if !forG && s.Snap.News > v.Displaced && s.Snap.Now-v.Displaced >= cluster.Dwell {
+	if !forG && ru.snap.News > v.Displaced && ru.snap.Now-v.Displaced >= cluster.Dwell {
 		return false
 	}
-	s.buildHeld(v)
-	for i := range v.sets {
-		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if p := s.Snap.Pod(id); p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
-				return true
-			}
+	for p := range ru.ledger.EachLive(v) {
+		if p.Held >= first || p.Held == 0 && p.Created >= first { // there since before we were
+			return true
 		}
 	}
 	return false
@@ -99,13 +96,13 @@ const maxEvictionsPerHour = 4
 
 // recent counts the gang's evictions in the last hour, if shares move with usage, and says when they will be fewer than
 // allowed.
-func (s *Session) recent(v *GangState) (n int, until int64) {
+func (ru *Rules) recent(v *GangState) (n int, until int64) {
 	const hour = 3_600_000_000_000
 	if len(v.Leaf.Usage) == 0 {
 		return 0, 0
 	}
 	last := int64(-1)
-	for i := len(v.Displacements) - 1; i >= 0 && s.Snap.Now-v.Displacements[i].At < hour; i-- {
+	for i := len(v.Displacements) - 1; i >= 0 && ru.snap.Now-v.Displacements[i].At < hour; i-- {
 		if at := v.Displacements[i].At; at != last {
 			last = at
 			if n++; n == maxEvictionsPerHour {

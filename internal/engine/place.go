@@ -1,94 +1,60 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
-// Admit says whether a gang can be tried at all, before any room is looked at; the answer for a gang that cannot is its
-// diagnosis.
-func (s *Session) Admit(g *GangState) Verdict {
-	switch {
-	case g.Invalid != "":
-		return Verdict{Code: NoForever, Reason: ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
-	case !g.QueueVerdict.Yes():
-		return g.QueueVerdict
-	case g.GaveUp:
-		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}
-	case !g.ready(0):
-		have, gated := int64(0), int64(0)
-		for i := range g.Sets {
-			have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
-			gated += int64(g.sets[i].gated)
-		}
-		if gated > 0 {
-			return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: gated}
-		}
-		if g.stray != nil {
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
-		}
-		return Verdict{Code: No, Reason: ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
-	}
-	if pods, _ := s.Next(g); len(pods) == 0 {
-		switch {
-		case g.postponed != nil:
-			return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
-		case g.stray != nil:
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: g.stray.Name, Detail: g.stray.SetName()}
-		}
-		return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: int64(g.GatedPods)}
-	}
-	if g.postponed != nil && !g.Satisfied() && !g.readyNow(0) {
-		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: g.postponed.Name, WakeAt: g.wake}
-	}
-	if g.binding > 0 && !g.bound(0) && !g.anyPodWill() {
-		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
-		// were there to stay would bind a part of the gang.
-		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.binding), WakeAt: cluster.Forever}
-	}
-	return Verdict{}
+// Placer finds where pods go: nodes for one, for gangs, and for those that have to be near each other. It remembers, for as long as a
+// run lasts, what it has found out about nodes and classes; none of that ever changes what it finds.
+type Placer struct {
+	snap   *cluster.Snapshot
+	ctx    context.Context
+	ledger *ledger.Ledger
+	rules  *Rules
+	rec    *Recorder
+	points *points
+
+	rank     []int32 // by node ID: position in Snap.NodeOrder
+	rankings map[rankingKey]*ranking
+	rated    int     // nodes that were, see Rated
+	views    []*view // the first is all nodes by name
+	nested   map[viewKey]*view
+
+	cohort   map[cluster.GangID]*cohort // of the pods that were asked about last, see cohortsOf
+	limited  map[cluster.GangID]bool    // see Limited
+	failed   map[string]*Diagnosis      // see failures
+	failedOf int                        // Ledger.Freed(), as they were found
+	tallies  map[tallyKey]Tally
+	gateMemo map[uint64]Verdict
+	statics  *staticCache
+	refused  []*Verdict      // room for checkStatics
+	changed  []*cluster.Node // room for maskOf
+	masked   *cluster.Class
+	mask     *mask // of masked, who is often asked about node by node
+	said     sayings
 }
 
-// anyPodWill says whether any one of its pods makes the gang whole, so that there is no part of it. Such a gang grows while
-// its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
-func (g *GangState) anyPodWill() bool {
-	only := &g.Sets[0]
-	for len(only.Children) == 1 {
-		only = &g.Sets[only.Children[0]]
+func newPlacer(ctx context.Context, e *Engine, snap *cluster.Snapshot, l *ledger.Ledger, ru *Rules, rec *Recorder, ps *points) *Placer {
+	pl := &Placer{
+		snap: snap, ctx: ctx, ledger: l, rules: ru, rec: rec, points: ps, statics: &e.statics,
+		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, cohort: map[cluster.GangID]*cohort{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
+		tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
 	}
-	return only.Leaf && only.Min <= 1
+	pl.rank = ledger.Cleared(&e.slabs.rank, snap.MaxNodeID())
+	for i, id := range snap.NodeOrder {
+		pl.rank[id] = int32(i)
+	}
+	e.statics.open(snap)
+	return pl
 }
 
-// bound says whether set i has its minimum without the pods that are still being bound.
-func (g *GangState) bound(i int32) bool {
-	if g.Sets[i].Leaf {
-		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.bound(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
-
-// readyNow is ready with postponed pods left out.
-func (g *GangState) readyNow(i int32) bool {
-	st := &g.sets[i]
-	if g.Sets[i].Leaf {
-		return st.active+int32(len(st.pods)-st.head) >= st.need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.readyNow(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
+// aborted says whether the caller gave up on the run.
+func (pl *Placer) aborted() bool { return pl.ctx.Err() != nil }
 
 // TryGang places the pods that Next names in the statement. On success it returns nil, and every one of them has been
 // placed or nominated; a gang that could not have its minimum without waiting for a release has been nominated whole. On
@@ -99,113 +65,126 @@ func (g *GangState) readyNow(i int32) bool {
 // other orders, and then in every way up to arrangeLooks looks at nodes; a No beyond that says that it is partial.
 //
 // Of a gang that can do without some of its sets, other sets are tried when those that come first have no place.
-func (s *Session) TryGang(st *Statement, g *GangState) *Diagnosis {
-	pods, request := s.Next(g)
+func (pl *Placer) TryGang(st *Statement, g *GangState) *Diagnosis {
+	tr := trial{Placer: pl, st: st}
+	return tr.try(g)
+}
+
+// mode says what an attempt to place pods is for.
+type mode uint8
+
+const (
+	asItStands mode = iota // the real thing: who fits now is placed, who will fit is nominated, and who does not is told why
+	onRelease              // a what-if: nobody is placed before all is released
+	elsewhere              // a what-if: the pods are evicted ones, who go elsewhere or stay
+)
+
+// trial is one attempt to place pods: where it is written, and in which mode.
+type trial struct {
+	*Placer
+	st   *Statement
+	mode mode
+}
+
+// try places the pods that the gang would have placed now, in its first choice of sets or in another.
+func (tr *trial) try(g *GangState) *Diagnosis {
+	pods, request := tr.ledger.Next(g)
 	switch {
 	case len(pods) == 0: // what it had when the action began was evicted since
-		return &Diagnosis{Verdict: s.Admit(g)}
-	case !s.choice(g):
-		return s.tryPods(st, g, pods, request)
+		return &Diagnosis{Verdict: tr.rules.Admit(g)}
+	case !tr.choice(g):
+		return tr.tryPods(g, pods, request)
 	}
 	pods, request = slices.Clone(pods), request.Clone()
-	d := s.tryPods(st, g, pods, request)
+	d := tr.tryPods(g, pods, request)
 	if d != nil && d.Verdict.Code != Wait {
-		d = s.others(st, g, request, d)
+		d = tr.others(g, request, d)
 	}
 	return d
 }
 
 // tryPods places the pods of a gang, which ask for request.
-func (s *Session) tryPods(st *Statement, g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
-	start, promised := st.Mark(), s.Holds(g)
-	held := s.openHolds(st, g, pods)
-	if v := s.CheckGates(g, request); !v.Yes() {
-		st.rollback(start)
+func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
+	start, promised := tr.st.Mark(), tr.ledger.Holds(g)
+	held := tr.st.OpenHolds(g, pods)
+	if v := tr.rules.CheckGates(g, request); !v.Yes() {
+		tr.st.RollbackTo(start)
 		return &Diagnosis{Verdict: v}
 	}
-	now := s.checkGates(g, request, true)
-	key, memo := s.shape(g, pods)
-	memo = memo && !held && !s.promise
+	now := tr.rules.CheckGatesNow(g, request)
+	key, memo := tr.shape(g, pods)
+	memo = memo && !held && tr.mode != onRelease && start == 0 // within a statement, room may come back when that is rolled back
 	if memo {
-		if d := s.failed[key]; d != nil {
+		if d := tr.failures()[key]; d != nil {
 			return d
 		}
 	}
-	mark := st.Mark()
-	d := s.placeGang(st, g, pods)
+	mark := tr.st.Mark()
+	d := tr.placeGang(g, pods)
 	if d != nil {
-		st.rollback(mark)
+		tr.st.RollbackTo(mark)
 		switch {
 		case d.final || !d.Verdict.Reason.Room():
-		case s.Constrained(g):
-			d = s.rearrangedCohorts(st, g, pods, d)
-		case !s.single(pods):
-			d = s.rearranged(st, pods, d)
+		case tr.Constrained(g):
+			d = tr.rearrangedCohorts(g, pods, d)
+		case !tr.single(pods):
+			d = tr.rearranged(pods, d)
 		}
 	}
 	if d != nil {
 		if memo {
-			s.failed[key] = d
+			tr.failures()[key] = d
 		}
-		st.rollback(start)
+		tr.st.RollbackTo(start)
 		return d
 	}
-	if g.waitsForRelease() {
-		st.NominateAll(mark)
+	if g.WaitsForRelease() {
+		tr.st.NominateAll(mark)
 	}
-	switch g.limited = false; {
-	case now.Yes() || !st.bindsSince(mark):
+	delete(tr.limited, g.ID)
+	switch {
+	case now.Yes() || !tr.st.BindsSince(mark):
 	case promised: // it waits on, or its victims would have gone for nothing
-		st.NominateAll(mark)
+		tr.st.NominateAll(mark)
 	default: // there is room, and it must not be kept from others for a queue that may not have it yet
-		st.rollback(start)
-		g.limited = true
+		tr.st.RollbackTo(start)
+		tr.limited[g.ID] = true
 		return &Diagnosis{Verdict: now}
 	}
 	return nil
 }
 
-// CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
-// that is leaving has gone, what is stuck excepted.
-func (s *Session) CheckGates(g *GangState, request cluster.Resources) Verdict {
-	return s.checkGates(g, request, false)
-}
+// Limited says whether there is room for the gang, which its queue may have when others have gone.
+func (pl *Placer) Limited(g *GangState) bool { return pl.limited[g.ID] }
 
-// checkGates is CheckGates, or says whether they may take it now, beside all that is leaving: what is evicted by this run
-// included, since nobody has gone before he is gone.
-func (s *Session) checkGates(g *GangState, request cluster.Resources, now bool) Verdict {
-	for _, gate := range s.points.queueGates {
-		if v := gate.it.CheckQueue(g, request, now); !v.Yes() {
-			v.Plugin = gate.name
-			return v
-		}
+// failures are the diagnoses of gangs that failed since room last came back, by shape.
+func (pl *Placer) failures() map[string]*Diagnosis {
+	if pl.failedOf != pl.ledger.Freed() {
+		clear(pl.failed)
+		pl.failedOf = pl.ledger.Freed()
 	}
-	return Verdict{}
+	return pl.failed
 }
 
 // Promise is TryGang for a gang that waits for what the statement releases: all its pods are nominated, none is placed.
-func (s *Session) Promise(st *Statement, g *GangState) *Diagnosis {
-	s.promise = true
-	d := s.TryGang(st, g)
-	s.promise = false
-	return d
+func (pl *Placer) Promise(st *Statement, g *GangState) *Diagnosis {
+	tr := trial{Placer: pl, st: st, mode: onRelease}
+	return tr.try(g)
 }
 
 // PromisePod nominates one waiting pod on its best node, and says whether there was one. Gates are the caller's.
-func (s *Session) PromisePod(st *Statement, p *cluster.Pod) bool {
-	if s.nobody(p) != "" {
-		s.Step()
+func (pl *Placer) PromisePod(st *Statement, p *cluster.Pod) bool {
+	if pl.nobody(p) != "" {
+		pl.rec.Step()
 		return false
 	}
-	s.promise = true
-	ok := s.placePod(st, p, s.everywhere())
-	s.promise = false
-	return ok
+	tr := trial{Placer: pl, st: st, mode: onRelease}
+	return tr.placePod(p, pl.everywhere())
 }
 
 // PromiseOn nominates one waiting pod on a node, if it may run there and fits.
-func (s *Session) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
-	if !s.Allows(p.Class, n) || !s.FitsLater(p.Class, n) || !s.filtersAllow(p, n) {
+func (pl *Placer) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
+	if !pl.Allows(p.Class, n) || !pl.ledger.FitsLater(p.Class, n) || !pl.filtersAllow(p, n) {
 		return false
 	}
 	st.Nominate(p, n)
@@ -213,57 +192,30 @@ func (s *Session) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) boo
 }
 
 // Allows says whether pods of the class may run on the node as far as the two alone decide.
-func (s *Session) Allows(c *cluster.Class, n cluster.NodeID) bool { return s.staticMask(c).has(n) }
+func (pl *Placer) Allows(c *cluster.Class, n cluster.NodeID) bool { return pl.staticMask(c).has(n) }
 
 // CheckPods says whether each of the pods could run anywhere at all.
-func (s *Session) CheckPods(pods []cluster.PodID) Verdict {
+func (pl *Placer) CheckPods(pods []cluster.PodID) Verdict {
 	var last *cluster.Class
 	for _, id := range pods {
-		p := s.Snap.Pod(id)
+		p := pl.snap.Pod(id)
 		if p.Class == last {
 			continue
 		}
 		last = p.Class
-		if v := s.checkPod(p); !v.Yes() {
+		if v := pl.checkPod(p); !v.Yes() {
 			return v
 		}
 	}
 	return Verdict{}
 }
 
-// TotalLater sums what the nodes that take pods have, once all releases have happened: O(nodes) when something changed.
-// Callers must not write to it.
-func (s *Session) TotalLater() cluster.Resources {
-	if s.total != nil && s.totalOf == len(s.touched) {
-		return s.total
-	}
-	total := make(cluster.Resources, s.dims)
-	for _, id := range s.Snap.NodeOrder {
-		if s.Snap.Node(id).Problem == "" {
-			for d, x := range s.Later(id) {
-				total[d] += max(0, x)
-			}
-			total[cluster.GPU] += s.partsLater(id)
-		}
-	}
-	s.total, s.totalOf = total, len(s.touched)
-	return total
-}
-
-// FairShare is what a queue is entitled to now; nil when nobody says.
-func (s *Session) FairShare(q cluster.QueueID) cluster.Resources {
-	if s.points.shares == nil {
-		return nil
-	}
-	return s.points.shares.FairShare(q).Clone()
-}
-
 // Filtered says whether filters have a say about any of the pods, so that more room need not mean a better chance.
-func (s *Session) Filtered(pods []cluster.PodID) bool {
+func (pl *Placer) Filtered(pods []cluster.PodID) bool {
 	var last *cluster.Class
 	for _, id := range pods {
-		if c := s.Snap.Pod(id).Class; c != last {
-			if last = c; s.wanted(c) {
+		if c := pl.snap.Pod(id).Class; c != last {
+			if last = c; pl.wanted(c) {
 				return true
 			}
 		}
@@ -272,8 +224,8 @@ func (s *Session) Filtered(pods []cluster.PodID) bool {
 }
 
 // wanted says whether some filter has a say about pods of the class.
-func (s *Session) wanted(c *cluster.Class) bool {
-	for _, f := range s.points.filters {
+func (pl *Placer) wanted(c *cluster.Class) bool {
+	for _, f := range pl.points.filters {
 		if f.it.Wants(c) {
 			return true
 		}
@@ -283,26 +235,26 @@ func (s *Session) wanted(c *cluster.Class) bool {
 
 // Exact says whether it does not matter on which of the nodes that take them these pods are: they are alike, and no filter
 // has a say.
-func (s *Session) Exact(pods []cluster.PodID) bool {
-	c := s.Snap.Pod(pods[0]).Class
-	return !s.mixed(pods) && !s.wanted(c) && c.Share.None() // devices and reservations' slots can be dealt out badly
+func (pl *Placer) Exact(pods []cluster.PodID) bool {
+	c := pl.snap.Pod(pods[0]).Class
+	return !pl.mixed(pods) && !pl.wanted(c) && c.Share.None() // devices and reservations' slots can be dealt out badly
 }
 
 // Room says whether the nodes, as the session stands, have places enough for each kind of pod among these pods of g, filters
 // apart, each kind for itself, and each set that must be together for itself. Without it, nothing can be placed; exact says
 // that with it everything can.
-func (s *Session) Room(g *GangState, pods []cluster.PodID) (enough, exact bool) {
-	if s.Constrained(g) {
-		return s.quietly(g, pods) == nil, false
+func (pl *Placer) Room(g *GangState, pods []cluster.PodID) (enough, exact bool) {
+	if pl.Constrained(g) {
+		return pl.quietly(g, pods) == nil, false
 	}
-	exact = s.Exact(pods)
+	exact = pl.Exact(pods)
 	for i := 0; i < len(pods); {
-		c := s.Snap.Pod(pods[i]).Class
+		c := pl.snap.Pod(pods[i]).Class
 		n := 1
-		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c {
+		for i+n < len(pods) && pl.snap.Pod(pods[i+n]).Class == c {
 			n++
 		}
-		if s.ranking(c).room < n {
+		if pl.ranking(c).room < n {
 			return false, exact
 		}
 		i += n
@@ -311,9 +263,9 @@ func (s *Session) Room(g *GangState, pods []cluster.PodID) (enough, exact bool) 
 }
 
 // mixed says whether the pods are not all of one class.
-func (s *Session) mixed(pods []cluster.PodID) bool {
+func (pl *Placer) mixed(pods []cluster.PodID) bool {
 	for _, id := range pods {
-		if s.Snap.Pod(id).Class != s.Snap.Pod(pods[0]).Class {
+		if pl.snap.Pod(id).Class != pl.snap.Pod(pods[0]).Class {
 			return true
 		}
 	}
@@ -322,26 +274,26 @@ func (s *Session) mixed(pods []cluster.PodID) bool {
 
 // shape describes the pods by class and number, and what keeps them together. It can stand for them when nothing but room
 // decides.
-func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
-	if s.Snap.HasAntiAffinity() {
+func (pl *Placer) shape(g *GangState, pods []cluster.PodID) (string, bool) {
+	if pl.snap.HasAntiAffinity() {
 		return "", false
 	}
 	var key []byte
-	constrained := s.Constrained(g)
+	constrained := pl.Constrained(g)
 	if constrained {
-		if s.Rooted(g) { // it goes where its members are
+		if g.Rooted() { // it goes where its members are
 			return "", false
 		}
 		key = append(key, g.Shape()...)
 	}
 	for i := 0; i < len(pods); {
-		c := s.Snap.Pod(pods[i]).Class
+		c := pl.snap.Pod(pods[i]).Class
 		if c.NeedsFilters() {
 			return "", false
 		}
 		n := 1
-		set := s.Snap.Pod(pods[i]).Set
-		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c && (!constrained || s.Snap.Pod(pods[i+n]).Set == set) {
+		set := pl.snap.Pod(pods[i]).Set
+		for i+n < len(pods) && pl.snap.Pod(pods[i+n]).Class == c && (!constrained || pl.snap.Pod(pods[i+n]).Set == set) {
 			n++
 		}
 		if constrained {
@@ -358,13 +310,13 @@ func (s *Session) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 
 // AppendKinds appends what the pods of g ask for to a key that answers rest under: classes and numbers, and of a gang whose pods have to
 // be near each other, which sets. It says nothing that another Store would call otherwise.
-func (s *Session) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []byte {
-	constrained := s.Constrained(g)
+func (pl *Placer) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []byte {
+	constrained := pl.Constrained(g)
 	var last *cluster.Class
 	for i := 0; i < len(pods); {
-		c, set := s.Snap.Pod(pods[i]).Class, s.Snap.Pod(pods[i]).Set
+		c, set := pl.snap.Pod(pods[i]).Class, pl.snap.Pod(pods[i]).Set
 		n := 1
-		for i+n < len(pods) && s.Snap.Pod(pods[i+n]).Class == c && (!constrained || s.Snap.Pod(pods[i+n]).Set == set) {
+		for i+n < len(pods) && pl.snap.Pod(pods[i+n]).Class == c && (!constrained || pl.snap.Pod(pods[i+n]).Set == set) {
 			n++
 		}
 		key = append(key, '/')
@@ -380,27 +332,16 @@ func (s *Session) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []
 	return key
 }
 
-// waitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
-func (g *GangState) waitsForRelease() bool {
-	for i := range g.Sets {
-		st := &g.sets[i]
-		if st.nominated > 0 && st.active-st.nominated < st.need {
-			return true
-		}
-	}
-	return false
-}
-
 // placeAll places the pods, in their order, within a region.
-func (s *Session) placeAll(st *Statement, pods []cluster.PodID, in Region) *Diagnosis {
+func (tr *trial) placeAll(pods []cluster.PodID, in Region) *Diagnosis {
 	for i := 0; i < len(pods); {
-		same, d := s.run(pods, i, in)
+		same, d := tr.run(pods, i, in)
 		if d != nil {
 			return d
 		}
 		for k := range same {
-			if q := s.Snap.Pod(pods[i+k]); !s.placePod(st, q, in) {
-				return s.noRoom(q, i+k, len(pods), in)
+			if q := tr.snap.Pod(pods[i+k]); !tr.placePod(q, in) {
+				return tr.noRoom(q, i+k, len(pods), in)
 			}
 		}
 		i += same
@@ -409,77 +350,77 @@ func (s *Session) placeAll(st *Statement, pods []cluster.PodID, in Region) *Diag
 }
 
 // run returns how many pods from the i-th on are alike, or why they cannot all be placed in the region.
-func (s *Session) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) {
-	p := s.Snap.Pod(pods[i])
+func (tr *trial) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) {
+	p := tr.snap.Pod(pods[i])
 	same := 1
-	for i+same < len(pods) && s.Snap.Pod(pods[i+same]).Class == p.Class {
+	for i+same < len(pods) && tr.snap.Pod(pods[i+same]).Class == p.Class {
 		same++
 	}
-	if v := s.checkPod(p); !v.Yes() {
-		return 0, &Diagnosis{Verdict: v, Class: s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class}
+	if v := tr.checkPod(p); !v.Yes() {
+		return 0, &Diagnosis{Verdict: v, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
 	}
-	if len(s.Snap.NodeOrder) == 0 {
-		return 0, &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class}
+	if len(tr.snap.NodeOrder) == 0 {
+		return 0, &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
 	}
-	if room := s.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
-		return 0, s.noRoom(p, i+room, len(pods), in)
+	if room := tr.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
+		return 0, tr.noRoom(p, i+room, len(pods), in)
 	}
-	if !s.moving && s.nobody(p) != "" { // who is moved may stay where he is
-		s.Step()
-		return 0, s.noRoom(p, i, len(pods), in)
+	if tr.mode != elsewhere && tr.nobody(p) != "" { // who is moved may stay where he is
+		tr.rec.Step()
+		return 0, tr.noRoom(p, i, len(pods), in)
 	}
 	return same, nil
 }
 
 // checkPod asks the pod gates, once per class, which has a namespace where that matters.
-func (s *Session) checkPod(p *cluster.Pod) Verdict {
-	if len(s.points.podGates) == 0 {
+func (pl *Placer) checkPod(p *cluster.Pod) Verdict {
+	if len(pl.points.podGates) == 0 {
 		return Verdict{}
 	}
-	if v, ok := s.gateMemo[p.Class.ID]; ok {
+	if v, ok := pl.gateMemo[p.Class.ID]; ok {
 		return v
 	}
 	v := Verdict{}
-	for _, gate := range s.points.podGates {
+	for _, gate := range pl.points.podGates {
 		if v = gate.it.CheckPod(p.Class, p.Namespace); !v.Yes() {
 			v.Plugin = gate.name
 			break
 		}
 	}
-	s.gateMemo[p.Class.ID] = v
+	pl.gateMemo[p.Class.ID] = v
 	return v
 }
 
 // placePod puts one pod on the best node of a region that takes it: at once if it fits there now, else by nomination.
-func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
-	if s.moving && in.has(p.Node) && s.mayStay(p) {
-		st.Spare(p)
+func (tr *trial) placePod(p *cluster.Pod, in Region) bool {
+	if tr.mode == elsewhere && in.has(p.Node) && tr.mayStay(p) {
+		tr.st.Spare(p)
 		return true
 	}
-	r := s.rankingFor(p, in.v)
+	r := tr.rankingFor(p, in.v)
 	var filters []named[NodeFilter]
-	for _, f := range s.points.filters {
+	for _, f := range tr.points.filters {
 		if f.it.Wants(p.Class) {
 			filters = append(filters, f)
 		}
 	}
-	aside, kept, none := s.refusedLeaves(r, p, in)
+	aside, kept, none := tr.refusedLeaves(r, p, in)
 	if none {
 		return false
 	}
 	known := len(aside)
 	chosen := int32(-1)
 	for chosen < 0 {
-		i, ok := s.favourite(r, p, in)
+		i, ok := tr.favourite(r, p, in)
 		if !ok {
 			break
 		}
-		if s.checkNode(filters, p, s.Snap.Node(in.v.nodes[i])).Yes() {
+		if tr.checkNode(filters, p, tr.snap.Node(in.v.nodes[i])).Yes() {
 			chosen = i
 			break
 		}
-		if n := len(aside) - known; n%refusalsPerStep == 0 || !s.promise && !s.moving { // nobody has it for nothing
-			s.Step()
+		if n := len(aside) - known; n%refusalsPerStep == 0 || tr.mode == asItStands { // nobody has it for nothing
+			tr.rec.Step()
 		}
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
@@ -487,44 +428,14 @@ func (s *Session) placePod(st *Statement, p *cluster.Pod, in Region) bool {
 	if chosen < 0 {
 		return false
 	}
-	return s.put(st, p, in.v.nodes[chosen])
-}
-
-// refusedLeaves sets aside the leaves of a region of which filters say, without being asked about each, that they refuse p, and returns
-// them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
-func (s *Session) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
-	for _, f := range s.points.refusals {
-		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
-			continue
-		}
-		refused, _ := f.it.Refuses(p)
-		if !slices.ContainsFunc(refused, func(nodes uint64) bool { return nodes != 0 }) {
-			continue
-		}
-		of, open := mask{bits: refused}, false
-		for i := in.lo; i < in.hi && !open; i++ {
-			open = r.score[i] != unfit && !of.has(in.v.nodes[i])
-		}
-		if !open {
-			r.restore(leaves, scores)
-			return nil, nil, true
-		}
-		for i := in.lo; i < in.hi; i++ {
-			if r.score[i] != unfit && of.has(in.v.nodes[i]) {
-				leaves, scores = append(leaves, i), append(scores, r.score[i])
-				r.score[i] = unfit
-			}
-		}
-		r.replayed(leaves)
-	}
-	return leaves, scores, false
+	return tr.put(p, in.v.nodes[chosen])
 }
 
 // RefusedAll says whether some filter refuses each of the pods, which are alike, every node, whoever of those that are there goes; see
 // [NodeRefusals].
-func (s *Session) RefusedAll(pods []cluster.PodID) bool {
-	p := s.Snap.Pod(pods[0])
-	return !s.mixed(pods) && slices.ContainsFunc(s.points.refusals, func(f named[NodeRefusals]) bool {
+func (pl *Placer) RefusedAll(pods []cluster.PodID) bool {
+	p := pl.snap.Pod(pods[0])
+	return !pl.mixed(pods) && slices.ContainsFunc(pl.points.refusals, func(f named[NodeRefusals]) bool {
 		return f.it.Wants(p.Class) && f.it.RefusesAll(p)
 	})
 }
@@ -533,85 +444,24 @@ func (s *Session) RefusedAll(pods []cluster.PodID) bool {
 const refusalsPerStep = 4
 
 // put gives a pod room on a node that takes it, and says whether it may.
-func (s *Session) put(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
+func (tr *trial) put(p *cluster.Pod, n cluster.NodeID) bool {
 	switch {
-	case s.moving && n == p.Node && s.mayStay(p):
-		st.Spare(p)
-	case s.moving:
+	case tr.mode == elsewhere && n == p.Node && tr.mayStay(p):
+		tr.st.Spare(p)
+	case tr.mode == elsewhere:
 		if !p.Recreated {
 			return false
 		}
-		st.Move(p, n)
-	case !s.promise && s.FitsIdle(p.Class, n) && s.readyNow(p, n):
-		st.Place(p, n)
+		tr.st.Move(p, n)
+	case tr.mode != onRelease && tr.ledger.FitsIdle(p.Class, n) && tr.readyNow(p, n):
+		tr.st.Place(p, n)
 	default:
-		st.Nominate(p, n)
+		tr.st.Nominate(p, n)
 	}
 	return true
 }
 
-// favourite returns the best leaf for this very pod: the tournament's winner, or one of the few nodes the pod has a
-// bonus on.
-func (s *Session) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool) {
-	best, ok := r.best(in)
-	kept := s.holdFor(p)
-	if !ok || len(s.points.bonuses) == 0 && kept < 0 {
-		return best, ok
-	}
-	type extra struct {
-		leaf  int32
-		score int64
-	}
-	var extras []extra
-	for _, b := range s.points.bonuses {
-		n, x := b.Bonus(p)
-		if n == cluster.None || s.Snap.Node(n) == nil || !in.has(n) {
-			continue
-		}
-		i := in.v.at[n]
-		if k := slices.IndexFunc(extras, func(e extra) bool { return e.leaf == i }); k >= 0 {
-			extras[k].score += x
-		} else if r.score[i] != unfit {
-			extras = append(extras, extra{i, r.score[i] + x})
-		}
-	}
-	if kept >= 0 && in.has(s.holds[kept].node) {
-		// Where its room is held: before all others once the room is there; until then, before others that are not free either.
-		n, x := s.holds[kept].node, heldBonus
-		if !s.FitsIdle(p.Class, n) {
-			x = waitingBonus
-		}
-		if i := in.v.at[n]; r.score[i] != unfit {
-			extras = append(extras, extra{i, r.score[i] + x})
-		}
-	}
-	top := r.score[best]
-	for _, e := range extras {
-		if e.score > top || e.score == top && in.v.rank[e.leaf] < in.v.rank[best] {
-			best, top = e.leaf, e.score
-		}
-	}
-	return best, true
-}
-
-// The bonus of a node whose room is held for the pod: above every other score, and, while the room is being released,
-// below that of room that is there.
-const (
-	heldBonus    = 10_000_000 * ScorePoint
-	waitingBonus = 500 * ScorePoint
-)
-
-// readyNow says whether nothing of what the filters counted on is still being released.
-func (s *Session) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
-	for _, r := range s.points.ready {
-		if r.Wants(p.Class) && !r.CheckReady(p, s.Snap.Node(n)).Yes() {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *cluster.Node) Verdict {
+func (pl *Placer) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *cluster.Node) Verdict {
 	for _, f := range filters {
 		if v := f.it.CheckNode(p, n); !v.Yes() {
 			v.Plugin = f.name
@@ -619,4 +469,60 @@ func (s *Session) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *clus
 		}
 	}
 	return Verdict{}
+}
+
+// filtersAllow asks the filters about an evicted pod and the node it had or may get.
+func (pl *Placer) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
+	for _, f := range pl.points.filters {
+		if f.it.Wants(p.Class) && !f.it.CheckNode(p, pl.snap.Node(n)).Yes() {
+			return false
+		}
+	}
+	return true
+}
+
+// mayStay says whether the room that an evicted pod had is still there.
+func (pl *Placer) mayStay(p *cluster.Pod) bool {
+	if !pl.ledger.StillFits(p) {
+		return false
+	}
+	n := pl.snap.Node(p.Node)
+	for _, f := range pl.points.filters {
+		if !f.it.Wants(p.Class) {
+			continue
+		}
+		stay, part := f.it.(NodeStay)
+		if part && !stay.CheckStay(p, n) || !part && !f.it.CheckNode(p, n).Yes() {
+			return false
+		}
+	}
+	return true
+}
+
+// Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
+// say about its pods, and who is leaving may be what they mind.
+func (pl *Placer) Awaits(g *GangState) bool {
+	for h, on := range pl.ledger.HeldFor(g) {
+		if p := pl.snap.Pod(h.Waits); p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, on)) {
+			return false
+		}
+	}
+	leaving := false
+	pl.snap.EachGang(func(v *cluster.Gang) {
+		if leaving || !slices.ContainsFunc(v.Displacements, func(d cluster.Displacement) bool { return d.By == g.Key }) {
+			return
+		}
+		leaving = slices.ContainsFunc(v.Pods, func(id cluster.PodID) bool { return pl.snap.Pod(id).Phase == cluster.Releasing })
+	})
+	return leaving
+}
+
+// readyNow says whether nothing of what the filters counted on is still being released.
+func (pl *Placer) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
+	for _, r := range pl.points.ready {
+		if r.Wants(p.Class) && !r.CheckReady(p, pl.snap.Node(n)).Yes() {
+			return false
+		}
+	}
+	return true
 }

@@ -28,16 +28,6 @@ type Bundle struct {
 	Cause *Cause `json:"cause,omitempty"`
 }
 
-// Verb is what an intent asks for.
-type Verb string
-
-// The verbs.
-const (
-	Bind     Verb = "bind"     // run the pod on the node
-	Nominate Verb = "nominate" // keep the room that is being released on the node for the pod
-	Evict    Verb = "evict"    // take the pod from the node; with To, its successor has room there
-)
-
 // Intent is one decision about one pod. Its precondition is that the pod still has this UID, and, to bind or nominate, no
 // node, to evict, this node.
 type Intent struct {

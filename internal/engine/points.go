@@ -343,11 +343,6 @@ type Arguments map[string]string
 // reports those it does not know by name.
 type Factory func(args Arguments) (p Plugin, unknown []string, err error)
 
-// Action is one step of a run: it pulls gangs, tries them in Statements, and keeps or discards them.
-type Action interface {
-	Run(s *Session)
-}
-
 // Unknown returns the arguments that are not among known, sorted.
 func (a Arguments) Unknown(known ...string) []string {
 	var out []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // Profile says which actions run and which plugins rule, in order. It is what a scheduler configuration or a
@@ -206,6 +207,50 @@ type points struct {
 	deviceOrder []DeviceOrder
 	observers   []Observer
 	closers     []named[Closer]
+}
+
+// hooks are the points that the ledger asks and tells.
+func (ps *points) hooks() ledger.Hooks {
+	return ledger.Hooks{
+		ComparePods: func(a, b *cluster.Pod) int {
+			for _, o := range ps.podOrder {
+				if c := o.ComparePods(a, b); c != 0 {
+					return c
+				}
+			}
+			return 0
+		},
+		CompareSets: func(g *GangState, a, b int32) int {
+			for _, o := range ps.setOrder {
+				if c := o.CompareSets(g, a, b); c != 0 {
+					return c
+				}
+			}
+			return 0
+		},
+		ScoreDevice: func(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 {
+			score := int64(0)
+			for _, o := range ps.deviceOrder {
+				score += o.ScoreDevice(c, n, used, capacity)
+			}
+			return score
+		},
+		Done: func(op Op) {
+			for _, o := range ps.observers {
+				o.Done(op)
+			}
+		},
+		Undone: func(op Op) {
+			for i := len(ps.observers) - 1; i >= 0; i-- {
+				ps.observers[i].Undone(op)
+			}
+		},
+		Turned: func(h *cluster.Hold, open bool) {
+			for _, o := range ps.promises {
+				o.Turned(h, open)
+			}
+		},
+	}
 }
 
 type named[T any] struct {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -25,7 +26,7 @@ type ranking struct {
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
 	places []int   // by domain, sum of count; nil for a view without a topology
-	synced int     // how much of Session.touched is included
+	synced int     // how much of Ledger.Touched() is included
 	heard  int     // how much of what has changed in company is included
 }
 
@@ -36,73 +37,74 @@ type rankingKey struct {
 	kind  int
 }
 
-// manyPods bounds the count of one node, for pods that ask for nothing.
-const manyPods = 1 << 16
+// Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
+// work that the bound of an action has to know of.
+func (pl *Placer) Rated() int { return pl.rated }
 
 // ranking returns the class's tournament over all nodes, built or brought up to date, with nobody's company counted.
-func (s *Session) ranking(c *cluster.Class) *ranking { return s.rankingIn(c, s.all()) }
+func (pl *Placer) ranking(c *cluster.Class) *ranking { return pl.rankingIn(c, pl.all()) }
 
 // rankingIn is ranking over the nodes of a view.
-func (s *Session) rankingIn(c *cluster.Class, v *view) *ranking { return s.rankingOf(c, v, 0) }
+func (pl *Placer) rankingIn(c *cluster.Class, v *view) *ranking { return pl.rankingOf(c, v, 0) }
 
 // rankingFor is rankingIn for pods like p, with the company of p counted.
-func (s *Session) rankingFor(p *cluster.Pod, v *view) *ranking {
-	if s.points.company == nil {
-		return s.rankingOf(p.Class, v, 0)
+func (pl *Placer) rankingFor(p *cluster.Pod, v *view) *ranking {
+	if pl.points.company == nil {
+		return pl.rankingOf(p.Class, v, 0)
 	}
-	return s.rankingOf(p.Class, v, s.points.company.Kind(p))
+	return pl.rankingOf(p.Class, v, pl.points.company.Kind(p))
 }
 
-func (s *Session) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
+func (pl *Placer) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
 	c = c.Alone()
 	key := rankingKey{c.ID, v.id, kind}
 	var changed []cluster.NodeID
 	if kind != 0 {
-		_, changed = s.points.company.Company(kind)
+		_, changed = pl.points.company.Company(kind)
 	}
-	r := s.rankings[key]
+	r := pl.rankings[key]
 	if r == nil {
-		r = s.buildRanking(c, v, kind)
-		s.rankings[key] = r
+		r = pl.buildRanking(c, v, kind)
+		pl.rankings[key] = r
 		return r
 	}
-	if len(s.touched)-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
-		*r = *s.buildRanking(c, v, kind)
+	if len(pl.ledger.Touched())-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
+		*r = *pl.buildRanking(c, v, kind)
 		return r
 	}
-	s.rated += len(s.touched) - r.synced + len(changed) - r.heard
-	for ; r.synced < len(s.touched); r.synced++ {
-		n := s.touched[r.synced]
+	pl.rated += len(pl.ledger.Touched()) - r.synced + len(changed) - r.heard
+	for ; r.synced < len(pl.ledger.Touched()); r.synced++ {
+		n := pl.ledger.Touched()[r.synced]
 		if i := v.at[n]; i >= 0 {
-			s.refresh(r, n, i)
+			pl.refresh(r, n, i)
 		}
 	}
 	for ; r.heard < len(changed); r.heard++ {
 		if i := v.at[changed[r.heard]]; i >= 0 {
-			s.refresh(r, changed[r.heard], i)
+			pl.refresh(r, changed[r.heard], i)
 		}
 	}
 	return r
 }
 
-func (s *Session) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
-	s.rated += len(v.nodes)
+func (pl *Placer) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
+	pl.rated += len(v.nodes)
 	width := 1
 	for width < len(v.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(s.touched)}
+	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(pl.ledger.Touched())}
 	if kind != 0 {
-		_, changed := s.points.company.Company(kind)
+		_, changed := pl.points.company.Company(kind)
 		r.heard = len(changed)
 	}
 	if v.topology != nil {
 		r.places = make([]int, v.topology.MaxDomainID())
 	}
 	if kind == 0 {
-		s.rateAll(r)
+		pl.rateAll(r)
 	} else {
-		s.rateCompany(r, s.rankingOf(c, v, 0))
+		pl.rateCompany(r, pl.rankingOf(c, v, 0))
 	}
 	if r.room > 0 {
 		r.playAll()
@@ -124,11 +126,11 @@ func (r *ranking) playAll() {
 }
 
 // rateAll rates every node of the view.
-func (s *Session) rateAll(r *ranking) {
-	mask := s.staticMask(r.class)
+func (pl *Placer) rateAll(r *ranking) {
+	mask := pl.staticMask(r.class)
 	for i, id := range r.v.nodes {
 		if mask.has(id) {
-			s.rate(r, id, int32(i))
+			pl.rate(r, id, int32(i))
 		}
 	}
 }
@@ -143,7 +145,7 @@ func (r *ranking) begin() {
 
 // rateCompany adds company to what the nodes are without it: gangs whose company differs, each the only one of its kind, cost an
 // addition for each node.
-func (s *Session) rateCompany(r, without *ranking) {
+func (pl *Placer) rateCompany(r, without *ranking) {
 	if without.score == nil {
 		return
 	}
@@ -152,7 +154,7 @@ func (s *Session) rateCompany(r, without *ranking) {
 	copy(r.count, without.count)
 	copy(r.places, without.places)
 	r.room = without.room
-	scores, _ := s.points.company.Company(r.kind)
+	scores, _ := pl.points.company.Company(r.kind)
 	for i, id := range r.v.nodes {
 		if r.score[i] != unfit {
 			r.score[i] += scores[id]
@@ -169,8 +171,8 @@ func (r *ranking) play(l, m int32) int32 {
 }
 
 // rate computes leaf i from the session's ledgers.
-func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
-	count := int32(s.countLater(r.class, n))
+func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
+	count := int32(pl.ledger.CountLater(r.class, n))
 	if r.score == nil {
 		if count == 0 {
 			return
@@ -192,27 +194,27 @@ func (s *Session) rate(r *ranking, n cluster.NodeID, i int32) {
 		r.score[i] = unfit
 		return
 	}
-	r.score[i] = s.scoreNode(r.class, s.Snap.Node(n))
+	r.score[i] = pl.scoreNode(r.class, pl.snap.Node(n))
 	if r.kind != 0 {
-		scores, _ := s.points.company.Company(r.kind)
+		scores, _ := pl.points.company.Company(r.kind)
 		r.score[i] += scores[n]
 	}
 }
 
-func (s *Session) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
+func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	sum := int64(0)
-	for _, p := range s.points.scores {
+	for _, p := range pl.points.scores {
 		sum += p.ScoreNode(c, n)
 	}
 	return sum
 }
 
 // refresh recomputes a leaf after its node changed, and the matches above it.
-func (s *Session) refresh(r *ranking, n cluster.NodeID, i int32) {
-	if !s.staticMask(r.class).has(n) {
+func (pl *Placer) refresh(r *ranking, n cluster.NodeID, i int32) {
+	if !pl.staticMask(r.class).has(n) {
 		return
 	}
-	s.rate(r, n, i)
+	pl.rate(r, n, i)
 	r.replay(i)
 }
 
@@ -291,3 +293,84 @@ func (r *ranking) replayed(leaves []int32) {
 
 // manyLeaves is the part of a ranking, one in so many, whose matches cost about as much, one by one, as all there are.
 const manyLeaves = 8
+
+// refusedLeaves sets aside the leaves of a region of which filters say, without being asked about each, that they refuse p, and returns
+// them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
+func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
+	for _, f := range pl.points.refusals {
+		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
+			continue
+		}
+		refused, _ := f.it.Refuses(p)
+		if !slices.ContainsFunc(refused, func(nodes uint64) bool { return nodes != 0 }) {
+			continue
+		}
+		of, open := mask{bits: refused}, false
+		for i := in.lo; i < in.hi && !open; i++ {
+			open = r.score[i] != unfit && !of.has(in.v.nodes[i])
+		}
+		if !open {
+			r.restore(leaves, scores)
+			return nil, nil, true
+		}
+		for i := in.lo; i < in.hi; i++ {
+			if r.score[i] != unfit && of.has(in.v.nodes[i]) {
+				leaves, scores = append(leaves, i), append(scores, r.score[i])
+				r.score[i] = unfit
+			}
+		}
+		r.replayed(leaves)
+	}
+	return leaves, scores, false
+}
+
+// favourite returns the best leaf for this very pod: the tournament's winner, or one of the few nodes the pod has a
+// bonus on.
+func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool) {
+	best, ok := r.best(in)
+	kept, held := pl.ledger.HoldFor(p)
+	if !ok || len(pl.points.bonuses) == 0 && kept == nil {
+		return best, ok
+	}
+	type extra struct {
+		leaf  int32
+		score int64
+	}
+	var extras []extra
+	for _, b := range pl.points.bonuses {
+		n, x := b.Bonus(p)
+		if n == cluster.None || pl.snap.Node(n) == nil || !in.has(n) {
+			continue
+		}
+		i := in.v.at[n]
+		if k := slices.IndexFunc(extras, func(e extra) bool { return e.leaf == i }); k >= 0 {
+			extras[k].score += x
+		} else if r.score[i] != unfit {
+			extras = append(extras, extra{i, r.score[i] + x})
+		}
+	}
+	if kept != nil && in.has(held) {
+		// Where its room is held: before all others once the room is there; until then, before others that are not free either.
+		n, x := held, heldBonus
+		if !pl.ledger.FitsIdle(p.Class, n) {
+			x = waitingBonus
+		}
+		if i := in.v.at[n]; r.score[i] != unfit {
+			extras = append(extras, extra{i, r.score[i] + x})
+		}
+	}
+	top := r.score[best]
+	for _, e := range extras {
+		if e.score > top || e.score == top && in.v.rank[e.leaf] < in.v.rank[best] {
+			best, top = e.leaf, e.score
+		}
+	}
+	return best, true
+}
+
+// The bonus of a node whose room is held for the pod: above every other score, and, while the room is being released,
+// below that of room that is there.
+const (
+	heldBonus    = 10_000_000 * ScorePoint
+	waitingBonus = 500 * ScorePoint
+)

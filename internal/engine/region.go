@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/muster-scheduler/muster/internal/cluster"
-)
+import "github.com/muster-scheduler/muster/internal/cluster"
 
 // view is an order of nodes in which rankings are kept: all nodes by name, or those of a topology so that the nodes of each
 // domain are neighbours.
@@ -43,20 +39,20 @@ type viewKey struct {
 }
 
 // all is the view of all nodes.
-func (s *Session) all() *view {
-	if len(s.views) == 0 {
-		v := &view{nodes: s.Snap.NodeOrder, at: s.rank, rank: make([]int32, len(s.Snap.NodeOrder))}
+func (pl *Placer) all() *view {
+	if len(pl.views) == 0 {
+		v := &view{nodes: pl.snap.NodeOrder, at: pl.rank, rank: make([]int32, len(pl.snap.NodeOrder))}
 		for i := range v.rank {
 			v.rank[i] = int32(i)
 		}
-		s.views = []*view{v}
+		pl.views = []*view{v}
 	}
-	return s.views[0]
+	return pl.views[0]
 }
 
 // everywhere is the region of all nodes.
-func (s *Session) everywhere() Region {
-	v := s.all()
+func (pl *Placer) everywhere() Region {
+	v := pl.all()
 	return Region{v: v, hi: int32(len(v.nodes))}
 }
 
@@ -70,21 +66,21 @@ func (in Region) Topology() *cluster.Topology { return in.v.topology }
 func (in Region) Domain() cluster.DomainID { return in.domain }
 
 // within returns the part of a region that belongs to a topology, as a domain of it: O(nodes) the first time.
-func (s *Session) within(in Region, t *cluster.Topology) Region {
+func (pl *Placer) within(in Region, t *cluster.Topology) Region {
 	if in.v.topology == t {
 		return in
 	}
 	key := viewKey{in.v.id, in.lo, in.hi, t.Name}
-	v := s.nested[key]
+	v := pl.nested[key]
 	if v == nil {
-		v = s.newView(in, t)
-		s.nested[key] = v
+		v = pl.newView(in, t)
+		pl.nested[key] = v
 	}
 	return Region{v: v, hi: int32(len(v.nodes)), domain: cluster.RootDomain, gather: in.gather}
 }
 
-func (s *Session) newView(in Region, t *cluster.Topology) *view {
-	v := &view{id: int32(len(s.views)), topology: t, at: make([]int32, s.Snap.MaxNodeID()), spans: make([]span, t.MaxDomainID())}
+func (pl *Placer) newView(in Region, t *cluster.Topology) *view {
+	v := &view{id: int32(len(pl.views)), topology: t, at: make([]int32, pl.snap.MaxNodeID()), spans: make([]span, t.MaxDomainID())}
 	for i := range v.at {
 		v.at[i] = -1
 	}
@@ -100,14 +96,14 @@ func (s *Session) newView(in Region, t *cluster.Topology) *view {
 			if at := in.v.at[n]; at >= in.lo && at < in.hi {
 				v.at[n] = int32(len(v.nodes))
 				v.nodes = append(v.nodes, n)
-				v.rank = append(v.rank, s.rank[n])
+				v.rank = append(v.rank, pl.rank[n])
 				v.of = append(v.of, d)
 			}
 		}
 		v.spans[d].hi = int32(len(v.nodes))
 	}
 	add(cluster.RootDomain)
-	s.views = append(s.views, v)
+	pl.views = append(pl.views, v)
 	return v
 }
 
@@ -123,93 +119,14 @@ func (in Region) has(n cluster.NodeID) bool {
 	return at >= in.lo && at < in.hi
 }
 
-// domains lists the domains of a level below (or at) the region, which is a domain of their topology.
-func (in Region) domains(level int) []cluster.DomainID {
-	t := in.v.topology
-	var out []cluster.DomainID
-	var walk func(d cluster.DomainID)
-	walk = func(d cluster.DomainID) {
-		if sp := in.v.spans[d]; sp.lo == sp.hi {
-			return
-		}
-		dom := t.Domain(d)
-		if dom.Level == level {
-			out = append(out, d)
-			return
-		}
-		for _, c := range dom.Children {
-			walk(c)
-		}
-	}
-	walk(in.domain)
-	return out
-}
-
-// kinds counts pods by class.
-func (s *Session) kinds(pods []cluster.PodID) []Kind {
-	var out []Kind
-	for _, id := range pods {
-		c := s.Snap.Pod(id).Class
-		if n := len(out); n > 0 && out[n-1].Class == c {
-			out[n-1].Count++
-			continue
-		}
-		if i := slices.IndexFunc(out, func(k Kind) bool { return k.Class == c }); i >= 0 {
-			out[i].Count++
-			continue
-		}
-		out = append(out, Kind{c, 1})
-	}
-	return out
-}
-
 // Places returns how many pods of the class fit into each domain of the topology within the region, by domain, each pod
-// for itself. The slice is the session's own: it is valid until the next operation and must not be written to.
-func (v *View) Places(in Region, t *cluster.Topology, c *cluster.Class) []int {
-	return v.s.rankingIn(c, v.s.within(in, t).v).places
+// for itself. The slice is the placer's own: it is valid until the next operation and must not be written to.
+func (pl *Placer) Places(in Region, t *cluster.Topology, c *cluster.Class) []int {
+	return pl.rankingIn(c, pl.within(in, t).v).places
 }
 
 // Top returns the narrowest domain of the topology in which all of the region that belongs to the topology is known to
 // be: the root, unless the region is a domain of it.
-func (v *View) Top(in Region, t *cluster.Topology) cluster.DomainID { return v.s.within(in, t).domain }
-
-// Members calls f with the node of each pod below a set of a gang that holds room in the session, or was given some by it.
-func (v *View) Members(g *GangState, set int32, f func(cluster.NodeID)) { v.s.Members(g, set, f) }
-
-// Members is View.Members.
-func (s *Session) Members(g *GangState, set int32, f func(cluster.NodeID)) {
-	if !s.Rooted(g) {
-		return
-	}
-	for _, id := range g.Pods {
-		p := s.Snap.Pod(id)
-		if !p.Ours || p.Set == cluster.None || !g.below(p.Set, set) {
-			continue
-		}
-		if d, ok := s.where[id]; ok {
-			if d.verb != Evict {
-				f(d.node)
-			}
-		} else if p.Phase.Active() && p.Node != cluster.None {
-			f(p.Node)
-		}
-	}
-}
-
-// changed says whether this run gave or took anything.
-func (g *GangState) changed() bool {
-	for i := range g.sets {
-		if g.sets[i].head > 0 || g.sets[i].nominated > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// below says whether set i is set top, or below it.
-func (g *GangState) below(i, top int32) bool {
-	for i != cluster.None && i != top {
-		i = g.Sets[i].Parent
-	}
-	return i == top
+func (pl *Placer) Top(in Region, t *cluster.Topology) cluster.DomainID {
+	return pl.within(in, t).domain
 }

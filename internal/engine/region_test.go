@@ -51,15 +51,15 @@ func TestDomainSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		snap := store.Snapshot(1)
-		s := newSession(context.Background(), e, snap, func(Plan) {})
+		s := newSession(context.Background(), e, snap)
 		topology := snap.Topology("dc")
-		tree := s.within(s.everywhere(), topology)
+		tree := s.Placer.within(s.Placer.everywhere(), topology)
 		classes := map[*cluster.Class]bool{}
 		snap.EachPod(func(p *cluster.Pod) { classes[p.Class] = true })
 		check := func() {
 			t.Helper()
 			for c := range classes { // order: each on its own
-				ranking := s.rankingIn(c, tree.v)
+				ranking := s.Placer.rankingIn(c, tree.v)
 				for d := range cluster.DomainID(topology.MaxDomainID()) {
 					if topology.Domain(d) == nil {
 						continue
@@ -69,7 +69,7 @@ func TestDomainSums(t *testing.T) {
 						if topology.DomainOf(id, topology.Domain(d).Level) != d {
 							continue
 						}
-						if n := s.countLater(c, id); n > 0 {
+						if n := s.Ledger.CountLater(c, id); n > 0 {
 							want += n
 							if best == cluster.None {
 								best = id
@@ -87,11 +87,11 @@ func TestDomainSums(t *testing.T) {
 			}
 		}
 		check()
-		g := s.Gang(snap.GangByKey(gang).ID)
-		st := s.Begin()
+		g := s.Ledger.Gang(snap.GangByKey(gang).ID)
+		st := s.Ledger.Begin()
 		var marks []Mark
 		for range 60 {
-			waiting := g.sets[1].pods[g.sets[1].head:]
+			waiting := g.SetWaiting(1)
 			switch {
 			case len(marks) > 0 && (r.IntN(3) == 0 || len(waiting) == 0):
 				k := r.IntN(len(marks))
@@ -100,13 +100,15 @@ func TestDomainSums(t *testing.T) {
 			case len(waiting) > 0:
 				marks = append(marks, st.Mark())
 				p := snap.Pod(waiting[r.IntN(len(waiting))])
-				s.promise = r.IntN(2) == 0
-				in := s.everywhere()
+				tr := trial{Placer: s.Placer, st: st}
+				if r.IntN(2) == 0 {
+					tr.mode = onRelease
+				}
+				in := s.Placer.everywhere()
 				if ds := topology.Domain(cluster.RootDomain).Children; len(ds) > 0 && r.IntN(2) == 0 {
 					in = tree.part(ds[r.IntN(len(ds))])
 				}
-				s.placePod(st, p, in)
-				s.promise = false
+				tr.placePod(p, in)
 			}
 			check()
 		}

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -84,32 +86,35 @@ func (e *Engine) trying(g *GangState) {
 // aborts: a run cut short says so in its trace, and what it emitted stays valid.
 func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan)) Result {
 	done := e.around(StageOpen, "")
-	s := newSession(ctx, e, snap, emit)
+	s := newSession(ctx, e, snap)
 	done()
 	for _, a := range e.actions {
 		if s.Aborted() {
-			s.trace.truncated = true
+			s.Recorder.Truncated()
 			break
 		}
-		s.plan = Plan{Action: a.name}
-		s.bundles = map[cluster.GangID]int{}
-		s.trace.stats.Actions = append(s.trace.stats.Actions, ActionStats{Action: a.name})
+		s.draft.plan = Plan{Action: a.name}
+		s.draft.bundles = map[cluster.GangID]int{}
+		s.Recorder.Begin(a.name)
 		done := e.around(StageAction, a.name)
 		a.action.Run(s)
 		done()
-		for i := range s.plan.Bundles {
-			b := &s.plan.Bundles[i]
+		for i := range s.draft.plan.Bundles {
+			b := &s.draft.plan.Bundles[i]
 			b.ID = bundleID(snap.Now, b.UID, b.Intents)
 		}
-		if len(s.plan.Bundles) > 0 {
-			s.promises()
-			emit(s.plan)
+		if len(s.draft.plan.Bundles) > 0 {
+			if len(s.Ledger.Voided()) > 0 {
+				s.draft.promises()
+			}
+			emit(s.draft.plan)
 		}
 	}
 	done = e.around(StageClose, "")
-	trace := s.finish()
+	r := s.finish()
 	done()
-	return Result{Trace: trace, Stats: s.trace.stats, Void: s.stillVoid(), Rests: s.trace.rests}
+	r.Void = s.draft.stillVoid(s.Ledger.Voided())
+	return r
 }
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been
@@ -118,46 +123,36 @@ func (s *Session) Pending() []*GangState {
 	var out []*GangState
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
-		g := s.Gang(gang.ID)
+		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
-		if v := s.Admit(g); !v.Yes() {
-			s.Diagnose(g, &Diagnosis{Verdict: v})
+		if v := s.Rules.Admit(g); !v.Yes() {
+			s.Recorder.Diagnose(g, &Diagnosis{Verdict: v})
 			continue
 		}
 		out = append(out, g)
 	}
-	s.trace.gangs = slices.Grow(s.trace.gangs, len(out)) // something will be said of each
+	s.Recorder.Expect(len(out)) // something will be said of each
 	return out
 }
 
 // Waiting returns the gangs for which others might be disturbed: they are ready, something of theirs has no room yet, no
 // room is promised to them, they do not wait for their queues' own pods to go and nothing else, and their preemption delay is over. Those that still wait for that are noted.
 func (s *Session) Waiting() []*GangState {
-	out := make([]*GangState, 0, len(s.trace.gangs)) // something was said of each
+	out := make([]*GangState, 0, s.Recorder.Gangs()) // something was said of each
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
-		g := s.Gang(gang.ID)
+		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
-		if !s.Admit(g).Yes() || s.Holds(g) || s.nominated(g) || g.limited {
+		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.Limited(g) {
 			continue
 		}
 		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
-			s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
+			s.Recorder.Note(g, Attempt{Action: s.Recorder.Action(), Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
 			continue
 		}
 		out = append(out, g)
 	}
 	return out
-}
-
-// nominated says whether this run nominated pods of the gang: they wait for room, and the rest waits with them.
-func (s *Session) nominated(g *GangState) bool {
-	for i := range g.sets {
-		if g.sets[i].nominated > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Settings are the profile's, with the engine's own bound of searches where that is larger.
@@ -169,108 +164,33 @@ func (s *Session) Settings() Settings {
 	return out
 }
 
-// Action is the name of the running action.
-func (s *Session) Action() string { return s.plan.Action }
-
-// EachGang calls f for every gang, in ID order.
-func (s *Session) EachGang(f func(*GangState)) {
-	s.Snap.EachGang(func(g *cluster.Gang) { f(s.Gang(g.ID)) })
-}
-
-// Diagnose records why a gang has not got what it asks for. The last diagnosis of a run stands; placing the rest of the
-// gang removes it.
-func (s *Session) Diagnose(g *GangState, d *Diagnosis) { s.trace.diagnose(g, d) }
-
-// traceBuilder gathers the trace.
-type traceBuilder struct {
-	gangs     []GangTrace
-	stats     Stats
-	wakeAt    int64
-	truncated bool
-	stale     []StaleGang
-	rests     map[string]cluster.Rest
-}
-
-func (t *traceBuilder) init(*cluster.Snapshot) { t.wakeAt = cluster.Forever }
-
-func (t *traceBuilder) entry(g *GangState) *GangTrace {
-	if g.sequence < 0 {
-		g.sequence = len(t.gangs)
-		t.gangs = append(t.gangs, GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID})
-	}
-	return &t.gangs[g.sequence]
-}
-
-func (t *traceBuilder) diagnose(g *GangState, d *Diagnosis) {
-	t.entry(g).Diagnosis = d
-	if d.Verdict.Code == Wait {
-		t.wakeAt = min(t.wakeAt, d.Verdict.WakeAt)
-	}
-}
-
-// settled notes a bundle: of the operations, the last on each pod stands, and those on others' pods are its victims'.
-func (t *traceBuilder) settled(g *GangState, b *Bundle, ops []Op) {
-	for i := range b.Intents {
-		if b.Intents[i].Verb == Evict {
-			t.stats.Evicted++
-			if b.Intents[i].To != "" {
-				t.stats.Moved++
-			}
-		}
-	}
-	e := t.entry(g)
-	e.Diagnosis = nil
-	for _, op := range ops {
-		switch op.Verb {
-		case Bind:
-			e.Placed++
-			t.stats.Placed++
-		case Nominate:
-			e.Nominated++
-			t.stats.Nominated++
-		}
-	}
-	if e.Nominated > 0 {
-		e.Diagnosis = &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: int64(e.Nominated)}}
-	}
-}
-
-// finish closes the plugins and returns the trace.
-func (s *Session) finish() Trace {
-	t := Trace{Gangs: s.trace.gangs, WakeAt: s.trace.wakeAt, Truncated: s.trace.truncated, Stale: s.trace.stale, Risks: s.risks(), Fragmentation: s.engine.Fragmentation(s.Snap)}
-	for _, c := range s.points.closers {
-		if t.Facts == nil {
-			t.Facts = map[string]any{}
-		}
-		done := s.engine.around(StageClosePlugin, c.name)
-		t.Facts[c.name] = c.it.Close()
-		done()
-	}
-	t.Queues = make([]QueueTrace, 0, len(s.queues.order))
-	room := make(cluster.Resources, 2*s.dims*len(s.queues.order)) // one piece for all
+// finish closes the plugins and returns what the run leaves, but for what becomes of promises.
+func (s *Session) finish() Result {
+	t := Trace{Risks: s.Rules.Risks(), Fragmentation: s.engine.Fragmentation(s.Snap)}
+	t.Facts = s.Rules.Close(func(plugin string) func() { return s.engine.around(StageClosePlugin, plugin) })
+	dims := s.Snap.Dims.Len()
+	t.Queues = make([]QueueTrace, 0, len(s.Ledger.Queues()))
+	room := make(cluster.Resources, 2*dims*len(s.Ledger.Queues())) // one piece for all
 	carve := func() (out cluster.Resources) {
-		out, room = room[:0:s.dims], room[s.dims:]
+		out, room = room[:0:dims], room[dims:]
 		return out
 	}
-	for _, q := range s.queues.order {
+	for _, q := range s.Ledger.Queues() {
 		if q.Lost {
 			continue
 		}
 		qt := QueueTrace{
 			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
-			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested,
+			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested, FairShare: s.Rules.FairShare(q.ID),
 			Taken:               taken(carve(), q.Allocated, q.Stuck, q.Holding),
 			TakenNonPreemptible: taken(carve(), q.AllocatedNonPreemptible, q.StuckNonPreemptible, q.HoldingNonPreemptible),
 		}
 		if q.Parent != nil {
 			qt.Parent = q.Parent.Name
 		}
-		if s.points.shares != nil {
-			qt.FairShare = s.points.shares.FairShare(q.ID)
-		}
 		t.Queues = append(t.Queues, qt)
 	}
-	return t
+	return s.Recorder.Result(t)
 }
 
 // taken appends what has to fit under a bound, now and once all that can be waited for has gone.
@@ -283,109 +203,20 @@ func taken(out, allocated, stuck, holding cluster.Resources) cluster.Resources {
 	return out
 }
 
-// Note records what came of a disruptive action's attempt for a gang that waits.
-func (s *Session) Note(g *GangState, a Attempt) {
-	e := s.trace.entry(g)
-	if e.Tried == nil { // room for what this action and those after it have to say
-		e.Tried = make([]Attempt, 0, max(1, len(s.engine.actions)+1-len(s.trace.stats.Actions)))
+// StillReleasing is the diagnosis of a gang whose promised room is not there yet.
+func (s *Session) StillReleasing(g *GangState) *Diagnosis {
+	n := int64(0)
+	var nodes []string
+	for h := range s.Ledger.HeldFor(g) {
+		n++
+		nodes = append(nodes, h.Node)
 	}
-	e.Tried = append(e.Tried, a)
-	if a.Verdict.Code == Wait {
-		s.trace.wakeAt = min(s.trace.wakeAt, a.Verdict.WakeAt)
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	const shown = 8
+	where := "held on " + strings.Join(nodes[:min(len(nodes), shown)], ", ")
+	if len(nodes) > shown {
+		where += fmt.Sprintf(" and %d more nodes", len(nodes)-shown)
 	}
+	return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: n, Detail: where}}
 }
-
-// Stale records since when the gang has had too few pods; 0 says that it has recovered.
-func (s *Session) Stale(g *GangState, since int64) {
-	s.trace.stale = append(s.trace.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
-}
-
-// WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
-func (s *Session) WakeAt(at int64) { s.trace.wakeAt = min(s.trace.wakeAt, at) }
-
-// Step counts one what-if, or as much work.
-func (s *Session) Step() { s.trace.stats.Steps++ }
-
-// Rated returns how many nodes have been rated for classes in this run: a thousand classes, each of which has every node rated, are
-// work that the bound of an action has to know of.
-func (s *Session) Rated() int { return s.rated }
-
-// Steps returns how many what-ifs there were in this run.
-func (s *Session) Steps() int { return s.trace.stats.Steps }
-
-// Rest asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
-// are Unix nanoseconds.
-func (s *Session) Rest(question string, until, wake int64, answer any) {
-	if s.trace.rests == nil {
-		s.trace.rests = map[string]cluster.Rest{}
-	}
-	s.trace.rests[question] = cluster.Rest{Until: min(until, wake), Asked: s.Snap.Generation, Wake: wake, Why: answer}
-}
-
-// How long an answer rests that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
-// no further apart than the second amount.
-const (
-	LongestRest = int64(10_000_000_000)
-	runsApart   = int64(1_000_000_000)
-)
-
-// PassEnd is until when answers rest of which a run found so many, and left so many questions: all others have had their turn by then.
-func (s *Session) PassEnd(left, found int) int64 {
-	return s.Snap.Now + LongestRest + int64(left/max(1, found)+1)*runsApart
-}
-
-// Rested returns the answer to a question that rests: since this run, or since an earlier one.
-func (s *Session) Rested(question string) (cluster.Rest, bool) {
-	if r, ok := s.trace.rests[question]; ok && r.Until > s.Snap.Now {
-		return r, true
-	}
-	return s.Snap.Rest(question)
-}
-
-// Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
-func (s *Session) Postpone(g *GangState) {
-	g.open = true
-	s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
-}
-
-// Leave leaves a gang for the next run, and says so: what its queue may spend in this one is spent, and it is not known whether there
-// is room for it, or for one before it in its queue. It must not be given what that one might have had, nor may anybody make way for it.
-func (s *Session) Leave(g *GangState) {
-	g.left = true
-	s.Note(g, Attempt{Action: s.plan.Action, Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
-}
-
-// Considered counts one gang tried.
-func (s *Session) Considered() {
-	s.trace.stats.Considered++
-	s.doing().Considered++
-}
-
-// Searched counts one search for somebody to displace or move, and whether it found a way.
-func (s *Session) Searched(found bool) {
-	a := s.doing()
-	a.Searches++
-	if found {
-		a.Found++
-	}
-}
-
-// Scenario counts one state that a search looked at: ruled out by queues and sums alone, or worked out.
-func (s *Session) Scenario(ruledOut bool) {
-	if ruledOut {
-		s.doing().Filtered++
-	} else {
-		s.doing().Simulated++
-	}
-}
-
-// doing is what the running action has done so far. Outside of one, as what-ifs of tests and explanations are, it counts for nobody.
-func (s *Session) doing() *ActionStats {
-	if n := len(s.trace.stats.Actions); n > 0 {
-		return &s.trace.stats.Actions[n-1]
-	}
-	return &ActionStats{}
-}
-
-// Truncated records that an action stopped before its end because the run was aborted.
-func (s *Session) Truncated() { s.trace.truncated = true }

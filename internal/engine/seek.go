@@ -16,17 +16,17 @@ type errand struct {
 
 // rearrangedCohorts is rearranged for a gang with constraints: largest cohorts and pods first, then every way there is,
 // within bounds.
-func (s *Session) rearrangedCohorts(st *Statement, g *GangState, pods []cluster.PodID, d *Diagnosis) *Diagnosis {
-	mark := st.Mark()
-	root := s.cohorts(g, pods)
-	if s.largestFirst(root) {
-		if s.placeCohort(st, g, root, s.everywhere()) == nil {
+func (tr *trial) rearrangedCohorts(g *GangState, pods []cluster.PodID, d *Diagnosis) *Diagnosis {
+	mark := tr.st.Mark()
+	root := tr.cohorts(g, pods)
+	if tr.largestFirst(root) {
+		if tr.placeCohort(g, root, tr.everywhere()) == nil {
 			return nil
 		}
-		st.rollback(mark)
+		tr.st.RollbackTo(mark)
 	}
-	q := &seeker{s: s, st: st, g: g, looks: arrangeLooks, alike: s.Exact(pods) && g.oneTopology()}
-	if q.regions([]errand{{c: root, in: s.everywhere()}}, nil) {
+	q := &seeker{trial: *tr, g: g, looks: arrangeLooks, alike: tr.Exact(pods) && oneTopology(g)}
+	if q.regions([]errand{{c: root, in: tr.everywhere()}}, nil) {
 		return nil
 	}
 	d.Verdict.Partial = q.looks < 0
@@ -35,7 +35,7 @@ func (s *Session) rearrangedCohorts(st *Statement, g *GangState, pods []cluster.
 
 // oneTopology says whether all constraints of the gang are about the same topology, so that of two regions one is in the
 // other or they have no node in common.
-func (g *GangState) oneTopology() bool {
+func oneTopology(g *GangState) bool {
 	name := ""
 	for i := range g.Sets {
 		switch t := g.Sets[i].Near.Topology; {
@@ -50,30 +50,30 @@ func (g *GangState) oneTopology() bool {
 }
 
 // largestFirst reorders cohorts and their pods, and says whether that changed anything.
-func (s *Session) largestFirst(c *cohort) bool {
+func (pl *Placer) largestFirst(c *cohort) bool {
 	before := slices.Clone(c.kids)
 	slices.SortStableFunc(c.kids, func(a, b *cohort) int {
 		for _, dim := range [...]int{cluster.GPU, cluster.RAM, cluster.CPU} {
-			if o := cmp.Compare(s.sum(b.pods, dim), s.sum(a.pods, dim)); o != 0 {
+			if o := cmp.Compare(pl.sum(b.pods, dim), pl.sum(a.pods, dim)); o != 0 {
 				return o
 			}
 		}
 		return 0
 	})
 	changed := !slices.Equal(before, c.kids)
-	own := s.larger(c.own)
+	own := pl.larger(c.own)
 	changed = changed || !slices.Equal(own, c.own)
 	c.own = own
 	for _, kid := range c.kids {
-		changed = s.largestFirst(kid) || changed
+		changed = pl.largestFirst(kid) || changed
 	}
 	return changed
 }
 
-func (s *Session) sum(pods []cluster.PodID, dim int) int64 {
+func (pl *Placer) sum(pods []cluster.PodID, dim int) int64 {
 	n := int64(0)
 	for _, id := range pods {
-		n += s.Snap.Pod(id).Class.Charge.At(dim)
+		n += pl.snap.Pod(id).Class.Charge.At(dim)
 	}
 	return n
 }
@@ -81,8 +81,7 @@ func (s *Session) sum(pods []cluster.PodID, dim int) int64 {
 // seeker tries every way to place a gang with constraints, until there are no looks left: it gives each cohort a region,
 // and when all have one, the pods nodes, those with the smallest regions first.
 type seeker struct {
-	s     *Session
-	st    *Statement
+	trial // a copy: what points to it would outlive the attempt, and each attempt would be garbage
 	g     *GangState
 	looks int
 	alike bool // in a region it does not matter which nodes are taken
@@ -101,10 +100,10 @@ func (q *seeker) regions(todo, pods []errand) bool {
 		return q.nodes(pods, 0)
 	}
 	e := todo[0]
-	if t := q.s.Snap.Topology(q.g.Sets[e.c.set].Near.Topology); t != nil {
+	if t := q.snap.Topology(q.g.Sets[e.c.set].Near.Topology); t != nil {
 		q.looks -= t.MaxDomainID() / domainsPerLook
 	}
-	regions, v := q.s.narrow(q.g, e.c, e.in)
+	regions, v := q.narrow(q.g, e.c, e.in)
 	if !v.Yes() {
 		return false
 	}
@@ -141,8 +140,8 @@ func (q *seeker) all(todo []errand) bool {
 	for _, e := range todo {
 		q.looks -= len(e.pods) / filterLooks
 		for _, id := range e.pods {
-			if !q.s.placePod(q.st, q.s.Snap.Pod(id), e.in) {
-				q.st.rollback(mark)
+			if !q.placePod(q.snap.Pod(id), e.in) {
+				q.st.RollbackTo(mark)
 				return false
 			}
 		}
@@ -158,38 +157,38 @@ func (q *seeker) nodes(todo []errand, from int32) bool {
 	if len(todo) == 0 {
 		return true
 	}
-	s, e := q.s, todo[0]
-	p := s.Snap.Pod(e.pods[0])
+	e := todo[0]
+	p := q.snap.Pod(e.pods[0])
 	cost := 1
-	if s.wanted(p.Class) {
+	if q.wanted(p.Class) {
 		cost = filterLooks
 	}
 	q.looks -= e.in.Size() / passedOver
-	mask := s.staticMask(p.Class)
+	mask := q.staticMask(p.Class)
 	for i := max(from, e.in.lo); i < e.in.hi; i++ {
 		n := e.in.v.nodes[i]
-		if !mask.has(n) || !s.FitsLater(p.Class, n) {
+		if !mask.has(n) || !q.ledger.FitsLater(p.Class, n) {
 			continue
 		}
 		if q.looks -= cost; q.looks < 0 {
 			return false
 		}
-		if !s.filtersAllow(p, n) {
+		if !q.filtersAllow(p, n) {
 			continue
 		}
 		mark := q.st.Mark()
-		if !s.put(q.st, p, n) {
+		if !q.put(p, n) {
 			continue
 		}
 		next := int32(0)
-		if len(e.pods) > 1 && s.Snap.Pod(e.pods[1]).Class == p.Class && !s.wanted(p.Class) {
+		if len(e.pods) > 1 && q.snap.Pod(e.pods[1]).Class == p.Class && !q.wanted(p.Class) {
 			next = i
 		}
 		rest := append([]errand{{pods: e.pods[1:], in: e.in}}, todo[1:]...)
 		if q.nodes(rest, next) {
 			return true
 		}
-		q.st.rollback(mark)
+		q.st.RollbackTo(mark)
 	}
 	return false
 }

@@ -51,17 +51,17 @@ func (c *staticCache) open(snap *cluster.Snapshot) {
 }
 
 // staticMask returns the class's mask, repaired for the nodes that changed since it was made.
-func (s *Session) staticMask(c *cluster.Class) *mask {
-	if c == s.masked {
-		return s.mask
+func (pl *Placer) staticMask(c *cluster.Class) *mask {
+	if c == pl.masked {
+		return pl.mask
 	}
-	m := s.maskOf(c.Site())
-	s.masked, s.mask = c, m
+	m := pl.maskOf(c.Site())
+	pl.masked, pl.mask = c, m
 	return m
 }
 
-func (s *Session) maskOf(c *cluster.Class) *mask {
-	cache := &s.engine.statics
+func (pl *Placer) maskOf(c *cluster.Class) *mask {
+	cache := pl.statics
 	m := cache.masks[c.ID]
 	if m != nil && m.run == cache.run {
 		return m
@@ -70,22 +70,22 @@ func (s *Session) maskOf(c *cluster.Class) *mask {
 		m = &mask{}
 		cache.masks[c.ID] = m
 	}
-	words := (s.Snap.MaxNodeID() + 63) / 64
+	words := (pl.snap.MaxNodeID() + 63) / 64
 	for len(m.bits) < words {
 		m.bits = append(m.bits, 0)
 	}
 	m.run = cache.run
-	if m.gen == s.Snap.StaticGen {
+	if m.gen == pl.snap.StaticGen {
 		return m
 	}
-	changed := s.changed[:0]
-	for _, id := range s.Snap.NodeOrder {
-		if n := s.Snap.Node(id); n.StaticGen > m.gen {
+	changed := pl.changed[:0]
+	for _, id := range pl.snap.NodeOrder {
+		if n := pl.snap.Node(id); n.StaticGen > m.gen {
 			changed = append(changed, n)
 		}
 	}
-	s.changed = changed
-	said := s.checkStatics(c, changed)
+	pl.changed = changed
+	said := pl.checkStatics(c, changed)
 	if m.gen == 0 {
 		m.said = slices.Clone(said)
 		cache.fresh = append(cache.fresh, m)
@@ -97,17 +97,17 @@ func (s *Session) maskOf(c *cluster.Class) *mask {
 			m.bits[id>>6] &^= 1 << (id & 63)
 		}
 	}
-	m.gen = s.Snap.StaticGen
+	m.gen = pl.snap.StaticGen
 	return m
 }
 
 // checkStatics says why pods of the class may not use nodes, nil where they may. What it returns is valid until the next call.
-func (s *Session) checkStatics(c *cluster.Class, nodes []*cluster.Node) []*Verdict {
-	no := s.refused[:0]
+func (pl *Placer) checkStatics(c *cluster.Class, nodes []*cluster.Node) []*Verdict {
+	no := pl.refused[:0]
 	no = slices.Grow(no, len(nodes))[:len(nodes)]
 	clear(no)
-	s.refused = no
-	for _, p := range s.points.statics {
+	pl.refused = no
+	for _, p := range pl.points.statics {
 		p.it.CheckStatic(c, nodes, no)
 		for _, v := range no {
 			if v != nil && v.Plugin == "" {

@@ -131,19 +131,6 @@ type Told struct {
 	Diagnosis Diagnosis `json:"diagnosis"`
 }
 
-// Retell is what was told to a gang that asks for the same again.
-func (s *Session) Retell(g *GangState, t *Told) *Diagnosis {
-	d := t.Diagnosis
-	pods, _ := s.Next(g)
-	for _, id := range pods { // it may have been another Store's, or read from a file
-		if c := s.Snap.Pod(id).Class; d.Class != "" && (d.Pods == nil || d.Pods.Key == c.Key) {
-			d.Pods = c
-			break
-		}
-	}
-	return &d
-}
-
 // String prints the diagnosis in one line.
 func (d *Diagnosis) String() string {
 	if d == nil {

@@ -2,16 +2,19 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not.
-func (s *Session) CheckReclaim(g *GangState, request cluster.Resources) Verdict {
-	if len(s.points.reclaim) == 0 {
+func (ru *Rules) CheckReclaim(g *GangState, request cluster.Resources) Verdict {
+	if len(ru.points.reclaim) == 0 {
 		return Verdict{Code: NoForever, Reason: ReasonSwitchedOff, Object: string(PointReclaimGate)}
 	}
-	for _, gate := range s.points.reclaim {
+	for _, gate := range ru.points.reclaim {
 		if v := gate.it.CheckReclaim(g, request); !v.Yes() {
 			v.Plugin = gate.name
 			return v
@@ -21,11 +24,11 @@ func (s *Session) CheckReclaim(g *GangState, request cluster.Resources) Verdict 
 }
 
 // CheckGiver says whether anything may be taken from the gangs of a leaf queue.
-func (s *Session) CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
+func (ru *Rules) CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
 	if r == Preempt && leaf != g.Leaf || r == Reclaim && leaf == g.Leaf {
 		return Verdict{Code: No, Reason: ReasonOtherQueue, Object: leaf.Name}
 	}
-	for _, f := range s.points.leaves {
+	for _, f := range ru.points.leaves {
 		if v := f.it.CheckGiver(r, g, request, leaf); !v.Yes() {
 			v.Plugin = f.name
 			return v
@@ -36,8 +39,8 @@ func (s *Session) CheckGiver(r Right, g *GangState, request cluster.Resources, l
 
 // BySiblings says whether CheckGiver has one answer for all leaves below a queue that is not on the taker's way; see
 // [SiblingFilter].
-func (s *Session) BySiblings() bool {
-	for _, f := range s.points.leaves {
+func (ru *Rules) BySiblings() bool {
+	for _, f := range ru.points.leaves {
 		if _, ok := f.it.(SiblingFilter); !ok {
 			return false
 		}
@@ -46,8 +49,8 @@ func (s *Session) BySiblings() bool {
 }
 
 // Standing appends to key what CheckGiver looks at of a queue that is not on the taker's way, where BySiblings.
-func (s *Session) Standing(key []byte, q *QueueLedger) []byte {
-	for _, f := range s.points.leaves {
+func (ru *Rules) Standing(key []byte, q *QueueLedger) []byte {
+	for _, f := range ru.points.leaves {
 		if x, ok := f.it.(SiblingFilter); ok {
 			key = x.Standing(append(key, '/'), q.ID)
 		}
@@ -56,8 +59,8 @@ func (s *Session) Standing(key []byte, q *QueueLedger) []byte {
 }
 
 // CompareGivers orders two sibling queues to take from: negative when l gives before r.
-func (s *Session) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
-	for _, o := range s.points.givers {
+func (ru *Rules) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
+	for _, o := range ru.points.givers {
 		if c := o.CompareGivers(l.ID, r.ID, lUnit, rUnit); c != 0 {
 			return c
 		}
@@ -67,31 +70,31 @@ func (s *Session) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resource
 
 // CheckVictim says whether anything of v may be taken for g by this right: the published table, plugins included, but for
 // what CheckGiver says of its queue.
-func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
+func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
 	no := func(reason Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
 	switch {
-	case v.Leaf == nil, r == Consolidation && !v.QueueVerdict.Yes(): // which could not start anew
-		return v.QueueVerdict
-	case !v.Preemptible && (r == Consolidation || !s.Yields(v.Gang)):
+	case v.Leaf == nil, r == Consolidation && !v.HasQueue(): // which could not start anew
+		return noQueue(v)
+	case !v.Preemptible && (r == Consolidation || !ru.Yields(v.Gang)):
 		return no(ReasonNotPreemptible)
 	case r == Preempt && v.Priority >= g.Priority, r == Consolidation && v.Priority > g.Priority:
 		return no(ReasonHigherPriority)
-	case r == Consolidation && !s.recreated(v):
+	case r == Consolidation && !ru.recreated(v):
 		return no(ReasonNotRecreated)
-	case v.binding > 0:
+	case v.Binding() > 0:
 		// Its bundle is bound whole or not at all: without one of them the others would wait for the binder to give up.
 		return no(ReasonBeingBound)
 	}
-	if s.Snap.Frozen(g.Key, v.Key) {
+	if ru.snap.Frozen(g.Key, v.Key) {
 		return no(ReasonFrozen)
 	}
-	if s.returned(r, g, v) {
+	if ru.returned(r, g, v) {
 		return no(ReasonReturned)
 	}
-	if n, until := s.recent(v); r == Reclaim && n >= maxEvictionsPerHour {
+	if n, until := ru.recent(v); r == Reclaim && n >= maxEvictionsPerHour {
 		return Verdict{Code: Wait, Reason: ReasonEvictionRate, Object: v.Key.String(), Have: int64(n), WakeAt: until}
 	}
-	for _, f := range s.points.victims {
+	for _, f := range ru.points.victims {
 		if verdict := f.it.CheckVictim(r, g, request, v); !verdict.Yes() {
 			verdict.Plugin = f.name
 			return verdict
@@ -102,11 +105,11 @@ func (s *Session) CheckVictim(r Right, g *GangState, request cluster.Resources, 
 
 // AnyTaker says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
-func (s *Session) AnyTaker(v *GangState) bool {
-	if v.Leaf == nil || !v.Preemptible || v.binding > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || s.Snap.AnyFrozen() {
+func (ru *Rules) AnyTaker(v *GangState) bool {
+	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
 		return false
 	}
-	for _, f := range s.points.victims {
+	for _, f := range ru.points.victims {
 		if a, ok := f.it.(AnyTaker); !ok || !a.AnyTaker(Reclaim, v) {
 			return false
 		}
@@ -114,28 +117,25 @@ func (s *Session) AnyTaker(v *GangState) bool {
 	return true
 }
 
-func (s *Session) recreated(v *GangState) bool {
-	s.buildHeld(v)
-	for i := range v.sets {
-		for _, id := range v.sets[i].held[:v.sets[i].live] {
-			if !s.succeeded(v, s.Snap.Pod(id)) {
-				return false
-			}
+func (ru *Rules) recreated(v *GangState) bool {
+	for p := range ru.ledger.EachLive(v) {
+		if !succeeded(v, p) {
+			return false
 		}
 	}
 	return true
 }
 
 // CheckUnit says whether one more unit may be taken, and by which rule; see [UnitCheck].
-func (s *Session) CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (string, Verdict) {
+func (ru *Rules) CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (string, Verdict) {
 	rule := ""
-	if u.Core && s.placedNow(u.Gang) {
+	if u.Core && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
 		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
-	if v := s.checkExcess(u); !v.Yes() {
+	if v := ru.checkExcess(u); !v.Yes() {
 		return "", v
 	}
-	for _, c := range s.points.units {
+	for _, c := range ru.points.units {
 		why, v := c.it.CheckUnit(r, g, request, u)
 		if !v.Yes() {
 			v.Plugin = c.name
@@ -152,24 +152,85 @@ func (s *Session) CheckUnit(r Right, g *GangState, request cluster.Resources, u 
 	return rule, Verdict{}
 }
 
-// placedNow says whether this run found room for a pod of the gang, a new one or one that moves: it must not be torn apart
-// by the same run.
-func (s *Session) placedNow(v *GangState) bool {
-	for i := range v.sets {
-		if v.sets[i].head > 0 || v.sets[i].nominated > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Tier says how reluctantly a unit is taken, and what it breaks.
-func (s *Session) Tier(u *Unit) (int, string) {
+func (ru *Rules) Tier(u *Unit) (int, string) {
 	tier, broken := 0, ""
-	for _, p := range s.points.tiers {
+	for _, p := range ru.points.tiers {
 		if t, b := p.Tier(u); t > tier {
 			tier, broken = t, b
 		}
 	}
 	return tier, broken
+}
+
+// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
+// give instead, the first that breaks none. False when it has nothing of the kind.
+func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
+	gentle := func(u *Unit) bool {
+		tier, _ := ru.Tier(u)
+		return tier == 0 && !u.Core
+	}
+	want := func(p *cluster.Pod) bool {
+		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+	}
+	u, ok := ru.ledger.NextUnitOf(g, want)
+	if !ok || u.Core || gentle(&u) {
+		return u, ok && !u.Core
+	}
+	for _, u := range ru.Units(g, false) { // of the sets that it can do without, another
+		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
+			return u, true
+		}
+	}
+	return Unit{}, false
+}
+
+// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
+// other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
+// that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
+func (ru *Rules) Units(g *GangState, labels bool) []Unit {
+	first, ok := ru.ledger.NextUnit(g)
+	if !ok {
+		return nil
+	}
+	out := []Unit{first}
+	if first.Core || first.Promised() > 0 {
+		return out
+	}
+	type kind struct {
+		set   int32
+		node  cluster.NodeID
+		of    *cluster.Class
+		anew  bool
+		apart string
+	}
+	kindOf := func(p *cluster.Pod) kind {
+		_, broken := ru.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		apart := broken + "/" + strings.Join(p.Groups, ",")
+		if len(p.DeviceClaims) > 0 {
+			apart += "/" + p.UID
+		}
+		if labels && len(p.Labels) > 0 {
+			apart += fmt.Sprint(p.Labels) // in the order of keys
+		}
+		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
+	}
+	seen := map[kind]bool{}
+	note := func(u *Unit) {
+		for _, p := range u.Pods {
+			seen[kindOf(p)] = true
+		}
+	}
+	note(&first)
+	for _, p := range ru.ledger.LivePods(g) {
+		if seen[kindOf(p)] {
+			continue
+		}
+		u, ok := ru.ledger.NextUnitOf(g, func(o *cluster.Pod) bool { return o == p })
+		if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
+			out = append(out, u)
+			note(&u)
+		}
+	}
+	return out
 }

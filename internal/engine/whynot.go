@@ -8,22 +8,22 @@ import (
 
 // noRoom explains, as the session stands, why no node of a region takes p, after have of need pods had found a place. What nodes say
 // of the class whatever room they have is counted once, until a node changes.
-func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
-	if s.promise || s.moving { // a what-if: nobody asks for the reasons
+func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
+	if tr.mode != asItStands { // a what-if: nobody asks for the reasons
 		return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
 	}
 	d := &Diagnosis{
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class:   s.Snap.Dims.Format(s.Snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
+		Class:   tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	key := tallyKey{p.Class.Alone().ID, s.nobody(p), in.v.id, in.lo, in.hi, len(s.touched)}
-	if d.Tally = s.tallies[key]; d.Tally != nil && s.filtersOf(p) == 1 {
+	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.v.id, in.lo, in.hi, len(tr.ledger.Touched())}
+	if d.Tally = tr.tallies[key]; d.Tally != nil && tr.filtersOf(p) == 1 {
 		return d
 	}
-	may, sums := s.staticMask(p.Class), s.sums(p.Class, in)
+	may, sums := tr.staticMask(p.Class), tr.sums(p.Class, in)
 	own := &tallier{}
-	if refused, why := s.refusedFirst(p); why != nil && sums.room.within(refused) {
-		s.one(own, *why, sums, in)
+	if refused, why := tr.refusedFirst(p); why != nil && sums.room.within(refused) {
+		tr.one(own, *why, sums, in)
 	} else {
 		last := -1
 		for i, id := range in.v.nodes[in.lo:in.hi] {
@@ -31,20 +31,20 @@ func (s *Session) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 				continue
 			}
 			v := Verdict{}
-			if n := s.Snap.Node(id); why != nil && refused.has(id) {
+			if n := tr.snap.Node(id); why != nil && refused.has(id) {
 				v = *why
-			} else if v = s.whyNot(p, n); v.Yes() {
+			} else if v = tr.whyNot(p, n); v.Yes() {
 				continue
 			}
 			if last < 0 || own.tally[last].Verdict != v {
 				last = own.kind(&v, i)
 			}
-			own.count(last, s.Snap.Node(id).Name)
+			own.count(last, tr.snap.Node(id).Name)
 		}
 	}
-	d.Tally = merged(s.refusals(p.Class, in, may), merged(&sums.tallier, own)).tally.sorted()
-	if key.words != "" && s.filtersOf(p) == 1 {
-		s.tallies[key] = d.Tally
+	d.Tally = merged(tr.refusals(p.Class, in, may), merged(&sums.tallier, own)).tally.sorted()
+	if key.words != "" && tr.filtersOf(p) == 1 {
+		tr.tallies[key] = d.Tally
 	}
 	return d
 }
@@ -65,40 +65,40 @@ type sumsKey struct {
 
 // sums returns what the nodes of a region have to say of a class as the session stands, whatever its pods say of others. That is kept:
 // a thousand gangs that want the same room, each with another volume, wait because of the same nodes.
-func (s *Session) sums(c *cluster.Class, in Region) *sums {
-	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(s.touched)}
-	if s.said.sums != nil && s.said.of == key {
-		return s.said.sums
+func (pl *Placer) sums(c *cluster.Class, in Region) *sums {
+	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(pl.ledger.Touched())}
+	if pl.said.sums != nil && pl.said.of == key {
+		return pl.said.sums
 	}
-	x := &sums{room: mask{bits: make([]uint64, (s.Snap.MaxNodeID()+63)/64)}}
-	may, last, lastShort := s.staticMask(c), -1, -1
+	x := &sums{room: mask{bits: make([]uint64, (pl.snap.MaxNodeID()+63)/64)}}
+	may, last, lastShort := pl.staticMask(c), -1, -1
 	for i, id := range in.v.nodes[in.lo:in.hi] {
 		if !may.has(id) {
 			continue
 		}
-		dim, short := c.Requests.Short(s.Later(id))
+		dim, short := c.Requests.Short(pl.ledger.Later(id))
 		switch {
 		case short && dim == lastShort: // neighbours are often alike
 		case short:
-			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonInsufficient, Dim: s.Snap.Dims.Name(dim)}, i), dim
-		case !s.FitsLater(c, id):
+			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonInsufficient, Dim: pl.snap.Dims.Name(dim)}, i), dim
+		case !pl.ledger.FitsLater(c, id):
 			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonNoSharedDevice}, i), -1
 		default:
 			x.room.bits[id>>6] |= 1 << (id & 63)
 			x.many++
 			continue
 		}
-		x.count(last, s.Snap.Node(id).Name)
+		x.count(last, pl.snap.Node(id).Name)
 	}
-	s.said.sums, s.said.of = x, key
+	pl.said.sums, pl.said.of = x, key
 	return x
 }
 
 // one makes a tally of one verdict of all nodes of a region that have room.
-func (s *Session) one(t *tallier, v Verdict, x *sums, in Region) {
+func (pl *Placer) one(t *tallier, v Verdict, x *sums, in Region) {
 	for i := in.lo; i < in.hi && (len(t.tally) == 0 || len(t.tally[0].Named) < maxNamed); i++ {
 		if id := in.v.nodes[i]; x.room.has(id) {
-			t.count(t.kind(&v, int(i-in.lo)), s.Snap.Node(id).Name)
+			t.count(t.kind(&v, int(i-in.lo)), pl.snap.Node(id).Name)
 		}
 	}
 	if len(t.tally) > 0 {
@@ -130,8 +130,8 @@ type tallyKey struct {
 }
 
 // nobody returns what a filter says of all nodes if it knows that none takes p, as a text; see [Unanimous].
-func (s *Session) nobody(p *cluster.Pod) string {
-	for _, f := range s.points.filters {
+func (pl *Placer) nobody(p *cluster.Pod) string {
+	for _, f := range pl.points.filters {
 		if u, ok := f.it.(Unanimous); ok && u.Wants(p.Class) {
 			if words := u.Nobody(p); words != "" {
 				return words
@@ -142,9 +142,9 @@ func (s *Session) nobody(p *cluster.Pod) string {
 }
 
 // filtersOf counts the filters that have a say about p.
-func (s *Session) filtersOf(p *cluster.Pod) int {
+func (pl *Placer) filtersOf(p *cluster.Pod) int {
 	n := 0
-	for _, f := range s.points.filters {
+	for _, f := range pl.points.filters {
 		if f.it.Wants(p.Class) {
 			n++
 		}
@@ -154,8 +154,8 @@ func (s *Session) filtersOf(p *cluster.Pod) int {
 
 // refusedFirst returns the nodes that the first filter that has a say about p refuses all for one reason, as far as it knows beforehand,
 // and that reason; nil for none.
-func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
-	for _, f := range s.points.filters {
+func (pl *Placer) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
+	for _, f := range pl.points.filters {
 		if !f.it.Wants(p.Class) {
 			continue
 		}
@@ -175,8 +175,8 @@ func (s *Session) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room.
-func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
-	for _, f := range s.points.filters {
+func (pl *Placer) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
+	for _, f := range pl.points.filters {
 		if f.it.Wants(p.Class) {
 			if v := f.it.CheckNode(p, n); !v.Yes() {
 				v.Plugin = f.name
@@ -188,24 +188,24 @@ func (s *Session) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
 }
 
 // refusals counts what the nodes of a region say that pods of the class may not use.
-func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
+func (pl *Placer) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 	whole := in.v.id == 0 && in.Size() == len(in.v.nodes)
-	if whole && may.why != nil && may.whyGen == s.Snap.StaticGen {
+	if whole && may.why != nil && may.whyGen == pl.snap.StaticGen {
 		return may.why
 	}
-	out, last := &tallier{tally: s.said.room[:0]}, -1
+	out, last := &tallier{tally: pl.said.room[:0]}, -1
 	var before *Verdict
-	s.said.begin()
+	pl.said.begin()
 	add := func(no *Verdict, n *cluster.Node, at int) {
 		if no != before {
-			last, before = s.said.kind(out, no, at), no
+			last, before = pl.said.kind(out, no, at), no
 		}
 		out.count(last, n.Name)
 	}
 	if whole && may.said != nil {
 		for i, no := range may.said {
 			if no != nil {
-				add(no, s.Snap.Node(in.v.nodes[i]), i)
+				add(no, pl.snap.Node(in.v.nodes[i]), i)
 			}
 		}
 	} else {
@@ -213,16 +213,16 @@ func (s *Session) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 		var at []int
 		for i, id := range in.v.nodes[in.lo:in.hi] {
 			if !may.has(id) {
-				refused, at = append(refused, s.Snap.Node(id)), append(at, i)
+				refused, at = append(refused, pl.snap.Node(id)), append(at, i)
 			}
 		}
-		for i, no := range s.checkStatics(c, refused) {
+		for i, no := range pl.checkStatics(c, refused) {
 			add(no, refused[i], at[i])
 		}
 	}
-	s.said.room, out.tally = out.tally, slices.Clone(out.tally)
+	pl.said.room, out.tally = out.tally, slices.Clone(out.tally)
 	if whole {
-		may.why, may.whyGen, may.said = out, s.Snap.StaticGen, nil
+		may.why, may.whyGen, may.said = out, pl.snap.StaticGen, nil
 	}
 	return out
 }

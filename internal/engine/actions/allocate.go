@@ -15,35 +15,35 @@ func (Allocate) Run(s *engine.Session) {
 	turns := newTurns(s, pending)
 	queue := s.NewGangQueue(pending)
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
-		s.Considered()
-		st := s.Begin()
-		promised := s.Holds(g)
+		s.Recorder.Considered()
+		st := s.Ledger.Begin()
+		promised := s.Ledger.Holds(g)
 		d, left := turns.try(st, g)
 		switch {
 		case left:
 			continue
 		case d == nil && promised && !st.Binds():
-			st.Abandon() // the promise stands, for the room it was made for
-			s.Diagnose(g, s.StillReleasing(g))
+			st.Discard() // the promise stands, for the room it was made for
+			s.Recorder.Diagnose(g, s.StillReleasing(g))
 			continue
-		case d != nil && promised && s.Awaits(g):
-			s.Diagnose(g, s.StillReleasing(g))
+		case d != nil && promised && s.Placer.Awaits(g):
+			s.Recorder.Diagnose(g, s.StillReleasing(g))
 			continue
 		case d != nil && promised:
-			s.Void(g)
+			s.Ledger.Void(g)
 			queue.Push(g)
 			continue
 		case d != nil:
-			s.Diagnose(g, d)
+			s.Recorder.Diagnose(g, d)
 			continue
 		}
-		st.Accept()
-		if pods, _ := s.Next(g); len(pods) > 0 {
+		s.Accept(st)
+		if pods, _ := s.Ledger.Next(g); len(pods) > 0 {
 			queue.Push(g)
 		}
 	}
 	turns.settle()
 	if s.Aborted() {
-		s.Truncated()
+		s.Recorder.Truncated()
 	}
 }

@@ -17,24 +17,24 @@ func (d Disrupt) Run(s *engine.Session) {
 	left := map[*engine.QueueLedger]bool{} // by allocate, with all behind in the same queue
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
-		s.Considered()
-		if g.Left() || left[g.Leaf] {
-			if left[g.Leaf] = true; !g.Left() {
-				s.Leave(g)
+		s.Recorder.Considered()
+		if s.Recorder.Left(g) || left[g.Leaf] {
+			if left[g.Leaf] = true; !s.Recorder.Left(g) {
+				s.Recorder.Leave(g)
 			}
 			continue
 		}
-		if g.Open() {
+		if s.Recorder.Postponed(g) {
 			budget.Close()
 		}
 		if d.Right == engine.Consolidation {
 			other, known := first.before(g)
 			if !known {
-				s.Postpone(g)
+				s.Recorder.Postpone(g)
 				continue
 			}
 			if other != nil {
-				s.Note(g, engine.Attempt{Action: s.Action(), Verdict: engine.Verdict{
+				s.Recorder.Note(g, engine.Attempt{Action: s.Recorder.Action(), Verdict: engine.Verdict{
 					Code: engine.No, Reason: engine.ReasonOthersFirst, Object: other.Key.String(),
 				}})
 				continue
@@ -53,7 +53,7 @@ func (d Disrupt) Run(s *engine.Session) {
 	}
 	budget.Settle()
 	if s.Aborted() {
-		s.Truncated()
+		s.Recorder.Truncated()
 	}
 }
 
@@ -72,7 +72,7 @@ func (e *entitled) before(g *engine.GangState) (other *engine.GangState, known b
 	if e.found == nil && len(e.failed) == 0 {
 		return nil, true
 	}
-	if _, request := e.s.Next(g); e.s.CheckReclaim(g, request).Yes() {
+	if _, request := e.s.Ledger.Next(g); e.s.Rules.CheckReclaim(g, request).Yes() {
 		return nil, true
 	}
 	for e.found == nil && len(e.failed) > 0 {

@@ -17,13 +17,13 @@ type StaleGang struct{}
 func (StaleGang) Run(s *engine.Session) {
 	var gangs []*engine.GangState
 	for gang := range s.Snap.PartialGangs() {
-		gangs = append(gangs, s.Gang(gang.ID))
+		gangs = append(gangs, s.Ledger.Gang(gang.ID))
 	}
 	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
 	for _, g := range gangs {
 		if !stale(s, g) {
 			if g.StaleSince != 0 {
-				s.Stale(g, 0)
+				s.Recorder.Stale(g, 0)
 			}
 			continue
 		}
@@ -32,11 +32,11 @@ func (StaleGang) Run(s *engine.Session) {
 		if g.StaleGrace.Set {
 			grace = g.StaleGrace.Value
 		}
-		s.Stale(g, since)
+		s.Recorder.Stale(g, since)
 		switch {
 		case grace < 0:
 		case s.Snap.Now-since < grace:
-			s.WakeAt(cluster.After(since, grace))
+			s.Recorder.WakeAt(cluster.After(since, grace))
 		default:
 			release(s, g)
 		}
@@ -66,15 +66,15 @@ func stale(s *engine.Session, g *engine.GangState) bool {
 }
 
 func release(s *engine.Session, g *engine.GangState) {
-	pods := s.LivePods(g)
+	pods := s.Ledger.LivePods(g)
 	if len(pods) == 0 {
 		return
 	}
-	st := s.Begin()
+	st := s.Ledger.Begin()
 	v := engine.Victim{Gang: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Pods: len(pods), Rule: "it has had fewer pods than its minimum for longer than its grace"}
 	for _, p := range pods {
 		st.Evict(p)
 		v.GPU += p.Charge.At(cluster.GPU)
 	}
-	st.AcceptFor(g, &engine.Cause{Right: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
+	s.AcceptFor(st, g, &engine.Cause{Right: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
 }

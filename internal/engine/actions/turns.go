@@ -6,7 +6,7 @@ import (
 )
 
 // turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
-// search; see [engine.Session.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
+// search; see [engine.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
 //
 // Half of the bound is for asking anew those whose answer no rests although something has changed since, in their order. Another
 // half is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
@@ -95,8 +95,8 @@ func (t *turns) closed(of *turn) bool {
 
 // try is TryGang within the bound. left says that the gang is left for the next run, and has been told.
 func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagnosis, left bool) {
-	if t.half == 0 || t.s.Holds(g) { // who was promised room takes it
-		return t.s.TryGang(st, g), false
+	if t.half == 0 || t.s.Ledger.Holds(g) { // who was promised room takes it
+		return t.s.Placer.TryGang(st, g), false
 	}
 	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
 	if rest, ok := t.s.Snap.Rest(question); ok {
@@ -107,12 +107,13 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 			if fresh || of.shut || t.anew >= t.half {
 				if !fresh { // its turn comes when those before it have fresh answers
 					of.passed = true
-					t.s.WakeAt(t.s.Snap.Now)
+					t.s.Recorder.WakeAt(t.s.Snap.Now)
 				} else if rest.Asked != t.s.Snap.Generation {
 					of.older = true
-					t.s.WakeAt(rest.Until)
+					t.s.Recorder.WakeAt(rest.Until)
 				}
-				return t.s.Retell(g, told), false
+				pods, _ := t.s.Ledger.Next(g)
+				return t.s.Recorder.Retell(told, pods), false
 			}
 			again = rest.Until
 		}
@@ -123,9 +124,9 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 		t.leave(g)
 		return nil, true
 	}
-	before := t.s.Steps()
-	d = t.s.TryGang(st, g)
-	cost := t.s.Steps() - before
+	before := t.s.Recorder.Steps()
+	d = t.s.Placer.TryGang(st, g)
+	cost := t.s.Recorder.Steps() - before
 	switch {
 	case again > 0:
 		t.anew += cost
@@ -137,8 +138,8 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	}
 	switch {
 	case d == nil && of.passed:
-		st.Abandon()
-		t.remember(challenge(g.Leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
+		st.Discard()
+		t.remember(challenge(g.Leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &engine.Told{})
 		t.leave(g)
 		return nil, true
 	case d == nil && of.challenged > 0:
@@ -147,7 +148,7 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	switch {
 	case cost == 0:
 	case d == nil && !st.Binds():
-		t.remember(nominated(g), t.s.PassEnd(0, 0), &engine.Told{})
+		t.remember(nominated(g), t.s.Recorder.PassEnd(0, 0), &engine.Told{})
 	case d != nil:
 		if asks == "" {
 			asks = t.asks(g)
@@ -159,8 +160,8 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 
 // asks names what the gang asks for.
 func (t *turns) asks(g *engine.GangState) string {
-	pods, _ := t.s.Next(g)
-	return string(t.s.AppendKinds([]byte(g.Shape()), g, pods))
+	pods, _ := t.s.Ledger.Next(g)
+	return string(t.s.Placer.AppendKinds([]byte(g.Shape()), g, pods))
 }
 
 // leave leaves a gang, and with it all of its queue whose answer is not known.
@@ -169,13 +170,13 @@ func (t *turns) leave(g *engine.GangState) {
 	t.robbed = t.robbed || !of.waits && of.spent < max(1, t.part) // with more queues than steps, a part is nothing
 	of.shut = true
 	t.left++
-	t.s.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
-	t.s.Leave(g)
+	t.s.Recorder.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
+	t.s.Recorder.Leave(g)
 }
 
 // settle ends the action.
 func (t *turns) settle() {
-	until := t.s.PassEnd(t.left, len(t.noes))
+	until := t.s.Recorder.PassEnd(t.left, len(t.noes))
 	for _, n := range t.noes {
 		switch {
 		case n.until > 0:
@@ -185,7 +186,7 @@ func (t *turns) settle() {
 		}
 	}
 	if t.left > 0 {
-		t.s.WakeAt(t.s.Snap.Now)
+		t.s.Recorder.WakeAt(t.s.Snap.Now)
 	}
 	for leaf, of := range t.of { // order: each is remembered by itself
 		if of.challenged == 0 || of.shut || of.passed {
@@ -193,7 +194,7 @@ func (t *turns) settle() {
 		}
 		t.remember(challenge(leaf), t.s.Snap.Now, &engine.Told{}) // all have been asked
 		if of.older {
-			t.s.WakeAt(t.s.Snap.Now) // and are asked anew about what has happened meanwhile
+			t.s.Recorder.WakeAt(t.s.Snap.Now) // and are asked anew about what has happened meanwhile
 		}
 	}
 	t.owe()
@@ -204,7 +205,7 @@ func (t *turns) owe() {
 	for leaf, of := range t.of { // order: each is remembered by itself
 		switch {
 		case t.robbed && (of.waits || of.spent > t.part):
-			t.remember(debt(leaf), t.s.PassEnd(t.left, len(t.noes)), &engine.Told{})
+			t.remember(debt(leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &engine.Told{})
 		case of.waits:
 			t.remember(debt(leaf), t.s.Snap.Now, &engine.Told{})
 		}
@@ -213,5 +214,5 @@ func (t *turns) owe() {
 
 // remember lets an answer rest that time alone does not change.
 func (t *turns) remember(question string, until int64, told *engine.Told) {
-	t.s.Rest(question, until, cluster.Forever, told)
+	t.s.Recorder.Rest(question, until, cluster.Forever, told)
 }

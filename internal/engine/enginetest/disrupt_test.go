@@ -269,21 +269,21 @@ type upheaval struct{ t *rapid.T }
 
 func (u upheaval) Run(s *engine.Session) {
 	var gangs []*engine.GangState
-	s.EachGang(func(g *engine.GangState) { gangs = append(gangs, g) })
+	s.Ledger.EachGang(func(g *engine.GangState) { gangs = append(gangs, g) })
 	state := func() string {
 		var b strings.Builder
 		b.WriteString(ledgers(s, gangs))
 		for _, g := range gangs {
-			fmt.Fprint(&b, g.Key, s.Live(g), s.Holds(g))
-			for _, p := range s.LivePods(g) {
-				fmt.Fprint(&b, " ", p.UID, s.Fate(p))
+			fmt.Fprint(&b, g.Key, s.Ledger.Live(g), s.Ledger.Holds(g))
+			for _, p := range s.Ledger.LivePods(g) {
+				fmt.Fprint(&b, " ", p.UID, s.Ledger.Fate(p))
 			}
 			b.WriteString("\n")
 		}
 		return b.String()
 	}
 	before := state()
-	st := s.Begin()
+	st := s.Ledger.Begin()
 	var evicted []engine.Unit
 	type point struct {
 		mark    engine.Mark
@@ -298,21 +298,21 @@ func (u upheaval) Run(s *engine.Session) {
 		g := gangs[rapid.IntRange(0, len(gangs)-1).Draw(u.t, "gang")]
 		switch rapid.IntRange(0, 6).Draw(u.t, "step") {
 		case 0, 1:
-			if unit, ok := s.NextUnit(g); ok && g.Leaf != nil {
+			if unit, ok := s.Ledger.NextUnit(g); ok && g.Leaf != nil {
 				st.EvictUnit(&unit)
 				evicted = append(evicted, unit)
 			}
 		case 2:
-			if n := len(evicted); n > 0 && st.SpareUnit(&evicted[n-1]) {
+			if n := len(evicted); n > 0 && s.Placer.SpareUnit(st, &evicted[n-1]) {
 				evicted = evicted[:n-1]
 			}
 		case 3:
-			if n := len(evicted); n > 0 && st.MoveUnit(&evicted[n-1]) {
+			if n := len(evicted); n > 0 && s.Placer.MoveUnit(st, &evicted[n-1]) {
 				evicted = evicted[:n-1]
 			}
 		case 4:
-			if s.Admit(g).Yes() {
-				s.Promise(st, g)
+			if s.Rules.Admit(g).Yes() {
+				s.Placer.Promise(st, g)
 			}
 		case 5:
 			now := state()
@@ -343,12 +343,12 @@ func (u upheaval) Run(s *engine.Session) {
 		points = append(points, point{st.Mark(), state(), len(evicted)})
 	}
 	for _, p := range slices.Backward(points) {
-		st.Back(p.mark)
+		st.RollbackTo(p.mark)
 		if got := state(); got != p.text {
 			u.t.Fatalf("back to\n%s\nwas\n%s", got, p.text)
 		}
 	}
-	st.Abandon()
+	st.Discard()
 	if got := state(); got != before {
 		u.t.Fatalf("abandoned\n%s\nwas\n%s", got, before)
 	}

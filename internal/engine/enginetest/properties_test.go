@@ -471,11 +471,11 @@ type rehearsal struct{ t *rapid.T }
 func (r rehearsal) Run(s *engine.Session) {
 	gangs := s.Pending()
 	before := ledgers(s, gangs)
-	outer := s.Begin()
+	outer := s.Ledger.Begin()
 	marks := []engine.Mark{outer.Mark()}
 	states := []string{before}
 	for _, g := range gangs {
-		if s.TryGang(outer, g) == nil {
+		if s.Placer.TryGang(outer, g) == nil {
 			marks, states = append(marks, outer.Mark()), append(states, ledgers(s, gangs))
 		}
 	}
@@ -496,10 +496,10 @@ func (r rehearsal) Run(s *engine.Session) {
 func ledgers(s *engine.Session, gangs []*engine.GangState) string {
 	var b strings.Builder
 	for _, id := range s.Snap.NodeOrder {
-		fmt.Fprintln(&b, s.Snap.Node(id).Name, s.Idle(id), s.Later(id))
+		fmt.Fprintln(&b, s.Snap.Node(id).Name, s.Ledger.Idle(id), s.Ledger.Later(id))
 	}
 	for _, g := range gangs {
-		pods, request := s.Next(g)
+		pods, request := s.Ledger.Next(g)
 		fmt.Fprintln(&b, g.Key, g.Satisfied(), g.Elastic(), pods, s.Snap.Dims.Format(request))
 		for i := range g.Sets {
 			fmt.Fprintln(&b, " ", g.SetActive(int32(i)), g.SetSatisfied(int32(i)))

@@ -66,7 +66,7 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 	if w.asked[leaf] {
 		return engine.Verdict{}
 	}
-	v := w.gs.s.CheckGiver(w.right, w.g, w.request, leaf)
+	v := w.gs.s.Rules.CheckGiver(w.right, w.g, w.request, leaf)
 	if v.Yes() {
 		w.asked[leaf] = true
 	}
@@ -76,9 +76,9 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 // unit returns what the gang gives next, where room is needed.
 func (w *walk) unit(v *engine.GangState) (engine.Unit, bool) {
 	if w.on != nil {
-		return w.gs.s.NextUnitOn(v, w.on, w.of)
+		return w.gs.s.Ledger.NextUnitOn(v, w.on, w.of)
 	}
-	return w.gs.s.NextUnit(v)
+	return w.gs.s.Ledger.NextUnit(v)
 }
 
 // refuse passes over a gang.

@@ -22,13 +22,13 @@ type alike struct {
 // rules say for it they say for its numbers. What names the queue itself is a no of its gates.
 func (sv *Solver) likeness(g *engine.GangState, request cluster.Resources, asks string) string {
 	l := g.Leaf
-	if sv.everyone().nodes[l.ID] != nil || !sv.s.CheckGates(g, request).Yes() {
+	if sv.everyone().nodes[l.ID] != nil || !sv.s.Rules.CheckGates(g, request).Yes() {
 		return ""
 	}
 	key := make([]byte, 0, 256)
 	key = append(append(key, l.Queue.Parent...), '/')
 	for _, r := range [...]cluster.Resources{
-		l.Quota, l.Limit, sv.s.FairShare(l.ID), l.Allocated, l.AllocatedNonPreemptible, l.Stuck, l.StuckNonPreemptible, l.Holding, l.HoldingNonPreemptible,
+		l.Quota, l.Limit, sv.s.Rules.FairShare(l.ID), l.Allocated, l.AllocatedNonPreemptible, l.Stuck, l.StuckNonPreemptible, l.Holding, l.HoldingNonPreemptible,
 	} {
 		key = binary.AppendVarint(key, int64(len(r)))
 		for _, x := range r {
@@ -36,6 +36,6 @@ func (sv *Solver) likeness(g *engine.GangState, request cluster.Resources, asks 
 		}
 	}
 	key = binary.AppendVarint(key, int64(l.Queue.Priority))
-	key = binary.AppendVarint(key, sv.s.ShareMoved(g))
+	key = binary.AppendVarint(key, sv.s.Rules.ShareMoved(g))
 	return string(append(key, asks...))
 }

@@ -161,7 +161,7 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 
 func (w *walk) wait(why engine.Verdict) {
 	if why.Code == engine.Wait {
-		w.gs.s.WakeAt(why.WakeAt)
+		w.gs.s.Recorder.WakeAt(why.WakeAt)
 		w.gs.wake = min(w.gs.wake, why.WakeAt)
 	}
 }

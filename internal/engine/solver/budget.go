@@ -34,7 +34,7 @@ type no struct {
 
 // NewBudget begins the budget of the running action.
 func NewBudget(s *engine.Session) *Budget {
-	return &Budget{s: s, began: s.Steps(), limit: s.Settings().SearchSteps, open: map[string]bool{}}
+	return &Budget{s: s, began: s.Recorder.Steps(), limit: s.Settings().SearchSteps, open: map[string]bool{}}
 }
 
 // Close leaves open what is not known, whatever is left of the budget.
@@ -46,7 +46,7 @@ func (b *Budget) take(question string) bool {
 	case b == nil:
 		return true
 	case !b.shut && b.limit > 0:
-		b.shut = b.s.Steps()-b.began >= b.limit
+		b.shut = b.s.Recorder.Steps()-b.began >= b.limit
 	}
 	if b.shut {
 		b.open[question] = true
@@ -74,9 +74,9 @@ func (b *Budget) Settle() {
 	if len(b.open) == 0 {
 		return
 	}
-	b.s.WakeAt(b.s.Snap.Now)
-	until := b.s.PassEnd(len(b.open), len(b.noes))
+	b.s.Recorder.WakeAt(b.s.Snap.Now)
+	until := b.s.Recorder.PassEnd(len(b.open), len(b.noes))
 	for _, n := range b.noes {
-		b.s.Rest(n.question, until, n.wake, *n.answer)
+		b.s.Recorder.Rest(n.question, until, n.wake, *n.answer)
 	}
 }

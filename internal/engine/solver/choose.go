@@ -32,12 +32,12 @@ func (q *search) cut(why bound) {
 // the search, and whether the unit may be.
 func (q *search) legal(u *engine.Unit) (string, engine.Verdict) {
 	if !q.asked[u.Gang.Leaf] {
-		if v := q.s.CheckGiver(q.right, q.g, q.request, u.Gang.Leaf); !v.Yes() {
+		if v := q.s.Rules.CheckGiver(q.right, q.g, q.request, u.Gang.Leaf); !v.Yes() {
 			return "", v
 		}
 		q.asked[u.Gang.Leaf] = true
 	}
-	return q.s.CheckUnit(q.right, q.g, q.request, u)
+	return q.s.Rules.CheckUnit(q.right, q.g, q.request, u)
 }
 
 // choose searches all sets of units that may be taken in some order, when the rules refused some that came later because
@@ -69,7 +69,7 @@ func (q *search) choose(hinges bool) (all, found bool) {
 	if hinges {
 		q.cut(boundQueues)
 	}
-	hopeless := !q.fits() && !q.doubt && !q.s.Filtered(q.pods) // not even with all of them, legal or not
+	hopeless := !q.fits() && !q.doubt && !q.s.Placer.Filtered(q.pods) // not even with all of them, legal or not
 	q.back(0)
 	return true, !hopeless && q.branch(distinct(gangs), map[string]bool{})
 }
@@ -89,11 +89,11 @@ func distinct(gangs []*engine.GangState) []*engine.GangState {
 // might says whether, with those gone that are, moving others could do: there would be room enough in all, and somebody
 // may be moved.
 func (q *search) might(gangs []*engine.GangState) bool {
-	if _, short := q.s.Needs(q.pods).Short(q.s.TotalLater()); short {
+	if _, short := q.s.Ledger.Needs(q.pods).Short(q.s.Ledger.TotalLater()); short {
 		return false
 	}
 	for _, v := range gangs {
-		for _, u := range q.s.Units(v, false) {
+		for _, u := range q.s.Rules.Units(v, false) {
 			if q.movable(u) {
 				return true
 			}
@@ -113,8 +113,8 @@ func (q *search) movable(u engine.Unit) bool {
 		}
 	}
 	u.Moved = true
-	_, v := q.s.CheckUnit(q.right, q.g, q.request, &u)
-	tier, _ := q.s.Tier(&u)
+	_, v := q.s.Rules.CheckUnit(q.right, q.g, q.request, &u)
+	tier, _ := q.s.Rules.Tier(&u)
 	return v.Yes() && tier == 0
 }
 
@@ -132,7 +132,7 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 		q.cut(boundMoves)
 	}
 	for _, v := range gangs {
-		for _, u := range q.s.Units(v, q.s.Filtered(q.pods)) {
+		for _, u := range q.s.Rules.Units(v, q.s.Placer.Filtered(q.pods)) {
 			key := q.gone(&u)
 			if seen[key] {
 				continue
@@ -144,7 +144,7 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 			seen[key] = true
 			n := len(q.units)
 			t := taken{Unit: u, rule: rule}
-			if tier, broken := q.s.Tier(&u); tier > 0 {
+			if tier, broken := q.s.Rules.Tier(&u); tier > 0 {
 				t.budget = broken
 			}
 			q.evict(t)

@@ -16,7 +16,7 @@
 // "no" costs one pass over the victims, like the answer "yes". The prefix found is the shortest that suffices. For gangs
 // of unequal pods the comparison is only a necessary condition; then the gang is placed for real where it holds, at
 // doubling distances with bisection between, if only room matters: more room never hurts, so bisection finds the shortest
-// prefix too, as long as placing is exact (see engine.Session.TryGang for its bounds). Where filters (affinity, volumes) have a
+// prefix too, as long as placing is exact (see engine.Placer.TryGang for its bounds). Where filters (affinity, volumes) have a
 // say, more victims do not always mean a better chance, and every prefix is tried, up to a bound; beyond it prefixes grow by a
 // quarter, and a No says that the search was partial.
 //

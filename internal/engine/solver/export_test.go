@@ -9,13 +9,13 @@ import (
 // Prefix is the part of Solve that takes units in policy order until the gang fits: it returns those units, and changes
 // nothing.
 func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
-	pods, request := sv.s.Next(g)
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	if v := q.s.CheckPods(q.pods); !v.Yes() {
+	pods, request := sv.s.Ledger.Next(g)
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
+	if v := q.s.Placer.CheckPods(q.pods); !v.Yes() {
 		return nil, false
 	}
 	if q.right == engine.Reclaim {
-		if v := q.s.CheckReclaim(q.g, q.request); !v.Yes() {
+		if v := q.s.Rules.CheckReclaim(q.g, q.request); !v.Yes() {
 			return nil, false
 		}
 	}
@@ -25,20 +25,20 @@ func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
 	for _, t := range q.units {
 		units = append(units, t.Unit)
 	}
-	q.st.Abandon()
+	q.st.Discard()
 	return units, ok
 }
 
 // Ask answers a gang's question afresh, and changes nothing; "" for a gang that asks for nothing.
 func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok bool) {
-	pods, request := sv.s.Next(g)
+	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 {
 		return "", engine.Verdict{}, false
 	}
 	question = sv.question(g, sv.asks(g, pods))
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	a, ok := q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return question, a.Verdict, ok
 }
 
@@ -47,9 +47,9 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 // differ.
 func Picks(s *engine.Session, right engine.Right, g *engine.GangState, which func(taken int) int) (int, bool) {
 	sv := New(s, right, nil)
-	_, request := s.Next(g)
-	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Begin()}
-	defer q.st.Abandon()
+	_, request := s.Ledger.Next(g)
+	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Ledger.Begin()}
+	defer q.st.Discard()
 	w := q.everyone().walk(right, g, q.request)
 	for n := 0; ; n++ {
 		l, v := w.pick()
@@ -90,7 +90,7 @@ func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 		if best != nil {
 			mine, _ := w.unit(v)
 			other, _ := w.unit(bestGang)
-			if w.gs.s.CompareGivers(b.queue, best.queue, mine.Charge, other.Charge) >= 0 {
+			if w.gs.s.Rules.CompareGivers(b.queue, best.queue, mine.Charge, other.Charge) >= 0 {
 				continue
 			}
 		}
@@ -102,21 +102,21 @@ func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 // Hopeless says whether a look at the nodes suffices to tell that there is no room for the gang, and whether a search finds room.
 // It changes nothing.
 func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
-	pods, request := sv.s.Next(g)
+	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return false, false
 	}
 	sv.most.wanted = true
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	if _, known = q.hopeless(); !known {
 		_, found = q.run()
-		q.st.Abandon()
+		q.st.Discard()
 		return false, found
 	}
-	q.st.Abandon()
-	q = &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	q.st.Discard()
+	q = &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	_, found = q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return known, found
 }
 
@@ -124,7 +124,7 @@ func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
 // would be told, and whether there is room. like is whose answers it may share, "" for nobody's. known says whether its answer, short,
 // can be told without a search.
 func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
-	pods, request := sv.s.Next(g)
+	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return "", engine.Attempt{}, false, engine.Attempt{}, false
 	}
@@ -135,21 +135,21 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 			short.Action, short.Barred, known = "", w.givesNone(), true
 		}
 	}
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	told, found = q.run()
-	q.st.Abandon()
+	q.st.Discard()
 	return like, told, found, short, known
 }
 
 // Immovable says whether it is known, once taking in policy order has led nowhere, that nothing can be done with who may not be
 // killed where they are, or elsewhere; and whether a search for who moves, or a choice of who goes, finds room. It changes nothing.
 func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
-	pods, request := sv.s.Next(g)
+	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return false, false
 	}
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
-	defer func() { q.st.Abandon() }()
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
+	defer func() { q.st.Discard() }()
 	q.w = q.everyone().walk(q.right, q.g, q.request)
 	q.asked = q.w.asked
 	if q.grow() {
@@ -157,7 +157,7 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 	}
 	q.w.finish()
 	refused, hinges := q.w.refused, q.w.hinges
-	gate := q.s.CheckGates(q.g, q.request)
+	gate := q.s.Rules.CheckGates(q.g, q.request)
 	if !refused {
 		return false, false
 	}
@@ -180,8 +180,8 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 // Sorted says whether every leaf that was looked at has its gangs in the order in which they give, those that gave all aside.
 func Sorted(sv *Solver) bool {
 	for _, l := range sv.everyone().byID { // order: each on its own
-		live := slices.DeleteFunc(slices.Clone(l.gangs), func(g *engine.GangState) bool { return sv.s.Live(g) == 0 })
-		if !slices.IsSortedFunc(live, func(a, b *engine.GangState) int { return sv.s.CompareGangs(b, a) }) {
+		live := slices.DeleteFunc(slices.Clone(l.gangs), func(g *engine.GangState) bool { return sv.s.Ledger.Live(g) == 0 })
+		if !slices.IsSortedFunc(live, func(a, b *engine.GangState) int { return sv.s.Rules.CompareGangs(b, a) }) {
 			return false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // since plays again. It is kept as the session stands between searches, so no walk begins with something taken.
 func (gs *givers) grounded() *stand {
 	if gs.ground == nil {
-		gs.ground = &stand{gs: gs, seats: map[*branch]*seat{}, heard: len(gs.s.Charged()), next: gs.anybodys}
+		gs.ground = &stand{gs: gs, seats: map[*branch]*seat{}, heard: len(gs.s.Ledger.Charged()), next: gs.anybodys}
 	}
 	gs.ground.catchUp()
 	return gs.ground
@@ -28,13 +28,13 @@ func (gs *givers) anybodys(s *seat) {
 	gs.ready(l)
 	s.odd = 0
 	for _, v := range l.gangs[l.start:] {
-		if gs.s.Live(v) == 0 {
+		if gs.s.Ledger.Live(v) == 0 {
 			continue
 		}
-		if !gs.s.AnyTaker(v) {
+		if !gs.s.Rules.AnyTaker(v) {
 			s.odd = 1
 		}
-		u, _ := gs.s.NextUnit(v)
+		u, _ := gs.s.Ledger.NextUnit(v)
 		s.leaf, s.gang, s.unit = l, v, u.Charge
 		return
 	}
@@ -69,7 +69,7 @@ func (w *walk) ask(k *kind, own *branch) {
 	if first == nil {
 		return
 	}
-	w.gs.s.Step()
+	w.gs.s.Recorder.Step()
 	switch v := w.mayAsk(first.first().queue); {
 	case v.Yes():
 		for _, b := range k.others(own) {

@@ -12,8 +12,8 @@ import (
 // queue lists who gives, in policy order, one unit after another, those left out whom the law protects; and how many of
 // them it takes until the gang fits, -1 if all are too few.
 func (q *question) queue(s *engine.Session) (line []int, need int) {
-	st := s.Begin()
-	defer st.Abandon()
+	st := s.Ledger.Begin()
+	defer st.Discard()
 	taken, out := make(choice, len(q.others)), make([]bool, len(q.others))
 	for i, v := range q.others {
 		out[i] = !q.mayTouch(v)
@@ -56,7 +56,7 @@ func (q *question) first(s *engine.Session, taken choice, out []bool) int {
 			continue
 		}
 		k, known := best[v.queue]
-		if !known || s.CompareGangs(v.state, q.others[k].state) > 0 {
+		if !known || s.Rules.CompareGangs(v.state, q.others[k].state) > 0 {
 			best[v.queue] = i
 		}
 		for l := v.state.Leaf; l != nil; l = l.Parent {
@@ -79,7 +79,7 @@ func (q *question) first(s *engine.Session, taken choice, out []bool) int {
 				continue
 			}
 			o := champion[l.Queue.Parent]
-			if o == nil || s.CompareGivers(l, o, size(i), size(best[o.Name])) < 0 {
+			if o == nil || s.Rules.CompareGivers(l, o, size(i), size(best[o.Name])) < 0 {
 				champion[l.Queue.Parent] = l
 			}
 		}

@@ -57,7 +57,7 @@ func (gs *givers) broodOf(up *branch) *brood {
 
 // sortOut finds the kinds anew of all queues that hold more or less than before.
 func (gs *givers) sortOut() {
-	charged := gs.s.Charged()
+	charged := gs.s.Ledger.Charged()
 	for ; gs.sorted < len(charged) && len(gs.broods) > 0; gs.sorted++ {
 		if next := gs.sorted + 1; next < len(charged) && charged[next] == charged[gs.sorted] {
 			continue
@@ -81,7 +81,7 @@ func (gs *givers) standing(b *branch) []byte {
 	if b.heads().count > 0 {
 		key[0] = '+'
 	}
-	return gs.s.Standing(key, b.queue)
+	return gs.s.Rules.Standing(key, b.queue)
 }
 
 func (o *brood) add(b *branch, key []byte) {

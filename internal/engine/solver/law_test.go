@@ -15,14 +15,14 @@ import (
 // queues hold, what gangs have by set and when they have their minimum is reckoned here from the pods of the snapshot and from
 // where this run put them. What is shared with what is judged, and why that is harmless:
 //
-//   - View.NodeOf and Session.Fate: what this run decided before.
-//   - Session.Next: which pods come next, and what they ask for. The order of the pods of a set is not the law's; that what
+//   - View.NodeOf and Ledger.Fate: what this run decided before.
+//   - Ledger.Next: which pods come next, and what they ask for. The order of the pods of a set is not the law's; that what
 //     is decided gives the gang its minimum is (wrong).
-//   - Session.LivePods, in TestPrefix and TestHarm only: the order of a gang's pods, as CompareGangs and CompareGivers are that of
+//   - Ledger.LivePods, in TestPrefix and TestHarm only: the order of a gang's pods, as CompareGangs and CompareGivers are that of
 //     gangs and queues, is what these take for granted. No question of what is legal, or whether there is a way, asks for it.
-//   - Session.FairShare: a number; package fairshare has an oracle of its own for it.
-//   - Session.Promise, once per question: whether room is idle by now, so that nobody need go.
-//   - Session.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
+//   - Rules.FairShare: a number; package fairshare has an oracle of its own for it.
+//   - Placer.Promise, once per question: whether room is idle by now, so that nobody need go.
+//   - Placer.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
 //   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
 	right    engine.Right
@@ -102,7 +102,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 	for _, id := range s.Snap.QueueOrder {
 		l := s.Snap.Queue(id)
 		q.queues[l.Name] = &purse{
-			name: l.Name, parent: l.Parent, quota: l.Quota, limit: l.Limit, fair: s.FairShare(l.ID),
+			name: l.Name, parent: l.Parent, quota: l.Quota, limit: l.Limit, fair: s.Rules.FairShare(l.ID),
 			reclaimSafe: l.ReclaimMinRuntime, preemptSafe: l.PreemptMinRuntime,
 		}
 	}
@@ -127,7 +127,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 			}
 		}
 	})
-	s.EachGang(func(v *engine.GangState) {
+	s.Ledger.EachGang(func(v *engine.GangState) {
 		it := &giver{
 			state: v, name: v.Key.String(), queue: v.Queue, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
 			since: v.LastStart, sets: v.Sets, has: make([]int, len(v.Sets)),
@@ -137,7 +137,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 		}
 		for _, id := range v.Pods {
 			p := s.Snap.Pod(id)
-			fate := s.Fate(p)
+			fate := s.Ledger.Fate(p)
 			it.placed = it.placed || fate == engine.Bind || fate == engine.Nominate || fate == engine.Move
 			if at(view, p) == cluster.None || p.Phase == cluster.StuckReleasing {
 				continue
@@ -152,7 +152,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 		if len(v.Sets) == 2 {
 			it.least = int(v.Sets[1].Min)
 		}
-		live := s.LivePods(v)
+		live := s.Ledger.LivePods(v)
 		rest := it.active
 		for len(live) > 0 && rest > it.least {
 			it.units = append(it.units, unit{pods: live[:1]})
@@ -167,7 +167,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 			q.others = append(q.others, it)
 		}
 	})
-	ids, request := s.Next(g)
+	ids, request := s.Ledger.Next(g)
 	q.request = request.Clone()
 	for _, id := range ids {
 		q.wants = append(q.wants, s.Snap.Pod(id))

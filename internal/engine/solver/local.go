@@ -47,7 +47,7 @@ func (q *search) fromPlaces(moves bool) bool {
 	partial, probes := q.partial, q.probes
 	q.partial, q.probes = false, 0 // what was found does not depend on what was not before
 	l := &local{
-		search: q, moves: moves, plain: q.s.Exact(q.pods), land: q.lay(q.asked), may: make([]int8, q.s.Snap.MaxGangID()),
+		search: q, moves: moves, plain: q.s.Placer.Exact(q.pods), land: q.lay(q.asked), may: make([]int8, q.s.Snap.MaxGangID()),
 		spots: map[*cluster.Class][]spot{}, chains: map[int32][]int32{}, given: map[int32]cluster.DomainID{}, used: map[cluster.NodeID]int{},
 	}
 	for _, id := range q.pods {
@@ -58,7 +58,7 @@ func (q *search) fromPlaces(moves bool) bool {
 		return cmp.Or(size(cluster.GPU), size(cluster.RAM), size(cluster.CPU))
 	})
 	if moves {
-		l.spare = q.s.TotalLater()
+		l.spare = q.s.Ledger.TotalLater()
 	}
 	rest := q.request.Clone()
 	for _, p := range l.pods {
@@ -82,7 +82,7 @@ func (q *search) fromPlaces(moves bool) bool {
 			return true
 		}
 		q.back(0)
-		q.st.Back(0)
+		q.st.RollbackTo(0)
 		if l.left >= 0 { // every choice was tried
 			break
 		}
@@ -122,7 +122,7 @@ func (l *local) place(k, from int) bool {
 	n, mark := len(l.units), l.st.Mark()
 	undo := func() {
 		l.back(n)
-		l.st.Back(mark)
+		l.st.RollbackTo(mark)
 	}
 	if l.idle(p) {
 		if l.place(k+1, next(from)) {
@@ -180,10 +180,10 @@ func (at *spot) noBetter(f failure) bool {
 // idle gives the pod room that is there.
 func (l *local) idle(p *cluster.Pod) bool {
 	if len(l.given) == 0 {
-		return l.s.PromisePod(l.st, p)
+		return l.s.Placer.PromisePod(l.st, p)
 	}
 	for _, n := range l.s.Snap.NodeOrder {
-		if l.inside(p, n) && l.s.PromiseOn(l.st, p, n) {
+		if l.inside(p, n) && l.s.Placer.PromiseOn(l.st, p, n) {
 			return true
 		}
 	}
@@ -203,7 +203,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 	}
 	l.others++ // what was given does not say what other nodes would have to
 	l.back(units)
-	l.st.Back(mark)
+	l.st.RollbackTo(mark)
 	for _, d := range devices {
 		of := func(p *cluster.Pod) bool { return p.Node == n && slices.Contains(p.Groups, d) }
 		units, mark := len(l.units), l.st.Mark()
@@ -212,10 +212,10 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 		}
 		if slices.ContainsFunc(l.s.Snap.Node(n).Pods, func(id cluster.PodID) bool { // somebody stays
 			p := l.s.Snap.Pod(id)
-			return of(p) && p.Phase.Active() && l.s.Fate(p) != engine.Evict
+			return of(p) && p.Phase.Active() && l.s.Ledger.Fate(p) != engine.Evict
 		}) {
 			l.back(units)
-			l.st.Back(mark)
+			l.st.RollbackTo(mark)
 		}
 	}
 	return false
@@ -227,7 +227,7 @@ func (l *local) devices(n cluster.NodeID) []string {
 	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(l.land.rank(a), l.land.rank(b)) })
 	var out []string
 	for _, v := range gangs {
-		for _, p := range l.s.LivePods(v) {
+		for _, p := range l.s.Ledger.LivePods(v) {
 			for _, d := range p.Groups {
 				if p.Node == n && !slices.Contains(out, d) {
 					out = append(out, d)
@@ -249,7 +249,7 @@ func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) boo
 		}
 		l.evict(t)
 		w.gave(&t)
-		if l.s.PromiseOn(l.st, l.pods[k], n) {
+		if l.s.Placer.PromiseOn(l.st, l.pods[k], n) {
 			return true
 		}
 	}
@@ -282,7 +282,7 @@ func (l *local) done() bool {
 	if legal && l.fits() && (!l.moves || l.judged()) {
 		return true
 	}
-	l.st.Back(0)
+	l.st.RollbackTo(0)
 	l.st.Redo(found)
 	l.units, l.marks, l.spared = units, marks, make([]bool, len(units))
 	return false
@@ -303,7 +303,7 @@ func (l *local) judged() bool {
 
 // needsDomain lists the sets above the pod, the widest first, that must be in one domain.
 func (l *local) needsDomain(p *cluster.Pod) []int32 {
-	if !l.s.Constrained(l.g) {
+	if !l.s.Placer.Constrained(l.g) {
 		return nil
 	}
 	out, known := l.chains[p.Set]
@@ -377,8 +377,8 @@ func (l *local) domains(set int32, p *cluster.Pod) []cluster.DomainID {
 					last[d] = -1
 					order = append(order, d)
 				}
-				if l.s.Allows(c, n) {
-					have[d] += c.Requests.CountIn(l.s.Later(n), len(l.pods))
+				if l.s.Placer.Allows(c, n) {
+					have[d] += c.Requests.CountIn(l.s.Ledger.Later(n), len(l.pods))
 				}
 			}
 		}

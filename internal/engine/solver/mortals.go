@@ -31,12 +31,12 @@ func (q *search) mortals() mortals {
 		leaves++
 		for _, gang := range b.leaf.raw.gangs {
 			asked++
-			v := q.s.Gang(gang.ID)
-			if v == q.g || q.s.Live(v) == 0 || !q.s.CheckVictim(q.right, q.g, q.request, v).Yes() {
+			v := q.s.Ledger.Gang(gang.ID)
+			if v == q.g || q.s.Ledger.Live(v) == 0 || !q.s.Rules.CheckVictim(q.right, q.g, q.request, v).Yes() {
 				continue
 			}
-			u, _ := q.s.NextUnit(v)
-			_, verdict := q.s.CheckUnit(q.right, q.g, q.request, &u)
+			u, _ := q.s.Ledger.NextUnit(v)
+			_, verdict := q.s.Rules.CheckUnit(q.right, q.g, q.request, &u)
 			if verdict.Reason == engine.ReasonVictimWithinShare {
 				owes = append(owes, b.leaf)
 				break

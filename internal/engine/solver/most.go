@@ -42,7 +42,7 @@ const maxSizes = 16
 // a search, and nobody is evicted. Of a question that it cannot decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
 	moves := q.right == engine.Consolidation
-	if !q.most.wanted || !q.s.CheckGates(q.g, q.request).Yes() ||
+	if !q.most.wanted || !q.s.Rules.CheckGates(q.g, q.request).Yes() ||
 		q.couldFit(q.rooms()) && (!moves || q.couldAllFit(mortals{})) {
 		return engine.Attempt{}, false
 	}
@@ -54,7 +54,7 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 	case v.Have == 0:
 		v.Reason = engine.ReasonNoVictims
 	}
-	q.s.Scenario(true)
+	q.s.Recorder.Scenario(true)
 	return engine.Attempt{Verdict: v, Barred: q.w.told()}, true
 }
 
@@ -62,7 +62,7 @@ func (q *search) hopeless() (engine.Attempt, bool) {
 // domains for those of each set that has to be in one.
 func (q *search) couldFit(rooms []cluster.Resources) bool {
 	q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
-	if q.s.RefusedAll(q.pods) {
+	if q.s.Placer.RefusedAll(q.pods) {
 		return false
 	}
 	for i := 0; i < len(q.pods); {
@@ -126,7 +126,7 @@ func (q *search) slack(d int, rooms []cluster.Resources, kill mortals) map[int64
 	for _, n := range q.s.Snap.NodeOrder {
 		for _, id := range q.s.Snap.Node(n).Pods {
 			p := q.s.Snap.Pod(id)
-			if x := p.Class.Requests.At(d); x > 0 && mayGo(q.s, p, q.s.Yields) && p.Class.Share.None() && !kill.has(p.Gang) {
+			if x := p.Class.Requests.At(d); x > 0 && mayGo(q.s, p, q.s.Rules.Yields) && p.Class.Share.None() && !kill.has(p.Gang) {
 				there[n] = append(there[n], x)
 				if _, known := out[x]; known || len(out) < maxSizes {
 					out[x] = 0
@@ -154,7 +154,7 @@ func (q *search) slack(d int, rooms []cluster.Resources, kill mortals) map[int64
 // placesOn returns for how many pods of a class, up to most, a node has places in a room. That their devices come together is
 // not in it.
 func (q *search) placesOn(c *cluster.Class, n cluster.NodeID, room cluster.Resources, most int) int {
-	if !q.s.Allows(c, n) {
+	if !q.s.Placer.Allows(c, n) {
 		return 0
 	}
 	return c.Requests.CountIn(room, most)
@@ -172,7 +172,7 @@ func (q *search) rooms() []cluster.Resources {
 	rooms := q.most.rooms[key]
 	if rooms == nil {
 		rooms = mostRoom(q.s, func(v *cluster.Gang) bool {
-			return q.s.Yields(v) && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
+			return q.s.Rules.Yields(v) && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
 		})
 		q.steps((len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
 		if q.most.rooms == nil {
@@ -188,13 +188,13 @@ func (q *search) rooms() []cluster.Resources {
 func mostRoom(s *engine.Session, may func(*cluster.Gang) bool) []cluster.Resources {
 	out := make([]cluster.Resources, s.Snap.MaxNodeID())
 	for _, n := range s.Snap.NodeOrder {
-		room := s.Later(n).Clone()
+		room := s.Ledger.Later(n).Clone()
 		for _, id := range s.Snap.Node(n).Pods {
 			if p := s.Snap.Pod(id); mayGo(s, p, may) {
 				room.Add(freed(p))
 			}
 		}
-		s.EachPromise(n, func(_ cluster.GangID, r cluster.Resources) { room.Add(r) })
+		s.Ledger.EachPromise(n, func(_ cluster.GangID, r cluster.Resources) { room.Add(r) })
 		out[n] = room
 	}
 	return out
@@ -202,12 +202,12 @@ func mostRoom(s *engine.Session, may func(*cluster.Gang) bool) []cluster.Resourc
 
 // mayGo says whether a pod holds room that it would leave if all gangs went that may.
 func mayGo(s *engine.Session, p *cluster.Pod, may func(*cluster.Gang) bool) bool {
-	return p.Gang != cluster.None && p.Phase.Active() && may(s.Snap.Gang(p.Gang)) && s.Fate(p) == ""
+	return p.Gang != cluster.None && p.Phase.Active() && may(s.Snap.Gang(p.Gang)) && s.Ledger.Fate(p) == ""
 }
 
 func (q *search) steps(n int) {
 	for range n {
-		q.s.Step()
+		q.s.Recorder.Step()
 	}
 }
 
@@ -223,7 +223,7 @@ func (w *walk) countAll() int {
 			n += w.siftAll(l)
 		}
 	}
-	if w.right == engine.Reclaim && w.gs.s.BySiblings() {
+	if w.right == engine.Reclaim && w.gs.s.Rules.BySiblings() {
 		w.canvass()
 		for _, b := range w.open {
 			b.each(look)

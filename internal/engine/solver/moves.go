@@ -31,7 +31,7 @@ func (q *search) withMoves() bool {
 			if q.lawful() {
 				return true
 			}
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.units, q.spared = units, make([]bool, len(units))
 		}
 		t, ok := q.w.next()
@@ -69,7 +69,7 @@ func (q *search) lawful() bool {
 		gone = append(gone, t)
 	}
 	ok := true
-	what := q.s.Begin()
+	what := q.s.Ledger.Begin()
 	q.st.Suspend(func() {
 		for _, t := range gone {
 			rule, v := q.legal(&t.Unit)
@@ -87,19 +87,19 @@ func (q *search) lawful() bool {
 		}
 		for _, t := range gone {
 			if ok && t.Moved {
-				tier, _ := q.s.Tier(&t.Unit)
+				tier, _ := q.s.Rules.Tier(&t.Unit)
 				ok = tier == 0
 				what.EvictUnit(&t.Unit)
 			}
 		}
-		what.Abandon()
+		what.Discard()
 	})
 	return ok
 }
 
 // killed says whether some pod of the unit has no room elsewhere, or a promise is given for good.
 func (q *search) killed(t *taken) bool {
-	return q.s.Given(&t.Unit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Fate(p) == engine.Evict })
+	return q.s.Ledger.Given(&t.Unit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Ledger.Fate(p) == engine.Evict })
 }
 
 // rearrange makes room for the gang by moving others, all of whom keep room: pod by pod, on the node where the least has
@@ -109,7 +109,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 	no := func() (engine.Attempt, bool) {
 		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNothingToMove, Partial: q.partial}}, false
 	}
-	if q.s.Constrained(q.g) { // room for one pod after the other is no room for all of them together
+	if q.s.Placer.Constrained(q.g) { // room for one pod after the other is no room for all of them together
 		if q.together(bound) {
 			return engine.Attempt{}, true
 		}
@@ -122,7 +122,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 		return a, ok
 	}
 	// Pods of different sizes get in each other's way when they are given room one by one.
-	if first, then := q.piecemeal, q.together; q.s.Exact(q.pods) && (first(bound) || then(bound)) || !q.s.Exact(q.pods) && (then(bound) || first(bound)) {
+	if first, then := q.piecemeal, q.together; q.s.Placer.Exact(q.pods) && (first(bound) || then(bound)) || !q.s.Placer.Exact(q.pods) && (then(bound) || first(bound)) {
 		return engine.Attempt{}, true
 	}
 	q.partial = q.movers // rearrangements that neither way finds may exist
@@ -140,10 +140,10 @@ func (sv *Solver) mayRearrange(g *engine.GangState, pods []cluster.PodID, reques
 	case !g.Preemptible:
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible}
 	}
-	if v := sv.s.CheckGates(g, request); !v.Yes() {
+	if v := sv.s.Rules.CheckGates(g, request); !v.Yes() {
 		return v
 	}
-	if dim, short := sv.s.Needs(pods).Short(sv.s.TotalLater()); short {
+	if dim, short := sv.s.Ledger.Needs(pods).Short(sv.s.Ledger.TotalLater()); short {
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: sv.s.Snap.Dims.Name(dim)}
 	}
 	return engine.Verdict{}
@@ -154,12 +154,12 @@ func (q *search) piecemeal(bound int) bool {
 	q.w = &walk{gs: &givers{s: q.s}, right: q.right, g: q.g, request: q.request}
 	m := &movers{bound: bound, on: map[cluster.NodeID][]*engine.GangState{}, moved: map[*engine.GangState]bool{}, shielded: map[*engine.GangState]bool{}}
 	for _, id := range q.pods {
-		if p := q.s.Snap.Pod(id); !q.s.PromisePod(q.st, p) && !q.clear(p, m) {
+		if p := q.s.Snap.Pod(id); !q.s.Placer.PromisePod(q.st, p) && !q.clear(p, m) {
 			for _, gangs := range m.on { // order: a question of any
 				q.movers = q.movers || len(gangs) > 0
 			}
 			q.back(0)
-			q.st.Back(0)
+			q.st.RollbackTo(0)
 			return false
 		}
 	}
@@ -178,10 +178,10 @@ func (q *search) settle() {
 			q.evict(t)
 		}
 	}
-	if q.s.Promise(q.st, q.g) == nil && q.moveAll() {
+	if q.s.Placer.Promise(q.st, q.g) == nil && q.moveAll() {
 		return
 	}
-	q.st.Back(0)
+	q.st.RollbackTo(0)
 	q.st.Redo(found)
 	q.units, q.spared = units, spared
 }
@@ -190,8 +190,8 @@ func (q *search) settle() {
 func (q *search) moveAll() bool {
 	mark := q.st.Mark()
 	for i := range q.units {
-		if !q.spared[i] && !q.st.MoveUnit(&q.units[i].Unit) {
-			q.st.Back(mark)
+		if !q.spared[i] && !q.s.Placer.MoveUnit(q.st, &q.units[i].Unit) {
+			q.st.RollbackTo(mark)
 			return false
 		}
 	}
@@ -225,7 +225,7 @@ func (q *search) together(bound int) bool {
 			if (q.gangs() <= bound || bound < 0) && q.moveAll() {
 				return true
 			}
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.units, q.spared = units, make([]bool, len(units))
 			stuck, spent = true, q.probes-before
 		}
@@ -242,7 +242,7 @@ func (q *search) together(bound int) bool {
 		q.w.gave(&t)
 	}
 	q.back(0)
-	q.st.Back(0)
+	q.st.RollbackTo(0)
 	return false
 }
 
@@ -289,18 +289,18 @@ func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
 		if p.Gang == cluster.None || !p.Phase.Active() {
 			continue
 		}
-		v := q.s.Gang(p.Gang)
+		v := q.s.Ledger.Gang(p.Gang)
 		if v == q.g || slices.Contains(list, v) {
 			continue
 		}
-		if verdict := q.s.CheckVictim(q.right, q.g, q.request, v); !verdict.Yes() {
+		if verdict := q.s.Rules.CheckVictim(q.right, q.g, q.request, v); !verdict.Yes() {
 			q.w.bar(v, verdict)
 			continue
 		}
 		list = append(list, v)
 		q.movers = true
 	}
-	slices.SortFunc(list, func(a, b *engine.GangState) int { return q.s.CompareGangs(b, a) })
+	slices.SortFunc(list, func(a, b *engine.GangState) int { return q.s.Rules.CompareGangs(b, a) })
 	m.on[n] = list
 	return list
 }
@@ -337,23 +337,23 @@ func (q *search) clearable(p *cluster.Pod) []target {
 	key := lackKey{c.Alone().ID, c.Site().ID}
 	fresh := q.st.Mark() == 0
 	if fresh {
-		if known, ok := q.lacking[key]; ok && known.decisions == q.s.Decisions() {
-			q.s.Step()
+		if known, ok := q.lacking[key]; ok && known.decisions == q.s.Ledger.Decisions() {
+			q.s.Recorder.Step()
 			return known.targets
 		}
 	}
 	var targets []target
 	for _, t := range q.leavable() {
 		n := q.s.Snap.Node(t.node)
-		if !q.s.Allows(c, t.node) {
+		if !q.s.Placer.Allows(c, t.node) {
 			continue
 		}
-		q.s.Step()
-		if !c.Share.None() && !q.s.FitsLater(c, t.node) {
+		q.s.Recorder.Step()
+		if !c.Share.None() && !q.s.Ledger.FitsLater(c, t.node) {
 			t.lack += weight(cluster.GPU)
 		}
 		for d, x := range c.Requests {
-			if missing := x - q.s.Later(t.node).At(d); missing > 0 {
+			if missing := x - q.s.Ledger.Later(t.node).At(d); missing > 0 {
 				t.lack += missing * weight(d) / max(1, n.Allocatable.At(d))
 			}
 		}
@@ -367,7 +367,7 @@ func (q *search) clearable(p *cluster.Pod) []target {
 	})
 	targets = targets[:min(len(targets), maxNodes)]
 	if fresh {
-		q.lacking[key] = lacking{q.s.Decisions(), targets}
+		q.lacking[key] = lacking{q.s.Ledger.Decisions(), targets}
 	}
 	return targets
 }
@@ -388,7 +388,7 @@ func (sv *Solver) leavable() []target {
 		for _, id := range sv.s.Snap.NodeOrder {
 			t := target{node: id}
 			for _, pid := range sv.s.Snap.Node(id).Pods {
-				if o := sv.s.Snap.Pod(pid); o.Gang != cluster.None && sv.s.Yields(sv.s.Snap.Gang(o.Gang)) && (t.last == nil || sv.before(o, t.last)) {
+				if o := sv.s.Snap.Pod(pid); o.Gang != cluster.None && sv.s.Rules.Yields(sv.s.Snap.Gang(o.Gang)) && (t.last == nil || sv.before(o, t.last)) {
 					t.last = o
 				}
 			}
@@ -409,7 +409,7 @@ func (sv *Solver) before(a, b *cluster.Pod) bool {
 // size is what a gang has on a node, comparable between gangs.
 func (q *search) size(v *engine.GangState, n cluster.NodeID) int64 {
 	sum := int64(0)
-	for _, p := range q.s.LivePods(v) {
+	for _, p := range q.s.Ledger.LivePods(v) {
 		if p.Node == n {
 			for d, x := range p.Charge {
 				sum += x * weight(d) / max(1, q.s.Snap.Node(n).Allocatable.At(d))
@@ -432,20 +432,20 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 	start, first := q.st.Mark(), len(q.units)
 	undo := func() bool {
 		q.back(first)
-		q.st.Back(start)
+		q.st.RollbackTo(start)
 		return false
 	}
 	for _, v := range gangs {
-		q.s.Step()
-		if q.s.FitsLater(p.Class, n) {
+		q.s.Recorder.Step()
+		if q.s.Ledger.FitsLater(p.Class, n) {
 			break
 		}
-		if m.moved[v] || q.s.Live(v) == 0 {
+		if m.moved[v] || q.s.Ledger.Live(v) == 0 {
 			continue
 		}
-		for q.s.Live(v) > 0 && !q.s.FitsLater(p.Class, n) {
-			u, _ := q.s.NextUnit(v)
-			if tier, budget := q.s.Tier(&u); tier > 0 { // for a move no promise is broken
+		for q.s.Ledger.Live(v) > 0 && !q.s.Ledger.FitsLater(p.Class, n) {
+			u, _ := q.s.Ledger.NextUnit(v)
+			if tier, budget := q.s.Rules.Tier(&u); tier > 0 { // for a move no promise is broken
 				if !m.shielded[v] {
 					m.shielded[v] = true
 					q.w.bar(v, broken(budget))
@@ -455,20 +455,20 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 			q.evict(taken{Unit: u, rule: ruleMoved})
 		}
 	}
-	fits := q.s.FitsLater(p.Class, n)
-	q.s.Scenario(!fits)
+	fits := q.s.Ledger.FitsLater(p.Class, n)
+	q.s.Recorder.Scenario(!fits)
 	if !fits {
 		return undo()
 	}
 	for i := len(q.units) - 1; i >= first; i-- { // what need not move stays
 		mark := q.st.Mark()
-		if q.st.SpareUnit(&q.units[i].Unit) && q.s.FitsLater(p.Class, n) {
+		if q.s.Placer.SpareUnit(q.st, &q.units[i].Unit) && q.s.Ledger.FitsLater(p.Class, n) {
 			q.spared[i] = true
 			continue
 		}
-		q.st.Back(mark)
+		q.st.RollbackTo(mark)
 	}
-	if !q.s.PromiseOn(q.st, p, n) {
+	if !q.s.Placer.PromiseOn(q.st, p, n) {
 		return undo()
 	}
 	count := len(m.moved)
@@ -476,7 +476,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 		if q.spared[i] {
 			continue
 		}
-		if !q.st.MoveUnit(&q.units[i].Unit) {
+		if !q.s.Placer.MoveUnit(q.st, &q.units[i].Unit) {
 			return undo()
 		}
 		if !m.moved[q.units[i].Gang] {

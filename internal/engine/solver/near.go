@@ -26,7 +26,7 @@ type placesIn struct {
 // its pods, each kind for itself, and with such domains for all the sets below it together; where its other sets may do as
 // well, each set for itself. O(nodes) for each class and level that differ.
 func (q *search) couldBeNear(rooms []cluster.Resources) bool {
-	if !q.s.Constrained(q.g) {
+	if !q.s.Placer.Constrained(q.g) {
 		return true
 	}
 	n := &near{search: q, rooms: rooms, needs: make([]map[*cluster.Class]int, len(q.g.Sets)), places: map[placesIn][]int{}}
@@ -66,7 +66,7 @@ func (n *near) homes(set int32) (out []home, ok bool) {
 	t, level, must := n.level(set)
 	if !must {
 		all := home{set: set, in: map[cluster.DomainID]bool{cluster.None: true}}
-		if n.s.ChoiceKey(n.g) == "" {
+		if n.s.Placer.ChoiceKey(n.g) == "" {
 			n.hold(&all, out)
 		}
 		return out, len(all.in) > 0
@@ -88,7 +88,7 @@ func (n *near) homes(set int32) (out []home, ok bool) {
 			}
 		}
 	}
-	if n.s.ChoiceKey(n.g) == "" {
+	if n.s.Placer.ChoiceKey(n.g) == "" {
 		for _, h := range out {
 			own.keep(&h)
 		}
@@ -188,7 +188,7 @@ func (q *search) level(set int32) (*cluster.Topology, int, bool) {
 // members returns the domains of a level in which the set has pods already: the others have to go there.
 func (q *search) members(set int32, t *cluster.Topology, level int) map[cluster.DomainID]bool {
 	out := map[cluster.DomainID]bool{}
-	q.s.Members(q.g, set, func(n cluster.NodeID) {
+	q.s.Ledger.Members(q.g, set, func(n cluster.NodeID) {
 		if d := t.DomainOf(n, level); d != cluster.None {
 			out[d] = true
 		}

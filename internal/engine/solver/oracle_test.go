@@ -94,20 +94,20 @@ func (t *trial) Run(s *engine.Session) {
 		if len(a.wants) > 0 && a.entitled() && t.right != engine.Consolidation {
 			a.line, a.need = a.queue(s)
 			a.found, a.prefix = solver.Prefix(sv, g)
-			ids, _ := s.Next(g)
+			ids, _ := s.Ledger.Next(g)
 			switch {
-			case s.Filtered(ids):
+			case s.Placer.Filtered(ids):
 				a.kind = "filtered"
-			case s.Exact(ids):
+			case s.Placer.Exact(ids):
 				a.kind = "alike"
 			default:
 				a.kind = "mixed"
 			}
 		}
 		if len(a.wants) > 0 {
-			st := s.Begin()
-			a.idle = s.Promise(st, g) == nil && st.Immediate()
-			st.Abandon()
+			st := s.Ledger.Begin()
+			a.idle = s.Placer.Promise(st, g) == nil && st.Immediate()
+			st.Discard()
 		}
 		var leaves []*engine.QueueLedger
 		leaves, a.ok = sv.Solve(g)

@@ -119,12 +119,12 @@ func newGivers(s *engine.Session) *givers {
 	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: make(map[cluster.QueueID]*leaf, n), nodes: make(map[cluster.QueueID]*branch, n)}
 	byName := make(map[string]*leaf, n)
 	s.Snap.EachGang(func(gang *cluster.Gang) {
-		if gang.ActivePods == 0 && !s.Promises(gang.ID) {
+		if gang.ActivePods == 0 && !s.Ledger.Promises(gang.ID) {
 			return
 		}
 		l, known := byName[gang.Queue]
 		if !known {
-			if q := s.LeafOf(gang); q != nil {
+			if q := s.Ledger.LeafOf(gang); q != nil {
 				l = &leaf{queue: q}
 				gs.byID[q.ID] = l
 				l.branch = gs.branch(q)
@@ -134,7 +134,7 @@ func newGivers(s *engine.Session) *givers {
 		}
 		switch {
 		case l == nil:
-		case s.Yields(gang):
+		case s.Rules.Yields(gang):
 			l.raw.gangs = append(l.raw.gangs, gang)
 			gs.count++
 		default:
@@ -167,11 +167,11 @@ func (gs *givers) ready(l *leaf) {
 		l.built = true
 		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
 		for i, gang := range l.raw.gangs {
-			l.gangs[i] = gs.s.Gang(gang.ID)
+			l.gangs[i] = gs.s.Ledger.Gang(gang.ID)
 		}
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.Rules.CompareGangs(b, a) })
 	}
-	for l.start < len(l.gangs) && gs.s.Live(l.gangs[l.start]) == 0 {
+	for l.start < len(l.gangs) && gs.s.Ledger.Live(l.gangs[l.start]) == 0 {
 		l.start++
 	}
 }
@@ -194,14 +194,14 @@ func (gs *givers) given(gangs []*engine.GangState) {
 			continue
 		}
 		l.gangs = slices.Delete(l.gangs, l.start+i, l.start+i+1)
-		if gs.s.Live(v) > 0 {
+		if gs.s.Ledger.Live(v) > 0 {
 			back = append(back, v)
 		}
 	}
 	for _, v := range back {
 		l := gs.byID[v.Leaf.ID]
 		rest := l.gangs[l.start:]
-		at := l.start + sort.Search(len(rest), func(k int) bool { return gs.s.CompareGangs(rest[k], v) < 0 })
+		at := l.start + sort.Search(len(rest), func(k int) bool { return gs.s.Rules.CompareGangs(rest[k], v) < 0 })
 		l.gangs = slices.Insert(l.gangs, at, v)
 	}
 }
@@ -259,7 +259,7 @@ func (w *walk) cursor(l *leaf) *cursor {
 // enter asks about a leaf as a whole: queues that need not give are passed without a look at their gangs.
 func (w *walk) enter(l *leaf) *cursor {
 	c := &cursor{}
-	w.gs.s.Step()
+	w.gs.s.Recorder.Step()
 	switch w.above(l.branch) {
 	case shut:
 		c.closed = true // told of with all below the queue
@@ -292,19 +292,19 @@ func (w *walk) top(l *leaf) *engine.GangState {
 	}
 	for c.next < len(l.gangs) {
 		v := l.gangs[c.next]
-		if v == w.g || w.gs.s.Live(v) == 0 {
+		if v == w.g || w.gs.s.Ledger.Live(v) == 0 {
 			c.next++
 			continue
 		}
-		verdict := w.gs.s.CheckVictim(w.right, w.g, w.request, v)
+		verdict := w.gs.s.Rules.CheckVictim(w.right, w.g, w.request, v)
 		if verdict.Yes() {
 			break
 		}
-		w.gs.s.Step()
+		w.gs.s.Recorder.Step()
 		w.bar(v, verdict)
 		c.next++
 	}
-	if len(c.back) > 0 && (c.next >= len(l.gangs) || w.gs.s.CompareGangs(c.back[0], l.gangs[c.next]) > 0) {
+	if len(c.back) > 0 && (c.next >= len(l.gangs) || w.gs.s.Rules.CompareGangs(c.back[0], l.gangs[c.next]) > 0) {
 		return c.back[0]
 	}
 	if c.next < len(l.gangs) {
@@ -328,7 +328,7 @@ func (w *walk) take(l *leaf, v *engine.GangState) {
 func (w *walk) giveBack(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
 	w.stand.stale(l)
-	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.CompareGangs(c.back[k], v) < 0 })
+	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.Rules.CompareGangs(c.back[k], v) < 0 })
 	c.back = slices.Insert(c.back, at, v)
 }
 
@@ -342,7 +342,7 @@ type taken struct {
 // next returns the next unit that may be taken.
 func (w *walk) next() (taken, bool) {
 	for {
-		w.gs.s.Step()
+		w.gs.s.Recorder.Step()
 		l, v := w.pick()
 		if v == nil {
 			if w.again() {
@@ -364,9 +364,9 @@ func (w *walk) next() (taken, bool) {
 		if !ok {
 			continue
 		}
-		tier, broken := w.gs.s.Tier(&u)
+		tier, broken := w.gs.s.Rules.Tier(&u)
 		if tier > w.tier && !u.Core { // another of its pods may do
-			if other, ok := w.gs.s.GentleUnit(v, w.of); ok {
+			if other, ok := w.gs.s.Rules.GentleUnit(v, w.of); ok {
 				u, tier, broken = other, 0, ""
 			}
 		}
@@ -379,7 +379,7 @@ func (w *walk) next() (taken, bool) {
 			t.budget = broken
 		}
 		if w.strict {
-			rule, verdict := w.gs.s.CheckUnit(w.right, w.g, w.request, &u)
+			rule, verdict := w.gs.s.Rules.CheckUnit(w.right, w.g, w.request, &u)
 			if !verdict.Yes() {
 				w.refused = true
 				w.refuse(v, verdict)
@@ -412,7 +412,7 @@ func (w *walk) close(l *leaf, why engine.Verdict) {
 // gave tells the walk that the unit was evicted, so that its gang may give more.
 func (w *walk) gave(t *taken) {
 	w.turned.near = max(w.turned.near, nearness(w.g.Leaf, t.Gang.Leaf))
-	if !t.Core && w.gs.s.Live(t.Gang) > 0 {
+	if !t.Core && w.gs.s.Ledger.Live(t.Gang) > 0 {
 		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
 	}
 }

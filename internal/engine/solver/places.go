@@ -21,7 +21,7 @@ type land struct {
 func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	if sv.land == nil {
 		sv.land = &land{gs: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
-		sv.land.most = mostRoom(sv.s, sv.s.Yields)
+		sv.land.most = mostRoom(sv.s, sv.s.Rules.Yields)
 	}
 	d, known := sv.land, true
 	for leaf := range asked { // order: whether one is missing
@@ -72,7 +72,7 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 		} else if _, ok := d.leaves[b.queue]; ok {
 			d.gs.ready(b.leaf)
 			if b.leaf.start < len(b.leaf.gangs) {
-				u, _ := d.gs.s.NextUnit(b.leaf.gangs[b.leaf.start])
+				u, _ := d.gs.s.Ledger.NextUnit(b.leaf.gangs[b.leaf.start])
 				p.leaves, p.gives = []*leaf{b.leaf}, u.Charge
 			}
 		}
@@ -80,7 +80,7 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return d.gs.s.CompareGivers(a.queue, b.queue, a.gives, b.gives) })
+	slices.SortStableFunc(parts, func(a, b part) int { return d.gs.s.Rules.CompareGivers(a.queue, b.queue, a.gives, b.gives) })
 	var out []*leaf
 	for _, p := range parts {
 		out = append(out, p.leaves...)
@@ -110,10 +110,10 @@ type spot struct {
 func (l *local) find(c *cluster.Class) []spot {
 	spots := []spot{}
 	for _, n := range l.s.Snap.NodeOrder {
-		if !l.s.Allows(c, n) || !c.Requests.Fits(l.land.most[n]) {
+		if !l.s.Placer.Allows(c, n) || !c.Requests.Fits(l.land.most[n]) {
 			continue
 		}
-		l.s.Step()
+		l.s.Recorder.Step()
 		if at, ok := l.spot(c, n); ok {
 			spots = append(spots, at)
 		}
@@ -132,7 +132,7 @@ func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 	var parts []part
 	add := func(id cluster.GangID, room, charge cluster.Resources) {
 		if v := l.s.Snap.Gang(id); l.mayTouch(v) {
-			g := l.s.Gang(id)
+			g := l.s.Ledger.Gang(id)
 			if len(parts) == 0 {
 				at.leaf = g.Leaf
 			} else if at.leaf != g.Leaf {
@@ -142,13 +142,13 @@ func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 		}
 	}
 	for _, id := range l.s.Snap.Node(n).Pods {
-		if p := l.s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && l.s.Fate(p) == "" {
+		if p := l.s.Snap.Pod(id); p.Gang != cluster.None && p.Phase.Active() && l.s.Ledger.Fate(p) == "" {
 			add(p.Gang, freed(p), p.Charge)
 		}
 	}
-	l.s.EachPromise(n, func(to cluster.GangID, room cluster.Resources) { add(to, room, nil) })
+	l.s.Ledger.EachPromise(n, func(to cluster.GangID, room cluster.Resources) { add(to, room, nil) })
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.rank, b.rank) })
-	room := l.s.Later(n).Clone()
+	room := l.s.Ledger.Later(n).Clone()
 	have := c.Requests.CountIn(room, len(l.pods))
 	for i, x := range parts {
 		if i == 0 || !c.Requests.Fits(room) {
@@ -180,8 +180,8 @@ func (l *local) spot(c *cluster.Class, n cluster.NodeID) (spot, bool) {
 func (l *local) mayTouch(v *cluster.Gang) bool {
 	if l.may[v.ID] == 0 {
 		l.may[v.ID] = -1
-		if leaf := l.s.LeafOf(v); l.s.Yields(v) && leaf != nil && l.asked[leaf] {
-			if g := l.s.Gang(v.ID); g != l.g && l.s.CheckVictim(l.right, l.g, l.request, g).Yes() {
+		if leaf := l.s.Ledger.LeafOf(v); l.s.Rules.Yields(v) && leaf != nil && l.asked[leaf] {
+			if g := l.s.Ledger.Gang(v.ID); g != l.g && l.s.Rules.CheckVictim(l.right, l.g, l.request, g).Yes() {
 				l.may[v.ID] = 1
 			}
 		}
@@ -193,8 +193,8 @@ func (l *local) mayTouch(v *cluster.Gang) bool {
 func (l *local) holders(n cluster.NodeID) []*engine.GangState {
 	var out []*engine.GangState
 	add := func(id cluster.GangID) {
-		if v := l.s.Snap.Gang(id); l.mayTouch(v) && !slices.Contains(out, l.s.Gang(id)) {
-			out = append(out, l.s.Gang(id))
+		if v := l.s.Snap.Gang(id); l.mayTouch(v) && !slices.Contains(out, l.s.Ledger.Gang(id)) {
+			out = append(out, l.s.Ledger.Gang(id))
 		}
 	}
 	for _, id := range l.s.Snap.Node(n).Pods {
@@ -202,7 +202,7 @@ func (l *local) holders(n cluster.NodeID) []*engine.GangState {
 			add(p.Gang)
 		}
 	}
-	l.s.EachPromise(n, func(to cluster.GangID, _ cluster.Resources) { add(to) })
+	l.s.Ledger.EachPromise(n, func(to cluster.GangID, _ cluster.Resources) { add(to) })
 	return out
 }
 
@@ -219,7 +219,7 @@ func (gs *givers) part(gangs []*engine.GangState) *givers {
 		l.raw.gangs, l.gangs = append(l.raw.gangs, v.Gang), append(l.gangs, v)
 	}
 	for _, l := range out.byID { // order: each on its own
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.Rules.CompareGangs(b, a) })
 	}
 	return out
 }

@@ -18,14 +18,14 @@ type rates struct {
 // Run implements engine.Action.
 func (r *rates) Run(s *engine.Session) {
 	steps := func(into map[string]int, g *engine.GangState, ask func(*engine.GangState, []cluster.PodID)) {
-		before := s.Rated()
-		pods, _ := s.Next(g)
+		before := s.Placer.Rated()
+		pods, _ := s.Ledger.Next(g)
 		ask(g, pods)
-		into[g.Key.Name] = s.Rated() - before
+		into[g.Key.Name] = s.Placer.Rated() - before
 	}
-	room := func(g *engine.GangState, pods []cluster.PodID) { s.Room(g, pods) }
+	room := func(g *engine.GangState, pods []cluster.PodID) { s.Placer.Room(g, pods) }
 	for _, g := range s.Pending() {
-		steps(r.near, g, func(g *engine.GangState, pods []cluster.PodID) { r.says[g.Key.Name] = s.CheckNear(g, pods) })
+		steps(r.near, g, func(g *engine.GangState, pods []cluster.PodID) { r.says[g.Key.Name] = s.Placer.CheckNear(g, pods) })
 		steps(r.room, g, room)
 		steps(r.again, g, room)
 	}

@@ -29,19 +29,19 @@ func (q *search) accept() []*engine.QueueLedger {
 			}
 			return &cause.Victims[k]
 		}
-		if n := q.s.Given(&t.Unit); n > 0 {
+		if n := q.s.Ledger.Given(&t.Unit); n > 0 {
 			entry().Promised = n
 			r := taken[v.Leaf]
 			r.AddCapped(t.Charge)
 			taken[v.Leaf] = r
 		}
 		for _, p := range t.Pods {
-			fate := q.s.Fate(p)
+			fate := q.s.Ledger.Fate(p)
 			if fate != engine.Evict && fate != engine.Move {
 				continue
 			}
 			q.charge(entry(), cause, t, p, fate == engine.Move)
-			q.st.Broken(p, t.budget)
+			q.s.Broken(p, t.budget)
 			r := taken[v.Leaf]
 			if fate == engine.Evict {
 				r.AddCapped(p.Charge)
@@ -58,7 +58,7 @@ func (q *search) accept() []*engine.QueueLedger {
 	if len(cause.Victims) == 0 {
 		cause = nil // room that others had to leave already
 	}
-	q.st.AcceptFor(q.g, cause)
+	q.s.AcceptFor(q.st, q.g, cause)
 	if q.givers != nil {
 		q.givers.given(append(gangs, q.g)) // whoever has some already, and gets more, has another place too
 	}
@@ -108,7 +108,7 @@ func (q *search) shares(givers []*engine.QueueLedger, taken map[*engine.QueueLed
 	out := make([]engine.ShareChange, 0, len(order))
 	for _, n := range order {
 		out = append(out, engine.ShareChange{
-			Queue: n.Name, Quota: n.Quota, FairShare: q.s.FairShare(n.ID), Before: before[n], After: n.Allocated.Clone(),
+			Queue: n.Name, Quota: n.Quota, FairShare: q.s.Rules.FairShare(n.ID).Clone(), Before: before[n], After: n.Allocated.Clone(),
 		})
 	}
 	return out

@@ -57,13 +57,13 @@ func (w *walk) siftAll(l *leaf) int {
 // pass asks the rules about the gangs of a leaf, up to the first that they allow or all, and returns where it ended.
 func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 	for i, v := range l.gangs[l.start:] {
-		if v == w.g || w.gs.s.Live(v) == 0 {
+		if v == w.g || w.gs.s.Ledger.Live(v) == 0 {
 			continue
 		}
 		if first || i%gangsPerStep == 0 {
-			w.gs.s.Step()
+			w.gs.s.Recorder.Step()
 		}
-		verdict := w.gs.s.CheckVictim(w.right, w.g, w.request, v)
+		verdict := w.gs.s.Rules.CheckVictim(w.right, w.g, w.request, v)
 		switch {
 		case verdict.Yes():
 			if out.allowed++; first {
@@ -85,7 +85,7 @@ func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 // tell takes what is known of a leaf into what the gang is told.
 func (w *walk) tell(known *sifted) {
 	if known.wake < cluster.Forever {
-		w.gs.s.WakeAt(known.wake)
+		w.gs.s.Recorder.WakeAt(known.wake)
 		w.gs.wake = min(w.gs.wake, known.wake)
 	}
 	for i := range known.bars {
@@ -119,10 +119,10 @@ func (w *walk) sifting(l *leaf) sifting {
 // identity is all that the rules about gangs know of the taker, priorities and its queue's way apart.
 func (w *walk) identity() string {
 	if w.taker == "" {
-		age, own := w.gs.s.Age(w.g)
+		age, own := w.gs.s.Rules.Age(w.g)
 		key := strconv.AppendInt(nil, int64(age), 36)
-		key = strconv.AppendInt(append(key, '@'), w.gs.s.ShareMoved(w.g), 36)
-		if own || w.gs.s.Live(w.g) > 0 { // it is not asked about itself
+		key = strconv.AppendInt(append(key, '@'), w.gs.s.Rules.ShareMoved(w.g), 36)
+		if own || w.gs.s.Ledger.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}
 		w.taker = string(key)

@@ -76,15 +76,15 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 	case answer == nobody:
 		return nil, false
 	case answer == unasked:
-		sv.s.Postpone(g)
+		sv.s.Recorder.Postpone(g)
 		return nil, false
 	case answer == refused:
-		a.Action = sv.s.Action()
-		sv.s.Note(g, a)
+		a.Action = sv.s.Recorder.Action()
+		sv.s.Recorder.Note(g, a)
 		return nil, false
 	case !q.disturbs() && q.st.Immediate():
 		// The room is there: something this run did, after the gang was tried, lets it start. The next run will see.
-		q.st.Abandon()
+		q.st.Discard()
 		sv.budget.refund(q.cost)
 		return nil, false
 	}
@@ -97,7 +97,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 func (sv *Solver) Could(g *engine.GangState) (could, asked bool) {
 	q, _, answer := sv.ask(g)
 	if answer == granted {
-		q.st.Abandon()
+		q.st.Discard()
 		sv.budget.refund(q.cost)
 	}
 	return answer == granted, answer != unasked
@@ -116,7 +116,7 @@ const (
 // ask finds the answer to a gang's question: who asked the same before in this run was told, the answer rests, or it is
 // searched for. A no is remembered.
 func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
-	pods, request := sv.s.Next(g)
+	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 {
 		return nil, engine.Attempt{}, nobody
 	}
@@ -132,15 +132,15 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if a := sv.failed[key]; a != nil {
 		return nil, *a, refused
 	}
-	if r, rests := sv.s.Rested(key); rests {
+	if r, rests := sv.s.Recorder.Rested(key); rests {
 		if a, ok := r.Why.(engine.Attempt); ok { // a file can say otherwise
 			sv.most.wanted = true // it cost much
-			sv.s.WakeAt(r.Again(sv.s.Snap.Generation))
+			sv.s.Recorder.WakeAt(r.Again(sv.s.Snap.Generation))
 			return nil, a, refused
 		}
 	}
 	like := sv.likeness(g, request, asks)
-	if told, known := sv.alike[like]; known && told.decisions == sv.s.Decisions() {
+	if told, known := sv.alike[like]; known && told.decisions == sv.s.Ledger.Decisions() {
 		sv.remember(key, told)
 		return nil, *told.answer, refused
 	}
@@ -153,29 +153,29 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
 	}
-	began, rated := sv.s.Steps(), sv.s.Rated()
+	began, rated := sv.s.Recorder.Steps(), sv.s.Placer.Rated()
 	if sv.givers != nil {
 		sv.givers.wake = cluster.Forever
 	}
 	if w != nil && w.nobodyOpen() {
 		none.Barred = w.givesNone()
-		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, cost: sv.s.Steps() - began})
+		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, cost: sv.s.Recorder.Steps() - began})
 		return nil, none, refused
 	}
-	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Begin()}
+	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	a, known = q.hopeless()
 	found := false
 	if !known {
 		a, found = q.run()
 	}
-	q.steps((sv.s.Rated() - rated) / nodesPerStep)
-	sv.s.Searched(found)
-	q.cost = sv.s.Steps() - began
+	q.steps((sv.s.Placer.Rated() - rated) / nodesPerStep)
+	sv.s.Recorder.Searched(found)
+	q.cost = sv.s.Recorder.Steps() - began
 	if found {
 		return q, a, granted
 	}
-	q.st.Abandon()
-	a.Action = sv.s.Action()
+	q.st.Discard()
+	a.Action = sv.s.Recorder.Action()
 	wake := cluster.Forever
 	if sv.givers != nil {
 		wake = sv.givers.wake
@@ -189,7 +189,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 
 // told keeps a no that was found, also for those who are alike.
 func (sv *Solver) told(key, like string, told alike) {
-	told.decisions = sv.s.Decisions()
+	told.decisions = sv.s.Ledger.Decisions()
 	sv.remember(key, told)
 	if like != "" {
 		sv.alike[like] = told
@@ -204,22 +204,22 @@ func (sv *Solver) remember(key string, told alike) {
 	}
 	if told.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRest), told.wake, *told.answer)
+		sv.s.Recorder.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRest), told.wake, *told.answer)
 	}
 	sv.budget.answered(no{key, told.wake, told.answer})
 }
 
 // may says whether there is a question at all: the pods could run somewhere, and the queue may take.
 func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
-	if v := sv.s.CheckPods(pods); !v.Yes() {
+	if v := sv.s.Placer.CheckPods(pods); !v.Yes() {
 		return v
 	}
-	if v := sv.s.CheckNear(g, pods); !v.Yes() {
+	if v := sv.s.Placer.CheckNear(g, pods); !v.Yes() {
 		return v
 	}
 	switch sv.right {
 	case engine.Reclaim:
-		return sv.s.CheckReclaim(g, request)
+		return sv.s.Rules.CheckReclaim(g, request)
 	case engine.Consolidation:
 		return sv.mayRearrange(g, pods, request)
 	}
@@ -230,16 +230,16 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 // that is less important than those that wait. It is the answer that the search would find. It costs no step of the budget, which is for what
 // is found out, and this is not remembered. The nodes that it has rated allocate has had rated, too.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
-	if sv.right != engine.Preempt || sv.s.Constrained(g) {
+	if sv.right != engine.Preempt || sv.s.Placer.Constrained(g) {
 		return engine.Attempt{}, false
 	}
 	l := sv.everyone().byID[g.Leaf.ID]
 	if l != nil && l.below(g.Priority) > 0 {
 		return engine.Attempt{}, false
 	}
-	v := sv.s.CheckGates(g, request)
+	v := sv.s.Rules.CheckGates(g, request)
 	if v.Yes() {
-		if enough, _ := sv.s.Room(g, pods); enough {
+		if enough, _ := sv.s.Placer.Room(g, pods); enough {
 			return engine.Attempt{}, false
 		}
 		v = engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}
@@ -247,7 +247,7 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	a := engine.Attempt{Verdict: v}
 	if l != nil {
 		w := walk{gs: sv.givers, right: sv.right, g: g, request: request}
-		if v := sv.s.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
+		if v := sv.s.Rules.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
 			w.barAll(&l.raw, v)
 		} else {
 			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
@@ -262,15 +262,15 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 // anybody who may be touched: it is what a search would find. Where a search is needed to tell, there is no walk. It costs O(kinds of
 // siblings) at each level, and nothing of the budget.
 func (sv *Solver) canvassed(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (*walk, engine.Attempt) {
-	none := engine.Attempt{Action: sv.s.Action(), Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}
-	began := sv.s.Steps()
-	defer func() { sv.budget.refund(sv.s.Steps() - began) }()
-	if sv.right != engine.Reclaim || !sv.s.BySiblings() || sv.s.Constrained(g) {
+	none := engine.Attempt{Action: sv.s.Recorder.Action(), Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}
+	began := sv.s.Recorder.Steps()
+	defer func() { sv.budget.refund(sv.s.Recorder.Steps() - began) }()
+	if sv.right != engine.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
 		return nil, none
 	}
-	if gate := sv.s.CheckGates(g, request); !gate.Yes() {
+	if gate := sv.s.Rules.CheckGates(g, request); !gate.Yes() {
 		none.Verdict = gate
-	} else if enough, _ := sv.s.Room(g, pods); enough {
+	} else if enough, _ := sv.s.Placer.Room(g, pods); enough {
 		return nil, none
 	}
 	w := sv.everyone().walk(sv.right, g, request)
@@ -309,8 +309,8 @@ func (w *walk) givesNone() []engine.Barrier {
 func (q *search) disturbs() bool {
 	for i := range q.units {
 		u := &q.units[i].Unit
-		if q.s.Given(u) > 0 || slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool {
-			fate := q.s.Fate(p)
+		if q.s.Ledger.Given(u) > 0 || slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool {
+			fate := q.s.Ledger.Fate(p)
 			return fate == engine.Evict || fate == engine.Move
 		}) {
 			return true
@@ -341,23 +341,23 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 		key = append(key, 'p')
 	}
 	key = append(key, '@')
-	age, own := sv.s.Age(g)
-	own = own || sv.right == engine.Consolidation && sv.s.Live(g) > 0 // it does not move itself, and others may move it
+	age, own := sv.s.Rules.Age(g)
+	own = own || sv.right == engine.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
 	key = strconv.AppendInt(key, int64(age), 36)
-	if choices := sv.s.ChoiceKey(g); choices != "" {
+	if choices := sv.s.Placer.ChoiceKey(g); choices != "" {
 		key = append(append(key, '/'), choices...)
 	}
-	if own || sv.s.Filtered(pods) {
+	if own || sv.s.Placer.Filtered(pods) {
 		key = append(append(key, '/'), g.UID...)
 	}
-	constrained := sv.s.Constrained(g)
+	constrained := sv.s.Placer.Constrained(g)
 	if constrained {
 		key = append(append(key, '/'), g.Shape()...)
-		if sv.s.Rooted(g) && !own { // it goes where its members are
+		if g.Rooted() && !own { // it goes where its members are
 			key = append(append(key, '/'), g.UID...)
 		}
 	}
-	return string(sv.s.AppendKinds(key, g, pods))
+	return string(sv.s.Placer.AppendKinds(key, g, pods))
 }
 
 // run searches. On success the statement holds the decision.
@@ -372,9 +372,9 @@ func (q *search) run() (engine.Attempt, bool) {
 	}
 	q.w.finish()
 	barred, count, refused, hinges := q.w.told(), int64(q.gangs()), q.w.refused, q.w.hinges
-	gate := q.s.CheckGates(q.g, q.request) // with all of them gone
+	gate := q.s.Rules.CheckGates(q.g, q.request) // with all of them gone
 	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
-	choices := refused || q.s.Filtered(q.pods)
+	choices := refused || q.s.Placer.Filtered(q.pods)
 	if moves { // who may not be killed has to have room beside the gang
 		q.back(0)
 		kill := q.mortals()
@@ -420,23 +420,23 @@ func (q *search) evict(t taken) {
 // back undoes everything after the first n units.
 func (q *search) back(n int) {
 	if n < len(q.units) {
-		q.st.Back(q.marks[n])
+		q.st.RollbackTo(q.marks[n])
 		q.marks, q.units, q.spared = q.marks[:n], q.units[:n], q.spared[:n]
 	}
 }
 
 // fits says whether the gang fits as the statement stands, which stays as it is.
 func (q *search) fits() bool {
-	if !q.s.CheckGates(q.g, q.request).Yes() {
-		q.s.Scenario(true)
+	if !q.s.Rules.CheckGates(q.g, q.request).Yes() {
+		q.s.Recorder.Scenario(true)
 		return false
 	}
 	q.doubt = false
-	if q.s.Constrained(q.g) { // each domain is looked at
+	if q.s.Placer.Constrained(q.g) { // each domain is looked at
 		q.steps(len(q.s.Snap.NodeOrder) / nodesPerStep)
 	}
-	enough, exact := q.s.Room(q.g, q.pods)
-	q.s.Scenario(!enough)
+	enough, exact := q.s.Placer.Room(q.g, q.pods)
+	q.s.Recorder.Scenario(!enough)
 	if !enough || exact {
 		return enough
 	}
@@ -448,8 +448,8 @@ func (q *search) probe() bool {
 	q.probes++
 	q.steps(len(q.pods) + len(q.s.Snap.NodeOrder)/nodesPerStep)
 	mark := q.st.Mark()
-	d := q.s.Promise(q.st, q.g)
-	q.st.Back(mark)
+	d := q.s.Placer.Promise(q.st, q.g)
+	q.st.RollbackTo(mark)
 	q.doubt = d != nil && d.Verdict.Partial
 	return d == nil
 }
@@ -457,8 +457,8 @@ func (q *search) probe() bool {
 // grow takes units in policy order until the gang fits. On success the units are a prefix of what may be taken, as short
 // as probing could tell; the gang is not placed yet.
 func (q *search) grow() bool {
-	_, exact := q.s.Room(q.g, q.pods)
-	linear := exact || q.s.Filtered(q.pods)
+	_, exact := q.s.Placer.Room(q.g, q.pods)
+	linear := exact || q.s.Placer.Filtered(q.pods)
 	failed, next := 0, 0
 	for {
 		if q.s.Aborted() || q.probes > maxProbes {
@@ -515,14 +515,14 @@ func (q *search) bisect(failed int) {
 // of the units can be given back with the others gone. It then places the gang for good.
 func (q *search) reduce() {
 	q.release(true, func(t *engine.Unit) bool {
-		if q.probes > maxProbes && (q.s.Constrained(q.g) || !q.s.Exact(q.pods)) {
+		if q.probes > maxProbes && (q.s.Placer.Constrained(q.g) || !q.s.Placer.Exact(q.pods)) {
 			q.cut(boundProbes)
 			return false
 		}
 		q.st.Return(t)
 		return q.fits()
 	})
-	if d := q.s.Promise(q.st, q.g); d != nil {
+	if d := q.s.Placer.Promise(q.st, q.g); d != nil {
 		panic("solver: a gang that fitted does not: " + d.String())
 	}
 }
@@ -545,7 +545,7 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 			}
 			q.spared[i] = false
 		}
-		q.st.Back(mark)
+		q.st.RollbackTo(mark)
 		return false
 	}
 	of := map[*engine.GangState][]int{}
@@ -578,11 +578,11 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 			if q.part(t, try) && lawful(t.Gang) {
 				return
 			}
-			q.st.Back(after)
+			q.st.RollbackTo(after)
 			t.Unit = whole
 		}
 		if !t.Gang.SetSatisfied(whole.Set) {
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			q.spared = before
 		}
 	}
@@ -600,7 +600,7 @@ func (q *search) part(t *taken, try func(u *engine.Unit) bool) bool {
 	for _, p := range all {
 		one, mark := engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
 		if !try(&one) {
-			q.st.Back(mark)
+			q.st.RollbackTo(mark)
 			rest.Pods = append(rest.Pods, p)
 			rest.Charge.AddCapped(p.Charge)
 		}
@@ -631,7 +631,7 @@ func (q *search) nearness(v *engine.GangState) int { return nearness(q.g.Leaf, v
 func (q *search) elsewhere() {
 	before := slices.Clone(q.spared)
 	q.release(false, func(t *engine.Unit) bool {
-		return q.s.CheckGates(t.Gang, t.Charge).Yes() && q.st.MoveUnit(t)
+		return q.s.Rules.CheckGates(t.Gang, t.Charge).Yes() && q.s.Placer.MoveUnit(q.st, t)
 	})
 	q.spared = before // they go, if only to come back
 }

@@ -48,7 +48,7 @@ func (w *walk) pick() (*leaf, *engine.GangState) {
 // seated gives everybody a place: O(queues that hold something), where those beside the taker's way can be asked for all leaves
 // below them O(queues beside it).
 func (w *walk) seated() {
-	st := &stand{gs: w.gs, heard: len(w.gs.s.Charged()), seats: map[*branch]*seat{}, next: w.giver}
+	st := &stand{gs: w.gs, heard: len(w.gs.s.Ledger.Charged()), seats: map[*branch]*seat{}, next: w.giver}
 	w.stand = st
 	switch {
 	case w.right == engine.Preempt:
@@ -56,7 +56,7 @@ func (w *walk) seated() {
 			st.alone = true
 			st.build(&st.top, []*branch{alone})
 		}
-	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.BySiblings():
+	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.Rules.BySiblings():
 		st.base = w.gs.grounded()
 		w.canvass()
 		w.survey(st)
@@ -190,7 +190,7 @@ func (st *stand) playAll(s *seat) {
 func (st *stand) play(s *seat, k int) {
 	l, r := s.winner[2*k], s.winner[2*k+1]
 	s.winner[k] = l
-	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.gs.s.CompareGivers(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
+	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.gs.s.Rules.CompareGivers(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
 		s.winner[k] = r
 	}
 }
@@ -210,7 +210,7 @@ func (st *stand) note(b *branch) {
 
 // catchUp lets all queues whose shares or givers have changed play again.
 func (st *stand) catchUp() {
-	charged := st.gs.s.Charged()
+	charged := st.gs.s.Ledger.Charged()
 	for ; st.heard < len(charged); st.heard++ {
 		q := charged[st.heard]
 		for q != nil && st.gs.nodes[q.ID] == nil { // who takes need not hold anything

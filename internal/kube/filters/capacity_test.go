@@ -170,7 +170,7 @@ func TestCapacityHolds(t *testing.T) {
 			p.add(o)
 		}
 		p.run(t, Options{StorageCapacity: true}, func(s *engine.Session, i *instance) {
-			st := s.Begin()
+			st := s.Ledger.Begin()
 			at := map[string]*node{} // claims that a pod was placed for
 			var marks []engine.Mark
 			var before []map[string]*node

@@ -131,7 +131,7 @@ func TestPodAffinityScores(t *testing.T) {
 			if rapid.Bool().Draw(t, "warm") {
 				agree(s, "at first")
 			}
-			st := s.Begin()
+			st := s.Ledger.Begin()
 			type point struct {
 				mark engine.Mark
 				pod  string

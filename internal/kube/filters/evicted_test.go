@@ -64,7 +64,7 @@ func TestEvicted(t *testing.T) {
 					if warm {
 						expect("at first", "a1")
 					}
-					st := s.Begin()
+					st := s.Ledger.Begin()
 					st.Evict(q)
 					expect("evicted", "")
 					mark := st.Mark()
@@ -89,7 +89,7 @@ func TestLogIsRead(t *testing.T) {
 	pl.run(t, Options{}, func(s *engine.Session, i *instance) {
 		q, r, p := podNamed(s.Snap, "q"), podNamed(s.Snap, "r"), podNamed(s.Snap, "p")
 		try := func(ask bool) {
-			st := s.Begin()
+			st := s.Ledger.Begin()
 			st.Evict(r)
 			st.Evict(q)
 			if ask && !judge(i, p, s.Snap.NodeByName("a1")).Yes() {

@@ -341,7 +341,7 @@ func TestUpstreamAgrees(t *testing.T) {
 				if rapid.Bool().Draw(t, "warm") {
 					agree(s, i, "at first", nil)
 				}
-				st := s.Begin()
+				st := s.Ledger.Begin()
 				for _, o := range p.pods {
 					if gone[o.Name] {
 						st.Evict(podNamed(s.Snap, o.Name))

@@ -42,7 +42,7 @@ func TestRollbackIsExact(t *testing.T) {
 
 // rehearse places every pod on the first node that takes it, undoes all, and returns what was said at the height of it.
 func rehearse(s *engine.Session, i *instance) map[string]engine.Verdict {
-	st := s.Begin()
+	st := s.Ledger.Begin()
 	s.Snap.EachPod(func(p *pod) {
 		if p.Phase != cluster.Pending {
 			return
@@ -77,7 +77,7 @@ func walk(t *rapid.T, s *engine.Session, i *instance, steps int) {
 			}
 		}
 	})
-	st := s.Begin()
+	st := s.Ledger.Begin()
 	var points []state
 	for range steps {
 		switch rapid.IntRange(0, 4).Draw(t, "step") {
@@ -142,7 +142,7 @@ func TestDecidedIsAsDone(t *testing.T) {
 			if rapid.Bool().Draw(t, "warm") {
 				verdicts(s, i)
 			}
-			st := s.Begin()
+			st := s.Ledger.Begin()
 			free := func(q *pod) (cluster.NodeID, bool) {
 				for _, id := range s.Snap.NodeOrder {
 					if judge(i, q, s.Snap.Node(id)).Yes() {

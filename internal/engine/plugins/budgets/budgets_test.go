@@ -82,7 +82,7 @@ func (f action) Run(s *engine.Session) { f(s) }
 // unit returns what a gang gives next.
 func unit(t *testing.T, s *engine.Session, name string) *engine.Unit {
 	t.Helper()
-	u, ok := s.NextUnit(gang(s, name))
+	u, ok := s.Ledger.NextUnit(gang(s, name))
 	if !ok {
 		t.Fatalf("gang %s has nothing left", name)
 	}
@@ -90,7 +90,7 @@ func unit(t *testing.T, s *engine.Session, name string) *engine.Unit {
 }
 
 func gang(s *engine.Session, name string) *engine.GangState {
-	return s.Gang(s.Snap.GangByKey(cluster.Key{Face: "kai", Namespace: "ns", Name: name}).ID)
+	return s.Ledger.Gang(s.Snap.GangByKey(cluster.Key{Face: "kai", Namespace: "ns", Name: name}).ID)
 }
 
 // TestWhoIsMeant: which pods use which budgets up.
@@ -139,7 +139,7 @@ func TestWhoIsMeant(t *testing.T) {
 			w.gang("g", "open", "x", 2)
 			c.given(w)
 			w.run(t, func(s *engine.Session) {
-				tier, broken := s.Tier(unit(t, s, "g"))
+				tier, broken := s.Rules.Tier(unit(t, s, "g"))
 				if broken != c.want || (tier == 1) != (c.want != "") {
 					t.Errorf("tier %d for %q, want %q", tier, broken, c.want)
 				}
@@ -172,7 +172,7 @@ func TestBlocks(t *testing.T) {
 		check := func(when, name, want string) {
 			t.Helper()
 			for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-				_, v := s.CheckUnit(right, gang(s, "taker"), nil, unit(t, s, name))
+				_, v := s.Rules.CheckUnit(right, gang(s, "taker"), nil, unit(t, s, name))
 				got := ""
 				if !v.Yes() {
 					got = v.String()
@@ -184,11 +184,11 @@ func TestBlocks(t *testing.T) {
 		}
 		check("at first", "free", "")
 		check("at first", "kept", "")
-		st := s.Begin()
+		st := s.Ledger.Begin()
 		st.EvictUnit(unit(t, s, "taker"))
 		check("after another app's", "kept", "")
 		st.Discard()
-		st = s.Begin()
+		st = s.Ledger.Begin()
 		mark := st.Mark()
 		st.EvictUnit(unit(t, s, "free"))
 		check("after one", "kept", "PodDisruptionBudget ns/b allows no more disruptions")
@@ -287,13 +287,13 @@ func TestLedger(t *testing.T) {
 					case left[p.Labels["app"]] < 1:
 						want = "ns/b" + p.Labels["app"]
 					}
-					_, got := s.Tier(&engine.Unit{Gang: s.Gang(p.Gang), Pods: []*cluster.Pod{p}})
+					_, got := s.Rules.Tier(&engine.Unit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}})
 					if d := cmp.Diff(want, got); d != "" {
 						t.Fatalf("%s (-want +got):\n%s", p.Name, d)
 					}
 				}
 			}
-			st := s.Begin()
+			st := s.Ledger.Begin()
 			type state struct {
 				mark engine.Mark
 				at   map[cluster.PodID]int
@@ -351,9 +351,9 @@ func BenchmarkTier(b *testing.B) {
 	for b.Loop() {
 		w.run(b, func(s *engine.Session) {
 			n := 0
-			s.EachGang(func(g *engine.GangState) {
-				u, _ := s.NextUnit(g)
-				tier, _ := s.Tier(&u)
+			s.Ledger.EachGang(func(g *engine.GangState) {
+				u, _ := s.Ledger.NextUnit(g)
+				tier, _ := s.Rules.Tier(&u)
 				n += tier
 			})
 			if n != 0 {

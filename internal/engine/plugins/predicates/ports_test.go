@@ -59,14 +59,14 @@ func wander(t *rapid.T, s *engine.Session, w *watched) {
 		case p.Phase == cluster.Pending:
 			pods, at = append(pods, p), append(at, waits)
 		case p.Phase.Active():
-			s.LivePods(s.Gang(p.Gang))
+			s.Ledger.LivePods(s.Ledger.Gang(p.Gang))
 			pods, at = append(pods, p), append(at, runs)
 		}
 	})
 	if len(pods) == 0 {
 		return
 	}
-	st := s.Begin()
+	st := s.Ledger.Begin()
 	var points []state
 	for range rapid.IntRange(1, 15).Draw(t, "steps") {
 		k := rapid.IntRange(0, len(pods)-1).Draw(t, "pod")

@@ -368,25 +368,25 @@ type attempt struct {
 
 // Run implements engine.Action.
 func (a *attempt) Run(s *engine.Session) {
-	g := s.Gang(s.Snap.GangByKey(cluster.Key{Face: "kai", Namespace: "d", Name: "g"}).ID)
-	if !s.Admit(g).Yes() {
+	g := s.Ledger.Gang(s.Snap.GangByKey(cluster.Key{Face: "kai", Namespace: "d", Name: "g"}).ID)
+	if !s.Rules.Admit(g).Yes() {
 		return
 	}
 	a.asked = true
-	st := s.Begin()
-	pods, _ := s.Next(g)
+	st := s.Ledger.Begin()
+	pods, _ := s.Ledger.Next(g)
 	for _, id := range pods {
 		i, _ := strconv.Atoi(s.Snap.Pod(id).Name[1:])
 		a.first = append(a.first, i)
 	}
-	a.enough, _ = s.Room(g, pods)
+	a.enough, _ = s.Placer.Room(g, pods)
 	if a.promise {
-		a.d = s.Promise(st, g)
+		a.d = s.Placer.Promise(st, g)
 	} else {
-		a.d = s.TryGang(st, g)
+		a.d = s.Placer.TryGang(st, g)
 	}
 	if a.d == nil {
-		st.Accept()
+		s.Accept(st)
 	}
 }
 

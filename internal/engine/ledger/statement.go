@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"slices"
@@ -20,6 +20,16 @@ type Op struct {
 	prev decision // what the pod was decided to before; its verb is "" for nothing
 }
 
+// Verb is what an intent asks for.
+type Verb string
+
+// The verbs.
+const (
+	Bind     Verb = "bind"     // run the pod on the node
+	Nominate Verb = "nominate" // keep the room that is being released on the node for the pod
+	Evict    Verb = "evict"    // take the pod from the node; with To, its successor has room there
+)
+
 // The verbs of statements that no plan has.
 const (
 	Spare Verb = "spare" // an eviction of the same statement is taken back, and the pod stays where it is
@@ -39,11 +49,11 @@ func (op Op) Gives() int {
 	return 1
 }
 
-// Statement is a journal of operations on a session. Every operation takes effect at once and can be undone: RollbackTo
-// undoes, last first, down to a mark; the session is then exactly what it was. One statement is open at a time, or
+// Statement is a journal of operations on a ledger. Every operation takes effect at once and can be undone: RollbackTo
+// undoes, last first, down to a mark; the ledger is then exactly what it was. One statement is open at a time, or
 // several that are closed last in, first out.
 type Statement struct {
-	s   *Session
+	l   *Ledger
 	ops []Op
 }
 
@@ -51,7 +61,7 @@ type Statement struct {
 type Mark int
 
 // Begin opens a statement.
-func (s *Session) Begin() *Statement { return &Statement{s: s} }
+func (l *Ledger) Begin() *Statement { return &Statement{l: l} }
 
 // Mark returns the current point.
 func (st *Statement) Mark() Mark { return Mark(len(st.ops)) }
@@ -74,22 +84,22 @@ func (st *Statement) Spare(p *cluster.Pod) { st.do(Op{Verb: Spare, Pod: p, Node:
 func (st *Statement) Move(p *cluster.Pod, n cluster.NodeID) { st.do(Op{Verb: Move, Pod: p, Node: n}) }
 
 func (st *Statement) do(op Op) {
-	s, p := st.s, op.Pod
+	l, p := st.l, op.Pod
 	if op.Verb == open || op.Verb == shut {
-		s.turn(&s.holds[op.hold], op.Verb == open)
+		l.turn(&l.holds[op.hold], op.Verb == open)
 		st.ops = append(st.ops, op)
 		return
 	}
-	g := s.Gang(p.Gang)
+	g := l.Gang(p.Gang)
 	set := &g.sets[g.leaf(p)]
-	op.prev = s.where[p.ID]
+	op.prev = l.where[p.ID]
 	switch {
 	case op.Verb == Evict || op.Verb == Spare:
 		op.Groups = p.Groups
 	case op.Groups == nil:
-		op.Groups = s.pick(p, op.Node, op.Verb == Bind)
+		op.Groups = l.pick(p, op.Node, op.Verb == Bind)
 	}
-	s.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(-1), op.later(-1))
+	l.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(-1), op.later(-1))
 	switch op.Verb {
 	case Bind, Nominate:
 		op.from = set.head
@@ -99,7 +109,7 @@ func (st *Statement) do(op Op) {
 		set.pods[set.head], set.pods[op.from] = set.pods[op.from], set.pods[set.head]
 		set.head++
 	case Evict:
-		s.buildHeld(g)
+		l.buildHeld(g)
 		set.live--
 		op.from = set.live
 		for set.held[op.from] != p.ID { // the last, but for sets of which a chosen pod goes
@@ -123,46 +133,42 @@ func (st *Statement) do(op Op) {
 	}
 	g.bump(g.leaf(p), gives)
 	if g.Leaf != nil {
-		s.charge(g.Leaf, s.chargeOf(op), g.FixedCharge(p), gives > 0)
+		l.charge(g.Leaf, l.ChargeOf(op), g.FixedCharge(p), gives > 0)
 		if op.Verb == Bind {
-			g.Leaf.hold(s.chargeOf(op), g.FixedCharge(p), true)
+			g.Leaf.hold(l.ChargeOf(op), g.FixedCharge(p), true)
 		}
 	}
 	if op.Verb == Spare {
-		delete(s.where, p.ID)
+		delete(l.where, p.ID)
 	} else {
-		s.where[p.ID] = decision{op.Node, op.Verb}
+		l.where[p.ID] = decision{op.Node, op.Verb}
 	}
-	for _, o := range s.points.observers {
-		o.Done(op)
-	}
+	l.hooks.Done(op)
 	st.ops = append(st.ops, op)
 }
 
 func (st *Statement) undo(op Op) {
-	s, p := st.s, op.Pod
+	l, p := st.l, op.Pod
 	if op.Verb == open || op.Verb == shut {
-		s.turn(&s.holds[op.hold], op.Verb == shut)
+		l.turn(&l.holds[op.hold], op.Verb == shut)
 		return
 	}
-	for i := len(s.points.observers) - 1; i >= 0; i-- {
-		s.points.observers[i].Undone(op)
-	}
-	g := s.Gang(p.Gang)
+	l.hooks.Undone(op)
+	g := l.Gang(p.Gang)
 	set := &g.sets[g.leaf(p)]
 	if op.prev.verb == "" {
-		delete(s.where, p.ID)
+		delete(l.where, p.ID)
 	} else {
-		s.where[p.ID] = op.prev
+		l.where[p.ID] = op.prev
 	}
 	gives := int32(op.Gives())
 	if op.Verb != Bind && op.Verb != Nominate {
 		set.alive -= gives
 	}
 	if g.Leaf != nil {
-		s.charge(g.Leaf, s.chargeOf(op), g.FixedCharge(p), gives < 0)
+		l.charge(g.Leaf, l.ChargeOf(op), g.FixedCharge(p), gives < 0)
 		if op.Verb == Bind {
-			g.Leaf.hold(s.chargeOf(op), g.FixedCharge(p), false)
+			g.Leaf.hold(l.ChargeOf(op), g.FixedCharge(p), false)
 		}
 	}
 	g.bump(g.leaf(p), -gives)
@@ -180,7 +186,7 @@ func (st *Statement) undo(op Op) {
 		set.live--
 		set.held[set.live], set.held[op.from] = set.held[op.from], set.held[set.live]
 	}
-	s.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(1), op.later(1))
+	l.move(op.Node, p.Class.Requests, p.Class.Share, op.Groups, op.idle(1), op.later(1))
 }
 
 // idle and later say which way an operation moves its node's ledgers, or its undoing does: a placement uses what is idle, a
@@ -199,38 +205,29 @@ func (op *Op) later(sign int64) int64 {
 	return sign
 }
 
-// chargeOf is what the operation means to the pod's queue.
-func (s *Session) chargeOf(op Op) cluster.Resources {
-	return op.Pod.Class.ChargeOn(s.Snap.Node(op.Node))
+// ChargeOf is what the operation means to the pod's queue.
+func (l *Ledger) ChargeOf(op Op) cluster.Resources {
+	return op.Pod.Class.ChargeOn(l.snap.Node(op.Node))
 }
 
 // addIdle and addLater move a node's sums.
-func (s *Session) addIdle(n cluster.NodeID, r cluster.Resources, sign int64) {
-	idle := s.Idle(n)
+func (l *Ledger) addIdle(n cluster.NodeID, r cluster.Resources, sign int64) {
+	idle := l.Idle(n)
 	for d, x := range r {
 		idle[d] += sign * x
 	}
 }
 
-func (s *Session) addLater(n cluster.NodeID, r cluster.Resources, sign int64) {
-	later := s.Later(n)
+func (l *Ledger) addLater(n cluster.NodeID, r cluster.Resources, sign int64) {
+	later := l.Later(n)
 	for d, x := range r {
 		later[d] += sign * x
 	}
-	s.touched = append(s.touched, n)
+	l.touched = append(l.touched, n)
 }
 
-// RollbackTo undoes everything since the mark. It cannot fail. Room comes back, so gangs that failed may be tried again.
+// RollbackTo undoes everything since the mark, last first. It cannot fail, and leaves the session as it was at the mark.
 func (st *Statement) RollbackTo(m Mark) {
-	if len(st.ops) > int(m) {
-		clear(st.s.failed)
-	}
-	st.rollback(m)
-}
-
-// rollback is RollbackTo for an attempt that leaves the session as the attempt found it: what could not be placed then
-// cannot be placed now.
-func (st *Statement) rollback(m Mark) {
 	for len(st.ops) > int(m) {
 		op := st.ops[len(st.ops)-1]
 		st.ops = st.ops[:len(st.ops)-1]
@@ -241,16 +238,10 @@ func (st *Statement) rollback(m Mark) {
 // Discard undoes the whole statement.
 func (st *Statement) Discard() { st.RollbackTo(0) }
 
-// Abandon undoes a whole what-if: everything is as it was before, so what had failed before fails still.
-func (st *Statement) Abandon() { st.rollback(0) }
-
-// Back undoes what a what-if did since the mark: everything is as it was then, so what had failed then fails still.
-func (st *Statement) Back(m Mark) { st.rollback(m) }
-
 // Cut undoes what happened since the mark and returns it for Redo.
 func (st *Statement) Cut(m Mark) []Op {
 	ops := slices.Clone(st.ops[m:])
-	st.rollback(m)
+	st.RollbackTo(m)
 	return ops
 }
 
@@ -268,18 +259,11 @@ func (st *Statement) Suspend(f func()) {
 	st.Redo(ops)
 }
 
-// Broken notes that the pod's eviction breaks a promise made to its owner, named by broken; "" for none.
-func (st *Statement) Broken(p *cluster.Pod, broken string) {
-	if broken != "" {
-		st.s.broken[p.ID] = broken
-	}
-}
-
 // NominateAll turns every placement since the mark into a nomination on the same node: a gang that cannot have its
 // minimum at once must not hold idle room while it waits for the rest.
 func (st *Statement) NominateAll(since Mark) {
 	ops := append([]Op(nil), st.ops[since:]...)
-	st.rollback(since)
+	st.RollbackTo(since)
 	for _, op := range ops {
 		if op.Verb == open || op.Verb == shut {
 			st.do(op)
@@ -289,100 +273,67 @@ func (st *Statement) NominateAll(since Mark) {
 	}
 }
 
-// Accept turns the statement into intents of the running action's plan, in one bundle with whatever the plan holds for
-// the same gang already.
-func (st *Statement) Accept() {
-	s := st.s
-	i := 0
-	for i < len(st.ops) && st.ops[i].Verb == open {
-		i++
+// Fate is what this run did with a pod: Bind, Nominate, Evict, Move, or "" for nothing.
+func (l *Ledger) Fate(p *cluster.Pod) Verb { return l.where[p.ID].verb }
+
+// EvictUnit evicts all pods of a unit, or opens its promises.
+func (st *Statement) EvictUnit(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: open, Node: st.l.holds[k].node, hold: k})
 	}
-	if i == len(st.ops) {
-		return
+	for _, p := range u.Pods {
+		st.Evict(p)
 	}
-	g := s.Gang(st.ops[i].Pod.Gang)
-	at, ok := s.bundles[g.ID]
-	if !ok {
-		at = s.newBundle(g)
-		s.bundles[g.ID] = at
-	}
-	st.settle(g, at)
 }
 
-// AcceptFor turns the statement into a bundle of its own: evictions, and what they make room for. g is the beneficiary;
-// for a repair, the gang that is released. The evictions that were taken back leave no trace.
-func (st *Statement) AcceptFor(g *GangState, cause *Cause) {
-	at := st.s.newBundle(g)
-	st.s.plan.Bundles[at].Cause = cause
-	st.s.plan.Bundles[at].Starts = false
-	st.settle(g, at)
-}
-
-func (s *Session) newBundle(g *GangState) int {
-	s.plan.Bundles = append(s.plan.Bundles, Bundle{Gang: g.Key, UID: g.UID, Starts: !g.hadRoom})
-	return len(s.plan.Bundles) - 1
-}
-
-// settle appends what is left of the statement's operations to a bundle.
-func (st *Statement) settle(g *GangState, at int) {
-	s := st.s
-	b := &s.plan.Bundles[at]
-	if b.Intents == nil {
-		b.Intents = make([]Intent, 0, len(st.ops))
-	}
-	evicted := map[cluster.PodID]int{} // index of the intent
-	for _, op := range st.ops {
-		if op.Verb == open || op.Verb == shut {
-			if h := &s.holds[op.hold]; op.Verb == open && h.open && h.Gang != g.Key { // taken by right
-				s.void = append(s.void, h.ID())
-				clear(s.failed)
-			}
-			continue
+// Keep gives a unit of promises its room again, if it is still there, and says whether it was.
+func (st *Statement) Keep(u *Unit) bool {
+	mark := st.Mark()
+	for _, k := range u.holds {
+		h := &st.l.holds[k]
+		if !st.l.returns(h.node, h.Requests, h.Share, h.groups) {
+			st.RollbackTo(mark)
+			return false
 		}
-		_, again := evicted[op.Pod.ID]
-		if v := s.where[op.Pod.ID].verb; op.Verb == Evict && !again && (v == Evict || v == Move) {
-			evicted[op.Pod.ID] = len(b.Intents)
-			b.Intents = append(b.Intents, s.intent(op, Intent{
-				Gang: s.Gang(op.Pod.Gang).Key, Set: op.Pod.SetName(), Core: !s.Gang(op.Pod.Gang).Satisfied(), Budget: s.broken[op.Pod.ID],
-			}))
-			clear(s.failed)
-		}
+		st.do(Op{Verb: shut, Node: h.node, hold: k})
 	}
+	return true
+}
+
+// Return takes the eviction of a unit back while the statement has placed nobody: all is as if it had not been taken.
+func (st *Statement) Return(u *Unit) {
+	for _, k := range u.holds {
+		st.do(Op{Verb: shut, Node: st.l.holds[k].node, hold: k})
+	}
+	for _, p := range u.Pods {
+		st.Spare(p)
+	}
+}
+
+// Waits says whether something since the mark has to wait for a release.
+func (st *Statement) Waits(since Mark) bool {
+	return slices.ContainsFunc(st.ops[since:], func(op Op) bool { return op.Verb == Nominate })
+}
+
+// Ops returns what the statement does, in order; it is the statement's own. Operations on promises give nothing, see [Op.Gives].
+func (st *Statement) Ops() []Op { return st.ops }
+
+// Settle closes a statement that stands: it is undone no more. Promises that it opened and that were made to others than the gang are void.
+func (st *Statement) Settle(to cluster.Key) {
+	l := st.l
 	for _, op := range st.ops {
 		switch op.Verb {
-		case Bind, Nominate: // nobody else's: in a statement that evicts, these are the beneficiary's
-			in := Intent{}
-			if k := s.holdFor(op.Pod); k >= 0 {
-				in.Kept = s.holds[k].ID()
+		case open:
+			if h := &l.holds[op.hold]; h.open && h.Gang != to { // taken by right
+				l.void = append(l.void, h.ID())
+				l.freed++
 			}
-			b.Intents = append(b.Intents, s.intent(op, in))
-			s.detail(op, &b.Intents[len(b.Intents)-1])
-		case Move:
-			in := &b.Intents[evicted[op.Pod.ID]]
-			in.To, in.ToGroups = s.Snap.Node(op.Node).Name, op.Groups
-			s.detail(op, in)
+		case Evict:
+			if v := l.where[op.Pod.ID].verb; v == Evict || v == Move {
+				l.freed++
+			}
 		}
 	}
-	s.trace.settled(g, b, st.ops)
-	s.accepted++
+	l.decisions++
 	st.ops = nil
-}
-
-// detail lets the plugins add what they chose.
-func (s *Session) detail(op Op, in *Intent) {
-	for _, d := range s.points.details {
-		d.Detail(op, in)
-	}
-}
-
-func (s *Session) intent(op Op, in Intent) Intent {
-	in.Verb, in.Namespace, in.Pod, in.UID = op.Verb, op.Pod.Namespace, op.Pod.Name, op.Pod.UID
-	in.Node, in.Groups, in.Share = s.Snap.Node(op.Node).Name, op.Groups, op.Pod.Class.Share
-	in.Requests, in.Charge = op.Pod.Class.Requests, s.chargeOf(op)
-	in.GPU = in.Charge.At(cluster.GPU)
-	if op.Verb == Bind {
-		g := s.Snap.Gang(op.Pod.Gang)
-		in.Charged = cluster.Charged{Queue: g.Queue, Gang: g.Key, Set: op.Pod.SetName(), Fixed: !g.Preemptible, Share: op.Pod.Class.Share}
-	}
-	return in
 }

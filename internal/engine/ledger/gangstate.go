@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"cmp"
@@ -12,24 +12,19 @@ type GangState struct {
 	*cluster.Gang
 	// Leaf is what is charged for it: its queue or, of a queue that is no leaf any more, what stands for it; nil for neither.
 	Leaf *QueueLedger
-	// QueueVerdict says why it has no queue to ask in, if it has none.
-	QueueVerdict Verdict
-	sets         []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
-	stray        *cluster.Pod // a waiting pod asking for a set the gang does not have
-	wake         int64        // the earliest end of a postponement, 0 for none
-	postponed    *cluster.Pod
+	// Lack says why it has no queue to ask in, if it has none.
+	Lack      Lack
+	sets      []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
+	stray     *cluster.Pod // a waiting pod asking for a set the gang does not have
+	wake      int64        // the earliest end of a postponement, 0 for none
+	postponed *cluster.Pod
 
-	next     []cluster.PodID // cached answer of nextPods
-	nextReq  cluster.Resources
-	nextOK   bool
-	cohorts  *cohort // of the pods that were asked about last, see cohortsOf
-	hadRoom  bool    // had active pods when the run began
-	binding  int     // how many of them were not bound yet
-	sequence int     // position in the trace
-	victim   bool    // held lists of the sets are built
-	open     bool    // an action of this run did not get to it
-	left     bool    // what its queue may spend in this run was spent before, see Leave
-	limited  bool    // there is room for it, which its queue may have when others have gone
+	next    []cluster.PodID // cached answer of nextPods
+	nextReq cluster.Resources
+	nextOK  bool
+	hadRoom bool // had active pods when the run began
+	binding int  // how many of them were not bound yet
+	victim  bool // held lists of the sets are built
 }
 
 // leaf is where a pod counts in g.sets: its set, or the last, which has no minimum and is in no tree.
@@ -60,24 +55,24 @@ type setState struct {
 const statesAtOnce = 32
 
 // Gang returns the session's state of a gang, building it on first use: O(its pods · log).
-func (s *Session) Gang(id cluster.GangID) *GangState {
-	if g := s.gangs[id]; g != nil {
+func (l *Ledger) Gang(id cluster.GangID) *GangState {
+	if g := l.gangs[id]; g != nil {
 		return g
 	}
-	gang := s.Snap.Gang(id)
-	if len(s.states) == 0 {
-		s.states = make([]GangState, statesAtOnce)
+	gang := l.snap.Gang(id)
+	if len(l.states) == 0 {
+		l.states = make([]GangState, statesAtOnce)
 	}
-	if len(s.sets) <= len(gang.Sets) {
-		s.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
+	if len(l.sets) <= len(gang.Sets) {
+		l.sets = make([]setState, max(2*statesAtOnce, len(gang.Sets)+1))
 	}
-	g, n := &s.states[0], len(gang.Sets)+1
-	*g = GangState{Gang: gang, sets: s.sets[:n:n], sequence: -1}
-	s.states, s.sets = s.states[1:], s.sets[n:]
-	_, g.QueueVerdict = s.queues.leafFor(gang)
-	g.Leaf = s.queues.giverFor(gang)
+	g, n := &l.states[0], len(gang.Sets)+1
+	*g = GangState{Gang: gang, sets: l.sets[:n:n]}
+	l.states, l.sets = l.states[1:], l.sets[n:]
+	_, g.Lack = l.queues.leafFor(gang)
+	g.Leaf = l.queues.giverFor(gang)
 	for _, pid := range gang.Pods {
-		p := s.Snap.Pod(pid)
+		p := l.snap.Pod(pid)
 		if p.Finished() && p.Set != cluster.None {
 			g.sets[p.Set].finished++
 		}
@@ -96,7 +91,7 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			set.gated++
 		case cluster.Pending:
 			set.alive++
-			if p.NotBefore > s.Snap.Now {
+			if p.NotBefore > l.snap.Now {
 				if g.wake == 0 || p.NotBefore < g.wake {
 					g.wake, g.postponed = p.NotBefore, p
 				}
@@ -119,25 +114,23 @@ func (s *Session) Gang(id cluster.GangID) *GangState {
 			set.need = g.Sets[i].Need(set.alive, set.finished)
 		}
 		if len(set.pods) > 1 {
-			s.sortPods(set.pods)
+			l.sortPods(set.pods)
 		}
 	}
-	s.recount(g, 0)
-	s.gangs[id] = g
+	l.recount(g, 0)
+	l.gangs[id] = g
 	return g
 }
 
 // sortPods puts pods into placement order: plugins, then age, then name as text, then UID.
-func (s *Session) sortPods(ids []cluster.PodID) {
+func (l *Ledger) sortPods(ids []cluster.PodID) {
 	pods := make([]*cluster.Pod, len(ids))
 	for i, id := range ids {
-		pods[i] = s.Snap.Pod(id)
+		pods[i] = l.snap.Pod(id)
 	}
 	slices.SortFunc(pods, func(a, b *cluster.Pod) int {
-		for _, o := range s.points.podOrder {
-			if c := o.ComparePods(a, b); c != 0 {
-				return c
-			}
+		if c := l.hooks.ComparePods(a, b); c != 0 {
+			return c
 		}
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -147,11 +140,11 @@ func (s *Session) sortPods(ids []cluster.PodID) {
 }
 
 // recount fills the satisfied counters of the subtree at set i.
-func (s *Session) recount(g *GangState, i int32) {
+func (l *Ledger) recount(g *GangState, i int32) {
 	st := &g.sets[i]
 	st.satisfied = 0
 	for _, c := range g.Sets[i].Children {
-		s.recount(g, c)
+		l.recount(g, c)
 		if g.satisfied(c) {
 			st.satisfied++
 		}
@@ -189,12 +182,6 @@ func (g *GangState) bump(leaf int32, by int32) {
 		i, before = up, was
 	}
 }
-
-// Open says whether an action of this run left the gang for the next; see [Session.Postpone].
-func (g *GangState) Open() bool { return g.open }
-
-// Left says whether the gang was left for the next run with those of its queue; see [Session.Leave].
-func (g *GangState) Left() bool { return g.left }
 
 // Satisfied says whether the gang has its minimum.
 func (g *GangState) Satisfied() bool { return g.satisfied(0) }
@@ -256,22 +243,23 @@ func (g *GangState) ready(i int32) bool {
 // evicted by this run. The answer is cached until the gang changes.
 //
 // Of an inner set below its minimum, only as many unsatisfied children are collected as are missing.
-func (s *Session) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
+func (l *Ledger) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	if !g.nextOK {
 		g.next = g.next[:0]
 		if g.satisfied(0) || g.readyNow(0) {
-			g.next = s.collect(g, 0, g.next)
+			g.next = l.Collect(g, 0, g.next)
 		}
 		g.nextReq = g.nextReq[:0]
 		for _, id := range g.next {
-			g.nextReq.AddCapped(s.Snap.ChargeWaiting(s.Snap.Pod(id).Class))
+			g.nextReq.AddCapped(l.snap.ChargeWaiting(l.snap.Pod(id).Class))
 		}
 		g.nextOK = true
 	}
 	return g.next, g.nextReq
 }
 
-func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
+// Collect appends the pods of set i, and of the sets below it, that are placed next.
+func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.PodID {
 	set, st := &g.Sets[i], &g.sets[i]
 	if set.Leaf {
 		want := max(1, int(st.need-st.active))
@@ -280,42 +268,155 @@ func (s *Session) collect(g *GangState, i int32, out []cluster.PodID) []cluster.
 	}
 	missing := st.need - st.satisfied
 	if missing > 0 {
-		for _, c := range s.setOrder(g, i) {
+		for _, c := range l.SetOrder(g, i) {
 			if g.satisfied(c) || !g.readyNow(c) {
 				continue
 			}
-			out = s.collect(g, c, out)
+			out = l.Collect(g, c, out)
 			if missing--; missing == 0 {
 				break
 			}
 		}
 		return out
 	}
-	for _, c := range s.setOrder(g, i) { // elastic: the first child that has something to add
+	for _, c := range l.SetOrder(g, i) { // elastic: the first child that has something to add
 		if !g.readyNow(c) {
 			continue
 		}
-		if more := s.collect(g, c, out); len(more) > len(out) {
+		if more := l.Collect(g, c, out); len(more) > len(out) {
 			return more
 		}
 	}
 	return out
 }
 
-// setOrder returns the children of set i in the order they are filled.
-func (s *Session) setOrder(g *GangState, i int32) []int32 {
+// SetOrder returns the children of set i in the order they are filled.
+func (l *Ledger) SetOrder(g *GangState, i int32) []int32 {
 	children := g.Sets[i].Children
 	if len(children) < 2 {
 		return children
 	}
 	out := slices.Clone(children)
-	slices.SortFunc(out, func(l, r int32) int {
-		for _, o := range s.points.setOrder {
-			if c := o.CompareSets(g, l, r); c != 0 {
-				return c
-			}
+	slices.SortFunc(out, func(a, b int32) int {
+		if c := l.hooks.CompareSets(g, a, b); c != 0 {
+			return c
 		}
-		return cmp.Compare(g.Sets[l].Name, g.Sets[r].Name)
+		return cmp.Compare(g.Sets[a].Name, g.Sets[b].Name)
 	})
 	return out
 }
+
+// Rooted says whether some of the gang has room already, so that the rest may have to be near it.
+func (g *GangState) Rooted() bool { return g.hadRoom || g.Changed() }
+
+// Changed says whether this run gave or took anything.
+func (g *GangState) Changed() bool {
+	for i := range g.sets {
+		if g.sets[i].head > 0 || g.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// below says whether set i is set top, or below it.
+func (g *GangState) below(i, top int32) bool {
+	for i != cluster.None && i != top {
+		i = g.Sets[i].Parent
+	}
+	return i == top
+}
+
+// Nominated says whether this run nominated pods of the gang: they wait for room, and the rest waits with them.
+func (g *GangState) Nominated() bool {
+	for i := range g.sets {
+		if g.sets[i].nominated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// EachGang calls f for every gang, in ID order.
+func (l *Ledger) EachGang(f func(*GangState)) {
+	l.snap.EachGang(func(g *cluster.Gang) { f(l.Gang(g.ID)) })
+}
+
+// readyNow is ready with postponed pods left out.
+func (g *GangState) readyNow(i int32) bool {
+	st := &g.sets[i]
+	if g.Sets[i].Leaf {
+		return st.active+int32(len(st.pods)-st.head) >= st.need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.readyNow(c) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
+
+// WaitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
+func (g *GangState) WaitsForRelease() bool {
+	for i := range g.Sets {
+		st := &g.sets[i]
+		if st.nominated > 0 && st.active-st.nominated < st.need {
+			return true
+		}
+	}
+	return false
+}
+
+// bound says whether set i has its minimum without the pods that are still being bound.
+func (g *GangState) bound(i int32) bool {
+	if g.Sets[i].Leaf {
+		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.bound(c) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
+
+// HasQueue says whether it has a queue to ask in.
+func (g *GangState) HasQueue() bool { return g.Lack.Kind == LackNothing }
+
+// Ready says whether enough of its pods exist to reach its minimum.
+func (g *GangState) Ready() bool { return g.ready(0) }
+
+// SetReadyNow says whether set i has or can have its minimum without pods that are postponed.
+func (g *GangState) SetReadyNow(i int32) bool { return g.readyNow(i) }
+
+// Bound says whether it has its minimum without the pods that are still being bound, of which there are Binding.
+func (g *GangState) Bound() bool { return g.bound(0) }
+
+// Binding returns how many of its pods an earlier run decided on that are not bound yet.
+func (g *GangState) Binding() int { return g.binding }
+
+// HadRoom says whether pods of it had room when the run began.
+func (g *GangState) HadRoom() bool { return g.hadRoom }
+
+// Stray returns a waiting pod that asks for a set the gang does not have, the first by name; nil for none.
+func (g *GangState) Stray() *cluster.Pod { return g.stray }
+
+// Postponed returns the pod whose postponement ends first, and when, in Unix nanoseconds; nil for none.
+func (g *GangState) Postponed() (*cluster.Pod, int64) { return g.postponed, g.wake }
+
+// Count returns how many of its pods run, may run or ended well, and how many are gated.
+func (g *GangState) Count() (have, gated int64) {
+	for i := range g.Sets {
+		have += int64(g.sets[i].alive) + int64(g.sets[i].finished)
+		gated += int64(g.sets[i].gated)
+	}
+	return have, gated
+}
+
+// SetAlive returns how many pods of a set run or may run, gated ones apart.
+func (g *GangState) SetAlive(i int32) int32 { return g.sets[i].alive }
+
+// SetWaiting returns the pods of a set that wait, in the order in which they are placed. It is the gang's own.
+func (g *GangState) SetWaiting(i int32) []cluster.PodID { return g.sets[i].pods[g.sets[i].head:] }

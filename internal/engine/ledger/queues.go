@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"slices"
@@ -31,7 +31,24 @@ type QueueLedger struct {
 	Charges int
 }
 
-// queueLedger is the queue forest of a session.
+// Lack is why a gang has no queue to ask in. The zero Lack says that it has one.
+type Lack struct {
+	Kind LackKind
+	Why  string // of LackTree: the object to mend
+}
+
+// LackKind says what is wrong with the queue that a gang names.
+type LackKind uint8
+
+// The kinds of lacks.
+const (
+	LackNothing LackKind = iota
+	LackQueue            // there is no such queue
+	LackTree             // its parents do not lead to the top
+	LackLeaf             // it has children
+)
+
+// queueLedger is the queue forest of a run.
 type queueLedger struct {
 	byID   []*QueueLedger
 	order  []*QueueLedger // parents before children
@@ -132,7 +149,7 @@ func (q *QueueLedger) fill(of *cluster.Queue, dims int, room cluster.Resources) 
 	return room
 }
 
-func ledger(q *cluster.Queue, dims int) *QueueLedger {
+func newQueue(q *cluster.Queue, dims int) *QueueLedger {
 	n := &QueueLedger{}
 	n.fill(q, dims, make(cluster.Resources, vectors*dims))
 	return n
@@ -153,13 +170,13 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 		own := *q
 		own.ID, own.Quota, own.Limit, own.Weight, own.Usage = cluster.QueueID(len(l.byID)), nil, make(cluster.Resources, cluster.Slots), nil, nil
 		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe{}, cluster.Maybe{}
-		n := ledger(&own, dims)
+		n := newQueue(&own, dims)
 		if n.Parent, n.Lost = above, true; above != nil {
 			n.Depth = above.Depth + 1
 			rest := *q
 			rest.Allocated, rest.AllocatedNonPreemptible, rest.Requested = nil, nil, nil
 			rest.Leaving, rest.LeavingNonPreemptible, rest.Stuck, rest.StuckNonPreemptible = nil, nil, nil, nil
-			fresh := ledger(&rest, dims)
+			fresh := newQueue(&rest, dims)
 			fresh.Parent, fresh.Depth = above.Parent, above.Depth
 			*above = *fresh
 		}
@@ -225,17 +242,17 @@ func (q *QueueLedger) hold(r cluster.Resources, nonPreemptible bool, up bool) {
 }
 
 // leafFor finds the leaf queue a gang belongs to, or says why it has none.
-func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Verdict) {
+func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 	q := l.byName[g.Queue]
 	switch {
 	case q == nil:
-		return nil, Verdict{Code: No, Reason: ReasonQueueMissing, Object: g.Queue}
+		return nil, Lack{Kind: LackQueue}
 	case l.broken[q.ID] != "":
-		return nil, Verdict{Code: No, Reason: ReasonQueueBroken, Object: g.Queue, Detail: l.broken[q.ID]}
+		return nil, Lack{Kind: LackTree, Why: l.broken[q.ID]}
 	case len(q.Children) > 0:
-		return nil, Verdict{Code: No, Reason: ReasonQueueNotLeaf, Object: g.Queue}
+		return nil, Lack{Kind: LackLeaf}
 	}
-	return q, Verdict{}
+	return q, Lack{}
 }
 
 // giverFor is leafFor of what a gang holds: of a queue that is no leaf, what stands for it.

@@ -1,9 +1,8 @@
-package engine
+package ledger
 
 import (
-	"fmt"
+	"iter"
 	"slices"
-	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -27,13 +26,13 @@ type Unit struct {
 }
 
 // buildHeld lists, once, the gang's active pods on known nodes.
-func (s *Session) buildHeld(g *GangState) {
+func (l *Ledger) buildHeld(g *GangState) {
 	if g.victim {
 		return
 	}
 	g.victim = true
 	for _, id := range g.Pods {
-		p := s.Snap.Pod(id)
+		p := l.snap.Pod(id)
 		if p.Ours && p.Phase.Active() && p.Node != cluster.None {
 			set := &g.sets[g.leaf(p)]
 			set.held = append(set.held, id)
@@ -42,21 +41,21 @@ func (s *Session) buildHeld(g *GangState) {
 	for i := range g.sets {
 		set := &g.sets[i]
 		if len(set.held) > 1 {
-			s.sortPods(set.held)
+			l.sortPods(set.held)
 		}
 		set.live = len(set.held)
 	}
 }
 
 // Live returns how many pods the gang could give.
-func (s *Session) Live(g *GangState) int {
-	s.buildHeld(g)
+func (l *Ledger) Live(g *GangState) int {
+	l.buildHeld(g)
 	n := 0
 	for i := range g.sets {
 		n += g.sets[i].live
 	}
-	for _, k := range s.holders[g.ID] {
-		if !s.holds[k].open {
+	for _, k := range l.holders[g.ID] {
+		if !l.holds[k].open {
 			n++
 		}
 	}
@@ -64,10 +63,10 @@ func (s *Session) Live(g *GangState) int {
 }
 
 // Given returns how many of the promises that the unit gives are given.
-func (s *Session) Given(u *Unit) int {
+func (l *Ledger) Given(u *Unit) int {
 	n := 0
 	for _, k := range u.holds {
-		if s.holds[k].open {
+		if l.holds[k].open {
 			n++
 		}
 	}
@@ -80,99 +79,25 @@ func (u *Unit) Promised() int { return len(u.holds) }
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
 // are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, those that are
 // below their minimum first, then the rest in one piece. False when it has nothing left.
-func (s *Session) NextUnit(g *GangState) (Unit, bool) { return s.nextUnit(g, nil, nil) }
+func (l *Ledger) NextUnit(g *GangState) (Unit, bool) { return l.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
 // gives is open, and it gives those there. Where only all that is left has something there, what goes before that goes first. False
 // when it has nothing there.
-func (s *Session) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
-	u, ok := s.nextUnit(g, on, of)
+func (l *Ledger) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
+	u, ok := l.nextUnit(g, on, of)
 	if ok && u.Core && len(g.Sets) > 2 && g.satisfied(0) {
-		return s.nextUnit(g, on, nil)
+		return l.nextUnit(g, on, nil)
 	}
 	return u, ok
 }
 
-// GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
-// give instead, the first that breaks none. False when it has nothing of the kind.
-func (s *Session) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
-	gentle := func(u *Unit) bool {
-		tier, _ := s.Tier(u)
-		return tier == 0 && !u.Core
-	}
-	want := func(p *cluster.Pod) bool {
-		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
-	}
-	u, ok := s.nextUnit(g, nil, want)
-	if !ok || u.Core || gentle(&u) {
-		return u, ok && !u.Core
-	}
-	for _, u := range s.Units(g, false) { // of the sets that it can do without, another
-		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
-			return u, true
-		}
-	}
-	return Unit{}, false
-}
-
-// Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
-// other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
-// that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
-func (s *Session) Units(g *GangState, labels bool) []Unit {
-	first, ok := s.NextUnit(g)
-	if !ok {
-		return nil
-	}
-	out := []Unit{first}
-	if first.Core || len(first.holds) > 0 {
-		return out
-	}
-	type kind struct {
-		set   int32
-		node  cluster.NodeID
-		of    *cluster.Class
-		anew  bool
-		apart string
-	}
-	kindOf := func(p *cluster.Pod) kind {
-		_, broken := s.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
-		apart := broken + "/" + strings.Join(p.Groups, ",")
-		if len(p.DeviceClaims) > 0 {
-			apart += "/" + p.UID
-		}
-		if labels && len(p.Labels) > 0 {
-			apart += fmt.Sprint(p.Labels) // in the order of keys
-		}
-		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
-	}
-	seen := map[kind]bool{}
-	note := func(u *Unit) {
-		for _, p := range u.Pods {
-			seen[kindOf(p)] = true
-		}
-	}
-	note(&first)
-	for i := range g.sets {
-		for _, p := range s.livePods(g, int32(i)) {
-			if seen[kindOf(p)] {
-				continue
-			}
-			u, ok := s.nextUnit(g, nil, func(o *cluster.Pod) bool { return o == p })
-			if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
-				out = append(out, u)
-				note(&u)
-			}
-		}
-	}
-	return out
-}
-
 // nextUnit is NextUnit for promises on certain nodes and units with a pod that is wanted; nil is for all.
-func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
-	s.buildHeld(g)
+func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
+	l.buildHeld(g)
 	u := Unit{Gang: g}
-	for _, k := range s.holders[g.ID] { // a promise costs least
-		if h := &s.holds[k]; !h.open && (on == nil || on(h.node)) {
+	for _, k := range l.holders[g.ID] { // a promise costs least
+		if h := &l.holds[k]; !h.open && (on == nil || on(h.node)) {
 			u.holds = append(u.holds, k)
 			u.Charge.AddCapped(h.Charge)
 		}
@@ -180,14 +105,14 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 	if len(u.holds) > 0 {
 		return u, true
 	}
-	u.Pods = s.strays(g, want)
+	u.Pods = l.strays(g, want)
 	if len(u.Pods) == 0 && g.satisfied(0) {
-		u.Pods, u.Set = s.surplus(g, 0, want)
+		u.Pods, u.Set = l.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
 		u.Core = true
 		for i := range g.sets {
-			u.Pods = append(u.Pods, s.livePods(g, int32(i))...)
+			u.Pods = append(u.Pods, l.livePods(g, int32(i))...)
 		}
 		if want != nil && !slices.ContainsFunc(u.Pods, want) {
 			return Unit{}, false
@@ -200,10 +125,10 @@ func (s *Session) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func
 }
 
 // strays returns the last pod, of those that are wanted, that is of no set of the gang: it does as well without.
-func (s *Session) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.Pod {
+func (l *Ledger) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.Pod {
 	st := &g.sets[len(g.Sets)]
 	for k := st.live - 1; k >= 0; k-- {
-		if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+		if p := l.snap.Pod(st.held[k]); want == nil || want(p) {
 			return []*cluster.Pod{p}
 		}
 	}
@@ -212,24 +137,24 @@ func (s *Session) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.
 
 // surplus returns pods that set i can give and stay satisfied, the last of them, or of them with one that is wanted; it is
 // satisfied now. Where they are all that a set has, that is named, otherwise 0.
-func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([]*cluster.Pod, int32) {
+func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([]*cluster.Pod, int32) {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
 		if st.active > st.need {
 			for k := st.live - 1; k >= 0; k-- {
-				if p := s.Snap.Pod(st.held[k]); want == nil || want(p) {
+				if p := l.snap.Pod(st.held[k]); want == nil || want(p) {
 					return []*cluster.Pod{p}, 0
 				}
 			}
 		}
 		return nil, 0
 	}
-	order := s.setOrder(g, i)
+	order := l.SetOrder(g, i)
 	for _, c := range slices.Backward(order) {
 		if !g.satisfied(c) {
 			continue
 		}
-		if pods, set := s.surplus(g, c, want); len(pods) > 0 {
+		if pods, set := l.surplus(g, c, want); len(pods) > 0 {
 			return pods, set
 		}
 	}
@@ -241,7 +166,7 @@ func (s *Session) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) (
 			if g.satisfied(c) != whole {
 				continue
 			}
-			if pods := s.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
+			if pods := l.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
 				return pods, c
 			}
 		}
@@ -256,33 +181,52 @@ func (u *Unit) Includes(o *Unit) bool {
 		!slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None || !u.Gang.below(p.Set, u.Set) }))
 }
 
-func (s *Session) allLive(g *GangState, i int32) []*cluster.Pod {
+func (l *Ledger) allLive(g *GangState, i int32) []*cluster.Pod {
 	if g.Sets[i].Leaf {
-		return s.livePods(g, i)
+		return l.livePods(g, i)
 	}
 	var out []*cluster.Pod
 	for _, c := range g.Sets[i].Children {
-		out = append(out, s.allLive(g, c)...)
+		out = append(out, l.allLive(g, c)...)
 	}
 	return out
 }
 
 // livePods returns the pods of a leaf that can be evicted, last ones first.
-func (s *Session) livePods(g *GangState, i int32) []*cluster.Pod {
+func (l *Ledger) livePods(g *GangState, i int32) []*cluster.Pod {
 	st := &g.sets[i]
 	out := make([]*cluster.Pod, 0, st.live)
 	for k := st.live - 1; k >= 0; k-- {
-		out = append(out, s.Snap.Pod(st.held[k]))
+		out = append(out, l.snap.Pod(st.held[k]))
 	}
 	return out
 }
 
 // LivePods returns all pods the gang could give, set by set, last ones of each first.
-func (s *Session) LivePods(g *GangState) []*cluster.Pod {
-	s.buildHeld(g)
+func (l *Ledger) LivePods(g *GangState) []*cluster.Pod {
+	l.buildHeld(g)
 	var out []*cluster.Pod
 	for i := range g.sets {
-		out = append(out, s.livePods(g, int32(i))...)
+		out = append(out, l.livePods(g, int32(i))...)
 	}
 	return out
+}
+
+// NextUnitOf is NextUnit with a pod that is wanted.
+func (l *Ledger) NextUnitOf(g *GangState, want func(*cluster.Pod) bool) (Unit, bool) {
+	return l.nextUnit(g, nil, want)
+}
+
+// EachLive yields the pods that the gang could give, set by set.
+func (l *Ledger) EachLive(g *GangState) iter.Seq[*cluster.Pod] {
+	l.buildHeld(g)
+	return func(yield func(*cluster.Pod) bool) {
+		for i := range g.sets {
+			for _, id := range g.sets[i].held[:g.sets[i].live] {
+				if !yield(l.snap.Pod(id)) {
+					return
+				}
+			}
+		}
+	}
 }

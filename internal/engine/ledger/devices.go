@@ -1,4 +1,4 @@
-package engine
+package ledger
 
 import (
 	"cmp"
@@ -19,33 +19,36 @@ type device struct {
 	reserved bool  // its reservation pod is there
 }
 
+// ManyPods bounds how many pods that ask for nothing are counted on one node.
+const ManyPods = 1 << 16
+
 // devices returns the shared devices of a node as they stand, by group. A device has a whole GPU of the node's ledgers for
 // as long as anything of it is held, and the pod slot of its reservation pod until that is there.
-func (s *Session) devices(n cluster.NodeID) []device {
-	if s.shared[n] == nil {
-		if of := s.Snap.Node(n).Devices; len(of) > 0 {
+func (l *Ledger) devices(n cluster.NodeID) []device {
+	if l.shared[n] == nil {
+		if of := l.snap.Node(n).Devices; len(of) > 0 {
 			ds := make([]device, len(of))
 			for i := range of {
 				ds[i] = device{of[i].Group, of[i].Used, of[i].Used - of[i].Releasing, of[i].Reserved}
 			}
-			s.shared[n] = ds
+			l.shared[n] = ds
 		}
 	}
-	return s.shared[n]
+	return l.shared[n]
 }
 
 // FitsIdle says whether one more pod of the class fits on the node at once: its sums, and the devices it shares.
-func (s *Session) FitsIdle(c *cluster.Class, n cluster.NodeID) bool {
-	return c.Requests.Fits(s.Idle(n)) && (c.Share.None() || s.shareable(c.Requests, c.Share, n, true))
+func (l *Ledger) FitsIdle(c *cluster.Class, n cluster.NodeID) bool {
+	return c.Requests.Fits(l.Idle(n)) && (c.Share.None() || l.shareable(c.Requests, c.Share, n, true))
 }
 
 // FitsLater says whether one more pod of the class will fit on the node once all releases have happened.
-func (s *Session) FitsLater(c *cluster.Class, n cluster.NodeID) bool {
-	return s.roomLater(c.Requests, c.Share, n)
+func (l *Ledger) FitsLater(c *cluster.Class, n cluster.NodeID) bool {
+	return l.roomLater(c.Requests, c.Share, n)
 }
 
-func (s *Session) roomLater(r cluster.Resources, sh cluster.Share, n cluster.NodeID) bool {
-	return r.Fits(s.Later(n)) && (sh.None() || s.shareable(r, sh, n, false))
+func (l *Ledger) roomLater(r cluster.Resources, sh cluster.Share, n cluster.NodeID) bool {
+	return r.Fits(l.Later(n)) && (sh.None() || l.shareable(r, sh, n, false))
 }
 
 // joins says whether a pod that takes so many units may join a device that others use or, of those that are there only later, one that is
@@ -66,27 +69,27 @@ type spare struct {
 
 // spare returns how many devices are left on the node besides what r asks for whole: of its GPUs, and of its pod slots, of which each
 // device needs one for its reservation.
-func (s *Session) spare(r cluster.Resources, n cluster.NodeID, now bool) spare {
+func (l *Ledger) spare(r cluster.Resources, n cluster.NodeID, now bool) spare {
 	left := func(of cluster.Resources) int64 {
 		return max(0, min((of[cluster.GPU]-r.At(cluster.GPU))/cluster.Whole, of[cluster.Slots]-r.At(cluster.Slots)))
 	}
-	later := left(s.Later(n))
+	later := left(l.Later(n))
 	if !now {
 		return spare{later, later}
 	}
-	idle := left(s.Idle(n))
+	idle := left(l.Idle(n))
 	return spare{min(later, idle), idle}
 }
 
-func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
-	units := s.Snap.Node(n).DeviceUnits()
+func (l *Ledger) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {
+	units := l.snap.Node(n).DeviceUnits()
 	takes := sh.Takes(units)
 	if takes > units {
 		return false
 	}
 	missing, opened := int64(sh.Devices), int64(0)
-	for i := range s.devices(n) {
-		switch d := &s.shared[n][i]; {
+	for i := range l.devices(n) {
+		switch d := &l.shared[n][i]; {
 		case !d.joins(takes, units, now):
 		case now && d.opens():
 			opened++
@@ -94,29 +97,29 @@ func (s *Session) shareable(r cluster.Resources, sh cluster.Share, n cluster.Nod
 			missing--
 		}
 	}
-	left := s.spare(r, n, now)
+	left := l.spare(r, n, now)
 	return missing <= min(left.all, left.fresh+opened)
 }
 
-// countLater returns how many pods of the class the node takes once all releases have happened, at most manyPods. It may be
+// CountLater returns how many pods of the class the node takes once all releases have happened, at most ManyPods. It may be
 // too many by what reservation pods still to come need, and by GPUs that pods which share ask for besides.
-func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
-	count := c.Requests.CountIn(s.Later(n), manyPods)
+func (l *Ledger) CountLater(c *cluster.Class, n cluster.NodeID) int {
+	count := c.Requests.CountIn(l.Later(n), ManyPods)
 	if count == 0 || c.Share.None() {
 		return count
 	}
-	if !s.shareable(c.Requests, c.Share, n, false) {
+	if !l.shareable(c.Requests, c.Share, n, false) {
 		return 0
 	}
-	units := s.Snap.Node(n).DeviceUnits()
+	units := l.snap.Node(n).DeviceUnits()
 	takes := c.Share.Takes(units)
 	var places []int64 // by device
-	for _, d := range s.devices(n) {
+	for _, d := range l.devices(n) {
 		if d.joins(takes, units, false) {
 			places = append(places, (units-d.later)/takes)
 		}
 	}
-	whole := max(0, (s.Later(n)[cluster.GPU]-c.Requests.At(cluster.GPU))/cluster.Whole)
+	whole := max(0, (l.Later(n)[cluster.GPU]-c.Requests.At(cluster.GPU))/cluster.Whole)
 	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
 	fit := func(k int64) bool {
 		have := whole * min(k, units/takes)
@@ -138,15 +141,15 @@ func (s *Session) countLater(c *cluster.Class, n cluster.NodeID) int {
 
 // pick chooses the devices that the pod gets on the node, best first, by the groups' names; new groups are named for it.
 // The pod must fit.
-func (s *Session) pick(p *cluster.Pod, n cluster.NodeID, now bool) []string {
+func (l *Ledger) pick(p *cluster.Pod, n cluster.NodeID, now bool) []string {
 	if p.Class.Share.None() {
 		return nil
 	}
-	return s.pickFor(p.Class, p.UID, n, now)
+	return l.pickFor(p.Class, p.UID, n, now)
 }
 
-func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bool) []string {
-	node := s.Snap.Node(n)
+func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bool) []string {
+	node := l.snap.Node(n)
 	units := node.DeviceUnits()
 	takes := c.Share.Takes(units)
 	type choice struct {
@@ -156,23 +159,19 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 	}
 	var choices []choice
 	add := func(group string, used int64, opens bool) {
-		score := int64(0)
-		for _, o := range s.points.deviceOrder {
-			score += o.ScoreDevice(c, node, used, units)
-		}
-		choices = append(choices, choice{group, used, score, opens})
+		choices = append(choices, choice{group, used, l.hooks.ScoreDevice(c, node, used, units), opens})
 	}
-	for _, d := range s.devices(n) {
+	for _, d := range l.devices(n) {
 		if d.joins(takes, units, now) {
 			add(d.group, d.later, now && d.opens())
 		}
 	}
-	left := s.spare(c.Requests, n, now)
+	left := l.spare(c.Requests, n, now)
 	for range min(int64(c.Share.Devices), left.fresh) {
 		add("", 0, true)
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), First(a.used > 0, b.used > 0), cmp.Compare(a.group, b.group))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(min(1, b.used), min(1, a.used)), cmp.Compare(a.group, b.group))
 	})
 	// The best that there are, one after the other, are as many as any others would be.
 	groups := make([]string, 0, c.Share.Devices)
@@ -184,12 +183,12 @@ func (s *Session) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now bo
 			left.all--
 		}
 		if d.group == "" {
-			d.group = groupName(s.Snap.Now, node.Name, uid, len(groups))
+			d.group = groupName(l.snap.Now, node.Name, uid, len(groups))
 		}
 		groups = append(groups, d.group)
 	}
 	if len(groups) < cap(groups) {
-		panic(fmt.Sprintf("engine: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(groups)))
+		panic(fmt.Sprintf("ledger: a pod of %d shared devices was put on node %s, which has room on %d", c.Share.Devices, node.Name, len(groups)))
 	}
 	slices.Sort(groups)
 	return groups
@@ -213,43 +212,43 @@ func groupName(now int64, node, uid string, i int) string {
 
 // move moves a node's ledgers by what a pod takes there: by -1 when it takes it, 1 when it gives it back, 0 where nothing
 // changes. Only what will be there later tells rankings to look again.
-func (s *Session) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, idle, later int64) {
+func (l *Ledger) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, idle, later int64) {
 	if idle != 0 {
-		s.addIdle(n, r, idle)
+		l.addIdle(n, r, idle)
 	}
 	if later != 0 {
-		s.addLater(n, r, later)
+		l.addLater(n, r, later)
 	}
 	if sh.None() {
 		return
 	}
-	takes := sh.Takes(s.Snap.Node(n).DeviceUnits())
+	takes := sh.Takes(l.snap.Node(n).DeviceUnits())
 	for _, g := range groups {
-		s.shift(n, g, -idle*takes, -later*takes)
+		l.shift(n, g, -idle*takes, -later*takes)
 	}
 }
 
 // shift changes what is held of one device, and the whole GPU that it stands for.
-func (s *Session) shift(n cluster.NodeID, group string, now, later int64) {
-	ds := s.devices(n)
+func (l *Ledger) shift(n cluster.NodeID, group string, now, later int64) {
+	ds := l.devices(n)
 	i, ok := slices.BinarySearchFunc(ds, group, func(d device, g string) int { return strings.Compare(d.group, g) })
 	if !ok {
 		ds = slices.Insert(ds, i, device{group: group})
-		s.shared[n] = ds
+		l.shared[n] = ds
 	}
 	d := &ds[i]
-	s.countDevice(n, d, 1)
+	l.countDevice(n, d, 1)
 	d.now += now
 	d.later += later
-	s.countDevice(n, d, -1)
+	l.countDevice(n, d, -1)
 	if d.now == 0 && d.later == 0 && !d.reserved {
-		s.shared[n] = slices.Delete(ds, i, i+1)
+		l.shared[n] = slices.Delete(ds, i, i+1)
 	}
 }
 
 // countDevice takes what the device stands for out of the node's ledgers, or gives it back.
-func (s *Session) countDevice(n cluster.NodeID, d *device, sign int64) {
-	idle, later := s.Idle(n), s.Later(n)
+func (l *Ledger) countDevice(n cluster.NodeID, d *device, sign int64) {
+	idle, later := l.Idle(n), l.Later(n)
 	if d.now > 0 || d.reserved {
 		idle[cluster.GPU] += sign * cluster.Whole
 	}
@@ -268,15 +267,15 @@ func (s *Session) countDevice(n cluster.NodeID, d *device, sign int64) {
 }
 
 // returns says whether what was held on the node with these devices can be held there again, once releases have happened.
-func (s *Session) returns(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string) bool {
-	return s.again(n, r, sh, groups, false)
+func (l *Ledger) returns(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string) bool {
+	return l.again(n, r, sh, groups, false)
 }
 
 // again is returns, or, with now, whether it can be held at once.
-func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, now bool) bool {
-	room := s.Later(n)
+func (l *Ledger) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, groups []string, now bool) bool {
+	room := l.Later(n)
 	if now {
-		room = s.Idle(n)
+		room = l.Idle(n)
 	}
 	if !r.Fits(room) {
 		return false
@@ -284,9 +283,9 @@ func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share,
 	if sh.None() {
 		return true
 	}
-	units := s.Snap.Node(n).DeviceUnits()
+	units := l.snap.Node(n).DeviceUnits()
 	takes, opened, slots := sh.Takes(units), int64(0), int64(0)
-	ds := s.devices(n)
+	ds := l.devices(n)
 	for _, g := range groups {
 		i, ok := slices.BinarySearchFunc(ds, g, func(d device, g string) int { return strings.Compare(d.group, g) })
 		held, reserved := int64(0), false
@@ -313,9 +312,9 @@ func (s *Session) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share,
 }
 
 // partsLater is what will be free of devices that others use, in milli-GPU.
-func (s *Session) partsLater(n cluster.NodeID) int64 {
-	units, sum := s.Snap.Node(n).DeviceUnits(), int64(0)
-	for _, d := range s.devices(n) {
+func (l *Ledger) partsLater(n cluster.NodeID) int64 {
+	units, sum := l.snap.Node(n).DeviceUnits(), int64(0)
+	for _, d := range l.devices(n) {
 		if d.later > 0 {
 			sum += max(0, units-d.later) * cluster.Whole / units
 		}
@@ -324,10 +323,10 @@ func (s *Session) partsLater(n cluster.NodeID) int64 {
 }
 
 // Needs is the least that the pods take of the nodes in all, to be compared with TotalLater; GPU memory is not in it.
-func (s *Session) Needs(pods []cluster.PodID) cluster.Resources {
-	sum := make(cluster.Resources, s.dims)
+func (l *Ledger) Needs(pods []cluster.PodID) cluster.Resources {
+	sum := make(cluster.Resources, l.dims)
 	for _, id := range pods {
-		c := s.Snap.Pod(id).Class
+		c := l.snap.Pod(id).Class
 		sum.AddCapped(c.Requests)
 		sum[cluster.GPU] += int64(c.Share.Devices) * (c.Share.Portion * cluster.Whole / cluster.PortionUnit)
 	}

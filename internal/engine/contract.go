@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+)
+
+// The words of package ledger: actions and plugins know it through this package only.
+
+type (
+	// GangState is a gang as the run sees it.
+	GangState = ledger.GangState
+	// QueueLedger is what a queue holds and may hold.
+	QueueLedger = ledger.QueueLedger
+	// Unit is what goes together when a gang gives room.
+	Unit = ledger.Unit
+	// Statement is a journal of operations, each with its exact inverse.
+	Statement = ledger.Statement
+	// Mark is a place in a statement.
+	Mark = ledger.Mark
+	// Op is one operation on one pod.
+	Op = ledger.Op
+	// Verb says what an operation, or an intent, does.
+	Verb = ledger.Verb
+)
+
+// The verbs of plans, and those of statements.
+const (
+	Bind     = ledger.Bind
+	Nominate = ledger.Nominate
+	Evict    = ledger.Evict
+	Spare    = ledger.Spare
+	Move     = ledger.Move
+)
+
+// This file is what an action may ask and do: all of it, by name. A test compares it with the code.
+//
+// # One cycle
+//
+//	Engine.Run                      the caller has a Snapshot and takes Plans
+//	  newSession                    ledger.New lays the snapshot out; Plugin.Open, once each; Rules.Open
+//	  Action.Run                    for each action of the profile, in order. Allocate, for one:
+//	    Session.Pending               who waits and can be tried (Rules.Admit); the others get their Diagnosis
+//	    Session.NewGangQueue          in the order in which they are served
+//	    GangQueue.Pop                 the next one, nil for none
+//	      Ledger.Begin                a Statement for it
+//	      Placer.TryGang              Ledger.Next says which pods; Rules.CheckGates whether its queue may; then trial.placeGang,
+//	                                  which ends in Statement.Place or Nominate for each pod, and in Observer.Done
+//	      Session.Accept              it got what it asked for: the statement becomes a Bundle; GangQueue.Push, if it wants more
+//	      Recorder.Diagnose           it did not, and the statement is as it was
+//	  emit(Plan)                    as soon as the action is done, if it decided something
+//	  Session.finish                Closer.Close of each plugin; the Trace
+//	Plan.Assume, Result.Remember    by the caller, on its Store, before it runs again
+//
+// A disruptive action takes Session.Waiting, and between Begin and AcceptFor package solver evicts and tries: Ledger.NextUnit,
+// Rules.CheckUnit, Statement.EvictUnit, Placer.Promise, Statement.RollbackTo.
+//
+// # The parts, and what each may be asked
+//
+// Each part knows those above it and none below; none knows an action.
+//
+//	Ledger      what is free, who holds what, who is promised what
+//	  nodes       Idle, Later, TotalLater, FitsIdle, FitsLater, StillFits, CountLater, EachDevice, Needs, Touched
+//	  gangs       Gang, EachGang, Next, Collect, SetOrder, Members, Fate, NodeOf
+//	  queues      Queue, Queues, Tops, MaxQueueID, LeafOf, Charged, ChargeOf
+//	  what they could give     Live, LivePods, EachLive, NextUnit, NextUnitOn, NextUnitOf, Given
+//	  promises    Promises, EachPromise, EachHold, Holds, Held, HeldFor, HoldFor, Void, Voided
+//	  change      Begin, Decisions, Freed; Follow is the engine's, once
+//	Statement   the one way to change a ledger
+//	  do          Place, Nominate, Evict, Spare, Move; of units EvictUnit, Return, Keep; NominateAll, OpenHolds
+//	  undo        Mark, RollbackTo, Discard; to do it again Cut, Redo, Suspend
+//	  ask         Binds, BindsSince, Waits, Immediate, Ops
+//	  end         Settle is the session's, when it accepts
+//	Rules       who may have what, and take it from whom; nodes are not looked at
+//	  to have     Admit, CheckGates, FairShare, CompareGangs
+//	  to take     CheckReclaim, CheckGiver, CheckVictim, CheckUnit, Yields, AnyTaker, BySiblings, Standing
+//	  in order    CompareGivers, Tier, Units, GentleUnit, Age, ShareMoved
+//	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these
+//	Recorder    what is said of the run; decides nothing
+//	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
+//	  figures     Considered, Searched, Scenario, Step, Steps
+//	  later runs  WakeAt, Rest, Rested, Retell, PassEnd
+//	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
+//	Placer      where pods go
+//	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn
+//	  elsewhere   SpareUnit, MoveUnit
+//	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, ChoiceKey, AppendKinds, Awaits, Rated
+//	  the parts'  Limited, Places, Top; no action asks for these
+//	Session     what takes several of them
+//	  who         Pending, Waiting, NewGangQueue, StillReleasing
+//	  decide      Accept, AcceptFor, Broken
+//	  the run     Settings, Aborted
+
+// Action is one step of a run: it pulls gangs, tries them in Statements, and keeps or discards them. It returns as soon as the run is
+// aborted, with no statement open. It keeps nothing of one run for the next.
+type Action interface {
+	Run(s *Session)
+}
+
+// Session is one run over a snapshot, as actions see it: its parts, and what takes more than one of them. It is not safe for
+// concurrent use.
+type Session struct {
+	Snap     *cluster.Snapshot
+	Ledger   *ledger.Ledger
+	Rules    *Rules
+	Placer   *Placer
+	Recorder *Recorder
+
+	ctx    context.Context
+	engine *Engine
+	draft  draft
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+)
+
+// Recorder keeps what a run has to say of itself: the trace, what was counted, and the answers that are remembered. It decides nothing.
+type Recorder struct {
+	snap      *cluster.Snapshot
+	actions   int // of the profile
+	gangs     []GangTrace
+	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
+	stats     Stats
+	wakeAt    int64
+	truncated bool
+	stale     []StaleGang
+	rests     map[string]cluster.Rest
+	postponed map[cluster.GangID]bool // an action of this run did not get to it
+	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
+}
+
+func newRecorder(snap *cluster.Snapshot, actions int, room *slabs) *Recorder {
+	return &Recorder{
+		snap: snap, actions: actions, wakeAt: cluster.Forever, at: ledger.Cleared(&room.traces, snap.MaxGangID()),
+		postponed: map[cluster.GangID]bool{}, left: map[cluster.GangID]bool{},
+	}
+}
+
+// Begin notes that an action runs from now on.
+func (rec *Recorder) Begin(action string) {
+	rec.stats.Actions = append(rec.stats.Actions, ActionStats{Action: action})
+}
+
+// Action is the name of the running action.
+func (rec *Recorder) Action() string { return rec.doing().Action }
+
+// Diagnose records why a gang has not got what it asks for. The last diagnosis of a run stands; placing the rest of the
+// gang removes it.
+func (rec *Recorder) Diagnose(g *GangState, d *Diagnosis) {
+	rec.entry(g).Diagnosis = d
+	if d.Verdict.Code == Wait {
+		rec.WakeAt(d.Verdict.WakeAt)
+	}
+}
+
+// Expect makes room for what will be said of so many gangs.
+func (rec *Recorder) Expect(gangs int) { rec.gangs = slices.Grow(rec.gangs, gangs) }
+
+// Gangs returns of how many gangs something has been said.
+func (rec *Recorder) Gangs() int { return len(rec.gangs) }
+
+func (rec *Recorder) entry(g *GangState) *GangTrace {
+	if rec.at[g.ID] == 0 {
+		rec.gangs = append(rec.gangs, GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID})
+		rec.at[g.ID] = int32(len(rec.gangs))
+	}
+	return &rec.gangs[rec.at[g.ID]-1]
+}
+
+// Settled notes a bundle: of the operations, the last on each pod stands, and those on others' pods are its victims'.
+func (rec *Recorder) Settled(g *GangState, b *Bundle, ops []Op) {
+	for i := range b.Intents {
+		if b.Intents[i].Verb == Evict {
+			rec.stats.Evicted++
+			if b.Intents[i].To != "" {
+				rec.stats.Moved++
+			}
+		}
+	}
+	e := rec.entry(g)
+	e.Diagnosis = nil
+	for _, op := range ops {
+		switch op.Verb {
+		case Bind:
+			e.Placed++
+			rec.stats.Placed++
+		case Nominate:
+			e.Nominated++
+			rec.stats.Nominated++
+		}
+	}
+	if e.Nominated > 0 {
+		e.Diagnosis = &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: int64(e.Nominated)}}
+	}
+}
+
+// Note records what came of a disruptive action's attempt for a gang that waits.
+func (rec *Recorder) Note(g *GangState, a Attempt) {
+	e := rec.entry(g)
+	if e.Tried == nil { // room for what this action and those after it have to say
+		e.Tried = make([]Attempt, 0, max(1, rec.actions+1-len(rec.stats.Actions)))
+	}
+	e.Tried = append(e.Tried, a)
+	if a.Verdict.Code == Wait {
+		rec.WakeAt(a.Verdict.WakeAt)
+	}
+}
+
+// Stale records since when the gang has had too few pods; 0 says that it has recovered.
+func (rec *Recorder) Stale(g *GangState, since int64) {
+	rec.stale = append(rec.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
+}
+
+// WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
+func (rec *Recorder) WakeAt(at int64) { rec.wakeAt = min(rec.wakeAt, at) }
+
+// Step counts one what-if, or as much work.
+func (rec *Recorder) Step() { rec.stats.Steps++ }
+
+// Steps returns how many what-ifs there were in this run.
+func (rec *Recorder) Steps() int { return rec.stats.Steps }
+
+// Rest asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
+// are Unix nanoseconds.
+func (rec *Recorder) Rest(question string, until, wake int64, answer any) {
+	if rec.rests == nil {
+		rec.rests = map[string]cluster.Rest{}
+	}
+	rec.rests[question] = cluster.Rest{Until: min(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
+}
+
+// How long an answer rests that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
+// no further apart than the second amount.
+const (
+	LongestRest = int64(10_000_000_000)
+	runsApart   = int64(1_000_000_000)
+)
+
+// PassEnd is until when answers rest of which a run found so many, and left so many questions: all others have had their turn by then.
+func (rec *Recorder) PassEnd(left, found int) int64 {
+	return rec.snap.Now + LongestRest + int64(left/max(1, found)+1)*runsApart
+}
+
+// Rested returns the answer to a question that rests: since this run, or since an earlier one.
+func (rec *Recorder) Rested(question string) (cluster.Rest, bool) {
+	if r, ok := rec.rests[question]; ok && r.Until > rec.snap.Now {
+		return r, true
+	}
+	return rec.snap.Rest(question)
+}
+
+// Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
+func (rec *Recorder) Postpone(g *GangState) {
+	rec.postponed[g.ID] = true
+	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+}
+
+// Postponed says whether an action of this run left the gang for the next; see [Recorder.Postpone].
+func (rec *Recorder) Postponed(g *GangState) bool { return rec.postponed[g.ID] }
+
+// Left says whether the gang was left for the next run with those of its queue; see [Recorder.Leave].
+func (rec *Recorder) Left(g *GangState) bool { return rec.left[g.ID] }
+
+// Leave leaves a gang for the next run, and says so: what its queue may spend in this one is spent, and it is not known whether there
+// is room for it, or for one before it in its queue. It must not be given what that one might have had, nor may anybody make way for it.
+func (rec *Recorder) Leave(g *GangState) {
+	rec.left[g.ID] = true
+	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+}
+
+// Considered counts one gang tried.
+func (rec *Recorder) Considered() {
+	rec.stats.Considered++
+	rec.doing().Considered++
+}
+
+// Searched counts one search for somebody to displace or move, and whether it found a way.
+func (rec *Recorder) Searched(found bool) {
+	a := rec.doing()
+	a.Searches++
+	if found {
+		a.Found++
+	}
+}
+
+// Scenario counts one state that a search looked at: ruled out by queues and sums alone, or worked out.
+func (rec *Recorder) Scenario(ruledOut bool) {
+	if ruledOut {
+		rec.doing().Filtered++
+	} else {
+		rec.doing().Simulated++
+	}
+}
+
+// doing is what the running action has done so far. Outside of one, as what-ifs of tests and explanations are, it counts for nobody.
+func (rec *Recorder) doing() *ActionStats {
+	if n := len(rec.stats.Actions); n > 0 {
+		return &rec.stats.Actions[n-1]
+	}
+	return &ActionStats{}
+}
+
+// Truncated records that an action stopped before its end because the run was aborted.
+func (rec *Recorder) Truncated() { rec.truncated = true }
+
+// Beyond notes that an action does not get to a gang in this cycle.
+func (rec *Recorder) Beyond(g *GangState, depth int) {
+	v := Verdict{Code: No, Reason: ReasonQueueDepth, Object: g.Leaf.Name, Have: int64(depth)}
+	if rec.entry(g).Diagnosis == nil {
+		rec.Diagnose(g, &Diagnosis{Verdict: v})
+		return
+	}
+	rec.Note(g, Attempt{Action: rec.Action(), Verdict: v})
+}
+
+// Retell is what was told to a gang that asks for the same again, with the pods that it would have placed now.
+func (rec *Recorder) Retell(t *Told, pods []cluster.PodID) *Diagnosis {
+	d := t.Diagnosis
+	for _, id := range pods { // it may have been another Store's, or read from a file
+		if c := rec.snap.Pod(id).Class; d.Class != "" && (d.Pods == nil || d.Pods.Key == c.Key) {
+			d.Pods = c
+			break
+		}
+	}
+	return &d
+}
+
+// Result adds to a trace all that was said, and returns it with the figures and the answers that are to be remembered.
+func (rec *Recorder) Result(t Trace) Result {
+	t.Gangs, t.WakeAt, t.Truncated, t.Stale = rec.gangs, rec.wakeAt, rec.truncated, rec.stale
+	return Result{Trace: t, Stats: rec.stats, Rests: rec.rests}
+}
