@@ -72,6 +72,7 @@ prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a se
 test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
 	$(GO) test -count=1 -run 'EvictionsEnd|Disruption|Upheaval' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=3000
+	$(GO) test -count=1 -run 'Turns|Budget|Disruption' -v -timeout 30m ./internal/engine/enginetest -rapid.checks=10000
 	$(GO) test -count=1 -run 'Wild$$' -v -timeout 60m ./internal/engine/enginetest -wild.stories=4000
 
 check: archtest ## Architecture rules, vet, format and linters
