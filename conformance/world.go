@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -48,7 +49,7 @@ type world struct {
 	c      *Case
 	engine *engine.Engine
 	store  *cluster.Store
-	tell   *enginetest.Translator // of objects to the store
+	tell   *dialect.Translator // of objects to the store
 	now    int64
 	keep   bool // nominations survive between rounds
 	pods   map[string]*v1.Pod
@@ -78,7 +79,7 @@ var statuses = map[string]bool{pending: true, nominated: true, running: true, re
 
 func newWorld(c *Case, keep bool) (*world, error) {
 	w := &world{
-		c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}), tell: enginetest.NewTranslator([]string{keys.SchedulerName}),
+		c: c, now: start, keep: keep, store: cluster.NewStore(cluster.Options{StuckAfter: stuckAfter}), tell: dialect.NewTranslator(dialect.Options{Roles: kai.Roles{Zones: true}}),
 		claims: map[string][]cluster.ClaimAllocation{}, made: map[string]*resourcev1.ResourceClaim{},
 		pods: map[string]*v1.Pod{}, fates: map[string]fate{}, gangs: map[cluster.Key]*v2alpha2.PodGroup{}, leaves: map[string]leave{},
 	}
@@ -101,7 +102,7 @@ func newWorld(c *Case, keep bool) (*world, error) {
 		if claim, ok := o.(*resourcev1.ResourceClaim); ok {
 			w.made[claim.Namespace+"/"+claim.Name] = claim
 		}
-		w.tell.Feed(w.store, o)
+		w.feed(o)
 	}
 	groups := c.devices()
 	for i := range c.Given.Gangs {
@@ -168,9 +169,15 @@ func (w *world) decide(b *engine.Bundle, in *engine.Intent) {
 	}
 }
 
+func (w *world) feed(o dialect.Object) {
+	if k, ok := dialect.KindOf(o); ok {
+		w.tell.Take(k, dialect.KeyOf(o), o, func(e cluster.Event) { w.store.Apply(e) })
+	}
+}
+
 func (w *world) know(g *v2alpha2.PodGroup) {
 	w.gangs[cluster.Key{Face: "kai", Namespace: g.Namespace, Name: g.Name}] = g
-	w.tell.Feed(w.store, g)
+	w.feed(g)
 }
 
 // note writes the present time on a gang.
@@ -184,7 +191,7 @@ func (w *world) note(gang cluster.Key, annotation string) {
 
 func (w *world) put(p *v1.Pod) {
 	w.pods[string(p.UID)] = p
-	w.tell.Feed(w.store, p)
+	w.feed(p)
 }
 
 // settle turns decisions into facts between two rounds: bound pods run, nominated ones wait again, evicted ones are
@@ -249,7 +256,7 @@ func (w *world) settleClaims() {
 		}
 		if changed {
 			w.made[key] = c
-			w.tell.Feed(w.store, c)
+			w.feed(c)
 		}
 	}
 	clear(w.claims)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // Limits bound what a reader takes in, in bytes.
@@ -145,7 +146,7 @@ func unpack(f *file) (*Case, error) {
 func unpackObjects(f *file, im *cluster.Image) error {
 	for _, kind := range sorted(f.Objects) {
 		for _, key := range sorted(f.Objects[kind]) {
-			object := blank(kind)
+			object := dialect.Blank(kind)
 			if object == nil {
 				return fmt.Errorf("objects of kind %q are not known", shown(string(kind)))
 			}

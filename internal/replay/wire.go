@@ -3,13 +3,6 @@ package replay
 import (
 	"encoding/json"
 
-	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -120,39 +113,4 @@ type frozen struct {
 	Taker cluster.Key `json:"taker"`
 	Giver cluster.Key `json:"giver"`
 	Until int64       `json:"until"`
-}
-
-// blank returns an empty object of the type that the model carries for a kind; nil for a kind that it does not carry.
-func blank(kind cluster.ObjectKind) any {
-	switch kind {
-	case cluster.PersistentVolumes:
-		return &v1.PersistentVolume{}
-	case cluster.PersistentVolumeClaims:
-		return &v1.PersistentVolumeClaim{}
-	case cluster.StorageClasses:
-		return &storagev1.StorageClass{}
-	case cluster.CSINodes:
-		return &storagev1.CSINode{}
-	case cluster.CSIDrivers:
-		return &storagev1.CSIDriver{}
-	case cluster.CSIStorageCapacities:
-		return &storagev1.CSIStorageCapacity{}
-	case cluster.Namespaces:
-		return &v1.Namespace{}
-	case cluster.ConfigMaps:
-		return &metav1.PartialObjectMetadata{}
-	case cluster.PriorityClasses:
-		return &schedulingv1.PriorityClass{}
-	case cluster.PodDisruptionBudgets:
-		return &policyv1.PodDisruptionBudget{}
-	case cluster.NodeResourceTopologies:
-		return &cluster.NodeZones{}
-	case cluster.ResourceSlices:
-		return &resourcev1.ResourceSlice{}
-	case cluster.ResourceClaims:
-		return &resourcev1.ResourceClaim{}
-	case cluster.DeviceClasses:
-		return &resourcev1.DeviceClass{}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -91,7 +92,7 @@ func (f *file) class(known map[string]int, p *cluster.PodState) (int, error) {
 
 // object adds an object that is carried for filters.
 func (f *file) object(e cluster.ObjectState) error {
-	if blank(e.Kind) == nil {
+	if dialect.Blank(e.Kind) == nil {
 		return fmt.Errorf("write a snapshot: objects of kind %s are not known", e.Kind)
 	}
 	text, err := json.Marshal(e.Object)

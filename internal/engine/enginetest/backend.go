@@ -4,17 +4,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
 // Object is any Kubernetes object.
-type Object interface {
-	runtime.Object
-	metav1.Object
-}
+type Object = dialect.Object
 
 // Backend is a cluster with a scheduler that a scenario can be played on. It is used by one goroutine.
 type Backend interface {

@@ -14,53 +14,6 @@ import (
 	dra "github.com/muster-scheduler/muster/internal/dialect/devices"
 )
 
-// book has the translator remember what claims, slices and classes mean to pods and nodes, and tells the store of those to
-// which this object makes a difference. o is nil for an object that is gone.
-func (b *Translator) book(s *cluster.Store, kind cluster.ObjectKind, key string, o Object) {
-	switch kind {
-	case cluster.ResourceClaims:
-		c, _ := o.(*resourcev1.ResourceClaim)
-		b.devices.Claim(key, c)
-	case cluster.ResourceSlices:
-		x, _ := o.(*resourcev1.ResourceSlice)
-		b.devices.Slice(key, x)
-	case cluster.DeviceClasses:
-		c, _ := o.(*resourcev1.DeviceClass)
-		b.devices.Class(key, c)
-	default:
-		return
-	}
-	pods, nodes := b.devices.Dirty()
-	for _, name := range nodes {
-		if n := b.nodes[name]; n != nil {
-			s.Apply(b.node(n))
-		}
-	}
-	for _, name := range pods {
-		if p := b.pods[name]; p != nil {
-			s.Apply(b.pod(p))
-		}
-	}
-}
-
-func (b *Translator) node(n *v1.Node) cluster.NodeState {
-	st := b.roles.Node(n)
-	b.devices.Node(&st)
-	return st
-}
-
-func (b *Translator) pod(p *v1.Pod) cluster.PodState {
-	st := b.roles.Pod(p, b.promised[p.UID])
-	b.devices.Pod(&st, p)
-	return st
-}
-
-// Gone tells a store that a claim, a slice or a class is gone.
-func (b *Translator) Gone(s *cluster.Store, o Object) {
-	s.Apply(cluster.ObjectGone{Kind: carried(o), Key: carriedKey(o)})
-	b.book(s, carried(o), carriedKey(o), nil)
-}
-
 // Reserve does what the binder does to a claim of a pod that is bound: the pod is among its users, and unless it has
 // devices, it gets those of the allocation.
 func Reserve(c *resourcev1.ResourceClaim, p *v1.Pod, a *resourcev1.AllocationResult) *resourcev1.ResourceClaim {

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -75,10 +76,9 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 					}
 				case engine.Evict:
 					at := p.Spec.NodeName
-					if way := b.promised[p.UID]; at == "" && way != nil { // it goes before it has arrived
-						at = way.Node
+					if at == "" { // it goes before it has arrived
+						at = b.promised(p)
 					}
-					delete(b.promised, p.UID)
 					if p.DeletionTimestamp != nil || at != in.Node {
 						return false, fmt.Errorf("plan evicts pod %s/%s from %s, where it is not, or not to stay", in.Namespace, in.Pod, in.Node)
 					}
@@ -89,6 +89,11 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 				}
 				if err := b.Apply(p); err != nil {
 					return false, err
+				}
+				if in.Verb == engine.Evict {
+					if err := b.Promise(p, ""); err != nil {
+						return false, err
+					}
 				}
 				changed = true
 			}
@@ -125,7 +130,7 @@ func (b *Engine) setAnnotation(key cluster.Key, annotation, value string) bool {
 		delete(pg.Annotations, annotation)
 	}
 	b.objects[k] = pg
-	b.Feed(b.store, pg)
+	b.feed(b.tell, b.store, pg)
 	return true
 }
 
@@ -142,10 +147,10 @@ func (b *Engine) age() bool {
 			if Recreates(p) {
 				changed = b.Apply(Recreate(p, b.now)) == nil || changed
 			}
-		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised[p.UID] != nil:
+		case p.Spec.NodeName == "" && p.Status.Phase == v1.PodPending && b.promised(p) != "":
 			p = p.DeepCopy()
-			settleOn(p, b.promised[p.UID].Node, b.promised[p.UID].Groups, b.promised[p.UID].Charged)
-			if predict(p, b.promised[p.UID].Zones) != nil {
+			settleOn(p, b.promised(p), nil, cluster.Charged{})
+			if predict(p, nil) != nil {
 				continue
 			}
 			changed = b.Apply(p) == nil || changed
@@ -230,7 +235,7 @@ func (b *Engine) count() {
 			pdb = pdb.DeepCopy()
 			pdb.Status.DisruptionsAllowed = allowed
 			b.objects[k] = pdb
-			b.Feed(b.store, pdb)
+			b.feed(b.tell, b.store, pdb)
 		}
 	}
 }
@@ -251,12 +256,11 @@ func (b *Engine) Freeze(taker, giver cluster.Key) {
 
 // Restart puts another scheduler in the place of this one: it knows what objects say, and nothing else.
 func (b *Engine) Restart() {
-	b.store = newStore(b.options)
+	b.store, b.tell = newStore(b.options), dialect.NewTranslator(b.reads)
 	clear(b.postponed)
 	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		b.Feed(b.store, b.objects[k])
+		b.feed(b.tell, b.store, b.objects[k])
 	}
-	b.feedGangs()
 	if b.usage != nil {
 		b.store.Apply(*b.usage)
 	}

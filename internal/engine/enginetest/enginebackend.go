@@ -11,23 +11,16 @@ import (
 	"strings"
 	"time"
 
-	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
-	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
-	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/dialect/core"
-	dra "github.com/muster-scheduler/muster/internal/dialect/devices"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
-	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
@@ -40,32 +33,11 @@ const maxRounds = 64
 // Extension lets a caller add what this package may not know, such as the upstream filters, to the registry and profile.
 type Extension func(engine.Profile, engine.Registry) (engine.Profile, engine.Registry)
 
-// Translator feeds API objects to a store through the dialects, as the scheduler's feed does for a cluster of one shard.
-type Translator struct {
-	roles      kai.Roles
-	priorities kai.Priorities
-	mutation   Mutation
-	problems   map[string]string          // of queues, by name
-	promised   map[types.UID]*kai.Binding // where pods are on their way to
-	flat       bool
-	devices    *dra.Book
-	nodes      map[string]*v1.Node // by name
-	pods       map[string]*v1.Pod  // by "namespace/name"
-	partition  kai.Partition       // the zero value: everything is ours
-}
-
-// NewTranslator returns one for which pods with one of these scheduler names are ours.
-func NewTranslator(schedulerNames []string) *Translator {
-	return &Translator{
-		problems: map[string]string{}, promised: map[types.UID]*kai.Binding{},
-		devices: dra.NewBook(keys.QueueLabel), nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
-		roles: kai.Roles{SchedulerNames: schedulerNames, ReservationApp: kai.DefaultReservationApp, Zones: true},
-	}
-}
-
 // Engine is the backend without a cluster: objects in memory, the dialects, a store, and engine.Run.
 type Engine struct {
-	*Translator
+	tell      *dialect.Translator
+	reads     dialect.Options // of tell
+	mutation  Mutation
 	now       time.Time
 	profile   engine.Profile
 	registry  engine.Registry
@@ -106,9 +78,12 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	}
 	b := &Engine{
 		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), objects: map[string]Object{}, lives: map[string]int{},
-		Translator: NewTranslator(opts.Names()), postponed: map[types.UID]bool{},
+		mutation: m, postponed: map[types.UID]bool{}, reads: dialect.Options{
+			Roles:      kai.Roles{SchedulerNames: opts.Names(), RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU, Zones: true},
+			FlatQueues: opts.FlatQueues,
+		},
 	}
-	b.mutation, b.flat, b.roles.RestrictGPU, b.roles.RestrictCPU = m, opts.FlatQueues, opts.RestrictGPU, opts.RestrictCPU
+	b.tell = dialect.NewTranslator(b.reads)
 	if opts.StuckAfter != "" {
 		d, err := time.ParseDuration(opts.StuckAfter)
 		if err != nil {
@@ -135,7 +110,13 @@ func newStore(o cluster.Options) *cluster.Store {
 	return s
 }
 
-func key(o Object) string { return kindOf(o) + "/" + o.GetNamespace() + "/" + o.GetName() }
+func key(o Object) string {
+	kind := ""
+	if k, ok := dialect.KindOf(o); ok {
+		kind = k.String()
+	}
+	return kind + "/" + o.GetNamespace() + "/" + o.GetName()
+}
 
 // Apply implements Backend.
 func (b *Engine) Apply(o Object) error {
@@ -149,7 +130,7 @@ func (b *Engine) Apply(o Object) error {
 
 // learn makes the backend know an object.
 func (b *Engine) learn(o Object) error {
-	if kindOf(o) == "" {
+	if _, ok := dialect.KindOf(o); !ok {
 		return fmt.Errorf("cannot apply a %T", o)
 	}
 	o = o.DeepCopyObject().(Object)
@@ -170,105 +151,19 @@ func (b *Engine) learn(o Object) error {
 		o.SetGeneration(old.Generation + 1)
 	}
 	b.objects[k] = o
-	b.Feed(b.store, o)
-	if _, ok := o.(*schedulingv1.PriorityClass); ok {
-		b.feedGangs()
-	}
+	b.feed(b.tell, b.store, o)
 	return nil
 }
 
-// feedGangs tells the store about every gang again: their priorities may have changed.
-func (b *Engine) feedGangs() {
-	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
-		if pg, ok := b.objects[k].(*v2alpha2.PodGroup); ok {
-			b.Feed(b.store, pg)
-		}
-	}
-}
-
-// Feed tells a store about an object as it is now. A priority class counts for the gangs that are fed after it.
-func (b *Translator) Feed(s *cluster.Store, o Object) {
+// feed tells a store about an object as it is now, as the scheduler's feed does.
+func (b *Engine) feed(t *dialect.Translator, s *cluster.Store, o Object) {
 	if b.mutation.Object != nil {
 		o = o.DeepCopyObject().(Object)
 		b.mutation.Object(o)
 	}
-	if b.foreign(o) {
-		return
+	if k, ok := dialect.KindOf(o); ok {
+		t.Take(k, dialect.KeyOf(o), o, func(e cluster.Event) { s.Apply(e) })
 	}
-	switch o := o.(type) {
-	case *v1.Node:
-		b.nodes[o.Name] = o
-		s.Apply(b.node(o))
-	case *v1.Pod:
-		b.pods[carriedKey(o)] = o
-		s.Apply(b.pod(o))
-	case *v2.Queue:
-		st, problem := kai.Queue(o)
-		if b.flat {
-			st.Parent = ""
-		}
-		s.Apply(st)
-		delete(b.problems, o.Name)
-		if problem != "" {
-			b.problems[o.Name] = problem
-		}
-	case *v2alpha2.PodGroup:
-		s.Apply(kai.Gang(o, &b.priorities, kai.DefaultPool))
-	case *schedulingv1.PriorityClass:
-		b.priorities.Set(o)
-	case *topologyv1alpha2.NodeResourceTopology:
-		z, _ := nodetopology.Zones(o)
-		s.Apply(cluster.ObjectState{Kind: carried(o), Key: carriedKey(o), Object: z})
-	case *v1alpha1.Topology:
-		s.Apply(kai.Topology(o))
-	case *policyv1.PodDisruptionBudget:
-		s.Apply(cluster.ObjectState{Kind: carried(o), Key: carriedKey(o), Object: core.Budget(o)})
-	default:
-		if kind := carried(o); kind != "" {
-			s.Apply(cluster.ObjectState{Kind: kind, Key: carriedKey(o), Object: o})
-			b.book(s, kind, carriedKey(o), o)
-		}
-	}
-}
-
-// carried is the kind under which the store carries an object for filters.
-func carried(o Object) cluster.ObjectKind {
-	switch o.(type) {
-	case *v1.ConfigMap:
-		return cluster.ConfigMaps
-	case *v1.Namespace:
-		return cluster.Namespaces
-	case *v1.PersistentVolume:
-		return cluster.PersistentVolumes
-	case *v1.PersistentVolumeClaim:
-		return cluster.PersistentVolumeClaims
-	case *storagev1.StorageClass:
-		return cluster.StorageClasses
-	case *storagev1.CSINode:
-		return cluster.CSINodes
-	case *storagev1.CSIDriver:
-		return cluster.CSIDrivers
-	case *storagev1.CSIStorageCapacity:
-		return cluster.CSIStorageCapacities
-	case *policyv1.PodDisruptionBudget:
-		return cluster.PodDisruptionBudgets
-	case *topologyv1alpha2.NodeResourceTopology:
-		return cluster.NodeResourceTopologies
-	case *resourcev1.ResourceClaim:
-		return cluster.ResourceClaims
-	case *resourcev1.ResourceSlice:
-		return cluster.ResourceSlices
-	case *resourcev1.DeviceClass:
-		return cluster.DeviceClasses
-	}
-	return ""
-}
-
-func carriedKey(o Object) string {
-	if ns := o.GetNamespace(); ns != "" {
-		return ns + "/" + o.GetName()
-	}
-	return o.GetName()
 }
 
 // Delete implements Backend.
@@ -289,26 +184,11 @@ func (b *Engine) forget(o Object) error {
 	}
 	delete(b.objects, k)
 	b.lives[k]++
-	switch o := old.(type) {
-	case *v1.Node:
-		delete(b.nodes, o.Name)
-		b.store.Apply(cluster.NodeGone{Name: o.Name})
-	case *v1.Pod:
-		delete(b.pods, carriedKey(o))
-		b.devices.Forget(carriedKey(o))
-		b.store.Apply(cluster.PodGone{UID: string(o.UID)})
-	case *v2.Queue:
-		b.store.Apply(cluster.QueueGone{Name: o.Name})
-		delete(b.problems, o.Name)
-	case *v2alpha2.PodGroup:
-		b.store.Apply(cluster.GangGone{Key: kai.GangKey(o.Namespace, o.Name)})
-	case *schedulingv1.PriorityClass:
-		b.priorities.Remove(o.Name)
-		b.feedGangs()
-	case *v1alpha1.Topology:
-		b.store.Apply(cluster.TopologyGone{Name: o.Name})
-	default:
-		b.Gone(b.store, o)
+	if kind, ok := dialect.KindOf(old); ok {
+		b.tell.Take(kind, dialect.KeyOf(old), nil, func(e cluster.Event) { b.store.Apply(e) })
+	}
+	if p, ok := old.(*v1.Pod); ok {
+		return b.forget(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}) // the garbage collector does
 	}
 	return nil
 }
@@ -338,8 +218,11 @@ func (b *Engine) Nodes() ([]*v1.Node, error) {
 // Problems lists what is wrong with queues' numbers, by queue name.
 func (b *Engine) Problems() []string {
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(b.problems)) {
-		out = append(out, b.problems[name])
+	problems := b.tell.Problems()
+	for _, name := range slices.Sorted(maps.Keys(problems)) {
+		if strings.HasPrefix(name, dialect.Queues.String()+" ") {
+			out = append(out, problems[name])
+		}
 	}
 	return out
 }
@@ -398,12 +281,13 @@ func (b *Engine) has(plugin string) bool {
 	return false
 }
 
-// rebuilt returns the snapshot of a store that learns the same objects in the opposite order, and what snap remembers.
+// rebuilt returns the snapshot of a store that learns the same objects in the opposite order, from a translator that knows
+// nothing yet, and what snap remembers.
 func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
-	s := newStore(b.options)
+	s, tell := newStore(b.options), dialect.NewTranslator(b.reads)
 	keys := slices.Sorted(maps.Keys(b.objects))
 	for _, k := range slices.Backward(keys) {
-		b.Feed(s, b.objects[k])
+		b.feed(tell, s, b.objects[k])
 	}
 	for uid := range b.postponed { // order: each pod on its own
 		snap.EachPod(func(p *cluster.Pod) {
@@ -498,7 +382,7 @@ func (b *Engine) giveUp() bool {
 		}
 		pg = pg.DeepCopy()
 		pg.Status.SchedulingConditions = []v2alpha2.SchedulingCondition{{
-			Type: v2alpha2.UnschedulableOnNodePool, NodePool: kai.DefaultPool,
+			Type: v2alpha2.UnschedulableOnNodePool, NodePool: b.reads.Partition.Pool(),
 			Status: v1.ConditionTrue, Message: strings.TrimSpace(t.Diagnosis.String()),
 		}}
 		changed = b.Apply(pg) == nil || changed
@@ -515,14 +399,23 @@ func (b *Engine) Advance(d time.Duration) error {
 	return nil
 }
 
-// Promise lets the pod be on its way to the node, as a BindRequest that is not served yet does; settle serves it.
+// Promise lets the pod be on its way to the node, by a BindRequest that is not served yet; settle serves it.
 // node "" takes the promise back.
-func (b *Engine) Promise(p *v1.Pod, node string) {
-	delete(b.promised, p.UID)
-	if node != "" {
-		b.promised[p.UID] = &kai.Binding{Node: node}
+func (b *Engine) Promise(p *v1.Pod, node string) error {
+	in := kai.Intent{Namespace: p.Namespace, Pod: p.Name, PodUID: p.UID, Node: node, Partition: b.reads.Partition}
+	if node == "" {
+		return b.Delete(in.BindRequest())
 	}
-	b.Feed(b.store, p)
+	return b.Apply(in.BindRequest())
+}
+
+// promised is the node that a pod is on its way to, "" for none.
+func (b *Engine) promised(p *v1.Pod) string {
+	br, ok := b.objects["BindRequest/"+p.Namespace+"/"+p.Name].(*v1alpha2.BindRequest)
+	if !ok || kai.PodUID(br) != p.UID {
+		return ""
+	}
+	return br.Spec.SelectedNode
 }
 
 // RejectBind implements Backend.

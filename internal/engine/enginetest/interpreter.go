@@ -336,7 +336,9 @@ func (in *interpreter) move(s *statement) error {
 
 // promise lets a decision about pods be on its way, its bind not done yet: promise pod x to=n1.
 func (in *interpreter) promise(s *statement) error {
-	b, ok := in.backend.(interface{ Promise(p *v1.Pod, node string) })
+	b, ok := in.backend.(interface {
+		Promise(p *v1.Pod, node string) error
+	})
 	if !ok {
 		return s.errorf("this backend keeps its own promises")
 	}
@@ -350,7 +352,9 @@ func (in *interpreter) promise(s *statement) error {
 			return s.errorf("there is no pod or gang %s", w)
 		}
 		for _, p := range pods {
-			b.Promise(p, node)
+			if err := b.Promise(p, node); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,10 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
-
-	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
@@ -43,7 +40,8 @@ func newShards(o Options, m Mutation, extend Extension) (*Engine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("shard %s: %w", name, err)
 		}
-		e.pool, e.partition = name, kai.Partition{Key: kai.DefaultNodePoolKey, Value: name}
+		e.pool, e.reads.Partition = name, kai.Partition{Key: kai.DefaultNodePoolKey, Value: name}
+		e.tell = dialect.NewTranslator(e.reads)
 		e.past = slices.ContainsFunc(s.parts, func(p statement) bool { return p.verb == "usage" })
 		all = append(all, e)
 	}
@@ -64,26 +62,17 @@ func (b *Engine) cluster() []*Engine {
 	return b.shards
 }
 
-// foreign says whether an object is another shard's.
-func (b *Translator) foreign(o Object) bool {
-	switch o.(type) {
-	case *v1.Node, *v2.Queue, *v2alpha2.PodGroup:
-		return !b.partition.Includes(o.GetLabels())
-	}
-	return false
-}
-
 // join puts an object into a node pool, if it is of a kind that can be.
 func join(o Object, pool string) {
-	switch o.(type) {
-	case *v1.Node, *v2.Queue, *v2alpha2.PodGroup:
-		labels := o.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[kai.DefaultNodePoolKey] = pool
-		o.SetLabels(labels)
+	if k, ok := dialect.KindOf(o); !ok || !k.Row().Pooled {
+		return
 	}
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[kai.DefaultNodePoolKey] = pool
+	o.SetLabels(labels)
 }
 
 // each makes a statement for every shard that it is about, and asks each shard a command. What a shard answers is printed

@@ -7,43 +7,33 @@ import (
 	"slices"
 	"strings"
 
-	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
-	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
-	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // Rebuild fills an empty store from lists, without watching: what an audit compares with, and what a command that needs
 // one look at the cluster works on. It costs a LIST of every kind. Each kind is listed at a moment of its own.
 func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluster.Store) error {
 	in := newInbox()
-	for k := range kinds {
+	for k := range dialect.Kinds {
 		if !o.wanted(k) {
 			continue
 		}
-		list := k.list()
-		if err := reader.List(ctx, list); k.optional() && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+		list := k.WatchedList()
+		if err := reader.List(ctx, list); k.Row().Optional && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
 			continue // not served: there are none
 		} else if err != nil {
-			return fmt.Errorf("list %T: %w", k.example(), err)
+			return fmt.Errorf("list %T: %w", k.Watched(), err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			object, ok := item.(client.Object)
 			if !ok {
-				return fmt.Errorf("list %T: item of type %T", k.example(), item)
+				return fmt.Errorf("list %T: item of type %T", k.Watched(), item)
 			}
 			in.put(k, client.ObjectKeyFromObject(object), object, true)
 			return nil
@@ -53,57 +43,8 @@ func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluste
 		}
 	}
 	boxes, _ := in.take()
-	newDesk(o).work(boxes, store)
+	newDesk(o).work(&boxes, store)
 	return nil
-}
-
-// list returns an empty list of the kind.
-func (k kind) list() client.ObjectList {
-	switch k {
-	case nodes:
-		return &v1.NodeList{}
-	case topologies:
-		return &v1alpha1.TopologyList{}
-	case priorityClasses:
-		return &schedulingv1.PriorityClassList{}
-	case queues:
-		return &v2.QueueList{}
-	case gangs:
-		return &v2alpha2.PodGroupList{}
-	case namespaces:
-		return &v1.NamespaceList{}
-	case configMaps:
-		m := &metav1.PartialObjectMetadataList{}
-		m.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("ConfigMapList"))
-		return m
-	case volumes:
-		return &v1.PersistentVolumeList{}
-	case claims:
-		return &v1.PersistentVolumeClaimList{}
-	case storageClasses:
-		return &storagev1.StorageClassList{}
-	case csiNodes:
-		return &storagev1.CSINodeList{}
-	case csiDrivers:
-		return &storagev1.CSIDriverList{}
-	case csiCapacities:
-		return &storagev1.CSIStorageCapacityList{}
-	case budgets:
-		return &policyv1.PodDisruptionBudgetList{}
-	case nodeZones:
-		return &topologyv1alpha2.NodeResourceTopologyList{}
-	case deviceClasses:
-		return &resourcev1.DeviceClassList{}
-	case resourceSlices:
-		return &resourcev1.ResourceSliceList{}
-	case resourceClaims:
-		return &resourcev1.ResourceClaimList{}
-	case requests:
-		return &v1alpha2.BindRequestList{}
-	case pods:
-		return &v1.PodList{}
-	}
-	panic("feed: no such kind")
 }
 
 // Compare says where two snapshots differ in what was observed, one line per object, sorted: "pod a/p (uid): only in the

@@ -101,12 +101,3 @@ func TestRebuildIsTheFeed(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-func TestEveryKindHasItsParts(t *testing.T) {
-	t.Parallel()
-	for k := range kinds {
-		if k.example() == nil || k.list() == nil {
-			t.Errorf("kind %d", k)
-		}
-	}
-}

@@ -8,26 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
-
-// BenchmarkPodEvent is what one pod event costs the owner of the store: translate, intern, apply.
-func BenchmarkPodEvent(b *testing.B) {
-	d, store := newDesk(Options{}), cluster.NewStore(cluster.Options{})
-	apply := func(e cluster.Event) { store.Apply(e) }
-	n := node("n1")
-	d.translate(nodes, types.NamespacedName{Name: "n1"}, n, apply)
-	pending, running := pod("p", "u", 1), pod("p", "u", 1)
-	running.Spec.NodeName, running.Status.Phase = "n1", v1.PodRunning
-	key := types.NamespacedName{Namespace: "a", Name: "p"}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%2 == 0 {
-			d.translate(pods, key, pending, apply)
-		} else {
-			d.translate(pods, key, running, apply)
-		}
-	}
-}
 
 // BenchmarkInbox is what one event costs the informer's goroutine, a drain after every thousand.
 func BenchmarkInbox(b *testing.B) {
@@ -40,7 +22,7 @@ func BenchmarkInbox(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		in.put(pods, keys[i%1000], objects[i%1000], false)
+		in.put(dialect.Pods, keys[i%1000], objects[i%1000], false)
 		if i%1000 == 999 {
 			in.take()
 		}
@@ -50,17 +32,17 @@ func BenchmarkInbox(b *testing.B) {
 // BenchmarkFirstDrain is a start: 5,000 nodes and 40,000 running pods with their BindRequests.
 func BenchmarkFirstDrain(b *testing.B) {
 	in := newInbox()
-	fill := func() [kinds]box {
+	fill := func() [dialect.Kinds]box {
 		for i := range 5000 {
 			n := node(fmt.Sprint("n", i))
-			in.put(nodes, types.NamespacedName{Name: n.Name}, n, true)
+			in.put(dialect.Nodes, types.NamespacedName{Name: n.Name}, n, true)
 		}
 		for i := range 40_000 {
 			p := pod(fmt.Sprint("p", i), fmt.Sprint("u", i), 1)
 			p.Spec.NodeName, p.Status.Phase = fmt.Sprint("n", i%5000), v1.PodRunning
 			key := types.NamespacedName{Namespace: "a", Name: p.Name}
-			in.put(pods, key, p, true)
-			in.put(requests, key, bind(p, p.Spec.NodeName, 2), true)
+			in.put(dialect.Pods, key, p, true)
+			in.put(dialect.BindRequests, key, bind(p, p.Spec.NodeName, 2), true)
 		}
 		boxes, _ := in.take()
 		return boxes
@@ -71,6 +53,6 @@ func BenchmarkFirstDrain(b *testing.B) {
 		boxes := fill()
 		d, store := newDesk(Options{}), cluster.NewStore(cluster.Options{})
 		b.StartTimer()
-		d.work(boxes, store)
+		d.work(&boxes, store)
 	}
 }

@@ -1,10 +1,11 @@
-// Package feed keeps a cluster.Store true to the API server: it turns what informers deliver into the model's events.
+// Package feed keeps a cluster.Store true to the API server: what informers deliver goes through the dialects' translator into
+// the Store.
 //
 // It answers "what has changed since you last asked". It refuses to decide, to write to the API server, and to touch the
 // Store by itself: the goroutine that owns the Store calls Drain when it likes, and nothing here needs a lock on the Store.
 // The scheduler's loop is the caller; tests and simulators put their own Source in the place of a cache.
 //
-//	informers ──Source──► inbox (latest state per object) ──Drain──► desk (dialects; pod + its BindRequest) ──► Store
+//	informers ──Source──► inbox (latest state per object) ──Drain──► dialect.Translator ──events──► Store
 //	                          └── Changed(): one token                  └── StaleBindRequests(), Problems()
 //
 // Invariants, each pinned by a test:

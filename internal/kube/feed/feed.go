@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 )
@@ -50,10 +51,15 @@ type Options struct {
 	Broken func(v any, object client.Object, stack []byte)
 }
 
+// wanted says whether objects of the kind are looked at at all.
+func (o *Options) wanted(k dialect.Kind) bool {
+	return !k.Row().Unread && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+}
+
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.
 type Feed struct {
 	source Source
-	kinds  []kind
+	kinds  []dialect.Kind
 	inbox  *inbox
 	desk   *desk
 	synced atomic.Bool
@@ -67,7 +73,7 @@ type Feed struct {
 // New returns a feed that has not started; Run starts it.
 func New(source Source, o Options) *Feed {
 	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o), drained: o.Drained}
-	for k := range kinds {
+	for k := range dialect.Kinds {
 		if o.wanted(k) {
 			f.kinds = append(f.kinds, k)
 		}
@@ -83,12 +89,12 @@ func (f *Feed) Run(ctx context.Context) error {
 	defer stop()
 	waits := make([]<-chan struct{}, 0, len(f.kinds))
 	for _, k := range f.kinds {
-		synced, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
+		synced, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox})
 		switch {
-		case k.optional() && meta.IsNoMatchError(err):
+		case k.Row().Optional && meta.IsNoMatchError(err):
 			absent.Go(func() {
 				served.Await(ctx, func() error {
-					_, err := f.source.Watch(ctx, k.example(), intake{k, f.inbox})
+					_, err := f.source.Watch(ctx, k.Watched(), intake{k, f.inbox})
 					return err
 				})
 			})
@@ -132,15 +138,15 @@ func (f *Feed) Drain(store *cluster.Store) int {
 		}
 		f.drained(objects, time.Since(since))
 	}
-	n := f.desk.work(boxes, store)
+	n := f.desk.work(&boxes, store)
 	f.answer(store)
 	return n
 }
 
 // StaleBindRequests lists, as of the last Drain, the BindRequests of our shard that no longer stand for anything and stand
 // in the way of a new decision, by namespace and name. Each stays listed until it is gone. Called by Drain's goroutine.
-func (f *Feed) StaleBindRequests() []StaleBindRequest { return f.desk.staleRequests() }
+func (f *Feed) StaleBindRequests() []StaleBindRequest { return f.desk.Stale() }
 
 // Problems says, as of the last Drain, which objects were understood only in part, and why: one sentence by
 // "Kind namespace/name". Called by Drain's goroutine.
-func (f *Feed) Problems() map[string]string { return f.desk.problemTexts() }
+func (f *Feed) Problems() map[string]string { return f.desk.Problems() }

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
@@ -40,7 +41,7 @@ type script struct {
 func newScript() *script {
 	return &script{
 		handlers: map[string]toolscache.ResourceEventHandler{}, known: map[string]client.Object{},
-		synced: make(chan struct{}), watching: make(chan struct{}, int(kinds)),
+		synced: make(chan struct{}), watching: make(chan struct{}, int(dialect.Kinds)),
 	}
 }
 
@@ -297,12 +298,12 @@ func TestTwoRequestsForOnePod(t *testing.T) {
 func TestInboxTellsOnce(t *testing.T) {
 	t.Parallel()
 	in, key, n := newInbox(), types.NamespacedName{Name: "n"}, node("n")
-	in.put(nodes, key, n, true)
-	in.remove(nodes, key)
-	in.put(nodes, key, n, true)
+	in.put(dialect.Nodes, key, n, true)
+	in.remove(dialect.Nodes, key)
+	in.put(dialect.Nodes, key, n, true)
 	boxes, _ := in.take()
 	told := 0
-	boxes[nodes].each(func(types.NamespacedName, client.Object) { told++ })
+	boxes[dialect.Nodes].each(func(types.NamespacedName, client.Object) { told++ })
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}
@@ -417,7 +418,7 @@ func TestCoalescing(t *testing.T) {
 	if got := s.feed.Waiting(); got != 1 {
 		t.Errorf("%d objects wait, want the one that is there", got)
 	}
-	if got := len(s.feed.inbox.boxes[pods].order); got > 100 {
+	if got := len(s.feed.inbox.boxes[dialect.Pods].order); got > 100 {
 		t.Errorf("the order has grown to %d keys", got)
 	}
 	if got := s.drain(); got != 1 {

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // entry is the latest that is known of one object. A nil object is gone.
@@ -26,7 +28,7 @@ type box struct {
 // drains leaves nothing.
 type inbox struct {
 	mu      sync.Mutex
-	boxes   [kinds]box
+	boxes   [dialect.Kinds]box
 	since   time.Time     // when the first of what waits came in; zero for nothing waits
 	changed chan struct{} // capacity 1: a token says that there is something to drain
 }
@@ -34,7 +36,7 @@ type inbox struct {
 func newInbox() *inbox { return &inbox{changed: make(chan struct{}, 1)} }
 
 // put leaves the latest state of an object. added says that the object did not exist before.
-func (in *inbox) put(k kind, key types.NamespacedName, object client.Object, added bool) {
+func (in *inbox) put(k dialect.Kind, key types.NamespacedName, object client.Object, added bool) {
 	in.mu.Lock()
 	b := &in.boxes[k]
 	old, waiting := b.entries[key]
@@ -49,7 +51,7 @@ func (in *inbox) put(k kind, key types.NamespacedName, object client.Object, add
 }
 
 // remove leaves word that an object is gone.
-func (in *inbox) remove(k kind, key types.NamespacedName) {
+func (in *inbox) remove(k dialect.Kind, key types.NamespacedName) {
 	in.mu.Lock()
 	b := &in.boxes[k]
 	old, waiting := b.entries[key]
@@ -93,11 +95,11 @@ func (in *inbox) came() {
 }
 
 // take empties the inbox and returns what was in it, and since when the first of it had waited.
-func (in *inbox) take() ([kinds]box, time.Time) {
+func (in *inbox) take() ([dialect.Kinds]box, time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	out, since := in.boxes, in.since
-	in.boxes, in.since = [kinds]box{}, time.Time{}
+	in.boxes, in.since = [dialect.Kinds]box{}, time.Time{}
 	return out, since
 }
 

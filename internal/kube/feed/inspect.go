@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // Difference is an object of which the store knew something else than the API server said, at a version that its watch had passed.
@@ -48,31 +49,18 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: the store took version %s for something else than it says", name, d.Has)
 }
 
-// version is what the desk was last told of an object.
+// version is of an object; the zero value is of none.
 type version struct {
 	uid types.UID
 	at  string
 }
 
-// note remembers what the desk was told; nil is no such object.
-func (d *desk) note(k kind, key types.NamespacedName, object client.Object) {
-	if _, doubted := d.doubted[doubt{k, key}]; doubted {
-		d.doubted[doubt{k, key}] = true
-	}
-	if object == nil {
-		delete(d.versions[k], key)
-		return
-	}
-	if d.versions[k] == nil {
-		d.versions[k] = map[types.NamespacedName]version{}
-	}
-	d.versions[k][key] = version{object.GetUID(), object.GetResourceVersion()}
-}
+func versionOf(o client.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
 // suspicion is a difference that may be an event on its way. object is the API server's, nil for none; need is the version that the
 // watch must have passed before it counts.
 type suspicion struct {
-	kind   kind
+	kind   dialect.Kind
 	key    types.NamespacedName
 	had    version
 	object client.Object
@@ -82,13 +70,13 @@ type suspicion struct {
 
 // doubt is an object of which there is a suspicion.
 type doubt struct {
-	kind kind
+	kind dialect.Kind
 	key  types.NamespacedName
 }
 
 // inquiry is what an Inspector asks of the goroutine that drains: about a part of the objects of a kind, or about suspicions.
 type inquiry struct {
-	kind    kind
+	kind    dialect.Kind
 	objects []client.Object // in the order of the API server's list
 	version string          // of that list
 	// from and to bound the part by key, from excluded, to included; open without.
@@ -106,20 +94,9 @@ type finding struct {
 
 // inspect answers an inquiry. Differences are healed: the store is told again.
 func (d *desk) inspect(q *inquiry, store *cluster.Store) (f finding) {
-	heal := func(k kind, key types.NamespacedName, object client.Object) (changed bool) {
-		apply := func(e cluster.Event) { changed = store.Apply(e) || changed }
-		d.translate(k, key, object, apply)
-		if d.nodesChanged {
-			d.recheckNodes()
-		}
-		d.recheckMoved()
-		d.recheckDevices(apply)
-		for pod := range d.dirty { // order: each pod on its own
-			if p := d.pods[pod]; p != nil {
-				d.tellPod(pod, p, apply)
-			}
-		}
-		clear(d.dirty)
+	heal := func(k dialect.Kind, key types.NamespacedName, object client.Object) (changed bool) {
+		d.note(k, key, object)
+		d.Take(k, key, object, func(e cluster.Event) { changed = store.Apply(e) || changed })
 		return changed
 	}
 	told := d.doubted
@@ -144,19 +121,23 @@ func (d *desk) inspect(q *inquiry, store *cluster.Store) (f finding) {
 	for _, o := range q.objects {
 		key := client.ObjectKeyFromObject(o)
 		listed[key] = struct{}{}
-		have, known := d.versions[q.kind][key]
-		is := version{o.GetUID(), o.GetResourceVersion()}
+		last, known := d.told[q.kind][key]
+		is, have := versionOf(o), version{}
+		if known {
+			have = versionOf(last)
+		}
 		switch {
-		case known && have.uid == is.uid && (have.at == is.at || q.kind.existence()):
-			if q.kind.translated() && heal(q.kind, key, d.own(q.kind, key, o)) {
-				f.differences = append(f.differences, Difference{Kind: q.kind.name(), Namespace: key.Namespace, Name: key.Name, What: Meaning, Has: have.at, Should: is.at})
+		case known && have.uid == is.uid && (have.at == is.at || !q.kind.Row().Metadata.Empty()):
+			if q.kind.Row().Carried == "" && heal(q.kind, key, last) { // of what is carried the store holds the object itself
+				f.differences = append(f.differences, Difference{Kind: q.kind.String(), Namespace: key.Namespace, Name: key.Name, What: Meaning, Has: have.at, Should: is.at})
 			}
 		case known && later(have.at, is.at): // it changed since
 		default:
 			f.suspicions = append(f.suspicions, suspicion{kind: q.kind, key: key, had: have, object: o, need: is.at})
 		}
 	}
-	for key, have := range d.versions[q.kind] { // order: sorted below
+	for key, last := range d.told[q.kind] { // order: sorted below
+		have := versionOf(last)
 		if _, there := listed[key]; there || !q.covers(key) || later(have.at, q.version) {
 			continue
 		}
@@ -167,25 +148,6 @@ func (d *desk) inspect(q *inquiry, store *cluster.Store) (f finding) {
 	}
 	slices.SortFunc(f.suspicions, func(a, b suspicion) int { return compareKeys(a.key, b.key) })
 	return f
-}
-
-// own is the object that the desk has of that version, which the informer holds as well; or else the one given.
-func (d *desk) own(k kind, key types.NamespacedName, other client.Object) client.Object {
-	switch k {
-	case nodes:
-		if n := d.nodes[key.Name]; n != nil {
-			return n
-		}
-	case gangs:
-		if g := d.gangs[key]; g != nil {
-			return g
-		}
-	case pods:
-		if p := d.pods[key]; p != nil {
-			return p
-		}
-	}
-	return other
 }
 
 // covers says whether the inquiry is about objects of the key.
@@ -199,7 +161,7 @@ func compareKeys(a, b types.NamespacedName) int {
 }
 
 func (s *suspicion) difference() Difference {
-	d := Difference{Kind: s.kind.name(), Namespace: s.key.Namespace, Name: s.key.Name, Has: s.had.at}
+	d := Difference{Kind: s.kind.String(), Namespace: s.key.Namespace, Name: s.key.Name, Has: s.had.at}
 	switch {
 	case s.object == nil:
 		d.What = Gone
@@ -216,34 +178,6 @@ func later(a, b string) bool {
 	x, err := strconv.ParseUint(a, 10, 64)
 	y, failed := strconv.ParseUint(b, 10, 64)
 	return err == nil && failed == nil && x > y
-}
-
-// translated says that the desk makes something else of objects of the kind, so that what the store holds can be wrong at the right
-// version. Of the others the store holds the object itself.
-func (k kind) translated() bool {
-	switch k {
-	case nodes, topologies, queues, gangs, requests, pods:
-		return true
-	}
-	return false
-}
-
-// name is the kind's name.
-func (k kind) name() string {
-	if k == configMaps {
-		return "ConfigMap"
-	}
-	text := fmt.Sprintf("%T", k.example())
-	return text[strings.LastIndexByte(text, '.')+1:]
-}
-
-// Kinds are the names of the kinds that an inspection compares.
-func Kinds() []string {
-	var out []string
-	for k := range kinds {
-		out = append(out, k.name())
-	}
-	return out
 }
 
 // ask hands an inquiry to whoever drains, and waits for the answer.

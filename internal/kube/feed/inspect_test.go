@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // truth is an API server: it has objects and lists them in parts. What it says to its watch is the test's business.
@@ -67,12 +68,12 @@ func (r *truth) List(_ context.Context, list client.ObjectList, opts ...client.L
 	r.before()
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	var of []client.Object
-	for k := range kinds {
-		if fmt.Sprintf("%T", k.list()) != fmt.Sprintf("%T", list) {
+	for k := range dialect.Kinds {
+		if fmt.Sprintf("%T", k.WatchedList()) != fmt.Sprintf("%T", list) {
 			continue
 		}
 		for _, x := range r.objects { // order: sorted below
-			if fmt.Sprintf("%T", x) == fmt.Sprintf("%T", k.example()) {
+			if fmt.Sprintf("%T", x) == fmt.Sprintf("%T", k.Watched()) {
 				of = append(of, x)
 			}
 		}
@@ -214,7 +215,7 @@ func TestInspectorFindsWhatDiffers(t *testing.T) {
 				done := make(chan error, 1)
 				x.in.o.Every = inspectEvery
 				go func() { done <- x.in.Run(ctx) }()
-				<-x.in.o.Clock.After((time.Duration(kinds) + 20) * inspectEvery) // every kind, in parts of three, and what is in doubt
+				<-x.in.o.Clock.After((time.Duration(dialect.Kinds) + 20) * inspectEvery) // every kind, in parts of three, and what is in doubt
 				stop()
 				if err := <-done; err != nil {
 					t.Fatal(err)

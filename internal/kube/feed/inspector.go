@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
@@ -101,7 +102,7 @@ func NewInspector(f *Feed, live client.Reader, o InspectorOptions) (*Inspector, 
 	}
 	Trim(&in.trims, o.Reads)
 	for _, k := range f.kinds {
-		in.counts.WithLabelValues(k.name()) // from 0 on, or the first one of all would be no increase
+		in.counts.WithLabelValues(k.String()) // from 0 on, or the first one of all would be no increase
 	}
 	if o.Registry == nil {
 		return in, nil
@@ -143,7 +144,7 @@ func (in *Inspector) step(ctx context.Context) error {
 	if _, err := in.confirm(ctx); err != nil {
 		return err
 	}
-	err := in.o.Guard.Catch("a comparison", in.feed.kinds[in.at].name(), func() error {
+	err := in.o.Guard.Catch("a comparison", in.feed.kinds[in.at].String(), func() error {
 		_, err := in.part(ctx, doubts)
 		return err
 	})
@@ -169,7 +170,7 @@ func (in *Inspector) All(ctx context.Context) (*Inspection, error) {
 			return nil, err
 		}
 		out.Undecided += got.dropped
-		out.Compared[k.name()] += got.objects
+		out.Compared[k.String()] += got.objects
 		out.Differences = append(out.Differences, got.differences...)
 		done = in.at == 0 && in.token == ""
 	}
@@ -200,7 +201,7 @@ type part struct {
 // so much at most.
 func (in *Inspector) part(ctx context.Context, most int) (part, error) {
 	k := in.feed.kinds[in.at]
-	list := k.list()
+	list := k.WatchedList()
 	err := in.live.List(ctx, list, client.Limit(inspectPart), client.Continue(in.token))
 	switch {
 	case apierrors.IsResourceExpired(err):
@@ -213,18 +214,18 @@ func (in *Inspector) part(ctx context.Context, most int) (part, error) {
 			in.last = nil
 		}
 		return part{}, nil
-	case k.optional() && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
+	case k.Row().Optional && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
 		in.next()
 		return part{}, nil
 	case err != nil:
 		in.next()
-		return part{}, fmt.Errorf("list %s: %w", k.name(), err)
+		return part{}, fmt.Errorf("list %s: %w", k.String(), err)
 	}
 	q := &inquiry{kind: k, version: list.GetResourceVersion(), from: in.last, open: in.open}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		object, ok := item.(client.Object)
 		if !ok {
-			return fmt.Errorf("list %s: item of type %T", k.name(), item)
+			return fmt.Errorf("list %s: item of type %T", k.String(), item)
 		}
 		object, err := in.trimmed(object)
 		q.objects = append(q.objects, object)
@@ -287,14 +288,14 @@ func (in *Inspector) confirm(ctx context.Context) ([]Difference, error) {
 			}
 			continue
 		}
-		object := s.kind.example()
+		object := s.kind.Watched()
 		switch err := in.live.Get(ctx, s.key, object); {
 		case apierrors.IsNotFound(err):
 			if s.object == nil {
 				sure = append(sure, s)
 			} // else it has gone since
 		case err != nil:
-			return nil, fmt.Errorf("read %s %s: %w", s.kind.name(), s.key, err)
+			return nil, fmt.Errorf("read %s %s: %w", s.kind.String(), s.key, err)
 		case s.object != nil && s.object.GetResourceVersion() == object.GetResourceVersion():
 			sure = append(sure, s)
 		case s.had.at == object.GetResourceVersion(): // it was what the store knows all the time
@@ -320,14 +321,14 @@ func (in *Inspector) confirm(ctx context.Context) ([]Difference, error) {
 }
 
 // passed says whether the watch of the kind has passed a version. A source that does not say has.
-func (in *Inspector) passed(ctx context.Context, k kind, version string) bool {
+func (in *Inspector) passed(ctx context.Context, k dialect.Kind, version string) bool {
 	p, ok := in.feed.source.(interface {
 		Reached(ctx context.Context, example client.Object) string
 	})
 	if !ok {
 		return true
 	}
-	reached := p.Reached(ctx, k.example())
+	reached := p.Reached(ctx, k.Watched())
 	return reached == version || later(reached, version)
 }
 

@@ -239,9 +239,6 @@ func TestWhatChangesShards(t *testing.T) {
 	s.expect()
 	s.end(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "waits", UID: types.UID("w")}}, pooled(gang("g", ""), "gold"))
 	s.expect()
-	if n := len(s.feed.desk.abroad.gangs) + len(s.feed.desk.dirty); n != 0 {
-		t.Errorf("%d things are remembered of what is gone", n)
-	}
 }
 
 // TestGangLeavesItsPods: a gang that goes to another pool leaves what runs to the shard that placed it, which knows whom to tell.

@@ -8,6 +8,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // Source hands over the objects of one kind, those there are and how they change. The kind is that of example; objects
@@ -52,7 +54,7 @@ func (s cacheSource) Reached(ctx context.Context, example client.Object) string 
 
 // intake is the handler of one kind: it leaves what it is told in the inbox.
 type intake struct {
-	kind  kind
+	kind  dialect.Kind
 	inbox *inbox
 }
 
@@ -71,7 +73,7 @@ func (h intake) OnUpdate(before, after any) {
 	if rv := o.GetResourceVersion(); rv != "" && rv == old.GetResourceVersion() {
 		return // a resync
 	}
-	if h.kind.existence() && old.GetUID() == o.GetUID() {
+	if !h.kind.Row().Metadata.Empty() && old.GetUID() == o.GetUID() {
 		return
 	}
 	h.inbox.put(h.kind, client.ObjectKeyFromObject(o), o, false)

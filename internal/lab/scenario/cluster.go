@@ -7,12 +7,8 @@ import (
 	"strings"
 	"time"
 
-	topologyv1alpha2 "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
-	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
-	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/roles"
 )
 
@@ -91,21 +84,15 @@ func (c *Cluster) space(ctx context.Context, name string) error {
 // rootCA is the ConfigMap that every namespace has.
 const rootCA = "kube-root-ca.crt"
 
-// kinds are the lists of everything that scenarios, and Muster on their behalf, make; pods first, for others wait for them.
-func kinds() []client.ObjectList {
-	return []client.ObjectList{
-		&v1.PodList{}, &v1alpha2.BindRequestList{}, &v2alpha2.PodGroupList{}, &v2.QueueList{}, &v1.NodeList{},
-		&schedulingv1.PriorityClassList{}, &v1.ConfigMapList{}, &v1.PersistentVolumeClaimList{}, &v1.PersistentVolumeList{},
-		&storagev1.StorageClassList{}, &storagev1.CSINodeList{}, &storagev1.CSIDriverList{}, &storagev1.CSIStorageCapacityList{},
-		&policyv1.PodDisruptionBudgetList{}, &v1alpha1.TopologyList{}, &topologyv1alpha2.NodeResourceTopologyList{},
-		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceSliceList{}, &resourcev1.DeviceClassList{},
-	}
-}
-
 // Clean removes whatever scenarios made, but for namespaces, which are emptied and lose their labels, and returns when it
 // is gone.
 func (c *Cluster) Clean(ctx context.Context) error {
-	for _, list := range kinds() {
+	for i := range dialect.Kinds {
+		k := dialect.Kinds - 1 - i // pods first, for others wait for them
+		if k == dialect.Namespaces {
+			continue
+		}
+		list := k.Row().List()
 		err := await(ctx, fmt.Sprintf("clean %T", list), func(ctx context.Context) (bool, error) {
 			if err := c.client.List(ctx, list); meta.IsNoMatchError(err) { // a kind that this lab does not serve
 				return true, nil

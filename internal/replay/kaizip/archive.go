@@ -100,13 +100,3 @@ type objects struct {
 	Topologies             []*v1alpha1.Topology                     `json:"topologies"`
 	NodeResourceTopologies []*topologyv1alpha2.NodeResourceTopology `json:"nodeResourceTopologies"`
 }
-
-// each calls f with every list, as a pointer to its slice.
-func (o *objects) each(f func(list any)) {
-	for _, list := range []any{
-		&o.Pods, &o.Nodes, &o.Queues, &o.PodGroups, &o.BindRequests, &o.PriorityClasses, &o.ConfigMaps, &o.PersistentVolumes, &o.PersistentVolumeClaims,
-		&o.CSIStorageCapacities, &o.StorageClasses, &o.CSIDrivers, &o.ResourceClaims, &o.ResourceSlices, &o.DeviceClasses, &o.Topologies, &o.NodeResourceTopologies,
-	} {
-		f(list)
-	}
-}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
@@ -115,10 +116,10 @@ func open(r io.ReaderAt, size int64, l replay.Limits) (*archive, time.Time, erro
 
 // check refuses lists with nothing at a place.
 func (o *objects) check() (err error) {
-	o.each(func(list any) {
+	o.each(func(k dialect.Kind, list reflect.Value) {
 		for i, object := range items(list) {
 			if err == nil && reflect.ValueOf(object).IsNil() {
-				err = fmt.Errorf("rawObjects: the %s at place %d is null", kindOf(list), i)
+				err = fmt.Errorf("rawObjects: the %s at place %d is null", k, i)
 			}
 		}
 	})
@@ -133,7 +134,7 @@ func (o *objects) latest() time.Time {
 			at = t
 		}
 	}
-	o.each(func(list any) {
+	o.each(func(_ dialect.Kind, list reflect.Value) {
 		for _, object := range items(list) {
 			see(object.GetCreationTimestamp().Time)
 		}
@@ -168,8 +169,8 @@ func (o *objects) Get(context.Context, client.ObjectKey, client.Object, ...clien
 // List lists what the archive has of the kind of into; nothing of kinds that it does not know.
 func (o *objects) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	var found []runtime.Object
-	o.each(func(list any) {
-		if reflect.TypeOf(listOf(list)) == reflect.TypeOf(into) {
+	o.each(func(k dialect.Kind, list reflect.Value) {
+		if reflect.TypeOf(k.WatchedList()) == reflect.TypeOf(into) {
 			for _, object := range items(list) {
 				found = append(found, object)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -64,28 +66,25 @@ func (s *Source) archive(ctx context.Context) (*archive, error) {
 		a.Config.Tiers = append(a.Config.Tiers, t)
 	}
 	var failed error
-	a.Raw.each(func(list any) {
+	a.Raw.each(func(k dialect.Kind, list reflect.Value) {
 		if failed == nil {
-			failed = s.fill(ctx, list)
+			failed = s.fill(ctx, k, list)
 		}
 	})
 	return a, failed
 }
 
 // fill lists the objects of one kind.
-func (s *Source) fill(ctx context.Context, list any) error {
-	into := reflect.ValueOf(list).Elem()
+func (s *Source) fill(ctx context.Context, k dialect.Kind, into reflect.Value) error {
 	into.Set(reflect.MakeSlice(into.Type(), 0, 0)) // KAI's readers want lists, not null
-	for _, kind := range s.Without {
-		if kind == kindOf(list) {
-			return nil
-		}
+	if slices.Contains(s.Without, k.String()) {
+		return nil
 	}
-	found := listOf(list)
+	found := k.WatchedList()
 	if err := s.Reader.List(ctx, found, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("list %s: %w", kindOf(list), err)
+		return fmt.Errorf("list %s: %w", k, err)
 	}
 	return meta.EachListItem(found, func(o runtime.Object) error {
 		into.Set(reflect.Append(into, reflect.ValueOf(o)))

@@ -1,4 +1,4 @@
-package feed
+package dialect
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -26,47 +26,47 @@ func newAbroad() abroad {
 
 // gang notes whose a gang is that exists or is gone, and has its members told anew if that has changed. theirs is its UID if it
 // is another shard's.
-func (d *desk) gang(key types.NamespacedName, ours bool, theirs string) {
+func (t *Translator) gang(key types.NamespacedName, ours bool, theirs string) {
 	gang := kai.GangKey(key.Namespace, key.Name)
-	_, wasOurs := d.gangs[key]
-	if wasOurs == ours && d.abroad.gangs[gang] == theirs {
+	_, wasOurs := t.gangs[key]
+	if wasOurs == ours && t.abroad.gangs[gang] == theirs {
 		return
 	}
 	if theirs != "" {
-		d.abroad.gangs[gang] = theirs
-		d.enlist()
+		t.abroad.gangs[gang] = theirs
+		t.enlist()
 	} else {
-		delete(d.abroad.gangs, gang)
+		delete(t.abroad.gangs, gang)
 	}
-	for pod := range d.abroad.members[gang] { // order: each pod on its own
-		d.dirty[pod] = struct{}{}
+	for pod := range t.abroad.members[gang] { // order: each pod on its own
+		t.dirty[pod] = struct{}{}
 	}
 }
 
 // node notes whether a node is another shard's.
-func (d *desk) node(name string, theirs bool) {
+func (t *Translator) node(name string, theirs bool) {
 	if theirs {
-		d.abroad.nodes[name] = struct{}{}
-		d.enlist()
+		t.abroad.nodes[name] = struct{}{}
+		t.enlist()
 	} else {
-		delete(d.abroad.nodes, name)
+		delete(t.abroad.nodes, name)
 	}
 }
 
 // enlist begins to keep members, with those that are known.
-func (d *desk) enlist() {
-	if d.abroad.members != nil {
+func (t *Translator) enlist() {
+	if t.abroad.members != nil {
 		return
 	}
-	d.abroad.members = map[cluster.Key]map[types.NamespacedName]struct{}{}
-	for key, p := range d.pods { // order: each pod on its own
-		d.member(key, nil, p)
+	t.abroad.members = map[cluster.Key]map[types.NamespacedName]struct{}{}
+	for key, p := range t.pods { // order: each pod on its own
+		t.member(key, nil, p)
 	}
 }
 
 // member keeps the members of gangs when a pod changes from old to p; nil is no pod.
-func (d *desk) member(key types.NamespacedName, old, p *v1.Pod) {
-	if d.abroad.members == nil {
+func (t *Translator) member(key types.NamespacedName, old, p *v1.Pod) {
+	if t.abroad.members == nil {
 		return
 	}
 	var before, after cluster.Key
@@ -77,18 +77,18 @@ func (d *desk) member(key types.NamespacedName, old, p *v1.Pod) {
 		after = gangOf(p)
 	}
 	if before != after && before != (cluster.Key{}) {
-		delete(d.abroad.members[before], key)
-		if len(d.abroad.members[before]) == 0 {
-			delete(d.abroad.members, before)
+		delete(t.abroad.members[before], key)
+		if len(t.abroad.members[before]) == 0 {
+			delete(t.abroad.members, before)
 		}
 	}
 	if after == (cluster.Key{}) {
 		return
 	}
-	of := d.abroad.members[after]
+	of := t.abroad.members[after]
 	if of == nil {
 		of = map[types.NamespacedName]struct{}{}
-		d.abroad.members[after] = of
+		t.abroad.members[after] = of
 	}
 	of[key] = struct{}{}
 }
@@ -106,40 +106,40 @@ func gangOf(p *v1.Pod) cluster.Key {
 
 // recheckMoved has the pods on nodes that came, went or changed shards told anew. It costs a look at every pod; nodes seldom
 // do.
-func (d *desk) recheckMoved() {
-	if len(d.abroad.moved) == 0 {
+func (t *Translator) recheckMoved() {
+	if len(t.abroad.moved) == 0 {
 		return
 	}
-	for key, p := range d.pods { // order: each pod on its own
-		if _, moved := d.abroad.moved[p.Spec.NodeName]; moved {
-			d.dirty[key] = struct{}{}
+	for key, p := range t.pods { // order: each pod on its own
+		if _, moved := t.abroad.moved[p.Spec.NodeName]; moved {
+			t.dirty[key] = struct{}{}
 		}
 	}
-	clear(d.abroad.moved)
+	clear(t.abroad.moved)
 }
 
 // elsewhere says that a pod is other shards' business alone.
-func (d *desk) elsewhere(st *cluster.PodState) bool {
-	if _, here := d.nodes[st.NodeName]; here {
+func (t *Translator) elsewhere(st *cluster.PodState) bool {
+	if _, here := t.nodes[st.NodeName]; here {
 		return false
 	}
 	of := st.Gang
 	if st.Charged.Queue != "" {
 		of = st.Charged.Gang
 	}
-	if _, ours := d.gangs[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]; ours && of != (cluster.Key{}) {
+	if _, ours := t.gangs[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]; ours && of != (cluster.Key{}) {
 		return false
 	}
-	_, gang := d.abroad.gangs[of]
-	_, node := d.abroad.nodes[st.NodeName]
+	_, gang := t.abroad.gangs[of]
+	_, node := t.abroad.nodes[st.NodeName]
 	return gang || node
 }
 
 // left is the UID of the gang that a pod holds its room for if that has gone to another shard; "" otherwise. Who is charged here
 // for pods of it is told of them there.
-func (d *desk) left(st *cluster.PodState) string {
+func (t *Translator) left(st *cluster.PodState) string {
 	if !st.Ours || st.Charged.Queue == "" {
 		return ""
 	}
-	return d.abroad.gangs[st.Charged.Gang]
+	return t.abroad.gangs[st.Charged.Gang]
 }
