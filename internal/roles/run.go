@@ -151,18 +151,33 @@ type process struct {
 }
 
 // Run runs the named roles until ctx ends or one of them fails. It logs to standard error and takes over the logs of the
-// libraries, so that only a main program calls it.
+// libraries and GOMAXPROCS, so that only a main program calls it.
 func Run(ctx context.Context, names []string, s *Settings, version string) error {
 	log, err := app.Logger(os.Stderr, s.Log)
 	if err != nil {
 		return err
 	}
 	app.InstallLogger(log)
+	if n := processors(names); n > 0 {
+		app.LimitProcessors(n, os.LookupEnv)
+	}
 	p, err := newProcess(names, s, version, log)
 	if err != nil {
 		return err
 	}
 	return p.run(ctx)
+}
+
+// processors bounds GOMAXPROCS of a process by the roles in it; 0 is no bound. A role alone has one, the scheduler too, whose engine is
+// one goroutine; admission, for which the API server waits, has two.
+func processors(names []string) int {
+	switch {
+	case len(names) > 1:
+		return 0
+	case names[0] == Admission:
+		return 2
+	}
+	return 1
 }
 
 // newProcess puts a process together. Nothing of it runs yet, and nothing has been asked of the API server.
