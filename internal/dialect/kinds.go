@@ -23,12 +23,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
 )
 
-// Object is an API object, List a list of them; controller-runtime's interfaces of these names have the same methods.
+// Those of controller-runtime with these names have the same methods.
 type (
+	// Object is an API object.
 	Object interface {
 		metav1.Object
 		runtime.Object
 	}
+	// List is a list of them.
 	List interface {
 		metav1.ListInterface
 		runtime.Object

@@ -70,10 +70,12 @@ func (d *desk) note(k dialect.Kind, key types.NamespacedName, object client.Obje
 	d.told[k][key] = object
 }
 
-// StaleBindRequest is a BindRequest that ought to be deleted, StaleReason why; package dialect finds them.
+// Package dialect finds them.
 type (
+	// StaleBindRequest is a BindRequest that ought to be deleted.
 	StaleBindRequest = dialect.StaleBindRequest
-	StaleReason      = dialect.StaleReason
+	// StaleReason says why.
+	StaleReason = dialect.StaleReason
 )
 
 // The reasons, by precedence.
