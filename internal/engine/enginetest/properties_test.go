@@ -293,17 +293,22 @@ func newEngine(t *rapid.T, more ...string) *engine.Engine {
 // outcome is everything a run says, in one text: plans byte for byte, and the reasons by gang.
 func outcome(t *rapid.T, e *engine.Engine, snap *cluster.Snapshot) (string, []engine.Plan) {
 	var plans []engine.Plan
-	r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+	trace := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) }).Trace
+	return told(t, plans, trace, func(d *engine.Diagnosis) any { return d }), plans
+}
+
+// told prints plans, and of every gang that something was said of what came of it, with what of the reason is to be compared.
+func told(t *rapid.T, plans []engine.Plan, trace engine.Trace, reason func(*engine.Diagnosis) any) string {
 	text, err := json.MarshalIndent(plans, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var why []string
-	for _, g := range r.Trace.Gangs {
-		why = append(why, fmt.Sprintf("%s placed %d nominated %d: %s", g.Gang, g.Placed, g.Nominated, g.Diagnosis))
+	for _, g := range trace.Gangs {
+		why = append(why, fmt.Sprintf("%s placed %d nominated %d: %v", g.Gang, g.Placed, g.Nominated, reason(g.Diagnosis)))
 	}
 	sort.Strings(why)
-	return string(text) + "\n" + strings.Join(why, "\n"), plans
+	return string(text) + "\n" + strings.Join(why, "\n")
 }
 
 // TestPlansAreSound: in every prefix of every plan nothing is overcommitted, limits hold, and bundles are whole.
@@ -452,14 +457,18 @@ func TestEnough(t *testing.T) {
 }
 
 // TestDiscardLeavesNothing: trying every gang and discarding the attempt leaves every ledger as it was, and the plan of the
-// action after it as if nothing had been tried.
+// action after it as if nothing had been tried. Why a gang waits is not compared: whoever failed in the attempt is told the same again as
+// long as no room came back, and of the room there was then others may have taken some since.
 func TestDiscardLeavesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		events := newHerd(t).list()
-		want, _ := outcome(t, newEngine(t), snapshotOf(events))
-		got, _ := outcome(t, newEngine(t, "rehearse"), snapshotOf(events))
-		if got != want {
+		after := func(first ...string) string {
+			var plans []engine.Plan
+			r := newEngine(t, first...).Run(context.Background(), snapshotOf(events), func(p engine.Plan) { plans = append(plans, p) })
+			return told(t, plans, r.Trace, func(d *engine.Diagnosis) any { return d != nil })
+		}
+		if got, want := after("rehearse"), after(); got != want {
 			t.Fatalf("after attempts\n%s\nwithout\n%s", got, want)
 		}
 	})
