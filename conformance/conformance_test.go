@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/muster-scheduler/muster/docs/ledgers"
 )
 
 // cases finds the behaviour cases beside the checkout; a test without them is skipped.
@@ -134,18 +136,18 @@ func write(t *testing.T, status string) string {
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	row := Row{ID: "x/1", Why: "w", Scenario: "s"}
+	row := ledgers.Case{ID: "x/1", Why: "w", Scenario: "s"}
 	for _, tc := range []struct {
 		name, status             string
-		rows                     []Row
+		rows                     []ledgers.Case
 		passed, ledgered, errors int
 		ok                       bool
 	}{
 		{"match", "Binding", nil, 1, 0, 0, true},
 		{"difference", "Pending", nil, 0, 0, 0, false},
-		{"accepted difference", "Pending", []Row{row}, 0, 1, 0, true},
-		{"row without difference", "Binding", []Row{row}, 1, 0, 1, false},
-		{"row without case", "Binding", []Row{{ID: "x/2"}}, 1, 0, 1, false},
+		{"accepted difference", "Pending", []ledgers.Case{row}, 0, 1, 0, true},
+		{"row without difference", "Binding", []ledgers.Case{row}, 1, 0, 1, false},
+		{"row without case", "Binding", []ledgers.Case{{ID: "x/2"}}, 1, 0, 1, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +196,7 @@ ledgered 0
 // TestLedgerScenarios: what the ledger says about us is pinned by a scenario that exists.
 func TestLedgerScenarios(t *testing.T) {
 	t.Parallel()
-	rows, err := Ledger()
+	rows, err := ledgers.Cases()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,6 @@
 // What is expected is compared by meaning, not by name: of shared devices, which pods share one; of topologies, nodes only
 // where they are not interchangeable; of nodes, whole GPUs that nobody has, a shared one counting as a whole.
 //
-// A difference is accepted only by a row of ledger.yaml that says why, what each side does, and which scenario pins
+// A difference is accepted only by a row of docs/ledgers/cases.yaml that says why, what each side does, and which scenario pins
 // ours. A row for a case that now matches, or that does not exist, is an error.
 package conformance

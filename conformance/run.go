@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"github.com/muster-scheduler/muster/docs/ledgers"
 )
 
 // Options select cases. The zero value selects all.
@@ -60,19 +62,19 @@ func (r *Report) OK() bool { return r.Passed+r.Ledgered == r.Total && len(r.Ledg
 
 // Run plays the selected cases below dir against the ledger built into this package. Selecting nothing is an error.
 func Run(dir string, o Options) (Report, error) {
-	rows, err := Ledger()
+	rows, err := ledgers.Cases()
 	if err != nil {
 		return Report{}, err
 	}
 	return run(dir, o, rows)
 }
 
-func run(dir string, o Options, rows []Row) (Report, error) {
+func run(dir string, o Options, rows []ledgers.Case) (Report, error) {
 	cases, err := Load(dir)
 	if err != nil {
 		return Report{}, err
 	}
-	ledger := map[string]Row{}
+	ledger := map[string]ledgers.Case{}
 	for _, row := range rows {
 		ledger[row.ID] = row
 	}

@@ -1,4 +1,5 @@
-// Command muster-lab runs a real Kubernetes control plane with simulated GPU nodes on this machine.
+// Command muster-lab is what Muster is tried with on one machine: a real Kubernetes control plane with simulated GPU nodes, and, without any
+// cluster, simulators and the runner of behaviour cases.
 package main
 
 import (
@@ -10,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/muster-scheduler/muster/internal/trial"
 )
 
 // The API server makes garbage by the gigabyte and keeps little. A lab trades memory for the processor time that what
@@ -38,11 +41,11 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "muster-lab",
-		Short:         "A real Kubernetes control plane with simulated GPU nodes, in one process",
+		Short:         "A real Kubernetes control plane with simulated GPU nodes, in one process; and simulators that need none",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), kubectlCommand(), apiServerCommand(), trial.NewSim(), trial.NewConformance())
 	return root
 }

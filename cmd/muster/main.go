@@ -39,7 +39,7 @@ func command() *cobra.Command {
 		Use: "muster", Short: "A Kubernetes-native scheduling platform for AI and batch work", Version: version,
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
-	root.AddCommand(roles.Command(version), scalingPod(), cli.NewConformance(), cli.NewSim(), demo.Command())
+	root.AddCommand(roles.Command(version), scalingPod(), demo.Command())
 	deps := cli.Deps{Version: version, SchedulerFlags: roles.FlagNames(roles.Scheduler), Registry: func(storageCapacity bool) engine.Registry {
 		return filters.Register(builtin.Registry(), filters.Options{StorageCapacity: storageCapacity})
 	}}

@@ -24,7 +24,7 @@ func clients() []string {
 
 // checkPurity is D1: what the pure packages reach, import and call.
 func checkPurity(t *Tree) ([]Violation, error) {
-	out, err := t.reach("D1", pure(), clients())
+	out, err := t.reach("D1", pure(), func(path string) bool { return underAny(path, clients()) })
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ type listed struct {
 	Imports    []string
 }
 
-// reach finds the packages below dirs from which an import chain leads to one of the targets, and tells the shortest chain.
-func (t *Tree) reach(rule string, dirs, targets []string) ([]Violation, error) {
+// reach finds the packages below dirs from which an import chain leads to a target, and tells the shortest chain to the nearest one.
+func (t *Tree) reach(rule string, dirs []string, target func(path string) bool) ([]Violation, error) {
 	var patterns []string
 	for _, d := range dirs {
 		if slices.ContainsFunc(t.Packages, func(p *Package) bool { return under(p.Dir, d) && p.hasProduct() }) {
@@ -111,7 +111,7 @@ func (t *Tree) reach(rule string, dirs, targets []string) ([]Violation, error) {
 		if !underAny(p.Dir, dirs) || !p.hasProduct() {
 			continue
 		}
-		if chain := shortestChain(imports, t.Module+"/"+p.Dir, targets); chain != nil {
+		if chain := shortestChain(imports, t.Module+"/"+p.Dir, target); chain != nil {
 			out = append(out, Violation{
 				Where: t.importPos(p, chain[1]),
 				What:  fmt.Sprintf("%s reaches %s: %s", p.Dir, chain[len(chain)-1], strings.Join(chain, " → ")),
@@ -121,14 +121,14 @@ func (t *Tree) reach(rule string, dirs, targets []string) ([]Violation, error) {
 	return out, nil
 }
 
-// shortestChain is a breadth-first search from a package to any of the targets; nil when there is no way.
-func shortestChain(imports map[string][]string, from string, targets []string) []string {
+// shortestChain is a breadth-first search from a package to any target; nil when there is no way.
+func shortestChain(imports map[string][]string, from string, target func(path string) bool) []string {
 	parent := map[string]string{from: ""}
 	queue := []string{from}
 	for len(queue) > 0 {
 		p := queue[0]
 		queue = queue[1:]
-		if underAny(p, targets) {
+		if target(p) {
 			var chain []string
 			for ; p != ""; p = parent[p] {
 				chain = append(chain, p)

@@ -120,6 +120,12 @@ func Rules() []Rule {
 			Check:   checkParts,
 		},
 		{
+			ID:      "ships",
+			Says:    "cmd/muster, cmd/muster-node and cmd/muster-vm reach no package that is for tests, no conformance suite, no plotting library, and no kit of a cloud",
+			Instead: "give the command that needs it to cmd/muster-lab (internal/trial), or move what the product needs of it into a package without it",
+			Check:   checkShips,
+		},
+		{
 			ID:      "comment",
 			Says:    "every package says what it is for: a package comment, best in doc.go",
 			Instead: "add a doc.go: what the package answers, what it refuses, who calls it, its invariants",

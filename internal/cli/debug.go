@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 )
 
@@ -40,7 +41,7 @@ func newStore(d Deps) *cobra.Command {
 			"mended before it is told. It ends with an error (exit status 1) if anything differed, and costs a list of each kind.",
 		Example: "  muster debug store\n  muster debug store -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			var got feed.Inspection
@@ -50,7 +51,7 @@ func newStore(d Deps) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := emit(c.OutOrStdout(), output, &got, func() string { return drawInspection(&got) }); err != nil {
+			if err := form.Emit(c.OutOrStdout(), output, &got, func() string { return drawInspection(&got) }); err != nil {
 				return err
 			}
 			if len(got.Differences) > 0 {

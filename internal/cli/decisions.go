@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -33,7 +34,7 @@ func newDecisions(d Deps) *cobra.Command {
 			"gave way, and the GPUs that were evicted, moved and placed. They are read from the events of the cluster, which API servers keep for an hour.",
 		Example: "  muster decisions --last 5\n  muster decisions --gang train --detail",
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch err := checkOutput(output); {
+			switch err := form.Check(output); {
 			case err != nil:
 				return err
 			case last < 1:
@@ -61,7 +62,7 @@ func newDecisions(d Deps) *cobra.Command {
 			}
 			records := decisions(events, gang)
 			records = records[:min(last, len(records))]
-			return emit(c.OutOrStdout(), output, records, func() string {
+			return form.Emit(c.OutOrStdout(), output, records, func() string {
 				if detail {
 					return tellDecisions(records)
 				}
@@ -109,15 +110,15 @@ func drawDecisions(records []scheduler.Record) string {
 	if len(records) == 0 {
 		return "No decision of the last hour took room from anybody.\n"
 	}
-	columns := []column{
-		{title: "TIME", keep: true},
-		{title: "BY", keep: true},
-		{title: "FOR"},
-		{title: "PODS", right: true},
-		{title: "EVICTED", right: true},
-		{title: "MOVED", right: true},
-		{title: "PLACED", right: true},
-		{title: "BECAUSE", wrap: true},
+	columns := []form.Column{
+		{Title: "TIME", Keep: true},
+		{Title: "BY", Keep: true},
+		{Title: "FOR"},
+		{Title: "PODS", Right: true},
+		{Title: "EVICTED", Right: true},
+		{Title: "MOVED", Right: true},
+		{Title: "PLACED", Right: true},
+		{Title: "BECAUSE", Wrap: true},
 	}
 	rows := make([][]string, 0, len(records))
 	for i := range records {
@@ -131,7 +132,7 @@ func drawDecisions(records []scheduler.Record) string {
 			gpus(r.Cause.Evicted), gpus(r.Cause.Moved), gpus(r.Cause.Placed), because(r),
 		})
 	}
-	return "Times are UTC; EVICTED, MOVED and PLACED count GPUs; --detail says from whom\n" + table(columns, rows)
+	return "Times are UTC; EVICTED, MOVED and PLACED count GPUs; --detail says from whom\n" + form.Table(columns, rows)
 }
 
 // because is the rule that most victims had to go by, or why they were spared.
@@ -163,7 +164,7 @@ func tellDecisions(records []scheduler.Record) string {
 		rest := fmt.Sprintf(format, args...)
 		for i := 0; rest != ""; i++ {
 			var first string
-			first, rest = breakAt(rest, lineWidth-len(indent)-2)
+			first, rest = form.Break(rest, form.Width-len(indent)-2)
 			if i > 0 {
 				first = "  " + first
 			}

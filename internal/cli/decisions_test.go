@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/scheduler"
@@ -63,7 +64,7 @@ func TestDecisions(t *testing.T) {
 	}
 	table := drawDecisions(all)
 	for line := range strings.Lines(table) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > lineWidth {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > form.Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/explain"
@@ -48,7 +49,7 @@ func newExplain(d Deps) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return emit(c.OutOrStdout(), l.output, e, func() string { return e.Text })
+				return form.Emit(c.OutOrStdout(), l.output, e, func() string { return e.Text })
 			},
 		}
 		l.flags(one)

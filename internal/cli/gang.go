@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
@@ -59,7 +60,7 @@ func newGang(d Deps) *cobra.Command {
 				return !all && g.Namespace != namespace || queue != "" && g.Queue != queue || done && !finished ||
 					pending && g.Phase != explain.Pending && g.Phase != explain.Partly
 			})
-			return emit(c.OutOrStdout(), l.output, gangs, func() string {
+			return form.Emit(c.OutOrStdout(), l.output, gangs, func() string {
 				if len(gangs) == 0 && !all {
 					return fmt.Sprintf("No gangs in namespace %s; -A lists those of all namespaces.\n", namespace)
 				}
@@ -115,16 +116,16 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 	if len(gangs) == 0 {
 		return "No gangs.\n"
 	}
-	columns := []column{
-		{title: "NAMESPACE"},
-		{title: "NAME"},
-		{title: "QUEUE"},
-		{title: "PRIO", right: true},
-		{title: "RUN", right: true},
-		{title: "PEND", right: true},
-		{title: "MIN", right: true},
-		{title: "AGE", right: true},
-		{title: "REASON", wrap: true},
+	columns := []form.Column{
+		{Title: "NAMESPACE"},
+		{Title: "NAME"},
+		{Title: "QUEUE"},
+		{Title: "PRIO", Right: true},
+		{Title: "RUN", Right: true},
+		{Title: "PEND", Right: true},
+		{Title: "MIN", Right: true},
+		{Title: "AGE", Right: true},
+		{Title: "REASON", Wrap: true},
 	}
 	rows := make([][]string, 0, len(gangs))
 	for i := range gangs {
@@ -148,7 +149,7 @@ func drawGangs(gangs []GangReport, namespaces bool) string {
 			rows[i] = rows[i][1:]
 		}
 	}
-	return table(columns, rows)
+	return form.Table(columns, rows)
 }
 
 // age prints seconds as people say them: 45s, 12m, 5h, 3d.

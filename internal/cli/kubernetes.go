@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 )
 
@@ -46,7 +47,7 @@ func newKubernetes(d Deps) *cobra.Command {
 			"starts, and when it changes. Kinds are looked for; a feature gate is taken to be as the server's version has it by default.",
 		Example: "  muster debug kubernetes",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			config, err := app.RESTConfig(o)
@@ -58,7 +59,7 @@ func newKubernetes(d Deps) *cobra.Command {
 				return advise(err, config.Host)
 			}
 			r := reportServer(&s)
-			return emit(c.OutOrStdout(), output, r, func() string { return drawServer(r) })
+			return form.Emit(c.OutOrStdout(), output, r, func() string { return drawServer(r) })
 		},
 	}
 	fs := c.Flags()
@@ -111,7 +112,7 @@ func drawServer(r *ServerReport) string {
 		if !n.Has {
 			for indent, text := "", fmt.Sprintf("Without %s %s.", n.Name, n.Lost); text != ""; indent = "  " {
 				var line string
-				line, text = breakAt(text, lineWidth-len(indent))
+				line, text = form.Break(text, form.Width-len(indent))
 				lost.WriteString(indent + line + "\n")
 			}
 		}
@@ -120,7 +121,7 @@ func drawServer(r *ServerReport) string {
 	if r.BehavesLike != "" && !strings.HasPrefix(r.Version, "v"+r.BehavesLike+".") {
 		like = ", which behaves like " + r.BehavesLike
 	}
-	text := fmt.Sprintf("Kubernetes %s%s\n\n", r.Version, like) + table([]column{{title: "WHAT", keep: true}, {title: "THERE", keep: true}, {title: "SINCE", keep: true}, {title: "FOR", keep: true}}, rows)
+	text := fmt.Sprintf("Kubernetes %s%s\n\n", r.Version, like) + form.Table([]form.Column{{Title: "WHAT", Keep: true}, {Title: "THERE", Keep: true}, {Title: "SINCE", Keep: true}, {Title: "FOR", Keep: true}}, rows)
 	if lost.Len() > 0 {
 		text += "\n" + lost.String()
 	}

@@ -25,6 +25,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -98,7 +99,7 @@ type view struct {
 
 // look reads the cluster once and runs the engine on it.
 func (l *looker) look(ctx context.Context) (*view, error) {
-	if err := checkOutput(l.output); err != nil {
+	if err := form.Check(l.output); err != nil {
 		return nil, err
 	}
 	prof := profile.BuiltIn()

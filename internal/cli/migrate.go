@@ -14,6 +14,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/migrate"
 )
 
@@ -41,7 +42,7 @@ func newMigrateCheck(d Deps) *cobra.Command {
 			"It ends with an error (exit status 1) while something stands in the way.",
 		Example: "  muster migrate check\n  muster migrate check -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			config, err := app.RESTConfig(o)
@@ -62,7 +63,7 @@ func newMigrateCheck(d Deps) *cobra.Command {
 			if err != nil {
 				return advise(err, config.Host)
 			}
-			if err := emit(c.OutOrStdout(), output, report, func() string { return drawMigration(report) }); err != nil {
+			if err := form.Emit(c.OutOrStdout(), output, report, func() string { return drawMigration(report) }); err != nil {
 				return err
 			}
 			if report.Stops() {
@@ -84,7 +85,7 @@ func drawMigration(r *migrate.Report) string {
 	wrapped := func(first, indent, text string) {
 		for i := 0; text != ""; i++ {
 			var line string
-			line, text = breakAt(text, lineWidth-len(indent))
+			line, text = form.Break(text, form.Width-len(indent))
 			if i > 0 {
 				first = indent
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/deploy/chart"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 )
 
 // newMigrateValues is `muster migrate values`: what of a values file of KAI's has no effect.
@@ -15,7 +16,7 @@ func newMigrateValues() *cobra.Command {
 	c := &cobra.Command{
 		Use: "values FILE", Short: "Say which values of a Helm values file for KAI have no effect in Muster's chart, and why", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			text, err := os.ReadFile(args[0])
@@ -26,7 +27,7 @@ func newMigrateValues() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			return emit(c.OutOrStdout(), output, found, func() string {
+			return form.Emit(c.OutOrStdout(), output, found, func() string {
 				if len(found) == 0 {
 					return "Every value has its effect.\n"
 				}
@@ -34,7 +35,7 @@ func newMigrateValues() *cobra.Command {
 				for _, f := range found {
 					rows = append(rows, []string{f.Path, f.Why})
 				}
-				return table([]column{{title: "VALUE", keep: true}, {title: "HAS NO EFFECT BECAUSE", wrap: true}}, rows)
+				return form.Table([]form.Column{{Title: "VALUE", Keep: true}, {Title: "HAS NO EFFECT BECAUSE", Wrap: true}}, rows)
 			})
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -48,7 +49,7 @@ func newQueue(d Deps) *cobra.Command {
 				return err
 			}
 			queues := v.queues()
-			return emit(c.OutOrStdout(), l.output, queues, func() string { return drawQueues(queues, dims) })
+			return form.Emit(c.OutOrStdout(), l.output, queues, func() string { return drawQueues(queues, dims) })
 		},
 	}
 	l.flags(list)
@@ -130,15 +131,15 @@ func drawQueues(queues []QueueReport, dim string) string {
 	if len(queues) == 0 {
 		return "There are no queues: kubectl apply some (kind Queue, scheduling.run.ai/v2), or every gang waits for its own.\n"
 	}
-	columns := []column{
-		{title: "QUEUE (" + dim + ")"},
-		{title: "QUOTA", right: true},
-		{title: "LIMIT", right: true},
-		{title: "FAIR SHARE", right: true},
-		{title: "USED", right: true},
-		{title: "REQUESTED", right: true},
-		{title: "WAITING", right: true},
-		{title: "", wrap: true},
+	columns := []form.Column{
+		{Title: "QUEUE (" + dim + ")"},
+		{Title: "QUOTA", Right: true},
+		{Title: "LIMIT", Right: true},
+		{Title: "FAIR SHARE", Right: true},
+		{Title: "USED", Right: true},
+		{Title: "REQUESTED", Right: true},
+		{Title: "WAITING", Right: true},
+		{Title: "", Wrap: true},
 	}
 	rows := make([][]string, 0, len(queues))
 	or := func(m map[string]string, none string) string {
@@ -163,5 +164,5 @@ func drawQueues(queues []QueueReport, dim string) string {
 			or(q.Requested, "0"), waiting, q.Problem,
 		})
 	}
-	return table(columns, rows)
+	return form.Table(columns, rows)
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -156,7 +157,7 @@ func TestGolden(t *testing.T) {
 		}
 		if filepath.Ext(name) == ".txt" && !strings.HasPrefix(name, "explain-pod") {
 			for _, line := range strings.Split(got, "\n") {
-				if n := utf8.RuneCountInString(line); n > lineWidth && !strings.HasPrefix(line, "error: ") {
+				if n := utf8.RuneCountInString(line); n > form.Width && !strings.HasPrefix(line, "error: ") {
 					t.Errorf("%s: a line of %d columns: %s", name, n, line)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/replay"
@@ -76,7 +77,7 @@ func newReplay(d Deps) *cobra.Command {
 					r.Waiting = append(r.Waiting, waitingGang{g.Gang.String(), string(g.Diagnosis.Verdict.Reason), g.Diagnosis.Verdict.String()})
 				}
 			}
-			if err := emit(c.OutOrStdout(), output, r, r.draw); err != nil {
+			if err := form.Emit(c.OutOrStdout(), output, r, r.draw); err != nil {
 				return err
 			}
 			if r.Recorded && !r.Same {

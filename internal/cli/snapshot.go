@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
@@ -181,7 +182,7 @@ func newCycles(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the cycles that a running scheduler keeps (--record-decisions)", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			var cycles []replay.Cycle
@@ -191,12 +192,12 @@ func newCycles(d Deps) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return emit(c.OutOrStdout(), output, cycles, func() string {
+			return form.Emit(c.OutOrStdout(), output, cycles, func() string {
 				rows := make([][]string, 0, len(cycles))
 				for _, k := range cycles {
 					rows = append(rows, []string{strconv.FormatUint(k.Cycle, 10), k.At.UTC().Format(time.TimeOnly), strconv.Itoa(k.Binds), strconv.Itoa(k.Evictions), strconv.Itoa(k.Promises)})
 				}
-				return table([]column{{title: "CYCLE", right: true}, {title: "TIME", keep: true}, {title: "BINDS", right: true}, {title: "EVICTIONS", right: true}, {title: "PROMISES", right: true}}, rows)
+				return form.Table([]form.Column{{Title: "CYCLE", Right: true}, {Title: "TIME", Keep: true}, {Title: "BINDS", Right: true}, {Title: "EVICTIONS", Right: true}, {Title: "PROMISES", Right: true}}, rows)
 			})
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
@@ -72,7 +73,7 @@ func newStatus(d Deps) *cobra.Command {
 				return err
 			}
 			s := v.status()
-			return emit(c.OutOrStdout(), l.output, s, func() string { return drawStatus(s, dim) })
+			return form.Emit(c.OutOrStdout(), l.output, s, func() string { return drawStatus(s, dim) })
 		},
 	}
 	l.flags(c)
@@ -145,13 +146,13 @@ func drawStatus(s StatusReport, dim string) string {
 		}
 		rows = append(rows, []string{strings.ToLower(string(g.Phase)), string(g.Reason), strconv.Itoa(g.Gangs), strconv.Itoa(g.Running), strconv.Itoa(g.Waiting), example})
 	}
-	b.WriteString(table([]column{
-		{title: "GANGS"},
-		{title: "REASON", keep: true},
-		{title: "NUMBER", right: true},
-		{title: "PODS RUN", right: true},
-		{title: "PODS WAIT", right: true},
-		{title: "SUCH AS"},
+	b.WriteString(form.Table([]form.Column{
+		{Title: "GANGS"},
+		{Title: "REASON", Keep: true},
+		{Title: "NUMBER", Right: true},
+		{Title: "PODS RUN", Right: true},
+		{Title: "PODS WAIT", Right: true},
+		{Title: "SUCH AS"},
 	}, rows))
 	return b.String()
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
-	"github.com/muster-scheduler/muster/conformance"
 	"github.com/muster-scheduler/muster/docs/ledgers"
 )
 
@@ -210,9 +209,9 @@ func (c *checker) pods(used map[string]bool) error {
 	return nil
 }
 
-// cases tells the rows of the conformance ledger that are about something this cluster uses.
+// cases tells the rows of the ledger of cases that are about something this cluster uses.
 func (c *checker) cases(used map[string]bool) error {
-	rows, err := conformance.Ledger()
+	rows, err := ledgers.Cases()
 	if err != nil {
 		return err
 	}

@@ -33,13 +33,13 @@ var (
 		"internal/vm/ctl/ctl.go: net.Listen":                       "muster-vm ctl vnc: the loopback of a person's own host",
 		"internal/vm/diag/serve.go: net.Listen":                    "muster-vm: what a process tells of itself, a file for root alone",
 		"internal/vm/node/run.go: net.Listen":                      "muster-vm: the socket of its CRI, a file for root alone",
-		"internal/cli/simulate.go: new(net.ListenConfig).Listen":   "muster sim serve: a calculator for a user, at the address the user names",
+		"internal/trial/sim.go: new(net.ListenConfig).Listen":      "muster-lab sim fairshare --listen: a calculator for a user, at the address the user names",
 	}
 	// public are the patterns that are answered beyond this machine; they must stay so few.
 	public = []string{
 		"internal/app/server.go: GET /metrics",
 		"internal/controllers/admission/server.go: POST ",
-		"internal/sim/serve.go: /simulate", // of muster sim serve; it knows nothing but the question
+		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.
 	local = []string{"internal/app/server.go", "internal/roles/run.go"}

@@ -79,8 +79,8 @@ func historyFolder(cache func() (string, error), lease string) string {
 	return filepath.Join(folder, "muster", "usage", lease)
 }
 
-// open opens the history, for the process that leads; nil if there is none. The caller calls done when the keeper has
-// ended.
+// open makes the history ready, for the process that leads; nil if there is none. A folder is opened by the keeper, so that none that
+// cannot be opened keeps anybody from scheduling. The caller calls done when the keeper has ended.
 func (h past) open(ctx context.Context) (k *usage.Keeper, done func(), err error) {
 	log := logr.FromContextOrDiscard(ctx).WithName("usage")
 	closing := func(what interface{ Close() error }) func() {
@@ -101,10 +101,7 @@ func (h past) open(ctx context.Context) (k *usage.Keeper, done func(), err error
 		log.Info("queues' usage comes from a Prometheus server", "every", h.config.Interval.String())
 		return usage.NewKeeper(*h.config, guarded{Source: s, guard: h.guard}, nil, h.metrics), closing(s), nil
 	}
-	s, err := history.Open(ctx, *h.config, h.address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("usageDBConfig: %w (connectionString names another folder)", err)
-	}
+	s := history.NewLazy(*h.config, h.address)
 	log.Info("queues' usage is recorded and read here", "folder", h.address, "every", h.config.Resolution.String())
 	both := guarded{s, s, h.guard}
 	return usage.NewKeeper(*h.config, both, both, h.metrics), closing(s), nil

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/muster-scheduler/muster/internal/usage"
+	"github.com/muster-scheduler/muster/internal/usage/history"
 )
 
 // configured prepares a scheduler with a configuration file.
@@ -38,11 +43,11 @@ func TestUsageConfig(t *testing.T) {
 	}
 }
 
-// TestHistory: the embedded history is opened where the configuration says, by one process at a time.
+// TestHistory: the embedded history is opened where the configuration says, and one that cannot be opened keeps nobody from scheduling.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "a", "b")
-	p, err := configured(t, `{usageDBConfig: {connectionString: "`+folder+`"}}`)
+	p, err := configured(t, `{usageDBConfig: {connectionString: "`+folder+`", usageParams: {waitTimeout: 1ms}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,19 +55,38 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := past{config: c, address: folder}
+	guard, err := p.guard(Scheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := usage.NewMetrics(p.MetricsNamespace, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := past{config: c, address: folder, metrics: m, guard: guard}
+	other, err := history.Open(t.Context(), *c, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
 	keeper, done, err := h.open(t.Context())
 	if err != nil || keeper == nil {
 		t.Fatal(keeper, err)
 	}
-	if _, _, err := h.open(t.Context()); err == nil || !strings.Contains(err.Error(), "connectionString") {
-		t.Errorf("opened twice: %v", err)
+	defer done()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Run(ctx) }()
+	<-keeper.Changed() // what is waited for has an end, though another process has the folder
+	if !keeper.Settled() {
+		t.Error("scheduling waits for a folder")
 	}
-	done()
-	if _, done, err = h.open(t.Context()); err != nil {
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	done()
 	if keeper, done, err := (past{}).open(t.Context()); keeper != nil || err != nil {
 		t.Error(keeper, err)
 	} else {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/usage"
 	"github.com/muster-scheduler/muster/internal/usage/usagetest"
@@ -16,7 +18,7 @@ func BenchmarkFetch(b *testing.B) {
 	const queues = 100
 	c := usagetest.Parse(b, `{"usageParams":{"halfLifePeriod":"24h"}}`)
 	folder := b.TempDir()
-	s, err := Open(b.Context(), c, folder)
+	s, err := open(b.Context(), c, folder, false)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,13 +33,14 @@ func BenchmarkFetch(b *testing.B) {
 		if err := s.Record(b.Context(), at, sample); err != nil {
 			b.Fatal(err)
 		}
-		if step%360 == 0 {
-			if err := s.db.Compact(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
 	}
-	b.Logf("%d MB on disk", size(b, folder)>>20)
+	err = s.view(func(tx *bbolt.Tx) error {
+		b.Logf("%d MB on disk, of which %d MB are in use", size(b, folder)>>20, s.used(tx)>>20)
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	fetch := func(b *testing.B, at time.Time) {
 		got, err := s.Fetch(b.Context(), at)
 		if err != nil || len(got) != queues {

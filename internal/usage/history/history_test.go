@@ -1,23 +1,30 @@
 package history
 
 import (
-	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"go.etcd.io/bbolt"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/usage"
 	"github.com/muster-scheduler/muster/internal/usage/usagetest"
 )
 
-func open(t *testing.T, c usage.Config, folder string) *Store {
+// opened is an open store. Power cuts are for TestTorn.
+func opened(t *testing.T, c usage.Config, folder string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), c, folder)
+	s, err := open(t.Context(), c, folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +49,7 @@ func TestOracle(t *testing.T) {
 			t.Parallel()
 			c := usagetest.Parse(t, `{"usageParams":{`+params+`}}`)
 			folder := t.TempDir()
-			s := open(t, c, folder)
+			s := opened(t, c, folder)
 			rng := rand.New(rand.NewPCG(1, 2))
 			// Summer time begins in the middle.
 			p := usagetest.Random(time.Date(2026, 3, 27, 22, 0, 0, 0, time.UTC), c.Resolution, int(3*24*time.Hour/c.Resolution), true)
@@ -64,7 +71,7 @@ func TestOracle(t *testing.T) {
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
-					s = open(t, c, folder)
+					s = opened(t, c, folder)
 				}
 			}
 			got, err := s.Fetch(t.Context(), at)
@@ -82,7 +89,7 @@ func TestOracle(t *testing.T) {
 // TestEmpty: what was never recorded was not used.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	s := open(t, usagetest.Parse(t, `{}`), t.TempDir())
+	s := opened(t, usagetest.Parse(t, `{}`), t.TempDir())
 	got, err := s.Fetch(t.Context(), time.Now())
 	if err != nil || got == nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
@@ -94,7 +101,7 @@ func TestEmpty(t *testing.T) {
 func TestOddTimes(t *testing.T) {
 	t.Parallel()
 	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"1h"}}`)
-	s := open(t, c, t.TempDir())
+	s := opened(t, c, t.TempDir())
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	record := func(at time.Time, gpus int64) error {
 		return s.Record(t.Context(), at, usage.Sample{Had: cluster.Resources{0, 0, 8000}, Held: map[string]cluster.Resources{"a": {0, 0, gpus}}})
@@ -150,12 +157,12 @@ func copyAtRest(t *testing.T, from, to string) {
 }
 
 // TestKilled: a copy of the folder taken while the store is open is what a killed process leaves. Nothing recorded is
-// lost, a torn end of the journal is survived, and two processes cannot have the folder.
+// lost, and two processes cannot have the folder.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"1d"}}`)
 	folder, left := t.TempDir(), t.TempDir()
-	s := open(t, c, folder)
+	s := opened(t, c, folder)
 	if other, err := Open(t.Context(), c, folder); err == nil {
 		_ = other.Close()
 		t.Error("opened twice")
@@ -173,21 +180,7 @@ func TestKilled(t *testing.T) {
 		p = append(p, usagetest.Moment{At: at, Sample: sample})
 	}
 	copyAtRest(t, folder, filepath.Join(left, "killed"))
-	segments, err := filepath.Glob(filepath.Join(left, "killed", "wal", "0*"))
-	if err != nil || len(segments) == 0 {
-		t.Fatal(segments, err)
-	}
-	f, err := os.OpenFile(segments[len(segments)-1], os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write([]byte{1, 0, 40, 1, 2, 3}); err != nil { // half a record
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again := open(t, c, filepath.Join(left, "killed"))
+	again := opened(t, c, filepath.Join(left, "killed"))
 	got, err := again.Fetch(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
@@ -198,12 +191,203 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestTorn: a power cut in the middle of the last write, when the page that says where everything is has been written by half, takes no
+// more than the last sample.
+func TestTorn(t *testing.T) {
+	t.Parallel()
+	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"1d"}}`)
+	folder := t.TempDir()
+	s, err := Open(t.Context(), c, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := usagetest.GPUs(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), time.Minute, 20, 8, func(step int) map[string]int64 { return map[string]int64{"a": int64(step % 8)} })
+	for _, m := range p {
+		if err := s.Record(t.Context(), m.At, m.Sample); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := int64(s.db.Info().PageSize)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(folder, fileName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const number = 16 + 48 // the place of the transaction's number in each of the first two pages; the checksum is behind it
+	var numbers [2]uint64
+	for i := range numbers {
+		var b [8]byte
+		if _, err := f.ReadAt(b[:], int64(i)*size+number); err != nil {
+			t.Fatal(err)
+		}
+		numbers[i] = binary.NativeEndian.Uint64(b[:])
+	}
+	last := int64(0)
+	if numbers[1] > numbers[0] {
+		last = 1
+	}
+	if _, err := f.WriteAt([]byte("torn"), last*size+number+8); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := opened(t, c, folder)
+	end := p[len(p)-1]
+	got, err := again.Fetch(t.Context(), end.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usagetest.Near(t, "after the power cut", got, p[:len(p)-1].Shares(&c, end.At))
+	if err := again.Record(t.Context(), end.At, end.Sample); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamaged: whatever became of the file, what cannot be read is an error that names it, and the process goes on.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"2d","extraParams":{"queryResolution":"10m"}}}`)
+	folder := t.TempDir()
+	s := opened(t, c, folder)
+	p := usagetest.Random(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), c.Resolution, 200, true)
+	for _, m := range p {
+		if err := s.Record(t.Context(), m.At, m.Sample); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := s.db.Info().PageSize
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(folder, fileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for i := range 120 {
+		damaged := slices.Clone(whole)
+		switch at := rng.IntN(len(whole)); i % 4 {
+		case 0: // the end is missing
+			damaged = damaged[:at]
+		case 1: // a page is zero
+			clear(damaged[at/page*page : at/page*page+page])
+		case 2: // a page is another one
+			copy(damaged[at/page*page:], whole[rng.IntN(len(whole)/page)*page:][:page])
+		case 3:
+			for k := at; k < min(at+64, len(whole)); k++ {
+				damaged[k] = byte(rng.Uint32())
+			}
+		}
+		path := filepath.Join(t.TempDir(), fileName)
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check := func(err error) {
+			if err == nil {
+				return
+			}
+			if refused++; !strings.Contains(err.Error(), path) {
+				t.Errorf("%d: %v does not name %s", i, err, path)
+			}
+		}
+		s, err := open(t.Context(), c, filepath.Dir(path), false)
+		if check(err); err != nil {
+			continue
+		}
+		end := p[len(p)-1].At
+		_, err = s.Fetch(t.Context(), end)
+		check(err)
+		check(s.Record(t.Context(), end.Add(c.Resolution), p[0].Sample))
+		check(s.Close())
+	}
+	if refused < 30 {
+		t.Errorf("%d damages were found: this proves nothing", refused)
+	}
+}
+
+// TestFull: what the file may hold bounds it, and the oldest goes first.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"30d"}}`)
+	s := opened(t, c, t.TempDir())
+	s.most = 1 << 20
+	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	p := usagetest.Random(at, time.Minute, 8*24*60, true)
+	for _, m := range p {
+		if err := s.Record(t.Context(), m.At, m.Sample); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// bbolt doubles a file below 16 MiB, so that what is in use may be half of it.
+	if size := size(t, s.folder); size > 2*s.most {
+		t.Errorf("the folder has %d bytes; the bound is %d", size, s.most)
+	}
+	var first int64
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		key, _ := tx.Bucket(keyBlocks).Cursor().First()
+		first = keyTimeOf(key)
+		return nil
+	})
+	end := p[len(p)-1].At
+	t.Logf("%d bytes, %s are kept", size(t, s.folder), end.Sub(time.UnixMilli(first)))
+	if kept := end.Sub(time.UnixMilli(first)); err != nil || kept < 24*time.Hour || kept > 7*24*time.Hour {
+		t.Errorf("%s are kept (%v)", kept, err)
+	}
+}
+
+// TestRows: what is read of a row is what was written, whatever order and however odd; a damaged one is an error.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	s := opened(t, usagetest.Parse(t, `{}`), t.TempDir())
+	values := []float64{0, 1, -1, 0.1, 1e300, math.Inf(1), math.SmallestNonzeroFloat64, 1 << 40, 3.25}
+	var points []point
+	for i, v := range values {
+		of, err := seriesOf(labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		points = append(points, point{of, v})
+	}
+	const at = 1_767_225_600_000
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(put(tx, at, points[4:]), put(tx, at, points), put(tx, at, []point{{points[0].of, 7}}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range values {
+		got, err := s.ask(t.Context(), fmt.Sprintf(`m{i="%d"}`, i), time.UnixMilli(at))
+		if err != nil || len(got) != 1 || float64(got[0].Value) != want {
+			t.Errorf("%v: %v, %v", want, got, err)
+		}
+	}
+	if got, err := s.ask(t.Context(), `count({__name__=~"m|n",i!="3"})`, time.UnixMilli(at)); err != nil || len(got) != 1 || int(got[0].Value) != len(values)-1 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, damaged := range [][]byte{{1}, {0x80}, {1, 0x80}} {
+		if err := readRow(damaged, func(uint64, float64) {}); err == nil {
+			t.Errorf("%v is taken", damaged)
+		}
+	}
+	err = s.db.Update(func(tx *bbolt.Tx) error { return put(tx, -1, points) })
+	if err == nil {
+		t.Error("a sample before 1970 is taken")
+	}
+	if _, err := seriesOf(labels.FromStrings("a", "b")); err == nil {
+		t.Error("a series without a metric is taken")
+	}
+}
+
 // TestBounded: the folder stops growing once the window is full, and what is in the window is still there.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	c := usagetest.Parse(t, `{"usageParams":{"windowSize":"6h"}}`)
 	folder := t.TempDir()
-	s := open(t, c, folder)
+	s := opened(t, c, folder)
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var p usagetest.Past
 	sizes := []int64{}
@@ -218,9 +402,6 @@ func TestBounded(t *testing.T) {
 		}
 		p = append(p, usagetest.Moment{At: at, Sample: sample})
 		if step%(24*60) == 24*60-1 {
-			if err := s.db.Compact(context.Background()); err != nil { // as its own goroutine does within a minute
-				t.Fatal(err)
-			}
 			sizes = append(sizes, size(t, folder))
 		}
 	}

@@ -1,4 +1,5 @@
-package cli
+// Package form prints reports in the form that a command is asked for: a table that fits a terminal, JSON, or YAML.
+package form
 
 import (
 	"encoding/json"
@@ -10,11 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lineWidth is how wide a table may become.
-const lineWidth = 100
+// Width is how many runes wide a table may become.
+const Width = 100
 
-// checkOutput refuses what -o does not know.
-func checkOutput(o string) error {
+// Check refuses what the flag --output does not know.
+func Check(o string) error {
 	switch o {
 	case "table", "json", "yaml":
 		return nil
@@ -22,8 +23,8 @@ func checkOutput(o string) error {
 	return fmt.Errorf("--output is %q; it must be table, json or yaml", o)
 }
 
-// emit prints a report in the form that -o asks for; draw makes the table.
-func emit(w io.Writer, output string, report any, draw func() string) error {
+// Emit prints a report as output says, which Check has let pass: "json", "yaml", or else what draw makes of it.
+func Emit(w io.Writer, output string, report any, draw func() string) error {
 	var text []byte
 	var err error
 	switch output {
@@ -45,34 +46,38 @@ func emit(w io.Writer, output string, report any, draw func() string) error {
 	return nil
 }
 
-// column is one column of a table.
-type column struct {
-	title string
-	right bool // to the right: numbers
-	keep  bool // never cut: words that mean nothing in part
-	wrap  bool // the last column may go on in further lines below itself
+// Column is one column of a table.
+type Column struct {
+	// Title is its heading.
+	Title string
+	// Right puts cells to the right: numbers.
+	Right bool
+	// Keep cuts no cell: words that mean nothing in part.
+	Keep bool
+	// Wrap lets the last column go on in further lines below itself.
+	Wrap bool
 }
 
-// table draws rows below titles. Where the whole would be wider than lineWidth, the widest columns that may be cut lose the
+// Table draws rows, each with a cell for every column, below titles. Where the whole would be wider than Width, the widest columns that may be cut lose the
 // ends of their texts: what remains of a gang's name is still enough for explain.
-func table(columns []column, rows [][]string) string {
+func Table(columns []Column, rows [][]string) string {
 	width := make([]int, len(columns))
 	for i, c := range columns {
-		width[i] = len(c.title)
+		width[i] = len(c.Title)
 		for _, r := range rows {
 			width[i] = max(width[i], utf8.RuneCountInString(r[i]))
 		}
 	}
 	last := len(columns) - 1
 	least := width[last]
-	if columns[last].wrap {
+	if columns[last].Wrap {
 		least = min(least, 30)
 		width[last] = least
 	}
-	for total(width)-2 > lineWidth {
+	for total(width)-2 > Width {
 		widest := -1
 		for i, c := range columns {
-			if !c.right && !c.keep && !c.wrap && (widest < 0 || width[i] > width[widest]) {
+			if !c.Right && !c.Keep && !c.Wrap && (widest < 0 || width[i] > width[widest]) {
 				widest = i
 			}
 		}
@@ -81,8 +86,8 @@ func table(columns []column, rows [][]string) string {
 		}
 		width[widest]--
 	}
-	if columns[last].wrap {
-		width[last] = max(least, lineWidth-total(width[:last]))
+	if columns[last].Wrap {
+		width[last] = max(least, Width-total(width[:last]))
 	}
 	var b strings.Builder
 	line := func(cells []string) {
@@ -90,13 +95,13 @@ func table(columns []column, rows [][]string) string {
 		var out strings.Builder
 		for i, cell := range cells {
 			switch {
-			case i == last && columns[i].wrap:
-				cell, more = breakAt(cell, width[i])
+			case i == last && columns[i].Wrap:
+				cell, more = Break(cell, width[i])
 			default:
 				cell = shorten(cell, width[i])
 			}
 			pad := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
-			if columns[i].right {
+			if columns[i].Right {
 				cell = pad + cell
 			} else {
 				cell += pad
@@ -109,13 +114,13 @@ func table(columns []column, rows [][]string) string {
 		b.WriteString(strings.TrimRight(out.String(), " ") + "\n")
 		for more != "" {
 			var cell string
-			cell, more = breakAt(more, width[last])
+			cell, more = Break(more, width[last])
 			b.WriteString(strings.Repeat(" ", total(width[:last])) + cell + "\n")
 		}
 	}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
-		titles[i] = c.title
+		titles[i] = c.Title
 	}
 	line(titles)
 	for _, r := range rows {
@@ -142,8 +147,8 @@ func shorten(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-// breakAt splits a text at the last space before width, or at width where there is none.
-func breakAt(s string, width int) (first, rest string) {
+// Break splits a text at the last space before width, or at width where there is none.
+func Break(s string, width int) (first, rest string) {
 	r := []rune(s)
 	if len(r) <= width {
 		return s, ""

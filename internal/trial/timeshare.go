@@ -1,4 +1,4 @@
-package cli
+package trial
 
 import (
 	"bytes"
@@ -17,11 +17,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// timeShare is one call of `muster sim timeshare`.
+// timeShare is one call of `muster-lab sim timeshare`.
 type timeShare struct {
 	input, output, format, plot string
 }
@@ -42,9 +43,9 @@ used lately moves their shares. It writes KAI's CSV (Time, QueueID, Allocation, 
 Ours besides: step, how long a cycle is (10m; a minute if it is not said), duration instead of cycles (365d), WindowSize and
 HalfLifePeriod as times, grace, seed; in a queue LimitGPUs; in a job MinPods, Duration, Start, Every, Random, Priority, and several jobs as
 a list.`,
-		Example: `  muster sim timeshare -i simulation-config.yaml -o results.csv --plot shares.png
+		Example: `  muster-lab sim timeshare -i simulation-config.yaml -o results.csv --plot shares.png
   printf 'nodes: [{gpus: 8}]\nqueues: [{name: a}, {name: b}]\njobs: {a: {gpus: 8, numJobs: 9}, b: {gpus: 8, numJobs: 9}}\n' |
-    muster sim timeshare -i - -o -`,
+    muster-lab sim timeshare -i - -o -`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
 	}
@@ -154,12 +155,12 @@ func toFile(name string, write func(io.Writer) error) error {
 
 // drawSeries sums a simulation up.
 func drawSeries(s *sim.Series) string {
-	columns := []column{
-		{title: "QUEUE"},
-		{title: "GPU-TIME", right: true},
-		{title: "MEAN GPUS", right: true},
-		{title: "MEAN FAIR SHARE", right: true},
-		{title: "TURNS", right: true},
+	columns := []form.Column{
+		{Title: "QUEUE"},
+		{Title: "GPU-TIME", Right: true},
+		{Title: "MEAN GPUS", Right: true},
+		{Title: "MEAN FAIR SHARE", Right: true},
+		{Title: "TURNS", Right: true},
 	}
 	whole := 0.0
 	for i := range s.Queues {
@@ -190,7 +191,7 @@ func drawSeries(s *sim.Series) string {
 		})
 	}
 	f := &s.Figures
-	return table(columns, rows) + fmt.Sprintf("%d cycles of %s, %d decided anew; %d pods placed, %d evicted (%d of them moved)\n",
+	return form.Table(columns, rows) + fmt.Sprintf("%d cycles of %s, %d decided anew; %d pods placed, %d evicted (%d of them moved)\n",
 		s.Cycles(), s.Step, f.Decisions, f.PlacedPods, f.EvictedPods, f.MovedPods)
 }
 

@@ -1,4 +1,4 @@
-package cli
+package trial
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ const twoQueues = `{"totalResource":{"GPU":10,"CPU":64000,"Memory":1000},"queues
 	{"uid":"d","name":"dept","resourceShare":{"gpu":{"request":9}}},
 	{"uid":"a","name":"team","parentQueue":"d","priority":2,"resourceShare":{"gpu":{"deserved":2.5,"maxAllowed":8,"request":9}}}]}`
 
-// simulate runs `muster sim` with arguments and standard input.
+// simulate runs `muster-lab sim` with arguments and standard input.
 func simulate(stdin string, args ...string) (stdout, stderr string, err error) {
 	var out, more bytes.Buffer
 	c := NewSim()

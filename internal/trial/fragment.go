@@ -1,4 +1,4 @@
-package cli
+package trial
 
 import (
 	"fmt"
@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// newFragmentation returns `muster sim fragmentation`.
+// newFragmentation returns `muster-lab sim fragmentation`.
 func newFragmentation() *cobra.Command {
 	var output, picture, mix string
 	x := sim.Inflation{}
@@ -21,11 +22,11 @@ func newFragmentation() *cobra.Command {
 		Short: "Compare how placements fill a cluster: binpack, spread, and descending the expected fragmentation",
 		Long: `Pods come one after another to an empty cluster of nodes with eight GPUs and 96 CPUs, and stay, until they ask for more than it has. The
 same pods come in the same order whatever the placement; nobody is evicted or moved. Printed are means over the seeds.`,
-		Example: `  muster sim fragmentation --plot fragmentation.png
-  muster sim fragmentation --mix multi --nodes 50 -o json`,
+		Example: `  muster-lab sim fragmentation --plot fragmentation.png
+  muster-lab sim fragmentation --mix multi --nodes 50 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := form.Check(output); err != nil {
 				return err
 			}
 			switch mix {
@@ -60,7 +61,7 @@ same pods come in the same order whatever the placement; nobody is evicted or mo
 					return err
 				}
 			}
-			return emit(c.OutOrStdout(), output, results, func() string { return drawInflations(8*x.Nodes, results) })
+			return form.Emit(c.OutOrStdout(), output, results, func() string { return drawInflations(8*x.Nodes, results) })
 		},
 	}
 	f := c.Flags()
@@ -97,15 +98,15 @@ func drawInflations(gpus int, results []*sim.Inflated) string {
 			number(r.Unusable[25]), number(r.Unusable[50]), number(r.Unusable[75]), number(r.Unusable[95]),
 		})
 	}
-	return table([]column{
-		{title: "PLACEMENT", keep: true},
-		{title: "GPUS ALLOCATED", right: true},
-		{title: "NOT", right: true},
-		{title: "BEST – WORST", right: true},
-		{title: "FIRST WAITS AT %", right: true},
-		{title: "UNUSABLE AT 25 %", right: true},
-		{title: "50 %", right: true},
-		{title: "75 %", right: true},
-		{title: "95 %", right: true},
+	return form.Table([]form.Column{
+		{Title: "PLACEMENT", Keep: true},
+		{Title: "GPUS ALLOCATED", Right: true},
+		{Title: "NOT", Right: true},
+		{Title: "BEST – WORST", Right: true},
+		{Title: "FIRST WAITS AT %", Right: true},
+		{Title: "UNUSABLE AT 25 %", Right: true},
+		{Title: "50 %", Right: true},
+		{Title: "75 %", Right: true},
+		{Title: "95 %", Right: true},
 	}, rows)
 }

@@ -1,4 +1,4 @@
-package cli
+package trial
 
 import (
 	"context"
@@ -20,10 +20,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// NewSim returns `muster sim`: what the scheduler would do, without a cluster.
+// NewSim returns `muster-lab sim`: what the scheduler would do, without a cluster.
 func NewSim() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sim", Short: "Simulate the scheduler without a cluster: shares of queues, and who gets what over time", Args: cobra.NoArgs,
@@ -33,7 +34,7 @@ func NewSim() *cobra.Command {
 	return c
 }
 
-// fairShareReport is one queue of `muster sim fairshare`.
+// fairShareReport is one queue of `muster-lab sim fairshare`.
 type fairShareReport struct {
 	queue *sim.DivideQueue
 	depth int
@@ -51,9 +52,9 @@ func newFairShare() *cobra.Command {
 and bytes. All queues are siblings, as in KAI's simulator, unless --hierarchy is given. With --listen it serves POST /simulate instead.`,
 		Example: `  echo '{"totalResource":{"GPU":10},"queues":[
     {"uid":"a","resourceShare":{"gpu":{"deserved":2,"request":8}}},
-    {"uid":"b","resourceShare":{"gpu":{"overQuotaWeight":3}}}]}' | muster sim fairshare -
-  muster sim fairshare queues.json -o csv
-  muster sim fairshare --listen :8080 --enable-cors`,
+    {"uid":"b","resourceShare":{"gpu":{"overQuotaWeight":3}}}]}' | muster-lab sim fairshare -
+  muster-lab sim fairshare queues.json -o csv
+  muster-lab sim fairshare --listen :8080 --enable-cors`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch output {
@@ -95,7 +96,7 @@ and bytes. All queues are siblings, as in KAI's simulator, unless --hierarchy is
 			if output == "csv" {
 				return fairShareCSV(c.OutOrStdout(), arrange(req, shares, false))
 			}
-			return emit(c.OutOrStdout(), output, shares, func() string { return drawFairShares(arrange(req, shares, hierarchy)) })
+			return form.Emit(c.OutOrStdout(), output, shares, func() string { return drawFairShares(arrange(req, shares, hierarchy)) })
 		},
 	}
 	f := c.Flags()
@@ -174,16 +175,16 @@ func drawFairShares(queues []fairShareReport) string {
 	if len(queues) == 0 {
 		return "There are no queues.\n"
 	}
-	columns := []column{
-		{title: "QUEUE"},
-		{title: "PRIORITY", right: true},
-		{title: "GPU QUOTA", right: true},
-		{title: "LIMIT", right: true},
-		{title: "WEIGHT", right: true},
-		{title: "WANTS", right: true},
-		{title: "FAIR SHARE: GPU", right: true},
-		{title: "CPU (m)", right: true},
-		{title: "MEMORY (B)", right: true},
+	columns := []form.Column{
+		{Title: "QUEUE"},
+		{Title: "PRIORITY", Right: true},
+		{Title: "GPU QUOTA", Right: true},
+		{Title: "LIMIT", Right: true},
+		{Title: "WEIGHT", Right: true},
+		{Title: "WANTS", Right: true},
+		{Title: "FAIR SHARE: GPU", Right: true},
+		{Title: "CPU (m)", Right: true},
+		{Title: "MEMORY (B)", Right: true},
 	}
 	rows := make([][]string, 0, len(queues))
 	for _, r := range queues {
@@ -209,7 +210,7 @@ func drawFairShares(queues []fairShareReport) string {
 			say(gpu.OverQuotaWeight, "1"), say(gpu.Request, "all"), number(r.share.GPU), number(r.share.CPU), number(r.share.Memory),
 		})
 	}
-	return table(columns, rows)
+	return form.Table(columns, rows)
 }
 
 func fairShareCSV(w io.Writer, queues []fairShareReport) error {

@@ -1,4 +1,4 @@
-package cli
+package trial
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/muster-scheduler/muster/conformance"
 )
 
-// NewConformance returns `muster conformance DIR`: it plays behaviour cases on the engine and prints what differs. Its
+// NewConformance returns `muster-lab conformance DIR`: it plays behaviour cases on the engine and prints what differs. Its
 // error, and so a non-zero exit, means a difference that the ledger does not accept.
 func NewConformance() *cobra.Command {
 	var o conformance.Options
