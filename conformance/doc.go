@@ -3,9 +3,9 @@
 // It answers "in which of these situations do we do what KAI expects, and where not, do we say why". A case is one JSON
 // file: a cluster (given), the actions to run, and what must have become of gangs, pods and nodes (expect). The cluster
 // becomes real API objects, which reach a cluster.Store through the dialects as they do in the live scheduler, and is
-// decided by engine.Run with the built-in registry; nothing of the engine is special here.
+// decided by an engine.Driver with the built-in registry; nothing of the engine is special here.
 //
-//	case.json ──► Case ──adapter──► API objects ──dialects──► Store ──► engine.Run ──► fates ──compare──► mismatches
+//	case.json ──► Case ──adapter──► API objects ──dialects──► Store ──► engine.Driver ──► fates ──compare──► mismatches
 //	                                    ▲                                               │
 //	                                    └────────────────── next round ◄────────────────┘
 //

@@ -47,7 +47,7 @@ const pace = second / 1000
 // world is a case while it runs.
 type world struct {
 	c      *Case
-	engine *engine.Engine
+	driver *engine.Driver
 	store  *cluster.Store
 	tell   *dialect.Translator // of objects to the store
 	now    int64
@@ -95,9 +95,11 @@ func newWorld(c *Case, keep bool) (*world, error) {
 			break
 		}
 	}
-	if w.engine, err = engine.New(p, filters.Register(builtin.Registry(), filters.Options{})); err != nil {
+	e, err := engine.New(p, filters.Register(builtin.Registry(), filters.Options{}))
+	if err != nil {
 		return nil, err
 	}
+	w.driver = engine.NewDriver(e, w.store)
 	for _, o := range c.objects() {
 		if claim, ok := o.(*resourcev1.ResourceClaim); ok {
 			w.made[claim.Namespace+"/"+claim.Name] = claim
@@ -129,21 +131,19 @@ func newWorld(c *Case, keep bool) (*world, error) {
 // cycle runs the actions once and notes what was decided.
 func (w *world) cycle() {
 	w.round++
-	w.snap = w.store.Snapshot(w.now)
-	r := w.engine.Run(context.Background(), w.snap, func(p engine.Plan) {
-		p.Assume(w.store, w.now)
-		for i := range p.Bundles {
-			b := &p.Bundles[i]
-			for j := range b.Intents {
-				w.decide(b, &b.Intents[j])
+	snap, plans, r := w.driver.Cycle(context.Background(), w.now)
+	w.snap, w.trace = snap, r.Trace
+	for i := range plans {
+		for j := range plans[i].Bundles {
+			b := &plans[i].Bundles[j]
+			for k := range b.Intents {
+				w.decide(b, &b.Intents[k])
 			}
 			if b.Starts {
 				w.note(b.Gang, keys.LastStartAnnotation)
 			}
 		}
-	})
-	w.trace = r.Trace
-	r.Remember(w.store)
+	}
 }
 
 // decide notes one decision.

@@ -15,10 +15,10 @@ const (
 	promiseStands  = cluster.FarAhead
 )
 
-// Assume lays the plan's decisions over the Store it was decided from, as of now (Unix nanoseconds), until the API server
+// assume lays the plan's decisions over the Store it was decided from, as of now (Unix nanoseconds), until the API server
 // shows them: pods that are bound have their node, pods that are evicted give their room back, and what that frees is held
-// for whom it was freed. Whoever applies plans, live or simulated, calls it with each plan, before the next run.
-func (p *Plan) Assume(s *cluster.Store, now int64) {
+// for whom it was freed.
+func (p *Plan) assume(s *cluster.Store, now int64) {
 	evicted := now + p.EvictionsStand()
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
@@ -69,7 +69,7 @@ func (in *Intent) hold(b *Bundle) (cluster.Hold, bool) {
 	return cluster.Hold{}, false
 }
 
-// Forget takes back what Assume laid over the Store for a bundle that was not, or not wholly, applied: binds are forgotten,
+// Forget takes back what a Driver laid over the Store for a bundle that was not, or not wholly, applied: binds are forgotten,
 // promises withdrawn, and pods spared, but for those of which carried says that they have been evicted all the same. What a
 // later decision promised stands; Forget reports whether nothing of the kind was found, so that whom the bundle was for has
 // to be decided on anew.
@@ -92,9 +92,9 @@ func (b *Bundle) Forget(s *cluster.Store, carried func(uid string) bool) bool {
 	return last
 }
 
-// Remember tells the Store, after a run, what the run found out that the next one should know: the fair shares, which
+// remember tells the Store, after a run, what the run found out that the next one should know: the fair shares, which
 // promises are void, and since when gangs have been stale.
-func (r *Result) Remember(s *cluster.Store) {
+func (r *Result) remember(s *cluster.Store) {
 	shares := make(map[string]cluster.Resources, len(r.Trace.Queues))
 	for i := range r.Trace.Queues {
 		if q := &r.Trace.Queues[i]; q.FairShare != nil {

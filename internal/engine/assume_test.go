@@ -55,7 +55,7 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 	s := assumeStore()
 	p := Plan{Bundles: []Bundle{takes()}}
-	p.Assume(s, 1)
+	p.assume(s, 1)
 	if d := cmp.Diff(assumed, seen(s)); d != "" {
 		t.Error(d)
 	}
@@ -65,10 +65,10 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 
 	s = assumeStore()
-	p.Assume(s, 1)
+	p.assume(s, 1)
 	later := takes()
 	later.ID, later.Intents = "later", []Intent{{Verb: Nominate, UID: "t1", Node: "m"}}
-	(&Plan{Bundles: []Bundle{later}}).Assume(s, 1)
+	(&Plan{Bundles: []Bundle{later}}).assume(s, 1)
 	if p.Bundles[0].Forget(s, func(string) bool { return false }) {
 		t.Error("a later promise was not noticed")
 	}
@@ -78,7 +78,7 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 
 	s = assumeStore()
-	p.Assume(s, 1)
+	p.assume(s, 1)
 	p.Bundles[0].Forget(s, func(uid string) bool { return uid == "g2" })
 	if d := cmp.Diff(map[string]string{"t1": "Pending", "t2": "Pending", "g1": "Running", "g2": "Releasing", "held for giver g2": "m"}, seen(s)); d != "" {
 		t.Errorf("the one that was moved keeps its new room: %s", d)
@@ -89,7 +89,7 @@ func TestAssumeNominations(t *testing.T) {
 	t.Parallel()
 	taker := cluster.Key{Namespace: "a", Name: "taker"}
 	s := assumeStore()
-	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Nominate, UID: "t1", Node: "n"}}}}}).Assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
 	if d := cmp.Diff(seen(assumeStore()), seen(s)); d != "" {
 		t.Errorf("a nomination alone holds nothing: %s", d)
 	}
@@ -97,13 +97,13 @@ func TestAssumeNominations(t *testing.T) {
 	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{
 		{Verb: Nominate, UID: "t1", Node: "n", Kept: "gone"},
 		{Verb: Bind, UID: "t2", Node: "n"},
-	}}}}).Assume(s, 1)
+	}}}}).assume(s, 1)
 	want := seen(assumeStore())
 	want["t2"], want["held for taker t1"] = "Binding", "n"
 	if d := cmp.Diff(want, seen(s)); d != "" {
 		t.Errorf("a promise goes on under the pod it is for: %s", d)
 	}
-	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).Assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
 	want["t1"] = "Binding"
 	delete(want, "held for taker t1")
 	if d := cmp.Diff(want, seen(s)); d != "" {

@@ -39,7 +39,10 @@ const (
 //
 // # One cycle
 //
-//	Engine.Run                      the caller has a Snapshot and takes Plans
+// Driver says what its caller keeps to.
+//
+//	Driver.Begin                    the Store's Snapshot
+//	Driver.Ready                    runs actions until one decided something; the first time, before them,
 //	  newSession                    ledger.New lays the snapshot out; Plugin.Open, once each; Rules.Open
 //	  Action.Run                    for each action of the profile, in order. Allocate, for one:
 //	    Session.Pending               who waits and can be tried (Rules.Admit); the others get their Diagnosis
@@ -50,9 +53,10 @@ const (
 //	                                  which ends in Statement.Place or Nominate for each pod, and in Observer.Done
 //	      Session.Accept              it got what it asked for: the statement becomes a Bundle; GangQueue.Push, if it wants more
 //	      Recorder.Diagnose           it did not, and the statement is as it was
-//	  emit(Plan)                    as soon as the action is done, if it decided something
+//	  Plan.assume                   over the Store; then the caller has the Plan carried out, and asks Ready again
+//	Driver.Advance                  no action is left
 //	  Session.finish                Closer.Close of each plugin; the Trace
-//	Plan.Assume, Result.Remember    by the caller, on its Store, before it runs again
+//	  Result.remember               by the Store
 //
 // A disruptive action takes Session.Waiting, and between Begin and AcceptFor package solver evicts and tries: Ledger.NextUnit,
 // Rules.CheckUnit, Statement.EvictUnit, Placer.Promise, Statement.RollbackTo.

@@ -4,8 +4,10 @@
 //	                                  └─► action₂ ► Plan ─► emit   … ► Result{Trace}
 //
 // It is a pure function: no client, no clock, no logger, no randomness, no global. Time is Snapshot.Now; ties end in
-// names. The same snapshot and profile give the same plans, byte for byte, with cold or warm caches. The live loop, the
-// scenario tests, `muster explain` and the simulators call the same Run.
+// names. The same snapshot and profile give the same plans, byte for byte, with cold or warm caches.
+//
+// A Driver has a Store assume what is decided on it, and remember what was found out: the live loop, the scenario tests, the
+// conformance runner and the simulators go from cycle to cycle with one. What-ifs (`muster explain`, replays) call Run.
 //
 // What is decided belongs to actions (the flow) and plugins (the policy). Actions and plugins know the engine; the
 // engine knows neither. A Profile names them; New resolves it once against a Registry, and anything wrong with it is an

@@ -93,8 +93,8 @@ type Engine struct {
 	SearchSteps int
 }
 
-// Forget drops what the engine keeps from one run for the next, so that nothing of a run that panicked is left.
-func (e *Engine) Forget() { e.statics, e.slabs, e.fragments = staticCache{}, slabs{}, fragments{} }
+// forget drops what the engine keeps from one run for the next, so that nothing of a run that panicked is left.
+func (e *Engine) forget() { e.statics, e.slabs, e.fragments = staticCache{}, slabs{}, fragments{} }
 
 type namedAction struct {
 	name   string

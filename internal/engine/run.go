@@ -13,7 +13,7 @@ import (
 type Result struct {
 	Trace Trace
 	Stats Stats
-	// Void are the IDs of holds that are worth nothing any more; see Remember.
+	// Void are the IDs of holds that are worth nothing any more; the Store is told to forget them.
 	Void []string
 	// Rests are answers that cost much, by question, to be remembered.
 	Rests map[string]cluster.Rest
@@ -82,39 +82,71 @@ func (e *Engine) trying(g *GangState) {
 	}
 }
 
-// Run decides on a snapshot. It emits one plan per action that decided something, as soon as the action is done. ctx only
-// aborts: a run cut short says so in its trace, and what it emitted stays valid.
+// Run decides on a snapshot, and changes nothing: what-ifs call it, and what is to count is decided by a Driver. It emits one plan
+// per action that decided something, as soon as the action is done. ctx only aborts: a run cut short says so in its trace, and
+// what it emitted stays valid.
 func (e *Engine) Run(ctx context.Context, snap *cluster.Snapshot, emit func(Plan)) Result {
-	done := e.around(StageOpen, "")
-	s := newSession(ctx, e, snap)
-	done()
-	for _, a := range e.actions {
+	r := run{engine: e, ctx: ctx, snap: snap}
+	for p := r.step(); p != nil; p = r.step() {
+		emit(*p)
+	}
+	return r.end()
+}
+
+// run is a run that is under way. It stands still between its steps: nothing that is done with a plan is part of it.
+type run struct {
+	engine *Engine
+	ctx    context.Context
+	snap   *cluster.Snapshot
+	s      *Session // nil before the first step
+	next   int      // of the engine's actions
+}
+
+// step runs actions until one has decided something, and returns its plan; nil when none is left, or the run was aborted.
+func (r *run) step() *Plan {
+	e := r.engine
+	if r.s == nil {
+		done := e.around(StageOpen, "")
+		r.s = newSession(r.ctx, e, r.snap)
+		done()
+	}
+	for s := r.s; r.next < len(e.actions); {
 		if s.Aborted() {
 			s.Recorder.Truncated()
+			r.next = len(e.actions)
 			break
 		}
+		a := e.actions[r.next]
+		r.next++
 		s.draft.plan = Plan{Action: a.name}
 		s.draft.bundles = map[cluster.GangID]int{}
 		s.Recorder.Begin(a.name)
 		done := e.around(StageAction, a.name)
 		a.action.Run(s)
 		done()
-		for i := range s.draft.plan.Bundles {
-			b := &s.draft.plan.Bundles[i]
-			b.ID = bundleID(snap.Now, b.UID, b.Intents)
+		plan := s.draft.plan
+		if len(plan.Bundles) == 0 {
+			continue
 		}
-		if len(s.draft.plan.Bundles) > 0 {
-			if len(s.Ledger.Voided()) > 0 {
-				s.draft.promises()
-			}
-			emit(s.draft.plan)
+		for i := range plan.Bundles {
+			b := &plan.Bundles[i]
+			b.ID = bundleID(r.snap.Now, b.UID, b.Intents)
 		}
+		if len(s.Ledger.Voided()) > 0 {
+			s.draft.promises()
+		}
+		return &plan
 	}
-	done = e.around(StageClose, "")
-	r := s.finish()
+	return nil
+}
+
+// end closes the plugins, after the last step.
+func (r *run) end() Result {
+	done := r.engine.around(StageClose, "")
+	out := r.s.finish()
 	done()
-	r.Void = s.draft.stillVoid(s.Ledger.Voided())
-	return r
+	out.Void = r.s.draft.stillVoid(r.s.Ledger.Voided())
+	return out
 }
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been

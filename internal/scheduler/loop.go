@@ -135,7 +135,7 @@ const (
 // Loop is a scheduler. Create it with New.
 type Loop struct {
 	feed      Feed
-	engine    *engine.Engine
+	driver    *engine.Driver
 	binds     Binds
 	evictions Evictions
 	rooms     Rooms
@@ -181,12 +181,12 @@ func New(p Parts, o Options) *Loop {
 		p.Store = NewStore(o)
 	}
 	l := &Loop{
-		feed: p.Feed, engine: p.Engine, binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
+		feed: p.Feed, driver: engine.NewDriver(p.Engine, p.Store), binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
 		metrics: p.Metrics, o: o,
 		store: p.Store, failed: map[string]int{}, stale: map[string]int64{},
 	}
-	l.engine.Trying = func(gang cluster.Key) { l.trying = gang }
-	l.engine.Around = func(stage engine.Stage) func() {
+	p.Engine.Trying = func(gang cluster.Key) { l.trying = gang }
+	p.Engine.Around = func(stage engine.Stage) func() {
 		began := time.Now()
 		return func() { l.metrics.stages.took(stage, time.Since(began)) }
 	}
@@ -227,55 +227,24 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // cycle is what one look leaves for the next.
 type cycle struct {
-	log        logr.Logger
-	generation uint64 // that was decided on
-	ran        bool
-	snap       *cluster.Snapshot
-	trace      engine.Trace
-	reportAt   time.Time // when reasons want to be looked at again; zero for not
-	published  time.Time
-	problems   map[string]string
-	full       map[string]bool         // nodes on which more is used than there is, by name
-	cleaned    map[types.UID]time.Time // BindRequests whose delete has been sent, and when
+	log       logr.Logger
+	snap      *cluster.Snapshot
+	trace     engine.Trace
+	reportAt  time.Time // when reasons want to be looked at again; zero for not
+	published time.Time
+	problems  map[string]string
+	full      map[string]bool         // nodes on which more is used than there is, by name
+	cleaned   map[types.UID]time.Time // BindRequests whose delete has been sent, and when
 }
 
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
 func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
 	now := time.Now()
 	l.metrics.pulse.looks.Inc()
-	due := c.ran && (c.trace.WakeAt <= now.UnixNano() || now.UnixNano() < c.snap.Now) || l.store.NextTimer() <= now.UnixNano()
-	if !c.ran || due || l.store.Generation() != c.generation {
-		snap := l.store.Snapshot(now.UnixNano())
-		l.metrics.pulse.took(time.Since(now))
-		c.generation = snap.Generation
-		l.o.Usage.Observe(snap)
-		var handing time.Duration // that writers kept us waiting
-		var plans []engine.Plan
-		res, ok := l.decide(ctx, c.log, snap, func(p engine.Plan) {
-			began := time.Now()
-			l.trying = cluster.Key{}
-			plans = append(plans, p)
-			p.Assume(l.store, now.UnixNano())
-			gangs := gangsOf(&p, snap)
-			l.metrics.plan(&p, snap, gangs, began)
-			story(c.log.V(3), &p, gangs)
-			l.repeats.decided(&p, snap)
-			work.Wait() // for writers, who wait for the API server
-			l.binds.Submit(ctx, p)
-			l.evictions.Submit(ctx, p)
-			work.Turn()
-			handing += time.Since(began)
-		})
-		if !ok {
+	if l.driver.Due(now.UnixNano()) {
+		if !l.decide(ctx, c, now, work) {
 			return 0
 		}
-		res.Remember(l.store)
-		if !res.Trace.Truncated {
-			l.o.Decided(snap, plans)
-		}
-		c.ran, c.snap, c.trace = true, snap, res.Trace
-		l.took = time.Since(now) - handing
-		l.metrics.run(snap, &res, l.took)
 		l.overcommitted(c)
 		l.tellStale(&c.trace)
 		l.tellRisks(&c.trace)
@@ -287,16 +256,47 @@ func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
 	}
 	wait := l.o.Period
 	within := func(d time.Duration) { wait = min(wait, max(d, 0)) }
-	if c.trace.WakeAt != cluster.Forever {
-		within(time.Duration(c.trace.WakeAt - now.UnixNano()))
-	}
-	if t := l.store.NextTimer(); t != cluster.Forever {
+	if t := l.driver.Wake(); t != cluster.Forever {
 		within(time.Duration(t - now.UnixNano()))
 	}
 	if !c.reportAt.IsZero() {
 		within(max(c.reportAt.Sub(now), c.published.Add(publishGap).Sub(now)))
 	}
 	return wait
+}
+
+// decide has the driver decide, and hands on each plan as soon as it is there. A panic on the way is a broken invariant, which one
+// tenant's objects may have brought about: see caught. It reports false then: the rest of the cluster is to be looked at again.
+func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time, work Work) (ok bool) {
+	defer func() { ok = l.caught(c.log, recover()) }()
+	l.trying = cluster.Key{}
+	snap := l.driver.Begin(ctx, now.UnixNano())
+	l.metrics.pulse.took(time.Since(now))
+	l.o.Usage.Observe(snap)
+	var handing time.Duration // that writers kept us waiting
+	var plans []engine.Plan
+	for p := l.driver.Ready(); p != nil; p = l.driver.Ready() {
+		began := time.Now()
+		l.trying = cluster.Key{}
+		plans = append(plans, *p)
+		gangs := gangsOf(p, snap)
+		l.metrics.plan(p, snap, gangs, began)
+		story(c.log.V(3), p, gangs)
+		l.repeats.decided(p, snap)
+		work.Wait() // for writers, who wait for the API server
+		l.binds.Submit(ctx, *p)
+		l.evictions.Submit(ctx, *p)
+		work.Turn()
+		handing += time.Since(began)
+	}
+	res := l.driver.Advance()
+	if !res.Trace.Truncated {
+		l.o.Decided(snap, plans)
+	}
+	c.snap, c.trace = snap, res.Trace
+	l.took = time.Since(now) - handing
+	l.metrics.run(snap, &res, l.took)
+	return true
 }
 
 // sleep waits out the gap, then until something happens, wait is over or ctx ends.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/profile"
 )
 
 // TestStagesCarryKAIsNames: what a run consists of, under KAI's names and labels.
@@ -115,7 +116,7 @@ func TestRunIsTakenApart(t *testing.T) {
 			"attempts":         {counter(s.attempts), 1},
 			"worked out":       {counter(s.simulated.WithLabelValues("preempt")), 1},
 			"ruled out":        {counter(s.filtered.WithLabelValues("preempt")), 1}, // with nobody gone
-			"actions timed":    {float64(testutil.CollectAndCount(s.actions)), float64(len(w.loop.engine.Profile().Actions))},
+			"actions timed":    {float64(testutil.CollectAndCount(s.actions)), float64(len(profile.BuiltIn().Actions))},
 			"plugins timed":    {float64(testutil.CollectAndCount(s.plugins)), 10},
 		} {
 			if c.is < c.least {

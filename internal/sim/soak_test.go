@@ -334,7 +334,7 @@ func TestCostlyAnswerRests(t *testing.T) {
 		for cycles := range 20 {
 			at := w.now + int64(w.o.Cycle)
 			if !w.Due() {
-				next := min(w.Next(), w.wakeAt, w.Store.NextTimer())
+				next := min(w.Next(), w.driver.Wake())
 				if next == cluster.Forever {
 					t.Logf("%s: at rest after %d cycles and %d what-ifs", what, cycles, steps)
 					return steps

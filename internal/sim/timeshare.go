@@ -92,7 +92,7 @@ func (t *timeshare) play(ctx context.Context, report func(done, of int)) (*Serie
 type timeshare struct {
 	*settings
 	world  *World
-	shares *engine.Engine // without actions: only divides
+	shares *engine.Driver // without actions: only divides
 	out    *Series
 	index  map[string]int // of out.Queues
 	parent []int          // index of the parent queue, -1 at the top
@@ -119,9 +119,10 @@ func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshar
 	if err != nil {
 		return nil, err
 	}
-	t := &timeshare{settings: set, shares: divides, index: map[string]int{}, whole: NewFading(set.window, set.halfLife)}
+	t := &timeshare{settings: set, index: map[string]int{}, whole: NewFading(set.window, set.halfLife)}
 	t.out = &Series{Step: set.step, Timed: c.Step != nil, GPUs: set.gpus}
 	t.world = NewWorld(Options{Engine: decides, Cycle: set.step, Grace: set.grace, Arrivals: Arrivals(c.Seed, set.streams)})
+	t.shares = engine.NewDriver(divides, t.world.Store)
 	if err := t.nodes(c); err != nil {
 		return nil, err
 	}
@@ -193,8 +194,7 @@ func (t *timeshare) cycle(ctx context.Context, k int) error {
 	due := w.Due()
 	t.publishUsage()
 	generation := w.Store.Generation()
-	divided := t.shares.Run(ctx, w.Store.Snapshot(w.Now()), func(engine.Plan) {})
-	divided.Remember(w.Store)
+	_, _, divided := t.shares.Cycle(ctx, w.Now())
 	due = due || w.Store.Generation() != generation
 	for i := range divided.Trace.Queues {
 		q := &divided.Trace.Queues[i]

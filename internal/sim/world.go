@@ -69,6 +69,7 @@ func Room(gpu, cpu, memory, pods int64) []cluster.Quantity {
 // made again. It stands still between calls. It is not safe for concurrent use.
 type World struct {
 	// Store is what the scheduler sees. Callers may apply events about things that the World does not make: queues, usage.
+	// Restart puts another one in its place.
 	Store *cluster.Store
 	// Figures count what happened so far.
 	Figures Figures
@@ -84,10 +85,8 @@ type World struct {
 	held   map[string]int64 // milli-GPU of running pods by leaf queue
 	err    error            // of an arrival or outage that makes no sense
 
-	frozen  bool   // nothing comes, ends, fails or is repaired any more
-	decided uint64 // generation of the store after the last decision took effect
-	ran     bool
-	wakeAt  int64
+	frozen bool // nothing comes, ends, fails or is repaired any more
+	driver *engine.Driver
 }
 
 // NewWorld returns an empty world at its start.
@@ -103,6 +102,7 @@ func NewWorld(o Options) *World {
 		nodes: map[string]*node{}, gangs: map[cluster.Key]*gang{}, pods: map[string]*pod{}, held: map[string]int64{},
 		Figures: newFigures(),
 	}
+	w.driver = engine.NewDriver(o.Engine, w.Store)
 	w.expect(w.nextArrival)
 	w.expect(w.nextOutage)
 	return w
@@ -181,25 +181,18 @@ func (w *World) Advance(to int64) error {
 }
 
 // Due says whether a decision could differ from the last one: something happened, or a time has come that the scheduler waits for.
-func (w *World) Due() bool {
-	return !w.ran || w.Store.Generation() != w.decided || min(w.wakeAt, w.Store.NextTimer()) <= w.now
-}
+func (w *World) Due() bool { return w.driver.Due(w.now) }
+
+// Restart puts another scheduler in the place of this one, which knows what is in the store and remembers nothing else.
+func (w *World) Restart(s *cluster.Store) { w.Store, w.driver = s, engine.NewDriver(w.o.Engine, s) }
 
 // Seen tells the world that the store's last change was looked at and needs no decision.
-func (w *World) Seen() { w.decided = w.Store.Generation() }
+func (w *World) Seen() { w.driver.Skip() }
 
 // Decide runs one cycle of the scheduler on the world as it stands, and lets what was decided begin. It costs what the engine does.
 func (w *World) Decide(ctx context.Context) (engine.Result, error) {
-	snap := w.Store.Snapshot(w.now)
-	w.ran, w.decided = true, snap.Generation
+	snap, plans, result := w.driver.Cycle(ctx, w.now)
 	w.Figures.Decisions++
-	var plans []engine.Plan
-	result := w.o.Engine.Run(ctx, snap, func(p engine.Plan) {
-		plans = append(plans, p)
-		p.Assume(w.Store, w.now)
-	})
-	w.wakeAt = result.Trace.WakeAt
-	result.Remember(w.Store)
 	if w.o.Check != nil {
 		if err := w.o.Check(snap, plans, &result.Trace); err != nil {
 			return result, fmt.Errorf("after %s, cycle %d: %w", w.Elapsed(), w.Figures.Decisions, err)
@@ -218,7 +211,7 @@ func (w *World) Decide(ctx context.Context) (engine.Result, error) {
 func (w *World) Step(ctx context.Context) (bool, error) {
 	at := w.now + int64(w.o.Cycle)
 	if !w.Due() {
-		next := min(w.Next(), w.wakeAt, w.Store.NextTimer())
+		next := min(w.Next(), w.driver.Wake())
 		if next == cluster.Forever {
 			return false, nil
 		}

@@ -54,13 +54,15 @@ func (c cliff) bench(b *testing.B) {
 		}
 		st := c.make().store()
 		st.Snapshot(benchNow * 1e9)
+		d := engine.NewDriver(e, st)
 		runtime.GC()
 		b.StartTimer()
 		worst, total, answered, steps = 0, 0, 0, 0
 		evicted, nominated, bound := 0, 0, 0
 		for i, now := 0, int64(benchNow*1e9); i < fewestCycles || answered == 0; i, now = i+1, now+cycleApart {
 			began := processorTime(b)
-			r := e.Run(context.Background(), st.Snapshot(now), func(pl engine.Plan) {
+			_, plans, r := d.Cycle(context.Background(), now)
+			for _, pl := range plans {
 				for i := range pl.Bundles {
 					for _, in := range pl.Bundles[i].Intents {
 						switch in.Verb {
@@ -72,9 +74,7 @@ func (c cliff) bench(b *testing.B) {
 					}
 				}
 				bound += pl.Binds()
-				pl.Assume(st, now)
-			})
-			r.Remember(st)
+			}
 			took := processorTime(b) - began
 			worst = max(worst, took)
 			if answered == 0 {

@@ -102,16 +102,10 @@ func newLife(t *rapid.T) *life {
 
 // decide runs the engine and lets the Store assume what was decided.
 func (l *life) decide(t *rapid.T, e *engine.Engine) (*cluster.Snapshot, []engine.Plan) {
-	snap := l.store.Snapshot(l.now)
-	var plans []engine.Plan
-	r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+	snap, plans, _ := engine.NewDriver(e, l.store).Cycle(context.Background(), l.now)
 	if err := errors.Join(Audit(snap, plans, true), AuditTogether(snap, plans)); err != nil {
 		t.Fatal(err)
 	}
-	for i := range plans {
-		plans[i].Assume(l.store, l.now)
-	}
-	r.Remember(l.store)
 	if err := promised(l.store.Snapshot(l.now)); err != nil {
 		t.Fatal(err)
 	}

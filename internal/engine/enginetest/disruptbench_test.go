@@ -345,13 +345,15 @@ func BenchmarkContendedCycle(b *testing.B) {
 	}
 	e := builtIn(b)
 	e.Run(context.Background(), s.Snapshot(1), func(p engine.Plan) { b.Fatalf("%+v", p) })
+	d := engine.NewDriver(e, s)
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Apply(cluster.PodGone{UID: fmt.Sprintf("gang-%06d-0", i*8)})
 		i++
-		r := e.Run(context.Background(), s.Snapshot(int64(i)*50_000_000), func(engine.Plan) { b.Fatal("nothing was to be decided") })
-		r.Remember(s)
+		if _, plans, _ := d.Cycle(context.Background(), int64(i)*50_000_000); len(plans) > 0 {
+			b.Fatal("nothing was to be decided")
+		}
 	}
 }
 
@@ -369,11 +371,11 @@ func BenchmarkPromisedCycle(b *testing.B) {
 		s.crew(crew{name: fmt.Sprintf("gang-%03d", i), queue: "taker", pods: 16, gpu: 1, age: 1, priority: 50, preemptible: true})
 	}
 	st := s.store()
-	e := builtIn(b)
+	d := engine.NewDriver(builtIn(b), st)
 	now := int64(benchNow * 1e9)
 	var gone []engine.Intent
-	r := e.Run(context.Background(), st.Snapshot(now), func(p engine.Plan) {
-		p.Assume(st, now)
+	_, plans, _ := d.Cycle(context.Background(), now)
+	for _, p := range plans {
 		for i := range p.Bundles {
 			for _, in := range p.Bundles[i].Intents {
 				if in.Verb == engine.Evict {
@@ -381,8 +383,7 @@ func BenchmarkPromisedCycle(b *testing.B) {
 				}
 			}
 		}
-	})
-	r.Remember(st)
+	}
 	if len(gone) != 4*n {
 		b.Fatalf("%d are evicted", len(gone))
 	}
@@ -398,12 +399,11 @@ func BenchmarkPromisedCycle(b *testing.B) {
 		now += 50_000_000
 		st.Apply(cluster.PodGone{UID: gone[i%len(gone)].UID})
 		i++
-		r := e.Run(context.Background(), st.Snapshot(now), func(p engine.Plan) {
+		_, plans, _ := d.Cycle(context.Background(), now)
+		for _, p := range plans {
 			if p.Evictions() > 0 {
 				b.Fatalf("%s evicts %d more", p.Action, p.Evictions())
 			}
-			p.Assume(st, now)
-		})
-		r.Remember(st)
+		}
 	}
 }

@@ -6,7 +6,7 @@
 //
 //	file ─Parse─► Scenario ─Play─► statements ─► API objects ─► Backend ─► plans, states, reasons ─► text
 //	                                                             │
-//	                           Engine: dialects ─► cluster.Store ─► engine.Run (this package)
+//	                           Engine: dialects ─► cluster.Store ─► engine.Driver (this package)
 //	                           a lab: a real API server with every process (packages that may know clients)
 //
 // The Engine backend checks on every cycle what must hold for any cluster: a cold engine and a store rebuilt from the

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,15 +29,14 @@ const evictionGrace = 30 * time.Second
 func (b *Engine) Settle() error {
 	for range maxRounds {
 		b.moments++
-		plans, result, err := b.cycle()
-		if err != nil {
+		snap, plans, result := b.driver.Cycle(context.Background(), b.moment())
+		if err := b.check(snap, plans); err != nil {
 			return err
 		}
 		changed, err := b.enact(plans)
 		if err != nil {
 			return err
 		}
-		result.Remember(b.store)
 		for _, step := range []func() bool{b.giveUp, b.age} {
 			changed = step() || changed
 		}
@@ -52,7 +52,6 @@ func (b *Engine) Settle() error {
 func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 	changed := false
 	for i := range plans {
-		plans[i].Assume(b.store, b.now.UnixNano()+b.moments)
 		for j := range plans[i].Bundles {
 			bundle := &plans[i].Bundles[j]
 			for _, in := range bundle.Intents {
@@ -256,7 +255,8 @@ func (b *Engine) Freeze(taker, giver cluster.Key) {
 
 // Restart puts another scheduler in the place of this one: it knows what objects say, and nothing else.
 func (b *Engine) Restart() {
-	b.store, b.tell = newStore(b.options), dialect.NewTranslator(b.reads)
+	b.restart()
+	b.tell = dialect.NewTranslator(b.reads)
 	clear(b.postponed)
 	for _, k := range slices.Sorted(maps.Keys(b.objects)) {
 		b.feed(b.tell, b.store, b.objects[k])

@@ -33,7 +33,7 @@ const maxRounds = 64
 // Extension lets a caller add what this package may not know, such as the upstream filters, to the registry and profile.
 type Extension func(engine.Profile, engine.Registry) (engine.Profile, engine.Registry)
 
-// Engine is the backend without a cluster: objects in memory, the dialects, a store, and engine.Run.
+// Engine is the backend without a cluster: objects in memory, the dialects, a store, and a driver of it.
 type Engine struct {
 	tell      *dialect.Translator
 	reads     dialect.Options // of tell
@@ -42,6 +42,7 @@ type Engine struct {
 	profile   engine.Profile
 	registry  engine.Registry
 	engine    *engine.Engine
+	driver    *engine.Driver
 	store     *cluster.Store
 	options   cluster.Options
 	objects   map[string]Object // by kind/namespace/name
@@ -98,7 +99,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 	if b.engine, err = engine.New(b.profile, b.registry); err != nil {
 		return nil, err
 	}
-	b.store = newStore(b.options)
+	b.restart()
 	return b, nil
 }
 
@@ -227,12 +228,22 @@ func (b *Engine) Problems() []string {
 	return out
 }
 
-func (b *Engine) snapshot() *cluster.Snapshot {
-	b.count()
-	b.keepClaims()
-	return b.store.Snapshot(b.now.UnixNano() + b.moments)
+// restart gives the backend an empty store, and a driver of it.
+func (b *Engine) restart() {
+	b.store = newStore(b.options)
+	b.driver = engine.NewDriver(b.engine, b.store)
 }
 
+// moment is the present, in Unix nanoseconds, when controllers have done what they do.
+func (b *Engine) moment() int64 {
+	b.count()
+	b.keepClaims()
+	return b.now.UnixNano() + b.moments
+}
+
+func (b *Engine) snapshot() *cluster.Snapshot { return b.store.Snapshot(b.moment()) }
+
+// decide is a what-if: what would be decided.
 func decide(e *engine.Engine, snap *cluster.Snapshot) ([]engine.Plan, engine.Result) {
 	var plans []engine.Plan
 	r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
@@ -241,34 +252,34 @@ func decide(e *engine.Engine, snap *cluster.Snapshot) ([]engine.Plan, engine.Res
 
 // Cycle implements Backend, and checks what must hold for every cycle.
 func (b *Engine) Cycle() ([]engine.Plan, error) {
-	plans, _, err := b.cycle()
-	return plans, err
+	snap := b.snapshot()
+	plans, _ := decide(b.engine, snap)
+	return plans, b.check(snap, plans)
 }
 
-func (b *Engine) cycle() ([]engine.Plan, engine.Result, error) {
-	snap := b.snapshot()
-	plans, result := decide(b.engine, snap)
+// check checks what must hold for every cycle.
+func (b *Engine) check(snap *cluster.Snapshot, plans []engine.Plan) error {
 	if b.mutation.active() { // a mutant may break what is checked below
-		return plans, result, nil
+		return nil
 	}
 	if err := Audit(snap, plans, b.has(proportion.Name)); err != nil {
-		return plans, result, err
+		return err
 	}
 	if b.has(topology.Name) {
 		if err := AuditTogether(snap, plans); err != nil {
-			return plans, result, err
+			return err
 		}
 	}
 	cold, err := engine.New(b.profile, b.registry)
 	if err != nil {
-		return plans, result, err
+		return err
 	}
 	anew := b.rebuilt(snap)
 	again, _ := decide(cold, anew)
 	if err := samePlans(translated(plans, snap.Dims, snap.Dims), translated(again, anew.Dims, snap.Dims)); err != nil || b.Watch == nil {
-		return plans, result, err
+		return err
 	}
-	return plans, result, b.Watch(snap, b.profile, b.registry, plans)
+	return b.Watch(snap, b.profile, b.registry, plans)
 }
 
 // has says whether the profile has a plugin.

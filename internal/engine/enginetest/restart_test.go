@@ -46,7 +46,7 @@ func TestEvictionsEndAcrossRestarts(t *testing.T) {
 		}
 		f.again = 0
 		for range rapid.IntRange(1, 4).Draw(t, "restarts") {
-			f.world.Store = restarted(f.world.Store.Snapshot(f.world.Now()), rapid.Bool().Draw(t, "room is told"))
+			f.world.Restart(restarted(f.world.Store.Snapshot(f.world.Now()), rapid.Bool().Draw(t, "room is told")))
 			clear(f.owed)
 			f.again++
 			restarts++

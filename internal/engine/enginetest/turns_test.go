@@ -100,7 +100,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 		for i := range rapid.IntRange(1, 10).Draw(t, "gangs") {
 			gang(i)
 		}
-		unbounded, bounded := begrudging(t, grudges{}, 0), begrudging(t, grudges{}, 1)
+		unbounded, bounded := begrudging(t, grudges{}, 0), engine.NewDriver(begrudging(t, grudges{}, 1), s)
 		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
 		during := false // something changed while the queue was challenged
 		for cycle := 0; ; cycle++ {
@@ -115,10 +115,9 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 					gang(rapid.IntRange(0, 12).Draw(t, "gang"))
 				}
 			}
-			snap := s.Snapshot(now)
-			var want, plans []engine.Plan
-			unbounded.Run(context.Background(), snap, func(p engine.Plan) { want = append(want, p) })
-			r := bounded.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+			var want []engine.Plan
+			unbounded.Run(context.Background(), s.Snapshot(now), func(p engine.Plan) { want = append(want, p) })
+			snap, plans, r := bounded.Cycle(context.Background(), now)
 			left := map[string][]cluster.Key{} // by queue
 			for i := range r.Trace.Gangs {
 				if g := &r.Trace.Gangs[i]; slices.ContainsFunc(g.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
@@ -159,7 +158,6 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 			if cycle > 60 {
 				t.Fatalf("%v are left, after five times as many cycles as there are gangs", left)
 			}
-			r.Remember(s)
 			now += 100_000_000
 		}
 	})
@@ -225,13 +223,11 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 				s.Apply(cluster.QueueState{Name: fmt.Sprint("idle", i), UID: fmt.Sprint("idle", i), Quota: free, Limit: free})
 				gang(fmt.Sprint("large", i), fmt.Sprint("idle", i), 1, 9)
 			}
-			e := begrudging(t, bias{}, 10)
+			d := engine.NewDriver(begrudging(t, bias{}, 10), s)
 			const cycles = 24
 			first, last := map[string]int{}, map[string]int{} // when a queue was given room
 			for cycle := 1; cycle <= cycles; cycle++ {
-				snap := s.Snapshot(noon + int64(cycle)*100_000_000)
-				var plans []engine.Plan
-				r := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) })
+				snap, plans, _ := d.Cycle(context.Background(), noon+int64(cycle)*100_000_000)
 				snap.EachGang(func(g *cluster.Gang) {
 					if placed(plans, g.Key) {
 						who := g.Queue
@@ -241,7 +237,11 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 						first[who], last[who] = cmp.Or(first[who], cycle), cycle
 					}
 				})
-				r.Remember(s)
+				for i := range plans { // nothing of it can be carried out
+					for k := range plans[i].Bundles {
+						plans[i].Bundles[k].Forget(s, func(string) bool { return false })
+					}
+				}
 			}
 			if at := first["behind"]; at == 0 || at > c.cycles {
 				t.Errorf("it is first given room in cycle %d, not in one of the first %d", at, c.cycles)
@@ -286,13 +286,14 @@ func TestChallengeEnds(t *testing.T) {
 		})
 	}
 	node("nobodys", 1)
-	e, now := begrudging(t, loyal{}, 1), noon
+	d, now := engine.NewDriver(begrudging(t, loyal{}, 1), s), noon
 	// cycles lets some pass, and returns who is given room in the first that gives any, and how many it took.
 	cycles := func(most int) (who string, took int) {
 		for took = 1; took <= most && who == ""; took++ {
 			now += 100_000_000
-			r := e.Run(context.Background(), s.Snapshot(now), func(p engine.Plan) { who = p.Bundles[0].Gang.Name })
-			r.Remember(s)
+			if _, plans, _ := d.Cycle(context.Background(), now); len(plans) > 0 {
+				who = plans[len(plans)-1].Bundles[0].Gang.Name
+			}
 		}
 		return who, took - 1
 	}

@@ -112,6 +112,7 @@ func BenchmarkCliffs(b *testing.B) {
 				st := cluster.NewStore(cluster.Options{})
 				st.Apply(others(1500, c.running, c.spec)...)
 				st.Snapshot(1_000_000 * 1e9)
+				d := engine.NewDriver(e, st)
 				runtime.GC()
 				b.StartTimer()
 				worst, total, cycles, steps = 0, 0, 0, 0
@@ -119,11 +120,10 @@ func BenchmarkCliffs(b *testing.B) {
 				open = true
 				for now := int64(1_000_000 * 1e9); (open || cycles < 4) && cycles < mostCycles; now += 100_000_000 {
 					began := processorTime(b)
-					r := e.Run(context.Background(), st.Snapshot(now), func(pl engine.Plan) {
-						bound += pl.Binds()
-						pl.Assume(st, now)
-					})
-					r.Remember(st)
+					_, plans, r := d.Cycle(context.Background(), now)
+					for i := range plans {
+						bound += plans[i].Binds()
+					}
 					took := processorTime(b) - began
 					worst = max(worst, took)
 					cycles++

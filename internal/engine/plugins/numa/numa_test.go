@@ -64,13 +64,13 @@ func TestLedger(t *testing.T) {
 		for g := range rapid.IntRange(1, 7).Draw(t, "gangs") {
 			gang(t, s, g, nodes)
 		}
+		d := engine.NewDriver(e, s)
 		for cycle := range 3 {
-			r := e.Run(context.Background(), s.Snapshot(int64(cycle+1)*1e9), func(p engine.Plan) {
-				p.Assume(s, int64(cycle+1)*1e9)
-				placed += p.Binds()
-				evicted += p.Evictions()
-			})
-			r.Remember(s)
+			_, plans, _ := d.Cycle(context.Background(), int64(cycle+1)*1e9)
+			for i := range plans {
+				placed += plans[i].Binds()
+				evicted += plans[i].Evictions()
+			}
 		}
 	})
 	if placed == 0 || evicted == 0 {
