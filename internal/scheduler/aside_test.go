@@ -91,7 +91,7 @@ func TestPanicsAreBounded(t *testing.T) {
 			died := func() (died bool) {
 				defer func() { died = recover() != nil }()
 				for range c.gangs + 1 {
-					if w.loop.decide(context.Background(), &cycle{log: logr.Discard()}, time.Unix(0, 1), unwatched{}) {
+					if w.loop.decide(context.Background(), &cycle{log: logr.Discard()}, time.Unix(0, 1)) {
 						return
 					}
 				}
@@ -121,7 +121,7 @@ func TestLoopIsWatched(t *testing.T) {
 		dog := app.NewWatchdog(time.Minute)
 		stuck := make(chan struct{})
 		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *world) {
-			w.slow = make(chan struct{})
+			w.slow = true
 			w.plugin = holding{stuck}
 		})
 		w.pass(time.Hour)
@@ -133,7 +133,7 @@ func TestLoopIsWatched(t *testing.T) {
 		if err := dog.Alive(); err != nil {
 			t.Errorf("it waits for a writer: %v", err)
 		}
-		close(w.slow)
+		w.write()
 		w.pass(time.Second)
 		w.happens(gang("hold", "h")...)
 		w.pass(2 * time.Minute)

@@ -31,7 +31,7 @@ type evictor struct {
 	outcomes []apply.Outcome
 }
 
-func (e *evictor) Submit(_ context.Context, p engine.Plan) {
+func (e *evictor) Submit(p engine.Plan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, b := range p.Bundles {

@@ -25,9 +25,17 @@ type Feed interface {
 	Problems() map[string]string
 }
 
+// Queue takes plans that are to be carried out, each at once.
+type Queue interface {
+	Submit(p engine.Plan)
+	// Full says that so much is queued that nothing more is to be decided; Room is signalled when that is over.
+	Full() bool
+	Room() <-chan struct{}
+}
+
 // Binds is where decisions go.
 type Binds interface {
-	Submit(ctx context.Context, p engine.Plan)
+	Queue
 	Failed() <-chan struct{}
 	Failures() []apply.Failure
 	Remove(namespace, name string, uid types.UID) bool
@@ -35,7 +43,7 @@ type Binds interface {
 
 // Evictions is where decisions go that take pods from their nodes.
 type Evictions interface {
-	Submit(ctx context.Context, p engine.Plan)
+	Queue
 	Settled() <-chan struct{}
 	Outcomes() []apply.Outcome
 }
@@ -218,7 +226,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.feed.Drain(l.store)
 		l.o.Usage.Drain(l.store)
 		l.clean(&c)
-		wait := l.once(ctx, &c, work)
+		wait := l.once(ctx, &c)
 		work.Wait()
 		l.sleep(ctx, log, wait)
 	}
@@ -233,16 +241,19 @@ type cycle struct {
 	reportAt  time.Time // when reasons want to be looked at again; zero for not
 	published time.Time
 	problems  map[string]string
-	full      map[string]bool         // nodes on which more is used than there is, by name
+	full      map[string]bool // nodes on which more is used than there is, by name
+	held      heldBack
 	cleaned   map[types.UID]time.Time // BindRequests whose delete has been sent, and when
 }
 
 // once looks, decides if there is anything new, and returns how long nothing needs to happen.
-func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
+func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	now := time.Now()
 	l.metrics.pulse.looks.Inc()
-	if l.driver.Due(now.UnixNano()) {
-		if !l.decide(ctx, c, now, work) {
+	due := l.driver.Due(now.UnixNano())
+	held := l.holdBack(c, due, now)
+	if due && !held {
+		if !l.decide(ctx, c, now) {
 			return 0
 		}
 		l.overcommitted(c)
@@ -256,7 +267,7 @@ func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
 	}
 	wait := l.o.Period
 	within := func(d time.Duration) { wait = min(wait, max(d, 0)) }
-	if t := l.driver.Wake(); t != cluster.Forever {
+	if t := l.driver.Wake(); t != cluster.Forever && !held {
 		within(time.Duration(t - now.UnixNano()))
 	}
 	if !c.reportAt.IsZero() {
@@ -267,34 +278,29 @@ func (l *Loop) once(ctx context.Context, c *cycle, work Work) time.Duration {
 
 // decide has the driver decide, and hands on each plan as soon as it is there. A panic on the way is a broken invariant, which one
 // tenant's objects may have brought about: see caught. It reports false then: the rest of the cluster is to be looked at again.
-func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time, work Work) (ok bool) {
+func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time) (ok bool) {
 	defer func() { ok = l.caught(c.log, recover()) }()
 	l.trying = cluster.Key{}
 	snap := l.driver.Begin(ctx, now.UnixNano())
 	l.metrics.pulse.took(time.Since(now))
 	l.o.Usage.Observe(snap)
-	var handing time.Duration // that writers kept us waiting
 	var plans []engine.Plan
 	for p := l.driver.Ready(); p != nil; p = l.driver.Ready() {
-		began := time.Now()
 		l.trying = cluster.Key{}
 		plans = append(plans, *p)
 		gangs := gangsOf(p, snap)
-		l.metrics.plan(p, snap, gangs, began)
+		l.metrics.plan(p, snap, gangs, time.Now())
 		story(c.log.V(3), p, gangs)
 		l.repeats.decided(p, snap)
-		work.Wait() // for writers, who wait for the API server
-		l.binds.Submit(ctx, *p)
-		l.evictions.Submit(ctx, *p)
-		work.Turn()
-		handing += time.Since(began)
+		l.binds.Submit(*p)
+		l.evictions.Submit(*p)
 	}
 	res := l.driver.Advance()
 	if !res.Trace.Truncated {
 		l.o.Decided(snap, plans)
 	}
 	c.snap, c.trace = snap, res.Trace
-	l.took = time.Since(now) - handing
+	l.took = time.Since(now)
 	l.metrics.run(snap, &res, l.took)
 	return true
 }
@@ -323,6 +329,8 @@ func (l *Loop) sleep(ctx context.Context, log logr.Logger, wait time.Duration) {
 	select {
 	case <-l.feed.Changed():
 	case <-l.o.Usage.Changed():
+	case <-l.binds.Room():
+	case <-l.evictions.Room():
 	case <-l.binds.Failed():
 		l.settle(log)
 	case <-l.evictions.Settled():

@@ -38,7 +38,7 @@ type world struct {
 	synced  atomic.Bool
 	changed chan struct{}
 	failed  chan struct{}
-	slow    chan struct{} // set before the start
+	room    chan struct{}
 	plugin  engine.Plugin // one more than there are; set before the start
 
 	mu     sync.Mutex
@@ -50,6 +50,8 @@ type world struct {
 	failures []apply.Failure
 	removed  []string
 	full     bool
+	slow     bool // what is submitted stays queued
+	queued   bool
 
 	evictions *evictor
 	rooms     *rooms
@@ -86,7 +88,7 @@ func (w *world) StaleBindRequests() []feed.StaleBindRequest {
 }
 func (w *world) Problems() map[string]string { return nil }
 
-func (w *world) Submit(ctx context.Context, p engine.Plan) {
+func (w *world) Submit(p engine.Plan) {
 	pods := ""
 	for _, b := range p.Bundles {
 		for _, in := range b.Intents {
@@ -101,19 +103,26 @@ func (w *world) Submit(ctx context.Context, p engine.Plan) {
 		}
 	}
 	failing := len(w.failures) > 0
+	w.queued = w.slow
 	w.mu.Unlock()
-	if w.slow != nil {
-		select {
-		case <-w.slow:
-		case <-ctx.Done():
-		}
-	}
 	if failing {
 		select {
 		case w.failed <- struct{}{}:
 		default:
 		}
 	}
+}
+
+func (w *world) Full() (full bool) {
+	w.set(func() { full = w.queued })
+	return full
+}
+func (w *world) Room() <-chan struct{} { return w.room }
+
+// write lets what is queued be written.
+func (w *world) write() {
+	w.set(func() { w.slow, w.queued = false, false })
+	w.room <- struct{}{}
 }
 func (w *world) Failed() <-chan struct{} { return w.failed }
 func (w *world) Failures() []apply.Failure {
@@ -162,7 +171,7 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1)}
+	w := &world{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	w.evictions, w.rooms = &evictor{world: w, settled: make(chan struct{}, 1)}, &rooms{world: w}
 	w.synced.Store(true)
 	w.events = []cluster.Event{
@@ -418,10 +427,10 @@ func TestBurstIsOneRun(t *testing.T) {
 func TestAssumedPodsAreNotDecidedTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.slow = make(chan struct{}); w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
 		w.pass(30 * time.Second)
 		w.happens(gang("h", "q", "r")...)
-		close(w.slow)
+		w.write()
 		w.pass(30 * time.Second)
 		w.expect("the second gang has no room while the first is on its way", &w.plans, "0.00 p")
 		w.happens(gang("i", "s")...)
@@ -430,6 +439,38 @@ func TestAssumedPodsAreNotDecidedTwice(t *testing.T) {
 		w.happens(pod("p", kai.GangKey("a", "g"), cluster.Running, "n1"))
 		w.pass(58 * time.Second)
 		w.expect("confirmed", &w.plans)
+	})
+}
+
+// TestHeldBack: while too many decisions are to be written, nothing more is decided. The world is followed meanwhile, reasons are told, and how long
+// it lasted; and when there is room, what has come is decided at once.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
+		w.pass(time.Second)
+		w.expect("decided", &w.plans, "0.00 p")
+		runs, looks := w.runs(), w.count(&w.drains)
+		w.happens(gang("h", "q")...)
+		w.pass(10*time.Second + 500*time.Millisecond)
+		w.expect("while too much is queued", &w.plans)
+		if n := w.runs() - runs; n != 0 {
+			t.Errorf("%d runs meanwhile", n)
+		}
+		if n := w.count(&w.drains) - looks; n < 9 || n > 30 {
+			t.Errorf("%d looks in ten seconds", n)
+		}
+		if s := counter(w.metrics.heldBack); s < 9 || s > 11 {
+			t.Errorf("held back for %v seconds", s)
+		}
+		w.write()
+		w.pass(time.Millisecond)
+		w.expect("there is room", &w.plans, "11.50 q")
+		held := counter(w.metrics.heldBack)
+		w.pass(10 * time.Second)
+		if s := counter(w.metrics.heldBack); s != held {
+			t.Errorf("then held back for %v seconds more", s-held)
+		}
 	})
 }
 
@@ -610,7 +651,7 @@ func TestReasonsAreToldAtOnce(t *testing.T) {
 func TestEndsWhileWritersAreSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.slow = make(chan struct{}); w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
 		w.pass(time.Second)
 		w.expect("submitted", &w.plans, "0.00 p")
 	})

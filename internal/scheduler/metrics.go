@@ -25,6 +25,7 @@ type Metrics struct {
 	waiting       *prometheus.GaugeVec
 	failedBundles prometheus.Counter
 	aside         prometheus.Counter
+	heldBack      prometheus.Counter
 	overcommitted prometheus.Gauge
 	freeGPUs      prometheus.Gauge
 	unusableGPUs  prometheus.Gauge
@@ -74,6 +75,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		considered:    prometheus.NewCounter(own("scheduler_gangs_considered_total", "Gangs tried, over all runs.")),
 		failedBundles: prometheus.NewCounter(own("scheduler_failed_bundles_total", "Bundles that could not be written and were decided anew.")),
 		aside:         prometheus.NewCounter(own("gangs_set_aside_total", "Gangs that are not tried any more because trying them ended in a defect of the scheduler.")),
+		heldBack:      prometheus.NewCounter(own("scheduler_held_back_seconds_total", "Time that cycles which were due waited because too many decisions were still to be written.")),
 		waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "muster", Name: "gangs_waiting", Help: "Gangs that wait, by reason, after the last run."}, []string{"reason"}),
 		overcommitted: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "overcommitted_nodes", Help: "Nodes on which more is used than there is, after the last run."}),
 		freeGPUs:      prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "muster", Name: "gpus_free", Help: "GPUs that are free on nodes that take pods, free parts of shared ones included, before the last run."}),
@@ -95,7 +97,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 	}
 	for _, c := range append(m.pulse.collectors(),
 
-		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.aside, m.overcommitted, m.freeGPUs, m.unusableGPUs,
+		m.latency, m.decided, m.bound, m.scheduled, m.fairGPU, m.fairCPU, m.fairMemory, m.runs, m.considered, m.waiting, m.failedBundles, m.aside, m.heldBack, m.overcommitted, m.freeGPUs, m.unusableGPUs,
 		m.used[cluster.GPU], m.used[cluster.CPU], m.used[cluster.RAM], m.evictions, m.evictedPods, m.evictedGPUs, m.frozen,
 	) {
 		if err := r.Register(c); err != nil {

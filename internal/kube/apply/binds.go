@@ -53,7 +53,7 @@ type Binds struct {
 	client   client.Client // writes, and reads that must not be stale
 	pods     client.Reader // the cache: preconditions
 	o        BindOptions
-	work     chan task
+	work     *line[task]
 	mu       sync.Mutex
 	failures []Failure // bounded by the bundles in flight
 	failed   chan struct{}
@@ -99,12 +99,12 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Complete == nil {
 		o.Complete = func(*engine.Bundle) {}
 	}
-	return &Binds{client: c, pods: pods, o: o, work: make(chan task, 4*o.Workers), failed: make(chan struct{}, 1)}
+	return &Binds{client: c, pods: pods, o: o, work: newLine[task](4 * o.Workers), failed: make(chan struct{}, 1)}
 }
 
-// Submit queues the binds of a plan. While four times as much is queued as can be in flight, it waits: a decision that
-// cannot be written yet would only grow old. It gives up when ctx ends. Nominations need no write.
-func (b *Binds) Submit(ctx context.Context, p engine.Plan) {
+// Submit queues the binds of a plan, and waits for nothing. Nominations need no write.
+func (b *Binds) Submit(p engine.Plan) {
+	var tasks []task
 	for i := range p.Bundles {
 		run := &bundleRun{bundle: p.Bundles[i], submitted: time.Now(), made: make([]made, len(p.Bundles[i].Intents))}
 		for j := range run.bundle.Intents {
@@ -114,29 +114,30 @@ func (b *Binds) Submit(ctx context.Context, p engine.Plan) {
 		}
 		run.left.Store(int32(run.size))
 		for j := range run.bundle.Intents {
-			if run.bundle.Intents[j].Verb != engine.Bind {
-				continue
-			}
-			select {
-			case b.work <- task{run: run, intent: j}:
-			case <-ctx.Done():
-				return
+			if run.bundle.Intents[j].Verb == engine.Bind {
+				tasks = append(tasks, task{run: run, intent: j})
 			}
 		}
 	}
+	b.work.put(tasks...)
 }
 
-// Remove queues the delete of a BindRequest that stands for nothing, if it still has that UID by then. It does not wait:
-// false means that too much is queued. A delete that fails is logged, not repeated: who asked sees that it is still there.
+// Full says that four times as much is queued as can be in flight, or more: a decision that cannot be written yet only grows old.
+func (b *Binds) Full() bool { return b.work.full() }
+
+// Room is signalled when Full has come to an end.
+func (b *Binds) Room() <-chan struct{} { return b.work.room }
+
+// Remove queues the delete of a BindRequest that stands for nothing, if it still has that UID by then. False means that too much is
+// queued. A delete that fails is logged, not repeated: who asked sees that it is still there.
 func (b *Binds) Remove(namespace, name string, uid types.UID) bool {
-	br := &v1alpha2.BindRequest{}
-	br.Namespace, br.Name, br.UID = namespace, name, uid
-	select {
-	case b.work <- task{delete: br}:
-		return true
-	default:
+	if b.work.full() {
 		return false
 	}
+	br := &v1alpha2.BindRequest{}
+	br.Namespace, br.Name, br.UID = namespace, name, uid
+	b.work.put(task{delete: br})
+	return true
 }
 
 // Failed is signalled when there are failures to take.
@@ -168,13 +169,8 @@ func (b *Binds) Run(ctx context.Context) error {
 	})
 	for range b.o.Workers {
 		workers.Go(func() {
-			for {
-				select {
-				case t := <-b.work:
-					b.do(ctx, t)
-				case <-ctx.Done():
-					return
-				}
+			for t, ok := b.work.take(ctx); ok; t, ok = b.work.take(ctx) {
+				b.do(ctx, t)
 			}
 		})
 	}
@@ -210,10 +206,7 @@ func (b *Binds) do(ctx context.Context, t task) {
 	b.mu.Lock()
 	b.failures = append(b.failures, Failure{t.run.bundle, *failed})
 	b.mu.Unlock()
-	select {
-	case b.failed <- struct{}{}:
-	default:
-	}
+	signal(b.failed)
 }
 
 // create makes the intent's BindRequest exist, or says why it must not.

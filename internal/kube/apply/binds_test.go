@@ -176,7 +176,7 @@ func carry(t *testing.T, s *server, p engine.Plan) (failures []Failure, took tim
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
 	start := time.Now()
-	b.Submit(ctx, p)
+	b.Submit(p)
 	select {
 	case <-b.Failed():
 		took = time.Since(start)
@@ -372,7 +372,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// TestStopInTheMiddle: the end of the context ends Run and Submit soon, with no bundle reported as failed.
+// TestStopInTheMiddle: the end of the context ends Run soon, with no bundle reported as failed.
 func TestStopInTheMiddle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -380,16 +380,13 @@ func TestStopInTheMiddle(t *testing.T) {
 		s.hold = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 		ctx, stop := context.WithCancel(t.Context())
 		b := NewBinds(s.client, s.client, BindOptions{Workers: 2})
-		ended := make(chan error, 2)
+		ended := make(chan error, 1)
 		go func() { ended <- b.Run(ctx) }()
-		go func() {
-			var p engine.Plan
-			for i := range 100 {
-				p.Bundles = append(p.Bundles, bundle(fmt.Sprint(i), "p"))
-			}
-			b.Submit(ctx, p)
-			ended <- nil
-		}()
+		var p engine.Plan
+		for i := range 100 {
+			p.Bundles = append(p.Bundles, bundle(fmt.Sprint(i), "p"))
+		}
+		b.Submit(p)
 		synctest.Wait()
 		if n := s.calls.Load(); n != 2 {
 			t.Errorf("%d requests in flight, want 2", n)
@@ -398,13 +395,69 @@ func TestStopInTheMiddle(t *testing.T) {
 			t.Error("a delete was queued although the queue is full")
 		}
 		stop()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 		if f := b.Failures(); len(f) > 0 {
 			t.Errorf("failures after the end: %v", f)
+		}
+	})
+}
+
+// TestSubmitNeverWaits: a plan of any size is queued at once, while nothing is written; it is told that too much is queued, and when
+// that is over.
+func TestSubmitNeverWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const pods, bound = 100, 8
+		var p engine.Plan
+		var objects []client.Object
+		for i := range pods {
+			name := fmt.Sprint("p", i)
+			p.Bundles, objects = append(p.Bundles, bundle(fmt.Sprint(i), name)), append(objects, aPod(name))
+		}
+		s := newServer(t, objects...)
+		b := NewBinds(s.client, s.client, BindOptions{Workers: bound / 4})
+		if b.Full() {
+			t.Error("it is full of nothing")
+		}
+		b.Submit(p)
+		if !b.Full() {
+			t.Errorf("%d are queued, and it is not full", pods)
+		}
+		let := make(chan struct{})
+		s.hold = func(ctx context.Context, call string) error {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		for range pods - bound - bound/4 { // as many are in flight as there are workers
+			let <- struct{}{}
+		}
+		synctest.Wait()
+		select {
+		case <-b.Room():
+			t.Error("there is room too early")
+		default:
+		}
+		let <- struct{}{}
+		<-b.Room()
+		if b.Full() {
+			t.Error("it is full, and there is room")
+		}
+		close(let)
+		synctest.Wait()
+		if n := len(s.requests()); n != pods {
+			t.Errorf("%d of %d are written", n, pods)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -462,7 +515,7 @@ func TestManyBundles(t *testing.T) {
 		b := NewBinds(s.client, s.client, BindOptions{Workers: 8, Written: func(time.Duration) { written.Add(1) }})
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
-		b.Submit(ctx, p)
+		b.Submit(p)
 		<-time.After(time.Minute)
 		synctest.Wait()
 		failed := map[string]int{}

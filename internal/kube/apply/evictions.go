@@ -72,7 +72,7 @@ type Evictions struct {
 	kit      *write.Kit
 	cache    client.Reader // preconditions
 	o        EvictionOptions
-	work     chan *clearing
+	work     *line[*clearing]
 	mu       sync.Mutex
 	outcomes []Outcome // bounded by the bundles in flight and the time between two looks of the loop
 	settled  chan struct{}
@@ -98,8 +98,8 @@ type clearing struct {
 // thousand pods for a thousand pods, every eviction would otherwise look at them all.
 const freshLook = 10 * time.Millisecond
 
-// backlog is how many bundles may wait to be worked on. Evictions take longer to decide than to write, but one cycle may
-// decide on all that a day brought; the loop goes on binding what is free meanwhile.
+// backlog is how many bundles may wait to be worked on before the next cycle. Evictions take longer to decide than to write, but one
+// cycle may decide on all that a day brought; the loop goes on binding what is free meanwhile.
 const backlog = 1024
 
 // lastCall is how long before the Store stops counting on an eviction the eviction is given up.
@@ -116,11 +116,12 @@ func NewEvictions(kit *write.Kit, cache client.Reader, o EvictionOptions) *Evict
 	if o.Lanes <= 0 {
 		o.Lanes = 4
 	}
-	return &Evictions{kit: kit, cache: cache, o: o, work: make(chan *clearing, backlog), settled: make(chan struct{}, 1)}
+	return &Evictions{kit: kit, cache: cache, o: o, work: newLine[*clearing](backlog), settled: make(chan struct{}, 1)}
 }
 
-// Submit queues the evicting bundles of a plan. While too many are queued, it waits; it gives up when ctx ends.
-func (e *Evictions) Submit(ctx context.Context, p engine.Plan) {
+// Submit queues the evicting bundles of a plan, and waits for nothing.
+func (e *Evictions) Submit(p engine.Plan) {
+	var work []*clearing
 	deadline := time.Now().Add(time.Duration(p.EvictionsStand()) - lastCall)
 	for i := range p.Bundles {
 		c := &clearing{action: p.Action, bundle: p.Bundles[i], deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
@@ -133,14 +134,16 @@ func (e *Evictions) Submit(ctx context.Context, p engine.Plan) {
 			continue
 		}
 		e.open.Add(1)
-		select {
-		case e.work <- c:
-		case <-ctx.Done():
-			e.open.Add(-1)
-			return
-		}
+		work = append(work, c)
 	}
+	e.work.put(work...)
 }
+
+// Full says that as many bundles are queued as may be, or more.
+func (e *Evictions) Full() bool { return e.work.full() }
+
+// Room is signalled when Full has come to an end.
+func (e *Evictions) Room() <-chan struct{} { return e.work.room }
 
 // Open is how many bundles have been submitted and have no outcome yet.
 func (e *Evictions) Open() int64 { return e.open.Load() }
@@ -163,13 +166,8 @@ func (e *Evictions) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range e.o.Workers {
 		workers.Go(func() {
-			for {
-				select {
-				case c := <-e.work:
-					e.clear(ctx, c)
-				case <-ctx.Done():
-					return
-				}
+			for c, ok := e.work.take(ctx); ok; c, ok = e.work.take(ctx) {
+				e.clear(ctx, c)
 			}
 		})
 	}
@@ -202,10 +200,7 @@ func (e *Evictions) clear(ctx context.Context, c *clearing) {
 	e.mu.Lock()
 	e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
 	e.mu.Unlock()
-	select {
-	case e.settled <- struct{}{}:
-	default:
-	}
+	signal(e.settled)
 }
 
 // take returns the next eviction, nil when there is none or the rest is spared.

@@ -163,7 +163,7 @@ func (a *arena) run(o EvictionOptions, p engine.Plan) Outcome {
 	ctx, stop := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	e.Submit(ctx, p)
+	e.Submit(p)
 	select {
 	case <-e.Settled():
 	case <-time.After(30 * time.Second):
@@ -393,26 +393,19 @@ func TestRepair(t *testing.T) {
 	a.expect(a.run(one, a.plan(repair, "v1", "v2")), "v1 v2", "", "evict v1", "evict v2")
 }
 
-// TestSubmitWaits: while too much is queued.
-func TestSubmitWaits(t *testing.T) {
+// TestEvictionsAreFull: when as many bundles are queued as may be, and more are taken all the same.
+func TestEvictionsAreFull(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	e := NewEvictions(nil, a.client, EvictionOptions{Workers: 1})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan int)
-	go func() {
-		n := 0
-		for ; ctx.Err() == nil; n++ {
-			e.Submit(ctx, a.plan(nil, fmt.Sprint("v", n)))
+	for n := range backlog + 10 {
+		if full := n >= backlog; e.Full() != full {
+			t.Fatalf("%d are queued: full %v", n, !full)
 		}
-		done <- n
-	}()
-	for len(e.work) < cap(e.work) {
-		<-time.After(time.Millisecond)
+		e.Submit(a.plan(nil, fmt.Sprint("v", n)))
 	}
-	stop()
-	if n := <-done; n < backlog || n > backlog+1 {
-		t.Errorf("%d submitted", n)
+	if n := e.Open(); n != backlog+10 {
+		t.Errorf("%d are queued", n)
 	}
 }
 
