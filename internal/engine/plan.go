@@ -11,6 +11,9 @@ import (
 type Plan struct {
 	Action  string   `json:"action"`
 	Bundles []Bundle `json:"bundles"`
+	// Generation is that of the snapshot it was decided on: what the Store has learnt since is news to the plan. It is a count of one
+	// Store, and no part of what was decided.
+	Generation uint64 `json:"-"`
 }
 
 // Bundle is all-or-nothing: either all its intents take effect or none does.

@@ -118,7 +118,7 @@ func (r *run) step() *Plan {
 		}
 		a := e.actions[r.next]
 		r.next++
-		s.draft.plan = Plan{Action: a.name}
+		s.draft.plan = Plan{Action: a.name, Generation: r.snap.Generation}
 		s.draft.bundles = map[cluster.GangID]int{}
 		s.Recorder.Begin(a.name)
 		done := e.around(StageAction, a.name)

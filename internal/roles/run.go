@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,6 +34,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
@@ -493,7 +495,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	marks := apply.NewMarks(kit, guard)
 	event := p.events.recorder(p.SchedulerNames[0])
 	news := apply.NewNews(p.partition().Pool(), event)
-	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+	var known atomic.Pointer[cluster.Snapshot]
+	eo.Latest = known.Load
+	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Latest: known.Load, Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
@@ -515,7 +519,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, fmt.Errorf("--record-decisions: %w", err)
 	}
 	lo := p.loop()
-	lo.Decided = p.recorder.Decided
+	lo.Decided, lo.Known = p.recorder.Decided, known.Store
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()

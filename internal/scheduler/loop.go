@@ -117,6 +117,9 @@ type Options struct {
 	Watch func(what string) Work
 	// Records keeps the decisions that evict; nil keeps none.
 	Records *Records
+	// Known is told of the cluster as the loop knows it, its own decisions included: as each cycle begins, and while cycles are held
+	// back. It must not block. Nil is not told.
+	Known func(snap *cluster.Snapshot)
 	// Decided is told of each cycle that was not cut short: the snapshot and what was decided on it, which nobody writes to any
 	// more. It must not block. Nil is not told.
 	Decided func(snap *cluster.Snapshot, plans []engine.Plan)
@@ -181,6 +184,9 @@ func New(p Parts, o Options) *Loop {
 	}
 	if o.Decided == nil {
 		o.Decided = func(*cluster.Snapshot, []engine.Plan) {}
+	}
+	if o.Known == nil {
+		o.Known = func(*cluster.Snapshot) {}
 	}
 	if o.Annotated == nil {
 		o.Annotated = func(client.Object, string, string, map[string]string) {}
@@ -252,6 +258,9 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	l.metrics.pulse.looks.Inc()
 	due := l.driver.Due(now.UnixNano())
 	held := l.holdBack(c, due, now)
+	if held {
+		l.o.Known(l.store.Snapshot(now.UnixNano()))
+	}
 	if due && !held {
 		if !l.decide(ctx, c, now) {
 			return 0
@@ -283,6 +292,7 @@ func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time) (ok bool) {
 	l.trying = cluster.Key{}
 	snap := l.driver.Begin(ctx, now.UnixNano())
 	l.metrics.pulse.took(time.Since(now))
+	l.o.Known(snap)
 	l.o.Usage.Observe(snap)
 	var plans []engine.Plan
 	for p := l.driver.Ready(); p != nil; p = l.driver.Ready() {

@@ -14,9 +14,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -40,6 +46,7 @@ type world struct {
 	failed  chan struct{}
 	room    chan struct{}
 	plugin  engine.Plugin // one more than there are; set before the start
+	writer  Binds         // in place of the world; set before the start
 
 	mu     sync.Mutex
 	events []cluster.Event // to be drained
@@ -194,7 +201,10 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 		o.Records = &Records{}
 	}
 	w.records = o.Records
-	w.loop = New(Parts{Feed: w, Engine: e, Binds: w, Evictions: w.evictions, Rooms: w.rooms, Marks: w, Reports: w, Metrics: m}, o)
+	if w.writer == nil {
+		w.writer = w
+	}
+	w.loop = New(Parts{Feed: w, Engine: e, Binds: w.writer, Evictions: w.evictions, Rooms: w.rooms, Marks: w, Reports: w, Metrics: m}, o)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.loop.Run(ctx) }()
@@ -496,6 +506,75 @@ func TestFailedBundleIsForgottenAndWaits(t *testing.T) {
 		w.expect("doubling", &w.plans, "0.00 p q", "1.00 p q", "3.00 p q", "7.00 p q", "15.00 p q", "31.00 p q", "63.00 p q", "123.00 p q", "183.00 p q")
 		if n := counter(w.metrics.failedBundles); n != 9 {
 			t.Errorf("%v failures counted", n)
+		}
+	})
+}
+
+// TestRoomGoneIsDecidedAnew: the room of a gang goes between the decision and the write of its second pod. Nothing of it is left, and the gang
+// is decided on anew.
+func TestRoomGoneIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kinds := runtime.NewScheme()
+		if err := errors.Join(v1.AddToScheme(kinds), v1alpha2.AddToScheme(kinds)); err != nil {
+			t.Fatal(err)
+		}
+		asked, let := make(chan string), make(chan struct{})
+		serial := 0
+		api := fake.NewClientBuilder().WithScheme(kinds).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+				if br, ok := obj.(*v1alpha2.BindRequest); ok {
+					asked <- br.Name + " " + br.Spec.SelectedNode
+					<-let
+					serial++
+					br.UID = types.UID(fmt.Sprint(serial))
+				}
+				return c.Create(ctx, obj, o...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
+				return c.Delete(ctx, obj)
+			},
+		}).Build()
+		for _, name := range []string{"p", "q"} {
+			if err := api.Create(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("u-" + name)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var known atomic.Pointer[cluster.Snapshot]
+		binds := apply.NewBinds(api, api, apply.BindOptions{Workers: 1, Latest: known.Load})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- binds.Run(ctx) }()
+		w := begin(t, Options{Known: known.Store}, func(w *world) { w.writer = binds; w.happens(gang("g", "p", "q")...) })
+		w.expect("asked for", &[]string{<-asked}, "p n1")
+		other := []cluster.Event{cluster.NodeState{Name: "n2", UID: "n2", Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}}}}
+		stranger := pod("stranger", cluster.Key{}, cluster.Running, "n1")
+		stranger.Ours, stranger.Requests[1].Value = false, 2000
+		w.happens(append(other, stranger)...)
+		w.pass(time.Second)
+		let <- struct{}{}
+		for _, name := range []string{"p", "q"} {
+			w.expect("asked for anew", &[]string{<-asked}, name+" n2")
+			let <- struct{}{}
+		}
+		w.pass(time.Minute)
+		var list v1alpha2.BindRequestList
+		if err := api.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		bundles := map[string]int{}
+		for i := range list.Items {
+			bundles[list.Items[i].Spec.SelectedNode+" "+list.Items[i].Labels[kai.BundleSizeLabel]]++
+		}
+		if d := cmp.Diff(map[string]int{"n2 2": 2}, bundles); d != "" {
+			t.Error(d)
+		}
+		if n := counter(w.metrics.failedBundles); n != 1 {
+			t.Errorf("%v failures", n)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

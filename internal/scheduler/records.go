@@ -61,7 +61,7 @@ func sparedBecause(err error) string {
 	if err == nil {
 		return ""
 	}
-	for _, known := range []error{apply.ErrBlocked, apply.ErrMoved} {
+	for _, known := range []error{apply.ErrBlocked, apply.ErrMoved, apply.ErrNoRoom} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -33,6 +33,8 @@ type BindOptions struct {
 	Written func(after time.Duration)
 	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
 	Complete func(b *engine.Bundle)
+	// Latest is asked whether there is still room, at the moment of each write; nil: nobody is.
+	Latest Latest
 	// Guard sets aside what ends in a defect; nil: nobody is told.
 	Guard *aside.Guard
 }
@@ -69,6 +71,7 @@ type task struct {
 // bundleRun is a bundle in flight.
 type bundleRun struct {
 	bundle    engine.Bundle
+	decided   uint64 // Plan.Generation
 	submitted time.Time
 	size      int
 	left      atomic.Int32
@@ -106,7 +109,7 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 func (b *Binds) Submit(p engine.Plan) {
 	var tasks []task
 	for i := range p.Bundles {
-		run := &bundleRun{bundle: p.Bundles[i], submitted: time.Now(), made: make([]made, len(p.Bundles[i].Intents))}
+		run := &bundleRun{bundle: p.Bundles[i], decided: p.Generation, submitted: time.Now(), made: make([]made, len(p.Bundles[i].Intents))}
 		for j := range run.bundle.Intents {
 			if run.bundle.Intents[j].Verb == engine.Bind {
 				run.size++
@@ -223,6 +226,9 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	}
 	wait := firstWait
 	for try := 1; ; try++ {
+		if err := b.o.Latest.checkBind(run.decided, in); err != nil {
+			return err
+		}
 		br := want.BindRequest()
 		err := b.client.Create(ctx, br)
 		switch {

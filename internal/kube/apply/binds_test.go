@@ -26,6 +26,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
@@ -168,11 +169,15 @@ func existing(pod, uid, bundle string, failed bool) *v1alpha2.BindRequest {
 }
 
 // carry runs Binds over one plan in fake time and returns the failures.
-func carry(t *testing.T, s *server, p engine.Plan) (failures []Failure, took time.Duration) {
+func carry(t *testing.T, s *server, p engine.Plan, latest ...*cluster.Snapshot) (failures []Failure, took time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	b := NewBinds(s.client, s.client, BindOptions{Workers: 4, Partition: kai.Partition{Key: "pool", Value: "gold"}})
+	o := BindOptions{Workers: 4, Partition: kai.Partition{Key: "pool", Value: "gold"}}
+	if len(latest) > 0 {
+		o.Latest = func() *cluster.Snapshot { return latest[0] }
+	}
+	b := NewBinds(s.client, s.client, o)
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
 	start := time.Now()
@@ -274,6 +279,95 @@ func TestPodMovedMeanwhile(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// decided is a Store with a node of two GPUs, on which p and q were decided to go, and the generation of what that was decided on.
+func decided() (s *cluster.Store, generation uint64) {
+	s = cluster.NewStore(cluster.Options{})
+	s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "cpu", Value: 1000}, {Name: "pods", Value: 10}}})
+	for _, p := range []string{"p", "q"} {
+		s.Apply(cluster.PodState{UID: "u-" + p, Namespace: "a", Name: p, Ours: true, Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}}})
+	}
+	generation = s.Snapshot(1).Generation
+	s.Assume("u-p", "n1", nil, cluster.Forever)
+	s.Assume("u-q", "n1", nil, cluster.Forever)
+	return s, generation
+}
+
+// stranger is a pod of another scheduler.
+func stranger(of string, amount int64) cluster.PodState {
+	return cluster.PodState{UID: "u-s", Namespace: "a", Name: "s", Phase: cluster.Running, NodeName: "n1", Requests: []cluster.Quantity{{Name: of, Value: amount}}}
+}
+
+// TestRoomIsGone: what was decided is not written when, by what is known at the moment of the write, its room has gone; then none of
+// the bundle is.
+func TestRoomIsGone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		event cluster.Event
+		want  string
+	}{
+		"nothing new":            {nil, ""},
+		"room for more":          {cluster.NodeState{Name: "n2", UID: "n2"}, ""},
+		"of another kind":        {stranger("cpu", 4000), ""},
+		"taken by a stranger":    {stranger("gpu", 1000), "node n1: the room is not there any more: 1 gpu are missing"},
+		"a GPU has failed":       {cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 10}}}, "missing"},
+		"the node is gone":       {cluster.NodeGone{Name: "n1"}, "the node is gone"},
+		"the node takes no pods": {cluster.NodeState{Name: "n1", UID: "n1", Problem: "NotReady", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "pods", Value: 10}}}, "NotReady"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, generation := decided()
+				if c.event != nil {
+					store.Apply(c.event)
+				}
+				s := newServer(t, aPod("p"), aPod("q"))
+				b := bundle("b1", "p", "q")
+				for i := range b.Intents {
+					b.Intents[i].Requests.Set(cluster.GPU, 1000)
+				}
+				failures, _ := carry(t, s, engine.Plan{Bundles: []engine.Bundle{b}, Generation: generation}, store.Snapshot(2))
+				if c.want == "" {
+					if len(failures) > 0 || len(s.requests()) != 2 {
+						t.Errorf("failures %v, requests %v", failures, s.requests())
+					}
+					return
+				}
+				if len(failures) != 1 || !errors.Is(failures[0].Err, ErrNoRoom) || !strings.Contains(failures[0].Err.Error(), c.want) {
+					t.Errorf("failures %v", failures)
+				}
+				if left := s.requests(); len(left) > 0 {
+					t.Errorf("left over: %v", left)
+				}
+			})
+		})
+	}
+}
+
+// TestSharedDeviceIsFull: others hold so much of a shared device that the decision does not fit any more.
+func TestSharedDeviceIsFull(t *testing.T) {
+	t.Parallel()
+	s := cluster.NewStore(cluster.Options{})
+	half := cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
+	s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 10}}},
+		cluster.PodState{UID: "u-p", Namespace: "a", Name: "p", Ours: true, Spec: cluster.ClassSpec{Share: half}})
+	decided := s.Snapshot(1).Generation
+	s.Assume("u-p", "n1", []string{"g"}, cluster.Forever)
+	in := &engine.Intent{Verb: engine.Bind, UID: "u-p", Node: "n1", Groups: []string{"g"}, Share: half}
+	check := func() error {
+		snap := s.Snapshot(2)
+		return Latest(func() *cluster.Snapshot { return snap }).checkBind(decided, in)
+	}
+	for i := range 2 {
+		if err := check(); (err != nil) != (i == 1) || err != nil && !errors.Is(err, ErrNoRoom) {
+			t.Errorf("beside %d others: %v", i, err)
+		}
+		for k := range 2 {
+			uid := fmt.Sprint("other", i, k)
+			s.Apply(cluster.PodState{UID: uid, Namespace: "a", Name: uid, Phase: cluster.Running, NodeName: "n1", Groups: []string{"g"}, Ours: true, Spec: cluster.ClassSpec{Share: half}})
+		}
 	}
 }
 

@@ -11,8 +11,12 @@
 //	Store.Hold   ──► Rooms.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
 //
 // A pod is evicted only while everything stands that it goes for: the gang, its pods, still waiting, and the nodes they are
-// to run on. When the world has changed, the rest of the bundle is spared. A victim that is gone already is no failure. An
+// to run on, with room for them. When the world has changed, the rest of the bundle is spared. A victim that is gone already is no failure. An
 // eviction that the Store does not count on any more is not carried out any more.
+//
+// A BindRequest is written only while there is room for its pod. Whether there is says the latest that the scheduler's Store knows, in
+// which what was decided holds its room: plans carry the generation of what they were decided on, and only what is newer can
+// have taken the room. ErrNoRoom is the verdict then; the bundle fails whole, and its gang is decided on anew.
 //
 // What dies with the process: held room that had not settled (a second), room held for the successor of a pod that was
 // moved, and what is known of displacements. What is left of a half-evicted bundle is decided anew: the room that has come

@@ -49,6 +49,8 @@ type EvictionOptions struct {
 	MaxGrace time.Duration
 	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 8 and 4.
 	Workers, Lanes int
+	// Latest is asked whether what is freed will still be room enough, at each look before a write; nil: nobody is.
+	Latest Latest
 	// Guard sets aside what ends in a defect; nil: nobody is told.
 	Guard *aside.Guard
 }
@@ -83,6 +85,7 @@ type Evictions struct {
 type clearing struct {
 	action   string
 	bundle   engine.Bundle
+	decided  uint64    // Plan.Generation
 	deadline time.Time // when the decision does not stand any more
 	victims  []int     // indices of the intents that evict
 
@@ -124,7 +127,7 @@ func (e *Evictions) Submit(p engine.Plan) {
 	var work []*clearing
 	deadline := time.Now().Add(time.Duration(p.EvictionsStand()) - lastCall)
 	for i := range p.Bundles {
-		c := &clearing{action: p.Action, bundle: p.Bundles[i], deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
+		c := &clearing{action: p.Action, bundle: p.Bundles[i], decided: p.Generation, deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
 		for j := range c.bundle.Intents {
 			if c.bundle.Intents[j].Verb == engine.Evict {
 				c.victims = append(c.victims, j)
@@ -263,7 +266,7 @@ func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (
 }
 
 // stands looks whether all is there that the bundle's pods have to go for: the gang, its pods, still waiting, and the nodes
-// on which they, and those that are moved, are to run. What is left of a gang that was torn has nothing to stay for.
+// on which they, and those that are moved, are to run, with room enough. What is left of a gang that was torn has nothing to stay for.
 func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,6 +305,9 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 		if err := e.usable(ctx, to); err != nil {
 			return err
 		}
+	}
+	if err := e.o.Latest.checkPromises(c.decided, b); err != nil {
+		return err
 	}
 	c.looked = time.Now()
 	return nil

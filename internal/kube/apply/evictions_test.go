@@ -382,6 +382,57 @@ func TestEvictionsAreTriedAgain(t *testing.T) {
 	a.expect(a.run(one, a.plan(nil, "v1", "v2")), "", "evict Pod a/v1: ")
 }
 
+// TestRoomWillNotDo: when, by what is known by now, the promised room will not be enough, the rest is spared.
+func TestRoomWillNotDo(t *testing.T) {
+	t.Parallel()
+	gpus := func(n int64) []cluster.Quantity {
+		return []cluster.Quantity{{Name: "gpu", Value: n * 1000}, {Name: "pods", Value: 10}}
+	}
+	for name, c := range map[string]struct {
+		event cluster.Event
+		want  string
+	}{
+		"nothing new":         {nil, ""},
+		"it is on its way":    {cluster.PodGone{UID: "v1"}, ""},
+		"a stranger":          {cluster.PodState{UID: "s", Namespace: "a", Name: "s", Phase: cluster.Running, NodeName: "n1", Requests: gpus(1)[:1]}, "1 gpu are missing"},
+		"a GPU has failed":    {cluster.NodeState{Name: "n1", UID: "n1", Allocatable: gpus(1)}, "1 gpu are missing"},
+		"the node is drained": {cluster.NodeState{Name: "n1", UID: "n1", Allocatable: gpus(2), Problem: "Unschedulable"}, "Unschedulable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := cluster.NewStore(cluster.Options{})
+			taker := kai.GangKey("a", "taker")
+			s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: gpus(2)}, cluster.GangState{Key: taker, UID: "taker"},
+				cluster.PodState{UID: "p", Namespace: "a", Name: "p", Gang: taker, Ours: true, Requests: gpus(2)})
+			for _, v := range []string{"v1", "v2"} {
+				s.Apply(cluster.PodState{UID: v, Namespace: "a", Name: v, Phase: cluster.Running, NodeName: "n1", Ours: true, Requests: gpus(1)})
+			}
+			decided := s.Snapshot(1).Generation
+			hold := cluster.Hold{Gang: taker, Pod: "p", Node: "n1", Until: cluster.Forever, Bundle: "b"}
+			hold.Requests.Set(cluster.GPU, 2000)
+			s.Hold(hold)
+			s.AssumeEvicted("v1", taker, cluster.Forever)
+			s.AssumeEvicted("v2", taker, cluster.Forever)
+			if c.event != nil {
+				s.Apply(c.event)
+			}
+			snap := s.Snapshot(2)
+			a := newArena(t, "v1", "v2")
+			p := a.plan(nil, "v1", "v2")
+			p.Generation = decided
+			out := a.run(EvictionOptions{Workers: 1, Lanes: 1, Latest: func() *cluster.Snapshot { return snap }}, p)
+			if c.want == "" {
+				a.expect(out, "v1 v2", "", "evict v1", "evict v2")
+				return
+			}
+			a.expect(out, "", c.want)
+			if !errors.Is(out.Err, ErrNoRoom) {
+				t.Error(out.Err)
+			}
+		})
+	}
+}
+
 // TestRepair has no beneficiary, but a gang that is still there.
 func TestRepair(t *testing.T) {
 	t.Parallel()
