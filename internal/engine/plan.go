@@ -27,6 +27,10 @@ type Bundle struct {
 	Intents []Intent `json:"intents"`
 	// Starts says whether the bundle gives the gang its minimum after a time without any pod.
 	Starts bool `json:"starts,omitempty"`
+	// DependsOn are the IDs of the earlier bundles of the run that this one counts on: if one of them is not carried out,
+	// neither is this. They are those that free room on a node on which this one promises some, and those for the same gang. It follows
+	// from the intents, and is not written down with them.
+	DependsOn []string `json:"-"`
 	// Cause is the record of the decision when the bundle evicts, nil when it does not.
 	Cause *Cause `json:"cause,omitempty"`
 }

@@ -131,6 +131,7 @@ func (r *run) step() *Plan {
 		for i := range plan.Bundles {
 			b := &plan.Bundles[i]
 			b.ID = bundleID(r.snap.Now, b.UID, b.Intents)
+			s.draft.past.add(b)
 		}
 		if len(s.Ledger.Voided()) > 0 {
 			s.draft.promises()

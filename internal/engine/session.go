@@ -13,6 +13,7 @@ type draft struct {
 	bundles  map[cluster.GangID]int   // indices of its bundles
 	broken   map[cluster.PodID]string // promises to owners that evictions break
 	promised map[string]struct{}      // IDs of holds that this run promises anew
+	past     past
 }
 
 // newSession lays an empty overlay over snap: O(nodes + queues).

@@ -496,8 +496,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	event := p.events.recorder(p.SchedulerNames[0])
 	news := apply.NewNews(p.partition().Pool(), event)
 	var known atomic.Pointer[cluster.Snapshot]
-	eo.Latest = known.Load
-	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Latest: known.Load, Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+	fates := &apply.Fates{}
+	eo.Latest, eo.Fates = known.Load, fates
+	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Latest: known.Load, Fates: fates, Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}

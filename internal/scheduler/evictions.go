@@ -61,7 +61,7 @@ func (l *Loop) evicted(log logr.Logger) {
 		} // what could not be repaired is tried again when the assumption ends
 		if o.Err != nil {
 			l.metrics.failedBundles.Inc()
-			if !errors.Is(o.Err, apply.ErrMoved) && !errors.Is(o.Err, apply.ErrBlocked) {
+			if !errors.Is(o.Err, apply.ErrMoved) && !errors.Is(o.Err, apply.ErrBlocked) && !errors.Is(o.Err, apply.ErrUndone) {
 				log.Info("evictions were not carried out", "gang", o.Bundle.Gang.String(), "bundle", o.Bundle.ID, "error", o.Err.Error())
 			}
 		}

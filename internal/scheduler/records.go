@@ -61,7 +61,7 @@ func sparedBecause(err error) string {
 	if err == nil {
 		return ""
 	}
-	for _, known := range []error{apply.ErrBlocked, apply.ErrMoved, apply.ErrNoRoom} {
+	for _, known := range []error{apply.ErrBlocked, apply.ErrMoved, apply.ErrNoRoom, apply.ErrUndone} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type BindOptions struct {
 	Written func(after time.Duration)
 	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
 	Complete func(b *engine.Bundle)
+	// Fates is what becomes of bundles, shared with Evictions; nil for one of its own.
+	Fates *Fates
 	// Latest is asked whether there is still room, at the moment of each write; nil: nobody is.
 	Latest Latest
 	// Guard sets aside what ends in a defect; nil: nobody is told.
@@ -96,6 +99,9 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Workers <= 0 {
 		o.Workers = 32
 	}
+	if o.Fates == nil {
+		o.Fates = &Fates{}
+	}
 	if o.Written == nil {
 		o.Written = func(time.Duration) {}
 	}
@@ -115,6 +121,10 @@ func (b *Binds) Submit(p engine.Plan) {
 				run.size++
 			}
 		}
+		if run.size == 0 {
+			continue
+		}
+		b.o.Fates.begin(run.bundle.ID)
 		run.left.Store(int32(run.size))
 		for j := range run.bundle.Intents {
 			if run.bundle.Intents[j].Verb == engine.Bind {
@@ -198,6 +208,7 @@ func (b *Binds) do(ctx context.Context, t task) {
 	}
 	failed := t.run.failed.Load()
 	if failed == nil {
+		b.o.Fates.end(t.run.bundle.ID, nil)
 		// What went wrong has been told; the bundle is complete all the same.
 		_ = b.o.Guard.Catch("a complete bundle", t.run.bundle.ID, func() error { b.o.Complete(&t.run.bundle); return nil })
 		return
@@ -206,6 +217,7 @@ func (b *Binds) do(ctx context.Context, t task) {
 		return
 	}
 	b.withdraw(ctx, t.run)
+	b.o.Fates.end(t.run.bundle.ID, *failed)
 	b.mu.Lock()
 	b.failures = append(b.failures, Failure{t.run.bundle, *failed})
 	b.mu.Unlock()
@@ -226,7 +238,7 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	}
 	wait := firstWait
 	for try := 1; ; try++ {
-		if err := b.o.Latest.checkBind(run.decided, in); err != nil {
+		if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
 			return err
 		}
 		br := want.BindRequest()

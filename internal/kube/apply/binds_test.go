@@ -346,6 +346,30 @@ func TestRoomIsGone(t *testing.T) {
 	}
 }
 
+// TestBindCountsOn: binds that count on a decision that came to nothing are not written.
+func TestBindCountsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, aPod("q"), aPod("r"))
+		first, second := bundle("b1", "gone"), bundle("b2", "q", "r")
+		second.DependsOn = []string{"b1"}
+		ctx, stop := context.WithCancel(t.Context())
+		b := NewBinds(s.client, s.client, BindOptions{Workers: 1})
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		b.Submit(engine.Plan{Bundles: []engine.Bundle{first, second}})
+		synctest.Wait()
+		failures := b.Failures()
+		if len(failures) != 2 || !errors.Is(failures[0].Err, ErrMoved) || !errors.Is(failures[1].Err, ErrUndone) || len(s.requests()) > 0 {
+			t.Errorf("failures %v, requests %v", failures, s.requests())
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestSharedDeviceIsFull: others hold so much of a shared device that the decision does not fit any more.
 func TestSharedDeviceIsFull(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,9 @@
 // which what was decided holds its room: plans carry the generation of what they were decided on, and only what is newer can
 // have taken the room. ErrNoRoom is the verdict then; the bundle fails whole, and its gang is decided on anew.
 //
+// A bundle names those that it counts on: who frees its room, and what was decided for its gang before. Nobody is evicted for it
+// before they are settled, and it is not carried out when one of them is not (ErrUndone).
+//
 // What dies with the process: held room that had not settled (a second), room held for the successor of a pod that was
 // moved, and what is known of displacements. What is left of a half-evicted bundle is decided anew: the room that has come
 // free is used first.

@@ -49,6 +49,8 @@ type EvictionOptions struct {
 	MaxGrace time.Duration
 	// Workers is how many bundles are worked on at once, Lanes how many evictions of one; 0 means 8 and 4.
 	Workers, Lanes int
+	// Fates is what becomes of bundles, shared with Binds; nil for one of its own.
+	Fates *Fates
 	// Latest is asked whether what is freed will still be room enough, at each look before a write; nil: nobody is.
 	Latest Latest
 	// Guard sets aside what ends in a defect; nil: nobody is told.
@@ -113,6 +115,9 @@ func NewEvictions(kit *write.Kit, cache client.Reader, o EvictionOptions) *Evict
 	if o.Mode == "" {
 		o.Mode = ByEviction
 	}
+	if o.Fates == nil {
+		o.Fates = &Fates{}
+	}
 	if o.Workers <= 0 {
 		o.Workers = 8
 	}
@@ -137,6 +142,7 @@ func (e *Evictions) Submit(p engine.Plan) {
 			continue
 		}
 		e.open.Add(1)
+		e.o.Fates.begin(c.bundle.ID)
 		work = append(work, c)
 	}
 	e.work.put(work...)
@@ -182,6 +188,7 @@ func (e *Evictions) Run(ctx context.Context) error {
 func (e *Evictions) clear(ctx context.Context, c *clearing) {
 	standing, stop := context.WithDeadline(ctx, c.deadline)
 	defer stop()
+	c.err = e.o.Fates.await(standing, c.bundle.DependsOn)
 	var lanes sync.WaitGroup
 	for range min(e.o.Lanes, len(c.victims)) {
 		lanes.Go(func() {
@@ -200,6 +207,7 @@ func (e *Evictions) clear(ctx context.Context, c *clearing) {
 		return
 	}
 	defer e.open.Add(-1)
+	e.o.Fates.end(c.bundle.ID, c.err)
 	e.mu.Lock()
 	e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
 	e.mu.Unlock()

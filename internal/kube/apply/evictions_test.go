@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -429,6 +430,72 @@ func TestRoomWillNotDo(t *testing.T) {
 			if !errors.Is(out.Err, ErrNoRoom) {
 				t.Error(out.Err)
 			}
+		})
+	}
+}
+
+// TestCountsOn: what counts on an earlier decision waits until that is settled, and comes to nothing with it.
+func TestCountsOn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		blocked bool
+		want    []string
+	}{
+		"carried out": {false, []string{"evict v1", "evict v2"}},
+		"spared":      {true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newArena(t, "v1", "v2")
+				first := make(chan struct{})
+				a.before = func(_, pod string, _ client.Client) {
+					if pod == "v1" {
+						<-first
+					}
+				}
+				a.answer = func(_, pod string, _ int) error {
+					if pod == "v1" && c.blocked {
+						return blocked("a budget")
+					}
+					return nil
+				}
+				kit, err := write.New(a.client, "scheduler", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fates := &Fates{}
+				e := NewEvictions(kit, a.client, EvictionOptions{Workers: 2, Fates: fates})
+				p := a.plan(nil, "v1")
+				p.Bundles = append(p.Bundles, a.plan(func(b *engine.Bundle) { b.ID, b.DependsOn = "later", []string{"b", "long settled"} }, "v2").Bundles...)
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- e.Run(ctx) }()
+				e.Submit(p)
+				synctest.Wait()
+				if d := cmp.Diff([]string{"evict v1"}, a.log); d != "" && !c.blocked {
+					t.Errorf("before the first is settled: %s", d)
+				}
+				close(first)
+				var out []Outcome
+				for len(out) < 2 {
+					<-e.Settled()
+					out = append(out, e.Outcomes()...)
+				}
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if out[0].Bundle.ID != "b" || (out[0].Err != nil) != c.blocked || errors.Is(out[1].Err, ErrUndone) != c.blocked || out[1].Evicted["v2"] == c.blocked {
+					t.Errorf("%+v", out)
+				}
+				if d := cmp.Diff(c.want, a.log); d != "" {
+					t.Error(d)
+				}
+				if err := fates.check([]string{"later"}); errors.Is(err, ErrUndone) != c.blocked {
+					t.Errorf("what counts on the later one: %v", err)
+				}
+			})
 		})
 	}
 }
