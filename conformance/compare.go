@@ -132,10 +132,9 @@ func (w *world) checkMessage(g *Gang, want Outcome, miss report) {
 	why := "no reason"
 	for i := range w.trace.Gangs {
 		if t := &w.trace.Gangs[i]; t.Gang == g.key() && t.Diagnosis != nil {
-			if r := t.Diagnosis.Verdict.Reason; r == engine.ReasonNonPreemptibleOverQuota || r == engine.ReasonOverLimit {
-				if strings.Contains(want.ErrorMessage, string(r)) {
-					return
-				}
+			r := t.Diagnosis.Verdict.Reason
+			if (r.Unblock == engine.UnblockQuota || r.Unblock == engine.UnblockLimit) && strings.Contains(want.ErrorMessage, r.Key) {
+				return
 			}
 			if says(t.Diagnosis.Verdict, want.ErrorMessage) {
 				return

@@ -67,10 +67,10 @@ func (w *world) free(labels []string, node string) int64 {
 // says says whether a verdict about room states the facts of KAI's message about a topology: which level of which topology,
 // how many pods the best domain takes, and how many it must.
 func says(v engine.Verdict, message string) bool {
-	switch v.Reason {
-	case engine.ReasonGangNoRoom:
+	switch v.Reason.Unblock {
+	case engine.UnblockRoom:
 		return strings.Contains(message, "not enough resources in the cluster")
-	case engine.ReasonTopologyNoRoom:
+	case engine.UnblockTogether:
 		level, topology, ok := strings.Cut(v.Object, " of topology ")
 		topology, _, _ = strings.Cut(topology, " (")
 		return ok && strings.Contains(message, "topology "+topology+", requirement "+level+" couldn't be satisfied") &&

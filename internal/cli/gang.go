@@ -27,8 +27,8 @@ type GangReport struct {
 	// AgeSeconds is how long ago the gang was created.
 	AgeSeconds int64 `json:"ageSeconds"`
 	// Reason and Message say why it waits; "" when it does not, or when a run of the scheduler now would place it.
-	Reason  engine.Reason `json:"reason,omitempty"`
-	Message string        `json:"message,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Next says that a run of the scheduler now would place some of its pods.
 	Next bool `json:"next,omitempty"`
 
@@ -100,7 +100,7 @@ func (v *view) gangs() []GangReport {
 		if t := traces[g.Key]; t != nil {
 			r.Next = t.Placed > 0
 			if d := t.Diagnosis; d != nil {
-				r.Reason, r.Message, r.rule = d.Verdict.Reason, t.Message(), d.Verdict.String()+t.Hindrance()
+				r.Reason, r.Message, r.rule = d.Verdict.Reason.Key, t.Message(), d.Verdict.String()+t.Hindrance()
 			}
 		}
 		out = append(out, r)

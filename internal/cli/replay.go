@@ -74,7 +74,7 @@ func newReplay(d Deps) *cobra.Command {
 			for i := range out.Result.Trace.Gangs {
 				g := &out.Result.Trace.Gangs[i]
 				if g.Diagnosis != nil {
-					r.Waiting = append(r.Waiting, waitingGang{g.Gang.String(), string(g.Diagnosis.Verdict.Reason), g.Diagnosis.Verdict.String()})
+					r.Waiting = append(r.Waiting, waitingGang{g.Gang.String(), g.Diagnosis.Verdict.Reason.Key, g.Diagnosis.Verdict.String()})
 				}
 			}
 			if err := form.Emit(c.OutOrStdout(), output, r, r.draw); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
 )
 
@@ -50,7 +49,7 @@ type FreeReport struct {
 // PhaseReport counts the gangs of one phase and reason, and their pods.
 type PhaseReport struct {
 	Phase  explain.Phase `json:"phase"`
-	Reason engine.Reason `json:"reason,omitempty"`
+	Reason string        `json:"reason,omitempty"`
 	Gangs  int           `json:"gangs"`
 	// Running and Waiting count pods.
 	Running int `json:"running"`
@@ -144,7 +143,7 @@ func drawStatus(s StatusReport, dim string) string {
 		if g.Phase == explain.Pending || g.Phase == explain.Partly {
 			example = g.Example
 		}
-		rows = append(rows, []string{strings.ToLower(string(g.Phase)), string(g.Reason), strconv.Itoa(g.Gangs), strconv.Itoa(g.Running), strconv.Itoa(g.Waiting), example})
+		rows = append(rows, []string{strings.ToLower(string(g.Phase)), g.Reason, strconv.Itoa(g.Gangs), strconv.Itoa(g.Running), strconv.Itoa(g.Waiting), example})
 	}
 	b.WriteString(form.Table([]form.Column{
 		{Title: "GANGS"},

@@ -4,7 +4,7 @@ import "testing"
 
 func TestHindrance(t *testing.T) {
 	t.Parallel()
-	over := Attempt{Action: "reclaim", Verdict: Verdict{Code: No, Reason: ReasonOverFairShare, Object: "q", Dim: "gpu", Need: 12000, Have: 8000}}
+	over := Attempt{Action: "reclaim", Verdict: Verdict{Code: No, Reason: &Reason{Key: "Over", Text: "queue {object} would hold {need} {dim}, above its fair share of {have}", Hinders: true}, Object: "q", Dim: "gpu", Need: 12000, Have: 8000}}
 	room := Verdict{Code: No, Reason: ReasonGangNoRoom, Need: 4}
 	for _, c := range []struct {
 		name  string
@@ -13,7 +13,7 @@ func TestHindrance(t *testing.T) {
 		want  string
 	}{
 		{"nothing was tried", room, nil, ""},
-		{"another reason says enough", Verdict{Code: No, Reason: ReasonOverLimit}, []Attempt{over}, ""},
+		{"another reason says enough", Verdict{Code: No, Reason: &Reason{Key: "Limit"}}, []Attempt{over}, ""},
 		{"no room is no news", room, []Attempt{{Action: "consolidation", Verdict: Verdict{Code: No, Reason: ReasonNothingToMove}}}, ""},
 		{"a share", room, []Attempt{over}, "; reclaim: queue q would hold 12 gpu, above its fair share of 8"},
 		{

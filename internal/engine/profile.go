@@ -66,11 +66,13 @@ type PluginUse struct {
 type Registry struct {
 	Actions map[string]func() Action
 	Plugins map[string]Factory
+	// Reasons are what these say, but for the engine's own.
+	Reasons []*Reason
 }
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins)}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Reasons: slices.Clone(r.Reasons)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -80,6 +82,7 @@ type Engine struct {
 	actions []namedAction
 	plugins []namedPlugin
 	off     map[string]bool
+	reasons map[string]*Reason
 	statics staticCache
 	slabs   slabs
 
@@ -109,7 +112,11 @@ type namedPlugin struct {
 // New resolves a profile. Unknown names, arguments that cannot be read, doubled names and two owners of an exclusive
 // point are errors that name the offender and what is known instead.
 func New(p Profile, r Registry) (*Engine, error) {
-	e := &Engine{profile: p, off: map[string]bool{}}
+	known, err := r.Known()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{profile: p, off: map[string]bool{}, reasons: known}
 	seen := map[string]bool{}
 	for _, name := range p.Actions {
 		f, ok := r.Actions[name]

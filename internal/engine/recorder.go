@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -11,6 +12,7 @@ import (
 type Recorder struct {
 	snap      *cluster.Snapshot
 	actions   int // of the profile
+	reasons   map[string]*Reason
 	gangs     []GangTrace
 	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
 	stats     Stats
@@ -22,9 +24,9 @@ type Recorder struct {
 	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
 }
 
-func newRecorder(snap *cluster.Snapshot, actions int, room *slabs) *Recorder {
+func newRecorder(snap *cluster.Snapshot, actions int, reasons map[string]*Reason, room *slabs) *Recorder {
 	return &Recorder{
-		snap: snap, actions: actions, wakeAt: cluster.Forever, at: ledger.Cleared(&room.traces, snap.MaxGangID()),
+		snap: snap, actions: actions, reasons: reasons, wakeAt: cluster.Forever, at: ledger.Cleared(&room.traces, snap.MaxGangID()),
 		postponed: map[cluster.GangID]bool{}, left: map[cluster.GangID]bool{},
 	}
 }
@@ -139,7 +141,39 @@ func (rec *Recorder) Rested(question string) (cluster.Rest, bool) {
 	if r, ok := rec.rests[question]; ok && r.Until > rec.snap.Now {
 		return r, true
 	}
-	return rec.snap.Rest(question)
+	r, ok := rec.snap.Rest(question)
+	r.Why = rec.declared(r.Why)
+	return r, ok
+}
+
+// declared is an answer with the reasons that were declared where it has only their keys, as it has when it was read from a file. One
+// that nobody declares stays as it is.
+func (rec *Recorder) declared(answer any) any {
+	read := func(v *Verdict) bool { return v.Reason != nil && v.Reason.read }
+	of := func(v *Verdict) { v.Reason = cmp.Or(rec.reasons[v.Reason.String()], v.Reason) }
+	switch a := answer.(type) {
+	case Attempt:
+		if read(&a.Verdict) {
+			of(&a.Verdict)
+			a.Barred = slices.Clone(a.Barred)
+			for i := range a.Barred {
+				of(&a.Barred[i].Verdict)
+			}
+			return a
+		}
+	case *Told:
+		if read(&a.Diagnosis.Verdict) {
+			told := *a
+			d := &told.Diagnosis
+			of(&d.Verdict)
+			d.Tally = slices.Clone(d.Tally)
+			for i := range d.Tally {
+				of(&d.Tally[i].Verdict)
+			}
+			return &told
+		}
+	}
+	return answer
 }
 
 // Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.

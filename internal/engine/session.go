@@ -22,7 +22,7 @@ func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session
 	s := &Session{Snap: snap, ctx: ctx, engine: e}
 	s.draft.broken, s.draft.promised = map[cluster.PodID]string{}, map[string]struct{}{}
 	s.Ledger = ledger.New(snap, &e.slabs.ledger)
-	s.Recorder = newRecorder(snap, len(e.actions), &e.slabs)
+	s.Recorder = newRecorder(snap, len(e.actions), e.reasons, &e.slabs)
 	s.Rules = newRules(snap, s.Ledger, ps)
 	s.Placer = newPlacer(ctx, e, snap, s.Ledger, s.Rules, s.Recorder, ps)
 	*ps = e.open(&View{s: s})

@@ -186,7 +186,7 @@ func (a *Attempt) telling() (int, string) {
 	switch v := a.Verdict; {
 	case v.Code == Wait:
 		return 3, v.String()
-	case v.Reason == ReasonOverFairShare, v.Reason == ReasonNotPreemptible, v.Reason == ReasonOthersFirst, v.Reason == ReasonBudget:
+	case v.Reason != nil && v.Reason.Hinders:
 		return 2, v.String()
 	case v.Reason == ReasonVictimsTooFew && !v.Partial:
 		return 1, "all that may be displaced would not make room enough"

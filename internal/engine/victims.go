@@ -71,7 +71,7 @@ func (ru *Rules) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources
 // CheckVictim says whether anything of v may be taken for g by this right: the published table, plugins included, but for
 // what CheckGiver says of its queue.
 func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
-	no := func(reason Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
+	no := func(reason *Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
 	switch {
 	case v.Leaf == nil, r == Consolidation && !v.HasQueue(): // which could not start anew
 		return noQueue(v)

@@ -10,19 +10,19 @@ import (
 
 // Attempt is why an action that makes others give way did not help, or several that were stopped alike.
 type Attempt struct {
-	Action  string        `json:"action"`
-	Reason  engine.Reason `json:"reason"`
-	Message string        `json:"message"`
+	Action  string `json:"action"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 	// Barred counts the gangs that could not be touched, by the rule that protects them.
 	Barred []Barred `json:"barred,omitempty"`
 }
 
 // Barred is a number of gangs that one rule protects; Named are the first of them.
 type Barred struct {
-	Gangs   int           `json:"gangs"`
-	Reason  engine.Reason `json:"reason"`
-	Message string        `json:"message"`
-	Named   []string      `json:"named,omitempty"`
+	Gangs   int      `json:"gangs"`
+	Reason  string   `json:"reason"`
+	Message string   `json:"message"`
+	Named   []string `json:"named,omitempty"`
 }
 
 // Displaced is what the next run of the scheduler takes from others for the gang.
@@ -62,9 +62,9 @@ func tried(o *outcome) []Attempt {
 		if t.Verdict.Reason == engine.ReasonSwitchedOff || t.Verdict.Reason == engine.ReasonNoVictims && len(t.Barred) == 0 || d != nil && d.Verdict == t.Verdict {
 			continue
 		}
-		a := Attempt{Action: t.Action, Reason: t.Verdict.Reason, Message: t.Verdict.String()}
+		a := Attempt{Action: t.Action, Reason: t.Verdict.Reason.Key, Message: t.Verdict.String()}
 		for _, b := range t.Barred {
-			a.Barred = append(a.Barred, Barred{Gangs: b.Gangs, Reason: b.Verdict.Reason, Message: b.Verdict.String(), Named: b.Named})
+			a.Barred = append(a.Barred, Barred{Gangs: b.Gangs, Reason: b.Verdict.Reason.Key, Message: b.Verdict.String(), Named: b.Named})
 		}
 		if k := len(out) - 1; k >= 0 && len(a.Barred)+len(out[k].Barred) == 0 && out[k].Message == a.Message {
 			out[k].Action += ", " + a.Action
@@ -139,7 +139,7 @@ const maxPreemptible = 99
 func (w *world) promote(o *outcome) []*Change {
 	gang := o.snap.GangByKey(w.key)
 	if gang == nil || !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
-		return slices.ContainsFunc(a.Barred, func(b engine.Barrier) bool { return b.Verdict.Reason == engine.ReasonHigherPriority })
+		return slices.ContainsFunc(a.Barred, func(b engine.Barrier) bool { return b.Verdict.Reason.Unblock == engine.UnblockPriority })
 	}) {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (w *world) promote(o *outcome) []*Change {
 func (w *world) entitle(o *outcome) []*Change {
 	var changes []*Change
 	for range maxRaises {
-		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonOverFairShare })
+		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason.Unblock == engine.UnblockShare })
 		if i < 0 {
 			return nil
 		}

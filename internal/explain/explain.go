@@ -19,8 +19,8 @@ type Explanation struct {
 	Phase     Phase  `json:"phase"`
 	Pods      Pods   `json:"pods"`
 	// Reason is the key of the blocking rule, "" when none blocks; Message is the line that conditions and events carry.
-	Reason  engine.Reason `json:"reason,omitempty"`
-	Message string        `json:"message,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Verdict is the blocking rule with its numbers; of those about nodes, Class is what the pod without a place asks for, Nodes how
 	// many nodes there are, and Tally what they answered.
 	Verdict *engine.Verdict `json:"verdict,omitempty"`
@@ -62,9 +62,9 @@ type Pods struct {
 
 // Answer is what a number of nodes said.
 type Answer struct {
-	Nodes   int           `json:"nodes"`
-	Reason  engine.Reason `json:"reason"`
-	Message string        `json:"message"`
+	Nodes   int    `json:"nodes"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }
 
 // Turn is a place in the order in which gangs are served.
@@ -192,10 +192,10 @@ func (e *Explanation) say(o *outcome) {
 	}
 	d := o.gang.Diagnosis
 	v := d.Verdict
-	e.Reason, e.Message, e.Verdict, e.Class, e.Nodes = v.Reason, o.gang.Message(), &v, d.Class, d.Nodes
+	e.Reason, e.Message, e.Verdict, e.Class, e.Nodes = v.Reason.Key, o.gang.Message(), &v, d.Class, d.Nodes
 	e.Tally = e.Tally[:0]
 	for _, c := range d.Tally {
-		e.Tally = append(e.Tally, Answer{Nodes: c.Nodes, Reason: c.Verdict.Reason, Message: c.Verdict.String()})
+		e.Tally = append(e.Tally, Answer{Nodes: c.Nodes, Reason: c.Verdict.Reason.Key, Message: c.Verdict.String()})
 	}
 }
 
@@ -204,7 +204,7 @@ func (e *Explanation) turn(o *outcome) {
 	t := Turn{}
 	for i := range o.trace.Gangs {
 		g := &o.trace.Gangs[i]
-		if g.Diagnosis != nil && g.Placed+g.Nominated == 0 && !served(g.Diagnosis.Verdict.Reason) {
+		if g.Diagnosis != nil && g.Placed+g.Nominated == 0 && g.Diagnosis.Verdict.Reason.Untried {
 			continue
 		}
 		t.Of++
@@ -217,16 +217,6 @@ func (e *Explanation) turn(o *outcome) {
 	if t.Position > 0 {
 		e.Turn = &t
 	}
-}
-
-// served says whether a gang with this reason was taken from its queue and tried, rather than left out from the start.
-func served(r engine.Reason) bool {
-	switch r {
-	case engine.ReasonGangInvalid, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken, engine.ReasonGaveUp,
-		engine.ReasonGated, engine.ReasonUnknownSubgroup, engine.ReasonGangNotReady, engine.ReasonPostponed, engine.ReasonBinding:
-		return false
-	}
-	return true
 }
 
 // text puts the explanation into lines.
@@ -284,7 +274,7 @@ func (e *Explanation) text() string {
 	switch {
 	case e.Displaces != nil:
 		line("what would change it: nothing to do; the next run of the scheduler makes others give way: %s. It starts when they have gone", e.Displaces)
-	case e.Reason == engine.ReasonReleasing:
+	case e.Reason == engine.ReasonReleasing.Key:
 		line("what would change it: nothing to do; it starts when the pods that are being deleted have gone")
 	case e.Startable && e.Message != "" && e.Next == 0:
 		line("what would change it: only its turn. By itself it could start; gangs served before it take what it needs")

@@ -322,7 +322,7 @@ func TestExplanationIsComplete(t *testing.T) {
 	}
 }
 
-func cutShort(a Attempt) bool { return a.Reason == engine.ReasonNextCycle }
+func cutShort(a Attempt) bool { return a.Reason == engine.ReasonNextCycle.Key }
 
 // A gang that is not there, and a caller that gave up, are errors.
 func TestErrors(t *testing.T) {

@@ -316,7 +316,7 @@ func placeable(t *testing.T, snap *cluster.Snapshot, key cluster.Key, changes []
 func TestExplanationIsTrue(t *testing.T) {
 	t.Parallel()
 	const want = 400
-	kinds, reasons := map[Kind]int{}, map[engine.Reason]int{}
+	kinds, reasons := map[Kind]int{}, map[string]int{}
 	unknown, parts, waiting := 0, 0, 0
 	for seed := int64(0); waiting < want; seed++ {
 		if seed > 20*want {

@@ -19,10 +19,10 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 		return nil
 	}
 	v := o.gang.Diagnosis.Verdict
-	switch v.Reason {
-	case engine.ReasonGangInvalid:
+	switch v.Reason.Unblock {
+	case engine.UnblockGang:
 		return w.one(Change{Kind: EditGang, Detail: v.Detail, sets: assumedTree(o.snap, gang)})
-	case engine.ReasonQueueMissing:
+	case engine.UnblockQueue:
 		if v.Object == "" {
 			if leaf := bestLeaf(&o.trace, ""); leaf != "" {
 				return w.one(Change{Kind: MoveToQueue, Queue: leaf})
@@ -30,40 +30,40 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 			return append(w.one(Change{Kind: CreateQueue, Queue: "default"}), w.one(Change{Kind: MoveToQueue, Queue: "default"})...)
 		}
 		return w.one(Change{Kind: CreateQueue, Queue: v.Object})
-	case engine.ReasonQueueNotLeaf:
+	case engine.UnblockLeaf:
 		if leaf := bestLeaf(&o.trace, v.Object); leaf != "" {
 			return w.one(Change{Kind: MoveToQueue, From: v.Object, Queue: leaf})
 		}
-	case engine.ReasonQueueBroken:
+	case engine.UnblockTree:
 		return w.mendTree(o.snap, v.Object)
-	case engine.ReasonGaveUp:
+	case engine.UnblockRetry:
 		return w.one(Change{Kind: Retry})
-	case engine.ReasonGated:
+	case engine.UnblockGates:
 		return w.one(Change{Kind: LiftGate, Pods: podNames(o.snap, gang, func(p *cluster.Pod) bool { return p.Phase == cluster.Gated })})
-	case engine.ReasonUnknownSubgroup:
+	case engine.UnblockSubgroup:
 		return w.adopt(o.snap, gang)
-	case engine.ReasonGangNotReady:
+	case engine.UnblockPods:
 		return w.fill(o.snap, gang)
-	case engine.ReasonPostponed:
+	case engine.UnblockBind:
 		at := time.Unix(0, v.WakeAt).UTC()
 		return w.one(Change{Kind: WaitUntil, At: &at, Detail: "when the failed bind is tried again"})
-	case engine.ReasonOverLimit, engine.ReasonNonPreemptibleOverQuota:
+	case engine.UnblockLimit, engine.UnblockQuota:
 		return w.raise(o, v)
-	case engine.ReasonConfigMapMissing:
+	case engine.UnblockConfigMap:
 		return w.one(Change{Kind: CreateConfigMap, Object: v.Object})
-	case engine.ReasonUnsupported:
+	case engine.UnblockFeature:
 		return w.one(Change{Kind: DropFeature, Detail: v.Object})
-	case engine.ReasonTopologyMissing, engine.ReasonTopologyLevel:
+	case engine.UnblockConstraint:
 		return w.one(Change{Kind: EditGang, Detail: v.String(), sets: relaxed(gang, func(c *cluster.Constraint) {
 			if c.Topology == v.Object {
 				*c = cluster.Constraint{}
 			}
 		})})
-	case engine.ReasonTopologyNoRoom:
+	case engine.UnblockTogether:
 		return w.one(Change{Kind: EditGang, Detail: "let it prefer one " + v.Object + " instead of requiring it", sets: relaxed(gang, func(c *cluster.Constraint) {
 			c.Preferred, c.Required = cmp.Or(c.Preferred, c.Required), ""
 		})})
-	case engine.ReasonGangNoRoom, engine.ReasonTooBigForAnyNode, engine.ReasonNodesEmpty:
+	case engine.UnblockRoom, engine.UnblockSize, engine.UnblockFirst:
 		return w.makeRoom(have, o)
 	}
 	return nil
@@ -183,7 +183,7 @@ func (w *world) raise(o *outcome, v engine.Verdict) []*Change {
 	}
 	q := &o.trace.Queues[i]
 	c := Change{Kind: RaiseLimit, Queue: v.Object, Dimension: v.Dim}
-	if v.Reason == engine.ReasonOverLimit {
+	if v.Reason.Unblock == engine.UnblockLimit {
 		c.bound, c.to = q.Limit[dim], q.Taken.At(dim)+v.Need
 	} else {
 		c.Kind, c.bound, c.to = RaiseQuota, q.Quota.At(dim), q.TakenNonPreemptible.At(dim)+v.Need

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 )
 
 // makeRoom proposes how the class of pods that found no place gets one. In this order: nodes that are there and could be used if
@@ -44,7 +45,7 @@ func (w *world) helped(changes []*Change, o *outcome) bool {
 	}
 	was, is := o.gang.Diagnosis, next.gang.Diagnosis
 	if is.Pods == nil || is.Pods.Key == was.Pods.Key { // the same pods still have no place: a place for some of them is some help
-		return is.Verdict.Reason != was.Verdict.Reason && is.Verdict.Reason != engine.ReasonTooBigForAnyNode
+		return is.Verdict.Reason != was.Verdict.Reason && is.Verdict.Reason.Unblock != engine.UnblockSize
 	}
 	return is.Verdict.Reason != engine.ReasonGangNoRoom || was.Verdict.Reason != engine.ReasonGangNoRoom || is.Verdict.Have > was.Verdict.Have
 }
@@ -164,7 +165,7 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 	}
 	for i := range n.Taints {
 		t := &n.Taints[i]
-		if t.Effect != v1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(class.Tolerations, func(o v1.Toleration) bool { return tolerates(&o, t) }) {
+		if t.Effect != v1.TaintEffectPreferNoSchedule && !predicates.Tolerates(class.Tolerations, t) {
 			steps = append(steps, Change{Kind: RemoveTaint, Detail: t.ToString(), taint: t})
 		}
 	}
@@ -176,14 +177,6 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 		steps = append(steps, Change{Kind: LabelNode, Labels: labels, absent: absent})
 	}
 	return steps, true
-}
-
-// tolerates is what the scheduler's rule says of one toleration. Should it differ, the what-if shows it.
-func tolerates(t *v1.Toleration, taint *v1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == v1.TolerationOpExists || (t.Operator == "" || t.Operator == v1.TolerationOpEqual) && t.Key != "" && t.Value == taint.Value
 }
 
 // wanted returns the labels that a node called name with labels have lacks for the class, and those that must go. ok is false

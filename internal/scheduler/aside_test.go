@@ -44,7 +44,7 @@ func TestPanicSetsAGangAside(t *testing.T) {
 			t.Errorf("decided %q, want the good gang's pod alone", w.plans)
 		}
 		last := w.reports()
-		if len(last) == 0 || !strings.Contains(last[len(last)-1], "mine-1:"+string(engine.ReasonGangInvalid)) || !strings.Contains(last[len(last)-1], "mine-2:"+string(engine.ReasonGangInvalid)) {
+		if len(last) == 0 || !strings.Contains(last[len(last)-1], "mine-1:"+engine.ReasonGangInvalid.Key) || !strings.Contains(last[len(last)-1], "mine-2:"+engine.ReasonGangInvalid.Key) {
 			t.Errorf("told %q, want both that they are set aside", last)
 		}
 		if got := counter(w.metrics.aside); got != 2 {

@@ -161,7 +161,7 @@ func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
 	line := w.seconds()
 	for _, g := range t.Gangs {
 		if g.Diagnosis != nil {
-			line += " " + g.Gang.Name + ":" + string(g.Diagnosis.Verdict.Reason)
+			line += " " + g.Gang.Name + ":" + g.Diagnosis.Verdict.Reason.String()
 		}
 	}
 	w.published = append(w.published, line)

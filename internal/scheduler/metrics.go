@@ -40,7 +40,7 @@ type Metrics struct {
 	pulse         *pulse
 
 	shares  map[string]string // queues with a fair share shown, and their display names; of the loop's goroutine
-	reasons map[engine.Reason]bool
+	reasons map[string]bool
 }
 
 // NewMetrics registers the metrics under a namespace ("kai" by default). pool is the shard's name.
@@ -87,7 +87,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		evictedGPUs: prometheus.NewCounterVec(own("disruption_gpus_total", "GPUs of pods that were evicted (evicted), of those among them that have room elsewhere (moved), and of pods that this made room for (placed), by right."), []string{"right", "fate"}),
 		frozen:      prometheus.NewCounter(own("frozen_pairs_total", "Pairs of gangs of which one was evicted for the other again and again, and is left alone for a while.")),
 		pool:        pool, givers: map[string]bool{}, forgetAt: forgetGivers,
-		shares: map[string]string{}, reasons: map[engine.Reason]bool{}, pulse: newPulse(),
+		shares: map[string]string{}, reasons: map[string]bool{}, pulse: newPulse(),
 	}
 	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
 		m.evictions.WithLabelValues(string(right)) // from 0 on, or the first eviction of all would be no increase
@@ -214,15 +214,15 @@ func (m *Metrics) run(snap *cluster.Snapshot, r *engine.Result, took time.Durati
 	m.freeGPUs.Set(float64(r.Trace.Fragmentation.Free) / 1000)
 	m.unusableGPUs.Set(float64(r.Trace.Fragmentation.Unusable) / 1000)
 
-	waiting := map[engine.Reason]int{}
+	waiting := map[string]int{}
 	for i := range r.Trace.Gangs {
 		if d := r.Trace.Gangs[i].Diagnosis; d != nil {
-			waiting[d.Verdict.Reason]++
-			m.reasons[d.Verdict.Reason] = true
+			waiting[d.Verdict.Reason.Key]++
+			m.reasons[d.Verdict.Reason.Key] = true
 		}
 	}
 	for reason := range m.reasons { // order: gauges, each its own; a reason once seen stays, at 0
-		m.waiting.WithLabelValues(string(reason)).Set(float64(waiting[reason]))
+		m.waiting.WithLabelValues(reason).Set(float64(waiting[reason]))
 	}
 
 	shown := map[string]string{}

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 )
 
 func counter(c prometheus.Collector) float64 { return testutil.ToFloat64(c) }
@@ -40,7 +41,7 @@ func TestMetricsNamespace(t *testing.T) {
 		m.plan(plan, snap, gangsOf(plan, snap), at)
 		m.Bound(12 * time.Millisecond)
 		share := engine.QueueTrace{Name: "q", FairShare: cluster.Resources{1500, 2e9, 3000}}
-		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit}}}
+		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit}}}
 		m.run(snap, &engine.Result{Trace: engine.Trace{Queues: []engine.QueueTrace{share, {Name: "gone", FairShare: cluster.Resources{1}}}, Gangs: []engine.GangTrace{wait}}}, time.Second)
 		m.run(snap, &engine.Result{Trace: engine.Trace{
 			Queues: []engine.QueueTrace{share, {Name: "gone"}}, Fragmentation: engine.Fragmentation{Free: 12_500, Unusable: 1250},

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 )
 
 // TestWaitingByQueue: every queue that exists has a series, at 0 too; what names a queue that does not exist shares one, so
@@ -68,7 +69,7 @@ func TestWaitingByQueue(t *testing.T) {
 }
 
 func waiting(name string) engine.GangTrace {
-	return engine.GangTrace{Gang: kai.GangKey("a", name), Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit}}}
+	return engine.GangTrace{Gang: kai.GangKey("a", name), Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit}}}
 }
 
 // TestDrained: the lag is what the oldest change waited.

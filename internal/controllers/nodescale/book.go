@@ -20,11 +20,12 @@ type key = types.NamespacedName
 // being bound, and of scaling pods. Each method says whether a decision could come out otherwise. It is not safe for
 // concurrent use.
 type book struct {
-	o       Options
-	sharers map[key]*sharer
-	blocked map[key]bool // PodGroups that name a reason that no node lifts
-	binding map[key]types.UID
-	asks    map[string]ask // by name
+	o         Options
+	nodesHelp func(reason string) bool
+	sharers   map[key]*sharer
+	blocked   map[key]bool // PodGroups that name a reason that no node lifts
+	binding   map[key]types.UID
+	asks      map[string]ask // by name
 }
 
 // sharer is a pod that shares GPUs.
@@ -36,8 +37,8 @@ type sharer struct {
 	bound  bool // it has a node, or is promised one
 }
 
-func newBook(o Options) *book {
-	return &book{o: o, sharers: map[key]*sharer{}, blocked: map[key]bool{}, binding: map[key]types.UID{}, asks: map[string]ask{}}
+func newBook(o Options, nodesHelp func(string) bool) *book {
+	return &book{o: o, nodesHelp: nodesHelp, sharers: map[key]*sharer{}, blocked: map[key]bool{}, binding: map[key]types.UID{}, asks: map[string]ask{}}
 }
 
 func keyOf(namespace, name string) key { return key{Namespace: namespace, Name: name} }
@@ -108,7 +109,7 @@ func (b *book) podGone(p *corev1.Pod) bool {
 func (b *book) groupSeen(pg *v2alpha2.PodGroup, gone bool) bool {
 	name := keyOf(pg.Namespace, pg.Name)
 	was := b.blocked[name]
-	now := !gone && kai.Blocked(pg) != ""
+	now := !gone && kai.Blocked(pg, b.nodesHelp) != ""
 	if now {
 		b.blocked[name] = true
 	} else {

@@ -54,6 +54,8 @@ type Deps struct {
 	Clock clock.WithTicker
 	// Guard sets aside what ends in a defect, and has hung work noticed; nil: nobody is told.
 	Guard *aside.Guard
+	// NodesHelp says whether a gang that waits for a reason, by its key, could start on another node.
+	NodesHelp func(reason string) bool
 }
 
 // Controller is the nodescale role.
@@ -86,7 +88,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
-	return &Controller{deps: deps, options: o, kit: kit, metrics: m, cool: cooldowns{}, book: newBook(o)}, nil
+	return &Controller{deps: deps, options: o, kit: kit, metrics: m, cool: cooldowns{}, book: newBook(o, deps.NodesHelp)}, nil
 }
 
 // Run keeps scaling pods until ctx ends, which is no error. It must be called once. It writes nothing before every object

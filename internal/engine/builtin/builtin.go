@@ -3,6 +3,8 @@
 package builtin
 
 import (
+	"slices"
+
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/actions"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/budgets"
@@ -67,6 +69,9 @@ func Registry() engine.Registry {
 			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
 			"sg-nodelocalgreedy": mute, "sg-multinodegang": mute,
 		},
+		Reasons: slices.Concat(
+			dynamicresources.Reasons(), minruntime.Reasons(), numa.Reasons(), predicates.Reasons(), proportion.Reasons(), topology.Reasons(),
+		),
 	}
 }
 

@@ -27,12 +27,12 @@ func waits(snap *cluster.Snapshot, r *engine.Result, next int64) string {
 	for i := range r.Trace.Gangs {
 		g := &r.Trace.Gangs[i]
 		if g.Diagnosis != nil {
-			said = append(said, far(g.Gang.String()+" "+string(g.Diagnosis.Verdict.Reason), g.Diagnosis.Verdict.WakeAt))
+			said = append(said, far(g.Gang.String()+" "+g.Diagnosis.Verdict.Reason.String(), g.Diagnosis.Verdict.WakeAt))
 		}
 		for _, a := range g.Tried {
 			said = append(said, far(g.Gang.String()+" "+a.Action, a.Verdict.WakeAt))
 			for _, b := range a.Barred {
-				said = append(said, far(g.Gang.String()+" "+a.Action+" "+string(b.Verdict.Reason), b.Verdict.WakeAt))
+				said = append(said, far(g.Gang.String()+" "+a.Action+" "+b.Verdict.Reason.String(), b.Verdict.WakeAt))
 			}
 		}
 	}

@@ -19,15 +19,15 @@ func TestWithdrawnPodByPod(t *testing.T) {
 		name                    string
 		binding, bound, pending int // of a gang with a minimum of 4
 		placed                  int
-		reason                  engine.Reason
+		reason                  *engine.Reason
 	}{
-		{"nothing has come back", 4, 0, 0, 0, ""},
+		{"nothing has come back", 4, 0, 0, 0, nil},
 		{"the first has come back", 3, 0, 1, 0, engine.ReasonBinding},
 		{"the last is missing", 1, 0, 3, 0, engine.ReasonBinding},
-		{"all have come back", 0, 0, 4, 4, ""},
+		{"all have come back", 0, 0, 4, 4, nil},
 		{"the gang had begun", 1, 2, 1, 0, engine.ReasonBinding},
-		{"the gang had begun, the others are bound", 0, 3, 1, 1, ""},
-		{"the gang is whole and grows", 1, 4, 2, 2, ""},
+		{"the gang had begun, the others are bound", 0, 3, 1, 1, nil},
+		{"the gang is whole and grows", 1, 4, 2, 2, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,8 @@ func TestWithdrawnPodByPod(t *testing.T) {
 			add(c.binding, cluster.Binding)
 			add(c.bound, cluster.Bound)
 			add(c.pending, cluster.Pending)
-			placed, reason := 0, engine.Reason("")
+			var reason *engine.Reason
+			placed := 0
 			res := builtIn(t).Run(context.Background(), s.Snapshot(1), func(plan engine.Plan) {
 				for _, b := range plan.Bundles {
 					placed += len(b.Intents)

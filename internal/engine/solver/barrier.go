@@ -83,7 +83,7 @@ func sorted(bs []engine.Barrier) []engine.Barrier {
 		at[i] = &order[i]
 	}
 	slices.SortFunc(at, func(a, b *titled) int {
-		if c := cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason, b.Verdict.Reason)); c != 0 {
+		if c := cmp.Or(cmp.Compare(b.Gangs, a.Gangs), cmp.Compare(a.Verdict.Reason.String(), b.Verdict.Reason.String())); c != 0 {
 			return c
 		}
 		return cmp.Or(cmp.Compare(title(a), title(b)), slices.Compare(a.Named, b.Named))

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -64,7 +65,7 @@ func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 			return engine.Verdict{}
 		}
 	}
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonPodAffinity}
+	return engine.Verdict{Code: engine.No, Reason: filters.ReasonPodAffinity}
 }
 
 // Run implements engine.Action.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
 )
 
 // rates notes what it costs to be told of gangs whether their constraints are understood, and whether there is room.
@@ -65,7 +66,7 @@ func TestRated(t *testing.T) {
 	}
 	act := &rates{near: map[string]int{}, room: map[string]int{}, again: map[string]int{}, says: map[string]engine.Verdict{}}
 	stage(t, act).Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
-	for name, want := range map[string]engine.Reason{"plain": "", "rack": "", "missing": engine.ReasonTopologyMissing, "level": engine.ReasonTopologyLevel} { // order: each for itself
+	for name, want := range map[string]*engine.Reason{"plain": nil, "rack": nil, "missing": topology.ReasonTopologyMissing, "level": topology.ReasonTopologyLevel} { // order: each for itself
 		if v := act.says[name]; v.Reason != want {
 			t.Errorf("%s: the constraint is said to be %v", name, v)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
 )
 
 // plain is a town in which the last gang gets what the first one has, by any of the rights: g0 is the victim, of as little
@@ -67,7 +68,7 @@ func gang(name string) cluster.Key { return cluster.Key{Face: "kai", Namespace: 
 var rows = map[string]struct {
 	edit     func(*town)
 	remember func(*cluster.Store)
-	reason   engine.Reason
+	reason   *engine.Reason
 }{
 	"nothing of the below":                                              {},
 	"it may not be preempted":                                           {edit: func(w *town) { w.gangs[0].fixed = true }, reason: engine.ReasonNotPreemptible},
@@ -78,7 +79,7 @@ var rows = map[string]struct {
 	"it is of another queue":                                            {edit: func(w *town) { w.gangs[0].queue = "lender" }},
 	"nobody makes one of its pods anew":                                 {edit: func(w *town) { w.gangs[0].pods[0].bare = true }, reason: engine.ReasonNotRecreated},
 	"its queue holds no more than its own":                              {edit: func(w *town) { w.queues[0].quota = 2 }, reason: engine.ReasonVictimWithinShare},
-	"it is within its minimum runtime":                                  {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600 }, reason: engine.ReasonMinRuntime},
+	"it is within its minimum runtime":                                  {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600 }, reason: minruntime.ReasonMinRuntime},
 	"it is, and the pod is above its minimum":                           {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
 	"a disruption budget would be violated":                             {remember: budget, reason: engine.ReasonBudget},
 	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: engine.ReasonBudget},
@@ -144,18 +145,18 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s, %s: the table says %s\n%s", name, right, want, tell(&w, right))
 				continue
 			}
-			if last.ok || row.reason == "" {
+			if last.ok || row.reason == nil {
 				continue
 			}
 			told := ""
 			for _, g := range trace.Gangs {
 				for _, a := range g.Tried {
 					for _, b := range a.Barred {
-						told += string(b.Verdict.Reason) + " "
+						told += b.Verdict.Reason.String() + " "
 					}
 				}
 			}
-			if !strings.Contains(told, string(row.reason)) {
+			if !strings.Contains(told, row.reason.Key) {
 				t.Errorf("%s, %s: not touched for %q; want %s", name, right, told, row.reason)
 			}
 		}

@@ -64,20 +64,15 @@ func ours(c *v2alpha2.SchedulingCondition, pool string) bool {
 
 // attempted says whether a verdict came of trying to place the gang. The others are about the gang itself: nothing was
 // tried, so nothing has failed.
-func attempted(r engine.Reason) bool {
-	switch r {
-	case engine.ReasonGangNotReady, engine.ReasonGated, engine.ReasonGangInvalid, engine.ReasonUnknownSubgroup, engine.ReasonQueueMissing,
-		engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken, engine.ReasonPostponed, engine.ReasonReleasing, engine.ReasonGaveUp:
-		return false
-	}
-	return true
+func attempted(r *engine.Reason) bool {
+	return r == engine.ReasonBinding || r != engine.ReasonReleasing && !r.Untried
 }
 
 // explain is a verdict about a gang in the words of KAI's API. The reasons KAI has go by its names; ours are further
 // ones, which that API lets be. Numbers of the queue come with the two reasons that are about them.
 func explain(snap *cluster.Snapshot, g *cluster.Gang, v engine.Verdict, text string, queues []engine.QueueTrace) *v2alpha2.UnschedulableExplanation {
-	e := &v2alpha2.UnschedulableExplanation{Reason: v2alpha2.UnschedulableReason(v.Reason), Message: text}
-	if v.Reason != engine.ReasonOverLimit && v.Reason != engine.ReasonNonPreemptibleOverQuota {
+	e := &v2alpha2.UnschedulableExplanation{Reason: v2alpha2.UnschedulableReason(v.Reason.Key), Message: text}
+	if v.Reason.Unblock != engine.UnblockLimit && v.Reason.Unblock != engine.UnblockQuota {
 		return e
 	}
 	for i := range queues {

@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"os"
-	"regexp"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -19,62 +17,59 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/dynamicresources"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/kube/filters"
 )
 
 // TestReasonsThatNodesDoNotLift: whoever adds a reason to the engine says here whether an autoscaler may be made to add a
 // node for it.
 func TestReasonsThatNodesDoNotLift(t *testing.T) {
 	t.Parallel()
-	no := []engine.Reason{
-		engine.ReasonOverLimit, engine.ReasonNonPreemptibleOverQuota, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken,
+	no := []*engine.Reason{
+		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken,
 		engine.ReasonQueueDepth, engine.ReasonGaveUp, engine.ReasonGangInvalid, engine.ReasonGangNotReady, engine.ReasonGated,
-		engine.ReasonUnknownSubgroup, engine.ReasonUnsupported, engine.ReasonConfigMapMissing, engine.ReasonTopologyMissing,
-		engine.ReasonTopologyLevel, engine.ReasonClaimMissing, engine.ReasonClaimBroken, engine.ReasonClaimQueue, engine.ReasonClaimFull,
-		engine.ReasonDeviceClassMissing, engine.ReasonVolumeClaimMissing, engine.ReasonVolumeClaimBroken, engine.ReasonVolumeInUse,
+		engine.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
+		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
+		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
 		engine.ReasonPostponed, engine.ReasonBinding, engine.ReasonReleasing,
 	}
-	yes := []engine.Reason{
-		engine.ReasonNone, engine.ReasonInsufficient, engine.ReasonNoSharedDevice, engine.ReasonNoDeviceMemory, engine.ReasonGangNoRoom,
-		engine.ReasonTopologyNoRoom, engine.ReasonNodeNotReady, engine.ReasonTaint, engine.ReasonNodeSelector, engine.ReasonHostPort,
-		engine.ReasonZones, engine.ReasonRestrictedNode, engine.ReasonSlicing, engine.ReasonLegacySlices, engine.ReasonTooBigForAnyNode,
-		engine.ReasonFilter, engine.ReasonPodAffinity, engine.ReasonPodAntiAffinity, engine.ReasonTopologySpread,
-		engine.ReasonVolumeNodeConflict, engine.ReasonVolumeNone, engine.ReasonVolumeNoSpace, engine.ReasonVolumeLimit,
-		engine.ReasonClaimElsewhere, engine.ReasonDevicesNone, engine.ReasonDevicesTaken, engine.ReasonNodesEmpty,
+	yes := []*engine.Reason{
+		nil, engine.ReasonInsufficient, engine.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, engine.ReasonGangNoRoom,
+		topology.ReasonTopologyNoRoom, predicates.ReasonNodeNotReady, predicates.ReasonTaint, predicates.ReasonNodeSelector, predicates.ReasonHostPort,
+		numa.ReasonZones, predicates.ReasonRestrictedNode, predicates.ReasonSlicing, predicates.ReasonLegacySlices, predicates.ReasonTooBigForAnyNode,
+		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
+		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
+		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, engine.ReasonNodesEmpty,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
-		engine.ReasonPreemptionDelay, engine.ReasonNotPreemptible, engine.ReasonOverFairShare, engine.ReasonVictimWithinShare,
-		engine.ReasonSaturation, engine.ReasonMinRuntime, engine.ReasonHigherPriority, engine.ReasonNotRecreated, engine.ReasonReturned,
+		engine.ReasonPreemptionDelay, engine.ReasonNotPreemptible, proportion.ReasonOverFairShare, engine.ReasonVictimWithinShare,
+		engine.ReasonSaturation, minruntime.ReasonMinRuntime, engine.ReasonHigherPriority, engine.ReasonNotRecreated, engine.ReasonReturned,
 		engine.ReasonEvictionRate, engine.ReasonFrozen, engine.ReasonBudget, engine.ReasonOtherQueue, engine.ReasonBeingBound,
 		engine.ReasonJustPlaced, engine.ReasonNoVictims, engine.ReasonVictimsTooFew, engine.ReasonNothingToMove, engine.ReasonOthersFirst, engine.ReasonNextCycle,
 		engine.ReasonSwitchedOff,
 	}
-	for _, r := range no {
-		if kai.NodesMayHelp(string(r)) {
-			t.Errorf("%s: a node is said to help", r)
-		}
-	}
-	for _, r := range yes {
-		if !kai.NodesMayHelp(string(r)) {
-			t.Errorf("%s: a node is said not to help", r)
-		}
-	}
-	text, err := os.ReadFile("../../engine/verdict.go")
+	registry := filters.Register(builtin.Registry(), filters.Options{})
+	known, err := registry.Known()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^\s+Reason\w+\s+Reason = "(\w*)"`).FindAllStringSubmatch(string(text), -1) {
-		all = append(all, m[1])
-		if r := engine.Reason(m[1]); !slices.Contains(no, r) && !slices.Contains(yes, r) {
-			t.Errorf("%s is new: would a node help?", r)
+	for _, r := range slices.Concat(no, yes) {
+		if help := slices.Contains(yes, r); r.NodesHelp() != help || registry.NodesHelp(r.String()) != help {
+			t.Errorf("%s: a node is said to help: %v", r, !help)
 		}
 	}
-	slices.Sort(all)
-	known := kai.Helpless()
-	slices.Sort(known)
-	for _, r := range known {
-		if _, ok := slices.BinarySearch(all, r); !ok {
-			t.Errorf("%s is no reason of the engine", r)
+	for key, r := range known {
+		if !slices.Contains(no, r) && !slices.Contains(yes, r) {
+			t.Errorf("%s is new: would a node help?", key)
 		}
+	}
+	if len(no)+len(yes) != len(known)+1 { // none is none
+		t.Errorf("%d reasons are declared, and %d listed here", len(known), len(no)+len(yes)-1)
 	}
 }
 
@@ -101,7 +96,7 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 					out = append(out, string(r.Reason))
 				}
 			}
-			if why := kai.Blocked(&pg); why != "" {
+			if why := kai.Blocked(&pg, builtin.Registry().NodesHelp); why != "" {
 				t.Errorf("no node is said to help: %s", why)
 			}
 			return out
@@ -124,7 +119,7 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 func TestUnschedulableIsSaid(t *testing.T) {
 	t.Parallel()
 	status := cluster.ObjectState{Kind: cluster.ConfigMaps, Key: "kube-system/cluster-autoscaler-status", Object: &metav1.PartialObjectMetadata{}}
-	over := engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}
+	over := engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}
 	synctest.Test(t, func(t *testing.T) {
 		d := waiting(t, ReportOptions{}, nil)
 		shows := func(what string, v engine.Verdict, want string) {
@@ -176,8 +171,8 @@ func autoscalersAreNotMisled(t *testing.T, o ReportOptions) {
 			want    string
 		}{
 			{noRoom(8000), v1.PodReasonUnschedulable},
-			{engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}, "OverLimit"},
-			{engine.Verdict{Code: engine.No, Reason: engine.ReasonNonPreemptibleOverQuota, Object: "q", Dim: "gpu", Need: 8000}, "NonPreemptibleOverQuota"},
+			{engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}, "OverLimit"},
+			{engine.Verdict{Code: engine.No, Reason: proportion.ReasonNonPreemptibleOverQuota, Object: "q", Dim: "gpu", Need: 8000}, "NonPreemptibleOverQuota"},
 			{noQueue(), "QueueDoesNotExist"},
 			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGated, Have: 1}, v1.PodReasonSchedulingGated},
 			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 2, Need: 3}, "GangNotReady"},

@@ -94,14 +94,14 @@ type Reports struct {
 
 // said is what must change for a reason to be another one; all else is numbers.
 type said struct {
-	reason  engine.Reason
+	reason  *engine.Reason
 	object  string
 	delayed bool // others are not evicted for it yet
 	bought  bool // nodes are bought for pods that say Unschedulable
 }
 
 // restored stands for a condition that an earlier process wrote.
-const restored engine.Reason = "restored"
+var restored = &engine.Reason{Key: "restored"}
 
 // report is what is known of one gang's reason.
 type report struct {
@@ -239,7 +239,7 @@ func (p *publication) gang(g *engine.GangTrace) time.Time {
 		rep = &report{key: g.Gang}
 		r.gangs[g.UID] = rep
 	}
-	if says := (said{v.Reason, v.Object, delayed(g) != nil, p.bought && v.Reason != engine.ReasonNone}); rep.says != says {
+	if says := (said{v.Reason, v.Object, delayed(g) != nil, p.bought && v.Reason != nil}); rep.says != says {
 		if rep.says == (said{}) {
 			rep.out = nil // no need to take back what waits to be taken back
 		}
@@ -479,8 +479,8 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 		return nil
 	}
 	reason, text := podReason(m.verdict.Reason, m.says.bought), m.text
-	if reason == v1.PodReasonUnschedulable && !kai.NodesMayHelp(string(m.verdict.Reason)) {
-		text = cut(string(m.verdict.Reason)+": "+text, maxText)
+	if reason == v1.PodReasonUnschedulable && !m.verdict.Reason.NodesHelp() {
+		text = cut(m.verdict.Reason.Key+": "+text, maxText)
 	}
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
@@ -513,21 +513,21 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 
 // notReady says of a reason that the gang is not complete by its own rules (pods are missing or gated, or it asks for more subgroups than it
 // has), so that room was not even looked for. KAI tells that of the PodGroup in an event of its own, Normal NotReady; all else is Unschedulable.
-func notReady(r engine.Reason) bool {
+func notReady(r *engine.Reason) bool {
 	return r == engine.ReasonGangNotReady || r == engine.ReasonGated || r == engine.ReasonGangInvalid
 }
 
 // podReason is the reason of the condition PodScheduled=False of a pod whose gang waits for the reason given. Cluster
 // autoscalers buy nodes for pods that say Unschedulable, and for no others; so where nodes are bought that is said only if one
 // may help.
-func podReason(r engine.Reason, bought bool) string {
+func podReason(r *engine.Reason, bought bool) string {
 	switch {
 	case r == engine.ReasonPostponed:
 		return keys.ReasonBindingError // KAI's word for it
 	case r == engine.ReasonGated:
 		return v1.PodReasonSchedulingGated // upstream's, which the API server wrote
-	case bought && !kai.NodesMayHelp(string(r)):
-		return string(r)
+	case bought && !r.NodesHelp():
+		return r.Key
 	}
 	return v1.PodReasonUnschedulable
 }

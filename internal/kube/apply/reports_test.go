@@ -21,6 +21,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -98,7 +100,7 @@ func (d *desk) say(waits map[string]engine.Verdict) {
 		}
 		d.trace.Gangs = append(d.trace.Gangs, engine.GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{
 			Verdict: v,
-			Tally:   engine.Tally{{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeSelector}, Nodes: 3}},
+			Tally:   engine.Tally{{Verdict: engine.Verdict{Code: engine.No, Reason: predicates.ReasonNodeSelector}, Nodes: 3}},
 		}})
 	}
 	d.publish(snap)
@@ -163,7 +165,7 @@ func (d *desk) podShows(name string) string {
 }
 
 func noRoom(have int64) engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: "gpu", Need: 9000, Have: have}
+	return engine.Verdict{Code: engine.No, Reason: predicates.ReasonTooBigForAnyNode, Dim: "gpu", Need: 9000, Have: have}
 }
 
 func noQueue() engine.Verdict {
@@ -357,7 +359,7 @@ func TestNotReadyIsTheGangsNews(t *testing.T) {
 			d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
 			d.say(map[string]engine.Verdict{"g": v})
 			d.pass(2 * time.Second)
-			d.happened(string(v.Reason), "patch a/g", "patch a/p", "g Normal NotReady: "+v.String(), "p Warning Unschedulable: "+v.String())
+			d.happened(v.Reason.Key, "patch a/g", "patch a/p", "g Normal NotReady: "+v.String(), "p Warning Unschedulable: "+v.String())
 		})
 	}
 }
@@ -481,7 +483,7 @@ func TestQueueDetails(t *testing.T) {
 		}}
 		snap := d.store.Snapshot(0)
 		g := snap.GangByKey(kai.GangKey("a", "g"))
-		v := engine.Verdict{Code: engine.No, Reason: engine.ReasonOverLimit, Object: "team", Dim: "gpu", Need: 2000, Have: 1500}
+		v := engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "team", Dim: "gpu", Need: 2000, Have: 1500}
 		d.trace.Gangs = []engine.GangTrace{{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{Verdict: v}}}
 		d.publish(snap)
 		d.pass(2 * time.Second)

@@ -19,7 +19,7 @@ type affinity struct {
 	*instance
 	upstream   *interpodaffinity.InterPodAffinity
 	namespaces corelisters.NamespaceLister
-	reasons    map[string]engine.Reason
+	reasons    map[string]*engine.Reason
 	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
 	pods       map[cluster.PodID]*neighbour
 	aways      map[string]*keptAway // by what their terms say
@@ -35,11 +35,11 @@ type neighbour struct {
 	read   int            // how much of the log is in state
 }
 
-func affinityReasons() map[string]engine.Reason {
-	return map[string]engine.Reason{
-		interpodaffinity.ErrReasonAffinityRulesNotMatch:             engine.ReasonPodAffinity,
-		interpodaffinity.ErrReasonAntiAffinityRulesNotMatch:         engine.ReasonPodAntiAffinity,
-		interpodaffinity.ErrReasonExistingAntiAffinityRulesNotMatch: engine.ReasonPodAntiAffinity,
+func affinityReasons() map[string]*engine.Reason {
+	return map[string]*engine.Reason{
+		interpodaffinity.ErrReasonAffinityRulesNotMatch:             ReasonPodAffinity,
+		interpodaffinity.ErrReasonAntiAffinityRulesNotMatch:         ReasonPodAntiAffinity,
+		interpodaffinity.ErrReasonExistingAntiAffinityRulesNotMatch: ReasonPodAntiAffinity,
 	}
 }
 

@@ -23,24 +23,24 @@ func TestEvicted(t *testing.T) {
 	for name, c := range map[string]struct {
 		given    []metav1.Object
 		there, p *v1.Pod
-		reason   engine.Reason // of the node where there is
-		inverse  bool          // p wants to be near instead
-		anywhere bool          // there is in the way on every node
+		reason   *engine.Reason // of the node where there is
+		inverse  bool           // p wants to be near instead
+		anywhere bool           // there is in the way on every node
 	}{
-		"its anti-affinity":         {there: aPod("q", "x", "a1", apart(term("y", hostKey))), p: aPod("p", "y", ""), reason: engine.ReasonPodAntiAffinity},
-		"the other's anti-affinity": {there: aPod("q", "x", "a1"), p: aPod("p", "y", "", apart(term("x", hostKey))), reason: engine.ReasonPodAntiAffinity},
-		"a spread over hosts":       {there: aPod("q", "x", "a1"), p: aPod("p", "x", "", spreadOver(hostKey, "x", 1)), reason: engine.ReasonTopologySpread},
-		"an affinity":               {there: aPod("q", "x", "a1"), p: aPod("p", "y", "", near(term("x", hostKey))), reason: engine.ReasonPodAffinity, inverse: true},
+		"its anti-affinity":         {there: aPod("q", "x", "a1", apart(term("y", hostKey))), p: aPod("p", "y", ""), reason: ReasonPodAntiAffinity},
+		"the other's anti-affinity": {there: aPod("q", "x", "a1"), p: aPod("p", "y", "", apart(term("x", hostKey))), reason: ReasonPodAntiAffinity},
+		"a spread over hosts":       {there: aPod("q", "x", "a1"), p: aPod("p", "x", "", spreadOver(hostKey, "x", 1)), reason: ReasonTopologySpread},
+		"an affinity":               {there: aPod("q", "x", "a1"), p: aPod("p", "y", "", near(term("x", hostKey))), reason: ReasonPodAffinity, inverse: true},
 		"a claim that only one uses": {
 			given: []metav1.Object{aClaim("c", "1Gi", boundTo("v"), exclusive), aVolume("v", "1Gi", "", "", heldBy("c"))},
-			there: aPod("q", "x", "a1", mountingOne("c")), p: aPod("p", "y", "", mountingOne("c")), reason: engine.ReasonVolumeInUse, anywhere: true,
+			there: aPod("q", "x", "a1", mountingOne("c")), p: aPod("p", "y", "", mountingOne("c")), reason: ReasonVolumeInUse, anywhere: true,
 		},
 		"a limit of attached volumes": {
 			given: []metav1.Object{
 				limit("a1"), limit("b2"), aClaim("c", "1Gi", boundTo("v")), aVolume("v", "1Gi", "", "", heldBy("c")),
 				aClaim("d", "1Gi", boundTo("w")), aVolume("w", "1Gi", "", "", heldBy("d")),
 			},
-			there: aPod("q", "x", "a1", mountingOne("c")), p: aPod("p", "y", "", mountingOne("d")), reason: engine.ReasonVolumeLimit,
+			there: aPod("q", "x", "a1", mountingOne("c")), p: aPod("p", "y", "", mountingOne("d")), reason: ReasonVolumeLimit,
 		},
 	} {
 		for _, warm := range []bool{false, true} {
@@ -52,7 +52,7 @@ func TestEvicted(t *testing.T) {
 					expect := func(when, at string) {
 						t.Helper()
 						for _, on := range []string{"a1", "b2"} {
-							want := engine.ReasonNone
+							var want *engine.Reason
 							if (c.anywhere && at != "") || (on == at) != c.inverse {
 								want = c.reason
 							}

@@ -192,7 +192,7 @@ func must[P fwk.Plugin](p fwk.Plugin, err error) P {
 
 // verdict translates a status of upstream's; reasons says what its sentences mean here. A sentence that is not among
 // them is passed on in upstream's words.
-func verdict(s *fwk.Status, reasons map[string]engine.Reason) engine.Verdict {
+func verdict(s *fwk.Status, reasons map[string]*engine.Reason) engine.Verdict {
 	if s.IsSuccess() || s.IsSkip() {
 		return engine.Verdict{}
 	}
@@ -201,5 +201,5 @@ func verdict(s *fwk.Status, reasons map[string]engine.Reason) engine.Verdict {
 			return engine.Verdict{Code: engine.No, Reason: r}
 		}
 	}
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonFilter, Detail: strings.Join(s.Reasons(), "; ")}
+	return engine.Verdict{Code: engine.No, Reason: ReasonFilter, Detail: strings.Join(s.Reasons(), "; ")}
 }

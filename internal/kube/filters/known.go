@@ -153,7 +153,7 @@ func (a *affinity) refuses(p *pod) refusal {
 	case spec.broken:
 		return refusal{}
 	case a.RefusesAll(p):
-		return refusal{nodes: a.seen.everywhere(), why: no(engine.ReasonPodAffinity)}
+		return refusal{nodes: a.seen.everywhere(), why: no(ReasonPodAffinity)}
 	case len(near) > 0:
 		return refusal{}
 	}
@@ -163,11 +163,11 @@ func (a *affinity) refuses(p *pod) refusal {
 			out = union(out, a.away(spec, k).bits)
 		}
 	}
-	return refusal{nodes: out, why: no(engine.ReasonPodAntiAffinity)}
+	return refusal{nodes: out, why: no(ReasonPodAntiAffinity)}
 }
 
 // no is what nodes say that are refused for a reason.
-func no(reason engine.Reason) *engine.Verdict {
+func no(reason *engine.Reason) *engine.Verdict {
 	return &engine.Verdict{Code: engine.No, Reason: reason}
 }
 

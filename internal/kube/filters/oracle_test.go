@@ -54,8 +54,8 @@ type judgeOfPods interface {
 func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string]bool) map[string]engine.Verdict {
 	reasons := maps.Clone(volumeReasons())
 	maps.Copy(reasons, affinityReasons())
-	reasons[podtopologyspread.ErrReasonConstraintsNotMatch] = engine.ReasonTopologySpread
-	reasons[podtopologyspread.ErrReasonNodeLabelNotMatch] = engine.ReasonTopologySpread
+	reasons[podtopologyspread.ErrReasonConstraintsNotMatch] = ReasonTopologySpread
+	reasons[podtopologyspread.ErrReasonNodeLabelNotMatch] = ReasonTopologySpread
 	var placed, there []*v1.Pod
 	for _, o := range p.pods {
 		if o.Spec.NodeName != "" {

@@ -396,7 +396,7 @@ func (v *volumes) filled(m *mounting, p *pod, crowded []uint64) ([]uint64, bool)
 	x := v.sites.full[drivers]
 	ask := func(n *nodeInfo) {
 		said := verdict(v.limits.Filter(v.ctx, m.state, &m.info.pod, n), v.reasons)
-		x.odd = x.odd || !said.Yes() && said != *no(engine.ReasonVolumeLimit)
+		x.odd = x.odd || !said.Yes() && said != *no(ReasonVolumeLimit)
 		x.nodes[n.model.ID>>6] &^= 1 << (n.model.ID & 63)
 		if !said.Yes() {
 			x.nodes[n.model.ID>>6] |= 1 << (n.model.ID & 63)
@@ -433,10 +433,10 @@ func (v *volumes) know(m *mounting, p *pod) {
 		full = nil
 	}
 	conflict := minus(r.conflict, full)
-	m.known = []said{{conflict, no(engine.ReasonVolumeNodeConflict)}, {minus(minus(r.none, full), conflict), no(engine.ReasonVolumeNone)}}
+	m.known = []said{{conflict, no(ReasonVolumeNodeConflict)}, {minus(minus(r.none, full), conflict), no(ReasonVolumeNone)}}
 	m.whole = r.whole && known
 	if known {
-		m.known = append(m.known, said{full, no(engine.ReasonVolumeLimit)})
+		m.known = append(m.known, said{full, no(ReasonVolumeLimit)})
 		m.asked = slices.DeleteFunc(m.asked, func(f fwk.FilterPlugin) bool { return f == v.limits })
 	}
 }

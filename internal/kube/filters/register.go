@@ -31,6 +31,7 @@ func Register(r engine.Registry, o Options) engine.Registry {
 		}
 		return plugin{first: p, options: o}, unknown, nil
 	}
+	c.Reasons = append(c.Reasons, Reasons()...)
 	return c
 }
 

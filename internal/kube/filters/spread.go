@@ -80,11 +80,11 @@ func (s *spread) check(p *pod, n *node) engine.Verdict {
 		return c.failed
 	}
 	if holds(c.lacking, n.ID) {
-		return *no(engine.ReasonTopologySpread)
+		return *no(ReasonTopologySpread)
 	}
 	for i := range c.rules {
 		if r := &c.rules[i]; r.of.counts[n.Labels[r.of.key]] > r.most() {
-			return *no(engine.ReasonTopologySpread)
+			return *no(ReasonTopologySpread)
 		}
 	}
 	return engine.Verdict{}
@@ -100,7 +100,7 @@ func (s *spread) refuses(p *pod) refusal {
 	for i := range c.rules {
 		nodes = union(nodes, c.rules[i].of.above(s.seen, c.rules[i].most()))
 	}
-	return refusal{nodes, no(engine.ReasonTopologySpread), true}
+	return refusal{nodes, no(ReasonTopologySpread), true}
 }
 
 // class returns what the class of a pod asks for, with counts as things stand.

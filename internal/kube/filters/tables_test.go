@@ -19,9 +19,9 @@ func zones() []metav1.Object {
 }
 
 // answer is the reason each node gives for one pod; nodes that take it are left out.
-type answer = map[string]engine.Reason
+type answer = map[string]*engine.Reason
 
-func all(r engine.Reason) answer { return answer{"a1": r, "a2": r, "b1": r, "b2": r} }
+func all(r *engine.Reason) answer { return answer{"a1": r, "a2": r, "b1": r, "b2": r} }
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
@@ -38,15 +38,15 @@ func TestVerdicts(t *testing.T) {
 		"a pod that says nothing": {pod: aPod("p", "x", "")},
 		"anti-affinity by host": {
 			given: []metav1.Object{aPod("q", "x", "a1")}, pod: aPod("p", "y", "", apart(term("x", hostKey))),
-			want: answer{"a1": engine.ReasonPodAntiAffinity},
+			want: answer{"a1": ReasonPodAntiAffinity},
 		},
 		"anti-affinity by zone": {
 			given: []metav1.Object{aPod("q", "x", "a1")}, pod: aPod("p", "y", "", apart(term("x", zoneKey))),
-			want: answer{"a1": engine.ReasonPodAntiAffinity, "a2": engine.ReasonPodAntiAffinity},
+			want: answer{"a1": ReasonPodAntiAffinity, "a2": ReasonPodAntiAffinity},
 		},
 		"anti-affinity of a pod that is there": {
 			given: []metav1.Object{aPod("q", "x", "b1", apart(term("y", zoneKey)))}, pod: aPod("p", "y", ""),
-			want: answer{"b1": engine.ReasonPodAntiAffinity, "b2": engine.ReasonPodAntiAffinity},
+			want: answer{"b1": ReasonPodAntiAffinity, "b2": ReasonPodAntiAffinity},
 		},
 		"anti-affinity means pods of other labels":      {given: []metav1.Object{aPod("q", "x", "b1", apart(term("z", zoneKey)))}, pod: aPod("p", "y", "")},
 		"anti-affinity means pods of its own namespace": {given: []metav1.Object{aPod("q", "x", "b1", apart(term("y", zoneKey)))}, pod: aPod("p", "y", "", inNamespace("other"))},
@@ -55,18 +55,18 @@ func TestVerdicts(t *testing.T) {
 				aNamespace("other", "red"), aNamespace("ns", "blue"),
 				aPod("q", "x", "b1", apart(v1.PodAffinityTerm{TopologyKey: hostKey, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}})),
 			},
-			pod: aPod("p", "y", "", inNamespace("other")), want: answer{"b1": engine.ReasonPodAntiAffinity},
+			pod: aPod("p", "y", "", inNamespace("other")), want: answer{"b1": ReasonPodAntiAffinity},
 		},
 		"affinity by zone": {
 			given: []metav1.Object{aPod("q", "x", "a1")}, pod: aPod("p", "y", "", near(term("x", zoneKey))),
-			want: answer{"b1": engine.ReasonPodAffinity, "b2": engine.ReasonPodAffinity},
+			want: answer{"b1": ReasonPodAffinity, "b2": ReasonPodAffinity},
 		},
-		"affinity to nobody":                        {pod: aPod("p", "y", "", near(term("x", zoneKey))), want: all(engine.ReasonPodAffinity)},
+		"affinity to nobody":                        {pod: aPod("p", "y", "", near(term("x", zoneKey))), want: all(ReasonPodAffinity)},
 		"affinity to its like, and it is the first": {pod: aPod("p", "x", "", near(term("x", zoneKey)))},
-		"affinity on a label no node has":           {pod: aPod("p", "x", "", near(term("x", "rack"))), want: all(engine.ReasonPodAffinity)},
+		"affinity on a label no node has":           {pod: aPod("p", "x", "", near(term("x", "rack"))), want: all(ReasonPodAffinity)},
 		"spread over zones": {
 			given: []metav1.Object{aPod("q", "x", "a1")}, pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1)),
-			want: answer{"a1": engine.ReasonTopologySpread, "a2": engine.ReasonTopologySpread},
+			want: answer{"a1": ReasonTopologySpread, "a2": ReasonTopologySpread},
 		},
 		"spread leaves out pods that go": {
 			given: []metav1.Object{aPod("q", "x", "a1", func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} })},
@@ -78,65 +78,65 @@ func TestVerdicts(t *testing.T) {
 		},
 		"spread heeds a taint that is tolerated": {given: tainted(), pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1, heedTaints), func(p *v1.Pod) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists}}
-		}), want: all(engine.ReasonTopologySpread)},
+		}), want: all(ReasonTopologySpread)},
 		"spread leaves out a taint that is not": {given: tainted(), pod: aPod("p", "x", "", spreadOver(zoneKey, "x", 1, heedTaints))},
-		"spread over a label no node has":       {pod: aPod("p", "x", "", spreadOver("rack", "x", 1)), want: all(engine.ReasonTopologySpread)},
-		"no claim":                              {pod: aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimMissing), about: "ns/c"},
+		"spread over a label no node has":       {pod: aPod("p", "x", "", spreadOver("rack", "x", 1)), want: all(ReasonTopologySpread)},
+		"no claim":                              {pod: aPod("p", "x", "", mountingOne("c")), want: all(ReasonVolumeClaimMissing), about: "ns/c"},
 		"a claim that waits": {
 			given: []metav1.Object{aStorageClass("now", "disk.example.com", false), aClaim("c", "1Gi", ofClass("now"))},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "is not bound to a volume yet",
+			pod:   aPod("p", "x", "", mountingOne("c")), want: all(ReasonVolumeClaimBroken), about: "ns/c", detail: "is not bound to a volume yet",
 		},
 		"a claim of no class": {
 			given: []metav1.Object{aClaim("c", "1Gi", ofClass("gone"))}, pod: aPod("p", "x", "", mountingOne("c")),
-			want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "asks for storage class gone, which does not exist",
+			want: all(ReasonVolumeClaimBroken), about: "ns/c", detail: "asks for storage class gone, which does not exist",
 		},
 		"a claim that is lost": {
 			given: []metav1.Object{aClaim("c", "1Gi", boundTo("v"), func(c *v1.PersistentVolumeClaim) { c.Status.Phase = v1.ClaimLost })},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "has lost its volume v",
+			pod:   aPod("p", "x", "", mountingOne("c")), want: all(ReasonVolumeClaimBroken), about: "ns/c", detail: "has lost its volume v",
 		},
 		"a claim that goes": {
 			given: []metav1.Object{wait, aClaim("c", "1Gi", func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} })},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "is being deleted",
+			pod:   aPod("p", "x", "", mountingOne("c")), want: all(ReasonVolumeClaimBroken), about: "ns/c", detail: "is being deleted",
 		},
 		"a volume that is gone": {
 			given: []metav1.Object{aClaim("c", "1Gi", boundTo("v"))}, pod: aPod("p", "x", "", mountingOne("c")),
-			want: all(engine.ReasonVolumeClaimBroken), about: "ns/c", detail: "is bound to volume v, which does not exist",
+			want: all(ReasonVolumeClaimBroken), about: "ns/c", detail: "is bound to volume v, which does not exist",
 		},
 		"a volume of one zone": {
 			given: []metav1.Object{aClaim("c", "1Gi", boundTo("v")), aVolume("v", "1Gi", zoneKey, "a", heldBy("c"))},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"b1": engine.ReasonVolumeNodeConflict, "b2": engine.ReasonVolumeNodeConflict},
+			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"b1": ReasonVolumeNodeConflict, "b2": ReasonVolumeNodeConflict},
 		},
 		"a volume of one zone, by label": {
 			given: []metav1.Object{
 				aClaim("c", "1Gi", boundTo("v")),
 				aVolume("v", "1Gi", "", "", heldBy("c"), func(p *v1.PersistentVolume) { p.Labels = map[string]string{zoneKey: "b"} }),
 			},
-			pod: aPod("p", "x", "", mountingOne("c")), want: answer{"a1": engine.ReasonVolumeNodeConflict, "a2": engine.ReasonVolumeNodeConflict},
+			pod: aPod("p", "x", "", mountingOne("c")), want: answer{"a1": ReasonVolumeNodeConflict, "a2": ReasonVolumeNodeConflict},
 		},
 		"a volume can be made": {given: []metav1.Object{wait, aClaim("c", "1Gi")}, pod: aPod("p", "x", "", mountingOne("c"))},
 		"a volume can be made in zone a": {
 			given: []metav1.Object{aStorageClass("wait", "disk.example.com", true, "a"), aClaim("c", "1Gi")},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"b1": engine.ReasonVolumeNone, "b2": engine.ReasonVolumeNone},
+			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"b1": ReasonVolumeNone, "b2": ReasonVolumeNone},
 		},
 		"a volume can only be found": {
 			given: []metav1.Object{aStorageClass("wait", "kubernetes.io/no-provisioner", true), aClaim("c", "1Gi"), aVolume("v", "1Gi", hostKey, "a2")},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"a1": engine.ReasonVolumeNone, "b1": engine.ReasonVolumeNone, "b2": engine.ReasonVolumeNone},
+			pod:   aPod("p", "x", "", mountingOne("c")), want: answer{"a1": ReasonVolumeNone, "b1": ReasonVolumeNone, "b2": ReasonVolumeNone},
 		},
 		"a volume for one pod, in use": {
 			given: []metav1.Object{aClaim("c", "1Gi", boundTo("v"), exclusive), aVolume("v", "1Gi", "", "", heldBy("c")), aPod("q", "x", "b2", mountingOne("c"))},
-			pod:   aPod("p", "x", "", mountingOne("c")), want: all(engine.ReasonVolumeInUse),
+			pod:   aPod("p", "x", "", mountingOne("c")), want: all(ReasonVolumeInUse),
 		},
 		"a node that can attach no more": {
 			given: []metav1.Object{
 				wait, aClaim("c", "1Gi", boundTo("v")), aVolume("v", "1Gi", "", "", heldBy("c")),
 				aClaim("d", "1Gi"), aPod("q", "x", "a1", mountingOne("c")), csiNode("a1", 1), csiNode("a2", 1),
 			},
-			pod: aPod("p", "x", "", mountingOne("d")), want: answer{"a1": engine.ReasonVolumeLimit},
+			pod: aPod("p", "x", "", mountingOne("d")), want: answer{"a1": ReasonVolumeLimit},
 		},
 		"published capacity": {
 			given: []metav1.Object{wait, aClaim("c", "2Gi"), csiDriver(&yes), capacity("one", "1Gi", "a"), capacity("two", "2Gi", "b")},
 			pod:   aPod("p", "x", "", mountingOne("c")), options: Options{StorageCapacity: true},
-			want: answer{"a1": engine.ReasonVolumeNoSpace, "a2": engine.ReasonVolumeNoSpace},
+			want: answer{"a1": ReasonVolumeNoSpace, "a2": ReasonVolumeNoSpace},
 		},
 		"published capacity is not looked at": {
 			given: []metav1.Object{wait, aClaim("c", "2Gi"), csiDriver(&yes), capacity("one", "1Gi", "a")},

@@ -29,7 +29,7 @@ type volumes struct {
 	zone         *volumezone.VolumeZone
 	storage      storagelisters.StorageClassLister
 	classes      map[uint64]*mounting
-	reasons      map[string]engine.Reason
+	reasons      map[string]*engine.Reason
 	spoken       map[string]struct{} // claims that a reservation has chosen a volume or node for, by "namespace/name"
 	journal      []reservation       // of this run's placements, last one last
 	sites        sites
@@ -57,14 +57,14 @@ type reservation struct {
 	node   string
 }
 
-func volumeReasons() map[string]engine.Reason {
-	return map[string]engine.Reason{
-		volumerestrictions.ErrReasonReadWriteOncePodConflict: engine.ReasonVolumeInUse,
-		nodevolumelimits.ErrReasonMaxVolumeCountExceeded:     engine.ReasonVolumeLimit,
-		string(volumebinding.ErrReasonNodeConflict):          engine.ReasonVolumeNodeConflict,
-		string(volumebinding.ErrReasonBindConflict):          engine.ReasonVolumeNone,
-		volumebinding.ErrReasonNotEnoughSpace:                engine.ReasonVolumeNoSpace,
-		volumezone.ErrReasonConflict:                         engine.ReasonVolumeNodeConflict,
+func volumeReasons() map[string]*engine.Reason {
+	return map[string]*engine.Reason{
+		volumerestrictions.ErrReasonReadWriteOncePodConflict: ReasonVolumeInUse,
+		nodevolumelimits.ErrReasonMaxVolumeCountExceeded:     ReasonVolumeLimit,
+		string(volumebinding.ErrReasonNodeConflict):          ReasonVolumeNodeConflict,
+		string(volumebinding.ErrReasonBindConflict):          ReasonVolumeNone,
+		volumebinding.ErrReasonNotEnoughSpace:                ReasonVolumeNoSpace,
+		volumezone.ErrReasonConflict:                         ReasonVolumeNodeConflict,
 	}
 }
 
@@ -115,10 +115,10 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 	for _, name := range c.Claims {
 		key := namespace + "/" + name
 		claim, _ := v.seen.snap.Object(cluster.PersistentVolumeClaims, key).(*v1.PersistentVolumeClaim)
-		broken := engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeClaimBroken, Object: key}
+		broken := engine.Verdict{Code: engine.No, Reason: ReasonVolumeClaimBroken, Object: key}
 		switch {
 		case claim == nil:
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonVolumeClaimMissing, Object: key}
+			return engine.Verdict{Code: engine.No, Reason: ReasonVolumeClaimMissing, Object: key}
 		case claim.DeletionTimestamp != nil:
 			broken.Detail = "is being deleted"
 			return broken

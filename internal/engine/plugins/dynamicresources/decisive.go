@@ -228,7 +228,7 @@ type few struct {
 
 // taken is what is said where nothing of what there is will do.
 func taken() engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+	return engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
 }
 
 // askFew is askAll where few nodes come into question.

@@ -86,16 +86,16 @@ func (i *instance) CheckPod(c *cluster.Class, _ string) engine.Verdict {
 	for k := range c.Devices {
 		need := &c.Devices[k]
 		if need.Missing != "" {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: need.Missing}
+			return engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: need.Missing}
 		}
 		var spec resourceapi.ResourceClaimSpec
 		if err := json.Unmarshal([]byte(need.Spec), &spec); err != nil {
-			return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonClaimBroken, Object: need.Shared, Detail: err.Error()}
+			return engine.Verdict{Code: engine.NoForever, Reason: ReasonClaimBroken, Object: need.Shared, Detail: err.Error()}
 		}
 		classes := i.view.Snapshot().Objects(cluster.DeviceClasses)
 		for r := range spec.Devices.Requests {
 			if missing := missingClass(&spec.Devices.Requests[r], classes); missing != "" {
-				return engine.Verdict{Code: engine.No, Reason: engine.ReasonDeviceClassMissing, Object: missing}
+				return engine.Verdict{Code: engine.No, Reason: ReasonDeviceClassMissing, Object: missing}
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if g := i.view.Snapshot().Gang(p.Gang); g != nil {
 		for k := range p.Class.Devices {
 			if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 && need.Queue != g.Queue {
-				return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
+				return engine.Verdict{Code: engine.NoForever, Reason: ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
 			}
 		}
 	}

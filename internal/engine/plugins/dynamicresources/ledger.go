@@ -260,27 +260,27 @@ func (l *ledger) open(p *cluster.Pod, n *cluster.Node, s side) ([]int, engine.Ve
 		}
 		c := l.claimOf(p, k)
 		if c == nil {
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: p.Class.Devices[k].Shared}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: p.Class.Devices[k].Shared}
 		}
 		name := p.Class.Devices[k].Shared
 		switch {
 		case c.full(p.UID):
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimFull, Object: name, Have: resourceapi.ResourceClaimReservedForMaxSize}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimFull, Object: name, Have: resourceapi.ResourceClaimReservedForMaxSize}
 		case c.object != nil && c.object.DeletionTimestamp != nil:
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimMissing, Object: name, Detail: "it is being deleted"}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: name, Detail: "it is being deleted"}
 		case c.kept == nil && c.held != nil && p.Node == n.ID: // back to where it was, with the devices it had
 			if s == later && l.stillFree(c.held) {
 				continue
 			}
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
 		case c.kept == nil:
 			open = append(open, k)
 			continue
 		case s == now && c.held == nil: // somebody else waits for its devices
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
 		}
 		if reaches, err := reachable(c.kept.NodeSelector, l.node(n)); err != nil || !reaches {
-			return nil, engine.Verdict{Code: engine.No, Reason: engine.ReasonClaimElsewhere, Object: name}
+			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimElsewhere, Object: name}
 		}
 	}
 	return open, engine.Verdict{}
@@ -387,10 +387,10 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 
 // consult runs the structured allocator, for so many steps.
 func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, steps int) answer {
-	out := answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken}}
+	out := answer{verdict: engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
-		out.verdict.Reason = engine.ReasonDevicesNone
+		out.verdict.Reason = ReasonDevicesNone
 		return out
 	}
 	for _, slice := range published {
@@ -412,7 +412,7 @@ func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, st
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
 		out.verdict.Detail = oneLine(err)
 	case err != nil:
-		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = engine.ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
+		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
 	case len(out.results) == len(objects):
 		out.verdict = engine.Verdict{}
 	}

@@ -336,7 +336,7 @@ func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
 	a, met := l.catalog.memory.answers[q]
 	if met {
 		if allowed := l.allowed(l.queueOf(p)); a.cost >= allowed {
-			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, compiled: a.compiled, hurried: allowed < patience}
+			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, compiled: a.compiled, hurried: allowed < patience}
 		}
 		l.spend(p, a)
 		l.answers[asked{q.wish, q.sort, l.whose(p, a)}] = a

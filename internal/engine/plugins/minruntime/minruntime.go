@@ -135,7 +135,7 @@ func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Reso
 
 // protected is the answer about thousands of gangs in a search, so it builds no text: the object is the bare name.
 func protected(v *engine.GangState, until int64) engine.Verdict {
-	return engine.Verdict{Code: engine.Wait, Reason: engine.ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
+	return engine.Verdict{Code: engine.Wait, Reason: ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
 }
 
 // until returns when the victim's protection against that right of g ends; 0 when there is none now.

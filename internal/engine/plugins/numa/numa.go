@@ -98,7 +98,7 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if l == nil || l.policy == cluster.ZonesBestEffort {
 		return engine.Verdict{}
 	}
-	out := engine.Verdict{Code: engine.No, Reason: engine.ReasonZones, Object: string(l.policy)}
+	out := engine.Verdict{Code: engine.No, Reason: ReasonZones, Object: string(l.policy)}
 	switch _, v := i.place(l, p.Class, i.later(l)); v {
 	case short:
 	case never:
@@ -135,7 +135,7 @@ func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 		return engine.Verdict{}
 	}
 	if _, v := i.place(l, p.Class, i.now(l)); v != fits {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonZones, Object: string(l.policy)}
+		return engine.Verdict{Code: engine.No, Reason: ReasonZones, Object: string(l.policy)}
 	}
 	return engine.Verdict{}
 }

@@ -236,7 +236,7 @@ func (x *ports) ready(c *cluster.Class, n *cluster.Node) engine.Verdict {
 func (w *wanted) taken(k int32) *engine.Verdict {
 	if w.says[k] == nil {
 		p := w.ports[k]
-		w.says[k] = &engine.Verdict{Code: engine.No, Reason: engine.ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
+		w.says[k] = &engine.Verdict{Code: engine.No, Reason: ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
 	}
 	return w.says[k]
 }

@@ -49,13 +49,13 @@ func (plugin) Open(v *engine.View) engine.Instance {
 // CheckPod implements engine.PodGate.
 func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
 	if c.Unsupported != "" {
-		return engine.Verdict{Code: engine.NoForever, Reason: engine.ReasonUnsupported, Object: c.Unsupported}
+		return engine.Verdict{Code: engine.NoForever, Reason: ReasonUnsupported, Object: c.Unsupported}
 	}
 	snap := i.view.Snapshot()
 	if known := snap.Objects(cluster.ConfigMaps); known != nil {
 		for _, name := range c.ConfigMaps {
 			if _, ok := known[namespace+"/"+name]; !ok {
-				return engine.Verdict{Code: engine.No, Reason: engine.ReasonConfigMapMissing, Object: namespace + "/" + name}
+				return engine.Verdict{Code: engine.No, Reason: ReasonConfigMapMissing, Object: namespace + "/" + name}
 			}
 		}
 	}
@@ -64,11 +64,11 @@ func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
 	}
 	for d, x := range c.Requests {
 		if x > i.largest.At(d) {
-			return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
+			return engine.Verdict{Code: engine.No, Reason: ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
 		}
 	}
 	if need := int64(c.Share.Devices) * cluster.Whole; need > i.largest.At(cluster.GPU) {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
+		return engine.Verdict{Code: engine.No, Reason: ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
 	}
 	return engine.Verdict{}
 }

@@ -56,7 +56,7 @@ func (i *instance) checkLegacy(c *cluster.Class, n *cluster.Node) engine.Verdict
 	if first == "" {
 		return engine.Verdict{}
 	}
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonLegacySlices, Object: first}
+	return engine.Verdict{Code: engine.No, Reason: ReasonLegacySlices, Object: first}
 }
 
 // mindsLegacy says whether pods of the class have slices of one kind or the other, where there are both.

@@ -23,10 +23,10 @@ type statics struct {
 }
 
 func (s *statics) open() {
-	no := func(r engine.Reason) *engine.Verdict { return &engine.Verdict{Code: engine.No, Reason: r} }
+	no := func(r *engine.Reason) *engine.Verdict { return &engine.Verdict{Code: engine.No, Reason: r} }
 	*s = statics{
 		problems: map[string]*engine.Verdict{}, slicing: map[cluster.Slicing]*engine.Verdict{},
-		selector: no(engine.ReasonNodeSelector), memory: no(engine.ReasonNoDeviceMemory), restricted: no(engine.ReasonRestrictedNode),
+		selector: no(ReasonNodeSelector), memory: no(ReasonNoDeviceMemory), restricted: no(ReasonRestrictedNode),
 		words: map[v1.Taint]*engine.Verdict{},
 	}
 }
@@ -45,7 +45,7 @@ func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*en
 		}
 		if n.Problem != "" {
 			no[k] = one(s.problems, n.Problem, func() engine.Verdict {
-				return engine.Verdict{Code: engine.No, Reason: engine.ReasonNodeNotReady, Object: n.Problem}
+				return engine.Verdict{Code: engine.No, Reason: ReasonNodeNotReady, Object: n.Problem}
 			})
 			continue
 		}
@@ -62,7 +62,7 @@ func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*en
 			no[k] = s.restricted
 		case !i.servesSlicing(c, n):
 			no[k] = one(s.slicing, n.Slicing, func() engine.Verdict {
-				return engine.Verdict{Code: engine.No, Reason: engine.ReasonSlicing, Object: n.Slicing.String()}
+				return engine.Verdict{Code: engine.No, Reason: ReasonSlicing, Object: n.Slicing.String()}
 			})
 		}
 	}
@@ -85,7 +85,7 @@ func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *eng
 		return s.taints.untolerated(n.ID, s.refusal)
 	}
 	for k := range n.Taints {
-		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(c.Tolerations, t) {
+		if t := &n.Taints[k]; t.Effect != v1.TaintEffectPreferNoSchedule && !Tolerates(c.Tolerations, t) {
 			return s.refusal(*t)
 		}
 	}
@@ -96,12 +96,12 @@ func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *eng
 func (s *statics) refusal(t v1.Taint) *engine.Verdict {
 	t.TimeAdded = nil
 	return one(s.words, t, func() engine.Verdict {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTaint, Object: t.ToString()}
+		return engine.Verdict{Code: engine.No, Reason: ReasonTaint, Object: t.ToString()}
 	})
 }
 
-// tolerated says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
-func tolerated(ts []v1.Toleration, taint *v1.Taint) bool {
+// Tolerates says whether one of the tolerations covers the taint. An operator this code does not know tolerates nothing.
+func Tolerates(ts []v1.Toleration, taint *v1.Taint) bool {
 	for k := range ts {
 		t := &ts[k]
 		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {

@@ -211,12 +211,12 @@ func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources, no
 	}
 	chain := i.chains[g.Leaf.ID]
 	if e, over := overLimit(chain, request); over {
-		return i.beside(chain[e.Level].Holding, chain[e.Level].Allocated, e, i.verdict(engine.ReasonOverLimit, g.Leaf, e))
+		return i.beside(chain[e.Level].Holding, chain[e.Level].Allocated, e, i.verdict(ReasonOverLimit, g.Leaf, e))
 	}
 	if !g.Preemptible {
 		if e, over := overQuota(chain, request, i.order.Shared); over {
 			st := chain[e.Level]
-			return i.beside(st.HoldingNonPreemptible, st.NonPreemptible, e, i.verdict(engine.ReasonNonPreemptibleOverQuota, g.Leaf, e))
+			return i.beside(st.HoldingNonPreemptible, st.NonPreemptible, e, i.verdict(ReasonNonPreemptibleOverQuota, g.Leaf, e))
 		}
 	}
 	return engine.Verdict{}
@@ -244,7 +244,7 @@ func (i *instance) OverFixed(id cluster.QueueID, freed cluster.Resources) bool {
 	return false
 }
 
-func (i *instance) verdict(reason engine.Reason, leaf *engine.QueueLedger, e fairshare.Excess) engine.Verdict {
+func (i *instance) verdict(reason *engine.Reason, leaf *engine.QueueLedger, e fairshare.Excess) engine.Verdict {
 	q := leaf
 	for range e.Level {
 		q = q.Parent

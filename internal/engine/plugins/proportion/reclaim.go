@@ -20,13 +20,13 @@ func (i *instance) CheckReclaim(g *engine.GangState, request cluster.Resources) 
 	chain := i.chains[g.Leaf.ID]
 	if e, over := i.take.OverFairShare(chain, request); over {
 		return engine.Verdict{
-			Code: engine.No, Reason: engine.ReasonOverFairShare, Object: g.Leaf.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
+			Code: engine.No, Reason: ReasonOverFairShare, Object: g.Leaf.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
 			Need: e.Used + min(e.Asked, cluster.MaxQuantity), Have: e.Bound,
 		}
 	}
 	if !g.Preemptible {
 		if e, over := i.take.OverQuota(chain, request); over {
-			return i.verdict(engine.ReasonNonPreemptibleOverQuota, g.Leaf, e)
+			return i.verdict(ReasonNonPreemptibleOverQuota, g.Leaf, e)
 		}
 	}
 	return engine.Verdict{}

@@ -77,7 +77,7 @@ func (i *instance) CheckNear(c cluster.Constraint) engine.Verdict {
 // resolve finds the levels by name.
 func (q *question) resolve(c cluster.Constraint) engine.Verdict {
 	if q.t == nil {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonTopologyMissing, Object: c.Topology}
+		return engine.Verdict{Code: engine.No, Reason: ReasonTopologyMissing, Object: c.Topology}
 	}
 	wrong := func(what string) engine.Verdict {
 		names := make([]string, len(q.t.Levels))
@@ -85,7 +85,7 @@ func (q *question) resolve(c cluster.Constraint) engine.Verdict {
 			names[i] = l.Name()
 		}
 		return engine.Verdict{
-			Code: engine.No, Reason: engine.ReasonTopologyLevel, Object: c.Topology,
+			Code: engine.No, Reason: ReasonTopologyLevel, Object: c.Topology,
 			Detail: what + "; its levels are " + strings.Join(names, ", "),
 		}
 	}
@@ -190,7 +190,7 @@ func (q *question) filling(d cluster.DomainID) (n, of int64) {
 
 // noRoom says which domain of the level at which the set must be together comes closest.
 func (q *question) noRoom(level int) engine.Verdict {
-	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonTopologyNoRoom, Object: q.t.Levels[q.required].Name() + " of topology " + q.t.Name}
+	v := engine.Verdict{Code: engine.No, Reason: ReasonTopologyNoRoom, Object: q.t.Levels[q.required].Name() + " of topology " + q.t.Name}
 	if name := q.Gang.Sets[q.Set].Name; name != "" && name != cluster.DefaultSet {
 		v.Object += " (set " + name + ")"
 	}

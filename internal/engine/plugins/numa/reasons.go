@@ -1,0 +1,22 @@
+package numa
+
+import (
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+// The reasons that this package says.
+var (
+	ReasonZones = &engine.Reason{Key: "NUMAZones", Say: func(v engine.Verdict) string {
+		if v.Detail != "" {
+			return v.Fill("the node's NUMA zones cannot take the pod under policy {object}, {detail}[ ({partial})]")
+		}
+		return v.Fill("the node's NUMA zones have too little left for the pod under policy {object}[ ({partial})]")
+	}, Unblock: engine.UnblockNode}
+)
+
+// Reasons are those of this package.
+func Reasons() []*engine.Reason {
+	return []*engine.Reason{
+		ReasonZones,
+	}
+}

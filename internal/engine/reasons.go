@@ -1,0 +1,59 @@
+package engine
+
+// The reasons that the engine, its actions and the solver say, and those by which plugins and the solver understand each other.
+var (
+	ReasonInsufficient   = &Reason{Key: "InsufficientResources", Text: "insufficient {dim}", Unblock: UnblockNode}
+	ReasonNoSharedDevice = &Reason{Key: "NoSharedDevice", Text: "no GPU has so much left to share", Unblock: UnblockNode}
+	ReasonGangNoRoom     = &Reason{Key: "GangNoRoom", Say: func(v Verdict) string {
+		if v.Need == 1 {
+			return "no node has room for the pod"
+		}
+		return v.Fill("room for {have} of the {need} pods that must start together[ ({partial})]")
+	}, Unblock: UnblockRoom}
+	ReasonQueueMissing    = &Reason{Key: "QueueDoesNotExist", Text: "queue {object:q} does not exist", Unblock: UnblockQueue, Untried: true}
+	ReasonQueueNotLeaf    = &Reason{Key: "QueueNotLeaf", Text: "queue {object:q} has child queues; work belongs in a leaf", Unblock: UnblockLeaf, Untried: true}
+	ReasonQueueBroken     = &Reason{Key: "QueueTreeBroken", Text: "queue {object:q}: {detail}", Unblock: UnblockTree, Untried: true}
+	ReasonGangInvalid     = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
+	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist", Unblock: UnblockPods, Untried: true}
+	ReasonGated           = &Reason{Key: "SchedulingGated", Text: "{have} pods have scheduling gates", Unblock: UnblockGates, Untried: true}
+	ReasonUnknownSubgroup = &Reason{Key: "UnknownSubgroup", Text: "pod {object} asks for subgroup {detail:q}, which the gang does not have", Unblock: UnblockSubgroup, Untried: true}
+	ReasonGaveUp          = &Reason{Key: "BackoffReached", Text: "not tried again: schedulingBackoff is reached", Unblock: UnblockRetry, Untried: true}
+	ReasonPostponed       = &Reason{Key: "BindFailedRecently", Text: "the last attempt to place {object} failed; waiting before the next try", Unblock: UnblockBind, Untried: true}
+	// ReasonBinding: a gang below its minimum whose other members are on their way
+	ReasonBinding   = &Reason{Key: "MembersBinding", Text: "{have} pods of the gang are being bound; it goes on when its minimum is", Unblock: UnblockStart, Untried: true}
+	ReasonReleasing = &Reason{Key: "WaitingForRelease", Text: "{have} pods wait for room that is being released[, {detail}]", Unblock: UnblockStart}
+	// ReasonNodesEmpty: the cluster (or shard) has no node
+	ReasonNodesEmpty      = &Reason{Key: "NoNodes", Text: "there are no nodes", Unblock: UnblockFirst}
+	ReasonQueueDepth      = &Reason{Key: "BeyondQueueDepth", Text: "{have} gangs of queue {object} are before it, and no more are looked at in a cycle", Unblock: UnblockDepth}
+	ReasonNextCycle       = &Reason{Key: "NextCycle", Text: "the searches for those before it took what one cycle may spend; it is asked about in the next", Unblock: UnblockTurn}
+	ReasonPreemptionDelay = &Reason{Key: "PreemptionDelay", Text: "its preemption delay is not over", Unblock: UnblockTime}
+	// ReasonNotPreemptible: the gang must not be disturbed, or must not disturb
+	ReasonNotPreemptible    = &Reason{Key: "NotPreemptible", Text: "non-preemptible", Hinders: true}
+	ReasonVictimWithinShare = &Reason{Key: "WithinShare", Text: "queue {object} holds no more than its own", Many: "their queues hold no more than their own"}
+	ReasonSaturation        = &Reason{Key: "ShareBalance", Text: "queue {object} would be worse off than the queue that takes", Many: "their queues would be worse off than the queue that takes"}
+	ReasonHigherPriority    = &Reason{Key: "PriorityNotLower", Text: "its priority is not lower", Unblock: UnblockPriority}
+	ReasonNotRecreated      = &Reason{Key: "NobodyRecreates", Text: "nobody would recreate its pods"}
+	ReasonReturned          = &Reason{Key: "DisplacedBefore", Text: "it was evicted before while the same gang waited"}
+	ReasonEvictionRate      = &Reason{Key: "EvictedTooOften", Text: "evicted {have} times in the last hour", Unblock: UnblockTime}
+	ReasonFrozen            = &Reason{Key: "Frozen", Text: "evicted for the same gang again and again; left alone for a while", Unblock: UnblockTime}
+	ReasonBudget            = &Reason{Key: "DisruptionBudget", Text: "PodDisruptionBudget {object} allows no more disruptions", Many: "their PodDisruptionBudgets allow no more disruptions", Hinders: true}
+	ReasonOtherQueue        = &Reason{Key: "OtherQueue", Text: "in another queue"}
+	ReasonBeingBound        = &Reason{Key: "BeingBound", Text: "its pods are being bound", Unblock: UnblockTurn}
+	ReasonJustPlaced        = &Reason{Key: "JustPlaced", Text: "got room in this cycle", Unblock: UnblockTurn}
+	ReasonNoVictims         = &Reason{Key: "NoVictims", Text: "there is nobody it may displace"}
+	ReasonVictimsTooFew     = &Reason{Key: "VictimsDoNotSuffice", Text: "all that may be displaced ({have} gangs) would not make room enough", Partly: "no set of gangs that may be displaced was found that makes room enough ({partial}[; {detail}])"}
+	ReasonNothingToMove     = &Reason{Key: "NoRearrangement", Text: "no rearrangement of what runs makes room for it[ ({partial})]"}
+	ReasonOthersFirst       = &Reason{Key: "OthersFirst", Text: "{object} waits for the same room and has the right to it", Unblock: UnblockTurn, Hinders: true}
+	ReasonSwitchedOff       = &Reason{Key: "SwitchedOff", Text: "switched off"}
+)
+
+// Reasons are those of this package.
+func Reasons() []*Reason {
+	return []*Reason{
+		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueBroken, ReasonGangInvalid,
+		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
+		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
+		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,
+		ReasonNoVictims, ReasonVictimsTooFew, ReasonNothingToMove, ReasonOthersFirst, ReasonSwitchedOff,
+	}
+}
