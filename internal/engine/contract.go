@@ -43,7 +43,7 @@ const (
 //
 //	Driver.Begin                    the Store's Snapshot
 //	Driver.Ready                    runs actions until one decided something; the first time, before them,
-//	  newSession                    ledger.New lays the snapshot out; Plugin.Open, once each; Rules.Open
+//	  newSession                    ledger.New lays the snapshot out; each plugin is opened, once; Rules.Open
 //	  Action.Run                    for each action of the profile, in order. Allocate, for one:
 //	    Session.Pending               who waits and can be tried (Rules.Admit); the others get their Diagnosis
 //	    Session.NewGangQueue          in the order in which they are served

@@ -16,8 +16,6 @@ type byShare struct {
 	asked *int
 }
 
-func (b byShare) Open(v *View) Instance { return byShare{v, b.asked} }
-
 func (b byShare) CompareQueues(l, r cluster.QueueID, lNext, rNext cluster.Resources) int {
 	*b.asked++
 	of := func(id cluster.QueueID, next cluster.Resources) int64 {
@@ -56,8 +54,8 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int)
 		}
 	}
 	asked := 0
-	e, err := New(Profile{Tiers: [][]PluginUse{{{Name: "share"}}}}, Registry{Plugins: map[string]Factory{
-		"share": func(Arguments) (Plugin, []string, error) { return byShare{asked: &asked}, nil, nil },
+	e, err := New(Profile{Tiers: [][]PluginUse{{{Name: "share"}}}}, Registry{Plugins: map[string][]Factory{
+		"share": {Opens(func(v *View) byShare { return byShare{asked: &asked, view: v} })},
 	}})
 	if err != nil {
 		t.Fatal(err)

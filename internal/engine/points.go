@@ -6,12 +6,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// Plugin is one policy, built once per profile. Open starts one run: the Instance it returns implements any of the
-// extension points below and lives for that run only, so state cannot leak from one cycle into the next.
-type Plugin interface {
-	Open(v *View) Instance
-}
-
 // Instance is one run of a plugin. The engine asks it which of the point interfaces it implements.
 type Instance any
 
@@ -75,15 +69,6 @@ const (
 	PointDetail       Point = "detail"
 	PointClose        Point = "close"
 )
-
-// Points lists every extension point.
-func Points() []Point {
-	return []Point{
-		PointQueueOrder, PointGangOrder, PointSetOrder, PointPodOrder, PointQueueShares, PointReclaimGate, PointGiverFilter, PointVictimFilter,
-		PointUnitCheck, PointVictimOrder, PointVictimTier, PointQueueGate, PointFixedQuota, PointPodGate, PointNodeSets,
-		PointNodeStatic, PointNodeFilter, PointNodeReady, PointNodeScore, PointPodBonus, PointCompanyScore, PointDeviceOrder, PointObserver, PointDetail, PointClose,
-	}
-}
 
 // QueueOrder orders two sibling queues: negative when l is served before r. next is what the best waiting gang below
 // each would take. Shares in the session change only by placements, so an answer holds until the next one below either.
@@ -338,10 +323,6 @@ const ScorePoint = int64(1_000_000_000)
 
 // Arguments are a plugin's settings from the profile.
 type Arguments map[string]string
-
-// Factory builds a plugin; it refuses arguments it cannot read with an error naming the argument and the rule, and
-// reports those it does not know by name.
-type Factory func(args Arguments) (p Plugin, unknown []string, err error)
 
 // Unknown returns the arguments that are not among known, sorted.
 func (a Arguments) Unknown(known ...string) []string {

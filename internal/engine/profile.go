@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,14 +64,12 @@ type PluginUse struct {
 // Registry is every action and plugin a profile may name. It is a value: callers extend a copy.
 type Registry struct {
 	Actions map[string]func() Action
-	Plugins map[string]Factory
-	// Reasons are what these say, but for the engine's own.
-	Reasons []*Reason
+	Plugins map[string][]Factory
 }
 
 // Clone returns a registry that can be extended without changing r.
 func (r Registry) Clone() Registry {
-	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins), Reasons: slices.Clone(r.Reasons)}
+	return Registry{Actions: maps.Clone(r.Actions), Plugins: maps.Clone(r.Plugins)}
 }
 
 // Engine is a profile resolved against a registry, with the caches that make the next run cheap. Caches never change a
@@ -105,8 +102,8 @@ type namedAction struct {
 }
 
 type namedPlugin struct {
-	name   string
-	plugin Plugin
+	name string
+	open []func(*View) Instance
 }
 
 // New resolves a profile. Unknown names, arguments that cannot be read, doubled names and two owners of an exclusive
@@ -117,7 +114,7 @@ func New(p Profile, r Registry) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{profile: p, off: map[string]bool{}, reasons: known}
-	seen := map[string]bool{}
+	seen, owners := map[string]bool{}, map[Point]string{}
 	for _, name := range p.Actions {
 		f, ok := r.Actions[name]
 		if !ok {
@@ -131,7 +128,7 @@ func New(p Profile, r Registry) (*Engine, error) {
 	}
 	for _, tier := range p.Tiers {
 		for _, use := range tier {
-			f, ok := r.Plugins[use.Name]
+			factories, ok := r.Plugins[use.Name]
 			if !ok {
 				return nil, fmt.Errorf("profile: unknown plugin %q; known: %s", use.Name, strings.Join(sortedNames(r.Plugins), ", "))
 			}
@@ -139,44 +136,35 @@ func New(p Profile, r Registry) (*Engine, error) {
 				return nil, fmt.Errorf("profile: plugin %q is listed twice", use.Name)
 			}
 			seen["plugin "+use.Name] = true
-			plugin, unknown, err := f(use.Arguments)
-			if err != nil {
-				return nil, fmt.Errorf("profile: plugin %q: %w", use.Name, err)
+			plugin, strange := namedPlugin{name: use.Name}, map[string]int{} // arguments, and how many do not know them
+			for _, f := range factories {
+				open, unknown, err := f.New(use.Arguments)
+				if err != nil {
+					return nil, fmt.Errorf("profile: plugin %q: %w", use.Name, err)
+				}
+				for _, a := range unknown {
+					if strange[a]++; strange[a] == len(factories) {
+						e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
+					}
+				}
+				for _, x := range extensions {
+					if !x.alone || !slices.Contains(f.Points, x.point) {
+						continue
+					}
+					if owner := owners[x.point]; owner != "" {
+						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.point)
+					}
+					owners[x.point] = use.Name
+				}
+				plugin.open = append(plugin.open, open)
 			}
-			for _, a := range unknown {
-				e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
-			}
-			e.plugins = append(e.plugins, namedPlugin{use.Name, plugin})
+			e.plugins = append(e.plugins, plugin)
 		}
 	}
 	for _, n := range p.Neutralised {
 		e.off[n] = true
 	}
-	return e, e.checkExclusive()
-}
-
-// checkExclusive opens every plugin on nothing to see which points it owns.
-func (e *Engine) checkExclusive() error {
-	owners := map[Point]string{}
-	for _, np := range e.plugins {
-		inst := np.plugin.Open(nil)
-		own := func(p Point, has bool) error {
-			if !has {
-				return nil
-			}
-			if owner := owners[p]; owner != "" {
-				return fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, np.name, p)
-			}
-			owners[p] = np.name
-			return nil
-		}
-		_, shares := inst.(QueueShares)
-		_, company := inst.(CompanyScore)
-		if err := cmp.Or(own(PointQueueShares, shares), own(PointCompanyScore, company)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e, nil
 }
 
 // Profile returns what the engine was built from.
@@ -263,96 +251,4 @@ func (ps *points) hooks() ledger.Hooks {
 type named[T any] struct {
 	name string
 	it   T
-}
-
-func (e *Engine) open(v *View) points {
-	var ps points
-	on := func(plugin string, p Point) bool { return !e.off[string(p)] && !e.off[plugin+"/"+string(p)] }
-	for _, np := range e.plugins {
-		done := e.around(StageOpenPlugin, np.name)
-		inst := np.plugin.Open(v)
-		done()
-		if x, ok := inst.(QueueOrder); ok && on(np.name, PointQueueOrder) {
-			ps.queueOrder = append(ps.queueOrder, x)
-		}
-		if x, ok := inst.(GangOrder); ok && on(np.name, PointGangOrder) {
-			ps.gangOrder = append(ps.gangOrder, x)
-		}
-		if x, ok := inst.(SetOrder); ok && on(np.name, PointSetOrder) {
-			ps.setOrder = append(ps.setOrder, x)
-		}
-		if x, ok := inst.(PodOrder); ok && on(np.name, PointPodOrder) {
-			ps.podOrder = append(ps.podOrder, x)
-		}
-		if x, ok := inst.(QueueShares); ok && on(np.name, PointQueueShares) {
-			ps.shares = x
-		}
-		if x, ok := inst.(ReclaimGate); ok && on(np.name, PointReclaimGate) {
-			ps.reclaim = append(ps.reclaim, named[ReclaimGate]{np.name, x})
-		}
-		if x, ok := inst.(GiverFilter); ok && on(np.name, PointGiverFilter) {
-			ps.leaves = append(ps.leaves, named[GiverFilter]{np.name, x})
-		}
-		if x, ok := inst.(VictimFilter); ok && on(np.name, PointVictimFilter) {
-			ps.victims = append(ps.victims, named[VictimFilter]{np.name, x})
-		}
-		if x, ok := inst.(UnitCheck); ok && on(np.name, PointUnitCheck) {
-			ps.units = append(ps.units, named[UnitCheck]{np.name, x})
-		}
-		if x, ok := inst.(VictimOrder); ok && on(np.name, PointVictimOrder) {
-			ps.givers = append(ps.givers, x)
-		}
-		if x, ok := inst.(VictimTier); ok && on(np.name, PointVictimTier) {
-			ps.tiers = append(ps.tiers, x)
-		}
-		if x, ok := inst.(FixedQuota); ok && on(np.name, PointFixedQuota) {
-			ps.fixedQuota = append(ps.fixedQuota, named[FixedQuota]{np.name, x})
-		}
-		if x, ok := inst.(QueueGate); ok && on(np.name, PointQueueGate) {
-			ps.queueGates = append(ps.queueGates, named[QueueGate]{np.name, x})
-		}
-		if x, ok := inst.(PodGate); ok && on(np.name, PointPodGate) {
-			ps.podGates = append(ps.podGates, named[PodGate]{np.name, x})
-		}
-		if x, ok := inst.(NodeSets); ok && on(np.name, PointNodeSets) {
-			ps.nodeSets = append(ps.nodeSets, named[NodeSets]{np.name, x})
-		}
-		if x, ok := inst.(NodeStatic); ok && on(np.name, PointNodeStatic) {
-			ps.statics = append(ps.statics, named[NodeStatic]{np.name, x})
-		}
-		if x, ok := inst.(NodeFilter); ok && on(np.name, PointNodeFilter) {
-			ps.filters = append(ps.filters, named[NodeFilter]{np.name, x})
-			if r, ok := inst.(NodeRefusals); ok {
-				ps.refusals = append(ps.refusals, named[NodeRefusals]{np.name, r})
-			}
-		}
-		if x, ok := inst.(NodeReady); ok && on(np.name, PointNodeReady) {
-			ps.ready = append(ps.ready, x)
-		}
-		if x, ok := inst.(Promises); ok && on(np.name, PointObserver) {
-			ps.promises = append(ps.promises, x)
-		}
-		if x, ok := inst.(Detailer); ok && on(np.name, PointDetail) {
-			ps.details = append(ps.details, x)
-		}
-		if x, ok := inst.(NodeScore); ok && on(np.name, PointNodeScore) {
-			ps.scores = append(ps.scores, x)
-		}
-		if x, ok := inst.(DeviceOrder); ok && on(np.name, PointDeviceOrder) {
-			ps.deviceOrder = append(ps.deviceOrder, x)
-		}
-		if x, ok := inst.(PodBonus); ok && on(np.name, PointPodBonus) {
-			ps.bonuses = append(ps.bonuses, x)
-		}
-		if x, ok := inst.(CompanyScore); ok && on(np.name, PointCompanyScore) {
-			ps.company = x
-		}
-		if x, ok := inst.(Observer); ok && on(np.name, PointObserver) {
-			ps.observers = append(ps.observers, x)
-		}
-		if x, ok := inst.(Closer); ok && on(np.name, PointClose) {
-			ps.closers = append(ps.closers, named[Closer]{np.name, x})
-		}
-	}
-	return ps
 }

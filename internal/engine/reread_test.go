@@ -11,7 +11,7 @@ import (
 // it are those of the run that gave it; a key that nobody declares stays as it is.
 func TestAnswersFromFiles(t *testing.T) {
 	t.Parallel()
-	e, err := New(Profile{}, Registry{Reasons: []*Reason{{Key: "Mine", Text: "mine: {object}"}}})
+	e, err := New(Profile{}, Registry{Plugins: map[string][]Factory{"p": {Is(struct{}{}, &Reason{Key: "Mine", Text: "mine: {object}"})}}})
 	if err != nil {
 		t.Fatal(err)
 	}

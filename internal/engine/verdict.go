@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +70,13 @@ func (r *Reason) NodesHelp() bool { return r == nil || r.Unblock < UnblockGang }
 // Known returns what may be said, by key: the engine's own reasons and the registry's. Two of one key are an error.
 func (r Registry) Known() (map[string]*Reason, error) {
 	known := map[string]*Reason{}
-	for _, reason := range slices.Concat(Reasons(), r.Reasons) {
+	all := Reasons()
+	for _, name := range sortedNames(r.Plugins) {
+		for _, f := range r.Plugins[name] {
+			all = append(all, f.Reasons...)
+		}
+	}
+	for _, reason := range all {
 		if known[reason.Key] != nil {
 			return nil, fmt.Errorf("registry: reason %q is declared twice", reason.Key)
 		}
@@ -80,10 +85,11 @@ func (r Registry) Known() (map[string]*Reason, error) {
 	return known, nil
 }
 
-// NodesHelp says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought the gang
-// unschedulable.
-func (r Registry) NodesHelp(key string) bool {
-	return !slices.ContainsFunc(slices.Concat(Reasons(), r.Reasons), func(reason *Reason) bool { return reason.Key == key && !reason.NodesHelp() })
+// NodesHelp returns what says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought
+// the gang unschedulable.
+func (r Registry) NodesHelp() func(key string) bool {
+	known, _ := r.Known()
+	return func(key string) bool { return known[key].NodesHelp() }
 }
 
 // Unblock is what would lift a reason: by itself, by somebody's doing, or by another node.

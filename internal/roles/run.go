@@ -337,7 +337,7 @@ func (p *process) add(name string) error {
 	case Admission:
 		return p.admit(t, log, guard)
 	case NodeScale:
-		c, err = nodescale.New(nodescale.Deps{NodesHelp: p.actions().NodesHelp, Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.nodescale())
+		c, err = nodescale.New(nodescale.Deps{NodesHelp: p.actions().NodesHelp(), Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.nodescale())
 	case Operator:
 		c, err = p.newOperator(log, t.client, guard)
 	case Queue:

@@ -18,8 +18,6 @@ import (
 // mines panics when a gang is tried whose name begins so.
 type mines struct{ ready string }
 
-func (m mines) Open(*engine.View) engine.Instance { return m }
-
 // CheckQueue implements engine.QueueGate.
 func (m mines) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {
 	if strings.HasPrefix(g.Key.Name, m.ready) {
@@ -34,7 +32,7 @@ func TestPanicSetsAGangAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, Options{}, func(w *world) {
-			w.plugin = mines{"mine"}
+			w.plugin = []engine.Factory{engine.Is(mines{"mine"})}
 			w.happens(gang("mine-1", "m1")...)
 			w.happens(gang("mine-2", "m2")...)
 			w.happens(gang("good", "p")...)
@@ -72,15 +70,15 @@ func TestPanicsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		gangs  int
-		plugin engine.Plugin
+		plugin engine.Factory
 		dies   bool
 	}{
-		"few":      {asideMost, mines{"mine"}, false},
-		"many":     {asideMost + 1, mines{"mine"}, true},
-		"nobody's": {1, opening{new(int)}, true},
+		"few":      {asideMost, engine.Is(mines{"mine"}), false},
+		"many":     {asideMost + 1, engine.Is(mines{"mine"}), true},
+		"nobody's": {1, engine.Opens(opening), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = c.plugin })
+			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = []engine.Factory{c.plugin} })
 			w.Drain(w.loop.store)
 			for i := range c.gangs {
 				id := string(rune('a' + i))
@@ -104,15 +102,8 @@ func TestPanicsAreBounded(t *testing.T) {
 	}
 }
 
-// opening panics before any gang is tried, in every run but the one of the check at the start.
-type opening struct{ opened *int }
-
-func (o opening) Open(*engine.View) engine.Instance {
-	if *o.opened++; *o.opened > 1 {
-		panic("at the start")
-	}
-	return o
-}
+// opening panics before any gang is tried, in every run.
+func opening(*engine.View) struct{} { panic("at the start") }
 
 // TestLoopIsWatched: a cycle that does not end is noticed; a loop that waits for writers, or for something to do, is not.
 func TestLoopIsWatched(t *testing.T) {
@@ -122,7 +113,7 @@ func TestLoopIsWatched(t *testing.T) {
 		stuck := make(chan struct{})
 		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *world) {
 			w.slow = true
-			w.plugin = holding{stuck}
+			w.plugin = []engine.Factory{engine.Is(holding{stuck})}
 		})
 		w.pass(time.Hour)
 		if err := dog.Alive(); err != nil {
@@ -150,8 +141,6 @@ func TestLoopIsWatched(t *testing.T) {
 
 // holding does not answer about a gang.
 type holding struct{ until chan struct{} }
-
-func (h holding) Open(*engine.View) engine.Instance { return h }
 
 // CheckQueue implements engine.QueueGate.
 func (h holding) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {

@@ -45,8 +45,8 @@ type world struct {
 	changed chan struct{}
 	failed  chan struct{}
 	room    chan struct{}
-	plugin  engine.Plugin // one more than there are; set before the start
-	writer  Binds         // in place of the world; set before the start
+	plugin  []engine.Factory // one more than there are; set before the start
+	writer  Binds            // in place of the world; set before the start
 
 	mu     sync.Mutex
 	events []cluster.Event // to be drained
@@ -190,7 +190,7 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	}
 	prof, registry := profile.BuiltIn(), builtin.Registry()
 	if w.plugin != nil {
-		registry.Plugins["more"] = func(engine.Arguments) (engine.Plugin, []string, error) { return w.plugin, nil, nil }
+		registry.Plugins["more"] = w.plugin
 		prof.Tiers[0] = append(slices.Clone(prof.Tiers[0]), engine.PluginUse{Name: "more"})
 	}
 	e, err := engine.New(prof, registry)

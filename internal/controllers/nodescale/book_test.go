@@ -93,7 +93,7 @@ func TestWhoIsAskedFor(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBook(DefaultOptions(), builtin.Registry().NodesHelp)
+			b := newBook(DefaultOptions(), builtin.Registry().NodesHelp())
 			if tc.group != nil {
 				b.groupSeen(tc.group, false)
 			}
@@ -114,7 +114,7 @@ func TestWhoIsAskedFor(t *testing.T) {
 // TestBookForgets: what is gone leaves nothing, and only news is news.
 func TestBookForgets(t *testing.T) {
 	t.Parallel()
-	b := newBook(DefaultOptions(), builtin.Registry().NodesHelp)
+	b := newBook(DefaultOptions(), builtin.Registry().NodesHelp())
 	pod, pg := sharerPod("p"), groupThat(v2alpha2.ReasonOverLimit)
 	o := DefaultOptions()
 	scaling := o.newPod(pod, 1, true)
@@ -216,7 +216,7 @@ func TestScalingPod(t *testing.T) {
 	if d := cmp.Diff(want, p.Spec.Containers[0].Resources.Requests); d != "" {
 		t.Error(d)
 	}
-	b := newBook(o, builtin.Registry().NodesHelp)
+	b := newBook(o, builtin.Registry().NodesHelp())
 	b.podSeen(source)
 	demands, _ := b.state()
 	a := askOf(p)
@@ -242,7 +242,7 @@ func TestMemoryRatio(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
 	o.MemoryRatio = 0.25
-	b := newBook(o, builtin.Registry().NodesHelp)
+	b := newBook(o, builtin.Registry().NodesHelp())
 	b.podSeen(sharerPod("p", func(p *corev1.Pod) {
 		delete(p.Annotations, keys.GPUFractionAnnotation)
 		p.Annotations[keys.GPUMemoryAnnotation] = "4096"
@@ -278,7 +278,7 @@ func TestOptions(t *testing.T) {
 func TestForgedScalingPodIsNone(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
-	b := newBook(o, builtin.Registry().NodesHelp)
+	b := newBook(o, builtin.Registry().NodesHelp())
 	b.podSeen(sharerPod("a"))
 	forged := o.newPod(sharerPod("a"), 1, true)
 	forged.Namespace, forged.UID, forged.Status.Phase = "eve", "forged", corev1.PodSucceeded

@@ -98,7 +98,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 	}
 	r.pods, r.requests = informer(&corev1.Pod{}), informer(&v1alpha2.BindRequest{})
 	informer(&v2alpha2.PodGroup{})
-	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp}, DefaultOptions())
+	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp()}, DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

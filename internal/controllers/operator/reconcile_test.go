@@ -351,7 +351,7 @@ func TestUnknownNames(t *testing.T) {
 				return nil, errTest
 			}
 			return s.Unknown(engine.Registry{
-				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string]engine.Factory{"minruntime": nil, "topology": nil},
+				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string][]engine.Factory{"minruntime": nil, "topology": nil},
 			}), nil
 		}
 		return env, err

@@ -3,8 +3,6 @@
 package builtin
 
 import (
-	"slices"
-
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/actions"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/budgets"
@@ -41,44 +39,36 @@ func Registry() engine.Registry {
 			"preempt":           func() engine.Action { return actions.Disrupt{Right: engine.Preempt} },
 			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
 		},
-		Plugins: map[string]engine.Factory{
-			budgets.Name:          budgets.New,
-			dynamicresources.Name: dynamicresources.New,
-			elastic.Name:          elastic.New,
-			fragmentation.Name:    fragmentation.New,
-			gpupack.Name:          gpupack.New,
-			gpusharingorder.Name:  gpusharingorder.New,
-			gpuspread.Name:        gpuspread.New,
-			kubeflow.Name:         kubeflow.New,
-			minruntime.Name:       minruntime.New,
-			nodeavailability.Name: nodeavailability.New,
-			nodeplacement.Name:    nodeplacement.New,
-			nominatednode.Name:    nominatednode.New,
-			numa.Name:             numa.New,
-			podaffinity.Name:      podaffinity.New,
-			predicates.Name:       predicates.New,
-			priority.Name:         priority.New,
-			proportion.Name:       proportion.New,
-			ray.Name:              ray.New,
-			resourcetype.Name:     resourcetype.New,
-			subgrouporder.Name:    subgrouporder.New,
-			taskorder.Name:        taskorder.New,
-			topology.Name:         topology.New,
+		Plugins: map[string][]engine.Factory{
+			budgets.Name:          {budgets.Factory},
+			dynamicresources.Name: {dynamicresources.Factory},
+			elastic.Name:          {elastic.Factory},
+			fragmentation.Name:    {fragmentation.Factory},
+			gpupack.Name:          {gpupack.Factory},
+			gpusharingorder.Name:  {gpusharingorder.Factory},
+			gpuspread.Name:        {gpuspread.Factory},
+			kubeflow.Name:         {kubeflow.Factory},
+			minruntime.Name:       {minruntime.Factory},
+			nodeavailability.Name: {nodeavailability.Factory},
+			nodeplacement.Name:    {nodeplacement.Factory},
+			nominatednode.Name:    {nominatednode.Factory},
+			numa.Name:             {numa.Factory},
+			podaffinity.Name:      {podaffinity.Factory},
+			predicates.Name:       {predicates.Factory},
+			priority.Name:         {priority.Factory},
+			proportion.Name:       {proportion.Factory},
+			ray.Name:              {ray.Factory},
+			resourcetype.Name:     {resourcetype.Factory},
+			subgrouporder.Name:    {subgrouporder.Factory},
+			taskorder.Name:        {taskorder.Factory},
+			topology.Name:         {topology.Factory},
 			// The scheduler answers questions where these are in the profile; they have no say in a decision.
-			"snapshot": mute, "reflectjoborder": mute, "joborder": mute,
+			"snapshot": {mute}, "reflectjoborder": {mute}, "joborder": {mute},
 			// Where KAI's search for victims looks. Package solver has one search, which needs no such hints.
-			"sg-nodelocalgreedy": mute, "sg-multinodegang": mute,
+			"sg-nodelocalgreedy": {mute}, "sg-multinodegang": {mute},
 		},
-		Reasons: slices.Concat(
-			dynamicresources.Reasons(), minruntime.Reasons(), numa.Reasons(), predicates.Reasons(), proportion.Reasons(), topology.Reasons(),
-		),
 	}
 }
 
-// silent is a plugin that a decision does not depend on.
-type silent struct{}
-
-// Open returns something that implements no point.
-func (silent) Open(*engine.View) engine.Instance { return silent{} }
-
-func mute(a engine.Arguments) (engine.Plugin, []string, error) { return silent{}, a.Unknown(), nil }
+// mute is a plugin that a decision does not depend on: it has no point.
+var mute = engine.Is(struct{}{})

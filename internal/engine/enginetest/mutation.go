@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -46,84 +45,17 @@ func Mutations(r engine.Registry) ([]Mutation, error) {
 	}
 	r = WithProbe(r.Clone())
 	for _, name := range slices.Sorted(maps.Keys(r.Plugins)) {
-		plugin, _, err := r.Plugins[name](nil)
-		if err != nil {
-			return nil, fmt.Errorf("plugin %s without arguments: %w", name, err)
-		}
-		for _, p := range pointsOf(plugin.Open(nil)) {
-			pair := name + "/" + string(p)
-			out = append(out, Mutation{Name: "plugin " + pair, Neutralised: []string{pair}})
+		for _, f := range r.Plugins[name] {
+			for _, p := range f.Points {
+				pair := name + "/" + string(p)
+				out = append(out, Mutation{Name: "plugin " + pair, Neutralised: []string{pair}})
+			}
 		}
 	}
 	for _, f := range fields() {
 		out = append(out, Mutation{Name: "field " + f.name, Object: f.off})
 	}
 	return append(out, optionMutations()...), nil
-}
-
-// pointsOf lists the points that an instance of a plugin implements.
-func pointsOf(i engine.Instance) []engine.Point {
-	var out []engine.Point
-	add := func(ok bool, p engine.Point) {
-		if ok {
-			out = append(out, p)
-		}
-	}
-	_, ok := i.(engine.QueueOrder)
-	add(ok, engine.PointQueueOrder)
-	_, ok = i.(engine.GangOrder)
-	add(ok, engine.PointGangOrder)
-	_, ok = i.(engine.SetOrder)
-	add(ok, engine.PointSetOrder)
-	_, ok = i.(engine.PodOrder)
-	add(ok, engine.PointPodOrder)
-	_, ok = i.(engine.QueueShares)
-	add(ok, engine.PointQueueShares)
-	_, ok = i.(engine.ReclaimGate)
-	add(ok, engine.PointReclaimGate)
-	_, ok = i.(engine.GiverFilter)
-	add(ok, engine.PointGiverFilter)
-	_, ok = i.(engine.VictimFilter)
-	add(ok, engine.PointVictimFilter)
-	_, ok = i.(engine.UnitCheck)
-	add(ok, engine.PointUnitCheck)
-	_, ok = i.(engine.VictimOrder)
-	add(ok, engine.PointVictimOrder)
-	_, ok = i.(engine.VictimTier)
-	add(ok, engine.PointVictimTier)
-	_, ok = i.(engine.QueueGate)
-	add(ok, engine.PointQueueGate)
-	_, ok = i.(engine.PodGate)
-	add(ok, engine.PointPodGate)
-	_, ok = i.(engine.NodeSets)
-	add(ok, engine.PointNodeSets)
-	_, ok = i.(engine.NodeReady)
-	add(ok, engine.PointNodeReady)
-	_, ok = i.(engine.DeviceOrder)
-	add(ok, engine.PointDeviceOrder)
-	_, ok = i.(engine.Detailer)
-	add(ok, engine.PointDetail)
-	_, ok = i.(engine.NodeStatic)
-	add(ok, engine.PointNodeStatic)
-	_, ok = i.(engine.NodeFilter)
-	add(ok, engine.PointNodeFilter)
-	_, ok = i.(engine.NodeReady)
-	add(ok, engine.PointNodeReady)
-	_, ok = i.(engine.NodeScore)
-	add(ok, engine.PointNodeScore)
-	_, ok = i.(engine.PodBonus)
-	add(ok, engine.PointPodBonus)
-	_, ok = i.(engine.CompanyScore)
-	add(ok, engine.PointCompanyScore)
-	_, ok = i.(engine.DeviceOrder)
-	add(ok, engine.PointDeviceOrder)
-	_, ok = i.(engine.Observer)
-	add(ok, engine.PointObserver)
-	_, ok = i.(engine.Detailer)
-	add(ok, engine.PointDetail)
-	_, ok = i.(engine.Closer)
-	add(ok, engine.PointClose)
-	return out
 }
 
 func optionMutations() []Mutation {

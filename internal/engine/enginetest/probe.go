@@ -11,16 +11,11 @@ const probeName = "probe"
 
 // WithProbe adds the probe to a registry; a scenario's shard or config section switches it on.
 func WithProbe(r engine.Registry) engine.Registry {
-	r.Plugins[probeName] = func(args engine.Arguments) (engine.Plugin, []string, error) { return probe{}, args.Unknown(), nil }
+	r.Plugins[probeName] = []engine.Factory{engine.Opens(func(*engine.View) *probing { return &probing{} })}
 	return r
 }
 
-type probe struct{}
-
 type probing struct{ done, undone int }
-
-// Open implements engine.Plugin.
-func (probe) Open(*engine.View) engine.Instance { return &probing{} }
 
 // Done implements engine.Observer.
 func (p *probing) Done(engine.Op) { p.done++ }

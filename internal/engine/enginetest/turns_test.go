@@ -18,20 +18,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
-// grudges is a filter that has to be asked about each node: no pod may use one called bad, and of the others, a pod may use about
+// grudge is a filter that has to be asked about each node: no pod may use one called bad, and of the others, a pod may use about
 // half.
-type grudges struct{}
-
-func (grudges) Open(*engine.View) engine.Instance { return grudge{} }
-
 type grudge struct{}
 
 func (grudge) Wants(*cluster.Class) bool { return true }
 
 // bias is a filter that has to be asked about each node, too: no pod may use one called bad.
 type bias struct{ grudge }
-
-func (bias) Open(*engine.View) engine.Instance { return bias{} }
 
 func (bias) CheckNode(_ *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if strings.HasPrefix(n.Name, "bad") {
@@ -50,9 +44,9 @@ func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 }
 
 // begrudging allocates with a filter, within a bound.
-func begrudging(t rapid.TB, filter engine.Plugin, steps int) *engine.Engine {
+func begrudging(t rapid.TB, filter engine.Factory, steps int) *engine.Engine {
 	r, p := builtin.Registry(), profile.BuiltIn()
-	r.Plugins["grudges"] = func(engine.Arguments) (engine.Plugin, []string, error) { return filter, nil, nil }
+	r.Plugins["grudges"] = []engine.Factory{filter}
 	p.Tiers = append(slices.Clip(p.Tiers), []engine.PluginUse{{Name: "grudges"}})
 	p.Actions, p.Settings.SearchSteps = []string{"allocate"}, steps
 	e, err := engine.New(p, r)
@@ -100,7 +94,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 		for i := range rapid.IntRange(1, 10).Draw(t, "gangs") {
 			gang(i)
 		}
-		unbounded, bounded := begrudging(t, grudges{}, 0), engine.NewDriver(begrudging(t, grudges{}, 1), s)
+		unbounded, bounded := begrudging(t, engine.Is(grudge{}), 0), engine.NewDriver(begrudging(t, engine.Is(grudge{}), 1), s)
 		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
 		during := false // something changed while the queue was challenged
 		for cycle := 0; ; cycle++ {
@@ -223,7 +217,7 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 				s.Apply(cluster.QueueState{Name: fmt.Sprint("idle", i), UID: fmt.Sprint("idle", i), Quota: free, Limit: free})
 				gang(fmt.Sprint("large", i), fmt.Sprint("idle", i), 1, 9)
 			}
-			d := engine.NewDriver(begrudging(t, bias{}, 10), s)
+			d := engine.NewDriver(begrudging(t, engine.Is(bias{}), 10), s)
 			const cycles = 24
 			first, last := map[string]int{}, map[string]int{} // when a queue was given room
 			for cycle := 1; cycle <= cycles; cycle++ {
@@ -258,8 +252,6 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 // loyal is a filter that has to be asked about each node: a pod may use one that is called after it.
 type loyal struct{ grudge }
 
-func (loyal) Open(*engine.View) engine.Instance { return loyal{} }
-
 func (loyal) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	if n.Name != "for-"+p.Name {
 		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
@@ -286,7 +278,7 @@ func TestChallengeEnds(t *testing.T) {
 		})
 	}
 	node("nobodys", 1)
-	d, now := engine.NewDriver(begrudging(t, loyal{}, 1), s), noon
+	d, now := engine.NewDriver(begrudging(t, engine.Is(loyal{}), 1), s), noon
 	// cycles lets some pass, and returns who is given room in the first that gives any, and how many it took.
 	cycles := func(most int) (who string, took int) {
 		for took = 1; took <= most && who == ""; took++ {

@@ -17,8 +17,6 @@ import (
 // asked for itself.
 type leafwise struct{}
 
-func (leafwise) Open(*engine.View) engine.Instance { return leafwise{} }
-
 // CheckGiver implements engine.GiverFilter.
 func (leafwise) CheckGiver(engine.Right, *engine.GangState, cluster.Resources, *engine.QueueLedger) engine.Verdict {
 	return engine.Verdict{}
@@ -77,7 +75,7 @@ func TestBySiblings(t *testing.T) {
 			prof.Settings.SearchSteps = 0 // looking at less costs less, and nothing else differs
 			prof.Tiers = append(prof.Tiers[:len(prof.Tiers):len(prof.Tiers)], with)
 			reg := builtin.Registry()
-			reg.Plugins["leafwise"] = func(engine.Arguments) (engine.Plugin, []string, error) { return leafwise{}, nil, nil }
+			reg.Plugins["leafwise"] = []engine.Factory{engine.Is(leafwise{})}
 			e, err := engine.New(prof, reg)
 			if err != nil {
 				t.Fatal(err)

@@ -49,7 +49,7 @@ type answer struct {
 // eye lets the trial see where pods are in the session.
 type eye struct{ t *trial }
 
-func (e eye) Open(v *engine.View) engine.Instance { e.t.view = v; return company{v} }
+func (e eye) open(v *engine.View) company { e.t.view = v; return company{v} }
 
 // company is a filter for which more victims can mean a worse chance: pods with an affinity run only where a friend is and
 // stays.
@@ -138,7 +138,7 @@ func play(w *town, t *trial, remember func(*cluster.Store)) ([]*answer, *engine.
 	p.Tiers[0] = append(slices.Clone(p.Tiers[0]), engine.PluginUse{Name: "eye"})
 	r := builtin.Registry()
 	r.Actions["trial"] = func() engine.Action { return t }
-	r.Plugins["eye"] = func(engine.Arguments) (engine.Plugin, []string, error) { return eye{t}, nil, nil }
+	r.Plugins["eye"] = []engine.Factory{engine.Opens(eye{t}.open)}
 	e, err := engine.New(p, r)
 	if err != nil {
 		panic(err)

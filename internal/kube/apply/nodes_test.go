@@ -59,7 +59,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range slices.Concat(no, yes) {
-		if help := slices.Contains(yes, r); r.NodesHelp() != help || registry.NodesHelp(r.String()) != help {
+		if help := slices.Contains(yes, r); r.NodesHelp() != help || registry.NodesHelp()(r.String()) != help {
 			t.Errorf("%s: a node is said to help: %v", r, !help)
 		}
 	}
@@ -96,7 +96,7 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 					out = append(out, string(r.Reason))
 				}
 			}
-			if why := kai.Blocked(&pg, builtin.Registry().NodesHelp); why != "" {
+			if why := kai.Blocked(&pg, builtin.Registry().NodesHelp()); why != "" {
 				t.Errorf("no node is said to help: %s", why)
 			}
 			return out

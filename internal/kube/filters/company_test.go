@@ -76,18 +76,20 @@ type company struct {
 	}
 }
 
-// Open implements engine.Plugin.
-func (c *company) Open(v *engine.View) engine.Instance {
-	p, _, err := podaffinity.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	inst := p.Open(v)
-	c.opened = inst.(interface {
-		engine.CompanyScore
-		engine.Observer
-	})
-	return inst
+// watching declares podaffinity so that what is opened is kept in c.
+func (c *company) watching() engine.Factory {
+	f := podaffinity.Factory
+	return engine.Factory{Points: f.Points, New: func(args engine.Arguments) (func(*engine.View) engine.Instance, []string, error) {
+		open, unknown, err := f.New(args)
+		return func(v *engine.View) engine.Instance {
+			inst := open(v)
+			c.opened = inst.(interface {
+				engine.CompanyScore
+				engine.Observer
+			})
+			return inst
+		}, unknown, err
+	}}
 }
 
 // scores returns what podaffinity says of each node to each pod that has none.
@@ -177,7 +179,7 @@ func TestPodAffinityScores(t *testing.T) {
 		})
 		e, err := engine.New(engine.Profile{Actions: []string{"test"}, Tiers: [][]engine.PluginUse{{{Name: podaffinity.Name}}}}, engine.Registry{
 			Actions: map[string]func() engine.Action{"test": func() engine.Action { return run }},
-			Plugins: map[string]engine.Factory{podaffinity.Name: func(engine.Arguments) (engine.Plugin, []string, error) { return c, nil, nil }},
+			Plugins: map[string][]engine.Factory{podaffinity.Name: {c.watching()}},
 		})
 		if err != nil {
 			t.Fatal(err)

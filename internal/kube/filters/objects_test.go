@@ -96,31 +96,22 @@ type actionFunc func(*engine.Session)
 // Run implements engine.Action.
 func (f actionFunc) Run(s *engine.Session) { f(s) }
 
-// probe opens instances and keeps the last.
-type probe struct {
-	options Options
-	opened  *instance
-}
-
-// Open implements engine.Plugin.
-func (p *probe) Open(v *engine.View) engine.Instance {
-	p.opened = newInstance(v, p.options)
-	return p.opened
-}
-
 // run opens a session on the plant, with the filters alone, and hands it to f.
 func (p *plant) run(tb fataler, o Options, f func(*engine.Session, *instance)) {
 	tb.Helper()
-	pr := &probe{options: o}
+	var opened *instance
 	ran := false
 	e, err := engine.New(engine.Profile{Actions: []string{"test"}, Tiers: [][]engine.PluginUse{{{Name: "filters"}}}}, engine.Registry{
 		Actions: map[string]func() engine.Action{"test": func() engine.Action {
 			return actionFunc(func(s *engine.Session) {
 				ran = true
-				f(s, pr.opened)
+				f(s, opened)
 			})
 		}},
-		Plugins: map[string]engine.Factory{"filters": func(engine.Arguments) (engine.Plugin, []string, error) { return pr, nil, nil }},
+		Plugins: map[string][]engine.Factory{"filters": {engine.Opens(func(v *engine.View) *instance {
+			opened = newInstance(v, o)
+			return opened
+		})}},
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -20,11 +20,3 @@ var (
 	ReasonVolumeInUse        = &engine.Reason{Key: "VolumeInUse", Text: "a ReadWriteOncePod volume is in use by another pod", Unblock: engine.UnblockObject}
 	ReasonVolumeLimit        = &engine.Reason{Key: "VolumeLimit", Text: "the node can attach no more volumes", Unblock: engine.UnblockNode}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonFilter, ReasonPodAffinity, ReasonPodAntiAffinity, ReasonTopologySpread, ReasonVolumeClaimMissing, ReasonVolumeClaimBroken,
-		ReasonVolumeNodeConflict, ReasonVolumeNone, ReasonVolumeNoSpace, ReasonVolumeInUse, ReasonVolumeLimit,
-	}
-}

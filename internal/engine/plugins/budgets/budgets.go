@@ -23,14 +23,16 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "disruptionbudgets"
 
-// New builds the plugin. Argument "mode" is "order", the default, or "ignore": budgets neither order nor block.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+// Factory declares the plugin. Argument "mode" is "order", the default, or "ignore": budgets neither order nor block.
+var Factory = engine.Makes(build)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	const arg = "mode"
 	switch mode := args[arg]; mode {
 	case "", "order":
-		return plugin{}, args.Unknown(arg), nil
+		return plugin{}.open, args.Unknown(arg), nil
 	case "ignore":
-		return plugin{off: true}, args.Unknown(arg), nil
+		return plugin{off: true}.open, args.Unknown(arg), nil
 	default:
 		return nil, nil, fmt.Errorf("argument %q is %q; it must be order or ignore", arg, mode)
 	}
@@ -38,9 +40,9 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 
 type plugin struct{ off bool }
 
-// Open implements engine.Plugin. Without budgets the instance has no points, and costs nothing.
-func (p plugin) Open(v *engine.View) engine.Instance {
-	if p.off || v != nil && len(v.Snapshot().Objects(cluster.PodDisruptionBudgets)) == 0 {
+// open opens the plugin for a run. Without budgets the instance has no points, and costs nothing.
+func (p plugin) open(v *engine.View) *instance {
+	if p.off || len(v.Snapshot().Objects(cluster.PodDisruptionBudgets)) == 0 {
 		return nil
 	}
 	return &instance{view: v, of: map[cluster.PodID][]*budget{}, blocks: map[cluster.QueueID]bool{}}

@@ -66,7 +66,7 @@ func (w world) run(t interface {
 	t.Helper()
 	e, err := engine.New(engine.Profile{Actions: []string{"test"}, Tiers: [][]engine.PluginUse{{{Name: Name}}}}, engine.Registry{
 		Actions: map[string]func() engine.Action{"test": func() engine.Action { return action(f) }},
-		Plugins: map[string]engine.Factory{Name: New},
+		Plugins: map[string][]engine.Factory{Name: {Factory}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,26 +203,13 @@ func TestBlocks(t *testing.T) {
 // TestIgnored: a profile may do without.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	p, unknown, err := New(engine.Arguments{"mode": "ignore", "strange": "x"})
+	open, unknown, err := Factory.New(engine.Arguments{"mode": "ignore", "strange": "x"})
 	if err != nil || !slices.Equal(unknown, []string{"strange"}) {
 		t.Fatalf("unknown %v, error %v", unknown, err)
 	}
-	if p.Open(nil) != nil {
+	if open(nil) != nil {
 		t.Error("the plugin has points although it is to ignore budgets")
 	}
-}
-
-// opener is the plugin, and keeps what it opens.
-type opener struct {
-	engine.Plugin
-	opened *engine.Instance
-}
-
-// Open implements engine.Plugin.
-func (o opener) Open(v *engine.View) engine.Instance {
-	i := o.Plugin.Open(v)
-	*o.opened = i
-	return i
 }
 
 // TestCostsNothingWithoutBudgets: there is nobody to ask or to tell.
@@ -235,10 +222,10 @@ func TestCostsNothingWithoutBudgets(t *testing.T) {
 		}
 		var opened engine.Instance
 		e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: Name}}}}, engine.Registry{
-			Plugins: map[string]engine.Factory{Name: func(args engine.Arguments) (engine.Plugin, []string, error) {
-				p, unknown, err := New(args)
-				return opener{p, &opened}, unknown, err
-			}},
+			Plugins: map[string][]engine.Factory{Name: {{New: func(args engine.Arguments) (func(*engine.View) engine.Instance, []string, error) {
+				open, unknown, err := Factory.New(args)
+				return func(v *engine.View) engine.Instance { opened = open(v); return opened }, unknown, err
+			}}}},
 		})
 		if err != nil {
 			t.Fatal(err)

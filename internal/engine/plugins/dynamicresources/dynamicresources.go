@@ -36,8 +36,13 @@ const maxCELCacheEntries = "maxCelCacheEntries"
 // compilation costs a fifth of a millisecond.
 const leastCELCacheEntries = 1024
 
-// New builds the plugin. Its argument maxCelCacheEntries is a positive number.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+// Factory declares the plugin. Its argument maxCelCacheEntries is a positive number.
+var Factory = engine.Makes(build,
+	ReasonClaimMissing, ReasonClaimBroken, ReasonClaimElsewhere, ReasonClaimFull, ReasonClaimQueue, ReasonDeviceClassMissing, ReasonDevicesNone,
+	ReasonDevicesTaken,
+)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	size := leastCELCacheEntries
 	if text, ok := args[maxCELCacheEntries]; ok {
 		n, err := strconv.Atoi(text)
@@ -47,7 +52,7 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 		size = max(size, n)
 	}
 	features := cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
-	return &plugin{cache: cel.NewCache(size, features)}, args.Unknown(maxCELCacheEntries), nil
+	return (&plugin{cache: cel.NewCache(size, features)}).open, args.Unknown(maxCELCacheEntries), nil
 }
 
 // plugin keeps what is the same from run to run: compiled selectors, and the catalog as long as no slice changes.
@@ -64,8 +69,8 @@ type instance struct {
 	ledger *ledger
 }
 
-// Open implements engine.Plugin.
-func (p *plugin) Open(v *engine.View) engine.Instance { return &instance{plugin: p, view: v} }
+// open opens the plugin for a run.
+func (p *plugin) open(v *engine.View) *instance { return &instance{plugin: p, view: v} }
 
 // Wants implements engine.NodeFilter and engine.NodeReady.
 func (i *instance) Wants(c *cluster.Class) bool { return len(c.Devices) > 0 }

@@ -16,11 +16,3 @@ var (
 	ReasonDevicesNone        = &engine.Reason{Key: "NoDevices", Text: "no driver publishes devices there", Unblock: engine.UnblockNode}
 	ReasonDevicesTaken       = &engine.Reason{Key: "InsufficientDevices", Text: "insufficient free devices for its claims[ {detail}]", Partly: "no free devices that satisfy its claims were found ({partial})", Unblock: engine.UnblockNode}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonClaimMissing, ReasonClaimBroken, ReasonClaimElsewhere, ReasonClaimFull, ReasonClaimQueue, ReasonDeviceClassMissing, ReasonDevicesNone,
-		ReasonDevicesTaken,
-	}
-}

@@ -11,15 +11,10 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "elastic"
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Is(plugin{})
 
 type plugin struct{}
-
-// Open implements engine.Plugin; the order needs no state.
-func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
 
 // CompareGangs implements engine.GangOrder.
 func (plugin) CompareGangs(l, r *engine.GangState) int { return cmp.Compare(l.Elastic(), r.Elastic()) }

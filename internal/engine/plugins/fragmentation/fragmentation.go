@@ -28,12 +28,8 @@ const (
 // millionths of a GPU is the unit of the measure.
 const millionths = 1_000_000
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(open)
 
 type instance struct {
 	view *engine.View
@@ -43,13 +39,9 @@ type instance struct {
 	key    []byte
 }
 
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance {
-	i := &instance{view: v, scores: map[string]int64{}}
-	if v != nil {
-		i.mix = engine.NewMix(v.Snapshot())
-	}
-	return i
+// open opens the plugin for a run.
+func open(v *engine.View) *instance {
+	return &instance{view: v, scores: map[string]int64{}, mix: engine.NewMix(v.Snapshot())}
 }
 
 // ScoreNode implements engine.NodeScore: what the best choice of devices makes of the node. Pods without GPUs count, too: the

@@ -13,15 +13,10 @@ const Name = "gpupack"
 // points is the score of a full device (KAI: 1).
 const points = 1 * engine.ScorePoint
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Is(plugin{})
 
 type plugin struct{}
-
-// Open implements engine.Plugin; the score needs no state.
-func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
 
 // ScoreDevice implements engine.DeviceOrder.
 func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity int64) int64 {

@@ -12,15 +12,10 @@ const Name = "kubeflow"
 // RoleLabel is the label of Kubeflow's training operator that says what a pod is in its job.
 const RoleLabel = "training.kubeflow.org/job-role"
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Is(plugin{})
 
 type plugin struct{}
-
-// Open implements engine.Plugin; the order needs no state.
-func (plugin) Open(*engine.View) engine.Instance { return plugin{} }
 
 // ComparePods implements engine.PodOrder.
 func (plugin) ComparePods(l, r *cluster.Pod) int {

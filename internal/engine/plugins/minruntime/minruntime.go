@@ -29,9 +29,11 @@ const (
 	argMethod  = "reclaimResolveMethod"
 )
 
-// New builds the plugin. Arguments "defaultReclaimMinRuntime" and "defaultPreemptMinRuntime" are Go durations (default 0s:
+// Factory declares the plugin. Arguments "defaultReclaimMinRuntime" and "defaultPreemptMinRuntime" are Go durations (default 0s:
 // no protection), "reclaimResolveMethod" is lca (the default) or queue.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+var Factory = engine.Makes(build, ReasonMinRuntime)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	p := &plugin{}
 	var err error
 	if p.reclaim, err = duration(args, argReclaim); err != nil {
@@ -47,7 +49,7 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 	default:
 		return nil, nil, fmt.Errorf("argument %q is %q; it must be lca or queue", argMethod, method)
 	}
-	return p, args.Unknown(argReclaim, argPreempt, argMethod), nil
+	return p.open, args.Unknown(argReclaim, argPreempt, argMethod), nil
 }
 
 func duration(args engine.Arguments, name string) (int64, error) {
@@ -67,8 +69,8 @@ type plugin struct {
 	byQueue          bool
 }
 
-// Open implements engine.Plugin.
-func (p *plugin) Open(v *engine.View) engine.Instance { return &instance{plugin: p, view: v} }
+// open opens the plugin for a run.
+func (p *plugin) open(v *engine.View) *instance { return &instance{plugin: p, view: v} }
 
 type instance struct {
 	*plugin

@@ -22,18 +22,18 @@ func TestArguments(t *testing.T) {
 		{engine.Arguments{argPreempt: "-1s"}, `argument "defaultPreemptMinRuntime" is "-1s"; it must be a duration that is not negative`},
 		{engine.Arguments{argMethod: "LCA"}, `argument "reclaimResolveMethod" is "LCA"; it must be lca or queue`},
 	} {
-		p, unknown, err := New(test.args)
+		open, unknown, err := Factory.New(test.args)
 		got := ""
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = fmt.Sprint(*p.(*plugin))
+			got = fmt.Sprint(*open(nil).(*instance).plugin)
 		}
 		if !strings.Contains(got, test.want) || len(unknown) != 0 {
 			t.Errorf("%v: %s, unknown %v; want %s", test.args, got, unknown, test.want)
 		}
 	}
-	if _, unknown, err := New(engine.Arguments{"minRuntime": "1s"}); err != nil || len(unknown) != 1 {
+	if _, unknown, err := Factory.New(engine.Arguments{"minRuntime": "1s"}); err != nil || len(unknown) != 1 {
 		t.Errorf("unknown argument: %v, %v", unknown, err)
 	}
 }

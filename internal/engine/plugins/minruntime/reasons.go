@@ -8,10 +8,3 @@ import (
 var (
 	ReasonMinRuntime = &engine.Reason{Key: "MinRuntime", Text: "protected by its minimum runtime", Unblock: engine.UnblockTime}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonMinRuntime,
-	}
-}

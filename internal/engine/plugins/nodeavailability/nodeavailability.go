@@ -12,17 +12,10 @@ const Name = "nodeavailability"
 // points is the score of a node where the pod fits at once (KAI: 1,000).
 const points = 1000 * engine.ScorePoint
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(func(v *engine.View) instance { return instance{v} })
 
 type instance struct{ view *engine.View }
-
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance { return instance{v} }
 
 // ScoreNode implements engine.NodeScore.
 func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {

@@ -24,8 +24,10 @@ const (
 	spreadPoints = 1 * engine.ScorePoint
 )
 
-// New builds the plugin. Arguments "gpu" and "cpu" take a strategy each; the default is binpack.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+// Factory declares the plugin. Arguments "gpu" and "cpu" take a strategy each; the default is binpack.
+var Factory = engine.Makes(build)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	p := plugin{}
 	for _, a := range []struct {
 		name   string
@@ -39,7 +41,7 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 			return nil, nil, fmt.Errorf("argument %q is %q; it must be %q or %q", a.name, v, Binpack, Spread)
 		}
 	}
-	return p, args.Unknown("gpu", "cpu"), nil
+	return p.open, args.Unknown("gpu", "cpu"), nil
 }
 
 type plugin struct{ gpuSpread, cpuSpread bool }
@@ -50,13 +52,10 @@ type instance struct {
 	most [cluster.GPU + 1]int64 // the largest allocatable of any node, per dimension
 }
 
-// Open implements engine.Plugin. KAI scales binpack between the fullest and the emptiest candidate of each decision;
+// open opens the plugin for a run. KAI scales binpack between the fullest and the emptiest candidate of each decision;
 // here the scale is the largest node of the snapshot, which orders nodes alike and lets scores be kept.
-func (p plugin) Open(v *engine.View) engine.Instance {
+func (p plugin) open(v *engine.View) *instance {
 	i := &instance{plugin: p, view: v}
-	if v == nil {
-		return i
-	}
 	snap := v.Snapshot()
 	for _, id := range snap.NodeOrder {
 		a := snap.Node(id).Allocatable

@@ -12,17 +12,10 @@ const Name = "nominatednode"
 // points is the bonus of the nominated node (KAI: 10,000,000).
 const points = 10_000_000 * engine.ScorePoint
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(func(v *engine.View) instance { return instance{v} })
 
 type instance struct{ view *engine.View }
-
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance { return instance{v} }
 
 // Bonus implements engine.PodBonus.
 func (i instance) Bonus(p *cluster.Pod) (cluster.NodeID, int64) {

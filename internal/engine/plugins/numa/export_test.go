@@ -10,27 +10,12 @@ import (
 // Audited builds the plugin so that every step and the end of every run are checked: nothing is taken that is not there,
 // what is undone leaves no trace, and the ledgers are what they are when computed anew. wrong is told what is not so.
 func Audited(wrong func(string)) engine.Factory {
-	return func(args engine.Arguments) (engine.Plugin, []string, error) {
-		p, unknown, err := New(args)
-		if err != nil {
-			return nil, nil, err
-		}
-		return auditedPlugin{p, wrong}, unknown, nil
-	}
-}
-
-type auditedPlugin struct {
-	engine.Plugin
-	wrong func(string)
-}
-
-// Open implements engine.Plugin.
-func (p auditedPlugin) Open(v *engine.View) engine.Instance {
-	i, ok := p.Plugin.Open(v).(*instance)
-	if !ok {
-		panic("another type of instance")
-	}
-	return &audited{instance: i, wrong: p.wrong, verbs: map[cluster.PodID]engine.Verb{}}
+	return engine.Makes(func(args engine.Arguments) (func(*engine.View) *audited, []string, error) {
+		open, unknown, err := build(args)
+		return func(v *engine.View) *audited {
+			return &audited{instance: open(v), wrong: wrong, verbs: map[cluster.PodID]engine.Verb{}}
+		}, unknown, err
+	}, ReasonZones)
 }
 
 type audited struct {

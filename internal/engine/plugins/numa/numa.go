@@ -26,9 +26,11 @@ const (
 	argReconstruct = "reconstructAvailable"
 )
 
-// New builds the plugin. Argument "ignoreList" names resources that are not aligned, separated by commas; with
+// Factory declares the plugin. Argument "ignoreList" names resources that are not aligned, separated by commas; with
 // "reconstructAvailable" false, what a node reports as available counts, instead of what is on record for its pods.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+var Factory = engine.Makes(build, ReasonZones)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	p := plugin{ignore: map[string]bool{}, reconstruct: true}
 	for _, name := range strings.Split(args[argIgnore], ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -41,7 +43,7 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 			return nil, nil, fmt.Errorf("argument %q is %q; it must be true or false", argReconstruct, text)
 		}
 	}
-	return p, args.Unknown(argIgnore, argReconstruct), nil
+	return p.open, args.Unknown(argIgnore, argReconstruct), nil
 }
 
 // dimension returns the model's name of a resource.
@@ -71,13 +73,10 @@ type instance struct {
 	widest  int  // most zones of any node; 0 when no node has told of zones
 }
 
-// Open implements engine.Plugin.
-func (p plugin) Open(v *engine.View) engine.Instance {
+// open opens the plugin for a run.
+func (p plugin) open(v *engine.View) *instance {
 	i := &instance{
 		plugin: p, view: v, nodes: map[cluster.NodeID]*ledger{}, demands: map[uint64]*demand{}, placed: map[cluster.PodID]placement{},
-	}
-	if v == nil {
-		return i
 	}
 	i.snap = v.Snapshot()
 	for _, o := range i.snap.Objects(cluster.NodeResourceTopologies) { // order: maxima

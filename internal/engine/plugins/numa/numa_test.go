@@ -16,10 +16,10 @@ import (
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	if _, unknown, err := numa.New(engine.Arguments{"ignoreList": "memory, nvidia.com/gpu", "reconstructAvailable": "false", "other": "x"}); err != nil || len(unknown) != 1 || unknown[0] != "other" {
+	if _, unknown, err := numa.Factory.New(engine.Arguments{"ignoreList": "memory, nvidia.com/gpu", "reconstructAvailable": "false", "other": "x"}); err != nil || len(unknown) != 1 || unknown[0] != "other" {
 		t.Errorf("%v, unknown %v", err, unknown)
 	}
-	if _, _, err := numa.New(engine.Arguments{"reconstructAvailable": "maybe"}); err == nil || !strings.Contains(err.Error(), `"reconstructAvailable" is "maybe"`) {
+	if _, _, err := numa.Factory.New(engine.Arguments{"reconstructAvailable": "maybe"}); err == nil || !strings.Contains(err.Error(), `"reconstructAvailable" is "maybe"`) {
 		t.Errorf("error %v, want one that names the argument", err)
 	}
 }
@@ -40,7 +40,7 @@ func TestLedger(t *testing.T) {
 	placed, evicted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		registry := builtin.Registry()
-		registry.Plugins["numa"] = numa.Audited(func(text string) { t.Fatal(text) })
+		registry.Plugins["numa"] = []engine.Factory{numa.Audited(func(text string) { t.Fatal(text) })}
 		args := engine.Arguments{}
 		if rapid.Bool().Draw(t, "as reported") {
 			args["reconstructAvailable"] = "false"

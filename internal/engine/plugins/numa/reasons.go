@@ -13,10 +13,3 @@ var (
 		return v.Fill("the node's NUMA zones have too little left for the pod under policy {object}[ ({partial})]")
 	}, Unblock: engine.UnblockNode}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonZones,
-	}
-}

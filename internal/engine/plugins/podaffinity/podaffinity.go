@@ -20,17 +20,13 @@ const Name = "podaffinity"
 // hardPodAffinityWeight, at its default).
 const requiredWeight = 1
 
-// New builds the plugin. It takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(open)
 
-type plugin struct{}
-
-// Open implements engine.Plugin. It costs nothing as long as no pod has terms that score.
-func (plugin) Open(v *engine.View) engine.Instance {
+// open opens the plugin for a run. It costs nothing as long as no pod has terms that score.
+func open(v *engine.View) *instance {
 	i := &instance{view: v}
-	i.on = v != nil && v.Snapshot().HasPodPreferences()
+	i.on = v.Snapshot().HasPodPreferences()
 	return i
 }
 

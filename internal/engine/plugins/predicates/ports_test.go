@@ -179,7 +179,7 @@ func (w *watched) compare(t *rapid.T, p *cluster.Pod, n *cluster.Node) {
 
 // during calls f within a run that has the plugin.
 func during(t *rapid.T, snap *cluster.Snapshot, f func(*engine.Session, *watched)) {
-	p, _, err := predicates.New(nil)
+	open, _, err := predicates.Factory.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,10 @@ func during(t *rapid.T, snap *cluster.Snapshot, f func(*engine.Session, *watched
 		Actions: map[string]func() engine.Action{"test": func() engine.Action {
 			return runs(func(s *engine.Session) { f(s, w); ran = true })
 		}},
-		Plugins: map[string]engine.Factory{"watched": func(engine.Arguments) (engine.Plugin, []string, error) { return opens{p, w}, nil, nil }},
+		Plugins: map[string][]engine.Factory{"watched": {engine.Opens(func(v *engine.View) *watched {
+			w.view, w.filter = v, open(v).(filter)
+			return w
+		})}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -202,17 +205,3 @@ func during(t *rapid.T, snap *cluster.Snapshot, f func(*engine.Session, *watched
 type runs func(*engine.Session)
 
 func (f runs) Run(s *engine.Session) { f(s) }
-
-type opens struct {
-	engine.Plugin
-	as *watched
-}
-
-func (o opens) Open(v *engine.View) engine.Instance {
-	i := o.Plugin.Open(v)
-	if v == nil {
-		return i
-	}
-	o.as.view, o.as.filter = v, i.(filter)
-	return o.as
-}

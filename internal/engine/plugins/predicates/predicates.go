@@ -11,12 +11,11 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "predicates"
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(open,
+	ReasonNoDeviceMemory, ReasonNodeNotReady, ReasonTaint, ReasonNodeSelector, ReasonHostPort, ReasonRestrictedNode, ReasonSlicing,
+	ReasonLegacySlices, ReasonTooBigForAnyNode, ReasonConfigMapMissing, ReasonUnsupported,
+)
 
 type instance struct {
 	view    *engine.View
@@ -28,12 +27,9 @@ type instance struct {
 	ports   *ports // nil until some pod with ports is asked about, comes or goes
 }
 
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance {
+// open opens the plugin for a run.
+func open(v *engine.View) *instance {
 	i := &instance{view: v, came: map[cluster.NodeID][]*cluster.Pod{}}
-	if v == nil {
-		return i
-	}
 	snap := v.Snapshot()
 	i.slices, i.legacy = snap.Dims.Slices(), snap.HasLegacySlices()
 	i.statics.open()

@@ -26,11 +26,3 @@ var (
 	ReasonConfigMapMissing = &engine.Reason{Key: "ConfigMapMissing", Text: "ConfigMap {object} does not exist", Unblock: engine.UnblockConfigMap}
 	ReasonUnsupported      = &engine.Reason{Key: "UnsupportedFeature", Text: "asks for {object}, which this version does not schedule", Unblock: engine.UnblockFeature}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonNoDeviceMemory, ReasonNodeNotReady, ReasonTaint, ReasonNodeSelector, ReasonHostPort, ReasonRestrictedNode, ReasonSlicing, ReasonLegacySlices,
-		ReasonTooBigForAnyNode, ReasonConfigMapMissing, ReasonUnsupported,
-	}
-}

@@ -138,12 +138,12 @@ func slowly(c *cluster.Class, n *cluster.Node) bool {
 
 // session calls f with an instance of the plugin.
 func session(t *rapid.T, snap *cluster.Snapshot, f func(engine.NodeStatic)) {
-	p, _, err := predicates.New(nil)
+	open, _, err := predicates.Factory.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := engine.Registry{
-		Plugins: map[string]engine.Factory{"probe": func(engine.Arguments) (engine.Plugin, []string, error) { return probe{p, f}, nil, nil }},
+		Plugins: map[string][]engine.Factory{"probe": {engine.Opens(func(v *engine.View) struct{} { f(open(v).(engine.NodeStatic)); return struct{}{} })}},
 		Actions: map[string]func() engine.Action{},
 	}
 	e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: "probe"}}}}, reg)
@@ -151,18 +151,4 @@ func session(t *rapid.T, snap *cluster.Snapshot, f func(engine.NodeStatic)) {
 		t.Fatal(err)
 	}
 	e.Run(context.Background(), snap, func(engine.Plan) {})
-}
-
-// probe opens a plugin and shows it.
-type probe struct {
-	engine.Plugin
-	show func(engine.NodeStatic)
-}
-
-func (p probe) Open(v *engine.View) engine.Instance {
-	i := p.Plugin.Open(v)
-	if v != nil {
-		p.show(i.(engine.NodeStatic))
-	}
-	return i
 }

@@ -16,11 +16,13 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "proportion"
 
-// New builds the plugin. Argument "kValue" (default 1; 0 or less switches it off) says how strongly a queue's past usage
+// Factory declares the plugin. Argument "kValue" (default 1; 0 or less switches it off) says how strongly a queue's past usage
 // counts against it; without usage data it has no effect. Argument "relcaimerSaturationMultiplier" (KAI's spelling;
 // default 1, and no less) says how much better off than the queue it takes from a queue beyond its fair share may look:
 // its part of its fair share counts that many times.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
+var Factory = engine.Makes(build, ReasonOverLimit, ReasonNonPreemptibleOverQuota, ReasonOverFairShare)
+
+func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
 	p := &plugin{k: 1, saturation: 1}
 	for name, into := range map[string]*float64{"kValue": &p.k, "relcaimerSaturationMultiplier": &p.saturation} { // order: independent
 		if s, ok := args[name]; ok {
@@ -31,7 +33,7 @@ func New(args engine.Arguments) (engine.Plugin, []string, error) {
 			*into = v
 		}
 	}
-	return p, args.Unknown("kValue", "relcaimerSaturationMultiplier"), nil
+	return p.open, args.Unknown("kValue", "relcaimerSaturationMultiplier"), nil
 }
 
 type plugin struct {
@@ -88,12 +90,9 @@ func (i *instance) key(id cluster.QueueID, next cluster.Resources, gives bool) *
 	return &d.key
 }
 
-// Open implements engine.Plugin: O(nodes + queues × dimensions).
-func (p *plugin) Open(v *engine.View) engine.Instance {
+// open opens the plugin for a run: O(nodes + queues × dimensions).
+func (p *plugin) open(v *engine.View) *instance {
 	i := &instance{view: v}
-	if v == nil {
-		return i
-	}
 	snap, queues := v.Snapshot(), v.Queues()
 	shared := sharedDims(v)
 	unit := make([]int64, snap.Dims.Len())

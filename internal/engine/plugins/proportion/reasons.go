@@ -10,10 +10,3 @@ var (
 	ReasonNonPreemptibleOverQuota = &engine.Reason{Key: "NonPreemptibleOverQuota", Text: "queue {object}: non-preemptible work asks for {need} {dim}, {have} left under its quota[; {detail}]", Unblock: engine.UnblockQuota}
 	ReasonOverFairShare           = &engine.Reason{Key: "OverFairShare", Text: "queue {object} would hold {need} {dim}, above its fair share of {have}", Unblock: engine.UnblockShare, Hinders: true}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonOverLimit, ReasonNonPreemptibleOverQuota, ReasonOverFairShare,
-	}
-}

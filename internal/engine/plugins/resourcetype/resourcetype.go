@@ -12,20 +12,13 @@ const Name = "resourcetype"
 // points is the score of a node without GPUs for a pod without GPUs (KAI: 10).
 const points = 10 * engine.ScorePoint
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(open)
 
 type instance struct{ slices []cluster.Slice }
 
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance {
-	if v == nil {
-		return instance{}
-	}
+// open opens the plugin for a run.
+func open(v *engine.View) instance {
 	return instance{v.Snapshot().Dims.Slices()}
 }
 

@@ -10,10 +10,3 @@ var (
 	ReasonTopologyMissing = &engine.Reason{Key: "TopologyDoesNotExist", Text: "topology {object:q} does not exist; create it, or correct the topology constraint", Unblock: engine.UnblockConstraint}
 	ReasonTopologyLevel   = &engine.Reason{Key: "TopologyLevelUnknown", Text: "the topology constraint is wrong: topology {object:q} {detail}", Unblock: engine.UnblockConstraint}
 )
-
-// Reasons are those of this package.
-func Reasons() []*engine.Reason {
-	return []*engine.Reason{
-		ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel,
-	}
-}

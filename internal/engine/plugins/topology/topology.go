@@ -13,17 +13,12 @@ import (
 // Name is the plugin's name in a profile.
 const Name = "topology"
 
-// New builds the plugin; it takes no arguments.
-func New(args engine.Arguments) (engine.Plugin, []string, error) {
-	return plugin{}, args.Unknown(), nil
-}
-
-type plugin struct{}
+// Factory declares the plugin; it takes no arguments.
+var Factory = engine.Opens(func(v *engine.View) *instance { return &instance{v} },
+	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel,
+)
 
 type instance struct{ view *engine.View }
-
-// Open implements engine.Plugin.
-func (plugin) Open(v *engine.View) engine.Instance { return &instance{v} }
 
 // question is one set's demand, resolved.
 type question struct {
