@@ -125,10 +125,10 @@ func (e *Engine) open(v *View) points {
 	var ps points
 	for _, np := range e.plugins {
 		done := e.around(StageOpenPlugin, np.name)
-		for _, open := range np.open {
-			i := open(v)
-			for _, x := range extensions {
-				if x.has(i) && !e.off[string(x.point)] && !e.off[np.name+"/"+string(x.point)] {
+		for _, part := range np.parts {
+			i := part.open(v)
+			for _, x := range part.at {
+				if x.has(i) {
 					x.bind(&ps, np.name, i)
 				}
 			}

@@ -78,7 +78,6 @@ type Engine struct {
 	profile Profile
 	actions []namedAction
 	plugins []namedPlugin
-	off     map[string]bool
 	reasons map[string]*Reason
 	statics staticCache
 	slabs   slabs
@@ -102,8 +101,14 @@ type namedAction struct {
 }
 
 type namedPlugin struct {
-	name string
-	open []func(*View) Instance
+	name  string
+	parts []pluginPart // one for each factory of the name
+}
+
+// pluginPart is what a factory made, and where what it opens is bound: at its points that are not neutralised.
+type pluginPart struct {
+	open func(*View) Instance
+	at   []extension
 }
 
 // New resolves a profile. Unknown names, arguments that cannot be read, doubled names and two owners of an exclusive
@@ -113,7 +118,11 @@ func New(p Profile, r Registry) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{profile: p, off: map[string]bool{}, reasons: known}
+	e := &Engine{profile: p, reasons: known}
+	off := map[string]bool{}
+	for _, n := range p.Neutralised {
+		off[n] = true
+	}
 	seen, owners := map[string]bool{}, map[Point]string{}
 	for _, name := range p.Actions {
 		f, ok := r.Actions[name]
@@ -147,22 +156,23 @@ func New(p Profile, r Registry) (*Engine, error) {
 						e.Warnings = append(e.Warnings, fmt.Sprintf("plugin %q does not know argument %q; it has no effect", use.Name, a))
 					}
 				}
+				part := pluginPart{open: open}
 				for _, x := range extensions {
-					if !x.alone || !slices.Contains(f.Points, x.point) {
+					if !slices.Contains(f.Points, x.point) {
 						continue
 					}
-					if owner := owners[x.point]; owner != "" {
+					if owner := owners[x.point]; x.alone && owner != "" {
 						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.point)
 					}
 					owners[x.point] = use.Name
+					if !off[string(x.point)] && !off[use.Name+"/"+string(x.point)] {
+						part.at = append(part.at, x)
+					}
 				}
-				plugin.open = append(plugin.open, open)
+				plugin.parts = append(plugin.parts, part)
 			}
 			e.plugins = append(e.plugins, plugin)
 		}
-	}
-	for _, n := range p.Neutralised {
-		e.off[n] = true
 	}
 	return e, nil
 }
