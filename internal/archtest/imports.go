@@ -24,6 +24,7 @@ const (
 	dirWrite       = dirKube + "/write"
 	dirFilters     = dirKube + "/filters"
 	dirControllers = "internal/controllers"
+	dirKubetest    = "internal/kubetest"
 	dirLab         = "internal/lab"
 	dirProfile     = "internal/profile"
 	dirRoles       = "internal/roles"

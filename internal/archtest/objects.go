@@ -85,7 +85,7 @@ func (f *File) families(list *ast.FieldList) families {
 // checkWrites is D5. A write shows in the options that client-go's typed and dynamic clients demand, in controller-runtime's
 // writing verbs, in a raw REST verb, or in the use of the kit that wraps these (internal/kube/write). The CLI and the demo act for their user, the lab is the cluster, app owns Leases and events.
 func checkWrites(t *Tree) ([]Violation, error) {
-	writers := []string{dirApply, dirWrite, dirControllers, dirApp, dirLab, "internal/cli", "internal/demo", "cmd/muster-lab", "bench"}
+	writers := []string{dirApply, dirWrite, dirControllers, dirApp, dirLab, dirKubetest, "internal/cli", "internal/demo", "cmd/muster-lab", "bench"}
 	const metav1 = "k8s.io/apimachinery/pkg/apis/meta/v1"
 	var out []Violation
 	for _, f := range t.Files {
