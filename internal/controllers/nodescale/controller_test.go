@@ -2,11 +2,8 @@ package nodescale
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,108 +16,44 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time, against an API server that keeps scaling pods and plays their events.
+// rig runs the role in a bubble of fake time.
 type rig struct {
-	t        *testing.T
-	client   client.Client
-	metrics  *metrics
-	pods     *controllertest.FakeInformer
-	requests *controllertest.FakeInformer
-
-	mu    sync.Mutex
-	story []string
-	fail  error // what the next writes get
+	*kubetest.Server
+	t       *testing.T
+	metrics *metrics
 }
 
 func startRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha2.AddToScheme, v2alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &rig{t: t}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-			if err := r.write("create " + obj.GetName()); err != nil {
-				return err
-			}
-			obj.SetUID(types.UID("uid-" + obj.GetName()))
-			obj.SetCreationTimestamp(metav1.Now())
-			if err := c.Create(ctx, obj, o...); err != nil {
-				return err
-			}
-			r.pods.Add(obj.DeepCopyObject().(*corev1.Pod))
-			return nil
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.DeleteOption) error {
-			if err := r.write("delete " + obj.GetName()); err != nil {
-				return err
-			}
-			have := &corev1.Pod{}
-			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), have); err != nil {
-				return err
-			}
-			if err := c.Delete(ctx, obj, o...); err != nil {
-				return err
-			}
-			r.pods.Delete(have)
-			return nil
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
-			if err := r.write("mark " + obj.GetName()); err != nil {
-				return err
-			}
-			return c.SubResource(sub).Patch(ctx, obj, p, o...)
-		},
-	}).Build()
-	informers := &informertest.FakeInformers{Scheme: scheme}
-	informer := func(obj client.Object) *controllertest.FakeInformer {
-		i, err := informers.FakeInformerFor(t.Context(), obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	r.pods, r.requests = informer(&corev1.Pod{}), informer(&v1alpha2.BindRequest{})
-	informer(&v2alpha2.PodGroup{})
-	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp()}, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.metrics = c.metrics
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	synctest.Wait()
+	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+	r.Put(objects...)
+	r.run(r.Process("nodescale"))
 	return r
 }
 
-func (r *rig) write(what string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.story = append(r.story, what)
-	return r.fail
+// run runs the role in a process until the test ends, or what it returns is called.
+func (r *rig) run(p *kubetest.Process) (stop func()) {
+	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
+		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		r.metrics = c.metrics
+		return c.Run, nil
+	})
+}
+
+func home() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: keys.ScaleAdjustNamespace}}
 }
 
 // pass lets the bubble's clock run, and compares what was written meanwhile.
@@ -128,18 +61,20 @@ func (r *rig) pass(d time.Duration, what string, want ...string) {
 	r.t.Helper()
 	<-time.After(d)
 	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if diff := cmp.Diff(want, slices.Clone(r.story)); diff != "" {
+	var got []string
+	for _, w := range r.Writes() {
+		verb := map[string]string{"create Pod": "create", "patch Pod": "mark", "delete Pod": "delete"}[w.Verb+" "+w.Kind]
+		got = append(got, verb+" "+w.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		r.t.Errorf("%s: %s", what, diff)
 	}
-	r.story = nil
 }
 
 func (r *rig) get(name string) *corev1.Pod {
-	p := &corev1.Pod{}
-	if err := r.client.Get(r.t.Context(), client.ObjectKey{Namespace: keys.ScaleAdjustNamespace, Name: name}, p); err != nil {
-		r.t.Error(err)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: keys.ScaleAdjustNamespace, Name: name}}
+	if !r.Get(p) {
+		r.t.Errorf("no pod %s", name)
 	}
 	return p
 }
@@ -149,10 +84,10 @@ func (r *rig) get(name string) *corev1.Pod {
 func TestLifeOfAScalingPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t)
+		r := startRig(t, home())
 		p, q := sharerPod("p"), sharerPod("q", annotated(keys.GPUFractionAnnotation, "0.4"))
-		r.pods.Add(p)
-		r.pods.Add(q)
+		r.Put(p)
+		r.Put(q)
 		r.pass(time.Second, "they wait", "create ns-p", "mark ns-p")
 		have := r.get("ns-p")
 		if c := have.Status.Conditions; len(c) != 1 || c[0].Type != corev1.PodScheduled || c[0].Status != corev1.ConditionFalse || c[0].Reason != corev1.PodReasonUnschedulable {
@@ -162,14 +97,14 @@ func TestLifeOfAScalingPod(t *testing.T) {
 
 		ran := have.DeepCopy()
 		ran.Spec.NodeName, ran.Status.Phase = "new", corev1.PodSucceeded
-		r.pods.Update(have, ran)
+		r.Put(ran)
 		r.pass(time.Second, "a node came", "delete ns-p")
 		bound := sharerPod("p", scheduled(corev1.ConditionTrue, ""), func(p *corev1.Pod) { p.Spec.NodeName = "new" })
-		r.pods.Update(p, bound)
+		r.Put(bound)
 		r.pass(50*time.Second, "who waits looks at it first")
 		r.pass(15*time.Second, "a minute is over", "create ns-q", "mark ns-q")
 
-		r.requests.Add(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: "r"}, Spec: v1alpha2.BindRequestSpec{PodName: "q"}})
+		r.Put(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: "r"}, Spec: v1alpha2.BindRequestSpec{PodName: "q"}})
 		r.pass(time.Second, "it is being bound", "delete ns-q")
 		for why, n := range map[string]float64{whyEnded: 1, whyPlaced: 1} {
 			if got := testutil.ToFloat64(r.metrics.removed.WithLabelValues(why)); got != n {
@@ -187,35 +122,36 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := startRig(t)
-		r.fail = errors.New("namespaces \"kai-scale-adjust\" not found")
-		r.pods.Add(sharerPod("p"))
+		r.Put(sharerPod("p"))
 		r.pass(10*time.Second, "at a growing distance", "create ns-p", "create ns-p", "create ns-p", "create ns-p")
-		r.mu.Lock()
-		r.fail = nil
-		r.mu.Unlock()
+		r.Put(home())
 		r.pass(time.Minute, "until it works", "create ns-p", "mark ns-p")
 	})
 }
 
-// TestNameTaken: namespaces and names put together may be another pod's; a scaling pod whose event is late is not made twice.
+// TestNameTaken: namespaces and names put together may be another pod's; a scaling pod whose event is late, and of which no answer
+// told, is not made twice.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
-		other := sharerPod("b-c")
+		other := sharerPod("b-c", annotated(keys.GPUFractionAnnotation, "0.9"))
 		other.Namespace = "a"
-		theirs := o.newPod(other, 1, true) // a/b-c
-		mine := o.newPod(sharerPod("p"), 1, true)
-		r := startRig(t, theirs, mine)
+		r := startRig(t, home(), other, o.newPod(other, 1, true)) // a/b-c
 		pod := sharerPod("c")
 		pod.Namespace = "a-b"
-		r.pods.Add(pod)
+		r.Put(pod)
 		second := podName(types.NamespacedName{Namespace: "a-b", Name: "c"}, false)
 		r.pass(time.Second, "a second name", "create a-b-c", "create "+second, "mark "+second)
-		r.pods.Delete(pod)
+		r.Remove(pod)
 		r.pass(time.Second, "it is gone", "delete "+second)
-		r.pods.Add(sharerPod("p"))
-		r.pass(time.Second, "is there already", "create ns-p")
+		r.Put(sharerPod("p"))
+		synctest.Wait()
+		r.Hold("Pod")
+		r.Fault(kubetest.Nth(1, kubetest.Is("create Pod"), kubetest.LostAnswer()))
+		r.pass(10*time.Second, "is there already", "create ns-p", "create ns-p")
+		r.Release("Pod")
+		r.pass(time.Minute, "its event has come")
 		if !strings.HasPrefix(second, "a-b-c-") {
 			t.Errorf("name %s", second)
 		}
@@ -226,9 +162,9 @@ func TestNameTaken(t *testing.T) {
 func TestBurstIsOneLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t)
+		r := startRig(t, home())
 		for i := range 100 {
-			r.pods.Add(sharerPod(fmt.Sprintf("p%02d", i), annotated(keys.GPUFractionAnnotation, "0.1")))
+			r.Put(sharerPod(fmt.Sprintf("p%02d", i), annotated(keys.GPUFractionAnnotation, "0.1")))
 		}
 		var want []string
 		for i := range 10 {
@@ -236,4 +172,35 @@ func TestBurstIsOneLook(t *testing.T) {
 		}
 		r.pass(time.Minute, "ten devices for a hundred tenths", want...)
 	})
+}
+
+// TestCrashes: the role dies at each of its writes, before or after it, and the next one makes of what is left what should be.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 3; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					o := DefaultOptions()
+					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+					left := o.newPod(sharerPod("left"), 1, true) // its pod is gone
+					p := r.Process("nodescale")
+					p.CrashAt(n, after)
+					r.Put(home(), left, sharerPod("p"))
+					stop := r.run(p)
+					<-p.Dead()
+					stop()
+					r.run(r.Process("nodescale"))
+					<-time.After(time.Minute)
+					if r.Server.Get(left) {
+						t.Error("what nobody needs is still there")
+					}
+					r.get("ns-p")
+					r.Writes()
+					r.pass(time.Hour, "at rest")
+				})
+			})
+		}
+	}
 }
