@@ -129,7 +129,7 @@ func (s *Server) judge(c Call) Outcome {
 	return Outcome{}
 }
 
-// Writes returns the writes that came since the last call of it, whatever became of them.
+// Writes returns the writes that came since the last call of it, whatever became of them; not those before which a process died.
 func (s *Server) Writes() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,9 +2,7 @@ package podgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,102 +11,48 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
-	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time, against an API server that only knows PodGroups.
+// rig runs the role in a bubble of fake time.
 type rig struct {
-	t      *testing.T
-	client client.Client
-	role   *Controller
-
-	pods, groups *controllertest.FakeInformer
-
-	mu     sync.Mutex
-	writes []time.Duration // since the start
-	fail   error           // what the next writes get
-	start  time.Time
+	*kubetest.Server
+	t     *testing.T
+	role  *Controller
+	start time.Time
 }
 
-// startRig starts the role; the caller is in a synctest bubble. Objects are the PodGroups that exist.
+// startRig starts the role; the caller is in a synctest bubble. Objects are those that exist.
 func startRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, v2.AddToScheme, v2alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &rig{t: t, start: time.Now()}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v2alpha2.PodGroup{}).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: r.patch}).Build()
-	informers := &informertest.FakeInformers{Scheme: scheme}
-	informer := func(obj client.Object) *controllertest.FakeInformer {
-		i, err := informers.FakeInformerFor(t.Context(), obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	r.pods, r.groups = informer(&corev1.Pod{}), informer(&v2alpha2.PodGroup{})
-	informer(&corev1.Node{})
-	informer(&v2.Queue{})
-	informer(&schedulingv1.PriorityClass{})
-	informer(&resourcev1.ResourceClaim{})
-	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.role = c
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	synctest.Wait()
+	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+	r.Put(objects...)
+	r.run(r.Process("podgroup"))
+	r.start = time.Now()
 	return r
 }
 
-// patch counts, and plays the watch event that follows a write.
-func (r *rig) patch(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
-	r.mu.Lock()
-	r.writes = append(r.writes, time.Since(r.start))
-	err := r.fail
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := c.SubResource(sub).Patch(ctx, obj, p, o...); err != nil {
-		return err
-	}
-	r.echo(obj.GetName())
-	return nil
-}
-
-func (r *rig) echo(name string) {
-	pg := r.get(name)
-	r.groups.Update(pg, pg)
+// run runs the role in a process until the test ends, or what it returns is called.
+func (r *rig) run(p *kubetest.Process) (stop func()) {
+	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
+		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		r.role = c
+		return c.Run, nil
+	})
 }
 
 func (r *rig) get(name string) *v2alpha2.PodGroup {
-	pg := &v2alpha2.PodGroup{}
-	if err := r.client.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, pg); err != nil {
-		r.t.Error(err)
+	pg := makeGroup(name)
+	if !r.Get(pg) {
+		r.t.Errorf("no PodGroup %s", name)
 	}
 	return pg
 }
@@ -119,12 +63,14 @@ func (r *rig) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func (r *rig) wrote() []time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.writes
-	r.writes = nil
-	return w
+// wrote is when statuses of PodGroups were written, or tried to be, since the last call.
+func (r *rig) wrote() (at []time.Duration) {
+	for _, w := range r.Writes() {
+		if w.Kind == "PodGroup" && w.Subresource == "status" {
+			at = append(at, w.At.Sub(r.start))
+		}
+	}
+	return at
 }
 
 func (r *rig) expect(what string, want ...time.Duration) {
@@ -141,18 +87,17 @@ func TestWritesAreFewAndTimely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
 		r := startRig(t, pg)
-		r.groups.Add(pg)
-		r.pods.Add(makePod("a"))
+		r.Put(makePod("a"))
 		r.sleep(500 * ms)
-		r.pods.Update(makePod("a"), makePod("a", on("n1")))
+		r.Put(makePod("a", on("n1")))
 		r.sleep(400 * ms)
-		r.pods.Update(makePod("a", on("n1")), makePod("a", on("n1"), phase(corev1.PodRunning)))
+		r.Put(makePod("a", on("n1"), phase(corev1.PodRunning)))
 		r.sleep(5 * time.Second)
 		r.expect("a gang that is placed at once", 1500*ms)
 
-		r.pods.Update(makePod("a", on("n1")), makePod("a", on("n1"), phase(corev1.PodSucceeded)))
+		r.Put(makePod("a", on("n1"), phase(corev1.PodSucceeded)))
 		r.sleep(600 * ms)
-		r.pods.Delete(makePod("a", on("n1"), phase(corev1.PodSucceeded)))
+		r.Remove(makePod("a", on("n1"), phase(corev1.PodSucceeded)))
 		r.sleep(5 * time.Second)
 		r.expect("its end", 6900*ms)
 		if s := r.get("gang").Status.ResourcesStatus; len(s.Requested)+len(s.Allocated) != 0 {
@@ -166,9 +111,8 @@ func TestRequestsAloneAreWrittenWithinThreeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
 		r := startRig(t, pg)
-		r.groups.Add(pg)
 		for i := range 50 { // a stream of events must not push the write off for ever
-			r.pods.Add(makePod(fmt.Sprint(i)))
+			r.Put(makePod(fmt.Sprint(i)))
 			r.sleep(210 * ms)
 		}
 		r.sleep(5 * time.Second)
@@ -187,17 +131,17 @@ func TestFillCostsAtMostTwoWritesPerGang(t *testing.T) {
 		for i := range n {
 			objects = append(objects, makeGroup(fmt.Sprintf("g%d", i)))
 		}
-		r := startRig(t, objects...)
+		r := startRig(t)
 		in := func(i int) func(*corev1.Pod) { return annotated(kai.PodGroupAnnotation, fmt.Sprintf("g%d", i)) }
 		for i := range n { // created within a second, bound one by one over forty
-			r.groups.Add(objects[i])
-			r.pods.Add(makePod(fmt.Sprint(i), in(i)))
+			r.Put(objects[i])
+			r.Put(makePod(fmt.Sprint(i), in(i)))
 			r.sleep(2 * ms)
 		}
 		for i := range n {
-			r.pods.Update(makePod(fmt.Sprint(i), in(i)), makePod(fmt.Sprint(i), in(i), on("n1")))
+			r.Put(makePod(fmt.Sprint(i), in(i), on("n1")))
 			r.sleep(100 * ms)
-			r.pods.Update(makePod(fmt.Sprint(i), in(i), on("n1")), makePod(fmt.Sprint(i), in(i), on("n1"), phase(corev1.PodRunning)))
+			r.Put(makePod(fmt.Sprint(i), in(i), on("n1"), phase(corev1.PodRunning)))
 		}
 		r.sleep(10 * time.Second)
 		writes := len(r.wrote())
@@ -219,10 +163,7 @@ func TestRestartWritesNothing(t *testing.T) {
 		pg := makeGroup("gang", observed(v2alpha2.PodGroupResourcesStatus{
 			Requested: list("cpu", "2", "nvidia.com/gpu", "2"), Allocated: list("cpu", "2", "nvidia.com/gpu", "2"),
 		}))
-		r := startRig(t, pg)
-		r.pods.Add(makePod("a", on("n1"), phase(corev1.PodRunning)))
-		r.groups.Add(pg) // with one pod counted it looks wrong, and is reported
-		r.pods.Add(makePod("b", on("n1"), phase(corev1.PodRunning)))
+		r := startRig(t, pg, makePod("a", on("n1"), phase(corev1.PodRunning)), makePod("b", on("n1"), phase(corev1.PodRunning)))
 		r.sleep(10 * time.Second)
 		r.expect("nothing had changed")
 	})
@@ -233,14 +174,16 @@ func TestFailedWritesAreRepeatedAtAMeasuredPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
 		r := startRig(t, pg)
-		r.fail = errors.New("no such luck")
-		r.groups.Add(pg)
-		r.pods.Add(makePod("a", on("n1")))
+		works := r.Fault(func(c kubetest.Call) kubetest.Outcome {
+			if c.Write == 0 {
+				return kubetest.Outcome{}
+			}
+			return kubetest.LostRequest()
+		})
+		r.Put(makePod("a", on("n1")))
 		r.sleep(31500 * ms)
 		r.expect("failures", 1000*ms, 2000*ms, 4000*ms, 8000*ms, 16000*ms, 24000*ms)
-		r.mu.Lock()
-		r.fail = nil
-		r.mu.Unlock()
+		works()
 		r.sleep(10 * time.Second)
 		r.expect("success", 32000*ms)
 	})
@@ -250,13 +193,14 @@ func TestFailedWritesAreRepeatedAtAMeasuredPace(t *testing.T) {
 func TestGangGoesBeforeItsWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t)                // the API server knows no gang
-		r.groups.Add(makeGroup("gang")) // but the informer still does
-		r.pods.Add(makePod("a", on("n1")))
+		r := startRig(t, makeGroup("gang"))
+		r.Hold("PodGroup")
+		r.Remove(makeGroup("gang")) // which the role is not told
+		r.Put(makePod("a", on("n1")))
 		r.sleep(10 * time.Second)
 		r.expect("one try", 1000*ms)
-		r.groups.Delete(makeGroup("gang"))
-		r.pods.Update(makePod("a", on("n1")), makePod("a", on("n1"), containers()))
+		r.Release("PodGroup")
+		r.Put(makePod("a", on("n1"), containers()))
 		r.sleep(10 * time.Second)
 		r.expect("none for a gang that is gone")
 	})
@@ -268,10 +212,11 @@ func TestReplacedPodIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
 		r := startRig(t, pg)
-		r.groups.Add(pg)
-		old := makePod("a", on("n1"))
-		r.pods.Add(old)
-		r.pods.Update(old, makePod("a", func(p *corev1.Pod) { p.UID = "another" }))
+		r.Put(makePod("a", on("n1")))
+		synctest.Wait()
+		r.Hold("Pod")
+		r.Put(makePod("a", func(p *corev1.Pod) { p.UID = "another" }))
+		r.Expire("Pod")
 		r.sleep(5 * time.Second)
 		s := r.get("gang").Status.ResourcesStatus
 		if d := cmp.Diff(map[string]string{"cpu": "1", "nvidia.com/gpu": "1"}, shown(s.Requested)); d != "" || len(s.Allocated) != 0 {
@@ -300,11 +245,11 @@ func TestPodGroupsWithoutPodsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startRig(t)
 		for i := range 2000 {
-			r.groups.Add(makeGroup(fmt.Sprintf("g%d", i)))
+			r.Put(makeGroup(fmt.Sprintf("g%d", i)))
 		}
 		r.sleep(10 * time.Second)
 		for i := range 2000 {
-			r.groups.Delete(makeGroup(fmt.Sprintf("g%d", i)))
+			r.Remove(makeGroup(fmt.Sprintf("g%d", i)))
 		}
 		r.sleep(10 * time.Second)
 		r.expect("they hold nothing, and say so")
@@ -324,16 +269,13 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pg := makeGroup("gang")
 			r := startRig(t, pg)
-			r.groups.Add(pg)
-			r.pods.Add(makePod("a", on("n1")))
+			r.Put(makePod("a", on("n1")))
 			r.sleep(5 * time.Second)
 			r.expect("the pod", 1000*ms)
-			was := makePod("a", on("n1"))
 			for i := range flips {
 				is := makePod("a", on("n1"), annotated("note", fmt.Sprint(i)))
 				is.Labels = map[string]string{"kai.scheduler/queue": fmt.Sprint(i % 2)}
-				r.pods.Update(was, is)
-				was = is
+				r.Put(is)
 				r.sleep(every)
 			}
 			r.expect("nothing that it holds changed")
@@ -344,14 +286,10 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			here, there := makeGroup("gang"), makeGroup("other")
 			r := startRig(t, here, there)
-			r.groups.Add(here)
-			r.groups.Add(there)
-			was := makePod("a")
-			r.pods.Add(was)
+			r.Put(makePod("a"))
 			for i := range flips {
 				is := makePod("a", annotated(kai.PodGroupAnnotation, []string{"other", "gang"}[i%2]))
-				r.pods.Update(was, is)
-				was = is
+				r.Put(is)
 				r.sleep(every)
 			}
 			r.sleep(5 * time.Second)
@@ -365,17 +303,13 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pg := makeGroup("gang")
 			r := startRig(t, pg)
-			r.groups.Add(pg)
-			r.pods.Add(makePod("a", on("n1")))
+			r.Put(makePod("a", on("n1")))
 			r.sleep(5 * time.Second)
 			r.wrote()
 			for i := range flips {
-				is := r.get("gang")
-				is.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", fmt.Sprint(100+i))
-				if err := r.client.Status().Update(t.Context(), is); err != nil {
-					t.Fatal(err)
-				}
-				r.echo("gang")
+				kubetest.Edit(r.Server, pg, func(pg *v2alpha2.PodGroup) {
+					pg.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", fmt.Sprint(100+i))
+				})
 				r.sleep(every)
 			}
 			if n := len(r.wrote()); n > 61 {
@@ -387,4 +321,35 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestCrashes: the role dies at its write, before or after it, and the next one writes what is true.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 2; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, start: time.Now()}
+					r.Put(makeGroup("gang"), makeGroup("other"), makePod("a", on("n1")), makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other")))
+					p := r.Process("podgroup")
+					p.CrashAt(n, after)
+					stop := r.run(p)
+					<-p.Dead()
+					stop()
+					r.run(r.Process("podgroup"))
+					r.sleep(10 * time.Second)
+					for _, name := range []string{"gang", "other"} {
+						if got := shown(r.get(name).Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
+							t.Errorf("%s: %q GPUs", name, got)
+						}
+					}
+					if got := len(r.wrote()); got != 2 {
+						t.Errorf("%d writes, want each once", got)
+					}
+				})
+			})
+		}
+	}
 }

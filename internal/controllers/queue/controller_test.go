@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,92 +10,46 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time, against an API server that only knows Queues.
+// rig runs the role in a bubble of fake time.
 type rig struct {
-	t              *testing.T
-	client         client.Client
-	registry       *prometheus.Registry
-	queues, groups *controllertest.FakeInformer
-	stop           func()
-
-	mu     sync.Mutex
-	writes map[string]int
+	*kubetest.Server
+	t        *testing.T
+	registry *prometheus.Registry
+	stop     func()
 }
 
-// startRig starts the role with the given queues; the caller is in a synctest bubble.
-func startRig(t *testing.T, queues ...*v2.Queue) *rig {
+// startRig starts the role with the given objects; the caller is in a synctest bubble.
+func startRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v2.AddToScheme, v2alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &rig{t: t, writes: map[string]int{}, registry: prometheus.NewRegistry()}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v2.Queue{})
-	for _, q := range queues {
-		b = b.WithObjects(q)
-	}
-	r.client = b.WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: r.patch}).Build()
-	informers := &informertest.FakeInformers{Scheme: scheme}
-	informer := func(obj client.Object) *controllertest.FakeInformer {
-		i, err := informers.FakeInformerFor(t.Context(), obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	r.queues, r.groups = informer(&v2.Queue{}), informer(&v2alpha2.PodGroup{})
-	c, err := New(Deps{Cache: informers, Client: r.client, Log: logr.Discard(), Registry: r.registry}, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(r.stop)
-	synctest.Wait()
-	for _, q := range queues {
-		r.queues.Add(q)
-	}
+	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, registry: prometheus.NewRegistry()}
+	r.Put(objects...)
+	r.stop = r.run(r.Process("queue"))
 	return r
 }
 
-// patch counts, and plays the watch event that follows a write.
-func (r *rig) patch(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
-	r.mu.Lock()
-	r.writes[obj.GetName()]++
-	r.mu.Unlock()
-	if err := c.SubResource(sub).Patch(ctx, obj, p, o...); err != nil {
-		return err
-	}
-	q := r.get(obj.GetName())
-	r.queues.Update(q, q)
-	return nil
+// run runs the role in a process until the test ends, or what it returns is called.
+func (r *rig) run(p *kubetest.Process) (stop func()) {
+	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
+		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: r.registry}, DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		return c.Run, nil
+	})
 }
 
 func (r *rig) get(name string) *v2.Queue {
-	q := &v2.Queue{}
-	if err := r.client.Get(r.t.Context(), client.ObjectKey{Name: name}, q); err != nil {
-		r.t.Error(err)
+	q := makeQueue(name, "")
+	if !r.Get(q) {
+		r.t.Errorf("no queue %s", name)
 	}
 	return q
 }
@@ -107,15 +60,23 @@ func (r *rig) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
+// wrote counts the writes of statuses since the last call, by queue.
+func (r *rig) wrote() map[string]int {
+	out := map[string]int{}
+	for _, w := range r.Writes() {
+		if w.Subresource == "status" {
+			out[w.Name]++
+		}
+	}
+	return out
+}
+
 // expect compares the writes since the last call.
 func (r *rig) expect(what string, want map[string]int) {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if d := cmp.Diff(want, r.writes); d != "" {
+	if d := cmp.Diff(want, r.wrote()); d != "" {
 		r.t.Errorf("%s: %s", what, d)
 	}
-	r.writes = map[string]int{}
 }
 
 func TestFillWritesEachQueueOnceASecond(t *testing.T) {
@@ -127,20 +88,19 @@ func TestFillWritesEachQueueOnceASecond(t *testing.T) {
 
 		const n = 4000
 		for i := range n {
-			r.groups.Add(makeGroup(fmt.Sprint(i), "team", 1))
+			r.Put(makeGroup(fmt.Sprint(i), "team", 1))
 			r.sleep(2500 * time.Microsecond) // ten seconds in all
 		}
 		r.sleep(1100 * time.Millisecond)
-		r.mu.Lock()
+		writes := r.wrote()
 		for _, name := range []string{"dept", "team"} {
-			if w := r.writes[name]; w < 8 || w > 11 {
+			if w := writes[name]; w < 8 || w > 11 {
 				t.Errorf("queue %s: %d writes in eleven seconds", name, w)
 			}
 		}
-		delete(r.writes, "dept")
-		delete(r.writes, "team")
-		r.mu.Unlock()
-		r.expect("others", map[string]int{})
+		if len(writes) != 2 {
+			t.Errorf("others: %v", writes)
+		}
 		for _, name := range []string{"dept", "team"} {
 			s := r.get(name).Status
 			if got, want := s.Allocated["nvidia.com/gpu"], int64(n); got.Value() != want {
@@ -162,8 +122,7 @@ func TestRestartWritesNothing(t *testing.T) {
 			q.Status = v2.QueueStatus{Requested: s.Requested, Allocated: s.Allocated, AllocatedNonPreemptible: s.AllocatedNonPreemptible}
 		}
 		parent.Status.ChildQueues = []string{"team"}
-		r := startRig(t, child, parent)
-		r.groups.Add(g)
+		r := startRig(t, child, parent, g)
 		r.sleep(10 * time.Second)
 		r.expect("nothing had changed", map[string]int{})
 	})
@@ -183,11 +142,7 @@ func TestExtendedResourcesOutliveTheirField(t *testing.T) {
 		if a := got.Annotations[keys.ExtendedResourcesAnnotation]; a != copied {
 			t.Fatalf("annotation %q", a)
 		}
-		got.Spec.Resources.Extended = nil
-		if err := r.client.Update(t.Context(), got); err != nil {
-			t.Fatal(err)
-		}
-		r.queues.Update(q, got)
+		kubetest.Edit(r.Server, got, func(q *v2.Queue) { q.Spec.Resources.Extended = nil })
 		r.sleep(5 * time.Second)
 		if a := r.get("q").Annotations[keys.ExtendedResourcesAnnotation]; a != copied {
 			t.Errorf("annotation %q after the field went", a)
@@ -221,4 +176,36 @@ func TestMetricsEndWithTheRole(t *testing.T) {
 			t.Errorf("%d queues after the end", n)
 		}
 	})
+}
+
+// TestCrashes: the role dies at each of its writes, before or after it, and the next one writes what is missing.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 2; n++ { // the status, and the annotation
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, registry: prometheus.NewRegistry()}
+					r.Put(makeGroup("g", "q", 1), makeQueue("q", "", func(q *v2.Queue) {
+						q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 4, Limit: 8}}
+					}))
+					p := r.Process("queue")
+					p.CrashAt(n, after)
+					stop := r.run(p)
+					<-p.Dead()
+					stop()
+					r.run(r.Process("queue"))
+					r.sleep(10 * time.Second)
+					q := r.get("q")
+					if got := q.Status.Allocated["nvidia.com/gpu"]; got.Value() != 1 || q.Annotations[keys.ExtendedResourcesAnnotation] == "" {
+						t.Errorf("%s GPUs, annotations %v", got.String(), q.Annotations)
+					}
+					if got := r.Writes(); len(got) != 2 {
+						t.Errorf("writes %v, want each once", got)
+					}
+				})
+			})
+		}
+	}
 }
