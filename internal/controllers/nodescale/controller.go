@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,19 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -64,13 +58,14 @@ type Controller struct {
 	options Options
 	kit     *write.Kit
 	metrics *metrics
-	cool    cooldowns // the worker's
-
-	mu   sync.Mutex // guards book: handlers of three informers and the worker share it
-	book *book
+	loop    *control.Loop[string, work]
 }
 
-type workQueue = workqueue.TypedRateLimitingInterface[string]
+// work is a decision, with the pods for which others are to be created.
+type work struct {
+	decision
+	sources []*corev1.Pod
+}
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
@@ -88,104 +83,75 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nodescale role: %w", err)
 	}
-	return &Controller{deps: deps, options: o, kit: kit, metrics: m, cool: cooldowns{}, book: newBook(o, deps.NodesHelp)}, nil
+	b, cool := newBook(o, deps.NodesHelp), cooldowns{}
+	c := &Controller{deps: deps, options: o, kit: kit, metrics: m}
+	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, work]{
+		Name: "nodescale", Workers: 1, MinRetry: retryMin, MaxRetry: retryMax,
+		Decide: func(_ string, now time.Time) (work, []control.Due[string], time.Time) {
+			w, again := c.decide(b, cool, now)
+			return w, nil, again
+		},
+		Write: c.write,
+	})
+	control.Watch(c.loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
+		return look(b.groupSeen(pg, gone))
+	})
+	control.Watch(c.loop, &v1alpha2.BindRequest{}, func(r *v1alpha2.BindRequest, gone bool) []control.Due[string] {
+		return look(b.requestSeen(r.Namespace, r.Spec.PodName, r.UID, gone))
+	})
+	control.Watch(c.loop, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []control.Due[string] {
+		if gone {
+			return look(b.podGone(p))
+		}
+		return look(b.podSeen(p))
+	})
+	return c, nil
+}
+
+// look has everything looked at if what was seen may matter.
+func look(matters bool) []control.Due[string] {
+	if !matters {
+		return nil
+	}
+	return []control.Due[string]{{Key: everything, After: settle}}
 }
 
 // Run keeps scaling pods until ctx ends, which is no error. It must be called once. It writes nothing before every object
 // that existed at its start has been taken in.
-func (c *Controller) Run(ctx context.Context) error {
-	skip := true
-	ctrl, err := controller.NewTypedUnmanaged("nodescale", controller.TypedOptions[string]{
-		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
-		MaxConcurrentReconciles: 1,
-		Reconciler:              aside.Reconciler(c.deps.Guard, c.reconcile, nil),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
-			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
-		},
-		Logger: c.deps.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("nodescale role: %w", err)
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// decide is what is to be done, and when to look again.
+func (c *Controller) decide(b *book, cool cooldowns, now time.Time) (work, time.Time) {
+	demands, asks := b.state()
+	w := work{decision: decide(demands, asks, b.look, cool, now)}
+	w.sources = make([]*corev1.Pod, len(w.create))
+	for i := range w.create {
+		w.sources[i] = b.sharers[w.create[i].pod].pod
 	}
-	for _, s := range []source.TypedSource[string]{
-		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, handle(c, func(pg *v2alpha2.PodGroup, gone bool) bool { return c.book.groupSeen(pg, gone) })),
-		source.TypedKind(c.deps.Cache, &v1alpha2.BindRequest{}, handle(c, func(r *v1alpha2.BindRequest, gone bool) bool {
-			return c.book.requestSeen(r.Namespace, r.Spec.PodName, r.UID, gone)
-		})),
-		source.TypedKind(c.deps.Cache, &corev1.Pod{}, handle(c, func(p *corev1.Pod, gone bool) bool {
-			if gone {
-				return c.book.podGone(p)
-			}
-			return c.book.podSeen(p)
-		})),
-	} {
-		if err := ctrl.Watch(s); err != nil {
-			return fmt.Errorf("nodescale role: %w", err)
-		}
+	c.metrics.looked(len(demands), len(asks), w.left)
+	if soon := now.Add(settle); !w.again.IsZero() && w.again.Before(soon) {
+		return w, soon
 	}
-	if err := ctrl.Start(ctx); err != nil {
-		return fmt.Errorf("nodescale role: %w", err)
-	}
-	return nil
+	return w, w.again
 }
 
-// handle lets the book see an object at each of its events, and has everything looked at if that may matter.
-func handle[T client.Object](c *Controller, see func(obj T, gone bool) bool) handler.TypedEventHandler[T, string] {
-	seen := func(work workQueue, obj T, gone bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if see(obj, gone) {
-			work.AddAfter(everything, settle)
-		}
-	}
-	return handler.TypedFuncs[T, string]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], work workQueue) { seen(work, e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], work workQueue) { seen(work, e.ObjectNew, false) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], work workQueue) { seen(work, e.Object, true) },
-	}
-}
-
-// reconcile makes the scaling pods those that should be. One write that fails does not keep the others from being tried.
-func (c *Controller) reconcile(ctx context.Context, _ string) (reconcile.Result, error) {
-	now := c.deps.Clock.Now()
-	d, sources := c.decide(now)
-
+// write makes the scaling pods those that should be. One write that fails does not keep the others from being tried.
+func (c *Controller) write(ctx context.Context, w work) error {
 	var errs []error
-	for i := range d.remove {
-		if err := c.remove(ctx, &d.remove[i]); err != nil {
+	for i := range w.remove {
+		if err := c.remove(ctx, &w.remove[i]); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for i := range d.create {
+	for i := range w.create {
 		if len(errs) > 3 {
 			break // the rest would hardly fare better
 		}
-		if err := c.create(ctx, sources[i], d.create[i].devices); err != nil {
+		if err := c.create(ctx, w.sources[i], w.create[i].devices); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) > 0 {
-		return reconcile.Result{}, errors.Join(errs...)
-	}
-	if d.again.IsZero() {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{RequeueAfter: max(settle, d.again.Sub(now))}, nil
-}
-
-// decide is what is to be done, and the pods for which others are to be created.
-func (c *Controller) decide(now time.Time) (d decision, sources []*corev1.Pod) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	demands, asks := c.book.state()
-	d = decide(demands, asks, c.book.look, c.cool, now)
-	sources = make([]*corev1.Pod, len(d.create))
-	for i := range d.create {
-		sources[i] = c.book.sharers[d.create[i].pod].pod
-	}
-	c.metrics.looked(len(demands), len(asks), d.left)
-	return d, sources
+	return errors.Join(errs...)
 }
 
 // remove deletes the very pod that was seen.

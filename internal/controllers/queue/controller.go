@@ -4,25 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -55,19 +49,19 @@ type Deps struct {
 	Guard *aside.Guard
 }
 
-// Controller is the queue role.
+// Controller is the queue role. Its book is the fold.
 type Controller struct {
 	deps    Deps
 	kit     *write.Kit
 	metrics *metrics
-
-	mu   sync.Mutex // guards fold: handlers of two informers, the writers and scrapes share it
-	fold *fold
-
-	work workQueue // set before the first writer starts
+	loop    *control.Loop[string, patches]
 }
 
-type workQueue = workqueue.TypedRateLimitingInterface[string]
+// patches are what is to be written of one queue; nil bodies are nothing.
+type patches struct {
+	queue              string
+	status, annotation []byte
+}
 
 // New checks the options and returns the role, not yet running.
 func New(deps Deps, o Options) (*Controller, error) {
@@ -75,16 +69,43 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if deps.Clock == nil {
-		deps.Clock = clock.RealClock{}
-	}
 	kit, err := write.New(deps.Client, "queue", deps.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("queue role: %w", err)
 	}
-	c := &Controller{deps: deps, kit: kit, fold: newFold()}
-	c.metrics = newMetrics(&c.mu, c.fold, o.MetricsNamespace, extra)
+	f := newFold()
+	c := &Controller{deps: deps, kit: kit}
+	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, patches]{
+		Name: "queue", Workers: writers, MinRetry: settle, MaxRetry: retryMax,
+		About: func(name string) client.Object { return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
+		Decide: func(name string, now time.Time) (patches, []control.Due[string], time.Time) {
+			status, annotation, more := f.take(name, now)
+			return patches{name, status, annotation}, due(more), time.Time{}
+		},
+		Write: c.write,
+	})
+	control.Watch(c.loop, &v2.Queue{}, func(q *v2.Queue, gone bool) []control.Due[string] {
+		if gone {
+			return due(f.queueGone(q.Name))
+		}
+		return due(f.queueChanged(q))
+	})
+	control.Watch(c.loop, &v2alpha2.PodGroup{}, func(pg *v2alpha2.PodGroup, gone bool) []control.Due[string] {
+		if gone {
+			return due(f.groupGone(client.ObjectKeyFromObject(pg)))
+		}
+		return due(f.groupChanged(pg))
+	})
+	c.metrics = newMetrics(c.loop, f, o.MetricsNamespace, extra)
 	return c, nil
+}
+
+// due makes the queues that have changed wait to be written.
+func due(names []string) (out []control.Due[string]) {
+	for _, name := range names {
+		out = append(out, control.Due[string]{Key: name, After: settle})
+	}
+	return out
 }
 
 // Run keeps statuses and serves metrics until ctx ends, which is no error. It must be called once. It writes nothing
@@ -96,102 +117,17 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		defer c.deps.Registry.Unregister(c.metrics) // who does not lead knows nothing to report
 	}
-	skip := true
-	ctrl, err := controller.NewTypedUnmanaged("queue", controller.TypedOptions[string]{
-		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
-		MaxConcurrentReconciles: writers,
-		Reconciler: aside.Reconciler(c.deps.Guard, c.reconcile, func(name string) client.Object {
-			return &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		}),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](settle, retryMax),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workQueue {
-			c.work = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: c.deps.Clock})
-			return c.work
-		},
-		Logger: c.deps.Log,
-	})
-	if err != nil {
-		return fmt.Errorf("queue role: %w", err)
-	}
-	for _, s := range []source.TypedSource[string]{
-		source.TypedKind(c.deps.Cache, &v2.Queue{}, c.queues()),
-		source.TypedKind(c.deps.Cache, &v2alpha2.PodGroup{}, c.groups()),
-	} {
-		if err := ctrl.Watch(s); err != nil {
-			return fmt.Errorf("queue role: %w", err)
-		}
-	}
-	if err := ctrl.Start(ctx); err != nil {
-		return fmt.Errorf("queue role: %w", err)
-	}
-	return nil
+	return c.loop.Run(ctx)
 }
 
-// reconcile writes one queue's status and annotation, what of them has to change.
-func (c *Controller) reconcile(ctx context.Context, name string) (reconcile.Result, error) {
-	status, annotation := c.take(name)
+// write makes one queue's status and annotation what they should be.
+func (c *Controller) write(ctx context.Context, p patches) error {
 	q := &v2.Queue{}
-	q.Name = name
-	_, err := c.kit.MergeStatus(ctx, q, status)
-	if annotation != nil {
-		_, failed := c.kit.Merge(ctx, q, annotation)
+	q.Name = p.queue
+	_, err := c.kit.MergeStatus(ctx, q, p.status)
+	if p.annotation != nil {
+		_, failed := c.kit.Merge(ctx, q, p.annotation)
 		err = errors.Join(err, failed)
 	}
-	return reconcile.Result{}, err
-}
-
-// take is what is to be written of a queue.
-func (c *Controller) take(name string) (status, annotation []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	status, annotation, more := c.fold.take(name, c.deps.Clock.Now())
-	enqueue(c.work, more)
-	return status, annotation
-}
-
-// enqueue is called with the lock held: the names live in the fold.
-func enqueue(work workQueue, names []string) {
-	for _, name := range names {
-		work.AddAfter(name, settle)
-	}
-}
-
-func (c *Controller) queues() handler.TypedEventHandler[*v2.Queue, string] {
-	changed := func(work workQueue, q *v2.Queue) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		enqueue(work, c.fold.queueChanged(q))
-	}
-	return handler.TypedFuncs[*v2.Queue, string]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2.Queue], work workQueue) { changed(work, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2.Queue], work workQueue) {
-			changed(work, e.ObjectNew)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2.Queue], work workQueue) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			enqueue(work, c.fold.queueGone(e.Object.Name))
-		},
-	}
-}
-
-func (c *Controller) groups() handler.TypedEventHandler[*v2alpha2.PodGroup, string] {
-	changed := func(work workQueue, pg *v2alpha2.PodGroup) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		enqueue(work, c.fold.groupChanged(pg))
-	}
-	return handler.TypedFuncs[*v2alpha2.PodGroup, string]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v2alpha2.PodGroup], work workQueue) {
-			changed(work, e.Object)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v2alpha2.PodGroup], work workQueue) {
-			changed(work, e.ObjectNew)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v2alpha2.PodGroup], work workQueue) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			enqueue(work, c.fold.groupGone(client.ObjectKeyFromObject(e.Object)))
-		},
-	}
+	return err
 }
