@@ -20,21 +20,22 @@ import (
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // replicas are controllers of one API server and one time.
 func replicas(t *testing.T, o Options, n int, have ...client.Object) (client.Client, *clocktesting.FakeClock, []*Controller) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+	server, clock := kubetest.New(kubetest.Options{}), clocktesting.NewFakeClock(testStart)
+	server.Put(append(have, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}})...)
+	api, err := server.Process("admission").Client(kubetest.Scheme())
+	if err != nil {
 		t.Fatal(err)
 	}
-	api, clock := fake.NewClientBuilder().WithScheme(scheme).WithObjects(have...).Build(), clocktesting.NewFakeClock(testStart)
 	out := make([]*Controller, n)
 	for i := range out {
 		c, err := New(Deps{Client: api, Log: logr.Discard(), Clock: clock}, o)

@@ -9,14 +9,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 type devices func() ([]string, error)
 
 func (d devices) UUIDs() ([]string, error) { return d() }
+
+// server is a client of an API server with these objects.
+func server(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	s := kubetest.New(kubetest.Options{})
+	s.Put(objects...)
+	c, err := s.Process("nodedevice").Client(kubetest.Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 func TestReport(t *testing.T) {
 	t.Parallel()
@@ -41,7 +54,7 @@ func TestReport(t *testing.T) {
 			if c.before != "" {
 				pod.Annotations = map[string]string{keys.ReservedGPUAnnotation: c.before}
 			}
-			api := fake.NewClientBuilder().WithObjects(pod).Build()
+			api := server(t, pod)
 			got, err := Report(context.Background(), api, name, c.see)
 			if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Fatalf("error %v, want one that says %q", err, c.fails)
@@ -57,10 +70,10 @@ func TestReport(t *testing.T) {
 	}
 	t.Run("a pod that is not there", func(t *testing.T) {
 		t.Parallel()
-		if _, err := Report(context.Background(), fake.NewClientBuilder().Build(), name, Simulated("GPU-a")); err == nil || !strings.Contains(err.Error(), name.Name) {
+		if _, err := Report(context.Background(), server(t), name, Simulated("GPU-a")); err == nil || !strings.Contains(err.Error(), name.Name) {
 			t.Errorf("error %v, want one that names the pod", err)
 		}
-		if _, err := Report(context.Background(), fake.NewClientBuilder().Build(), types.NamespacedName{}, Simulated("GPU-a")); err == nil || !strings.Contains(err.Error(), "POD_NAME") {
+		if _, err := Report(context.Background(), server(t), types.NamespacedName{}, Simulated("GPU-a")); err == nil || !strings.Contains(err.Error(), "POD_NAME") {
 			t.Errorf("error %v, want one that names the variables", err)
 		}
 	})
@@ -69,7 +82,7 @@ func TestReport(t *testing.T) {
 func TestRunStaysUntilItIsToldToGo(t *testing.T) {
 	t.Parallel()
 	name := types.NamespacedName{Namespace: "ns", Name: "r"}
-	api := fake.NewClientBuilder().WithObjects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}}).Build()
+	api := server(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}})
 	ctx, stop := context.WithCancel(context.Background())
 	asked := make(chan struct{})
 	end := make(chan error)
