@@ -43,7 +43,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 // run runs the role in a process until the test ends, or what it returns is called.
 func (r *rig) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
-		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
+		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp()}, DefaultOptions())
 		if err != nil {
 			return nil, err
 		}
