@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm prove-vm test-gpu test-soak prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ test: ## Every test that needs no running lab
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 30m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
-	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^TestInstall$$' -timeout 10m -ldflags -w ./...
+	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^(TestInstall|TestVMAdmission)$$' -timeout 10m -ldflags -w ./...
 
 test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
 	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
@@ -50,8 +50,14 @@ test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real no
 
 test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
 	-$(MAKE) vm-image
-	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^TestBoot$$' ./cmd/muster-vm
+	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^(TestBoot|TestSuspend|TestKillsReal)$$' ./cmd/muster-vm
 	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
+
+test-vm-node: bin/realnode bin/muster-lab bin/muster-vm dist/node ## An installation on a real node whose kubelet has muster-vm for its runtime: Jobs and gangs of machines, without KVM (needs what test-node and test-vm need); else NOT CHECKED
+	-$(MAKE) vm-image
+	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
+	  MUSTER_VM_BINARY=$(CURDIR)/bin/muster-vm MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 \
+	  $(GO) test -count=1 -tags lab,node -run '^TestVMNode$$' -v -timeout 40m -ldflags -w ./...
 
 prove-vm: bin/muster-vm bin/critest bin/crictl ## test-vm, then critest and crictl: directly, and through the proxy with containerd (needs besides what test-vm needs Debian's containerd, runc, iptables and a static busybox); prints a table of every spec
 	$(MAKE) test-vm
@@ -64,6 +70,9 @@ test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, wh
 
 test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
 	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
+
+prove-forecast: ## Forecasts of starts against what came: FORECASTS (2000) for each of ten loads, the recorded trace ../shared/traces/openb among them, beside two other methods (half an hour); writes the table and plots of docs/concepts/eta.md
+	FORECASTS=$(or $(FORECASTS),2000) $(GO) test -count=1 -run '^TestProve$$' -v -parallel 10 -timeout 6h ./internal/trial/forecast
 
 prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a second for TENANT_FUZZ (60m), all audited; prints a table
 	TENANT_FUZZ=$(or $(TENANT_FUZZ),60m) MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
@@ -130,7 +139,7 @@ vm-image: dist/tiny.qcow2 ## A small disk for tests of the VM runtime into dist/
 dist/tiny.qcow2: $(wildcard internal/vm/node/tiny/* internal/vm/node/tiny/contract/*.go)
 	internal/vm/node/tiny/build.sh $@ dist/tiny.work
 
-image: bin/image ## Both container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)
+image: bin/image ## The three container images into dist/, as OCI archives, with their bills of materials (no container engine, no root; muster-node needs Debian 12 and a C compiler for each architecture; ARCH=amd64 makes fewer)
 	bin/image --out dist $(if $(ARCH),--arch $(ARCH))
 
 bin/image: FORCE
@@ -144,6 +153,7 @@ test-image: image ## The images: a second build is the same, byte by byte, and e
 	bin/image --out dist/again $(if $(ARCH),--arch $(ARCH))
 	cmp dist/muster.tar dist/again/muster.tar
 	cmp dist/muster-node.tar dist/again/muster-node.tar
+	cmp dist/muster-vm.tar dist/again/muster-vm.tar
 	rm -r dist/again
 	cd deploy/image/build && MUSTER_IMAGES=$(CURDIR)/dist $(GO) test -ldflags=-w -count=1 -v -run '^TestCommandLines$$' .
 

@@ -117,8 +117,8 @@ func told(round int, b *engine.Bundle, in *engine.Intent) string {
 	if in.To != "" {
 		line += ", moved to " + in.To
 	}
-	if b.Cause != nil {
-		line += fmt.Sprintf(", %s for %s", b.Cause.Right, b.Gang)
+	if b.Eviction != nil {
+		line += fmt.Sprintf(", %s for %s", b.Eviction.Cause, b.Gang)
 	}
 	return line
 }

@@ -47,7 +47,7 @@ auth_unix_ro = "none"
 host_uuid = "5d3b1c1e-6c0f-4d6b-9c39-0d1d3c4c5b6b"
 END
 ip link set lo up
-libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid" >"$1/libvirtd.log" 2>&1 &
+(while [ ! -e "$1/over" ]; do libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid" >>"$1/libvirtd.log" 2>&1 || true; done) &
 libvirtd=$!
 "$1/muster-vm" up --dir "$1/d" --cri "$1/cri.sock" --domain-type qemu --libvirt-uri "qemu+unix:///system?socket=$1/libvirt/libvirt-sock" --qemu "$2" \
   --cni-bin-dir "$3" --cni-conf-dir "$1/cni" 2>"$1/up.log" &
@@ -56,7 +56,8 @@ cat >/dev/null || true
 kill -TERM $up || true
 wait $up || echo "up ended with $?"
 cat /var/log/libvirt/qemu/*.log > "$1/qemu.log" 2>/dev/null || true
-kill -KILL $libvirtd
+touch "$1/over"
+kill -KILL "$(cat "$1/libvirtd.pid")"
 wait $libvirtd 2>/dev/null || true`
 
 // realNode is a node with libvirt and muster-vm.
@@ -101,7 +102,7 @@ func newRealNode(t *testing.T) (*realNode, string) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(n.path("cni"), 0o755), os.MkdirAll(n.path("log"), 0o755)); err != nil { //nolint:gosec // QEMU's user gets through
 		t.Fatal(err)
 	}
-	conf := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":true,"ipam":{"type":"host-local",
+	conf := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":true,"capabilities":{"mac":true},"ipam":{"type":"host-local",
 		"dataDir":%q,"ranges":[[{"subnet":"10.213.77.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`, n.path("ipam"))
 	if err := os.WriteFile(n.path("cni", "10-pods.conflist"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
@@ -257,14 +258,28 @@ func (n *realNode) until(what string, so func() bool) {
 // pod makes and starts one. Its guest is told the script, if there is one.
 func (n *realNode) pod(name, img, script string, mounts ...*runtimeapi.Mount) (sandbox, container string) {
 	n.t.Helper()
+	return n.podOf(&runtimeapi.PodSandboxConfig{Annotations: map[string]string{spec.KeyUserDataScript: script}}, name, img, 256<<20, mounts...)
+}
+
+// podOf is pod, with labels and annotations.
+func (n *realNode) podOf(config *runtimeapi.PodSandboxConfig, name, img string, memory int64, mounts ...*runtimeapi.Mount) (sandbox, container string) {
+	n.t.Helper()
+	return n.podWith(config, name, &runtimeapi.ContainerConfig{
+		Image: &runtimeapi.ImageSpec{Image: img}, Mounts: mounts,
+		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory}},
+	})
+}
+
+// podWith is pod, with a container of the caller's.
+func (n *realNode) podWith(config *runtimeapi.PodSandboxConfig, name string, c *runtimeapi.ContainerConfig) (sandbox, container string) {
+	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), lot)
 	defer cancel()
-	config := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "team", Uid: "uid-" + name}, Hostname: name, LogDirectory: n.path("log"),
-		Annotations: map[string]string{}, Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: n.cgroup},
-	}
-	if script != "" {
-		config.Annotations[spec.KeyUserDataScript] = script
+	config.Metadata = &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "team", Uid: "uid-" + name}
+	config.Hostname, config.LogDirectory, config.Linux = name, n.path("log"), &runtimeapi.LinuxPodSandboxConfig{CgroupParent: n.cgroup}
+	c.Metadata, c.LogPath = &runtimeapi.ContainerMetadata{Name: "vm"}, name+".log"
+	if config.Annotations[spec.KeyUserDataScript] == "" {
+		delete(config.Annotations, spec.KeyUserDataScript)
 	}
 	began := time.Now()
 	box, err := n.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
@@ -272,10 +287,7 @@ func (n *realNode) pod(name, img, script string, mounts ...*runtimeapi.Mount) (s
 		n.t.Fatal(err)
 	}
 	ran := time.Since(began)
-	made, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: box.GetPodSandboxId(), SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "vm"}, Image: &runtimeapi.ImageSpec{Image: img}, LogPath: name + ".log", Mounts: mounts,
-		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 256 << 20}},
-	}})
+	made, err := n.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: box.GetPodSandboxId(), SandboxConfig: config, Config: c})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -438,6 +450,13 @@ func TestBoot(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	n.nothingLeft(ctx)
+}
+
+// nothingLeft looks for what pods have had that are gone.
+func (n *realNode) nothingLeft(ctx context.Context) {
+	t := n.t
+	t.Helper()
 	for _, dir := range []string{n.path("d", "state", "containers"), n.path("d", "state", "volumes"), n.path("d", "run", "s"), n.path("d", "run", "f"), n.path("d", "netns")} {
 		left, err := os.ReadDir(dir)
 		for _, e := range left {

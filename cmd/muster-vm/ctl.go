@@ -37,11 +37,11 @@ func (k *ctlFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&k.client.Context, "context", "", "context of the kubeconfig; empty is its current one")
 	f.StringVarP(&k.namespace, "namespace", "n", "default", "the pod's namespace")
 	f.StringVarP(&k.container, "container", "c", "", "the pod's container; empty is the one that runs")
-	f.StringVar(&k.nodeNamespace, "node-namespace", "kube-system", "namespace of the pods of muster-vm, one on each node (vnc, virsh)")
+	f.StringVar(&k.nodeNamespace, "node-namespace", "muster-vm", "namespace of the pods of muster-vm, one on each node (vnc, virsh)")
 	f.StringVar(&k.nodeSelector, "node-selector", "app.kubernetes.io/name=muster-vm", "labels of these pods")
-	f.StringVar(&k.nodeContainer, "node-container", "", "container of these pods that has muster-vm and virsh; empty is the first")
+	f.StringVar(&k.nodeContainer, "node-container", "", "container of these pods that has muster-vm; empty is the first")
 	f.StringVar(&k.nodeDir, "node-dir", "/var/lib/muster-vm", "folder of muster-vm up there")
-	f.StringVar(&k.nodeProgram, "node-program", "muster-vm", "muster-vm there")
+	f.StringVar(&k.nodeProgram, "node-program", "/var/lib/muster-vm/bin/muster-vm", "muster-vm there")
 	f.StringVar(&k.libvirt, "libvirt-uri", "qemu:///system", "libvirt's connection there")
 }
 
@@ -146,7 +146,7 @@ func vncCommand(k *ctlFlags) *cobra.Command {
 			if m.Annotations[spec.OwnVNC] != "true" {
 				return fmt.Errorf("pod %s/%s: it has no screen: annotation %s must be \"true\" when it is made", m.Namespace, m.Pod, spec.OwnVNC)
 			}
-			argv := []string{k.nodeProgram, "ctl", "screen", "--node-dir=" + k.nodeDir, m.ID}
+			argv := []string{k.nodeProgram, "host", "--", "muster-vm", "ctl", "screen", "--node-dir=" + k.nodeDir, m.ID}
 			return cluster.Relay(c.Context(), m.Node, argv, port, c.ErrOrStderr(), func(port int) {
 				fmt.Fprintf(c.OutOrStdout(), "screen of %s/%s at 127.0.0.1:%d\n", m.Namespace, m.Pod, port)
 			})
@@ -195,7 +195,7 @@ func virshCommand(k *ctlFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cluster.OnNode(c.Context(), m.Node, append([]string{"virsh", "--connect", k.libvirt}, argv...), ctl.Streams{Out: c.OutOrStdout(), Err: c.ErrOrStderr()})
+			return cluster.OnNode(c.Context(), m.Node, append([]string{k.nodeProgram, "host", "--", "virsh", "--connect", k.libvirt}, argv...), ctl.Streams{Out: c.OutOrStdout(), Err: c.ErrOrStderr()})
 		},
 	}
 }

@@ -44,7 +44,7 @@ func TestCtl(t *testing.T) {
 		{"vnc web 70000", `port "70000"`},
 		{"virsh list", "must have an argument @POD"},
 		{"virsh dumpxml -- @none", "pod team/none"},
-		{"virsh dumpxml -- @web", "pods of muster-vm in kube-system"},
+		{"virsh dumpxml -- @web", "pods of muster-vm in muster-vm"},
 		{"ssh web -c other", `container "other" does not run`},
 		{"ssh", "arg"},
 		{"screen", "arg"},

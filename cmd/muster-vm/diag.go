@@ -120,8 +120,41 @@ func diagCommand() *cobra.Command {
 	gc.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing")
 	gc.Flags().StringVarP(&format, "output", "o", format, "table or json")
 	gc.Flags().StringVar(&l.dir, "dir", "/var/lib/muster-vm", "folder of muster-vm up")
-	c.AddCommand(dump, unpack, gc)
+	ready := &cobra.Command{
+		Use: "ready", Short: "Fail unless pods that are machines can be made now", Args: cobra.NoArgs,
+		Long: "Asks the process runtime, within five seconds, whether it, libvirt and the process net are there.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+			defer cancel()
+			return l.ready(ctx)
+		},
+	}
+	ready.Flags().StringVar(&l.dir, "dir", "/var/lib/muster-vm", "folder of muster-vm up")
+	c.AddCommand(dump, unpack, gc, ready)
 	return c
+}
+
+// ready asks the runtime for its conditions.
+func (l *looked) ready(ctx context.Context) error {
+	conn, err := grpc.NewClient("unix://"+filepath.Join(l.dir, "runtime.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	got, err := runtimeapi.NewRuntimeServiceClient(conn).Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	for _, want := range []string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady} {
+		i := slices.IndexFunc(got.GetStatus().GetConditions(), func(c *runtimeapi.RuntimeCondition) bool { return c.GetType() == want })
+		if i < 0 {
+			return fmt.Errorf("runtime: its status has no condition %s", want)
+		}
+		if c := got.GetStatus().GetConditions()[i]; !c.GetStatus() {
+			return fmt.Errorf("runtime: %s is false: %s: %s", want, c.GetReason(), c.GetMessage())
+		}
+	}
+	return nil
 }
 
 // collect asks both processes that have things; one that does not answer hinders not the other.

@@ -74,7 +74,7 @@ func root() *cobra.Command {
 		Use: "muster-vm", Short: "Pods that are virtual machines", Version: version,
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs, RunE: app.NeedsCommand,
 	}
-	c.AddCommand(upCommand(), networkCommand(), runtimeCommand(), proxyCommand(), configCommand(), diagCommand(), validateCommand(), ctlCommand(), shareCommand(), &cobra.Command{
+	c.AddCommand(upCommand(), networkCommand(), runtimeCommand(), proxyCommand(), configCommand(), diagCommand(), validateCommand(), ctlCommand(), hostCommand(), shareCommand(), &cobra.Command{
 		Use: "wrap [QEMU's arguments]", Short: "Become QEMU with the pod's network cards: what libvirt runs as a domain's emulator",
 		Long: "Fetches the taps that VIRTLET_NET_KEY names, adds them to QEMU's arguments and becomes VIRTLET_EMULATOR; without that variable QEMU is run\n" +
 			"as it is, for libvirt to ask what it can do. The program does the same when it is called " + wrapName + ". All arguments are QEMU's.",

@@ -161,6 +161,10 @@ func TestFlags(t *testing.T) {
 		{"up", "--domain-type=guess"},
 		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--mirror=x"},
 		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--dir=here"},
+		{"up", "--domain-type=qemu", "--qemu-user=0:0", "--parts=rest"},
+		{"up", "--parts=net"},
+		{"up", "--parts=proxy", "--dir=here"},
+		{"host"},
 	} {
 		c := root()
 		c.SetArgs(args)
@@ -211,7 +215,7 @@ func TestSigterm(t *testing.T) {
 func TestUpArguments(t *testing.T) {
 	t.Parallel()
 	for _, primary := range []string{"", "/run/containerd/containerd.sock"} {
-		p := places{dir: "/d", cri: "/d/cri.sock", primary: primary, binDir: "/bin", confDir: "/conf"}
+		p := places{dir: "/d", cri: "/d/cri.sock", primary: primary, binDir: "/bin", confDir: "/conf", systemd: primary != ""}
 		p.machines = machineFlags{domainType: "kvm", libvirt: "qemu:///system", qemu: "/q", qemuUser: "64055:109", virtiofsd: "/a,/b", pods: "/p", mirrors: []string{"docker.io=http://m"}}
 		var names []string
 		for _, one := range p.processes("/self", "/d/"+wrapName, 64055) {
@@ -232,6 +236,9 @@ func TestUpArguments(t *testing.T) {
 				if got := c.Flag("mirror").Value.String(); got != "[docker.io=http://m]" {
 					t.Errorf("mirrors %s", got)
 				}
+				if got := c.Flag("systemd-cgroups").Value.String(); got != strconv.FormatBool(p.systemd) {
+					t.Errorf("slices %s", got)
+				}
 			case "proxy":
 				texts, err := c.Flags().GetStringArray("backend")
 				if primary == "" {
@@ -251,6 +258,14 @@ func TestUpArguments(t *testing.T) {
 			}
 		}
 		if !slices.Equal(names, []string{"net", "runtime", "proxy"}) {
+			t.Error(names)
+		}
+		p.parts = []string{"runtime", "net"}
+		names = nil
+		for _, one := range p.processes("/self", "/d/"+wrapName, 64055) {
+			names = append(names, one.Name)
+		}
+		if !slices.Equal(names, []string{"net", "runtime"}) {
 			t.Error(names)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/node"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
+	"github.com/muster-scheduler/muster/internal/vm/suspend"
 	"github.com/muster-scheduler/muster/internal/vm/up"
 	"github.com/muster-scheduler/muster/internal/vm/volume"
 )
@@ -24,12 +26,15 @@ import (
 const (
 	shareServer = "share-server"
 	handler     = "muster-vm"
+	// suspendKeyEnv is where a pod may have the key from a Secret.
+	suspendKeyEnv = "MUSTER_VM_SUSPEND_KEY"
 )
 
 // machineFlags are those that runtime and up have in common.
 type machineFlags struct {
 	domainType, libvirt, qemu, qemuUser, virtiofsd, pods string
 	translations, protocol, rawDevices, cpuModel         string
+	suspendKey                                           string
 	streamPort                                           int
 	skipTranslation, regexps                             bool
 	mirrors                                              []string
@@ -49,6 +54,8 @@ func (m *machineFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&m.rawDevices, "raw-devices", "loop*", "patterns of names below /dev, with commas between, that FlexVolumes of type raw may have")
 	f.StringVar(&m.cpuModel, "cpu-model", "", "CPU model of machines that name none: host-model, or empty for QEMU's")
 	f.IntVar(&m.streamPort, "stream-port", 0, "port of 127.0.0.1 where exec, attach and port-forward are served to the node itself; 0 for one that is free")
+	f.StringVar(&m.suspendKey, "suspend-key", "", "file with 32 bytes in hexadecimal, the same on all nodes where a suspended machine can be resumed (or the key itself in "+suspendKeyEnv+
+		"); empty for a key of this node's own, which is made")
 	f.StringArrayVar(&m.mirrors, "mirror", nil, "HOST=URL: where a registry's images are asked for first; may be repeated")
 }
 
@@ -58,7 +65,7 @@ func (m *machineFlags) args() []string {
 		"--domain-type=" + m.domainType, "--libvirt-uri=" + m.libvirt, "--qemu=" + m.qemu, "--qemu-user=" + m.qemuUser, "--virtiofsd=" + m.virtiofsd,
 		"--kubelet-pods-dir=" + m.pods, "--translation-dir=" + m.translations, fmt.Sprintf("--skip-image-translation=%t", m.skipTranslation),
 		fmt.Sprintf("--enable-regexp-image-translation=%t", m.regexps), "--image-download-protocol=" + m.protocol, "--raw-devices=" + m.rawDevices,
-		"--cpu-model=" + m.cpuModel, fmt.Sprintf("--stream-port=%d", m.streamPort),
+		"--cpu-model=" + m.cpuModel, fmt.Sprintf("--stream-port=%d", m.streamPort), "--suspend-key=" + m.suspendKey,
 	}
 	for _, s := range m.mirrors {
 		out = append(out, "--mirror="+s)
@@ -92,6 +99,17 @@ func (m *machineFlags) check() (c node.Config, err error) {
 	for p := range strings.SplitSeq(m.virtiofsd, ",") {
 		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() && c.Virtiofsd == "" {
 			c.Virtiofsd = p
+		}
+	}
+	key := []byte(os.Getenv(suspendKeyEnv))
+	if m.suspendKey != "" {
+		if key, err = os.ReadFile(m.suspendKey); err != nil {
+			return c, fmt.Errorf("--suspend-key: %w", err)
+		}
+	}
+	if len(key) > 0 {
+		if c.SuspendKey, err = suspend.ParseKey(string(key)); err != nil {
+			return c, fmt.Errorf("--suspend-key %q, %s: %w", m.suspendKey, suspendKeyEnv, err)
 		}
 	}
 	for _, text := range m.mirrors {
@@ -136,6 +154,9 @@ func runtimeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := os.Unsetenv(suspendKeyEnv); err != nil { // file servers have no business with it
+				return err
+			}
 			o.Version, o.Socket, o.StateDir, o.RunDir, o.NetSocket, o.Emulator = version, own.Socket, own.StateDir, own.RunDir, own.NetSocket, own.Emulator
 			o.DiagSocket = own.DiagSocket
 			o.Handlers, o.SystemdCgroups, o.Limits.DefaultMemory, o.ShareServer = own.Handlers, own.SystemdCgroups, own.Limits.DefaultMemory, []string{"/proc/self/exe", shareServer}
@@ -171,7 +192,13 @@ type places struct {
 	dir, cri, primary, binDir, confDir string
 	machines                           machineFlags
 	verbosity                          int
+	systemd                            bool
+	// parts are the processes that up runs; none for all.
+	parts []string
 }
+
+// has says whether up runs a process.
+func (p *places) has(name string) bool { return len(p.parts) == 0 || slices.Contains(p.parts, name) }
 
 func (p *places) bind(f *pflag.FlagSet) {
 	f.StringVar(&p.dir, "dir", "/var/lib/muster-vm", "folder of all that the three keep; a short path that QEMU's user can get to")
@@ -179,6 +206,8 @@ func (p *places) bind(f *pflag.FlagSet) {
 	f.StringVar(&p.primary, "primary", "", "socket of the node's other runtime, which has every pod that is no machine")
 	f.StringVar(&p.binDir, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins")
 	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
+	f.BoolVar(&p.systemd, "systemd-cgroups", false, "the kubelet's cgroup driver is systemd")
+	f.StringSliceVar(&p.parts, "parts", nil, "which of net, runtime and proxy up runs (default: all three); all other flags are the same wherever the others run")
 	f.IntVar(&p.verbosity, "v", 0, "highest level of messages that the three log, 0 to 10")
 	p.machines.bind(f)
 }
@@ -196,7 +225,7 @@ func (p *places) processes(self, wrapper string, uid int) []up.Process {
 	}
 	machines := append([]string{
 		self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
-		"--emulator=" + wrapper, "--diag-socket=" + p.diag("runtime"),
+		"--emulator=" + wrapper, "--diag-socket=" + p.diag("runtime"), fmt.Sprintf("--systemd-cgroups=%t", p.systemd),
 	}, p.machines.args()...)
 	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db"), "--diag-socket=" + p.diag("proxy")}
 	if p.primary == "" {
@@ -209,7 +238,8 @@ func (p *places) processes(self, wrapper string, uid int) []up.Process {
 			*argv = append(*argv, fmt.Sprintf("--zap-log-level=%d", p.verbosity))
 		}
 	}
-	return []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
+	all := []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
+	return slices.DeleteFunc(all, func(one up.Process) bool { return !p.has(one.Name) })
 }
 
 func upCommand() *cobra.Command {
@@ -229,9 +259,16 @@ func upCommand() *cobra.Command {
 			if _, err := v.resolve(c.Context(), c.Flags(), p.dir, log); err != nil {
 				return err
 			}
-			checked, err := p.machines.check()
-			if err != nil {
-				return err
+			for _, one := range p.parts {
+				if !slices.Contains(processNames(), one) {
+					return fmt.Errorf("--parts %q: must be of %s", one, strings.Join(processNames(), ", "))
+				}
+			}
+			var checked node.Config
+			if p.has("net") || p.has("runtime") { // a proxy alone has to do with no machine
+				if checked, err = p.machines.check(); err != nil {
+					return err
+				}
 			}
 			for flag, path := range map[string]string{"--dir": p.dir, "--cri": p.cri} { // order: any of them will do for the error
 				if !filepath.IsAbs(path) || filepath.Clean(path) != path {
@@ -246,14 +283,20 @@ func upCommand() *cobra.Command {
 				return err
 			}
 			wrapper := filepath.Join(p.dir, wrapName)
-			if err := os.Remove(wrapper); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
+			if p.has("runtime") {
+				if err := os.Remove(wrapper); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+				if err := os.Symlink(self, wrapper); err != nil {
+					return err
+				}
 			}
-			if err := os.Symlink(self, wrapper); err != nil {
-				return err
+			socket := p.cri
+			if !p.has("proxy") {
+				socket = filepath.Join(p.dir, "runtime.sock")
 			}
 			return up.Run(c.Context(), p.processes(self, wrapper, checked.UID), up.Options{
-				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", p.cri) }, Errors: c.ErrOrStderr(), Log: log,
+				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", socket) }, Errors: c.ErrOrStderr(), Log: log,
 			})
 		},
 	}

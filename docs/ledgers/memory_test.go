@@ -25,8 +25,8 @@ func TestMemoryIsOnThePage(t *testing.T) {
 		"Memory.Gangs":      "earlier evictions of the gang",
 		"Memory.Held":       "since when a pod has held its room",
 		"Memory.Moved":      "that a fair share has moved",
-		"Memory.Rests":      "answers that rest",
-		"Memory.Generation": "answers that rest", // how old they are
+		"Memory.Answers":    "remembered answers",
+		"Memory.Generation": "remembered answers", // how old they are
 		"Memory.Charged":    "whom a pod is charged to",
 		"Memory.Returning":  "that a pod that goes was evicted and is made anew",
 		"Memory.Frozen":     "what gave a frozen pair away, and the freeze",

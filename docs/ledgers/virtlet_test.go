@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/vm/config"
 )
@@ -95,4 +98,54 @@ func TestVirtletRows(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestVirtletCalls: every call of today's CRI has a row, no other has one, and all that Virtlet answered are among them.
+func TestVirtletCalls(t *testing.T) {
+	t.Parallel()
+	all, err := ledgers.Virtlet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, calls := all["calls"], map[string]bool{}
+	for _, d := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+		for _, m := range d.Methods {
+			calls[m.MethodName] = true
+		}
+		for _, s := range d.Streams {
+			calls[s.StreamName] = true
+		}
+	}
+	list, err := os.ReadFile("testdata/virtlet-calls.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
+			old[line] = true
+		}
+	}
+	for name := range calls { // order: each by itself
+		if row, ok := rows[name]; !ok {
+			t.Errorf("%s: there is no row", name)
+		} else if strings.HasPrefix(row.Differs, "new") == old[name] && row.Without == "" {
+			t.Errorf("%s: the row says %q, and Virtlet answered it: %v", name, row.Differs, old[name])
+		}
+	}
+	for _, names := range []map[string]bool{old, keys(rows)} { // order: each by itself
+		for name := range names { // order: each by itself
+			if !calls[name] {
+				t.Errorf("%s is no call of the CRI v1", name)
+			}
+		}
+	}
+}
+
+func keys[V any](m map[string]V) map[string]bool {
+	out := map[string]bool{}
+	for k := range m {
+		out[k] = true
+	}
+	return out
 }

@@ -469,20 +469,6 @@ func TestNewIdentity(t *testing.T) {
 
 func TestLeaseNames(t *testing.T) {
 	t.Parallel()
-	seen := map[string]string{}
-	for _, role := range []string{"admission", "binder", "podgrouper", "podgroup", "queue", "nodescale", "operator"} {
-		name, err := LeaseName(role)
-		if err != nil {
-			t.Error(err)
-		}
-		if other, twice := seen[name]; twice {
-			t.Errorf("roles %s and %s share the Lease %s", role, other, name)
-		}
-		seen[name] = role
-	}
-	if _, err := LeaseName("scheduler"); err == nil {
-		t.Error("the scheduler has one Lease per shard, so it must have none by role")
-	}
 	if got := SchedulerLease("kai-scheduler", ""); got != "kai-scheduler" {
 		t.Errorf("got %s", got)
 	}

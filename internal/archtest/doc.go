@@ -1,4 +1,4 @@
-// Package archtest answers one question: is the tree still the house that docs/architecture.md describes?
+// Package archtest answers one question: does the tree still have the architecture that docs/architecture.md describes?
 //
 // Each rule (D1 to D12, and a few about comments, tests, sizes and pages) is a value of type Rule that looks at a Tree and
 // returns Violations. The tests of this package run every rule over the repository itself, and each rule over small trees under

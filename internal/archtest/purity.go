@@ -15,7 +15,7 @@ import (
 )
 
 // pure are the directories that D1 binds.
-func pure() []string { return []string{dirCluster, dirFairshare, dirEngine} }
+func pure() []string { return []string{dirCluster, dirFairshare, dirEngine, dirSee} }
 
 // clients are the modules that nothing pure may reach, however far away.
 func clients() []string {

@@ -32,12 +32,12 @@ func (r Rule) Text(v Violation) string {
 	return fmt.Sprintf("%s:%d: %s: %s\n    rule:    %s\n    instead: %s", v.Where.Filename, v.Where.Line, r.ID, v.What, r.Says, r.Instead)
 }
 
-// Rules are all rules of the house, in the order of docs/architecture.md.
+// Rules are all rules of the architecture, in the order of docs/architecture.md.
 func Rules() []Rule {
 	return []Rule{
 		{
 			ID:      "D1",
-			Says:    "internal/cluster, internal/fairshare and internal/engine/... are pure: no Kubernetes client, network, file, clock, randomness or logger",
+			Says:    "internal/cluster, internal/fairshare, internal/engine/... and internal/see are pure: no Kubernetes client, network, file, clock, randomness or logger",
 			Instead: "pass what is needed in as plain data (time is Snapshot.Now, seeds and files belong to the caller) and return findings in the Plan or the Trace; code with a socket goes to internal/kube",
 			Check:   checkPurity,
 		},
@@ -109,7 +109,7 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "layers",
-			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other",
+			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other; see knows sim, replay and the engine, and not what it is proven on",
 			Instead: "move the shared part down, or pass it in as a function or a small interface",
 			Check:   checkLayers,
 		},

@@ -212,7 +212,7 @@ func underAny(dir string, prefixes []string) bool {
 	return false
 }
 
-// skipDir names directories that are never part of the house: version control, build output, test inputs, third-party code.
+// skipDir names directories that are never part of the tree: version control, build output, test inputs, third-party code.
 func skipDir(name string) bool {
 	switch name {
 	case ".git", ".lab", "bin", "node_modules", "testdata", "vendor":

@@ -88,11 +88,11 @@ func decisions(events []v1.Event, name string) []scheduler.Record {
 		text := events[i].Annotations[keys.DecisionAnnotation]
 		var r scheduler.Record
 		// Anybody may write events; what is no record of ours is none.
-		if text == "" || json.Unmarshal([]byte(text), &r) != nil || r.Cause == nil {
+		if text == "" || json.Unmarshal([]byte(text), &r) != nil || r.Eviction == nil {
 			continue
 		}
 		_, beneficiary, _ := strings.Cut(r.Gang, "/")
-		if name == "" || called(beneficiary, name) || slices.ContainsFunc(r.Cause.Victims, func(v engine.Victim) bool { return called(v.Gang.Name, name) }) {
+		if name == "" || called(beneficiary, name) || slices.ContainsFunc(r.Eviction.Victims, func(v engine.Victim) bool { return called(v.Gang.Name, name) }) {
 			out = append(out, r)
 		}
 	}
@@ -128,8 +128,8 @@ func drawDecisions(records []scheduler.Record) string {
 			pods = fmt.Sprintf("%d of %d", r.Evicted, r.Pods)
 		}
 		rows = append(rows, []string{
-			r.At.UTC().Format(time.TimeOnly), string(r.Cause.Right), r.Gang, pods,
-			gpus(r.Cause.Evicted), gpus(r.Cause.Moved), gpus(r.Cause.Placed), because(r),
+			r.At.UTC().Format(time.TimeOnly), string(r.Eviction.Cause), r.Gang, pods,
+			gpus(r.Eviction.Evicted), gpus(r.Eviction.Moved), gpus(r.Eviction.Placed), because(r),
 		})
 	}
 	return "Times are UTC; EVICTED, MOVED and PLACED count GPUs; --detail says from whom\n" + form.Table(columns, rows)
@@ -140,12 +140,12 @@ func because(r *scheduler.Record) string {
 	if r.Spared != "" {
 		return "spared: " + r.Spared
 	}
-	if r.Cause.Right == engine.Repair && (len(r.Cause.Victims) == 0 || r.Cause.Victims[0].Rule == "") {
+	if r.Eviction.Cause == engine.Repair && (len(r.Eviction.Victims) == 0 || r.Eviction.Victims[0].Rule == "") {
 		return "fewer pods than its minimum"
 	}
 	rules := map[string]int{}
 	best := ""
-	for _, v := range r.Cause.Victims {
+	for _, v := range r.Eviction.Victims {
 		rules[v.Rule]++
 		if best == "" || rules[v.Rule] > rules[best] {
 			best = v.Rule
@@ -173,11 +173,11 @@ func tellDecisions(records []scheduler.Record) string {
 	}
 	for i := range records {
 		r := &records[i]
-		c := r.Cause
-		if c.Right == engine.Repair {
+		c := r.Eviction
+		if c.Cause == engine.Repair {
 			line("", "%s  %s releases %s (queue %s)", r.At.UTC().Format(time.TimeOnly), r.Action, r.Gang, c.Queue)
 		} else {
-			line("", "%s  %s for %s (queue %s)", r.At.UTC().Format(time.TimeOnly), c.Right, r.Gang, c.Queue)
+			line("", "%s  %s for %s (queue %s)", r.At.UTC().Format(time.TimeOnly), c.Cause, r.Gang, c.Queue)
 		}
 		for _, v := range c.Victims {
 			what := fmt.Sprintf("gives %s", podsOf(v.Pods))

@@ -25,8 +25,8 @@ func TestDecisions(t *testing.T) {
 	gpu := func(n int64) cluster.Resources { return cluster.Resources{0, 0, n * 1000} }
 	first := scheduler.Record{
 		At: at, Action: "reclaim", Bundle: "b1", Gang: "team/pg-train-1", Pods: 3, Evicted: 3,
-		Cause: &engine.Cause{
-			Right: engine.Reclaim, Queue: "vision", Evicted: 2000, Moved: 1000, Placed: 3000,
+		Eviction: &engine.EvictionRecord{
+			Cause: engine.Reclaim, Queue: "vision", Evicted: 2000, Moved: 1000, Placed: 3000,
 			Victims: []engine.Victim{
 				{Gang: gang("pg-night-2"), Queue: "language", Priority: 50, Pods: 3, Moved: 1, GPU: 3000, Rule: "its queue held more than its fair share"},
 			},
@@ -38,7 +38,7 @@ func TestDecisions(t *testing.T) {
 	}
 	second := scheduler.Record{
 		At: at.Add(time.Minute), Action: "stalegangeviction", Bundle: "b2", Gang: "team/broken", Pods: 2, Evicted: 1, Spared: "the world moved", More: 1,
-		Cause: &engine.Cause{Right: engine.Repair, Queue: "vision", Evicted: 2000, Partial: true, Victims: []engine.Victim{{Gang: gang("broken"), Queue: "vision", Pods: 2, GPU: 2000}}},
+		Eviction: &engine.EvictionRecord{Cause: engine.Repair, Queue: "vision", Evicted: 2000, Partial: true, Victims: []engine.Victim{{Gang: gang("broken"), Queue: "vision", Pods: 2, GPU: 2000}}},
 	}
 	event := func(text string) v1.Event {
 		e := v1.Event{}

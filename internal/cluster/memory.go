@@ -176,8 +176,8 @@ func (s *Store) Spare(uid string) bool {
 	return true
 }
 
-// Rest is an answer no that cost much to find: until then it stands in for asking again, whatever happens meanwhile.
-type Rest struct {
+// RememberedAnswer is an answer no that cost much to find: until Until it stands in for asking again, whatever happens meanwhile.
+type RememberedAnswer struct {
 	// Until is in Unix nanoseconds, and not after Wake.
 	Until int64
 	// Asked is the generation of the snapshot in which the answer was found; 0 where that is not known.
@@ -190,16 +190,16 @@ type Rest struct {
 
 // Again is when whoever relies on the answer in a snapshot of this generation has to ask again, if nothing happens before: where
 // nothing has changed since the answer was found, only when time may change it.
-func (r Rest) Again(generation uint64) int64 {
+func (r RememberedAnswer) Again(generation uint64) int64 {
 	if r.Asked == generation {
 		return r.Wake
 	}
 	return r.Until
 }
 
-// Rest lets a question, named in full, rest. The end of a rest is no change of the state and no timer of the Store's: who needs
-// the answer then asks to be woken, see [Rest.Again].
-func (s *Store) Rest(question string, r Rest) { s.rests[question] = r }
+// RememberAnswer remembers the answer to a question, named in full. Its end is no change of the state and no timer of the Store's: who needs
+// the answer then asks to be woken, see [RememberedAnswer.Again].
+func (s *Store) RememberAnswer(question string, r RememberedAnswer) { s.answers[question] = r }
 
 // lost notes that a gang lost room by something that was not our doing. p may be detached.
 func (s *Store) lost(p *Pod) {
@@ -296,14 +296,14 @@ func moved(a, b Resources) bool {
 // Memory is what a Store knows beyond what objects say: promises, displacements, and what was displaced for whom. It is
 // plain data.
 type Memory struct {
-	// Generation is the snapshot's, which tells how old the answers are that rest; see [Rest].
+	// Generation is the snapshot's, which tells how old the remembered answers are; see [RememberedAnswer].
 	Generation uint64
 
-	Holds []Hold
-	Gangs map[Key]GangMemory
-	Held  map[string]int64 // by pod UID, see [Pod]
-	Moved map[string]int64 // by queue name, see Queue.ShareMoved
-	Rests map[string]Rest  // by question
+	Holds   []Hold
+	Gangs   map[Key]GangMemory
+	Held    map[string]int64            // by pod UID, see [Pod]
+	Moved   map[string]int64            // by queue name, see Queue.ShareMoved
+	Answers map[string]RememberedAnswer // by question
 	// Charged are the records of pods that hold room of which their objects do not say as much, by UID.
 	Charged map[string]Charged
 	// Returning are the UIDs of pods that were evicted and somebody makes anew, while they go.
@@ -341,7 +341,7 @@ type Gone struct {
 // Memory returns what this snapshot remembers: O(pods).
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
-		Generation: s.Generation, Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Rests: s.rests,
+		Generation: s.Generation, Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Answers: s.answers,
 		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
 	}
 	s.EachGang(func(g *Gang) {
@@ -442,10 +442,10 @@ func (s *Store) Restore(m Memory) {
 	}
 	// Answers stay as old as they are.
 	s.gen = max(s.gen+1, m.Generation)
-	for q, r := range m.Rests { // order: each on its own
+	for q, r := range m.Answers { // order: each on its own
 		if r.Asked > 0 {
 			r.Asked += s.gen - m.Generation
 		}
-		s.Rest(q, r)
+		s.RememberAnswer(q, r)
 	}
 }

@@ -25,7 +25,7 @@ func After(at, wait int64) int64 {
 }
 
 // rewind brings what the Store remembers in line with a clock that has been set back by so much: what has been is as long ago
-// as it was, and what is waited for is as far ahead, but for answers that rest, which are dropped. It counts as news: what
+// as it was, and what is waited for is as far ahead, but for remembered answers, which are dropped. It counts as news: what
 // objects say of times cannot be compared with what is remembered for a while. O(pods + gangs).
 func (s *Store) rewind(by int64) {
 	back := func(t *int64) bool {
@@ -99,7 +99,7 @@ func (s *Store) rewind(by int64) {
 		s.served[name] = at
 		s.dirty[name] = struct{}{}
 	}
-	clear(s.rests)
+	clear(s.answers)
 	s.news = s.now
 	s.gen++
 }

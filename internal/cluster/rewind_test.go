@@ -47,7 +47,7 @@ func remembered(t *rapid.T, now int64) *Store {
 	s.Stale(gang(1), now-5e9)
 	s.NoteShares(map[string]Resources{"q": {0, 0, 1000}})
 	s.NoteShares(map[string]Resources{"q": {0, 0, 9000}})
-	s.Rest("why", Rest{Until: now + 10e9, Wake: Forever})
+	s.RememberAnswer("why", RememberedAnswer{Until: now + 10e9, Wake: Forever})
 	return s
 }
 
@@ -82,7 +82,7 @@ func from(s *Snapshot) string {
 }
 
 // TestClockSetBack: a store whose clock is set back, and goes on from there, is at every moment what one is whose clock goes
-// right; answers that rest are forgotten, and the Store's next timer is as far ahead as the other's.
+// right; remembered answers are forgotten, and the Store's next timer is as far ahead as the other's.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000_000_000)
@@ -102,8 +102,8 @@ func TestClockSetBack(t *testing.T) {
 			if a != Forever && a-right.Now != b-set.Now || (a == Forever) != (b == Forever) {
 				t.Fatalf("the next timer is in %d and in %d", a-right.Now, b-set.Now)
 			}
-			if _, ok := set.Rest("why"); ok {
-				t.Fatal("an answer rests until the clock catches up")
+			if _, ok := set.RememberedAnswer("why"); ok {
+				t.Fatal("an answer is remembered until the clock catches up")
 			}
 			for i := range 2 {
 				twins[i].NoteShares(map[string]Resources{"q": {0, 0, 9000}})

@@ -38,7 +38,7 @@ type Snapshot struct {
 	pending    []uint64
 	partial    []uint64
 	odd        []uint64
-	rests      map[string]Rest
+	answers    map[string]RememberedAnswer
 	objects    map[ObjectKind]map[string]any
 	antiTerm   int
 	preferring int
@@ -144,9 +144,9 @@ func (s *Snapshot) GangByKey(k Key) *Gang {
 	return found
 }
 
-// Rest returns the answer to a question that rests.
-func (s *Snapshot) Rest(question string) (Rest, bool) {
-	r, ok := s.rests[question]
+// RememberedAnswer returns the answer to a question that is remembered.
+func (s *Snapshot) RememberedAnswer(question string) (RememberedAnswer, bool) {
+	r, ok := s.answers[question]
 	return r, ok && r.Until > s.Now
 }
 

@@ -54,12 +54,12 @@ type Store struct {
 	// legacySlices is how many pods have slices by annotation.
 	legacySlices int
 	postponed    map[PodID]struct{}
-	evicting     map[PodID]struct{} // evictions of ours that have not shown yet
-	rests        map[string]Rest    // by question
-	holds        map[string]Hold    // by Hold.ID
-	shares       map[string]noted   // fair shares by queue name
-	disturbed    bool               // a pod has been evicted by us, ever
-	frozen       map[Frozen]int64   // until when
+	evicting     map[PodID]struct{}          // evictions of ours that have not shown yet
+	answers      map[string]RememberedAnswer // by question
+	holds        map[string]Hold             // by Hold.ID
+	shares       map[string]noted            // fair shares by queue name
+	disturbed    bool                        // a pod has been evicted by us, ever
+	frozen       map[Frozen]int64            // until when
 	usage        map[string]Resources
 	served       map[string]int64 // Queue.Served by queue name
 
@@ -131,7 +131,7 @@ func NewStore(o Options) *Store {
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
 		accounts: map[string]*account{}, dirty: map[string]struct{}{}, gone: map[string]*Queue{},
-		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, rests: map[string]Rest{}, shares: map[string]noted{}, served: map[string]int64{},
+		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, answers: map[string]RememberedAnswer{}, shares: map[string]noted{}, served: map[string]int64{},
 		classes: newInterner(), demands: demands{kinds: map[string]*Demand{}}, postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
 		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{}, topologies: map[string]*Topology{},
 	}
@@ -184,7 +184,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 		Now: now, Generation: s.gen, StaticGen: s.sgen, Dims: s.dims,
 		LeastDeviceUnits: s.leastUnits, NodeOrder: s.byName, QueueOrder: s.queueNames, Lost: slices.SortedFunc(maps.Values(s.gone), func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }), Origin: s.origin,
 		nodes: s.nodes.freeze(), pods: s.pods.freeze(), gangs: s.gangs.freeze(), queues: s.queues.freeze(),
-		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), rests: maps.Clone(s.rests),
+		pending: slices.Clone(s.pending), partial: slices.Clone(s.partial), odd: slices.Clone(s.odd), objects: maps.Clone(s.objects), answers: maps.Clone(s.answers),
 		antiTerm: s.antiTerm, preferring: s.preferring, legacySlices: s.legacySlices, demands: s.demands.most(), Holds: s.sortedHolds(), frozen: s.frozen, News: s.news, topologies: s.topologies,
 	}
 	s.topologiesShared = true
@@ -224,9 +224,9 @@ func (s *Store) advance(now int64) {
 		}
 	}
 	s.pruneHolds(now)
-	for q, r := range s.rests { // order: each on its own
+	for q, r := range s.answers { // order: each on its own
 		if r.Until <= now {
-			delete(s.rests, q)
+			delete(s.answers, q)
 		}
 	}
 	s.pruneFrozen(now)

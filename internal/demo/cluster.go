@@ -302,7 +302,7 @@ func (c *cluster) decisions(ctx context.Context, group string) ([]scheduler.Reco
 			continue
 		}
 		var r scheduler.Record
-		if err := json.Unmarshal([]byte(text), &r); err != nil || r.Cause == nil {
+		if err := json.Unmarshal([]byte(text), &r); err != nil || r.Eviction == nil {
 			return nil, fmt.Errorf("event %s has a record that cannot be read (%w): %s", e.Name, err, text)
 		}
 		out = append(out, r)

@@ -266,9 +266,9 @@ func (s *story) decision(ctx context.Context, g gang, right string, evicted int,
 		}
 		sum := 0
 		for i := range records {
-			c := records[i].Cause
-			if string(c.Right) != right || len(c.Victims) != 1 || !strings.HasPrefix(c.Victims[0].Gang.Name, "pg-"+victim+"-") {
-				return false, "", fmt.Errorf("%s took room for %s from %v; it should be %s, from %s alone", c.Right, g.name, c.Victims, right, victim)
+			c := records[i].Eviction
+			if string(c.Cause) != right || len(c.Victims) != 1 || !strings.HasPrefix(c.Victims[0].Gang.Name, "pg-"+victim+"-") {
+				return false, "", fmt.Errorf("%s took room for %s from %v; it should be %s, from %s alone", c.Cause, g.name, c.Victims, right, victim)
 			}
 			sum += int(c.Evicted / 1000)
 		}
@@ -291,7 +291,7 @@ func brief(records []scheduler.Record) string {
 	out := make([]string, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		out = append(out, fmt.Sprintf("%s evicted %d of %d pods for %d milli-GPUs", r.Action, r.Evicted, r.Pods, r.Cause.Placed))
+		out = append(out, fmt.Sprintf("%s evicted %d of %d pods for %d milli-GPUs", r.Action, r.Evicted, r.Pods, r.Eviction.Placed))
 	}
 	return strings.Join(out, "; ")
 }

@@ -32,9 +32,9 @@ func (s *Session) Accept(st *Statement) {
 
 // AcceptFor turns the statement into a bundle of its own: evictions, and what they make room for. g is the beneficiary;
 // for a repair, the gang that is released. The evictions that were taken back leave no trace.
-func (s *Session) AcceptFor(st *Statement, g *GangState, cause *Cause) {
+func (s *Session) AcceptFor(st *Statement, g *GangState, record *EvictionRecord) {
 	at := s.newBundle(g)
-	s.draft.plan.Bundles[at].Cause = cause
+	s.draft.plan.Bundles[at].Eviction = record
 	s.draft.plan.Bundles[at].Starts = false
 	s.settle(st, g, at)
 }
@@ -60,7 +60,7 @@ func (s *Session) settle(st *Statement, g *GangState, at int) {
 			g := s.Ledger.Gang(op.Pod.Gang)
 			evicted[op.Pod.ID] = len(b.Intents)
 			b.Intents = append(b.Intents, s.intent(op, Intent{
-				Gang: g.Key, Set: op.Pod.SetName(), Core: !g.Satisfied(), Budget: s.draft.broken[op.Pod.ID],
+				Gang: g.Key, Set: op.Pod.SetName(), BelowMinimum: !g.Satisfied(), Budget: s.draft.broken[op.Pod.ID],
 			}))
 		}
 	}

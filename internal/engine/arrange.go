@@ -7,11 +7,11 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// How many looks at a node it may take to find an arrangement of pods by trying all; how many a look counts for at which
+// How many steps it may take to find an arrangement of pods by trying all, one for each node tried; how many a node counts for at which
 // filters are asked; and how many nodes that are passed over count for one.
 const (
-	arrangeLooks = 2000
-	filterLooks  = 8
+	arrangeSteps = 2000
+	filterSteps  = 8
 	passedOver   = 64
 )
 
@@ -48,11 +48,11 @@ func (tr *trial) rearranged(pods []cluster.PodID, d *Diagnosis) *Diagnosis {
 		}
 		tr.st.RollbackTo(mark)
 	}
-	looks := arrangeLooks
-	if tr.arrange(scarcer, 0, &looks) {
+	steps := arrangeSteps
+	if tr.arrange(scarcer, 0, &steps) {
 		return nil
 	}
-	d.Verdict.Partial = looks < 0
+	d.Verdict.Partial = steps < 0
 	return d
 }
 
@@ -72,8 +72,8 @@ func (pl *Placer) larger(pods []cluster.PodID) []cluster.PodID {
 }
 
 // arrange places the pods, alike ones on nodes in the order of their names from the given one on, trying all ways until
-// there are no looks left.
-func (tr *trial) arrange(pods []cluster.PodID, from int, looks *int) bool {
+// there are no steps left.
+func (tr *trial) arrange(pods []cluster.PodID, from int, steps *int) bool {
 	if len(pods) == 0 {
 		return true
 	}
@@ -83,16 +83,16 @@ func (tr *trial) arrange(pods []cluster.PodID, from int, looks *int) bool {
 	}
 	cost := 1
 	if tr.wanted(p.Class) {
-		cost = filterLooks
+		cost = filterSteps
 	}
-	*looks -= len(tr.snap.NodeOrder) / passedOver
+	*steps -= len(tr.snap.NodeOrder) / passedOver
 	mask := tr.staticMask(p.Class)
 	for i := from; i < len(tr.snap.NodeOrder); i++ {
 		n := tr.snap.NodeOrder[i]
 		if !mask.has(n) || !tr.ledger.FitsLater(p.Class, n) {
 			continue
 		}
-		if *looks -= cost; *looks < 0 {
+		if *steps -= cost; *steps < 0 {
 			return false
 		}
 		if !tr.filtersAllow(p, n) {
@@ -104,7 +104,7 @@ func (tr *trial) arrange(pods []cluster.PodID, from int, looks *int) bool {
 		if len(pods) > 1 && tr.snap.Pod(pods[1]).Class == p.Class && !tr.wanted(p.Class) {
 			next = i
 		}
-		if tr.arrange(pods[1:], next, looks) {
+		if tr.arrange(pods[1:], next, steps) {
 			return true
 		}
 		tr.st.RollbackTo(mark)

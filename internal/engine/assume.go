@@ -61,7 +61,7 @@ func (p *Plan) EvictionsStand() int64 {
 // order. It does when pods are evicted for it, or when it goes on with an earlier promise.
 func (in *Intent) hold(b *Bundle) (cluster.Hold, bool) {
 	switch {
-	case in.Verb == Nominate && (b.Cause != nil || in.Kept != ""):
+	case in.Verb == Nominate && (b.Eviction != nil || in.Kept != ""):
 		return cluster.Hold{Gang: b.Gang, Pod: in.UID, Set: in.Set, Node: in.Node, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
 	case in.Verb == Evict && in.To != "":
 		return cluster.Hold{Gang: in.Gang, Moved: in.UID, Set: in.Set, Node: in.To, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
@@ -105,8 +105,8 @@ func (r *Result) remember(s *cluster.Store) {
 	for _, id := range r.Void {
 		s.Release(id)
 	}
-	for question, rest := range r.Rests { // order: each on its own
-		s.Rest(question, rest)
+	for question, rest := range r.Answers { // order: each on its own
+		s.RememberAnswer(question, rest)
 	}
 	for i := range r.Trace.Stale {
 		s.Stale(r.Trace.Stale[i].Gang, r.Trace.Stale[i].Since)

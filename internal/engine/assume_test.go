@@ -27,8 +27,8 @@ func assumeStore() *cluster.Store {
 
 // takes is a bundle that evicts g1 for good and moves g2, for t1.
 func takes() Bundle {
-	taker, giver := cluster.Key{Namespace: "a", Name: "taker"}, cluster.Key{Namespace: "a", Name: "giver"}
-	return Bundle{ID: "b", Gang: taker, UID: "taker", Cause: &Cause{Right: Reclaim}, Intents: []Intent{
+	beneficiary, giver := cluster.Key{Namespace: "a", Name: "taker"}, cluster.Key{Namespace: "a", Name: "giver"}
+	return Bundle{ID: "b", Gang: beneficiary, UID: "taker", Eviction: &EvictionRecord{Cause: Reclaim}, Intents: []Intent{
 		{Verb: Evict, UID: "g1", Node: "n", Gang: giver},
 		{Verb: Evict, UID: "g2", Node: "n", To: "m", Gang: giver},
 		{Verb: Nominate, UID: "t1", Node: "n"},
@@ -87,14 +87,14 @@ func TestAssumeAndForget(t *testing.T) {
 
 func TestAssumeNominations(t *testing.T) {
 	t.Parallel()
-	taker := cluster.Key{Namespace: "a", Name: "taker"}
+	beneficiary := cluster.Key{Namespace: "a", Name: "taker"}
 	s := assumeStore()
-	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
 	if d := cmp.Diff(seen(assumeStore()), seen(s)); d != "" {
 		t.Errorf("a nomination alone holds nothing: %s", d)
 	}
-	s.Hold(cluster.Hold{Gang: taker, Moved: "gone", Node: "n", Until: 100})
-	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{
+	s.Hold(cluster.Hold{Gang: beneficiary, Moved: "gone", Node: "n", Until: 100})
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{
 		{Verb: Nominate, UID: "t1", Node: "n", Kept: "gone"},
 		{Verb: Bind, UID: "t2", Node: "n"},
 	}}}}).assume(s, 1)
@@ -103,7 +103,7 @@ func TestAssumeNominations(t *testing.T) {
 	if d := cmp.Diff(want, seen(s)); d != "" {
 		t.Errorf("a promise goes on under the pod it is for: %s", d)
 	}
-	(&Plan{Bundles: []Bundle{{Gang: taker, Intents: []Intent{{Verb: Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
 	want["t1"] = "Binding"
 	delete(want, "held for taker t1")
 	if d := cmp.Diff(want, seen(s)); d != "" {

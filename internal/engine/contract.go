@@ -14,8 +14,8 @@ type (
 	GangState = ledger.GangState
 	// QueueLedger is what a queue holds and may hold.
 	QueueLedger = ledger.QueueLedger
-	// Unit is what goes together when a gang gives room.
-	Unit = ledger.Unit
+	// VictimUnit is what goes together when a gang gives room.
+	VictimUnit = ledger.VictimUnit
 	// Statement is a journal of operations, each with its exact inverse.
 	Statement = ledger.Statement
 	// Mark is a place in a statement.
@@ -79,13 +79,13 @@ const (
 //	  end         Settle is the session's, when it accepts
 //	Rules       who may have what, and take it from whom; nodes are not looked at
 //	  to have     Admit, CheckGates, FairShare, CompareGangs
-//	  to take     CheckReclaim, CheckGiver, CheckVictim, CheckUnit, Yields, AnyTaker, BySiblings, Standing
-//	  in order    CompareGivers, Tier, Units, GentleUnit, Age, ShareMoved
+//	  to take     CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing
+//	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
 //	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these
 //	Recorder    what is said of the run; decides nothing
 //	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
-//	  later runs  WakeAt, Rest, Rested, Retell, PassEnd
+//	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
 //	Placer      where pods go
 //	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn

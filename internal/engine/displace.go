@@ -7,7 +7,7 @@ import (
 )
 
 // SpareUnit takes the eviction of a unit back, if the room of all its pods is still there, and says whether it was.
-func (pl *Placer) SpareUnit(st *Statement, u *Unit) bool {
+func (pl *Placer) SpareUnit(st *Statement, u *VictimUnit) bool {
 	if u.Promised() > 0 {
 		return st.Keep(u)
 	}
@@ -27,7 +27,7 @@ func (pl *Placer) SpareUnit(st *Statement, u *Unit) bool {
 
 // MoveUnit gives every pod of an evicted unit room elsewhere, or back where it was, and says whether it could; if not,
 // the statement is as before. Pods that nobody recreates are not moved.
-func (pl *Placer) MoveUnit(st *Statement, u *Unit) bool {
+func (pl *Placer) MoveUnit(st *Statement, u *VictimUnit) bool {
 	if u.Promised() > 0 {
 		return st.Keep(u)
 	}
@@ -73,7 +73,7 @@ func (pl *Placer) MoveUnit(st *Statement, u *Unit) bool {
 }
 
 // strays says whether pods of the unit are of no set, so that nobody knows where they should be.
-func strays(u *Unit) bool {
+func strays(u *VictimUnit) bool {
 	return slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None })
 }
 
@@ -84,7 +84,7 @@ func succeeded(v *GangState, p *cluster.Pod) bool {
 
 // chargeAnywhere returns the most that the queue of a unit is charged for it wherever it goes: GPU memory is a larger part of
 // smaller devices.
-func (pl *Placer) chargeAnywhere(u *Unit) cluster.Resources {
+func (pl *Placer) chargeAnywhere(u *VictimUnit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
 		sum.AddCapped(pl.snap.ChargeWaiting(p.Class))

@@ -69,7 +69,7 @@ func (ru *Rules) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Res
 
 // OverAgain says whether an evicted unit of a gang that may be preempted would, if it stayed, take its queue, or one above it, over
 // what that may hold for non-preemptible work: because it was placed as such, which it is charged as until it ends.
-func (ru *Rules) OverAgain(u *Unit) bool {
+func (ru *Rules) OverAgain(u *VictimUnit) bool {
 	var back cluster.Resources // less than nothing is freed
 	for _, p := range u.Pods {
 		if u.Gang.Preemptible && u.Gang.FixedCharge(p) {
@@ -115,7 +115,7 @@ func (ru *Rules) Risks() []Risk {
 }
 
 // checkExcess says whether a unit of a gang that calls itself non-preemptible may go: as long as there is too much of it.
-func (ru *Rules) checkExcess(u *Unit) Verdict {
+func (ru *Rules) checkExcess(u *VictimUnit) Verdict {
 	if !u.Gang.Preemptible && (u.Moved || !ru.overAbove(u.Gang.Leaf, nil)) {
 		return Verdict{Code: No, Reason: ReasonNotPreemptible, Object: u.Gang.Key.String()}
 	}

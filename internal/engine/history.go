@@ -20,7 +20,7 @@ func (ru *Rules) Age(g *GangState) (age int, own bool) {
 			}
 			for _, d := range v.Displacements {
 				ru.aged = append(ru.aged, d.At)
-				ru.takers[d.By] = true
+				ru.beneficiaries[d.By] = true
 			}
 			if len(v.Displacements) == cluster.MaxDisplacements { // earlier ones are forgotten, so what counts is since when pods are back
 				for _, id := range v.Pods {
@@ -29,10 +29,10 @@ func (ru *Rules) Age(g *GangState) (age int, own bool) {
 			}
 		})
 		slices.Sort(ru.aged)
-		ru.snap.Barred(func(taker cluster.Key) { ru.takers[taker] = true })
+		ru.snap.Barred(func(beneficiary cluster.Key) { ru.beneficiaries[beneficiary] = true })
 	}
 	age = sort.Search(len(ru.aged), func(i int) bool { return ru.aged[i] >= ru.waits(g) })
-	return age, ru.takers[g.Key]
+	return age, ru.beneficiaries[g.Key]
 }
 
 // ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
@@ -57,7 +57,7 @@ func (ru *Rules) waits(g *GangState) int64 { return max(ru.snap.Past(g.Created),
 //
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
-func (ru *Rules) returned(r Right, g, v *GangState) bool {
+func (ru *Rules) returned(r EvictionCause, g, v *GangState) bool {
 	waits := ru.waits(g)
 	news := waits
 	if r == Reclaim {

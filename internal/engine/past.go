@@ -15,7 +15,7 @@ type pastBundle struct{ id, gang string }
 // add names in a bundle those that it counts on, and adds it to them. While a run evicts nobody this costs next to nothing: a bind takes
 // room that is free, whatever becomes of others.
 func (p *past) add(b *Bundle) {
-	if b.Cause != nil || len(p.frees) > 0 {
+	if b.Eviction != nil || len(p.frees) > 0 {
 		p.name(b)
 	}
 	p.bundles = append(p.bundles, pastBundle{b.ID, b.UID})

@@ -16,7 +16,7 @@ func TestDependsOn(t *testing.T) {
 		}
 		return out
 	}
-	because := &Cause{Right: Reclaim}
+	because := &EvictionRecord{Cause: Reclaim}
 	var p past
 	for _, c := range []struct {
 		b    Bundle
@@ -24,14 +24,14 @@ func TestDependsOn(t *testing.T) {
 	}{
 		{Bundle{ID: "binds", UID: "a", Intents: on(Bind, "n1", "n2")}, nil},
 		{Bundle{ID: "binds again", UID: "a", Intents: on(Bind, "n1")}, nil},
-		{Bundle{ID: "evicts", UID: "b", Cause: because, Intents: append(on(Evict, "n1", "n1", "n2"), on(Nominate, "n1")...)}, nil},
-		{Bundle{ID: "elsewhere", UID: "c", Cause: because, Intents: append(on(Evict, "n3"), on(Nominate, "n3")...)}, nil},
+		{Bundle{ID: "evicts", UID: "b", Eviction: because, Intents: append(on(Evict, "n1", "n1", "n2"), on(Nominate, "n1")...)}, nil},
+		{Bundle{ID: "elsewhere", UID: "c", Eviction: because, Intents: append(on(Evict, "n3"), on(Nominate, "n3")...)}, nil},
 		{Bundle{ID: "binds beside", UID: "d", Intents: on(Bind, "n1")}, nil},
-		{Bundle{ID: "of what is left", UID: "e", Cause: because, Intents: append(on(Evict, "n2"), on(Nominate, "n1", "n2")...)}, []string{"evicts"}},
+		{Bundle{ID: "of what is left", UID: "e", Eviction: because, Intents: append(on(Evict, "n2"), on(Nominate, "n1", "n2")...)}, []string{"evicts"}},
 		{Bundle{ID: "of all", UID: "f", Intents: on(Nominate, "n3", "n2")}, []string{"elsewhere", "evicts", "of what is left"}},
-		{Bundle{ID: "moves", UID: "g", Cause: because, Intents: []Intent{{Verb: Evict, Node: "n4", To: "n3"}}}, []string{"elsewhere"}},
-		{Bundle{ID: "more for a", UID: "a", Cause: because, Intents: append(on(Evict, "n5"), on(Nominate, "n5")...)}, []string{"binds", "binds again"}},
-		{Bundle{ID: "repairs", UID: "h", Cause: because, Intents: on(Evict, "n1")}, nil},
+		{Bundle{ID: "moves", UID: "g", Eviction: because, Intents: []Intent{{Verb: Evict, Node: "n4", To: "n3"}}}, []string{"elsewhere"}},
+		{Bundle{ID: "more for a", UID: "a", Eviction: because, Intents: append(on(Evict, "n5"), on(Nominate, "n5")...)}, []string{"binds", "binds again"}},
+		{Bundle{ID: "repairs", UID: "h", Eviction: because, Intents: on(Evict, "n1")}, nil},
 	} {
 		p.add(&c.b)
 		if d := cmp.Diff(c.want, c.b.DependsOn); d != "" {

@@ -21,14 +21,14 @@ type Placer struct {
 
 	rank     []int32 // by node ID: position in Snap.NodeOrder
 	rankings map[rankingKey]*ranking
-	rated    int     // nodes that were, see Rated
-	views    []*view // the first is all nodes by name
-	nested   map[viewKey]*view
+	rated    int          // nodes that were, see Rated
+	orders   []*nodeOrder // the first is all nodes by name
+	nested   map[orderKey]*nodeOrder
 
-	cohort   map[cluster.GangID]*cohort // of the pods that were asked about last, see cohortsOf
-	limited  map[cluster.GangID]bool    // see Limited
-	failed   map[string]*Diagnosis      // see failures
-	failedOf int                        // Ledger.Freed(), as they were found
+	groups   map[cluster.GangID]*constraintGroup // of the pods that were asked about last, see constraintGroupsOf
+	limited  map[cluster.GangID]bool             // see Limited
+	failed   map[string]*Diagnosis               // see failures
+	failedOf int                                 // Ledger.Freed(), as they were found
 	tallies  map[tallyKey]Tally
 	gateMemo map[uint64]Verdict
 	statics  *staticCache
@@ -42,7 +42,7 @@ type Placer struct {
 func newPlacer(ctx context.Context, e *Engine, snap *cluster.Snapshot, l *ledger.Ledger, ru *Rules, rec *Recorder, ps *points) *Placer {
 	pl := &Placer{
 		snap: snap, ctx: ctx, ledger: l, rules: ru, rec: rec, points: ps, statics: &e.statics,
-		rankings: map[rankingKey]*ranking{}, nested: map[viewKey]*view{}, cohort: map[cluster.GangID]*cohort{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
+		rankings: map[rankingKey]*ranking{}, nested: map[orderKey]*nodeOrder{}, groups: map[cluster.GangID]*constraintGroup{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
 		tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
 	}
 	pl.rank = ledger.Cleared(&e.slabs.rank, snap.MaxNodeID())
@@ -62,7 +62,7 @@ func (pl *Placer) aborted() bool { return pl.ctx.Err() != nil }
 //
 // It costs O(log nodes) per pod, and for a gang that fails one look at every node; a gang of the same shape as one that
 // failed since room last came back costs nothing. A gang whose pods differ, or about which filters have a say, is tried in
-// other orders, and then in every way up to arrangeLooks looks at nodes; a No beyond that says that it is partial.
+// other orders, and then in every way up to arrangeSteps steps, one for each node tried; a No beyond that says that it is partial.
 //
 // Of a gang that can do without some of its sets, other sets are tried when those that come first have no place.
 func (pl *Placer) TryGang(st *Statement, g *GangState) *Diagnosis {
@@ -126,7 +126,7 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 		switch {
 		case d.final || !d.Verdict.Reason.Room():
 		case tr.Constrained(g):
-			d = tr.rearrangedCohorts(g, pods, d)
+			d = tr.rearrangedGroups(g, pods, d)
 		case !tr.single(pods):
 			d = tr.rearranged(pods, d)
 		}
@@ -332,8 +332,8 @@ func (pl *Placer) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []
 	return key
 }
 
-// placeAll places the pods, in their order, within a region.
-func (tr *trial) placeAll(pods []cluster.PodID, in Region) *Diagnosis {
+// placeAll places the pods, in their order, within a range.
+func (tr *trial) placeAll(pods []cluster.PodID, in NodeRange) *Diagnosis {
 	for i := 0; i < len(pods); {
 		same, d := tr.run(pods, i, in)
 		if d != nil {
@@ -349,8 +349,8 @@ func (tr *trial) placeAll(pods []cluster.PodID, in Region) *Diagnosis {
 	return nil
 }
 
-// run returns how many pods from the i-th on are alike, or why they cannot all be placed in the region.
-func (tr *trial) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) {
+// run returns how many pods from the i-th on are alike, or why they cannot all be placed in the range.
+func (tr *trial) run(pods []cluster.PodID, i int, in NodeRange) (int, *Diagnosis) {
 	p := tr.snap.Pod(pods[i])
 	same := 1
 	for i+same < len(pods) && tr.snap.Pod(pods[i+same]).Class == p.Class {
@@ -362,7 +362,7 @@ func (tr *trial) run(pods []cluster.PodID, i int, in Region) (int, *Diagnosis) {
 	if len(tr.snap.NodeOrder) == 0 {
 		return 0, &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
 	}
-	if room := tr.rankingIn(p.Class, in.v).in(in); room < same { // as cheap a no as a yes
+	if room := tr.rankingIn(p.Class, in.order).in(in); room < same { // as cheap a no as a yes
 		return 0, tr.noRoom(p, i+room, len(pods), in)
 	}
 	if tr.mode != elsewhere && tr.nobody(p) != "" { // who is moved may stay where he is
@@ -391,13 +391,13 @@ func (pl *Placer) checkPod(p *cluster.Pod) Verdict {
 	return v
 }
 
-// placePod puts one pod on the best node of a region that takes it: at once if it fits there now, else by nomination.
-func (tr *trial) placePod(p *cluster.Pod, in Region) bool {
+// placePod puts one pod on the best node of a range that takes it: at once if it fits there now, else by nomination.
+func (tr *trial) placePod(p *cluster.Pod, in NodeRange) bool {
 	if tr.mode == elsewhere && in.has(p.Node) && tr.mayStay(p) {
 		tr.st.Spare(p)
 		return true
 	}
-	r := tr.rankingFor(p, in.v)
+	r := tr.rankingFor(p, in.order)
 	var filters []named[NodeFilter]
 	for _, f := range tr.points.filters {
 		if f.it.Wants(p.Class) {
@@ -415,7 +415,7 @@ func (tr *trial) placePod(p *cluster.Pod, in Region) bool {
 		if !ok {
 			break
 		}
-		if tr.checkNode(filters, p, tr.snap.Node(in.v.nodes[i])).Yes() {
+		if tr.checkNode(filters, p, tr.snap.Node(in.order.nodes[i])).Yes() {
 			chosen = i
 			break
 		}
@@ -428,7 +428,7 @@ func (tr *trial) placePod(p *cluster.Pod, in Region) bool {
 	if chosen < 0 {
 		return false
 	}
-	return tr.put(p, in.v.nodes[chosen])
+	return tr.put(p, in.order.nodes[chosen])
 }
 
 // RefusedAll says whether some filter refuses each of the pods, which are alike, every node, whoever of those that are there goes; see

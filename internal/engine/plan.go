@@ -31,8 +31,8 @@ type Bundle struct {
 	// neither is this. They are those that free room on a node on which this one promises some, and those for the same gang. It follows
 	// from the intents, and is not written down with them.
 	DependsOn []string `json:"-"`
-	// Cause is the record of the decision when the bundle evicts, nil when it does not.
-	Cause *Cause `json:"cause,omitempty"`
+	// Eviction is the record of the decision when the bundle evicts, nil when it does not.
+	Eviction *EvictionRecord `json:"cause,omitempty"`
 }
 
 // Intent is one decision about one pod. Its precondition is that the pod still has this UID, and, to bind or nominate, no
@@ -48,8 +48,8 @@ type Intent struct {
 	// Gang and Set are the evicted pod's.
 	Gang cluster.Key `json:"victim,omitzero"`
 	Set  string      `json:"set,omitempty"`
-	// Core says that the evicted pod's gang is left without its minimum: it goes whole, or not at all.
-	Core bool `json:"core,omitempty"`
+	// BelowMinimum says that the evicted pod's gang is left without its minimum: it goes whole, or not at all.
+	BelowMinimum bool `json:"core,omitempty"`
 	// Budget names a PodDisruptionBudget that this eviction violates, "" for none.
 	Budget string `json:"budget,omitempty"`
 	// GPU is what the pod's queue is charged, in milli-GPU.
@@ -72,20 +72,20 @@ type Intent struct {
 	Kept string `json:"kept,omitempty"`
 }
 
-// Right is by what right pods are evicted.
-type Right string
+// EvictionCause is what pods are evicted for.
+type EvictionCause string
 
-// The rights. What each may take is the table in docs/concepts/disruption.md.
+// The causes. What each may take is the table in docs/concepts/disruption.md.
 const (
-	Consolidation Right = "consolidation" // to move pods elsewhere, so that scattered room comes together
-	Reclaim       Right = "reclaim"       // to take back, from a queue above its share, what is one's own
-	Preempt       Right = "preempt"       // to make way for higher priority in the same queue
-	Repair        Right = "repair"        // to release what a fault left of a gang
+	Consolidation EvictionCause = "consolidation" // to move pods elsewhere, so that scattered room comes together
+	Reclaim       EvictionCause = "reclaim"       // to take back, from a queue above its share, what is one's own
+	Preempt       EvictionCause = "preempt"       // to make way for higher priority in the same queue
+	Repair        EvictionCause = "repair"        // to release what a fault left of a gang
 )
 
-// Cause is the record of a decision that evicts: who had to go, for whom, by which rule, and what became of the shares.
-type Cause struct {
-	Right Right `json:"right"`
+// EvictionRecord is the record of a decision that evicts: who had to go, for whom, by which rule, and what became of the shares.
+type EvictionRecord struct {
+	Cause EvictionCause `json:"right"`
 	// Queue is the beneficiary's.
 	Queue   string   `json:"queue"`
 	Victims []Victim `json:"victims"`

@@ -15,59 +15,59 @@ type Point string
 // The extension points and how the opinions of several plugins combine. Plugins are asked tier by tier, in the order of
 // the profile.
 //
-//	point          interface    combination
-//	queue-order    QueueOrder   first opinion that is not 0
-//	gang-order     GangOrder    first opinion that is not 0, then age, then key
-//	set-order      SetOrder     first opinion that is not 0, then name
-//	pod-order      PodOrder     first opinion that is not 0, then age, then name as text
-//	queue-shares   QueueShares  exclusive: two owners are a start-up error
-//	reclaim-gate   ReclaimGate  all must agree; the first no is the verdict; nobody asked means no
-//	giver-filter   GiverFilter  all must agree; the first no is the verdict
-//	victim-filter  VictimFilter all must agree; the first no is the verdict
-//	unit-check     UnitCheck    all must agree; the first no is the verdict
-//	victim-order   VictimOrder  first opinion that is not 0, then the reverse of queue-order's fallback
-//	victim-tier    VictimTier   largest
-//	queue-gate     QueueGate    all must agree; the first no is the verdict
-//	fixed-quota    FixedQuota   one yes is enough
-//	pod-gate       PodGate      all must agree; the first no is the verdict
-//	node-sets      NodeSets     first that narrows a set
-//	node-static    NodeStatic   all must agree; cached per class and node
-//	node-filter    NodeFilter   all must agree; asked for each placement
-//	node-ready     NodeReady    all must agree; a no turns a placement into a nomination
-//	node-score     NodeScore    sum
-//	pod-bonus      PodBonus     sum
-//	company-score  CompanyScore exclusive: two owners are a start-up error
-//	device-order   DeviceOrder  sum; larger first, then devices in use, then the group
-//	observer       Observer     told in order, undone in reverse order
-//	               Promises     told in order
-//	detail         Detailer     all asked, in order
-//	close          Closer       all called, in order
+//	point                interface          combination
+//	queue-order          QueueOrder         first opinion that is not 0
+//	gang-order           GangOrder          first opinion that is not 0, then age, then key
+//	set-order            SetOrder           first opinion that is not 0, then name
+//	pod-order            PodOrder           first opinion that is not 0, then age, then name as text
+//	queue-shares         QueueShares        exclusive: two owners are a start-up error
+//	reclaim-gate         ReclaimGate        all must agree; the first no is the verdict; nobody asked means no
+//	victim-queue-filter  VictimQueueFilter  all must agree; the first no is the verdict
+//	victim-filter        VictimFilter       all must agree; the first no is the verdict
+//	unit-check           UnitCheck          all must agree; the first no is the verdict
+//	victim-order         VictimOrder        first opinion that is not 0, then the reverse of queue-order's fallback
+//	victim-tier          VictimTier         largest
+//	queue-gate           QueueGate          all must agree; the first no is the verdict
+//	fixed-quota          FixedQuota         one yes is enough
+//	pod-gate             PodGate            all must agree; the first no is the verdict
+//	node-sets            NodeSets           first that narrows a set
+//	node-static          NodeStatic         all must agree; cached per class and node
+//	node-filter          NodeFilter         all must agree; asked for each placement
+//	node-ready           NodeReady          all must agree; a no turns a placement into a nomination
+//	node-score           NodeScore          sum
+//	pod-bonus            PodBonus           sum
+//	company-score        CompanyScore       exclusive: two owners are a start-up error
+//	device-order         DeviceOrder        sum; larger first, then devices in use, then the group
+//	observer             Observer           told in order, undone in reverse order
+//	                     Promises           told in order
+//	detail               Detailer           all asked, in order
+//	close                Closer             all called, in order
 const (
-	PointQueueOrder   Point = "queue-order"
-	PointGangOrder    Point = "gang-order"
-	PointSetOrder     Point = "set-order"
-	PointPodOrder     Point = "pod-order"
-	PointQueueShares  Point = "queue-shares"
-	PointReclaimGate  Point = "reclaim-gate"
-	PointGiverFilter  Point = "giver-filter"
-	PointVictimFilter Point = "victim-filter"
-	PointUnitCheck    Point = "unit-check"
-	PointVictimOrder  Point = "victim-order"
-	PointVictimTier   Point = "victim-tier"
-	PointQueueGate    Point = "queue-gate"
-	PointFixedQuota   Point = "fixed-quota"
-	PointPodGate      Point = "pod-gate"
-	PointNodeSets     Point = "node-sets"
-	PointNodeStatic   Point = "node-static"
-	PointNodeFilter   Point = "node-filter"
-	PointNodeReady    Point = "node-ready"
-	PointNodeScore    Point = "node-score"
-	PointPodBonus     Point = "pod-bonus"
-	PointCompanyScore Point = "company-score"
-	PointDeviceOrder  Point = "device-order"
-	PointObserver     Point = "observer"
-	PointDetail       Point = "detail"
-	PointClose        Point = "close"
+	PointQueueOrder        Point = "queue-order"
+	PointGangOrder         Point = "gang-order"
+	PointSetOrder          Point = "set-order"
+	PointPodOrder          Point = "pod-order"
+	PointQueueShares       Point = "queue-shares"
+	PointReclaimGate       Point = "reclaim-gate"
+	PointVictimQueueFilter Point = "victim-queue-filter"
+	PointVictimFilter      Point = "victim-filter"
+	PointUnitCheck         Point = "unit-check"
+	PointVictimOrder       Point = "victim-order"
+	PointVictimTier        Point = "victim-tier"
+	PointQueueGate         Point = "queue-gate"
+	PointFixedQuota        Point = "fixed-quota"
+	PointPodGate           Point = "pod-gate"
+	PointNodeSets          Point = "node-sets"
+	PointNodeStatic        Point = "node-static"
+	PointNodeFilter        Point = "node-filter"
+	PointNodeReady         Point = "node-ready"
+	PointNodeScore         Point = "node-score"
+	PointPodBonus          Point = "pod-bonus"
+	PointCompanyScore      Point = "company-score"
+	PointDeviceOrder       Point = "device-order"
+	PointObserver          Point = "observer"
+	PointDetail            Point = "detail"
+	PointClose             Point = "close"
 )
 
 // QueueOrder orders two sibling queues: negative when l is served before r. next is what the best waiting gang below
@@ -97,7 +97,7 @@ type QueueShares interface {
 	FairShare(q cluster.QueueID) cluster.Resources
 }
 
-// What plugins say of a taker (ReclaimGate, GiverFilter, UnitCheck, QueueGate) they say for its queue's numbers, the queues
+// What plugins say of a beneficiary (ReclaimGate, VictimQueueFilter, UnitCheck, QueueGate) they say for its queue's numbers, the queues
 // above it and what is asked for: siblings that hold and may hold the same, and have given nobody room, are told the same but
 // for their names.
 
@@ -107,55 +107,55 @@ type ReclaimGate interface {
 	CheckReclaim(g *GangState, request cluster.Resources) Verdict
 }
 
-// GiverFilter says whether anything may be taken from the gangs of a leaf queue for g by this right, with request what g
+// VictimQueueFilter says whether anything may be taken from the gangs of a leaf queue for g, for this cause, with request what g
 // asks for. A yes holds for the search for g; a no until something is taken from a queue that g's own queue meets further down
 // than it meets this one.
-type GiverFilter interface {
-	CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
+type VictimQueueFilter interface {
+	CheckVictimQueue(r EvictionCause, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
 }
 
-// SiblingFilter is a GiverFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
+// SiblingFilter is a VictimQueueFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
 // (siblings, and the queues above them), and what those hold: its answer is the same for all leaves below a queue that is not
 // on g's way, so it is asked about one of them.
 //
 // Standing appends all that it looks at of such a queue itself, as the session stands: of siblings of one standing it says the
 // same to everybody, but for what the verdict names and counts. There should be few that differ, however many queues there are.
 type SiblingFilter interface {
-	GiverFilter
+	VictimQueueFilter
 	Standing(key []byte, q cluster.QueueID) []byte
 }
 
-// VictimFilter says whether anything of v may be taken for g by this right, with request what g asks for. The answer
+// VictimFilter says whether anything of v may be taken for g, for this cause, with request what g asks for. The answer
 // holds for the search for g. It does not depend on g's priority, which the session compares itself, and of g's queue only on
 // where its way from the top and that of v's part; what depends on how much has been taken already is UnitCheck's.
 type VictimFilter interface {
-	CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict
+	CheckVictim(r EvictionCause, g *GangState, request cluster.Resources, v *GangState) Verdict
 }
 
-// AnyTaker is a VictimFilter that can tell of a gang that it has nothing against anybody's taking from it by this right: it says
+// AnyBeneficiary is a VictimFilter that can tell of a gang that it has nothing against anybody's taking from it for this cause: it says
 // true only where CheckVictim says yes whoever g is and whatever it asks for, until the gang is charged more or less.
-type AnyTaker interface {
+type AnyBeneficiary interface {
 	VictimFilter
-	AnyTaker(r Right, v *GangState) bool
+	AnyBeneficiary(r EvictionCause, v *GangState) bool
 }
 
 // UnitCheck says whether one more unit may be taken for g, which asks for request. The session stands as after the units
 // taken so far, u not among them. Taking more must not make a unit legal that was not, but for what is taken from a queue that
 // g's own queue meets further down than it meets the unit's: then it is asked again. rule says what makes it legal, for the record; "" for no opinion.
 type UnitCheck interface {
-	CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (rule string, v Verdict)
+	CheckUnit(r EvictionCause, g *GangState, request cluster.Resources, u *VictimUnit) (rule string, v Verdict)
 }
 
 // VictimOrder orders two sibling queues to take from: negative when l gives before r. lUnit and rUnit are what each would
 // give next; what was taken already is gone from the session's ledgers.
 type VictimOrder interface {
-	CompareGivers(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int
+	CompareVictimQueues(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int
 }
 
 // VictimTier says how reluctantly a unit is taken: all units of a lower tier come before those of a higher one. 0 is no
 // reluctance, 1 that it breaks a promise made to its owner, named by the second result.
 type VictimTier interface {
-	Tier(u *Unit) (tier int, broken string)
+	Tier(u *VictimUnit) (tier int, broken string)
 }
 
 // QueueGate says whether the queue of g, and the queues above it, may take request more: once all that is leaving has gone, or
@@ -252,7 +252,7 @@ type SetQuery struct {
 	Gang   *GangState
 	Set    int32  // index of Gang.Sets
 	Pods   []Kind // what is to be placed below it
-	Within Region
+	Within NodeRange
 }
 
 // NodeSet is a domain that a set may go to. Domain None stands for all of where it was asked for, whether or not it

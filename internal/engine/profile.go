@@ -184,30 +184,30 @@ func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Key
 
 // points is everything opened for one run, by extension point.
 type points struct {
-	queueOrder []QueueOrder
-	gangOrder  []GangOrder
-	setOrder   []SetOrder
-	podOrder   []PodOrder
-	shares     QueueShares
-	reclaim    []named[ReclaimGate]
-	leaves     []named[GiverFilter]
-	victims    []named[VictimFilter]
-	units      []named[UnitCheck]
-	givers     []VictimOrder
-	tiers      []VictimTier
-	queueGates []named[QueueGate]
-	fixedQuota []named[FixedQuota]
-	podGates   []named[PodGate]
-	nodeSets   []named[NodeSets]
-	statics    []named[NodeStatic]
-	filters    []named[NodeFilter]
-	refusals   []named[NodeRefusals]
-	ready      []NodeReady
-	promises   []Promises
-	details    []Detailer
-	scores     []NodeScore
-	bonuses    []PodBonus
-	company    CompanyScore
+	queueOrder   []QueueOrder
+	gangOrder    []GangOrder
+	setOrder     []SetOrder
+	podOrder     []PodOrder
+	shares       QueueShares
+	reclaim      []named[ReclaimGate]
+	victimQueues []named[VictimQueueFilter]
+	victims      []named[VictimFilter]
+	units        []named[UnitCheck]
+	victimOrders []VictimOrder
+	tiers        []VictimTier
+	queueGates   []named[QueueGate]
+	fixedQuota   []named[FixedQuota]
+	podGates     []named[PodGate]
+	nodeSets     []named[NodeSets]
+	statics      []named[NodeStatic]
+	filters      []named[NodeFilter]
+	refusals     []named[NodeRefusals]
+	ready        []NodeReady
+	promises     []Promises
+	details      []Detailer
+	scores       []NodeScore
+	bonuses      []PodBonus
+	company      CompanyScore
 
 	deviceOrder []DeviceOrder
 	observers   []Observer

@@ -10,7 +10,7 @@ import (
 // unfit is the score of a node that cannot take one more pod of the class.
 const unfit = math.MinInt64
 
-// ranking keeps, for one class, the best node at the root of a tournament over the nodes of a view, and how many pods of
+// ranking keeps, for one class, the best node at the root of a tournament over the nodes of an order, and how many pods of
 // the class would fit, in all and in each domain. A change of one node costs the height of the tree; a gang of ten thousand
 // equal pods is placed by ten thousand such changes and not by ten thousand scans. A domain's nodes are neighbours, so the
 // best of a domain, too, costs no more than the height.
@@ -19,13 +19,13 @@ const unfit = math.MinInt64
 type ranking struct {
 	class  *cluster.Class
 	kind   int // whose company its pods are, 0 for nobody's
-	v      *view
+	order  *nodeOrder
 	width  int     // leaves, a power of two
 	score  []int64 // per leaf; nil, like count and winner, until one fits: a thousand classes may ask about nodes that are all full
 	count  []int32 // per leaf: how many pods of the class fit into what will be free
 	winner []int32 // per inner node and leaf: the leaf that wins below; index 1 is the root
 	room   int     // sum of count
-	places []int   // by domain, sum of count; nil for a view without a topology
+	places []int   // by domain, sum of count; nil for an order without a topology
 	synced int     // how much of Ledger.Touched() is included
 	heard  int     // how much of what has changed in company is included
 }
@@ -33,7 +33,7 @@ type ranking struct {
 // rankingKey names a ranking.
 type rankingKey struct {
 	class uint64
-	view  int32
+	order int32
 	kind  int
 }
 
@@ -44,67 +44,69 @@ func (pl *Placer) Rated() int { return pl.rated }
 // ranking returns the class's tournament over all nodes, built or brought up to date, with nobody's company counted.
 func (pl *Placer) ranking(c *cluster.Class) *ranking { return pl.rankingIn(c, pl.all()) }
 
-// rankingIn is ranking over the nodes of a view.
-func (pl *Placer) rankingIn(c *cluster.Class, v *view) *ranking { return pl.rankingOf(c, v, 0) }
-
-// rankingFor is rankingIn for pods like p, with the company of p counted.
-func (pl *Placer) rankingFor(p *cluster.Pod, v *view) *ranking {
-	if pl.points.company == nil {
-		return pl.rankingOf(p.Class, v, 0)
-	}
-	return pl.rankingOf(p.Class, v, pl.points.company.Kind(p))
+// rankingIn is ranking over the nodes of an order.
+func (pl *Placer) rankingIn(c *cluster.Class, order *nodeOrder) *ranking {
+	return pl.rankingOf(c, order, 0)
 }
 
-func (pl *Placer) rankingOf(c *cluster.Class, v *view, kind int) *ranking {
+// rankingFor is rankingIn for pods like p, with the company of p counted.
+func (pl *Placer) rankingFor(p *cluster.Pod, order *nodeOrder) *ranking {
+	if pl.points.company == nil {
+		return pl.rankingOf(p.Class, order, 0)
+	}
+	return pl.rankingOf(p.Class, order, pl.points.company.Kind(p))
+}
+
+func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int) *ranking {
 	c = c.Alone()
-	key := rankingKey{c.ID, v.id, kind}
+	key := rankingKey{c.ID, order.id, kind}
 	var changed []cluster.NodeID
 	if kind != 0 {
 		_, changed = pl.points.company.Company(kind)
 	}
 	r := pl.rankings[key]
 	if r == nil {
-		r = pl.buildRanking(c, v, kind)
+		r = pl.buildRanking(c, order, kind)
 		pl.rankings[key] = r
 		return r
 	}
 	if len(pl.ledger.Touched())-r.synced+len(changed)-r.heard > 4*r.width { // cheaper to start over than to replay
-		*r = *pl.buildRanking(c, v, kind)
+		*r = *pl.buildRanking(c, order, kind)
 		return r
 	}
 	pl.rated += len(pl.ledger.Touched()) - r.synced + len(changed) - r.heard
 	for ; r.synced < len(pl.ledger.Touched()); r.synced++ {
 		n := pl.ledger.Touched()[r.synced]
-		if i := v.at[n]; i >= 0 {
+		if i := order.at[n]; i >= 0 {
 			pl.refresh(r, n, i)
 		}
 	}
 	for ; r.heard < len(changed); r.heard++ {
-		if i := v.at[changed[r.heard]]; i >= 0 {
+		if i := order.at[changed[r.heard]]; i >= 0 {
 			pl.refresh(r, changed[r.heard], i)
 		}
 	}
 	return r
 }
 
-func (pl *Placer) buildRanking(c *cluster.Class, v *view, kind int) *ranking {
-	pl.rated += len(v.nodes)
+func (pl *Placer) buildRanking(c *cluster.Class, order *nodeOrder, kind int) *ranking {
+	pl.rated += len(order.nodes)
 	width := 1
-	for width < len(v.nodes) {
+	for width < len(order.nodes) {
 		width *= 2
 	}
-	r := &ranking{class: c, v: v, kind: kind, width: width, synced: len(pl.ledger.Touched())}
+	r := &ranking{class: c, order: order, kind: kind, width: width, synced: len(pl.ledger.Touched())}
 	if kind != 0 {
 		_, changed := pl.points.company.Company(kind)
 		r.heard = len(changed)
 	}
-	if v.topology != nil {
-		r.places = make([]int, v.topology.MaxDomainID())
+	if order.topology != nil {
+		r.places = make([]int, order.topology.MaxDomainID())
 	}
 	if kind == 0 {
 		pl.rateAll(r)
 	} else {
-		pl.rateCompany(r, pl.rankingOf(c, v, 0))
+		pl.rateCompany(r, pl.rankingOf(c, order, 0))
 	}
 	if r.room > 0 {
 		r.playAll()
@@ -125,10 +127,10 @@ func (r *ranking) playAll() {
 	}
 }
 
-// rateAll rates every node of the view.
+// rateAll rates every node of the order.
 func (pl *Placer) rateAll(r *ranking) {
 	mask := pl.staticMask(r.class)
-	for i, id := range r.v.nodes {
+	for i, id := range r.order.nodes {
 		if mask.has(id) {
 			pl.rate(r, id, int32(i))
 		}
@@ -155,7 +157,7 @@ func (pl *Placer) rateCompany(r, without *ranking) {
 	copy(r.places, without.places)
 	r.room = without.room
 	scores, _ := pl.points.company.Company(r.kind)
-	for i, id := range r.v.nodes {
+	for i, id := range r.order.nodes {
 		if r.score[i] != unfit {
 			r.score[i] += scores[id]
 		}
@@ -164,7 +166,7 @@ func (pl *Placer) rateCompany(r, without *ranking) {
 
 // play returns the leaf with the larger score; of equal ones that with the smaller name.
 func (r *ranking) play(l, m int32) int32 {
-	if r.score[m] > r.score[l] || r.score[m] == r.score[l] && r.score[m] != unfit && r.v.rank[m] < r.v.rank[l] {
+	if r.score[m] > r.score[l] || r.score[m] == r.score[l] && r.score[m] != unfit && r.order.rank[m] < r.order.rank[l] {
 		return m
 	}
 	return l
@@ -184,8 +186,8 @@ func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
 	if by := int(r.count[i] - before); by != 0 {
 		r.room += by
 		if r.places != nil {
-			t := r.v.topology
-			for d := r.v.of[i]; d != cluster.None; d = t.Domain(d).Parent {
+			t := r.order.topology
+			for d := r.order.of[i]; d != cluster.None; d = t.Domain(d).Parent {
 				r.places[d] += by
 			}
 		}
@@ -230,12 +232,12 @@ func (r *ranking) replay(i int32) {
 	}
 }
 
-// best returns the leaf that wins among those of a region, and false when no node of it fits.
-func (r *ranking) best(in Region) (int32, bool) {
+// best returns the leaf that wins among those of a range, and false when no node of it fits.
+func (r *ranking) best(in NodeRange) (int32, bool) {
 	if r.winner == nil {
 		return 0, false
 	}
-	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
+	if in.lo == 0 && int(in.hi) == len(r.order.nodes) {
 		i := r.winner[1]
 		return i, r.score[i] != unfit
 	}
@@ -256,9 +258,9 @@ func (r *ranking) best(in Region) (int32, bool) {
 	return best, r.score[best] != unfit
 }
 
-// in returns how many pods of the class fit into a region, each for itself.
-func (r *ranking) in(in Region) int {
-	if in.lo == 0 && int(in.hi) == len(r.v.nodes) {
+// in returns how many pods of the class fit into a range, each for itself.
+func (r *ranking) in(in NodeRange) int {
+	if in.lo == 0 && int(in.hi) == len(r.order.nodes) {
 		return r.room
 	}
 	return r.places[in.domain]
@@ -294,9 +296,9 @@ func (r *ranking) replayed(leaves []int32) {
 // manyLeaves is the part of a ranking, one in so many, whose matches cost about as much, one by one, as all there are.
 const manyLeaves = 8
 
-// refusedLeaves sets aside the leaves of a region of which filters say, without being asked about each, that they refuse p, and returns
+// refusedLeaves sets aside the leaves of a range of which filters say, without being asked about each, that they refuse p, and returns
 // them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
-func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves []int32, scores []int64, none bool) {
+func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in NodeRange) (leaves []int32, scores []int64, none bool) {
 	for _, f := range pl.points.refusals {
 		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
 			continue
@@ -307,14 +309,14 @@ func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves [
 		}
 		of, open := mask{bits: refused}, false
 		for i := in.lo; i < in.hi && !open; i++ {
-			open = r.score[i] != unfit && !of.has(in.v.nodes[i])
+			open = r.score[i] != unfit && !of.has(in.order.nodes[i])
 		}
 		if !open {
 			r.restore(leaves, scores)
 			return nil, nil, true
 		}
 		for i := in.lo; i < in.hi; i++ {
-			if r.score[i] != unfit && of.has(in.v.nodes[i]) {
+			if r.score[i] != unfit && of.has(in.order.nodes[i]) {
 				leaves, scores = append(leaves, i), append(scores, r.score[i])
 				r.score[i] = unfit
 			}
@@ -326,7 +328,7 @@ func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in Region) (leaves [
 
 // favourite returns the best leaf for this very pod: the tournament's winner, or one of the few nodes the pod has a
 // bonus on.
-func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool) {
+func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in NodeRange) (int32, bool) {
 	best, ok := r.best(in)
 	kept, held := pl.ledger.HoldFor(p)
 	if !ok || len(pl.points.bonuses) == 0 && kept == nil {
@@ -342,7 +344,7 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool)
 		if n == cluster.None || pl.snap.Node(n) == nil || !in.has(n) {
 			continue
 		}
-		i := in.v.at[n]
+		i := in.order.at[n]
 		if k := slices.IndexFunc(extras, func(e extra) bool { return e.leaf == i }); k >= 0 {
 			extras[k].score += x
 		} else if r.score[i] != unfit {
@@ -355,13 +357,13 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in Region) (int32, bool)
 		if !pl.ledger.FitsIdle(p.Class, n) {
 			x = waitingBonus
 		}
-		if i := in.v.at[n]; r.score[i] != unfit {
+		if i := in.order.at[n]; r.score[i] != unfit {
 			extras = append(extras, extra{i, r.score[i] + x})
 		}
 	}
 	top := r.score[best]
 	for _, e := range extras {
-		if e.score > top || e.score == top && in.v.rank[e.leaf] < in.v.rank[best] {
+		if e.score > top || e.score == top && in.order.rank[e.leaf] < in.order.rank[best] {
 			best, top = e.leaf, e.score
 		}
 	}

@@ -19,7 +19,7 @@ type Recorder struct {
 	wakeAt    int64
 	truncated bool
 	stale     []StaleGang
-	rests     map[string]cluster.Rest
+	answers   map[string]cluster.RememberedAnswer
 	postponed map[cluster.GangID]bool // an action of this run did not get to it
 	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
 }
@@ -115,33 +115,33 @@ func (rec *Recorder) Step() { rec.stats.Steps++ }
 // Steps returns how many what-ifs there were in this run.
 func (rec *Recorder) Steps() int { return rec.stats.Steps }
 
-// Rest asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
+// RememberAnswer asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
 // are Unix nanoseconds.
-func (rec *Recorder) Rest(question string, until, wake int64, answer any) {
-	if rec.rests == nil {
-		rec.rests = map[string]cluster.Rest{}
+func (rec *Recorder) RememberAnswer(question string, until, wake int64, answer any) {
+	if rec.answers == nil {
+		rec.answers = map[string]cluster.RememberedAnswer{}
 	}
-	rec.rests[question] = cluster.Rest{Until: min(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
+	rec.answers[question] = cluster.RememberedAnswer{Until: min(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
 }
 
-// How long an answer rests that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
+// How long an answer is remembered that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
 // no further apart than the second amount.
 const (
-	LongestRest = int64(10_000_000_000)
-	runsApart   = int64(1_000_000_000)
+	LongestRemembered = int64(10_000_000_000)
+	runsApart         = int64(1_000_000_000)
 )
 
-// PassEnd is until when answers rest of which a run found so many, and left so many questions: all others have had their turn by then.
+// PassEnd is until when answers are remembered of which a run found so many, and left so many questions: all others have had their turn by then.
 func (rec *Recorder) PassEnd(left, found int) int64 {
-	return rec.snap.Now + LongestRest + int64(left/max(1, found)+1)*runsApart
+	return rec.snap.Now + LongestRemembered + int64(left/max(1, found)+1)*runsApart
 }
 
-// Rested returns the answer to a question that rests: since this run, or since an earlier one.
-func (rec *Recorder) Rested(question string) (cluster.Rest, bool) {
-	if r, ok := rec.rests[question]; ok && r.Until > rec.snap.Now {
+// RememberedAnswer returns the answer to a question that is remembered: since this run, or since an earlier one.
+func (rec *Recorder) RememberedAnswer(question string) (cluster.RememberedAnswer, bool) {
+	if r, ok := rec.answers[question]; ok && r.Until > rec.snap.Now {
 		return r, true
 	}
-	r, ok := rec.snap.Rest(question)
+	r, ok := rec.snap.RememberedAnswer(question)
 	r.Why = rec.declared(r.Why)
 	return r, ok
 }
@@ -255,5 +255,5 @@ func (rec *Recorder) Retell(t *Told, pods []cluster.PodID) *Diagnosis {
 // Result adds to a trace all that was said, and returns it with the figures and the answers that are to be remembered.
 func (rec *Recorder) Result(t Trace) Result {
 	t.Gangs, t.WakeAt, t.Truncated, t.Stale = rec.gangs, rec.wakeAt, rec.truncated, rec.stale
-	return Result{Trace: t, Stats: rec.stats, Rests: rec.rests}
+	return Result{Trace: t, Stats: rec.stats, Answers: rec.answers}
 }

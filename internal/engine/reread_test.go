@@ -31,11 +31,11 @@ func TestAnswersFromFiles(t *testing.T) {
 	told := reread(&Told{Asks: "a", Diagnosis: Diagnosis{Verdict: gated, Tally: Tally{{Verdict: mine, Nodes: 1}, {Verdict: foreign, Nodes: 2}}}}, &Told{}).(*Told)
 	tried := *reread(Attempt{Action: "reclaim", Verdict: mine, Barred: []Barrier{{Verdict: gated, Gangs: 1}}}, &Attempt{}).(*Attempt)
 	s := cluster.NewStore(cluster.Options{})
-	s.Restore(cluster.Memory{Rests: map[string]cluster.Rest{
+	s.Restore(cluster.Memory{Answers: map[string]cluster.RememberedAnswer{
 		"told": {Until: cluster.Forever, Wake: cluster.Forever, Why: told}, "tried": {Until: cluster.Forever, Wake: cluster.Forever, Why: tried},
 	}})
 	rec := newRecorder(s.Snapshot(1), 0, e.reasons, &e.slabs)
-	answer, _ := rec.Rested("told")
+	answer, _ := rec.RememberedAnswer("told")
 	d := answer.Why.(*Told).Diagnosis
 	if d.Verdict != gated || d.Tally[0].Verdict != mine || d.Tally[1].Verdict.String() != "Foreign said there" {
 		t.Errorf("told %+v", d)
@@ -43,7 +43,7 @@ func TestAnswersFromFiles(t *testing.T) {
 	if told.Diagnosis.Verdict == gated {
 		t.Error("what the store remembers was changed")
 	}
-	answer, _ = rec.Rested("tried")
+	answer, _ = rec.RememberedAnswer("tried")
 	if a := answer.Why.(Attempt); a.Verdict != mine || a.Barred[0].Verdict != gated {
 		t.Errorf("tried %+v", a)
 	}

@@ -14,13 +14,13 @@ type Rules struct {
 	ledger *ledger.Ledger
 	points *points
 
-	takers map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
-	aged   []int64                 // the moments that a gang may have waited at or not, sorted; nil until asked for
-	excess map[cluster.GangID]bool // see Yields
+	beneficiaries map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
+	aged          []int64                 // the moments that a gang may have waited at or not, sorted; nil until asked for
+	excess        map[cluster.GangID]bool // see Yields
 }
 
 func newRules(snap *cluster.Snapshot, l *ledger.Ledger, ps *points) *Rules {
-	return &Rules{snap: snap, ledger: l, points: ps, takers: map[cluster.Key]bool{}}
+	return &Rules{snap: snap, ledger: l, points: ps, beneficiaries: map[cluster.Key]bool{}}
 }
 
 // Close closes the plugins that have something to say, and returns that by their names; nil for nothing. around is told that one begins,

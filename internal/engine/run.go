@@ -15,8 +15,8 @@ type Result struct {
 	Stats Stats
 	// Void are the IDs of holds that are worth nothing any more; the Store is told to forget them.
 	Void []string
-	// Rests are answers that cost much, by question, to be remembered.
-	Rests map[string]cluster.Rest
+	// Answers are those that cost much, by question, to be remembered.
+	Answers map[string]cluster.RememberedAnswer
 }
 
 // Stats counts what a run did; it contains no times.

@@ -125,7 +125,7 @@ type Diagnosis struct {
 	final bool // no other arrangement can help
 }
 
-// Told is a diagnosis that rests: what the gang asked for, as a text, and what it was told.
+// Told is a diagnosis that is remembered: what the gang asked for, as a text, and what it was told.
 type Told struct {
 	Asks      string    `json:"asks"`
 	Diagnosis Diagnosis `json:"diagnosis"`

@@ -23,13 +23,13 @@ func (ru *Rules) CheckReclaim(g *GangState, request cluster.Resources) Verdict {
 	return Verdict{}
 }
 
-// CheckGiver says whether anything may be taken from the gangs of a leaf queue.
-func (ru *Rules) CheckGiver(r Right, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
+// CheckVictimQueue says whether anything may be taken from the gangs of a leaf queue.
+func (ru *Rules) CheckVictimQueue(r EvictionCause, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
 	if r == Preempt && leaf != g.Leaf || r == Reclaim && leaf == g.Leaf {
 		return Verdict{Code: No, Reason: ReasonOtherQueue, Object: leaf.Name}
 	}
-	for _, f := range ru.points.leaves {
-		if v := f.it.CheckGiver(r, g, request, leaf); !v.Yes() {
+	for _, f := range ru.points.victimQueues {
+		if v := f.it.CheckVictimQueue(r, g, request, leaf); !v.Yes() {
 			v.Plugin = f.name
 			return v
 		}
@@ -37,10 +37,10 @@ func (ru *Rules) CheckGiver(r Right, g *GangState, request cluster.Resources, le
 	return Verdict{}
 }
 
-// BySiblings says whether CheckGiver has one answer for all leaves below a queue that is not on the taker's way; see
+// BySiblings says whether CheckVictimQueue has one answer for all leaves below a queue that is not on the beneficiary's way; see
 // [SiblingFilter].
 func (ru *Rules) BySiblings() bool {
-	for _, f := range ru.points.leaves {
+	for _, f := range ru.points.victimQueues {
 		if _, ok := f.it.(SiblingFilter); !ok {
 			return false
 		}
@@ -48,9 +48,9 @@ func (ru *Rules) BySiblings() bool {
 	return true
 }
 
-// Standing appends to key what CheckGiver looks at of a queue that is not on the taker's way, where BySiblings.
+// Standing appends to key what CheckVictimQueue looks at of a queue that is not on the beneficiary's way, where BySiblings.
 func (ru *Rules) Standing(key []byte, q *QueueLedger) []byte {
-	for _, f := range ru.points.leaves {
+	for _, f := range ru.points.victimQueues {
 		if x, ok := f.it.(SiblingFilter); ok {
 			key = x.Standing(append(key, '/'), q.ID)
 		}
@@ -58,19 +58,19 @@ func (ru *Rules) Standing(key []byte, q *QueueLedger) []byte {
 	return key
 }
 
-// CompareGivers orders two sibling queues to take from: negative when l gives before r.
-func (ru *Rules) CompareGivers(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
-	for _, o := range ru.points.givers {
-		if c := o.CompareGivers(l.ID, r.ID, lUnit, rUnit); c != 0 {
+// CompareVictimQueues orders two sibling queues to take from: negative when l gives before r.
+func (ru *Rules) CompareVictimQueues(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
+	for _, o := range ru.points.victimOrders {
+		if c := o.CompareVictimQueues(l.ID, r.ID, lUnit, rUnit); c != 0 {
 			return c
 		}
 	}
 	return cmp.Or(cmp.Compare(r.Created, l.Created), cmp.Compare(r.Name, l.Name))
 }
 
-// CheckVictim says whether anything of v may be taken for g by this right: the published table, plugins included, but for
-// what CheckGiver says of its queue.
-func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v *GangState) Verdict {
+// CheckVictim says whether anything of v may be taken for g for this cause: the published table, plugins included, but for
+// what CheckVictimQueue says of its queue.
+func (ru *Rules) CheckVictim(r EvictionCause, g *GangState, request cluster.Resources, v *GangState) Verdict {
 	no := func(reason *Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
 	switch {
 	case v.Leaf == nil, r == Consolidation && !v.HasQueue(): // which could not start anew
@@ -103,14 +103,14 @@ func (ru *Rules) CheckVictim(r Right, g *GangState, request cluster.Resources, v
 	return Verdict{}
 }
 
-// AnyTaker says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
+// AnyBeneficiary says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
-func (ru *Rules) AnyTaker(v *GangState) bool {
+func (ru *Rules) AnyBeneficiary(v *GangState) bool {
 	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
 		return false
 	}
 	for _, f := range ru.points.victims {
-		if a, ok := f.it.(AnyTaker); !ok || !a.AnyTaker(Reclaim, v) {
+		if a, ok := f.it.(AnyBeneficiary); !ok || !a.AnyBeneficiary(Reclaim, v) {
 			return false
 		}
 	}
@@ -127,9 +127,9 @@ func (ru *Rules) recreated(v *GangState) bool {
 }
 
 // CheckUnit says whether one more unit may be taken, and by which rule; see [UnitCheck].
-func (ru *Rules) CheckUnit(r Right, g *GangState, request cluster.Resources, u *Unit) (string, Verdict) {
+func (ru *Rules) CheckUnit(r EvictionCause, g *GangState, request cluster.Resources, u *VictimUnit) (string, Verdict) {
 	rule := ""
-	if u.Core && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
+	if u.BelowMinimum && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
 		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
 	if v := ru.checkExcess(u); !v.Yes() {
@@ -153,7 +153,7 @@ func (ru *Rules) CheckUnit(r Right, g *GangState, request cluster.Resources, u *
 }
 
 // Tier says how reluctantly a unit is taken, and what it breaks.
-func (ru *Rules) Tier(u *Unit) (int, string) {
+func (ru *Rules) Tier(u *VictimUnit) (int, string) {
 	tier, broken := 0, ""
 	for _, p := range ru.points.tiers {
 		if t, b := p.Tier(u); t > tier {
@@ -165,36 +165,36 @@ func (ru *Rules) Tier(u *Unit) (int, string) {
 
 // GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
 // give instead, the first that breaks none. False when it has nothing of the kind.
-func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (Unit, bool) {
-	gentle := func(u *Unit) bool {
+func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (VictimUnit, bool) {
+	gentle := func(u *VictimUnit) bool {
 		tier, _ := ru.Tier(u)
-		return tier == 0 && !u.Core
+		return tier == 0 && !u.BelowMinimum
 	}
 	want := func(p *cluster.Pod) bool {
-		return (of == nil || of(p)) && gentle(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		return (of == nil || of(p)) && gentle(&VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
 	}
 	u, ok := ru.ledger.NextUnitOf(g, want)
-	if !ok || u.Core || gentle(&u) {
-		return u, ok && !u.Core
+	if !ok || u.BelowMinimum || gentle(&u) {
+		return u, ok && !u.BelowMinimum
 	}
 	for _, u := range ru.Units(g, false) { // of the sets that it can do without, another
 		if gentle(&u) && slices.ContainsFunc(u.Pods, want) {
 			return u, true
 		}
 	}
-	return Unit{}, false
+	return VictimUnit{}, false
 }
 
 // Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
 // other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
 // that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
-func (ru *Rules) Units(g *GangState, labels bool) []Unit {
+func (ru *Rules) Units(g *GangState, labels bool) []VictimUnit {
 	first, ok := ru.ledger.NextUnit(g)
 	if !ok {
 		return nil
 	}
-	out := []Unit{first}
-	if first.Core || first.Promised() > 0 {
+	out := []VictimUnit{first}
+	if first.BelowMinimum || first.Promised() > 0 {
 		return out
 	}
 	type kind struct {
@@ -205,7 +205,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []Unit {
 		apart string
 	}
 	kindOf := func(p *cluster.Pod) kind {
-		_, broken := ru.Tier(&Unit{Gang: g, Pods: []*cluster.Pod{p}})
+		_, broken := ru.Tier(&VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
 		apart := broken + "/" + strings.Join(p.Groups, ",")
 		if len(p.DeviceClaims) > 0 {
 			apart += "/" + p.UID
@@ -216,7 +216,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []Unit {
 		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
 	}
 	seen := map[kind]bool{}
-	note := func(u *Unit) {
+	note := func(u *VictimUnit) {
 		for _, p := range u.Pods {
 			seen[kindOf(p)] = true
 		}
@@ -227,7 +227,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []Unit {
 			continue
 		}
 		u, ok := ru.ledger.NextUnitOf(g, func(o *cluster.Pod) bool { return o == p })
-		if note(&Unit{Pods: []*cluster.Pod{p}}); ok && !u.Core {
+		if note(&VictimUnit{Pods: []*cluster.Pod{p}}); ok && !u.BelowMinimum {
 			out = append(out, u)
 			note(&u)
 		}

@@ -64,12 +64,12 @@ func (v *View) Members(g *GangState, set int32, f func(cluster.NodeID)) {
 }
 
 // Places is Placer.Places.
-func (v *View) Places(in Region, t *cluster.Topology, c *cluster.Class) []int {
+func (v *View) Places(in NodeRange, t *cluster.Topology, c *cluster.Class) []int {
 	return v.s.Placer.Places(in, t, c)
 }
 
 // Top is Placer.Top.
-func (v *View) Top(in Region, t *cluster.Topology) cluster.DomainID {
+func (v *View) Top(in NodeRange, t *cluster.Topology) cluster.DomainID {
 	return v.s.Placer.Top(in, t)
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// noRoom explains, as the session stands, why no node of a region takes p, after have of need pods had found a place. What nodes say
+// noRoom explains, as the session stands, why no node of a range takes p, after have of need pods had found a place. What nodes say
 // of the class whatever room they have is counted once, until a node changes.
-func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
+func (tr *trial) noRoom(p *cluster.Pod, have, need int, in NodeRange) *Diagnosis {
 	if tr.mode != asItStands { // a what-if: nobody asks for the reasons
 		return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
 	}
@@ -16,7 +16,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
 		Class:   tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
 	}
-	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.v.id, in.lo, in.hi, len(tr.ledger.Touched())}
+	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.order.id, in.lo, in.hi, len(tr.ledger.Touched())}
 	if d.Tally = tr.tallies[key]; d.Tally != nil && tr.filtersOf(p) == 1 {
 		return d
 	}
@@ -26,7 +26,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 		tr.one(own, *why, sums, in)
 	} else {
 		last := -1
-		for i, id := range in.v.nodes[in.lo:in.hi] {
+		for i, id := range in.order.nodes[in.lo:in.hi] {
 			if !sums.room.has(id) {
 				continue
 			}
@@ -49,7 +49,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in Region) *Diagnosis {
 	return d
 }
 
-// sums is what the nodes of a region that a class may use say of it for what they hold, and which of them have room.
+// sums is what the nodes of a range that a class may use say of it for what they hold, and which of them have room.
 type sums struct {
 	tallier
 	room mask
@@ -58,21 +58,21 @@ type sums struct {
 
 type sumsKey struct {
 	class   uint64
-	view    int32
+	order   int32
 	lo, hi  int32
 	touched int
 }
 
-// sums returns what the nodes of a region have to say of a class as the session stands, whatever its pods say of others. That is kept:
+// sums returns what the nodes of a range have to say of a class as the session stands, whatever its pods say of others. That is kept:
 // a thousand gangs that want the same room, each with another volume, wait because of the same nodes.
-func (pl *Placer) sums(c *cluster.Class, in Region) *sums {
-	key := sumsKey{c.Alone().ID, in.v.id, in.lo, in.hi, len(pl.ledger.Touched())}
+func (pl *Placer) sums(c *cluster.Class, in NodeRange) *sums {
+	key := sumsKey{c.Alone().ID, in.order.id, in.lo, in.hi, len(pl.ledger.Touched())}
 	if pl.said.sums != nil && pl.said.of == key {
 		return pl.said.sums
 	}
 	x := &sums{room: mask{bits: make([]uint64, (pl.snap.MaxNodeID()+63)/64)}}
 	may, last, lastShort := pl.staticMask(c), -1, -1
-	for i, id := range in.v.nodes[in.lo:in.hi] {
+	for i, id := range in.order.nodes[in.lo:in.hi] {
 		if !may.has(id) {
 			continue
 		}
@@ -94,10 +94,10 @@ func (pl *Placer) sums(c *cluster.Class, in Region) *sums {
 	return x
 }
 
-// one makes a tally of one verdict of all nodes of a region that have room.
-func (pl *Placer) one(t *tallier, v Verdict, x *sums, in Region) {
+// one makes a tally of one verdict of all nodes of a range that have room.
+func (pl *Placer) one(t *tallier, v Verdict, x *sums, in NodeRange) {
 	for i := in.lo; i < in.hi && (len(t.tally) == 0 || len(t.tally[0].Named) < maxNamed); i++ {
-		if id := in.v.nodes[i]; x.room.has(id) {
+		if id := in.order.nodes[i]; x.room.has(id) {
 			t.count(t.kind(&v, int(i-in.lo)), pl.snap.Node(id).Name)
 		}
 	}
@@ -119,12 +119,12 @@ func (m *mask) within(of mask) bool {
 	return true
 }
 
-// tallyKey names what the nodes of a region say to pods that all of them refuse, as the session stands: who takes as much of a node,
+// tallyKey names what the nodes of a range say to pods that all of them refuse, as the session stands: who takes as much of a node,
 // and is told the same by the one filter that has a say, is told the same.
 type tallyKey struct {
 	class   uint64
 	words   string
-	view    int32
+	order   int32
 	lo, hi  int32
 	touched int
 }
@@ -187,9 +187,9 @@ func (pl *Placer) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
 	return Verdict{}
 }
 
-// refusals counts what the nodes of a region say that pods of the class may not use.
-func (pl *Placer) refusals(c *cluster.Class, in Region, may *mask) *tallier {
-	whole := in.v.id == 0 && in.Size() == len(in.v.nodes)
+// refusals counts what the nodes of a range say that pods of the class may not use.
+func (pl *Placer) refusals(c *cluster.Class, in NodeRange, may *mask) *tallier {
+	whole := in.order.id == 0 && in.Size() == len(in.order.nodes)
 	if whole && may.why != nil && may.whyGen == pl.snap.StaticGen {
 		return may.why
 	}
@@ -205,13 +205,13 @@ func (pl *Placer) refusals(c *cluster.Class, in Region, may *mask) *tallier {
 	if whole && may.said != nil {
 		for i, no := range may.said {
 			if no != nil {
-				add(no, pl.snap.Node(in.v.nodes[i]), i)
+				add(no, pl.snap.Node(in.order.nodes[i]), i)
 			}
 		}
 	} else {
 		var refused []*cluster.Node
 		var at []int
-		for i, id := range in.v.nodes[in.lo:in.hi] {
+		for i, id := range in.order.nodes[in.lo:in.hi] {
 			if !may.has(id) {
 				refused, at = append(refused, pl.snap.Node(id)), append(at, i)
 			}

@@ -79,11 +79,11 @@ func tried(o *outcome) []Attempt {
 func displaced(o *outcome, key cluster.Key) *Displaced {
 	for i := range o.plans {
 		for _, b := range o.plans[i].Bundles {
-			if b.Gang != key || b.Cause == nil || b.Cause.Right == engine.Repair {
+			if b.Gang != key || b.Eviction == nil || b.Eviction.Cause == engine.Repair {
 				continue
 			}
-			d := &Displaced{Action: o.plans[i].Action, Gangs: len(b.Cause.Victims)}
-			for _, v := range b.Cause.Victims {
+			d := &Displaced{Action: o.plans[i].Action, Gangs: len(b.Eviction.Victims)}
+			for _, v := range b.Eviction.Victims {
 				d.Evicted += v.Pods - v.Moved
 				d.Moved += v.Moved
 			}

@@ -66,25 +66,25 @@ func (r *Reclaim) OverQuota(chain []*State, request []int64) (Excess, bool) {
 	return Excess{}, false
 }
 
-// Right is the rule by which something may be taken.
-type Right int8
+// ReclaimRule is the rule by which something may be taken.
+type ReclaimRule int8
 
 const (
-	// RightNone means that nothing may be taken.
-	RightNone Right = iota
-	// RightFairShare means that the queue it is taken from holds more than its allocatable share of something, and keeps that
+	// ReclaimNone means that nothing may be taken.
+	ReclaimNone ReclaimRule = iota
+	// ReclaimFairShare means that the queue it is taken from holds more than its allocatable share of something, and keeps that
 	// share until the moment of taking.
-	RightFairShare
-	// RightQuota means that the reclaimer stays within its quota, and the queue it is taken from is above its own.
-	RightQuota
+	ReclaimFairShare
+	// ReclaimQuota means that the reclaimer stays within its quota, and the queue it is taken from is above its own.
+	ReclaimQuota
 )
 
 // String returns the rule as it stands in decision records.
-func (r Right) String() string {
+func (r ReclaimRule) String() string {
 	switch r {
-	case RightFairShare:
+	case ReclaimFairShare:
 		return "OverFairShare"
-	case RightQuota:
+	case ReclaimQuota:
 		return "QuotaGuaranteed"
 	}
 	return "None"
@@ -207,13 +207,13 @@ func (r *Reclaim) Standing(key []byte, s *State, dims int) []byte {
 }
 
 // CheckUnit tells whether one more unit may be taken from the victim's chain for the reclaimer's request, after the
-// units that the ledger shows as gone, and by which right. A unit is what is evicted in one piece: the core of a gang,
+// units that the ledger shows as gone, and by which rule. A unit is what is evicted in one piece: the core of a gang,
 // or one pod above its minimum. The rules are those by which KAI Scheduler judges a finished set of victims, so that
 // units may be added one by one and each prefix is a legal set:
 //
 //   - Before the taking the victim's queue at the level is above its allocatable share of something relevant
-//     ([RightFairShare]), or the reclaimer's queue there stays within quota with the request and the victim's is above
-//     its quota in something relevant ([RightQuota]). The unit itself may take the queue below.
+//     ([ReclaimFairShare]), or the reclaimer's queue there stays within quota with the request and the victim's is above
+//     its quota in something relevant ([ReclaimQuota]). The unit itself may take the queue below.
 //   - After the taking, in each dimension that is requested or part of the unit: if the reclaimer's queue at the level,
 //     with the request, is above its fair share, then its part of fair share times Multiplier is below that of the
 //     victim's queue. (A victim's queue with no fair share does not mind.)
@@ -222,20 +222,20 @@ func (r *Reclaim) Standing(key []byte, s *State, dims int) []byte {
 // those touched before are as they were, and taking never makes a queue of the reclaimer's chain more saturated. For
 // that last reason a refusal can turn into a yes after a unit was taken below the reclaimer's own queue at the level,
 // and only then.
-func (r *Reclaim) CheckUnit(reclaimer, victim []*State, request, unit []int64) (Right, Refusal) {
+func (r *Reclaim) CheckUnit(reclaimer, victim []*State, request, unit []int64) (ReclaimRule, Refusal) {
 	mine, theirs := Levels(reclaimer, victim)
 	if mine == theirs {
-		return RightNone, Refusal{Rule: RefusedSameQueue, Reclaimer: mine, Victim: theirs}
+		return ReclaimNone, Refusal{Rule: RefusedSameQueue, Reclaimer: mine, Victim: theirs}
 	}
-	var right Right
+	var rule ReclaimRule
 	if r.aboveAllocatable(theirs, request) {
-		right = RightFairShare
+		rule = ReclaimFairShare
 	} else if !r.withinQuota(mine, request) {
-		return RightNone, r.refuse(RefusedFairShare, mine, theirs, request)
+		return ReclaimNone, r.refuse(RefusedFairShare, mine, theirs, request)
 	} else if r.aboveQuota(theirs, request) {
-		right = RightQuota
+		rule = ReclaimQuota
 	} else {
-		return RightNone, r.refuse(RefusedQuota, mine, theirs, request)
+		return ReclaimNone, r.refuse(RefusedQuota, mine, theirs, request)
 	}
 	for dim := range max(r.Core, len(request)) {
 		if !r.relevant(request, dim) || at(request, dim) == 0 && at(unit, dim) == 0 {
@@ -248,13 +248,13 @@ func (r *Reclaim) CheckUnit(reclaimer, victim []*State, request, unit []int64) (
 		}
 		left := max(0, at(theirs.Allocated, dim)-at(unit, dim))
 		if fair == 0 || compareProducts(after, r.multiplier(), theirFair, left, One, fair) >= 0 {
-			return RightNone, Refusal{
+			return ReclaimNone, Refusal{
 				Rule: RefusedSaturation, Reclaimer: mine, Victim: theirs, Dim: dim,
 				Have: left, Bound: saturated(after, r.multiplier(), fair, theirFair),
 			}
 		}
 	}
-	return right, Refusal{}
+	return rule, Refusal{}
 }
 
 // multiplier is Multiplier within its range.

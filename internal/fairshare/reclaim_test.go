@@ -191,16 +191,16 @@ func TestCheckUnit(t *testing.T) {
 		mine, theirs  *fairshare.State
 		request, unit int64
 		multiplier    int64
-		right         fairshare.Right
+		right         fairshare.ReclaimRule
 		refusal       fairshare.Refusal // without the queues
 	}{
-		{name: "above fair share", mine: holder("m", 0, 4, 0), theirs: holder("v", 0, 4, 5), request: 1, unit: 1, right: fairshare.RightFairShare},
-		{name: "the last unit may take it below", mine: holder("m", 0, 4, 0), theirs: holder("v", 0, 4, 5), request: 4, unit: 4, right: fairshare.RightFairShare},
+		{name: "above fair share", mine: holder("m", 0, 4, 0), theirs: holder("v", 0, 4, 5), request: 1, unit: 1, right: fairshare.ReclaimFairShare},
+		{name: "the last unit may take it below", mine: holder("m", 0, 4, 0), theirs: holder("v", 0, 4, 5), request: 4, unit: 4, right: fairshare.ReclaimFairShare},
 		{
 			name: "at fair share", mine: holder("m", 0, 4, 0), theirs: holder("v", 0, 4, 4), request: 1, unit: 1,
 			refusal: fairshare.Refusal{Rule: fairshare.RefusedFairShare, Dim: 2, Have: 4 * gpu, Bound: 4 * gpu},
 		},
-		{name: "quota against fair share: above its quota it gives", mine: holder("m", 2, 4, 0), theirs: holder("v", 1, 4, 2), request: 2, unit: 1, right: fairshare.RightQuota},
+		{name: "quota against fair share: above its quota it gives", mine: holder("m", 2, 4, 0), theirs: holder("v", 1, 4, 2), request: 2, unit: 1, right: fairshare.ReclaimQuota},
 		{
 			name: "quota against quota: at its quota it does not", mine: holder("m", 2, 4, 0), theirs: holder("v", 2, 4, 2), request: 2, unit: 1,
 			refusal: fairshare.Refusal{Rule: fairshare.RefusedQuota, Dim: 2, Have: 2 * gpu, Bound: 2 * gpu},
@@ -213,19 +213,19 @@ func TestCheckUnit(t *testing.T) {
 			name: "above its fair share it must stay less saturated: 6/4 against 6/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 7), request: 1, unit: 1,
 			refusal: fairshare.Refusal{Rule: fairshare.RefusedSaturation, Dim: 2, Have: 6 * gpu, Bound: 6 * gpu},
 		},
-		{name: "6/4 against 7/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 8), request: 1, unit: 1, right: fairshare.RightFairShare},
+		{name: "6/4 against 7/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 8), request: 1, unit: 1, right: fairshare.ReclaimFairShare},
 		{
 			name: "6/4 × 1.2 against 7/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 8), request: 1, unit: 1, multiplier: 1_200_000,
 			refusal: fairshare.Refusal{Rule: fairshare.RefusedSaturation, Dim: 2, Have: 7 * gpu, Bound: 7200},
 		},
-		{name: "6/4 × 1.2 against 8/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 9), request: 1, unit: 1, multiplier: 1_200_000, right: fairshare.RightFairShare},
-		{name: "a multiplier below one counts as one", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 8), request: 1, unit: 1, multiplier: 1, right: fairshare.RightFairShare},
+		{name: "6/4 × 1.2 against 8/4", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 9), request: 1, unit: 1, multiplier: 1_200_000, right: fairshare.ReclaimFairShare},
+		{name: "a multiplier below one counts as one", mine: holder("m", 0, 4, 5), theirs: holder("v", 0, 4, 8), request: 1, unit: 1, multiplier: 1, right: fairshare.ReclaimFairShare},
 		{
 			name: "with no fair share at all every amount is too much", mine: holder("m", 0, 0, 0), theirs: holder("v", 0, 4, 9), request: 1, unit: 1,
 			refusal: fairshare.Refusal{Rule: fairshare.RefusedSaturation, Dim: 2, Have: 8 * gpu, Bound: math.MaxInt64},
 		},
-		{name: "a queue with no fair share does not mind", mine: holder("m", 0, 0, 0), theirs: holder("v", 0, 0, 9), request: 1, unit: 1, right: fairshare.RightFairShare},
-		{name: "up to the fair share saturation does not matter", mine: holder("m", 0, 4, 3), theirs: holder("v", 0, 40, 41), request: 1, unit: 41, right: fairshare.RightFairShare},
+		{name: "a queue with no fair share does not mind", mine: holder("m", 0, 0, 0), theirs: holder("v", 0, 0, 9), request: 1, unit: 1, right: fairshare.ReclaimFairShare},
+		{name: "up to the fair share saturation does not matter", mine: holder("m", 0, 4, 3), theirs: holder("v", 0, 40, 41), request: 1, unit: 41, right: fairshare.ReclaimFairShare},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -234,12 +234,12 @@ func TestCheckUnit(t *testing.T) {
 				r.Multiplier = test.multiplier
 			}
 			top := holder("top", 0, 0, 99)
-			right, refusal := r.CheckUnit(chain(holder("leaf", 0, 0, 9), test.mine, top), chain(test.theirs, top), gpus(test.request), gpus(test.unit))
+			rule, refusal := r.CheckUnit(chain(holder("leaf", 0, 0, 9), test.mine, top), chain(test.theirs, top), gpus(test.request), gpus(test.unit))
 			if test.refusal.Rule != fairshare.RefusedNone {
 				test.refusal.Reclaimer, test.refusal.Victim = test.mine, test.theirs
 			}
-			if diff := cmp.Diff(test.refusal, refusal); diff != "" || right != test.right {
-				t.Errorf("CheckUnit = %v, want %v; refusal (-want +got):\n%s", right, test.right, diff)
+			if diff := cmp.Diff(test.refusal, refusal); diff != "" || rule != test.right {
+				t.Errorf("CheckUnit = %v, want %v; refusal (-want +got):\n%s", rule, test.right, diff)
 			}
 		})
 	}
@@ -405,7 +405,7 @@ func drawDispute(t *rapid.T, flat bool) dispute {
 // taken asks CheckUnit for one unit after another and keeps the ledger, until a refusal; it returns how many passed.
 func (f *dispute) taken() int {
 	for n, v := range f.takes {
-		if right, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit); right == fairshare.RightNone {
+		if rule, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit); rule == fairshare.ReclaimNone {
 			return n
 		}
 		for _, s := range v.chain {
@@ -453,14 +453,14 @@ func TestFilterVictimRejectsOnlyTheHopeless(t *testing.T) {
 		f := drawDispute(t, false)
 		v := f.takes[0]
 		refusal, ok := f.reclaim.FilterVictim(f.reclaimer, v.chain, f.request)
-		right, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit)
-		if ok || right == fairshare.RightNone {
+		rule, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit)
+		if ok || rule == fairshare.ReclaimNone {
 			return
 		}
 		// KAI's filter looks at requested dimensions only, its validator at all three: above the share of one that is
 		// not requested, and below quota in those that are, a queue is not asked.
 		if refusal.Rule != fairshare.RefusedQuota {
-			t.Fatalf("rejected as %+v, but a unit would go by %v", refusal, right)
+			t.Fatalf("rejected as %+v, but a unit would go by %v", refusal, rule)
 		}
 	})
 }
@@ -478,7 +478,7 @@ func TestCheckUnitTakingMakesItHarder(t *testing.T) {
 				s.Allocated[dim] = max(0, s.Allocated[dim]-x)
 			}
 		}
-		if after, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit); before == fairshare.RightNone && after != before {
+		if after, _ := f.reclaim.CheckUnit(f.reclaimer, v.chain, f.request, v.unit); before == fairshare.ReclaimNone && after != before {
 			t.Fatalf("no before, %v after", after)
 		}
 	})
@@ -504,8 +504,8 @@ func TestCheckUnitSurvivesAnyInput(t *testing.T) {
 		r.OverFairShare(mine, request)
 		r.OverQuota(mine, request)
 		r.FilterVictim(mine, theirs, request)
-		if right, refusal := r.CheckUnit(mine, theirs, request, unit); (right == fairshare.RightNone) == (refusal.Rule == fairshare.RefusedNone) {
-			t.Fatalf("right %v and refusal %+v", right, refusal)
+		if rule, refusal := r.CheckUnit(mine, theirs, request, unit); (rule == fairshare.ReclaimNone) == (refusal.Rule == fairshare.RefusedNone) {
+			t.Fatalf("right %v and refusal %+v", rule, refusal)
 		}
 	})
 }
@@ -531,11 +531,11 @@ func BenchmarkCheckUnit(b *testing.B) {
 	}
 }
 
-func TestRightsAndRefusalsHaveNames(t *testing.T) {
+func TestReclaimRulesAndRefusalsHaveNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for right := fairshare.RightNone; right <= fairshare.RightQuota; right++ {
-		seen[right.String()] = true
+	for rule := fairshare.ReclaimNone; rule <= fairshare.ReclaimQuota; rule++ {
+		seen[rule.String()] = true
 	}
 	for rule := fairshare.RefusedNone; rule <= fairshare.RefusedSaturation; rule++ {
 		seen[rule.String()] = true

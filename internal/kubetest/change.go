@@ -189,7 +189,7 @@ func (in *request) conflict(why string) error {
 
 // patched is the object that a patch makes of the old one.
 func (in *request) patched(old object) (object, error) {
-	before, err := json.Marshal(in.form()(old))
+	before, err := json.Marshal(in.whole(old))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

@@ -138,6 +138,13 @@ func (s *Server) Writes() []Call {
 	return out
 }
 
+// Drop has a field of a kind not be kept from now on, without a word, as by a server whose feature gate for it is off.
+func (s *Server) Drop(kind string, field ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped[kind] = append(s.dropped[kind], field)
+}
+
 // Hold keeps what happens to objects of o's kind from watches, which go on without a word, until Release: caches are stale. Reads are not.
 func (s *Server) Hold(kind string) { s.each(kind, func(t *table) { t.until = len(t.log) }) }
 

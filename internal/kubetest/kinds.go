@@ -117,6 +117,38 @@ func sortKinds(kinds []Kind) {
 	slices.SortFunc(kinds, func(a, b Kind) int { return strings.Compare(a.String(), b.String()) })
 }
 
+// Serve says whether a kind is served, as each is at first. One that is not is unknown to discovery and mappers, and its paths are not found;
+// its objects are kept, and watches of it go on until they are Cut.
+func (s *Server) Serve(kind string, served bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden[kind] = !served
+}
+
+// served are the kinds that are served now.
+func (s *Server) served() []Kind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.kinds), func(k Kind) bool { return s.hidden[k.Kind] })
+}
+
+// mapper is one that does not know what is hidden.
+type mapper struct {
+	meta.RESTMapper
+	server *Server
+}
+
+// RESTMapping is where the server serves a kind.
+func (m mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	m.server.mu.Lock()
+	hidden := m.server.hidden[strings.TrimSuffix(gk.Kind, "List")]
+	m.server.mu.Unlock()
+	if hidden {
+		return nil, &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: versions}
+	}
+	return m.RESTMapper.RESTMapping(gk, versions...)
+}
+
 // Mapper knows the kinds that the server serves, without asking it.
 func (s *Server) Mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
@@ -127,14 +159,15 @@ func (s *Server) Mapper() meta.RESTMapper {
 		}
 		plural := k.GroupVersion().WithResource(k.Plural)
 		m.AddSpecific(k.GroupVersionKind, plural, k.GroupVersion().WithResource(strings.ToLower(k.Kind)), scope)
+		m.Add(k.GroupVersion().WithKind(k.Kind+"List"), scope) // as client-go's mapper does
 	}
-	return m
+	return mapper{m, s}
 }
 
 // resources answers discovery for one group and version; nil if it is not served.
 func (s *Server) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
-	for _, k := range s.kinds {
+	for _, k := range s.served() {
 		if k.GroupVersion() != gv {
 			continue
 		}
@@ -154,7 +187,7 @@ func (s *Server) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 func (s *Server) groups() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 	at := map[string]int{}
-	for _, k := range s.kinds {
+	for _, k := range s.served() {
 		if k.Group == "" {
 			continue
 		}

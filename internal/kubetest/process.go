@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,9 +63,15 @@ func (p *Process) Client(scheme *runtime.Scheme) (client.WithWatch, error) {
 	return client.NewWithWatch(p.Config(), client.Options{Scheme: scheme, Mapper: p.server.Mapper()})
 }
 
+// quiet keeps libraries from complaining: one that it has no logger, another of each watch that ends, after which it has the watch wait
+// until what it takes for the time of the last complaint is past, be that of another bubble.
+var quiet = sync.OnceFunc(func() {
+	ctrllog.SetLogger(logr.Discard())
+	utilruntime.ErrorHandlers = nil
+})
+
 // Cache returns a cache of the process, which is not started.
 func (p *Process) Cache(o cache.Options) (cache.Cache, error) {
-	ctrllog.SetLogger(logr.Discard()) // the library's own, which otherwise complains that there is none
 	if o.Mapper == nil {
 		o.Mapper = p.server.Mapper()
 	}
@@ -169,6 +176,16 @@ func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
 type stream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
+}
+
+// Read goes on with it. After Close it is at its end, as whoever closes a watch expects: client-go's watches of metadata keep a goroutine for
+// ever after another error.
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.ReadCloser.Read(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // Close ends the request.

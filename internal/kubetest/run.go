@@ -15,7 +15,7 @@ const started = time.Second
 
 // Run runs a role in the process, with a cache and a client that know the types of Scheme, until the test ends or stop is called; that
 // the role or its cache ends with an error fails the test. build makes the role and returns what runs it. In a synctest bubble Run
-// returns when the role has taken in what was there.
+// returns when the role has taken in what was there, or the process is dead.
 func (p *Process) Run(t testing.TB, build func(cache.Cache, client.Client) (func(context.Context) error, error)) (stop func()) {
 	t.Helper()
 	scheme := Scheme()
@@ -44,6 +44,6 @@ func (p *Process) Run(t testing.TB, build func(cache.Cache, client.Client) (func
 		}
 	})
 	t.Cleanup(stop)
-	wait(t.Context(), started)
+	wait(p.life, started)
 	return stop
 }

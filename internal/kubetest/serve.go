@@ -156,9 +156,9 @@ func (s *Server) parse(r *http.Request, steps []string) (*request, error) {
 		in.key.Namespace, steps = steps[1], steps[2:]
 	}
 	in.table = s.tables[schema.GroupResource{Group: gv.Group, Resource: steps[0]}]
-	for i := range s.kinds {
-		if k := &s.kinds[i]; k.GroupVersion() == gv && k.Plural == steps[0] {
-			in.kind = k
+	for _, k := range s.served() {
+		if k.GroupVersion() == gv && k.Plural == steps[0] {
+			in.kind = &k
 		}
 	}
 	if in.kind == nil || len(steps) > 3 {
@@ -240,18 +240,21 @@ func (in *request) notFound() error {
 // form is what the client wants of objects: all, or their metadata alone.
 func (in *request) form() func(object) map[string]any {
 	if !strings.Contains(in.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		return func(u object) map[string]any {
-			if in.kind.GroupVersion().String() == u.GetAPIVersion() {
-				return u.Object
-			}
-			other := u.DeepCopy()
-			other.SetGroupVersionKind(in.kind.GroupVersionKind)
-			return other.Object
-		}
+		return in.whole
 	}
 	return func(u object) map[string]any {
 		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": u.Object["metadata"]}
 	}
+}
+
+// whole is an object in the version that the request is about.
+func (in *request) whole(u object) map[string]any {
+	if in.kind.GroupVersion().String() == u.GetAPIVersion() {
+		return u.Object
+	}
+	other := u.DeepCopy()
+	other.SetGroupVersionKind(in.kind.GroupVersionKind)
+	return other.Object
 }
 
 // discovery answers what is about no object; false if the request is about one.

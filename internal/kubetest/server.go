@@ -67,6 +67,8 @@ type Server struct {
 	mu      sync.Mutex
 	version int
 	serial  int
+	hidden  map[string]bool // kinds that are not served
+	dropped map[string][][]string
 	news    chan struct{} // closed and replaced when watches have something to look at
 	faults  []*fault
 	writes  []Call
@@ -74,11 +76,12 @@ type Server struct {
 
 // New returns a server with the namespaces default and kube-system.
 func New(o Options) *Server {
+	quiet()
 	if o.Kinds == nil {
 		o.Kinds = append(Builtin(), Own()...)
 	}
 	s := &Server{
-		kinds: slices.Concat(o.Kinds, o.More), tables: map[schema.GroupResource]*table{}, scheme: Scheme(),
+		kinds: slices.Concat(o.Kinds, o.More), tables: map[schema.GroupResource]*table{}, hidden: map[string]bool{}, dropped: map[string][][]string{}, scheme: Scheme(),
 		version: 1, news: make(chan struct{}),
 	}
 	for i := range s.kinds {
@@ -218,6 +221,9 @@ func (s *Server) stamp(k *Kind, u object) {
 
 // store makes u what is stored, unless that changes nothing.
 func (s *Server) store(t *table, old, u object) object {
+	for _, field := range s.dropped[t.kind.Kind] {
+		unstructured.RemoveNestedField(u.Object, field...)
+	}
 	tidy(u)
 	if old != nil {
 		u.SetResourceVersion(old.GetResourceVersion())

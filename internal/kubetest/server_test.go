@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -322,4 +323,45 @@ func TestOnlyMetadata(t *testing.T) {
 			t.Errorf("%+v", q.ObjectMeta)
 		}
 	})
+}
+
+// TestMetadata: who reads and patches metadata alone is shown nothing else, and leaves the rest as it is.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	s.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}})
+	c, err := s.Process("tester").Client(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	m.Namespace, m.Name = "default", "p"
+	if err := c.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil || m.Labels["a"] != "b" {
+		t.Errorf("%v, %v", m.Labels, err)
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	if !s.Get(p) || p.Spec.NodeName != "n" || p.Labels["a"] != "b" || p.Kind != "Pod" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestServe: what is not served is unknown, and comes with what it had.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
+	s.Put(m)
+	c, err := s.Process("tester").Client(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve("ConfigMap", false)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), m); !meta.IsNoMatchError(err) {
+		t.Errorf("not served: %v", err)
+	}
+	s.Serve("ConfigMap", true)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+		t.Error(err)
+	}
 }

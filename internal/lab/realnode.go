@@ -28,6 +28,11 @@ type RealNodeOptions struct {
 	GPUs int
 	// Images are loaded besides those that every real node has: OCI archives, by the whole name of the image.
 	Images map[string]string
+	// Services are programs that the node has besides, by name: commands of a shell, which are started when containerd answers and last as long as the node. One that ends, ends the node.
+	// What they write is in DIR/log.
+	Services map[string]string
+	// CRI is the socket, in the node, that the kubelet is given in place of containerd's; it is waited for. "" for containerd's.
+	CRI string
 }
 
 // RealNode is a real node: containerd, runc and a kubelet beside a lab's simulated nodes. It is started before its lab, because the
@@ -72,6 +77,12 @@ func StartRealNode(ctx context.Context, o RealNodeOptions) (*RealNode, error) {
 	args := []string{"up", "--leash", "--name", o.Name, "--dir", dir, "--kubeconfig", n.kubeconfig(), "--gpus", strconv.Itoa(o.GPUs)}
 	for name, path := range o.Images {
 		args = append(args, "--image", name+"="+path)
+	}
+	for name, command := range o.Services { // order: none waits for another
+		args = append(args, "--service", name+"="+command)
+	}
+	if o.CRI != "" {
+		args = append(args, "--cri", o.CRI)
 	}
 	n.cmd = exec.CommandContext(ctx, o.Program, args...)
 	n.cmd.Cancel = func() error { return n.cmd.Process.Signal(syscall.SIGTERM) }
@@ -128,7 +139,7 @@ func (n *RealNode) Join(l *Lab) error {
 	return nil
 }
 
-// Log is the end of what one of the node's programs (node, containerd, kubelet, kube-proxy) has logged: so many lines, as far as there
+// Log is the end of what one of the node's programs (node, containerd, kubelet, kube-proxy, and services by their names) has logged: so many lines, as far as there
 // are any.
 func (n *RealNode) Log(program string, lines int) string {
 	text, err := os.ReadFile(filepath.Join(n.dir, "log", program+".log"))

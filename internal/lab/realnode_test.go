@@ -31,7 +31,7 @@ func TestRealNodeIsPlayed(t *testing.T) {
 		t.Errorf("lacks %q, %v", lacks, err)
 	}
 	dir := filepath.Join(t.TempDir(), "node")
-	n, err := StartRealNode(t.Context(), RealNodeOptions{Program: path, Name: "real-1", Dir: dir, GPUs: 2, Images: map[string]string{"example/a:1": "a.tar"}})
+	n, err := StartRealNode(t.Context(), RealNodeOptions{Program: path, Name: "real-1", Dir: dir, GPUs: 2, Images: map[string]string{"example/a:1": "a.tar"}, Services: map[string]string{"vm": "exec vm"}, CRI: "/run/vm.sock"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRealNodeIsPlayed(t *testing.T) {
 		t.Errorf("gateway %q", n.Gateway())
 	}
 	args, err := os.ReadFile(path + ".args")
-	want := "up --leash --name real-1 --dir " + dir + " --kubeconfig " + dir + "/kubeconfig --gpus 2 --image example/a:1=a.tar\n"
+	want := "up --leash --name real-1 --dir " + dir + " --kubeconfig " + dir + "/kubeconfig --gpus 2 --image example/a:1=a.tar --service vm=exec vm --cri /run/vm.sock\n"
 	if err != nil || string(args) != want {
 		t.Errorf("called with %q, %v, want %q", args, err, want)
 	}

@@ -234,7 +234,7 @@ const longAgo = 1 << 50
 // memory is what the file remembers; it has been checked.
 func (v *validator) memory(m *memory) cluster.Memory {
 	out := cluster.Memory{
-		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Rests: map[string]cluster.Rest{}, Charged: m.Charged,
+		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Answers: map[string]cluster.RememberedAnswer{}, Charged: m.Charged,
 		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News, Served: m.Served,
 	}
 	for i := range m.Holds {
@@ -255,7 +255,7 @@ func (v *validator) memory(m *memory) cluster.Memory {
 		}
 	}
 	for question, r := range m.Rests { // order: into a map
-		of := cluster.Rest{Until: r.Until, Wake: r.Wake}
+		of := cluster.RememberedAnswer{Until: r.Until, Wake: r.Wake}
 		if r.Ago > 0 && r.Ago <= longAgo {
 			of.Asked = out.Generation - r.Ago + 1
 		}
@@ -267,7 +267,7 @@ func (v *validator) memory(m *memory) cluster.Memory {
 		default:
 			continue // nobody could use it
 		}
-		out.Rests[question] = of
+		out.Answers[question] = of
 	}
 	for _, uid := range m.Returning {
 		out.Returning[uid] = struct{}{}

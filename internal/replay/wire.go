@@ -99,7 +99,7 @@ type gangMemory struct {
 	cluster.GangMemory
 }
 
-// rest is an answer that rests: an attempt of the solver, or what allocate told a gang. Ago is how many changes of the Store it is old,
+// rest is a remembered answer: an attempt of the solver, or what allocate told a gang. Ago is how many changes of the Store it is old,
 // counted from 1; 0 where that is not known.
 type rest struct {
 	Until int64           `json:"until"`

@@ -122,10 +122,10 @@ func packPod(p *cluster.PodState) pod {
 
 func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
 	out = memory{Held: m.Held, Moved: m.Moved, Charged: m.Charged, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News, Served: m.Served}
-	if len(m.Rests) > 0 {
+	if len(m.Answers) > 0 {
 		out.Rests = map[string]rest{}
 	}
-	for question, r := range m.Rests { // order: into a map
+	for question, r := range m.Answers { // order: into a map
 		of := rest{Until: r.Until, Wake: r.Wake}
 		if r.Asked > 0 && r.Asked <= m.Generation {
 			of.Ago = m.Generation - r.Asked + 1

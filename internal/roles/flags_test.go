@@ -39,13 +39,14 @@ func same(a, b string) bool {
 func TestKAIsFlags(t *testing.T) {
 	t.Parallel()
 	run := Command("v")
-	for _, role := range slices.Concat(Names(), Apart()) {
-		rows, err := ledgers.Flags(kaiProgram(role))
+	for _, r := range table() {
+		role := r.name
+		rows, err := ledgers.Flags(r.kai)
 		if err != nil {
 			t.Fatal(err)
 		}
 		commands := []string{role, All}
-		if slices.Contains(Apart(), role) {
+		if r.apart {
 			commands = []string{role}
 		}
 		for _, name := range commands {
@@ -414,7 +415,7 @@ func TestSettingsAreRead(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	for _, file := range []string{"options.go", "run.go"} {
+	for _, file := range []string{"options.go", "run.go", "table.go"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

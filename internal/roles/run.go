@@ -16,12 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,10 +33,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
-	"github.com/muster-scheduler/muster/internal/controllers/nodescale"
-	"github.com/muster-scheduler/muster/internal/controllers/podgroup"
-	"github.com/muster-scheduler/muster/internal/controllers/podgrouper"
-	"github.com/muster-scheduler/muster/internal/controllers/queue"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -78,12 +70,12 @@ func Command(version string) *cobra.Command {
 	}
 	for _, name := range slices.Concat(Names(), Apart(), []string{All}) {
 		s := &Settings{}
-		roles := []string{name}
-		if name == All {
-			roles = Names()
+		roles, about := Names(), "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
+		if r, err := roleOf(name); err == nil {
+			roles, about = []string{name}, r.about
 		}
 		c := &cobra.Command{
-			Use: name, Short: about(name), Args: cobra.NoArgs, SilenceUsage: true,
+			Use: name, Short: about, Args: cobra.NoArgs, SilenceUsage: true,
 			RunE: func(c *cobra.Command, _ []string) error {
 				ctx, stop := app.SignalContext(c.Context())
 				defer stop()
@@ -102,28 +94,6 @@ func Command(version string) *cobra.Command {
 		run.AddCommand(c)
 	}
 	return run
-}
-
-func about(role string) string {
-	switch role {
-	case Scheduler:
-		return "Decide: watch the cluster, run the engine, write BindRequests and reasons"
-	case Binder:
-		return "Execute BindRequests: prepare, bind, roll back"
-	case PodGrouper:
-		return "Turn workloads into PodGroups"
-	case PodGroup:
-		return "Keep the status of PodGroups"
-	case Queue:
-		return "Keep the status and metrics of queues"
-	case Admission:
-		return "Check and complete pods, and check queues, PodGroups and shards, before they exist"
-	case NodeScale:
-		return "Let a cluster autoscaler see the demand for shared GPUs"
-	case Operator:
-		return "Install what a Config and SchedulingShards ask for, and keep it so"
-	}
-	return "All roles in one process, sharing one cache; admission only with --admission, nodescale only with --nodescale"
 }
 
 // process is what the roles of one process share.
@@ -170,16 +140,12 @@ func Run(ctx context.Context, names []string, s *Settings, version string) error
 	return p.run(ctx)
 }
 
-// processors bounds GOMAXPROCS of a process by the roles in it; 0 is no bound. A role alone has one, the scheduler too, whose engine is
-// one goroutine; admission, for which the API server waits, has two.
+// processors bounds GOMAXPROCS of a process by the roles in it; 0 is no bound.
 func processors(names []string) int {
-	switch {
-	case len(names) > 1:
-		return 0
-	case names[0] == Admission:
-		return 2
+	if r, err := roleOf(names[0]); err == nil && len(names) == 1 {
+		return max(1, r.processors)
 	}
-	return 1
+	return 0
 }
 
 // newProcess puts a process together. Nothing of it runs yet, and nothing has been asked of the API server.
@@ -219,11 +185,8 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	p.group.Add("cache", func(ctx context.Context) error { return p.cache.Start(app.Library(ctx)) })
 	p.group.Add("events", p.events.run)
 	for _, name := range names {
-		if name == Admission && len(names) > 1 && !s.WithAdmission {
-			continue // it needs a port, certificates and the API server's consent
-		}
-		if name == NodeScale && len(names) > 1 && !s.WithNodeScale {
-			continue // it is of use only beside an autoscaler
+		if r, err := roleOf(name); err == nil && r.wanted != nil && len(names) > 1 && !r.wanted(s) {
+			continue
 		}
 		if err := p.add(name); err != nil {
 			return nil, fmt.Errorf("role %s: %w", name, err)
@@ -302,11 +265,11 @@ func (p *process) add(name string) error {
 		p.group.Add(name, t.lead(lead))
 		return nil
 	}
-	lease, err := app.LeaseName(name)
+	r, err := roleOf(name)
 	if err != nil {
 		return err
 	}
-	t, err := p.turn(lease)
+	t, err := p.turn(r.lease)
 	if err != nil {
 		return err
 	}
@@ -315,70 +278,23 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
-	var c interface{ Run(context.Context) error }
-	switch name {
-	case Binder:
-		c, err = p.newBinder(log, t.client, guard)
-	case PodGrouper:
-		var o podgrouper.Options
-		if o, err = p.podgrouper(); err != nil {
-			return err
-		}
-		kinds, failed := discovery.NewDiscoveryClientForConfig(p.config)
-		if failed != nil {
-			return fmt.Errorf("build the client of kinds: %w", failed)
-		}
-		c, err = podgrouper.New(podgrouper.Deps{
-			Cache: p.cache, Client: t.client, Reader: t.client, Event: p.events.recorder("podgrouper"),
-			Log: log, Discovery: kinds, Registry: p.registry, Guard: guard,
-		}, o)
-	case PodGroup:
-		c, err = podgroup.New(podgroup.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.podgroup())
-	case Admission:
+	if name == Admission {
 		return p.admit(t, log, guard)
-	case NodeScale:
-		c, err = nodescale.New(nodescale.Deps{NodesHelp: p.actions().NodesHelp(), Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.nodescale())
-	case Operator:
-		c, err = p.newOperator(log, t.client, guard)
-	case Queue:
-		c, err = queue.New(queue.Deps{Cache: p.cache, Client: t.client, Log: log, Registry: p.registry, Guard: guard}, p.queue())
-	default:
-		return fmt.Errorf("unknown role; known: %v", slices.Concat(Names(), Apart()))
 	}
+	c, err := r.build(p, log, t.client, guard)
 	if err != nil {
 		return err
 	}
 	if p.LeaderElect {
-		p.group.Add(name+"-standby", func(ctx context.Context) error { return p.warm(ctx, name) })
+		p.group.Add(name+"-standby", func(ctx context.Context) error { return p.warm(ctx, r.watched) })
 	}
 	p.group.Add(name, t.lead(untilAsked(c.Run)))
 	return nil
 }
 
-// watched are the kinds that a role watches when it leads, and before that so as to know them when its turn comes. One that is
-// missing here only makes a takeover longer.
-func watched(role string) []client.Object {
-	switch role {
-	case Binder:
-		return []client.Object{
-			&corev1.Node{}, &storagev1.StorageClass{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}, &resourcev1.ResourceClaim{},
-			&corev1.Pod{}, &v1alpha2.BindRequest{},
-		}
-	case PodGrouper:
-		return []client.Object{&corev1.Pod{}, &v2alpha2.PodGroup{}}
-	case PodGroup:
-		return []client.Object{&schedulingv1.PriorityClass{}, &corev1.Node{}, &queuev2.Queue{}, &v2alpha2.PodGroup{}, &corev1.Pod{}}
-	case Queue:
-		return []client.Object{&queuev2.Queue{}, &v2alpha2.PodGroup{}}
-	case NodeScale:
-		return []client.Object{&v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Pod{}}
-	}
-	return nil
-}
-
 // warm fills the process's cache with what a role will need.
-func (p *process) warm(ctx context.Context, role string) error {
-	for _, kind := range watched(role) {
+func (p *process) warm(ctx context.Context, kinds []client.Object) error {
+	for _, kind := range kinds {
 		if _, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil && !meta.IsNoMatchError(err) && ctx.Err() == nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}

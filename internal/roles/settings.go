@@ -31,9 +31,10 @@ const (
 )
 
 // Names lists the roles a process can run one of, without All.
-func Names() []string {
-	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale}
-}
+func Names() []string { return names(false) }
+
+// Apart lists the roles that are no part of All: the operator deploys the others.
+func Apart() []string { return names(true) }
 
 // FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
 func FlagNames(role string) []string {
@@ -44,22 +45,6 @@ func FlagNames(role string) []string {
 	}
 	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
-}
-
-// Apart lists the roles that are no part of All: the operator deploys the others.
-func Apart() []string { return []string{Operator} }
-
-// kaiProgram is the program of KAI whose flags a role takes.
-func kaiProgram(role string) string {
-	switch role {
-	case PodGroup:
-		return "podgroupcontroller"
-	case Queue:
-		return "queuecontroller"
-	case NodeScale:
-		return "nodescaleadjuster"
-	}
-	return role
 }
 
 // pluginPort is where KAI's scheduler answers questions, and probeAddress where KAI's other programs answer probes.
@@ -190,86 +175,11 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		namespace = "runai-engine" // KAI's; it only ever counts outside of a pod
 	}
 	own.StringVar(&s.Namespace, "namespace", namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
-	switch role {
-	case Scheduler:
-		s.Log.Verbosity = 3 // KAI's scheduler tells the story of its decisions unless asked not to
-		app.BindLogFlags(own, &s.Log)
-		own.StringVar(&s.Listen, "listen-address", ":8080", "address of /metrics, /healthz and /readyz; empty or 0 for none")
-		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
-		own.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
-		own.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
-		own.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
-		own.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
-		own.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
-		own.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
-		own.DurationVar(&s.MaxGrace, "max-eviction-grace", write.MaxGrace, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
-		own.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
-		own.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
-		own.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
-		own.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
-		own.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
-		own.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for muster snapshot save --cycle, so many cycles that decided something, besides the latest one; each holds what has changed since")
-		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
-		own.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
-		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
-		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", "kai-resource-reservation", "value of the label app on GPU reservation pods")
-		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of those pods; the label counts nowhere else")
-		own.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler")
-		own.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
-		own.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
-		own.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
-		own.StringVar(&s.MIGWorkerLabel, "mig-worker-node-label-key", keys.MIGWorkerNodeLabel, "label that says whether the GPUs of a node are cut into MIG slices")
-		own.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
-		own.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
-		own.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
-		own.StringVar(&s.Unschedulable, "unschedulable-reason", string(apply.UnschedulableAuto), "which pods that wait give Unschedulable as the reason: always, if-nodes-help, or auto, which is the latter where an autoscaler buys nodes for such pods")
-		own.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
-	case Binder:
-		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
-		own.IntVar(&s.RateLimiterBase, "rate-limiter-base-delay", 1, "seconds before the first retry of a failed bind")
-		own.IntVar(&s.RateLimiterMax, "rate-limiter-max-delay", 60, "seconds between retries at most")
-		own.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of the pods that hold shared GPUs")
-		own.StringVar(&s.ReservationAccount, "resource-reservation-service-account", keys.ReservationNamespace, "their service account")
-		own.StringVar(&s.ReservationApp, "resource-reservation-app-label", keys.ReservationNamespace, "value of their label app")
-		own.StringVar(&s.ReservationImage, "resource-reservation-pod-image", reservation.DefaultOptions().Image, "their image; it is given the argument reservation, which Muster's needs, unless its name is that of KAI's")
-		own.IntVar(&s.ReservationTimeout, "resource-reservation-allocation-timeout", 40, "seconds within which they have to report their device")
-		own.StringVar(&s.ReservationResources, "resource-reservation-pod-resources", "", "what they ask for besides a GPU, as JSON")
-		own.StringVar(&s.ReservationPodSec, "resource-reservation-pod-security-context", "", "their security context, as JSON")
-		own.StringVar(&s.ReservationSecurity, "resource-reservation-container-security-context", "", "that of their container, as JSON")
-		own.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler; while they wait, no GPU is newly shared")
-		own.BoolVar(&s.FakeGPUs, "fake-gpu-nodes", false, "GPUs are simulated: the pods that hold them only sleep")
-		own.StringVar(&s.BinderPlugins, "plugins", "", "what differs from the usual plugins, as JSON: {name: {enabled, priority, arguments}}")
-		own.StringVar(&s.RuntimeClass, "runtime-class-name", "", "runtime class of the pods that hold shared GPUs; empty for the cluster's default")
-	case PodGrouper:
-		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "pods worked on at a time")
-		own.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
-		own.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide gangs")
-		own.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
-		own.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
-		own.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
-		own.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
-		own.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
-		own.BoolVar(&s.AuthorizeQueues, "authorize-queues", false, "queues are authorized: take a queue only from what the admission policies judge")
-		own.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
-		own.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
-	case Operator:
-		own.StringVar(&s.PullSecret, "image-pull-secret", "", "a further pull secret of everything that is deployed")
-	case PodGroup:
-		own.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
-		s.podGroupWebhookFlag(own)
-	case Queue:
-		s.queueWebhookFlags(own)
-		own.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
-		own.StringVar(&s.LabelToMetric, "queue-label-to-metric-label", "", "labels of queues to add to metrics, label=metric_label,…")
-		own.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
-		own.StringVar(&s.Listen, "metrics-listen-address", ":8080", "address of /metrics; empty or 0 for none")
+	r, err := roleOf(role)
+	if err != nil {
+		return err
 	}
-	switch role {
-	case Admission:
-		s.admissionFlags(own)
-	case NodeScale:
-		s.nodeScaleFlags(own)
-	}
+	r.flags(s, own)
 	if role != Scheduler {
 		app.BindZapFlags(own, &s.Log)
 		if role != Queue {
@@ -277,7 +187,7 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 			own.StringVar(&s.ProbeListen, probeFlag, probeAddress, "address of /healthz and /readyz; empty or 0 for none")
 		}
 	}
-	if err := acceptKAI(role, own); err != nil {
+	if err := acceptKAI(r.kai, own); err != nil {
 		return err
 	}
 	own.VisitAll(func(f *pflag.Flag) {
@@ -286,6 +196,96 @@ func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 		}
 	})
 	return nil
+}
+
+// schedulerFlags declares the flags of the role scheduler.
+func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
+	s.Log.Verbosity = 3 // KAI's scheduler tells the story of its decisions unless asked not to
+	app.BindLogFlags(fs, &s.Log)
+	fs.StringVar(&s.Listen, "listen-address", ":8080", "address of /metrics, /healthz and /readyz; empty or 0 for none")
+	fs.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
+	fs.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
+	fs.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
+	fs.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
+	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
+	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
+	fs.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
+	fs.DurationVar(&s.MaxGrace, "max-eviction-grace", write.MaxGrace, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
+	fs.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
+	fs.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
+	fs.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
+	fs.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
+	fs.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
+	fs.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for muster snapshot save --cycle, so many cycles that decided something, besides the latest one; each holds what has changed since")
+	fs.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
+	fs.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")
+	fs.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
+	fs.StringVar(&s.ReservationApp, "resource-reservation-app-label", "kai-resource-reservation", "value of the label app on GPU reservation pods")
+	fs.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of those pods; the label counts nowhere else")
+	fs.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler")
+	fs.BoolVar(&s.RestrictNodes, "restrict-node-scheduling", false, "place GPU pods only on GPU workers and other pods only on CPU workers")
+	fs.StringVar(&s.CPUWorkerLabel, "cpu-worker-node-label-key", keys.CPUWorkerNodeLabel, "label of CPU workers")
+	fs.StringVar(&s.GPUWorkerLabel, "gpu-worker-node-label-key", keys.GPUWorkerNodeLabel, "label of GPU workers")
+	fs.StringVar(&s.MIGWorkerLabel, "mig-worker-node-label-key", keys.MIGWorkerNodeLabel, "label that says whether the GPUs of a node are cut into MIG slices")
+	fs.BoolVar(&s.CSIStorage, "schedule-csi-storage", false, "take the capacity CSI drivers publish into account")
+	fs.BoolVar(&s.FullHierarchy, "full-hierarchy-fairness", true, "divide the cluster level by level; false puts all queues side by side")
+	fs.BoolVar(&s.DetailedReasons, "detailed-fit-errors", false, "say in every reason what each group of nodes answered")
+	fs.StringVar(&s.Unschedulable, "unschedulable-reason", string(apply.UnschedulableAuto), "which pods that wait give Unschedulable as the reason: always, if-nodes-help, or auto, which is the latter where an autoscaler buys nodes for such pods")
+	fs.BoolVar(&s.ShowVersion, "version", true, "log the version at start")
+}
+
+// binderFlags declares the flags of the role binder.
+func (s *Settings) binderFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "requests worked on at a time")
+	fs.IntVar(&s.RateLimiterBase, "rate-limiter-base-delay", 1, "seconds before the first retry of a failed bind")
+	fs.IntVar(&s.RateLimiterMax, "rate-limiter-max-delay", 60, "seconds between retries at most")
+	fs.StringVar(&s.ReservationSpace, "resource-reservation-namespace", keys.ReservationNamespace, "namespace of the pods that hold shared GPUs")
+	fs.StringVar(&s.ReservationAccount, "resource-reservation-service-account", keys.ReservationNamespace, "their service account")
+	fs.StringVar(&s.ReservationApp, "resource-reservation-app-label", keys.ReservationNamespace, "value of their label app")
+	fs.StringVar(&s.ReservationImage, "resource-reservation-pod-image", reservation.DefaultOptions().Image, "their image; it is given the argument reservation, which Muster's needs, unless its name is that of KAI's")
+	fs.IntVar(&s.ReservationTimeout, "resource-reservation-allocation-timeout", 40, "seconds within which they have to report their device")
+	fs.StringVar(&s.ReservationResources, "resource-reservation-pod-resources", "", "what they ask for besides a GPU, as JSON")
+	fs.StringVar(&s.ReservationPodSec, "resource-reservation-pod-security-context", "", "their security context, as JSON")
+	fs.StringVar(&s.ReservationSecurity, "resource-reservation-container-security-context", "", "that of their container, as JSON")
+	fs.StringVar(&s.ScalingSpace, "scale-adjust-namespace", keys.ScaleAdjustNamespace, "namespace of the pods that show demand to a cluster autoscaler; while they wait, no GPU is newly shared")
+	fs.BoolVar(&s.FakeGPUs, "fake-gpu-nodes", false, "GPUs are simulated: the pods that hold them only sleep")
+	fs.StringVar(&s.BinderPlugins, "plugins", "", "what differs from the usual plugins, as JSON: {name: {enabled, priority, arguments}}")
+	fs.StringVar(&s.RuntimeClass, "runtime-class-name", "", "runtime class of the pods that hold shared GPUs; empty for the cluster's default")
+}
+
+// podGrouperFlags declares the flags of the role podgrouper.
+func (s *Settings) podGrouperFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "pods worked on at a time")
+	fs.StringVar(&s.QueueLabel, "queue-label-key", keys.QueueLabel, "label that names the queue")
+	fs.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide gangs")
+	fs.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
+	fs.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
+	fs.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
+	fs.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
+	fs.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
+	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", false, "queues are authorized: take a queue only from what the admission policies judge")
+	fs.StringVar(&s.PodSelector, "pod-label-selector", "", "only pods with these labels, k=v,k=v")
+	fs.StringVar(&s.NamespaceChooser, "namespace-label-selector", "", "only pods of namespaces with these labels, k=v,k=v")
+}
+
+// operatorFlags declares the flags of the role operator.
+func (s *Settings) operatorFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.PullSecret, "image-pull-secret", "", "a further pull secret of everything that is deployed")
+}
+
+// podGroupFlags declares the flags of the role podgroup.
+func (s *Settings) podGroupFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.Workers, "max-concurrent-reconciles", 10, "statuses written at a time")
+	s.podGroupWebhookFlag(fs)
+}
+
+// queueFlags declares the flags of the role queue.
+func (s *Settings) queueFlags(fs *pflag.FlagSet) {
+	s.queueWebhookFlags(fs)
+	fs.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
+	fs.StringVar(&s.LabelToMetric, "queue-label-to-metric-label", "", "labels of queues to add to metrics, label=metric_label,…")
+	fs.StringVar(&s.LabelToDefault, "queue-label-to-default-metric-value", "", "their values for queues without the label, label=value,…")
+	fs.StringVar(&s.Listen, "metrics-listen-address", ":8080", "address of /metrics; empty or 0 for none")
 }
 
 // unset is the default of the flag that has precedence over an older one: nobody names a class so.
@@ -371,9 +371,9 @@ func (v text) Set(s string) error {
 // Type is what the help calls it.
 func (text) Type() string { return "string" }
 
-// acceptKAI declares the flags of KAI's program that nothing here reads.
-func acceptKAI(role string, fs *pflag.FlagSet) error {
-	rows, err := ledgers.Flags(kaiProgram(role))
+// acceptKAI declares the flags of a program of KAI that nothing here reads.
+func acceptKAI(program string, fs *pflag.FlagSet) error {
+	rows, err := ledgers.Flags(program)
 	if err != nil {
 		return err
 	}

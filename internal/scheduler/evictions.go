@@ -51,7 +51,7 @@ func sooner(a, b time.Time) time.Time {
 func (l *Loop) evicted(log logr.Logger) {
 	for _, o := range l.evictions.Outcomes() {
 		now := time.Now()
-		if o.Err != nil && o.Bundle.Cause.Right != engine.Repair {
+		if o.Err != nil && o.Bundle.Eviction.Cause != engine.Repair {
 			last := o.Bundle.Forget(l.store, func(uid string) bool { return o.Evicted[uid] })
 			for i := range o.Bundle.Intents {
 				if in := &o.Bundle.Intents[i]; last && in.Verb == engine.Nominate {
@@ -89,8 +89,8 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 			gone[in.Gang]++
 		}
 	}
-	for i := range b.Cause.Victims {
-		v := &b.Cause.Victims[i]
+	for i := range b.Eviction.Victims {
+		v := &b.Eviction.Victims[i]
 		n := gone[v.Gang]
 		if n == 0 {
 			continue
@@ -101,7 +101,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
 			keys.EvictorPodGroupAnnotation: b.Gang.Name, keys.EvictorNamespaceAnnotation: b.Gang.Namespace,
 		}
-		if b.Cause.Right == engine.Repair {
+		if b.Eviction.Cause == engine.Repair {
 			text = fmt.Sprintf("%d pods released by %s", n, o.Action)
 			maps.Copy(annotations, decision)
 		}
@@ -111,7 +111,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 		l.o.Annotated(kai.PodGroup(v.Gang, v.UID), keys.EventEvict, text, annotations)
 	}
 	switch {
-	case b.Cause.Right == engine.Repair:
+	case b.Eviction.Cause == engine.Repair:
 	case o.Err != nil:
 		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, evictions(b)-len(o.Evicted), spared), decision)
 	default:

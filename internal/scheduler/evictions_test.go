@@ -169,13 +169,13 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 		var events []string
 		w := begin(t, Options{Period: time.Hour, Annotated: func(_ client.Object, reason, message string, annotations map[string]string) {
 			var r Record
-			if text := annotations[keys.DecisionAnnotation]; text != "" && (json.Unmarshal([]byte(text), &r) != nil || r.Pods == 0 || r.Cause == nil) {
+			if text := annotations[keys.DecisionAnnotation]; text != "" && (json.Unmarshal([]byte(text), &r) != nil || r.Pods == 0 || r.Eviction == nil) {
 				t.Errorf("record: %s", text)
 			}
-			if r.Cause != nil {
+			if r.Eviction != nil {
 				events = append(events, reason+" "+message)
 				// It is read in the namespace of whom it was for.
-				if strings.Contains(message+r.Spared, "secret") || slices.ContainsFunc(r.Cause.Victims, func(v engine.Victim) bool { return v.UID != "" }) {
+				if strings.Contains(message+r.Spared, "secret") || slices.ContainsFunc(r.Eviction.Victims, func(v engine.Victim) bool { return v.UID != "" }) {
 					t.Errorf("one tenant is told of another's pods, or of the UIDs of its PodGroups: %s; %+v", message, r)
 				}
 			}
@@ -305,7 +305,7 @@ func TestMonitor(t *testing.T) {
 				}
 				p := engine.Plan{Bundles: []engine.Bundle{{
 					ID: fmt.Sprint(i), Gang: taker, Intents: []engine.Intent{{Verb: engine.Evict}},
-					Cause: &engine.Cause{Right: engine.Reclaim, Victims: []engine.Victim{{Gang: giver, Pods: 1}}},
+					Eviction: &engine.EvictionRecord{Cause: engine.Reclaim, Victims: []engine.Victim{{Gang: giver, Pods: 1}}},
 				}}}
 				m.decided(&p, s.Snapshot(1))
 				if pairs := m.carried(&p.Bundles[0], now); len(pairs) > 0 {
@@ -322,12 +322,12 @@ func TestMonitor(t *testing.T) {
 // TestBrief keeps the record of a large decision small enough for an event, and leaves the one in memory whole.
 func TestBrief(t *testing.T) {
 	t.Parallel()
-	r := Record{Cause: &engine.Cause{Victims: make([]engine.Victim, 100)}}
+	r := Record{Eviction: &engine.EvictionRecord{Victims: make([]engine.Victim, 100)}}
 	var told Record
 	if err := json.Unmarshal([]byte(r.brief("")), &told); err != nil {
 		t.Fatal(err)
 	}
-	if len(told.Cause.Victims) != toldVictims || told.More != 100-toldVictims || len(r.Cause.Victims) != 100 || r.More != 0 {
-		t.Errorf("told %d and %d more, kept %d", len(told.Cause.Victims), told.More, len(r.Cause.Victims))
+	if len(told.Eviction.Victims) != toldVictims || told.More != 100-toldVictims || len(r.Eviction.Victims) != 100 || r.More != 0 {
+		t.Errorf("told %d and %d more, kept %d", len(told.Eviction.Victims), told.More, len(r.Eviction.Victims))
 	}
 }

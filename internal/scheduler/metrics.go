@@ -89,7 +89,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 		pool:        pool, givers: map[string]bool{}, forgetAt: forgetGivers,
 		shares: map[string]string{}, reasons: map[string]bool{}, pulse: newPulse(),
 	}
-	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
+	for _, right := range []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt, engine.Repair} {
 		m.evictions.WithLabelValues(string(right)) // from 0 on, or the first eviction of all would be no increase
 		for _, fate := range []string{"evicted", "moved", "placed"} {
 			m.evictedGPUs.WithLabelValues(string(right), fate)
@@ -114,10 +114,10 @@ func (m *Metrics) Bound(after time.Duration) { m.bound.Observe(milliseconds(afte
 
 // evicted counts what a bundle took and gave.
 func (m *Metrics) evicted(o *apply.Outcome) {
-	right := string(o.Bundle.Cause.Right)
-	uids := make(map[cluster.Key]string, len(o.Bundle.Cause.Victims))
-	for i := range o.Bundle.Cause.Victims {
-		uids[o.Bundle.Cause.Victims[i].Gang] = o.Bundle.Cause.Victims[i].UID
+	right := string(o.Bundle.Eviction.Cause)
+	uids := make(map[cluster.Key]string, len(o.Bundle.Eviction.Victims))
+	for i := range o.Bundle.Eviction.Victims {
+		uids[o.Bundle.Eviction.Victims[i].Gang] = o.Bundle.Eviction.Victims[i].UID
 	}
 	gpus := func(fate string, milli int64) { m.evictedGPUs.WithLabelValues(right, fate).Add(float64(milli) / 1000) }
 	for i := range o.Bundle.Intents {

@@ -49,10 +49,10 @@ func (m *monitor) decided(p *engine.Plan, snap *cluster.Snapshot) {
 	}
 	active := map[cluster.Key]int{}
 	for i := range p.Bundles {
-		if b := &p.Bundles[i]; b.Cause != nil {
+		if b := &p.Bundles[i]; b.Eviction != nil {
 			active[b.Gang] = 0
-			for j := range b.Cause.Victims {
-				active[b.Cause.Victims[j].Gang] = 0
+			for j := range b.Eviction.Victims {
+				active[b.Eviction.Victims[j].Gang] = 0
 			}
 		}
 	}
@@ -66,12 +66,12 @@ func (m *monitor) decided(p *engine.Plan, snap *cluster.Snapshot) {
 	}
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
-		if b.Cause == nil || b.Cause.Right == engine.Repair {
+		if b.Eviction == nil || b.Eviction.Cause == engine.Repair {
 			continue
 		}
-		at := make(map[pair]standing, len(b.Cause.Victims))
-		for j := range b.Cause.Victims {
-			v := b.Cause.Victims[j].Gang
+		at := make(map[pair]standing, len(b.Eviction.Victims))
+		for j := range b.Eviction.Victims {
+			v := b.Eviction.Victims[j].Gang
 			at[pair{b.Gang, v}] = standing{active[b.Gang], active[v]}
 		}
 		m.open[b.ID] = at
@@ -92,8 +92,8 @@ func (m *monitor) carried(b *engine.Bundle, now time.Time) []pair {
 		maps.DeleteFunc(m.pairs, func(_ pair, h *history) bool { return now.Sub(h.last) > repeatWindow })
 	}
 	var out []pair
-	for j := range b.Cause.Victims {
-		v := &b.Cause.Victims[j]
+	for j := range b.Eviction.Victims {
+		v := &b.Eviction.Victims[j]
 		p := pair{b.Gang, v.Gang}
 		was, known := at[p]
 		if !known {

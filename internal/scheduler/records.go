@@ -18,11 +18,11 @@ const keptRecords = 1024
 
 // Record is a decision that took pods from their nodes, and what became of it.
 type Record struct {
-	At     time.Time     `json:"at"`
-	Action string        `json:"action"`
-	Bundle string        `json:"bundle"`
-	Gang   string        `json:"gang"` // whom it was for
-	Cause  *engine.Cause `json:"cause"`
+	At       time.Time              `json:"at"`
+	Action   string                 `json:"action"`
+	Bundle   string                 `json:"bundle"`
+	Gang     string                 `json:"gang"` // whom it was for
+	Eviction *engine.EvictionRecord `json:"cause"`
 	// Pods is how many were to go, Evicted how many of them did.
 	Pods    int `json:"pods"`
 	Evicted int `json:"evicted"`
@@ -39,14 +39,14 @@ const toldVictims = 32
 // in whose namespaces it is.
 func (r Record) brief(spared string) string {
 	r.Spared = spared
-	if r.Cause != nil {
-		c := *r.Cause
+	if r.Eviction != nil {
+		c := *r.Eviction
 		r.More = max(0, len(c.Victims)-toldVictims)
 		c.Victims = slices.Clone(c.Victims[:len(c.Victims)-r.More])
 		for i := range c.Victims {
 			c.Victims[i].UID = ""
 		}
-		r.Cause = &c
+		r.Eviction = &c
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Records) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // record is what is remembered of an outcome.
 func record(o *apply.Outcome, at time.Time) Record {
 	rec := Record{
-		At: at.UTC(), Action: o.Action, Bundle: o.Bundle.ID, Gang: o.Bundle.Gang.String(), Cause: o.Bundle.Cause,
+		At: at.UTC(), Action: o.Action, Bundle: o.Bundle.ID, Gang: o.Bundle.Gang.String(), Eviction: o.Bundle.Eviction,
 		Pods: evictions(&o.Bundle), Evicted: len(o.Evicted),
 	}
 	if o.Err != nil {

@@ -29,7 +29,7 @@ func (t *taken) see(now int64, plans []engine.Plan) (gangs int) {
 	for i := range plans {
 		for j := range plans[i].Bundles {
 			b := &plans[i].Bundles[j]
-			if b.Cause == nil || b.Cause.Right != engine.Reclaim {
+			if b.Eviction == nil || b.Eviction.Cause != engine.Reclaim {
 				continue
 			}
 			for k := range b.Intents {

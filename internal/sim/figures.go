@@ -20,8 +20,8 @@ type Figures struct {
 	EvictedGPU  int64 // milli-GPU, moved ones included
 	MovedPods   int   // the part of EvictedPods that had room elsewhere
 	ShrunkPods  int   // the part of EvictedPods whose gangs worked on without them
-	// ByRight counts evicted pods by the right they were evicted by.
-	ByRight map[engine.Right]int
+	// ByCause counts evicted pods by what they were evicted for.
+	ByCause map[engine.EvictionCause]int
 	// Repeats is how often a gang had a pod evicted that it had had evicted before, whatever UID the pod had. Unprovoked is the
 	// part of them without news in between: neither had the beneficiary come or lost room by a fault since, nor had the fair
 	// share of a queue concerned moved. Such a pair could go on for ever.
@@ -36,7 +36,9 @@ type pair struct {
 	index               int
 }
 
-func newFigures() Figures { return Figures{pairs: map[pair]int64{}, ByRight: map[engine.Right]int{}} }
+func newFigures() Figures {
+	return Figures{pairs: map[pair]int64{}, ByCause: map[engine.EvictionCause]int{}}
+}
 
 func (f *Figures) placed(gpu int64) {
 	f.PlacedPods++
@@ -45,12 +47,12 @@ func (f *Figures) placed(gpu int64) {
 
 func (f *Figures) evicted(snap *cluster.Snapshot, b *engine.Bundle, p *pod, in *engine.Intent) {
 	f.EvictedPods++
-	f.EvictedGPU += p.gang.gpu
+	f.EvictedGPU += p.gpu
 	if in.To != "" {
 		f.MovedPods++
 	}
-	if b.Cause != nil {
-		f.ByRight[b.Cause.Right]++
+	if b.Eviction != nil {
+		f.ByCause[b.Eviction.Cause]++
 	}
 	if b.Gang == p.gang.state.Key { // released, not displaced
 		return

@@ -14,6 +14,8 @@ type node struct {
 	state   cluster.NodeState
 	outages int // under way: a second one may begin before the first is over
 	pods    map[string]*pod
+	left    cluster.Key // which gang had the pod that left last, and when
+	leftAt  int64
 }
 
 // gang is a gang as it is.
@@ -21,10 +23,14 @@ type gang struct {
 	Gang
 	state  cluster.GangState
 	pods   []*pod
-	active int  // running pods
-	whole  bool // has its minimum
-	spell  int  // grows whenever it loses its minimum: an end that was put down for an earlier spell does not come
-	gpu    int64
+	active int   // running pods
+	whole  bool  // has its minimum
+	spell  int   // grows whenever it loses its minimum: an end that was put down for an earlier spell does not come
+	gpu    int64 // of each pod; of a gang that was adopted, 0
+	// adopted says that it is from an image: its minimum is its tree's.
+	adopted bool
+	// loose stands for the gang of pods that have none: nobody makes them anew.
+	loose bool
 }
 
 // pod is one member of a gang, the present one of possibly many of that index.
@@ -33,6 +39,8 @@ type pod struct {
 	index int
 	lives int // how many were made before it
 	state cluster.PodState
+	gpu   int64  // what it takes, in milli-GPU
+	first string // the UID of the first of that index, if it was adopted
 }
 
 // face is the API family under which a World's gangs are known.
@@ -126,6 +134,11 @@ func (w *World) Submit(g Gang) error {
 
 // make lets the owner create the pod of that index, with a UID that never was.
 func (w *World) make(p *pod) {
+	if p.first != "" {
+		w.again(p)
+		return
+	}
+	p.gpu = p.gang.gpu
 	name := p.gang.Name + "-" + strconv.Itoa(p.index)
 	p.state = cluster.PodState{
 		UID: name + "#" + strconv.Itoa(p.lives), Namespace: namespace, Name: name, Requests: p.gang.Requests, Phase: cluster.Pending,
@@ -147,22 +160,57 @@ func (w *World) run(p *pod, on string, groups []string) {
 		n.pods[p.state.UID] = p
 	}
 	w.Store.Apply(p.state)
-	w.held[g.Queue] += g.gpu
-	w.Figures.placed(g.gpu)
-	if g.active++; g.active < g.Min || g.whole {
+	w.held[g.Queue] += p.gpu
+	w.Figures.placed(p.gpu)
+	g.active++
+	if g.whole || !g.enough() {
 		return
 	}
 	g.whole = true
 	g.state.LastStart, g.state.StaleSince = w.now, 0
 	w.Store.Apply(g.state)
-	if g.Duration > 0 {
-		spell := g.spell
-		w.at(w.now+int64(g.Duration), func() {
-			if g.whole && g.spell == spell && !w.frozen {
-				w.end(g)
-			}
-		})
+	w.works(g, w.now)
+	if w.o.Started != nil {
+		w.tell(g)
 	}
+}
+
+// enough says whether a gang has its minimum.
+func (g *gang) enough() bool {
+	if g.adopted {
+		return Satisfied(g.state.Sets, g.members())
+	}
+	return g.active >= g.Min
+}
+
+// works puts down the end of a gang that has worked since then.
+func (w *World) works(g *gang, since int64) {
+	if g.Duration <= 0 {
+		return
+	}
+	spell := g.spell
+	w.at(max(w.now, cluster.After(since, int64(g.Duration))), func() {
+		if g.whole && g.spell == spell && !w.frozen {
+			w.end(g)
+		}
+	})
+}
+
+// tell says that a gang has started, where, and after whom.
+func (w *World) tell(g *gang) {
+	var on []string
+	var after cluster.Key
+	last := int64(0)
+	for _, p := range g.pods {
+		if p.state.Phase != cluster.Running || slices.Contains(on, p.state.NodeName) {
+			continue
+		}
+		on = append(on, p.state.NodeName)
+		if n := w.nodes[p.state.NodeName]; n != nil && n.leftAt > last {
+			last, after = n.leftAt, n.left
+		}
+	}
+	w.o.Started(g.state.Key, on, after)
 }
 
 // stop takes a running pod out of its gang's and queue's counts.
@@ -171,8 +219,12 @@ func (w *World) stop(p *pod) {
 		return
 	}
 	g := p.gang
-	w.held[g.Queue] -= g.gpu
-	if g.active--; g.active < g.Min && g.whole {
+	w.held[g.Queue] -= p.gpu
+	g.active--
+	if g.loose {
+		return
+	}
+	if p.state.Phase = cluster.Releasing; g.whole && !g.enough() {
 		g.whole = false
 		g.spell++
 		g.state.StaleSince = w.now
@@ -205,6 +257,9 @@ func (w *World) evict(p *pod) {
 func (w *World) gone(p *pod) {
 	w.stop(p)
 	w.remove(p)
+	if p.gang.loose {
+		return
+	}
 	p.lives++
 	w.make(p)
 }
@@ -213,6 +268,7 @@ func (w *World) gone(p *pod) {
 func (w *World) remove(p *pod) {
 	if n := w.nodes[p.state.NodeName]; n != nil {
 		delete(n.pods, p.state.UID)
+		n.left, n.leftAt = p.gang.state.Key, w.now
 	}
 	delete(w.pods, p.state.UID)
 	w.Store.Apply(cluster.PodGone{UID: p.state.UID})
@@ -222,7 +278,7 @@ func (w *World) remove(p *pod) {
 func (w *World) end(g *gang) {
 	for _, p := range g.pods {
 		if p.state.Phase == cluster.Running {
-			w.held[g.Queue] -= g.gpu
+			w.held[g.Queue] -= p.gpu
 		}
 		w.remove(p)
 	}

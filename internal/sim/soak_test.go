@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 	if f.Unprovoked != 0 {
 		t.Errorf("%d evictions repeated a pair of beneficiary and victim without news", f.Unprovoked)
 	}
-	if f.PlacedPods == 0 || f.Ended == 0 || f.LostPods == 0 || f.ByRight[engine.Reclaim] == 0 || f.ByRight[engine.Preempt] == 0 {
+	if f.PlacedPods == 0 || f.Ended == 0 || f.LostPods == 0 || f.ByCause[engine.Reclaim] == 0 || f.ByCause[engine.Preempt] == 0 {
 		t.Error("the cluster does not live")
 	}
 }
@@ -290,7 +290,7 @@ func (s *soak) report() string {
 	fmt.Fprintf(&b, "%d rounds, %s of virtual time\n", f.Decisions, s.world.Elapsed().Round(time.Second))
 	fmt.Fprintf(&b, "gangs: %d came, %d ended, %d are there\n", f.Arrived, f.Ended, s.world.Gangs())
 	fmt.Fprintf(&b, "nodes: %d outages, %d running pods lost\n", f.Outages, f.LostPods)
-	fmt.Fprintf(&b, "pods: %d placed, %d evicted (%d of them moved, %d from gangs that worked on): %v\n", f.PlacedPods, f.EvictedPods, f.MovedPods, f.ShrunkPods, f.ByRight)
+	fmt.Fprintf(&b, "pods: %d placed, %d evicted (%d of them moved, %d from gangs that worked on): %v\n", f.PlacedPods, f.EvictedPods, f.MovedPods, f.ShrunkPods, f.ByCause)
 	fmt.Fprintf(&b, "GPUs: %d placed, %d evicted, %.4f evicted per placed; %.1f %% of the ready ones in use\n",
 		f.PlacedGPU/1000, f.EvictedGPU/1000, float64(f.EvictedGPU)/float64(max(1, f.PlacedGPU)), 100*s.used/max(1, s.whole))
 	for i, name := range s.queues {

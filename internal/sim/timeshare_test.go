@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/png"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -253,11 +252,6 @@ func TestNothing(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{}", "queues: [{name: a}]", "{nodes: [{gpus: 0, count: 0}], queues: [{name: a}], jobs: {a: {gpus: 1}}}"} {
 		s := play(t, parse(t, text))
-		for _, format := range []string{"png", "svg"} {
-			if err := s.Plot(&bytes.Buffer{}, format, "nothing"); err != nil {
-				t.Errorf("%q: %v", text, err)
-			}
-		}
 		var out bytes.Buffer
 		if err := s.WriteJSON(&out); err != nil || !json.Valid(out.Bytes()) {
 			t.Errorf("%q: %v, %q", text, err, out.String())
@@ -293,53 +287,6 @@ func TestFormats(t *testing.T) {
 	}
 	if diff := cmp.Diff(Record{Time: 1, QueueID: "a", Allocation: 1.5, FairShare: 0.333, Usage: 0.25}, got[2]); diff != "" || len(got) != 4 {
 		t.Errorf("%d records; the third (-want +got):\n%s", len(got), diff)
-	}
-}
-
-// TestPlot: pictures of the promised size that name the queues that compete; what changes more often than can be drawn is drawn as
-// means.
-func TestPlot(t *testing.T) {
-	t.Parallel()
-	s := &Series{GPUs: 16000, Step: 10 * time.Minute, Timed: true, Queues: []Trail{
-		{Name: "team-a", Leaf: true},
-		{Name: "team-b", Leaf: true},
-		{Name: "department"},
-	}}
-	for k := range 12000 {
-		x := int64(k%2) * 16000
-		for i, v := range []int64{x, 16000 - x, 16000} {
-			s.Queues[i].Allocation = append(s.Queues[i].Allocation, v)
-			s.Queues[i].FairShare = append(s.Queues[i].FairShare, 8000)
-		}
-	}
-	var out bytes.Buffer
-	if err := s.Plot(&out, "png", "title"); err != nil {
-		t.Fatal(err)
-	}
-	picture, err := png.DecodeConfig(&out)
-	if err != nil || picture.Width != 1200 || picture.Height != 780 {
-		t.Errorf("%d × %d, %v", picture.Width, picture.Height, err)
-	}
-	out.Reset()
-	if err := s.Plot(&out, "svg", "The title"); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"The title (means of 12 cycles)", "team-a", "team-b", "allocated GPUs, stacked", "fair share, GPUs", ">days<"} {
-		if !strings.Contains(out.String(), text) {
-			t.Errorf("the drawing does not say %q", text)
-		}
-	}
-	if strings.Contains(out.String(), "department") {
-		t.Error("the drawing names a queue that has no gangs")
-	}
-	if err := s.Plot(&out, "gif", ""); err == nil || err.Error() != `a plot can be png or svg, not "gif"` {
-		t.Errorf("error %v", err)
-	}
-	for whole, want := range map[time.Duration]string{time.Hour: "minutes", 5 * time.Hour: "hours", 100 * time.Hour: "days"} {
-		s.Step = whole / 12000
-		if got, _ := s.axis(); got != want {
-			t.Errorf("%s are told in %s, want %s", whole, got, want)
-		}
 	}
 }
 

@@ -23,6 +23,9 @@ type Options struct {
 	// Arrivals and Outages return what comes next, in time order, and false when no more comes. Nil means nothing comes.
 	Arrivals func() (Gang, bool)
 	Outages  func() (Outage, bool)
+	// Started is told of a gang that has got its minimum: the nodes of its pods so far, and which gang left one of them last; the zero
+	// key where none has. Nil for nobody.
+	Started func(gang cluster.Key, on []string, after cluster.Key)
 	// Check is called after each decision with what was decided on, what was decided, and why. Its error ends the world.
 	Check func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error
 }
@@ -208,8 +211,11 @@ func (w *World) Decide(ctx context.Context) (engine.Result, error) {
 
 // Step goes to the next moment at which there is something to decide, at least a cycle from now, and decides. It returns false
 // when nothing will ever happen again.
-func (w *World) Step(ctx context.Context) (bool, error) {
-	at := w.now + int64(w.o.Cycle)
+func (w *World) Step(ctx context.Context) (bool, error) { return w.StepAfter(ctx, w.o.Cycle) }
+
+// StepAfter is Step with another least time from the last decision, for worlds that may be looked at more coarsely later on.
+func (w *World) StepAfter(ctx context.Context, least time.Duration) (bool, error) {
+	at := w.now + int64(least)
 	if !w.Due() {
 		next := min(w.Next(), w.driver.Wake())
 		if next == cluster.Forever {

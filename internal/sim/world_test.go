@@ -146,7 +146,7 @@ func TestReclaimTakesItsTime(t *testing.T) {
 	if got-began != 30 {
 		t.Errorf("b started %v s after the eviction; the grace is 30", got-began)
 	}
-	if f := w.Figures; f.EvictedPods != 1 || f.ByRight[engine.Reclaim] != 1 || f.EvictedGPU != 8000 || f.Repeats != 0 || f.ShrunkPods != 0 {
+	if f := w.Figures; f.EvictedPods != 1 || f.ByCause[engine.Reclaim] != 1 || f.EvictedGPU != 8000 || f.Repeats != 0 || f.ShrunkPods != 0 {
 		t.Errorf("figures %+v", f)
 	}
 	lives := 0

@@ -10,11 +10,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/sim"
+	"github.com/muster-scheduler/muster/internal/sim/picture"
 )
 
 // newFragmentation returns `muster-lab sim fragmentation`.
 func newFragmentation() *cobra.Command {
-	var output, picture, mix string
+	var output, into, mix string
 	x := sim.Inflation{}
 	var seeds int
 	c := &cobra.Command{
@@ -56,8 +57,8 @@ same pods come in the same order whatever the placement; nobody is evicted or mo
 				}
 				results = append(results, r)
 			}
-			if picture != "" {
-				if err := writePlot(picture, fmt.Sprintf("%d GPUs, mix %q, means of %d sequences", 8*x.Nodes, mix, seeds), results); err != nil {
+			if into != "" {
+				if err := writePlot(into, fmt.Sprintf("%d GPUs, mix %q, means of %d sequences", 8*x.Nodes, mix, seeds), results); err != nil {
 					return err
 				}
 			}
@@ -69,7 +70,7 @@ same pods come in the same order whatever the placement; nobody is evicted or mo
 	f.IntVar(&x.Nodes, "nodes", 100, "nodes of eight GPUs")
 	f.IntVar(&seeds, "seeds", 10, "sequences of pods")
 	f.IntVar(&x.Until, "until", 130, "what the pods ask for in the end, in percent of the cluster's GPUs")
-	f.StringVar(&picture, "plot", "", "file for the curves (PNG)")
+	f.StringVar(&into, "plot", "", "file for the curves (PNG)")
 	f.StringVarP(&output, "output", "o", "table", "table, json or yaml")
 	return c
 }
@@ -79,7 +80,7 @@ func writePlot(name, title string, results []*sim.Inflated) error {
 	if err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
-	if err := sim.PlotInflations(f, title, results); err != nil {
+	if err := picture.Inflations(f, title, results); err != nil {
 		f.Close() //nolint:errcheck // the first error says more
 		return err
 	}

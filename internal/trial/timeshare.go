@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/sim"
+	"github.com/muster-scheduler/muster/internal/sim/picture"
 )
 
 // timeShare is one call of `muster-lab sim timeshare`.
@@ -60,7 +61,7 @@ a list.`,
 }
 
 func (t *timeShare) run(c *cobra.Command) error {
-	picture := strings.ToLower(strings.TrimPrefix(filepath.Ext(t.plot), "."))
+	format := strings.ToLower(strings.TrimPrefix(filepath.Ext(t.plot), "."))
 	if t.format == "" {
 		t.format = "csv"
 		if strings.EqualFold(filepath.Ext(t.output), ".json") {
@@ -74,7 +75,7 @@ func (t *timeShare) run(c *cobra.Command) error {
 		return errors.New("--output is empty; name a file, or - for standard output")
 	case t.format != "csv" && t.format != "json":
 		return fmt.Errorf("--format is %q; it must be csv or json", t.format)
-	case t.plot != "" && picture != "png" && picture != "svg":
+	case t.plot != "" && format != "png" && format != "svg":
 		return fmt.Errorf("--plot is %q; its name must end in .png or .svg", t.plot)
 	}
 	in, name, err := open(c, t.input)
@@ -113,7 +114,7 @@ func (t *timeShare) run(c *cobra.Command) error {
 		if t.input != "-" {
 			title = strings.TrimSuffix(filepath.Base(t.input), filepath.Ext(t.input))
 		}
-		err := toFile(t.plot, func(w io.Writer) error { return series.Plot(w, picture, title) })
+		err := toFile(t.plot, func(w io.Writer) error { return picture.Shares(w, series, format, title) })
 		if err != nil {
 			return fmt.Errorf("--plot %s: %w", t.plot, err)
 		}

@@ -3,6 +3,7 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -60,6 +61,8 @@ type place struct {
 	lab    *lab.Lab
 	client client.Client
 	helm   *action.Configuration
+	// limit is how long a step may take; 0 for 90 s.
+	limit time.Duration
 }
 
 // program is the muster to run: the one given, or one built from the tree around us.
@@ -143,14 +146,15 @@ func (p *place) step(what string, do func() error, wrong func() string) {
 			p.Fatalf("%s: %v", what, err)
 		}
 	}
-	limit := time.After(90 * time.Second)
+	most := cmp.Or(p.limit, 90*time.Second)
+	limit := time.After(most)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for why := wrong(); why != ""; why = wrong() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			p.Fatalf("%s: after 90 s: %s", what, why)
+			p.Fatalf("%s: after %v: %s", what, most, why)
 		}
 	}
 	p.Logf("%-66s %6.1f s", what, time.Since(begun).Seconds())

@@ -4,6 +4,7 @@ package proof
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,10 +41,13 @@ const (
 type joined struct {
 	*place
 	told map[string]string // what containers of Muster's own have logged, by pod and container
+	// gateway is this machine's address, as the node reaches it.
+	gateway string
 }
 
-// newJoined starts a lab and a real node that has the images of `make image`, under the names that the chart has by default.
-func newJoined(t *testing.T) *joined {
+// newJoined starts a lab and a real node that has the images of `make image`, under the names that the chart has by default, what more says, and more of these
+// images.
+func newJoined(t *testing.T, more lab.RealNodeOptions, images ...string) *joined {
 	t.Helper()
 	realnode, dist := os.Getenv("MUSTER_REALNODE_BINARY"), os.Getenv("MUSTER_IMAGES")
 	if realnode == "" || dist == "" {
@@ -57,13 +61,11 @@ func newJoined(t *testing.T) *joined {
 		t.Skipf("NOT CHECKED: a real node cannot run on this machine, which lacks\n%s", strings.Join(lacks, "\n"))
 	}
 	chart := load(t).Metadata.AppVersion
-	node, err := lab.StartRealNode(context.WithoutCancel(t.Context()), lab.RealNodeOptions{ // its end is a clean-up's
-		Program: realnode, Name: realNode, Dir: filepath.Join(t.TempDir(), "node"), GPUs: realGPUs,
-		Images: map[string]string{
-			"docker.io/registry/local/muster/muster:" + chart:      filepath.Join(dist, "muster.tar"),
-			"docker.io/registry/local/muster/muster-node:" + chart: filepath.Join(dist, "muster-node.tar"),
-		},
-	})
+	more.Program, more.Name, more.Dir, more.GPUs, more.Images = realnode, realNode, cmp.Or(more.Dir, filepath.Join(t.TempDir(), "node")), realGPUs, map[string]string{}
+	for _, image := range append([]string{"muster", "muster-node"}, images...) {
+		more.Images["docker.io/registry/local/muster/"+image+":"+chart] = filepath.Join(dist, image+".tar")
+	}
+	node, err := lab.StartRealNode(context.WithoutCancel(t.Context()), more) // its end is a clean-up's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +75,12 @@ func newJoined(t *testing.T) *joined {
 			t.Error(err)
 		}
 		if t.Failed() {
-			for _, name := range []string{"node", "kubelet", "containerd", "kube-proxy"} {
+			for _, name := range append([]string{"node", "kubelet", "containerd", "kube-proxy"}, slices.Sorted(maps.Keys(more.Services))...) {
 				t.Logf("the end of the node's %s.log:\n%s", name, node.Log(name, 60))
 			}
 		}
 	})
-	j := &joined{told: map[string]string{}, place: newPlace(t, lab.Options{
+	j := &joined{told: map[string]string{}, gateway: node.Gateway(), place: newPlace(t, lab.Options{
 		Advertise: node.Gateway(), KubeScheduler: true,
 		// Who does not say that he knows of simulated nodes gets real ones.
 		Fleet: lab.Fleet{Pools: []lab.Pool{{Name: "simulated", Count: 1, GPUs: 8, Taints: []corev1.Taint{{Key: lab.LabelPool, Effect: corev1.TaintEffectNoSchedule}}}}},
@@ -169,14 +171,19 @@ func (j *joined) log(pod, container string) string {
 
 // exec runs a command in a container, as `kubectl exec` does.
 func (j *joined) exec(pod, container string, command ...string) (string, error) {
+	return j.feed(nil, pod, container, command...)
+}
+
+// feed is exec with an input; nil for none.
+func (j *joined) feed(in io.Reader, pod, container string, command ...string) (string, error) {
 	r := j.lab.Client().CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdin: in != nil, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	e, err := remotecommand.NewWebSocketExecutor(j.lab.Config(), "GET", r.URL().String())
 	if err != nil {
 		return "", err
 	}
 	var out, failed bytes.Buffer
-	if err := e.StreamWithContext(j.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &failed}); err != nil {
+	if err := e.StreamWithContext(j.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: &out, Stderr: &failed}); err != nil {
 		return "", fmt.Errorf("exec in %s: %w: %s", pod, err, failed.String())
 	}
 	return strings.TrimSpace(out.String()), nil
@@ -239,7 +246,7 @@ func (j *joined) complete(name string) func() string {
 // TestNode is an installation with the chart's default values whose roles are containers on a real node, from the images that
 // `make image` writes, and what runs there through it: what only a real node shows.
 func TestNode(t *testing.T) {
-	j := newJoined(t)
+	j := newJoined(t, lab.RealNodeOptions{})
 	chart := load(t)
 	image := "registry/local/muster/muster:" + chart.Metadata.AppVersion
 	j.step("the real node is ready and offers its GPUs", nil, func() string {
@@ -298,7 +305,7 @@ func TestNode(t *testing.T) {
 func (j *joined) part(t *testing.T) *joined {
 	p := *j.place
 	p.T = t
-	return &joined{place: &p, told: j.told}
+	return &joined{place: &p, told: j.told, gateway: j.gateway}
 }
 
 func (j *joined) installed(image string) {

@@ -16,10 +16,12 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -106,7 +108,8 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
 				"PriorityClass": &schedulingv1.PriorityClass{}, "Queue": &queuev2.Queue{}, "Config": &kaiv1.Config{}, "SchedulingShard": &kaiv1.SchedulingShard{},
 				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
-				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "ConfigMap": &corev1.ConfigMap{}, "PrometheusRule": &map[string]any{},
+				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "DaemonSet": &appsv1.DaemonSet{}, "RuntimeClass": &nodev1.RuntimeClass{},
+				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{}, "PrometheusRule": &map[string]any{},
 			}
 			into := kinds[head.Kind]
 			if into == nil {
@@ -346,17 +349,22 @@ func TestForgets(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
-		"scheduler: {placementStrategy: both}":          "placementStrategy",
-		"scheduler: {goMemLimitRatio: 2}":               "goMemLimitRatio",
-		"operator: {replicaCount: two}":                 "replicaCount",
-		"global: {imagePullSecrets: [one]}":             "imagePullSecrets",
-		"binder: {ports: {metricsPort: 70000}}":         "metricsPort",
-		"global: {resourceReservation: {namespace: 3}}": "namespace",
-		"global: {fipsMode: maybe}":                     "fipsMode",
-		"global: {digest: latest}":                      "digest",
-		"binder: {extraArgs: [v=4]}":                    "extraArgs",
-		"admission: {replicaCount: 0}":                  "replicaCount",
-		"flowControl: {lendablePercent: 101}":           "lendablePercent",
+		"scheduler: {placementStrategy: both}":                           "placementStrategy",
+		"scheduler: {goMemLimitRatio: 2}":                                "goMemLimitRatio",
+		"operator: {replicaCount: two}":                                  "replicaCount",
+		"global: {imagePullSecrets: [one]}":                              "imagePullSecrets",
+		"binder: {ports: {metricsPort: 70000}}":                          "metricsPort",
+		"global: {resourceReservation: {namespace: 3}}":                  "namespace",
+		"global: {fipsMode: maybe}":                                      "fipsMode",
+		"global: {digest: latest}":                                       "digest",
+		"binder: {extraArgs: [v=4]}":                                     "extraArgs",
+		"admission: {replicaCount: 0}":                                   "replicaCount",
+		"flowControl: {lendablePercent: 101}":                            "lendablePercent",
+		"vm: {enabled: true}":                                            "vm.domainType",
+		"vm: {domainType: guess}":                                        "domainType",
+		"vm: {enabled: true, nodeSelector: null}":                        "vm.nodeSelector",
+		"vm: {dir: here}":                                                "dir",
+		"vm: {enabled: true, domainType: kvm, namespace: kai-scheduler}": "vm.namespace",
 	} {
 		if _, err := render(t, values, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error about %s", values, err, want)

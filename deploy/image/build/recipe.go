@@ -41,6 +41,7 @@ func recipes() []recipe {
 			name: "muster-node", title: "Muster on nodes", about: "What runs on nodes: reports which GPU a reservation pod holds, and in which NUMA zones pods are",
 			cgo: true, packages: true,
 		},
+		{name: "muster-vm", title: "Muster's machines", about: "What runs on nodes whose pods may be virtual machines: it puts itself there, and becomes a process of the node"},
 	}
 }
 

@@ -19,10 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // kubelet is a podresources server whose answer can be changed.
@@ -101,8 +100,12 @@ func given(name string, cs ...*podresources.ContainerResources) *podresources.Po
 	return &podresources.PodResources{Namespace: "ns", Name: name, Containers: cs}
 }
 
-func exporter(t *testing.T, socket string, c client.Client) *Exporter {
+func exporter(t *testing.T, socket string, p *kubetest.Process) *Exporter {
 	t.Helper()
+	c, err := p.Client(kubetest.Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
 	e, err := New(Options{
 		Node: "n1", Socket: "unix://" + socket, Sysfs: sysfs(t, map[string]string{"node0": "0-3,8\n", "node1": "4-7,9-10\n", "node2": "\n", "nodelist": "x"}),
 		Poll: time.Millisecond, Resync: time.Hour,
@@ -122,24 +125,18 @@ func pod(name, annotation string) *corev1.Pod {
 	return p
 }
 
-// api is an API server that counts what is written to it.
-func api(writes *int, pods ...client.Object) client.Client {
-	return fake.NewClientBuilder().WithObjects(pods...).WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
-		p, _ := o.(*corev1.Pod)
-		return []string{p.Spec.NodeName}
-	}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			*writes++
-			return c.Patch(ctx, o, p, opts...)
-		},
-	}).Build()
+// api is an API server with these pods.
+func api(pods ...client.Object) *kubetest.Server {
+	s := kubetest.New(kubetest.Options{})
+	s.Put(pods...)
+	return s
 }
 
-func observed(t *testing.T, c client.Client, name string) string {
+func observed(t *testing.T, s *kubetest.Server, name string) string {
 	t.Helper()
-	var p corev1.Pod
-	if err := c.Get(context.Background(), types.NamespacedName{Namespace: "ns", Name: name}, &p); err != nil {
-		t.Fatal(err)
+	p := pod(name, "")
+	if !s.Get(p) {
+		t.Fatalf("no pod %s", name)
 	}
 	return p.Annotations[keys.NUMAObservedAnnotation]
 }
@@ -147,9 +144,8 @@ func observed(t *testing.T, c client.Client, name string) string {
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	k, socket := serve(t)
-	writes := 0
-	c := api(&writes, pod("a", ""), pod("b", ""), pod("c", ""))
-	e := exporter(t, socket, c)
+	c := api(pod("a", ""), pod("b", ""), pod("c", ""))
+	e := exporter(t, socket, c.Process("numa"))
 	ctx := context.Background()
 
 	if err := e.Poll(ctx); err == nil || !strings.Contains(err.Error(), "not ready") {
@@ -181,13 +177,14 @@ func TestPoll(t *testing.T) {
 	if d := cmp.Diff(`[{"zone":"node-1","amount":{"cpu":"3"}}]`, observed(t, c, "c")); d != "" {
 		t.Error(d)
 	}
-	before := writes
-	if err := e.Poll(ctx); err != nil || writes != before {
-		t.Errorf("%v; %d writes without news, want none", err, writes-before)
+	c.Writes()
+	if err := e.Poll(ctx); err != nil || len(c.Writes()) > 0 {
+		t.Errorf("%v, or a write without news", err)
 	}
 	k.say(given("c", &podresources.ContainerResources{CpuIds: []int64{9}}))
-	if err := e.Poll(ctx); err != nil || writes != before+1 {
-		t.Errorf("%v; %d writes for one change", err, writes-before)
+	err := e.Poll(ctx)
+	if writes := c.Writes(); err != nil || len(writes) != 1 {
+		t.Errorf("%v; writes %v for one change", err, writes)
 	}
 	if got := observed(t, c, "a"); got != want {
 		t.Errorf("the annotation of a pod that the kubelet has let go became %q", got)
@@ -197,21 +194,14 @@ func TestPoll(t *testing.T) {
 func TestWhatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	k, socket := serve(t)
-	down := true
-	c := fake.NewClientBuilder().WithObjects(pod("a", "")).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if down {
-				return errors.New("unreachable")
-			}
-			return c.Patch(ctx, o, p, opts...)
-		},
-	}).Build()
-	e := exporter(t, socket, c)
+	c := api(pod("a", ""))
+	works := c.Fault(func(call kubetest.Call) kubetest.Outcome { return kubetest.Broken("unreachable") })
+	e := exporter(t, socket, c.Process("numa"))
 	k.say(given("a", &podresources.ContainerResources{CpuIds: []int64{0}}))
 	if err := e.Poll(context.Background()); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Fatalf("error %v", err)
 	}
-	down = false
+	works()
 	if err := e.Poll(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -220,25 +210,48 @@ func TestWhatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestCrashes: it dies at a write, before or after it, and the next one leaves each pod with what the kubelet says.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 2; n++ {
+		for _, after := range []bool{false, true} {
+			k, socket := serve(t)
+			c := api(pod("a", ""), pod("b", ""))
+			k.say(given("a", &podresources.ContainerResources{CpuIds: []int64{0}}), given("b", &podresources.ContainerResources{CpuIds: []int64{4}}))
+			p := c.Process("numa")
+			p.CrashAt(n, after)
+			if err := exporter(t, socket, p).Poll(t.Context()); !errors.Is(err, kubetest.ErrDead) {
+				t.Errorf("write %d, after=%v: %v", n, after, err)
+			}
+			e := exporter(t, socket, c.Process("numa"))
+			for _, step := range []func(context.Context) error{e.Poll, e.Resync} {
+				if err := step(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			for name, want := range map[string]string{"a": `[{"zone":"node-0","amount":{"cpu":"1"}}]`, "b": `[{"zone":"node-1","amount":{"cpu":"1"}}]`} {
+				if got := observed(t, c, name); got != want {
+					t.Errorf("write %d, after=%v: pod %s has %s, want %s", n, after, name, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestResync(t *testing.T) {
 	t.Parallel()
 	k, socket := serve(t)
-	writes := 0
 	right := `[{"zone":"node-0","amount":{"cpu":"1"}}]`
-	c := api(&writes, pod("edited", ""), pod("right", ""), pod("unknown", "[]"))
-	e := exporter(t, socket, c)
+	c := api(pod("edited", ""), pod("right", ""), pod("unknown", "[]"))
+	e := exporter(t, socket, c.Process("numa"))
 	ctx := context.Background()
 	k.say(given("edited", &podresources.ContainerResources{CpuIds: []int64{0}}), given("right", &podresources.ContainerResources{CpuIds: []int64{1}}))
 	if err := e.Poll(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(ctx, pod("edited", "")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(ctx, pod("edited", "nonsense")); err != nil { // made anew under its name
-		t.Fatal(err)
-	}
-	before := writes
+	c.Remove(pod("edited", ""))
+	c.Put(pod("edited", "nonsense")) // made anew under its name
+	c.Writes()
 	if err := e.Resync(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -248,16 +261,15 @@ func TestResync(t *testing.T) {
 	if got := observed(t, c, "unknown"); got != "[]" {
 		t.Errorf("a pod of which the kubelet says nothing became %q", got)
 	}
-	if writes != before+1 {
-		t.Errorf("%d writes, want 1", writes-before)
+	if writes := c.Writes(); len(writes) != 1 {
+		t.Errorf("%v, want 1 write", writes)
 	}
 }
 
 func TestRunOutlivesTheKubelet(t *testing.T) {
 	t.Parallel()
 	k, socket := serve(t)
-	writes := 0
-	e := exporter(t, socket, api(&writes))
+	e := exporter(t, socket, api().Process("numa"))
 	ctx, stop := context.WithCancel(context.Background())
 	end := make(chan error)
 	go func() { end <- e.Run(ctx) }()
@@ -274,18 +286,17 @@ func TestHangingLooksAreNoticed(t *testing.T) {
 	t.Parallel()
 	k, socket := serve(t)
 	k.say(given("p", &podresources.ContainerResources{Name: "c", CpuIds: []int64{1}}))
-	hangs, patched := make(chan struct{}), make(chan struct{}, 1)
-	c := fake.NewClientBuilder().WithObjects(pod("p", "")).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			select {
-			case patched <- struct{}{}:
-			default:
-			}
-			<-hangs // whatever the context says
-			return errors.New("at last")
-		},
-	}).Build()
-	e := exporter(t, socket, c)
+	patched := make(chan struct{}, 1)
+	c := api(pod("p", ""))
+	c.Fault(func(kubetest.Call) kubetest.Outcome {
+		select {
+		case patched <- struct{}{}:
+		default:
+		}
+		return kubetest.Outcome{Hang: true}
+	})
+	p := c.Process("numa")
+	e := exporter(t, socket, p)
 	var open atomic.Int32
 	ended := make(chan struct{}, 1)
 	e.o.Watch = func(ctx context.Context, _ string) (context.Context, func()) {
@@ -303,7 +314,7 @@ func TestHangingLooksAreNoticed(t *testing.T) {
 	if n := open.Load(); n != 1 {
 		t.Errorf("%d looks are open while one hangs", n)
 	}
-	close(hangs)
+	p.Kill()
 	<-ended
 	stop()
 	if err := <-done; err != nil || open.Load() != 0 {

@@ -323,33 +323,42 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 	})
 }
 
+// TestClaimsComeLater: without ResourceClaims the rest is counted; once the API server serves them, they are, too.
+func TestClaimsComeLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, start: time.Now()}
+		r.Serve("ResourceClaim", false)
+		r.Put(makeGroup("gang"), makeClaim("c", exactly("gpu.nvidia.com", 2)), makePod("a", on("n1"), uses("c")))
+		r.run(r.Process("podgroup"))
+		r.sleep(5 * time.Second)
+		for _, want := range []string{"", "2"} {
+			if got := shown(r.get("gang").Status.ResourcesStatus.Allocated); got["gpu.nvidia.com"] != want || got["cpu"] != "1" {
+				t.Errorf("allocated %v, want %q of the claim", got, want)
+			}
+			r.Serve("ResourceClaim", true)
+			r.sleep(time.Minute)
+		}
+	})
+}
+
 // TestCrashes: the role dies at its write, before or after it, and the next one writes what is true.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 2; n++ {
-		for _, after := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, start: time.Now()}
-					r.Put(makeGroup("gang"), makeGroup("other"), makePod("a", on("n1")), makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other")))
-					p := r.Process("podgroup")
-					p.CrashAt(n, after)
-					stop := r.run(p)
-					<-p.Dead()
-					stop()
-					r.run(r.Process("podgroup"))
-					r.sleep(10 * time.Second)
-					for _, name := range []string{"gang", "other"} {
-						if got := shown(r.get(name).Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
-							t.Errorf("%s: %q GPUs", name, got)
-						}
-					}
-					if got := len(r.wrote()); got != 2 {
-						t.Errorf("%d writes, want each once", got)
-					}
-				})
-			})
-		}
-	}
+	kubetest.Story{
+		Set: func(s *kubetest.Server) {
+			s.Put(makeGroup("gang"), makeGroup("other"), makePod("a", on("n1")), makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other")))
+		},
+		Run: func(t *testing.T, p *kubetest.Process) func() { return (&rig{t: t}).run(p) }, Settle: 10 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			for _, name := range []string{"gang", "other"} {
+				if got := shown((&rig{Server: s, t: t}).get(name).Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
+					t.Errorf("%s: %q GPUs", name, got)
+				}
+			}
+			if got := s.Writes(); len(got) != 2 {
+				t.Errorf("writes %v, want each once", got)
+			}
+		},
+	}.Crashes(t)
 }

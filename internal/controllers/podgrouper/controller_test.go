@@ -1,143 +1,88 @@
 package podgrouper
 
 import (
-	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// running starts the role and returns the informers of pods and PodGroups that drive it.
-func (w *world) running() (pods, groups *controllertest.FakeInformer) {
-	w.t.Helper()
-	w.wrote = make(chan string, 100)
-	for obj, at := range map[client.Object]**controllertest.FakeInformer{&corev1.Pod{}: &pods, &v2alpha2.PodGroup{}: &groups} {
-		informer, err := w.cache.FakeInformerFor(w.t.Context(), obj)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		*at = informer
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.role.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		select {
-		case err := <-ended:
-			if err != nil {
-				w.t.Errorf("run: %v", err)
-			}
-		case <-time.After(10 * time.Second):
-			w.t.Error("the role does not end")
-		}
-	})
-	// The sweep's ticker is the sign that the queue is there; the kinds' handlers are registered soon after.
-	deadline := time.After(10 * time.Second)
-	for !w.clock.HasWaiters() || !w.cache.listening() {
-		select {
-		case <-deadline:
-			w.t.Fatal("the role does not start")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	return pods, groups
-}
-
-// expect waits for writes, in any order of arrival up to their number.
+// expect lets time pass and compares the writes that came.
 func (w *world) expect(want ...string) {
 	w.t.Helper()
-	var got []string
-	for range want {
-		select {
-		case text := <-w.wrote:
-			got = append(got, text)
-		case <-time.After(10 * time.Second):
-			w.t.Fatalf("wrote %v, want %v", got, want)
-		}
-	}
-	if d := cmp.Diff(want, got); d != "" {
+	w.sleep(time.Second)
+	if d := cmp.Diff(want, w.take()); d != "" {
 		w.t.Errorf("(-want +got)\n%s", d)
 	}
 }
 
-func (w *world) quiet() {
-	w.t.Helper()
-	select {
-	case text := <-w.wrote:
-		w.t.Errorf("unexpected: %s", text)
-	default:
-	}
-}
-
-// TestRun follows one Job through its life by the events that an API server sends.
+// TestRun follows one Job through its life.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("solo", nil))
-	pods, groups := w.running()
+	synctest.Test(t, func(t *testing.T) {
+		w := server(t, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")))
+		w.run(w.Process("podgrouper"))
+		w.expect("create PodGroup team/pg-train-u-train", "patch Pod team/p")
 
-	before := w.pod("p")
-	pods.Add(before)
-	w.expect("create PodGroup team/pg-train-u-train", "patch Pod team/p")
+		// The pod's status changes, and a foreign label: nothing to do.
+		kubetest.Edit(w.Server, podOf("p", nil), func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodRunning
+			p.Labels = map[string]string{"seen": "yes"}
+		})
+		w.expect()
 
-	// Our own write comes back, then the pod's status changes, and a foreign label: nothing to do, nothing queued.
-	after := w.pod("p")
-	pods.Update(before, after)
-	running := after.DeepCopy()
-	running.Status.Phase = corev1.PodRunning
-	running.Labels = map[string]string{"seen": "yes"}
-	pods.Update(after, running)
+		// The Job is edited: its watch, begun by the first pod, says so.
+		kubetest.Edit(w.Server, job("train", nil), func(j *batchv1.Job) { j.Annotations = map[string]string{keys.BatchMinMemberAnnotation: "2"} })
+		w.expect("patch PodGroup team/pg-train-u-train")
 
-	// The Job is edited: its watch, begun by the first pod, says so.
-	old := &metav1.PartialObjectMetadata{ObjectMeta: job("train", nil).ObjectMeta}
-	edited := job("train", map[string]string{keys.BatchMinMemberAnnotation: "2"})
-	if err := w.client.Update(t.Context(), withVersion(t, w, edited)); err != nil {
-		t.Fatal(err)
-	}
-	kind := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
-	w.cache.metadata[kind].Update(old, &metav1.PartialObjectMetadata{ObjectMeta: edited.ObjectMeta})
-	w.expect("patch PodGroup team/pg-train-u-train")
+		// Someone deletes the PodGroup.
+		w.Remove(w.podGroup("pg-train-u-train"))
+		w.expect("create PodGroup team/pg-train-u-train")
 
-	// Someone deletes the PodGroup.
-	group := w.podGroup("pg-train-u-train")
-	if err := w.client.Delete(t.Context(), group.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	groups.Delete(group)
-	w.expect("create PodGroup team/pg-train-u-train")
+		// Someone takes the pod out of its group.
+		kubetest.Edit(w.Server, podOf("p", nil), func(p *corev1.Pod) { p.Annotations = map[string]string{keys.PodGroupAnnotation: "elsewhere"} })
+		w.expect("patch Pod team/p")
 
-	// Someone takes the pod out of its group.
-	stray := w.pod("p")
-	out := stray.DeepCopy()
-	out.Annotations[keys.PodGroupAnnotation] = "elsewhere"
-	if err := w.client.Update(t.Context(), out); err != nil {
-		t.Fatal(err)
-	}
-	pods.Update(stray, out)
-	w.expect("patch Pod team/p")
+		// The pod's own hints change.
+		kubetest.Edit(w.Server, podOf("p", nil), func(p *corev1.Pod) { p.Labels = map[string]string{keys.PriorityClassLabel: "build"} })
+		w.expect("patch PodGroup team/pg-train-u-train")
 
-	// The pod's own hints change.
-	was := w.pod("p")
-	is := was.DeepCopy()
-	is.Labels = map[string]string{keys.PriorityClassLabel: "build"}
-	if err := w.client.Update(t.Context(), is); err != nil {
-		t.Fatal(err)
-	}
-	pods.Update(was, is)
-	w.expect("patch PodGroup team/pg-train-u-train")
+		w.Put(podOf("solo", nil))
+		w.expect("create PodGroup team/pg-solo-u-solo", "patch Pod team/solo")
+	})
+}
 
-	pods.Add(w.pod("solo"))
-	w.expect("create PodGroup team/pg-solo-u-solo", "patch Pod team/solo")
-	w.quiet()
+// TestCrashes: the role dies at a write, before or after it, and the next one leaves what one that lives does.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	kubetest.Story{
+		Options: kubetest.Options{More: foreign()},
+		Set: func(s *kubetest.Server) {
+			owner := job("train", map[string]string{keys.BatchMinMemberAnnotation: "2"})
+			s.Put(namespace("team"), owner, podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")))
+		},
+		Run: func(t *testing.T, p *kubetest.Process) func() { return (&world{t: t}).run(p) }, Settle: time.Minute,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			w := &world{Server: s, t: t}
+			if writes := w.take(); len(writes) != 3 {
+				t.Errorf("writes %v, want each once", writes)
+			}
+			if got := *w.podGroup("pg-train-u-train").Spec.MinMember; got != 2 {
+				t.Errorf("minimum %d", got)
+			}
+			for _, name := range []string{"p", "q"} {
+				if got := w.pod(name).Annotations[keys.PodGroupAnnotation]; got != "pg-train-u-train" {
+					t.Errorf("pod %s is in %q", name, got)
+				}
+			}
+		},
+	}.Crashes(t)
 }
 
 // TestOptions: each impossible option is refused by name.

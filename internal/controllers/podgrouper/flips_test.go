@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -36,36 +37,37 @@ func TestFlips(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")), podOf("r", ref("batch/v1", "Job", "train")))
-			w.mustReconcile("p", "q", "r")
-			w.take()
-			work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-			w.role.queue.Store(&queue{work})
-			looks, writes := 0, 0
-			was := w.pod("p")
-			for i := range flips {
-				is := w.pod("p")
-				c.flip(is, i)
-				if err := w.client.Update(t.Context(), is); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")), podOf("r", ref("batch/v1", "Job", "train")))
+				w.mustReconcile("p", "q", "r")
+				w.take()
+				work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+				defer work.ShutDown()
+				w.role.queue.Store(&queue{work})
+				looks, writes := 0, 0
+				was := w.pod("p")
+				for i := range flips {
+					is := w.pod("p")
+					c.flip(is, i)
+					w.Put(is)
+					is = w.pod("p")
+					w.role.podEvents().Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: was, ObjectNew: is}, work)
+					for was = is; work.Len() > 0; looks++ {
+						r, _ := work.Get()
+						w.mustReconcile(r.Name)
+						work.Done(r)
+					}
+					writes += len(w.take())
 				}
-				is = w.pod("p")
-				w.role.podEvents().Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: was, ObjectNew: is}, work)
-				for was = is; work.Len() > 0; looks++ {
-					r, _ := work.Get()
-					w.mustReconcile(r.Name)
-					work.Done(r)
+				if looks > c.most || writes > c.mostWrites {
+					t.Errorf("%d looks and %d writes for %d changes", looks, writes, flips)
 				}
-				writes += len(w.take())
-			}
-			if looks > c.most || writes > c.mostWrites {
-				t.Errorf("%d looks and %d writes for %d changes", looks, writes, flips)
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if len(w.events) > 0 {
-				t.Errorf("%d events, such as %s", len(w.events), strings.Join(w.events[:1], ""))
-			}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.events) > 0 {
+					t.Errorf("%d events, such as %s", len(w.events), strings.Join(w.events[:1], ""))
+				}
+			})
 		})
 	}
 }

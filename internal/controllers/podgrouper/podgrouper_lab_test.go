@@ -26,6 +26,7 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
@@ -53,7 +54,7 @@ func startOnLab(t *testing.T) *onLab {
 			t.Error(err)
 		}
 	})
-	s := scheme(t)
+	s := kubetest.Scheme()
 	config := l.Config()
 	config.QPS, config.Burst = 2000, 4000
 	out := &onLab{T: t, registry: prometheus.NewRegistry()}

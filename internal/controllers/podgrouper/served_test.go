@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -38,70 +40,66 @@ func serves(groupVersion string, kinds ...string) *metav1.APIResourceList {
 // less and less; they are grouped soon after their kind comes to be.
 func TestUnknownKinds(t *testing.T) {
 	t.Parallel()
-	const pods = 200
-	var objects []client.Object
-	for i := range pods {
-		p := podOf(fmt.Sprint("p", i), ref(fmt.Sprintf("g%d.example.org/v1", i), "Fleet", fmt.Sprint("o", i)))
-		objects = append(objects, p)
-	}
-	objects = append(objects, podOf("honest", ref("batch/v1", "Job", "train")), job("train", nil))
-	w := newWorld(t, nil, objects...)
-	s := &shown{lists: []*metav1.APIResourceList{serves("batch/v1", "Job"), serves("v1", "Pod")}}
-	w.role.grouper.owners.kinds = &kinds{discovery: s, clock: w.clock}
-	for i := range pods {
-		got, err := w.reconcile(fmt.Sprint("p", i))
-		if err != nil || got.RequeueAfter != time.Minute {
-			t.Fatalf("pod %d: %v, %v", i, got, err)
+	synctest.Test(t, func(t *testing.T) {
+		const pods = 200
+		var objects []client.Object
+		for i := range pods {
+			p := podOf(fmt.Sprint("p", i), ref(fmt.Sprintf("g%d.example.org/v1", i), "Fleet", fmt.Sprint("o", i)))
+			objects = append(objects, p)
 		}
-	}
-	w.mustReconcile("honest")
-	if s.asked != 1 || w.reads > 2 || len(w.events) != pods {
-		t.Errorf("looked %d times, read %d objects, %d events", s.asked, w.reads, len(w.events))
-	}
-	if !strings.Contains(w.events[0], "must name a kind that the cluster knows, Fleet of g0.example.org/v1 is none") {
-		t.Error(w.events[0])
-	}
-	// The kind of the first comes to be.
-	s.lists = append(s.lists, serves("g0.example.org/v1", "Fleet"))
-	if got := w.role.grouper.doubtful(t.Context()); len(got) != 0 {
-		t.Errorf("looked again at once: %v", got)
-	}
-	w.clock.Step(relook)
-	if got := w.role.grouper.doubtful(t.Context()); len(got) != 1 || got[0] != "u-o0" || s.asked != 2 {
-		t.Errorf("to be looked at again: %v; looked %d times", got, s.asked)
-	}
+		objects = append(objects, podOf("honest", ref("batch/v1", "Job", "train")), job("train", nil))
+		w := newWorld(t, nil, objects...)
+		s := &shown{lists: []*metav1.APIResourceList{serves("batch/v1", "Job"), serves("v1", "Pod")}}
+		w.role.grouper.owners.kinds = &kinds{discovery: s, clock: clock.RealClock{}}
+		for i := range pods {
+			got, err := w.reconcile(fmt.Sprint("p", i))
+			if err != nil || got.RequeueAfter != time.Minute {
+				t.Fatalf("pod %d: %v, %v", i, got, err)
+			}
+		}
+		w.mustReconcile("honest")
+		if s.asked != 1 || w.reads > 2 || len(w.events) != pods {
+			t.Errorf("looked %d times, read %d objects, %d events", s.asked, w.reads, len(w.events))
+		}
+		if !strings.Contains(w.events[0], "must name a kind that the cluster knows, Fleet of g0.example.org/v1 is none") {
+			t.Error(w.events[0])
+		}
+		// The kind of the first comes to be.
+		w.sleep(0)
+		s.lists = append(s.lists, serves("g0.example.org/v1", "Fleet"))
+		if got := w.role.grouper.doubtful(t.Context()); len(got) != 0 {
+			t.Errorf("looked again at once: %v", got)
+		}
+		w.sleep(relook)
+		if got := w.role.grouper.doubtful(t.Context()); len(got) != 1 || got[0] != "u-o0" || s.asked != 2 {
+			t.Errorf("to be looked at again: %v; looked %d times", got, s.asked)
+		}
+	})
 }
 
 // TestPatience: a workload that stays broken is looked at less and less often, to a bound.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	p := podOf("p", ref("batch/v1", "Job", "none"))
-	w := newWorld(t, nil, p)
-	p = w.pod("p")
-	p.CreationTimestamp = metav1.NewTime(w.clock.Now())
-	if err := w.client.Delete(t.Context(), w.pod("p")); err != nil {
-		t.Fatal(err)
-	}
-	p.ResourceVersion = ""
-	if err := w.client.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []time.Duration{1, 1, 2, 4, 5, 5} {
-		got, err := w.reconcile("p")
-		if err != nil || got.RequeueAfter != want*time.Minute {
-			t.Fatalf("waits %v, want %v min; %v", got.RequeueAfter, int(want), err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.Put(podOf("p", ref("batch/v1", "Job", "none")))
+		w.sleep(0)
+		for _, want := range []time.Duration{1, 1, 2, 4, 5, 5} {
+			got, err := w.reconcile("p")
+			if err != nil || got.RequeueAfter != want*time.Minute {
+				t.Fatalf("waits %v, want %v min; %v", got.RequeueAfter, int(want), err)
+			}
+			w.sleep(got.RequeueAfter)
 		}
-		w.clock.Step(got.RequeueAfter)
-	}
-	if len(w.events) != 6 {
-		t.Errorf("%d events", len(w.events))
-	}
+		if len(w.events) != 6 {
+			t.Errorf("%d events", len(w.events))
+		}
+	})
 }
 
 // TestDoubtfulKinds: what cannot be known is asked for one by one.
 func TestDoubtfulKinds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
 	fleet := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Fleet"}
 	for name, c := range map[string]struct {
 		err  error
@@ -112,7 +110,7 @@ func TestDoubtfulKinds(t *testing.T) {
 		"another group does not":    {&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("no")}}, false},
 		"there is no such kind":     {nil, false},
 	} {
-		k := &kinds{discovery: &shown{err: c.err}, clock: w.clock}
+		k := &kinds{discovery: &shown{err: c.err}, clock: clock.RealClock{}}
 		if got := k.served(t.Context(), fleet); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -125,16 +123,18 @@ func TestDoubtfulKinds(t *testing.T) {
 // TestForeignUID: a pod that names another namespace's owner by its UID spoils nothing there.
 func TestForeignUID(t *testing.T) {
 	t.Parallel()
-	spy := podOf("spy", ref("batch/v1", "Job", "train"))
-	spy.Namespace = "other"
-	w := newWorld(t, nil, podOf("p", ref("batch/v1", "Job", "train")), job("train", nil), spy)
-	r := request("spy")
-	r.Namespace = "other"
-	if _, err := w.role.grouper.reconcile(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	w.mustReconcile("p")
-	if w.pod("p").Annotations["pod-group-name"] == "" {
-		t.Error("the owner's own pod is not grouped", w.events)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		spy := podOf("spy", ref("batch/v1", "Job", "train"))
+		spy.Namespace = "other"
+		w := newWorld(t, nil, podOf("p", ref("batch/v1", "Job", "train")), job("train", nil), spy)
+		r := request("spy")
+		r.Namespace = "other"
+		if _, err := w.role.grouper.reconcile(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		w.mustReconcile("p")
+		if w.pod("p").Annotations["pod-group-name"] == "" {
+			t.Error("the owner's own pod is not grouped", w.events)
+		}
+	})
 }

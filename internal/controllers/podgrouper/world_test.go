@@ -3,10 +3,9 @@ package podgrouper
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,113 +13,32 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	toolscache "k8s.io/client-go/tools/cache"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// world is an API server in memory that counts what the role does to it.
+// world is an API server in memory, with the role in steps (newWorld) or running (run). It lives in a synctest bubble.
 type world struct {
-	t      *testing.T
-	client client.WithWatch
-	cache  *testCache
-	clock  *testclock.FakeClock
-	role   *Controller
+	*kubetest.Server
+	t    *testing.T
+	role *Controller
 
 	mu     sync.Mutex
-	writes []string
-	reads  int
 	events []string
-	// fail, if set, decides on the error of a call: verb and object, such as "create PodGroup team/x".
-	fail func(call string) error
-	// wrote gets each write, if it is not nil.
-	wrote chan string
+	reads  int // of the role, from the API server
 }
 
-// testCache is a cache that is always in sync, except for objects that stale hides.
-type testCache struct {
-	*informertest.FakeInformers
-	reader client.Reader
-	stale  func(client.Object) bool
-	// handlers counts the handlers on pods and PodGroups.
-	handlers atomic.Int32
-
-	mu        sync.Mutex
-	unwatched bool
-	metadata  map[schema.GroupVersionKind]*controllertest.FakeInformer
-}
-
-func (c *testCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if c.stale != nil && c.stale(obj) {
-		return notFound(obj, key)
-	}
-	return c.reader.Get(ctx, key, obj, opts...)
-}
-
-func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.reader.List(ctx, list, opts...)
-}
-
-// listening says whether somebody listens to pods and PodGroups.
-func (c *testCache) listening() bool { return c.handlers.Load() == 2 }
-
-// counted counts the handlers that are added to an informer.
-type counted struct {
-	*controllertest.FakeInformer
-	handlers *atomic.Int32
-}
-
-func (c counted) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	r, err := c.FakeInformer.AddEventHandlerWithOptions(h, o)
-	c.handlers.Add(1)
-	return r, err
-}
-
-func (c *testCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	m, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		informer, err := c.FakeInformers.FakeInformerFor(ctx, obj)
-		return counted{informer, &c.handlers}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unwatched {
-		return nil, fmt.Errorf("no watch of %s", m.GroupVersionKind())
-	}
-	if c.metadata[m.GroupVersionKind()] == nil {
-		c.metadata[m.GroupVersionKind()] = controllertest.NewFakeInformer(controllertest.Synced)
-	}
-	return c.metadata[m.GroupVersionKind()], nil
-}
-
-func scheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha2.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, kind := range []string{"PyTorchJob"} {
-		gvk := schema.GroupVersionKind{Group: "kubeflow.org", Version: "v1", Kind: kind}
-		s.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
-	}
+// kinds are those of others that workloads are of here.
+func foreign() (out []kubetest.Kind) {
 	for _, gvk := range []schema.GroupVersionKind{
+		{Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"},
 		{Group: "example.org", Version: "v1", Kind: "Fleet"},
 		{Group: "run.ai", Version: "v1alpha1", Kind: "Karta"},
 		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"},
@@ -128,100 +46,103 @@ func scheme(t testing.TB) *runtime.Scheme {
 		{Group: "grove.io", Version: "v1alpha1", Kind: "PodCliqueSet"},
 		{Group: "scheduler.grove.io", Version: "v1alpha1", Kind: "PodGang"},
 	} {
-		s.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
-		s.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
+		out = append(out, kubetest.NewKind(gvk, gvk.Kind != "Karta"))
 	}
-	return s
+	return out
 }
 
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// server returns a world in which the role is not there yet.
+func server(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{Server: kubetest.New(kubetest.Options{More: foreign()}), t: t}
+	for _, class := range []string{"train", "build", "inference"} {
+		w.Put(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class}})
+	}
+	w.Put(namespace("team"), namespace("other"))
+	w.Put(objects...)
+	w.Fault(func(c kubetest.Call) kubetest.Outcome {
+		if c.Verb == "get" {
+			w.reads++
+		}
+		return kubetest.Outcome{}
+	})
+	return w
+}
+
+// newWorld returns a world in which the test has the role reconcile one pod at a time.
 func newWorld(t *testing.T, change func(*Options), objects ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t, clock: testclock.NewFakeClock(time.Unix(1_700_000_000, 0))}
-	for _, class := range []string{"train", "build", "inference"} {
-		objects = append(objects, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class}})
-	}
-	s := scheme(t)
+	w := server(t, objects...)
 	o := DefaultOptions()
 	if change != nil {
 		change(&o)
 	}
-	plain := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames)).Build()
-	w.client = plain
-	call := func(verb string, obj client.Object) error {
-		kind := obj.GetObjectKind().GroupVersionKind().Kind
-		if kind == "" {
-			kind = strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v2alpha2.")
+	w.Process("podgrouper").Run(t, func(shared cache.Cache, c client.Client) (func(context.Context) error, error) {
+		if err := shared.IndexField(t.Context(), &corev1.Pod{}, OwnerIndex, firstOwner(o.SchedulerNames)); err != nil {
+			return nil, err
 		}
-		text := fmt.Sprintf("%s %s %s/%s", verb, kind, obj.GetNamespace(), obj.GetName())
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.fail != nil {
-			if err := w.fail(text); err != nil {
-				return err
+		for _, kind := range []client.Object{&corev1.Pod{}, &v2alpha2.PodGroup{}} {
+			if _, err := shared.GetInformer(t.Context(), kind, cache.BlockUntilSynced(false)); err != nil {
+				return nil, err
 			}
 		}
-		if verb == "get" {
-			w.reads++
-			return nil
-		}
-		w.writes = append(w.writes, text)
-		if w.wrote != nil {
-			w.wrote <- text
-		}
-		return nil
-	}
-	counting := interceptor.NewClient(plain, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if obj.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
-				key.Namespace = "" // as a real client leaves it out where a kind has none
-			}
-			named := obj.DeepCopyObject().(client.Object)
-			named.SetNamespace(key.Namespace)
-			named.SetName(key.Name)
-			if err := call("get", named); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := call("create", obj); err != nil {
-				return err
-			}
-			return c.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := call("patch", obj); err != nil {
-				return err
-			}
-			return c.Patch(ctx, obj, patch, opts...)
-		},
+		err := w.build(shared, c, o)
+		return func(context.Context) error { return nil }, err
 	})
-	w.cache = &testCache{
-		FakeInformers: &informertest.FakeInformers{Scheme: s}, reader: plain,
-		metadata: map[schema.GroupVersionKind]*controllertest.FakeInformer{},
-	}
-	role, err := New(Deps{
-		Cache: w.cache, Client: counting, Reader: counting, Clock: w.clock,
+	return w
+}
+
+// run runs the role in a process until the test ends, or what it returns is called.
+func (w *world) run(p *kubetest.Process) (stop func()) {
+	return p.Run(w.t, func(shared cache.Cache, c client.Client) (func(context.Context) error, error) {
+		err := w.build(shared, c, DefaultOptions())
+		return w.role.Run, err
+	})
+}
+
+func (w *world) build(shared cache.Cache, c client.Client, o Options) (err error) {
+	w.role, err = New(Deps{
+		Cache: shared, Client: c, Reader: c,
 		Event: func(obj client.Object, eventType, reason, message string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, obj.GetName(), message))
 		},
 	}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.role = role
-	return w
+	return err
+}
+
+// fail has calls that begin so fail.
+func (w *world) fail(call string, err error) (remove func()) {
+	return w.Fault(func(c kubetest.Call) kubetest.Outcome {
+		if kubetest.Is(call)(c) {
+			return kubetest.Outcome{Err: err}
+		}
+		return kubetest.Outcome{}
+	})
+}
+
+// unwatched keeps the role from watching a kind.
+func (w *world) unwatched(kind string) {
+	w.fail("list "+kind, forbidden(kind))
+	w.fail("watch "+kind, forbidden(kind))
+}
+
+// sleep lets time pass, and what it brings be done.
+func (w *world) sleep(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // take returns the writes since the last call.
-func (w *world) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := w.writes
-	w.writes = nil
+func (w *world) take() (out []string) {
+	for _, c := range w.Writes() {
+		out = append(out, c.String())
+	}
 	return out
 }
 
@@ -232,6 +153,7 @@ func (w *world) reconcile(pod string) (reconcile.Result, error) {
 func (w *world) mustReconcile(pods ...string) {
 	w.t.Helper()
 	for _, p := range pods {
+		synctest.Wait() // the watches tell of what was written
 		if _, err := w.reconcile(p); err != nil {
 			w.t.Fatal(err)
 		}
@@ -240,18 +162,18 @@ func (w *world) mustReconcile(pods ...string) {
 
 func (w *world) pod(name string) *corev1.Pod {
 	w.t.Helper()
-	out := &corev1.Pod{}
-	if err := w.client.Get(w.t.Context(), key(name), out); err != nil {
-		w.t.Fatal(err)
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	if !w.Get(out) {
+		w.t.Fatalf("no %T %s", out, name)
 	}
 	return out
 }
 
 func (w *world) podGroup(name string) *v2alpha2.PodGroup {
 	w.t.Helper()
-	out := &v2alpha2.PodGroup{}
-	if err := w.client.Get(w.t.Context(), key(name), out); err != nil {
-		w.t.Fatal(err)
+	out := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	if !w.Get(out) {
+		w.t.Fatalf("no %T %s", out, name)
 	}
 	return out
 }

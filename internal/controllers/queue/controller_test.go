@@ -181,31 +181,23 @@ func TestMetricsEndWithTheRole(t *testing.T) {
 // TestCrashes: the role dies at each of its writes, before or after it, and the next one writes what is missing.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 2; n++ { // the status, and the annotation
-		for _, after := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, registry: prometheus.NewRegistry()}
-					r.Put(makeGroup("g", "q", 1), makeQueue("q", "", func(q *v2.Queue) {
-						q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 4, Limit: 8}}
-					}))
-					p := r.Process("queue")
-					p.CrashAt(n, after)
-					stop := r.run(p)
-					<-p.Dead()
-					stop()
-					r.run(r.Process("queue"))
-					r.sleep(10 * time.Second)
-					q := r.get("q")
-					if got := q.Status.Allocated["nvidia.com/gpu"]; got.Value() != 1 || q.Annotations[keys.ExtendedResourcesAnnotation] == "" {
-						t.Errorf("%s GPUs, annotations %v", got.String(), q.Annotations)
-					}
-					if got := r.Writes(); len(got) != 2 {
-						t.Errorf("writes %v, want each once", got)
-					}
-				})
-			})
-		}
-	}
+	kubetest.Story{
+		Set: func(s *kubetest.Server) {
+			s.Put(makeGroup("g", "q", 1), makeQueue("q", "", func(q *v2.Queue) {
+				q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 4, Limit: 8}}
+			}))
+		},
+		Run: func(t *testing.T, p *kubetest.Process) func() {
+			return (&rig{t: t, registry: prometheus.NewRegistry()}).run(p)
+		}, Settle: 10 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			q := (&rig{Server: s, t: t}).get("q")
+			if got := q.Status.Allocated["nvidia.com/gpu"]; got.Value() != 1 || q.Annotations[keys.ExtendedResourcesAnnotation] == "" {
+				t.Errorf("%s GPUs, annotations %v", got.String(), q.Annotations)
+			}
+			if got := s.Writes(); len(got) != 2 {
+				t.Errorf("writes %v, want each once", got)
+			}
+		},
+	}.Crashes(t)
 }

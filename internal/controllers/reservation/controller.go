@@ -72,7 +72,7 @@ type Controller struct {
 	news  groupSet // groups of which there is news that no look has begun to take in
 
 	mu     sync.Mutex
-	groups workqueue.TypedRateLimitingInterface[item] // to be looked at
+	groups workqueue.TypedRateLimitingInterface[item] // to be looked at; nil before there are any
 }
 
 // New returns a Controller. It fails on options that make no sense, and on metrics that are registered already.
@@ -90,7 +90,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 }
 
 func newController(o Options, w cluster) *Controller {
-	return &Controller{options: o, cluster: w, log: logr.Discard(), now: time.Now, groups: newQueue()}
+	return &Controller{options: o, cluster: w, log: logr.Discard(), now: time.Now}
 }
 
 // item is a group that is to be looked at, and the namespace in whose turn: that of the pod or request with which it began, for
@@ -117,19 +117,23 @@ func (c *Controller) heard(namespace, group string) {
 	c.queue().Add(item{namespace, group, false})
 }
 
-// queue is the queue of groups of this run, or of the next one.
+// queue is the queue of groups of this run; before the first, its queue; after the last, one that takes nothing.
 func (c *Controller) queue() workqueue.TypedRateLimitingInterface[item] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.groups == nil {
+		c.groups = newQueue()
+	}
 	return c.groups
 }
 
-// renewQueue ends the queue of this run.
+// renewQueue lets go of the queue of an earlier run.
 func (c *Controller) renewQueue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.groups.ShutDown()
-	c.groups = newQueue()
+	if c.groups != nil && c.groups.ShuttingDown() {
+		c.groups = nil
+	}
 }
 
 // Run keeps groups in order until ctx ends, and returns nil then: it begins with all that there are, and goes on with
@@ -138,7 +142,8 @@ func (c *Controller) renewQueue() {
 func (c *Controller) Run(ctx context.Context, wake func(request types.NamespacedName)) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	defer c.renewQueue()
+	c.renewQueue()
+	defer func() { c.queue().ShutDown() }() // what is still added is lost: the next run begins with all that there are
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 

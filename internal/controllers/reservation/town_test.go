@@ -478,7 +478,6 @@ func TestDefectOfOneGroup(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 1)
 	c := newController(DefaultOptions(), breaking{w, "bad"})
-	defer c.renewQueue()
 	for _, g := range []string{"bad", "good"} {
 		r := &schedulingv1alpha2.BindRequest{}
 		r.Namespace, r.Name, r.UID = "team", g, types.UID(g)

@@ -5,14 +5,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
-// Disrupt gives gangs that wait the room of others, by one right: every waiting gang is tried once, in queue order, for
+// Disrupt gives gangs that wait the room of others, for one cause: every waiting gang is tried once, in queue order, for
 // what it asks for next, as far as the budget of searches goes; see [solver.Budget].
-type Disrupt struct{ Right engine.Right }
+type Disrupt struct{ Cause engine.EvictionCause }
 
 // Run tries every waiting gang once.
 func (d Disrupt) Run(s *engine.Session) {
 	budget := solver.NewBudget(s)
-	sv := solver.New(s, d.Right, budget)
+	sv := solver.New(s, d.Cause, budget)
 	first := entitled{s: s, reclaim: solver.New(s, engine.Reclaim, budget)}
 	left := map[*engine.QueueLedger]bool{} // by allocate, with all behind in the same queue
 	queue := s.NewGangQueue(s.Waiting())
@@ -27,7 +27,7 @@ func (d Disrupt) Run(s *engine.Session) {
 		if s.Recorder.Postponed(g) {
 			budget.Close()
 		}
-		if d.Right == engine.Consolidation {
+		if d.Cause == engine.Consolidation {
 			other, known := first.before(g)
 			if !known {
 				s.Recorder.Postpone(g)
@@ -42,7 +42,7 @@ func (d Disrupt) Run(s *engine.Session) {
 		}
 		leaves, ok := sv.Solve(g)
 		if !ok {
-			if d.Right == engine.Consolidation {
+			if d.Cause == engine.Consolidation {
 				first.failed = append(first.failed, g)
 			}
 			continue

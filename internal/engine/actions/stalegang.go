@@ -76,5 +76,5 @@ func release(s *engine.Session, g *engine.GangState) {
 		st.Evict(p)
 		v.GPU += p.Charge.At(cluster.GPU)
 	}
-	s.AcceptFor(st, g, &engine.Cause{Right: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
+	s.AcceptFor(st, g, &engine.EvictionRecord{Cause: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
 }

@@ -8,7 +8,7 @@ import (
 // turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
 // search; see [engine.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
 //
-// Half of the bound is for asking anew those whose answer no rests although something has changed since, in their order. Another
+// Half of the bound is for asking anew those whose answer no is remembered although something has changed since, in their order. Another
 // half is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
 // first gang of it whose answer is not known, and everybody behind that one, is left for the next run, which is wanted at once. Other
 // queues go on, so what one asks costs itself the time, and nobody else; twice the half closes all. The first question of a run is
@@ -18,8 +18,8 @@ import (
 // A gang that is nominated is asked for in every run, until it has its room. What that costs is counted apart, up to a half
 // again, so that it takes nothing from questions whose answer is not known; beyond it, it is one of them.
 //
-// While anybody is left, the answers no of the run rest, so that the next run comes to those who were left: for as long as it takes to
-// ask everybody, and ten seconds. An answer that rests and that nothing has happened since is as good as a new one. With an older one
+// While anybody is left, the answers no of the run are remembered, so that the next run comes to those who were left: for as long as it takes to
+// ask everybody, and ten seconds. An answer that is remembered and that nothing has happened since is as good as a new one. With an older one
 // nobody is passed by: if there is room for a gang behind, the queue is challenged. Those before are asked again, over as many
 // runs as it takes, each once, and the one behind waits; whoever comes first and has a use for the room, has it. What more comes up
 // during a challenge may go to the one behind: in a cluster in which something always changes, it would wait for ever otherwise. When all
@@ -66,10 +66,10 @@ func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 	for _, g := range pending {
 		if t.of[g.Leaf] == nil {
 			of := &turn{}
-			if r, ok := s.Snap.Rest(challenge(g.Leaf)); ok {
+			if r, ok := s.Snap.RememberedAnswer(challenge(g.Leaf)); ok {
 				of.challenged = r.Asked
 			}
-			if _, of.waits = s.Snap.Rest(debt(g.Leaf)); !of.waits {
+			if _, of.waits = s.Snap.RememberedAnswer(debt(g.Leaf)); !of.waits {
 				t.fresh++
 			}
 			t.of[g.Leaf] = of
@@ -99,26 +99,26 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 		return t.s.Placer.TryGang(st, g), false
 	}
 	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
-	if rest, ok := t.s.Snap.Rest(question); ok {
+	if remembered, ok := t.s.Snap.RememberedAnswer(question); ok {
 		asks = t.asks(g)
-		told, ok := rest.Why.(*engine.Told)
-		fresh := rest.Asked == t.s.Snap.Generation || of.challenged > 0 && rest.Asked >= of.challenged
+		told, ok := remembered.Why.(*engine.Told)
+		fresh := remembered.Asked == t.s.Snap.Generation || of.challenged > 0 && remembered.Asked >= of.challenged
 		if ok = ok && told.Asks == asks && (fresh || of.challenged == 0); ok {
 			if fresh || of.shut || t.anew >= t.half {
 				if !fresh { // its turn comes when those before it have fresh answers
 					of.passed = true
 					t.s.Recorder.WakeAt(t.s.Snap.Now)
-				} else if rest.Asked != t.s.Snap.Generation {
+				} else if remembered.Asked != t.s.Snap.Generation {
 					of.older = true
-					t.s.Recorder.WakeAt(rest.Until)
+					t.s.Recorder.WakeAt(remembered.Until)
 				}
 				pods, _ := t.s.Ledger.Next(g)
 				return t.s.Recorder.Retell(told, pods), false
 			}
-			again = rest.Until
+			again = remembered.Until
 		}
 	}
-	_, keeps := t.s.Snap.Rest(nominated(g))
+	_, keeps := t.s.Snap.RememberedAnswer(nominated(g))
 	keeps = keeps && !of.shut && t.kept < t.half
 	if again == 0 && !keeps && t.closed(of) {
 		t.leave(g)
@@ -212,7 +212,7 @@ func (t *turns) owe() {
 	}
 }
 
-// remember lets an answer rest that time alone does not change.
+// remember keeps an answer that time alone does not change.
 func (t *turns) remember(question string, until int64, told *engine.Told) {
-	t.s.Recorder.Rest(question, until, cluster.Forever, told)
+	t.s.Recorder.RememberAnswer(question, until, cluster.Forever, told)
 }

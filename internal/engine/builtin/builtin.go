@@ -34,9 +34,9 @@ func Registry() engine.Registry {
 	return engine.Registry{
 		Actions: map[string]func() engine.Action{
 			"allocate":          func() engine.Action { return actions.Allocate{} },
-			"consolidation":     func() engine.Action { return actions.Disrupt{Right: engine.Consolidation} },
-			"reclaim":           func() engine.Action { return actions.Disrupt{Right: engine.Reclaim} },
-			"preempt":           func() engine.Action { return actions.Disrupt{Right: engine.Preempt} },
+			"consolidation":     func() engine.Action { return actions.Disrupt{Cause: engine.Consolidation} },
+			"reclaim":           func() engine.Action { return actions.Disrupt{Cause: engine.Reclaim} },
+			"preempt":           func() engine.Action { return actions.Disrupt{Cause: engine.Preempt} },
 			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
 		},
 		Plugins: map[string][]engine.Factory{

@@ -51,7 +51,7 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 	var victims []*cluster.Gang
 	for i := range b.Intents {
 		if in := &b.Intents[i]; in.Verb == engine.Evict {
-			v, err := a.evict(g, b.Cause, in)
+			v, err := a.evict(g, b.Eviction, in)
 			if err != nil {
 				return said(in, err)
 			}
@@ -81,8 +81,8 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 			}
 		}
 	}
-	if len(victims) > 0 && gets == (b.Cause.Right == engine.Repair) {
-		return fmt.Errorf("gang %s: %s, and whether it gets anything is %v", g.Key, b.Cause.Right, gets)
+	if len(victims) > 0 && gets == (b.Eviction.Cause == engine.Repair) {
+		return fmt.Errorf("gang %s: %s, and whether it gets anything is %v", g.Key, b.Eviction.Cause, gets)
 	}
 	for _, v := range victims {
 		if err := a.runs(v); err != nil {
@@ -210,7 +210,7 @@ func at(g *cluster.Gang, p *cluster.Pod) int {
 }
 
 // evict checks that the pod may be evicted for g, and gives its room back.
-func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*cluster.Gang, error) {
+func (a *auditor) evict(g *cluster.Gang, c *engine.EvictionRecord, in *engine.Intent) (*cluster.Gang, error) {
 	p, n := a.pods[in.UID], a.snap.NodeByName(in.Node)
 	switch {
 	case c == nil:
@@ -224,10 +224,10 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 	}
 	a.decided[in.UID] = true
 	v := a.snap.Gang(p.Gang)
-	if err := a.legal(c.Right, g, v); err != nil {
+	if err := a.legal(c.Cause, g, v); err != nil {
 		return nil, err
 	}
-	if in.To == "" && c.Right == engine.Consolidation {
+	if in.To == "" && c.Cause == engine.Consolidation {
 		return nil, fmt.Errorf("consolidation moves, and it has nowhere to go")
 	}
 	if in.To != "" && (!p.Recreated || p.Set == cluster.None || v.Key.Remnant()) {
@@ -253,7 +253,7 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.Cause, in *engine.Intent) (*c
 }
 
 // legal is the table of docs/concepts/disruption.md, as far as objects alone decide it.
-func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
+func (a *auditor) legal(r engine.EvictionCause, g, v *cluster.Gang) error {
 	switch {
 	case r == engine.Repair:
 		if v != g {
@@ -270,8 +270,8 @@ func (a *auditor) legal(r engine.Right, g, v *cluster.Gang) error {
 		return fmt.Errorf("priority %d of queue %s preempts %d of queue %s", g.Priority, g.Queue, v.Priority, v.Queue)
 	case r == engine.Consolidation && (v.Priority > g.Priority || !g.Preemptible):
 		return fmt.Errorf("priority %d is consolidated for %d (preemptible: %v)", v.Priority, g.Priority, g.Preemptible)
-	case !slices.Contains([]engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation}, r):
-		return fmt.Errorf("%q is no right", r)
+	case !slices.Contains([]engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation}, r):
+		return fmt.Errorf("%q is no cause", r)
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ func TestAuditOfPromises(t *testing.T) {
 		return engine.Intent{Verb: engine.Nominate, Pod: pod, UID: pod, Node: node}
 	}
 	takes := func(gang string, promised int, intents ...engine.Intent) engine.Bundle {
-		return engine.Bundle{Gang: named(gang), UID: gang, Intents: intents, Cause: &engine.Cause{
-			Right: engine.Reclaim, Victims: []engine.Victim{{Gang: named("promised"), UID: "promised", Promised: promised}},
+		return engine.Bundle{Gang: named(gang), UID: gang, Intents: intents, Eviction: &engine.EvictionRecord{
+			Cause: engine.Reclaim, Victims: []engine.Victim{{Gang: named("promised"), UID: "promised", Promised: promised}},
 		}}
 	}
 	const nobody = "promises room that nobody leaves"

@@ -36,11 +36,11 @@ func promisesOf(snap *cluster.Snapshot) promises {
 // broken returns the promises that a bundle takes from others: of each victim as many as its record says, those first that are on nodes
 // where the bundle gives room.
 func (a *auditor) broken(b *engine.Bundle) promises {
-	if b.Cause == nil {
+	if b.Eviction == nil {
 		return nil
 	}
 	var out promises
-	for _, v := range b.Cause.Victims {
+	for _, v := range b.Eviction.Victims {
 		n := v.Promised
 		for _, here := range []bool{true, false} {
 			for _, h := range a.promised {

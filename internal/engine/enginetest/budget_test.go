@@ -47,7 +47,7 @@ func TestBudgetKeepsTheOrder(t *testing.T) {
 				before := len(known)
 				for question, rest := range rests { // order: each on its own
 					known[question] = true
-					l.store.Rest(question, rest)
+					l.store.RememberAnswer(question, rest)
 				}
 				if len(known) == before {
 					t.Fatalf("%s: %d gangs are left, and nothing was found out that was not known", action, open)
@@ -81,7 +81,7 @@ func TestManyWhoMightGive(t *testing.T) {
 }
 
 // firstDecision runs an engine and returns its first decision, how many gangs it left for the next run, and which answers rest.
-func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision string, open int, rests map[string]cluster.Rest) {
+func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision string, open int, rests map[string]cluster.RememberedAnswer) {
 	snap := s.Snapshot(noon)
 	r := e.Run(context.Background(), snap, func(p engine.Plan) {
 		if decision == "" {
@@ -100,5 +100,5 @@ func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision str
 	if open > 0 && r.Trace.WakeAt > snap.Now {
 		t.Fatalf("%d gangs are left, and no run is wanted now", open)
 	}
-	return decision, open, r.Rests
+	return decision, open, r.Answers
 }

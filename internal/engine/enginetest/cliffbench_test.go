@@ -155,8 +155,8 @@ func overShare(shapes int) *situation {
 	return s
 }
 
-// manyGivers is one taker of everything, and n queues that have to give.
-func manyGivers(n, nodes int) *situation {
+// manyVictimQueues is one beneficiary of everything, and n victim queues.
+func manyVictimQueues(n, nodes int) *situation {
 	s := &situation{}
 	for i := range n {
 		s.rest = append(s.rest, queue(fmt.Sprintf("giver-%05d", i), "", 0))
@@ -462,9 +462,9 @@ func BenchmarkCliffs(b *testing.B) {
 	for _, c := range append([]cliff{
 		{"over-share/equal", func() *situation { return overShare(1) }, []func(*engine.Profile){minimum("60s")}, idly},
 		{"over-share/shapes=200", func() *situation { return overShare(200) }, []func(*engine.Profile){minimum("60s")}, idly},
-		{"givers=100", func() *situation { return manyGivers(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
-		{"givers=1000", func() *situation { return manyGivers(1000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
-		{"givers=8000", func() *situation { return manyGivers(8000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"givers=100", func() *situation { return manyVictimQueues(100, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"givers=1000", func() *situation { return manyVictimQueues(1000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
+		{"givers=8000", func() *situation { return manyVictimQueues(8000, 1000) }, nil, func(e, p, _ int) bool { return e == 4000 && p >= 500 }},
 		{"company=1500/empty", func() *situation { return company(1500, 0, "kubernetes.io/hostname") }, nil, all(1500)},
 		{"company=1500/busy", func() *situation { return company(1500, 4, "kubernetes.io/hostname") }, nil, all(1500)},
 		{"company=1500/zones", func() *situation { return company(1500, 4, "zone") }, nil, all(1500)},

@@ -39,7 +39,7 @@ func waits(snap *cluster.Snapshot, r *engine.Result, next int64) string {
 	for i := range snap.Holds {
 		said = append(said, far("a promise", snap.Holds[i].Until))
 	}
-	for question, rest := range snap.Memory().Rests {
+	for question, rest := range snap.Memory().Answers {
 		said = append(said, far("an answer: "+question, rest.Until))
 	}
 	for _, s := range said {
@@ -66,7 +66,7 @@ func TestClockSetBackDelaysNobody(t *testing.T) {
 				l.store.Postpone(rapid.SampledFrom(l.pods).Draw(t, "whose"), l.now+60e9)
 			}
 			if rapid.Bool().Draw(t, "costly") {
-				l.store.Rest(fmt.Sprint("question ", l.now), cluster.Rest{Until: l.now + 10e9, Wake: cluster.Forever})
+				l.store.RememberAnswer(fmt.Sprint("question ", l.now), cluster.RememberedAnswer{Until: l.now + 10e9, Wake: cluster.Forever})
 			}
 		}
 		l.store.Snapshot(l.now)

@@ -278,7 +278,7 @@ func (u upheaval) Run(s *engine.Session) {
 	}
 	before := state()
 	st := s.Ledger.Begin()
-	var evicted []engine.Unit
+	var evicted []engine.VictimUnit
 	type point struct {
 		mark    engine.Mark
 		text    string

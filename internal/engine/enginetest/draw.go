@@ -50,8 +50,8 @@ func drawPlans(plans []engine.Plan, called func(node, group string) string) stri
 				b.WriteString("\n")
 				k += n
 			}
-			if bundle.Cause != nil {
-				drawCause(&b, bundle.Cause)
+			if bundle.Eviction != nil {
+				drawEviction(&b, bundle.Eviction)
 			}
 		}
 	}
@@ -61,9 +61,9 @@ func drawPlans(plans []engine.Plan, called func(node, group string) string) stri
 	return b.String()
 }
 
-// drawCause prints the record of a decision that evicts: each victim with the rule that made it legal, the shares of
+// drawEviction prints the record of a decision that evicts: each victim with the rule that made it legal, the shares of
 // queues that changed, and the GPUs given and got.
-func drawCause(b *strings.Builder, c *engine.Cause) {
+func drawEviction(b *strings.Builder, c *engine.EvictionRecord) {
 	gpus := func(milli int64) string { return cluster.BaseDims().FormatOne(cluster.GPU, milli) }
 	for i := range c.Victims {
 		v := &c.Victims[i]
@@ -236,12 +236,12 @@ func (in *interpreter) show(s *statement) error {
 		}
 		for _, bundle := range b.Decisions() {
 			var text strings.Builder
-			fmt.Fprintf(&text, "%s for %s", bundle.Cause.Right, fullName(bundle.Gang.Namespace, bundle.Gang.Name))
-			if bundle.Cause.Queue != "" {
-				text.WriteString(" of " + bundle.Cause.Queue)
+			fmt.Fprintf(&text, "%s for %s", bundle.Eviction.Cause, fullName(bundle.Gang.Namespace, bundle.Gang.Name))
+			if bundle.Eviction.Queue != "" {
+				text.WriteString(" of " + bundle.Eviction.Queue)
 			}
 			text.WriteString("\n")
-			drawCause(&text, bundle.Cause)
+			drawEviction(&text, bundle.Eviction)
 			in.out.WriteString(text.String())
 		}
 		return nil

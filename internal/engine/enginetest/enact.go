@@ -99,7 +99,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 			if bundle.Starts {
 				b.annotate(bundle.Gang, kai.LastStartAnnotation)
 			}
-			if bundle.Cause != nil {
+			if bundle.Eviction != nil {
 				b.taken = append(b.taken, *bundle)
 			}
 		}

@@ -119,8 +119,8 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 	for i := range plans {
 		for j := range plans[i].Bundles {
 			b := &plans[i].Bundles[j]
-			if b.Cause != nil {
-				for _, v := range b.Cause.Victims {
+			if b.Eviction != nil {
+				for _, v := range b.Eviction.Victims {
 					if v.Promised > 0 { // taken by a better right
 						f.absolve(v.Gang.Name)
 					}
@@ -130,7 +130,7 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 				switch {
 				case in.Verb == engine.Bind:
 					delete(f.owed, in.UID)
-				case in.Verb == engine.Nominate && b.Cause != nil:
+				case in.Verb == engine.Nominate && b.Eviction != nil:
 					f.owed[in.UID] = f.round
 				}
 				if in.Verb != engine.Evict {
@@ -138,7 +138,7 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 				}
 				f.absolve(in.Gang.Name) // who loses its place has no promise any more
 				f.last = f.round
-				f.story = append(f.story, fmt.Sprintf("round %d: %s for %s evicts %s from %s to %q", f.round, b.Cause.Right, b.Gang, in.Pod, in.Node, in.To))
+				f.story = append(f.story, fmt.Sprintf("round %d: %s for %s evicts %s from %s to %q", f.round, b.Eviction.Cause, b.Gang, in.Pod, in.Node, in.To))
 				if f.evicted[in.Pod]++; f.evicted[in.Pod] > 1+f.again {
 					return fmt.Errorf("pod %s is evicted %d times: %s", in.Pod, f.evicted[in.Pod], lines(f.story))
 				}

@@ -338,14 +338,14 @@ func translated(plans []engine.Plan, from, to cluster.Dims) []engine.Plan {
 		plans[i].Bundles = slices.Clone(plans[i].Bundles)
 		for j := range plans[i].Bundles {
 			b := &plans[i].Bundles[j]
-			if b.Cause == nil {
+			if b.Eviction == nil {
 				continue
 			}
-			cause := *b.Cause
-			cause.Shares = slices.Clone(cause.Shares)
-			b.Cause = &cause
-			for k := range cause.Shares {
-				c := &cause.Shares[k]
+			record := *b.Eviction
+			record.Shares = slices.Clone(record.Shares)
+			b.Eviction = &record
+			for k := range record.Shares {
+				c := &record.Shares[k]
 				for _, r := range []*cluster.Resources{&c.Quota, &c.FairShare, &c.Before, &c.After} {
 					*r = under(*r, from, to)
 				}

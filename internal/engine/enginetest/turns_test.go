@@ -98,7 +98,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
 		during := false // something changed while the queue was challenged
 		for cycle := 0; ; cycle++ {
-			_, challenged := s.Snapshot(now).Rest("allocate of queue/q0")
+			_, challenged := s.Snapshot(now).RememberedAnswer("allocate of queue/q0")
 			during = during && challenged
 			if changes > 0 && rapid.IntRange(0, 2).Draw(t, "change") == 0 {
 				during = challenged
@@ -290,7 +290,7 @@ func TestChallengeEnds(t *testing.T) {
 		return who, took - 1
 	}
 	challenged := func() bool {
-		_, ok := s.Snapshot(now).Rest("allocate of queue/q")
+		_, ok := s.Snapshot(now).RememberedAnswer("allocate of queue/q")
 		return ok
 	}
 	if who, _ := cycles(4); who != "" || challenged() {

@@ -63,8 +63,8 @@ func tell(story [][]string, options string) (err error) {
 		}
 	}
 	for i := range b.taken {
-		if c := b.taken[i].Cause; len(c.Victims) > 0 && c.Right != engine.Repair {
-			return fmt.Errorf("evictions do not end: %s for %s", c.Right, b.taken[i].Gang)
+		if c := b.taken[i].Eviction; len(c.Victims) > 0 && c.Cause != engine.Repair {
+			return fmt.Errorf("evictions do not end: %s for %s", c.Cause, b.taken[i].Gang)
 		}
 	}
 	return nil

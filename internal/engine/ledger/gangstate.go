@@ -70,7 +70,7 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 	*g = GangState{Gang: gang, sets: l.sets[:n:n]}
 	l.states, l.sets = l.states[1:], l.sets[n:]
 	_, g.Lack = l.queues.leafFor(gang)
-	g.Leaf = l.queues.giverFor(gang)
+	g.Leaf = l.queues.victimQueueFor(gang)
 	for _, pid := range gang.Pods {
 		p := l.snap.Pod(pid)
 		if p.Finished() && p.Set != cluster.None {

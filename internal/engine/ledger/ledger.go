@@ -102,7 +102,7 @@ func (l *Ledger) Later(n cluster.NodeID) cluster.Resources {
 func (l *Ledger) Follow(h Hooks) { l.hooks = h }
 
 // LeafOf returns what is charged for a gang, see [GangState.Leaf]; nil for nothing.
-func (l *Ledger) LeafOf(g *cluster.Gang) *QueueLedger { return l.queues.giverFor(g) }
+func (l *Ledger) LeafOf(g *cluster.Gang) *QueueLedger { return l.queues.victimQueueFor(g) }
 
 // Charged returns every leaf queue that was charged more or less since the run began, in order. It only grows: who keeps an order of queues catches up from where it was.
 func (l *Ledger) Charged() []*QueueLedger { return l.charged }

@@ -255,8 +255,8 @@ func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 	return q, Lack{}
 }
 
-// giverFor is leafFor of what a gang holds: of a queue that is no leaf, what stands for it.
-func (l *queueLedger) giverFor(g *cluster.Gang) *QueueLedger {
+// victimQueueFor is leafFor of what a gang holds: of a queue that is no leaf, what stands for it.
+func (l *queueLedger) victimQueueFor(g *cluster.Gang) *QueueLedger {
 	if leaf, _ := l.leafFor(g); leaf != nil {
 		return leaf
 	}

@@ -277,7 +277,7 @@ func (st *Statement) NominateAll(since Mark) {
 func (l *Ledger) Fate(p *cluster.Pod) Verb { return l.where[p.ID].verb }
 
 // EvictUnit evicts all pods of a unit, or opens its promises.
-func (st *Statement) EvictUnit(u *Unit) {
+func (st *Statement) EvictUnit(u *VictimUnit) {
 	for _, k := range u.holds {
 		st.do(Op{Verb: open, Node: st.l.holds[k].node, hold: k})
 	}
@@ -287,7 +287,7 @@ func (st *Statement) EvictUnit(u *Unit) {
 }
 
 // Keep gives a unit of promises its room again, if it is still there, and says whether it was.
-func (st *Statement) Keep(u *Unit) bool {
+func (st *Statement) Keep(u *VictimUnit) bool {
 	mark := st.Mark()
 	for _, k := range u.holds {
 		h := &st.l.holds[k]
@@ -301,7 +301,7 @@ func (st *Statement) Keep(u *Unit) bool {
 }
 
 // Return takes the eviction of a unit back while the statement has placed nobody: all is as if it had not been taken.
-func (st *Statement) Return(u *Unit) {
+func (st *Statement) Return(u *VictimUnit) {
 	for _, k := range u.holds {
 		st.do(Op{Verb: shut, Node: st.l.holds[k].node, hold: k})
 	}

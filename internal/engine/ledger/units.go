@@ -7,13 +7,13 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// Unit is what a gang gives in one piece: one pod above a minimum, the pods of a set that the gang can do without, or all
+// VictimUnit is what a gang gives in one piece: one pod above a minimum, the pods of a set that the gang can do without, or all
 // that it has left.
-type Unit struct {
+type VictimUnit struct {
 	Gang *GangState
 	Pods []*cluster.Pod
-	// Core says that the gang is below its minimum without the unit.
-	Core bool
+	// BelowMinimum says that the gang is below its minimum without the unit.
+	BelowMinimum bool
 	// Set is the set of which the unit is all that is left, and that the gang can do without; 0 for a unit of another kind.
 	Set int32
 	// Moved says that all its pods have room elsewhere: its queue loses nothing by it, but they start again.
@@ -63,7 +63,7 @@ func (l *Ledger) Live(g *GangState) int {
 }
 
 // Given returns how many of the promises that the unit gives are given.
-func (l *Ledger) Given(u *Unit) int {
+func (l *Ledger) Given(u *VictimUnit) int {
 	n := 0
 	for _, k := range u.holds {
 		if l.holds[k].open {
@@ -74,28 +74,28 @@ func (l *Ledger) Given(u *Unit) int {
 }
 
 // Promised returns how many pods the unit leaves without the room that was promised to them; it has no others then.
-func (u *Unit) Promised() int { return len(u.holds) }
+func (u *VictimUnit) Promised() int { return len(u.holds) }
 
 // NextUnit returns what the gang gives next, as the session stands: it gives up room that is promised to it, then the pods that
 // are of none of its sets, one by one, then shrinks to its minimum pod by pod, last pods of the last sets first, then gives sets it can do without, those that are
 // below their minimum first, then the rest in one piece. False when it has nothing left.
-func (l *Ledger) NextUnit(g *GangState) (Unit, bool) { return l.nextUnit(g, nil, nil) }
+func (l *Ledger) NextUnit(g *GangState) (VictimUnit, bool) { return l.nextUnit(g, nil, nil) }
 
 // NextUnitOn is NextUnit for who needs room on certain nodes, of certain pods, only: which of its pods above the minimum a gang
 // gives is open, and it gives those there. Where only all that is left has something there, what goes before that goes first. False
 // when it has nothing there.
-func (l *Ledger) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (Unit, bool) {
+func (l *Ledger) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (VictimUnit, bool) {
 	u, ok := l.nextUnit(g, on, of)
-	if ok && u.Core && len(g.Sets) > 2 && g.satisfied(0) {
+	if ok && u.BelowMinimum && len(g.Sets) > 2 && g.satisfied(0) {
 		return l.nextUnit(g, on, nil)
 	}
 	return u, ok
 }
 
 // nextUnit is NextUnit for promises on certain nodes and units with a pod that is wanted; nil is for all.
-func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (Unit, bool) {
+func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(*cluster.Pod) bool) (VictimUnit, bool) {
 	l.buildHeld(g)
-	u := Unit{Gang: g}
+	u := VictimUnit{Gang: g}
 	for _, k := range l.holders[g.ID] { // a promise costs least
 		if h := &l.holds[k]; !h.open && (on == nil || on(h.node)) {
 			u.holds = append(u.holds, k)
@@ -110,12 +110,12 @@ func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(
 		u.Pods, u.Set = l.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
-		u.Core = true
+		u.BelowMinimum = true
 		for i := range g.sets {
 			u.Pods = append(u.Pods, l.livePods(g, int32(i))...)
 		}
 		if want != nil && !slices.ContainsFunc(u.Pods, want) {
-			return Unit{}, false
+			return VictimUnit{}, false
 		}
 	}
 	for _, p := range u.Pods {
@@ -176,8 +176,8 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 
 // Includes says whether the unit is all that is left of a gang, or of a set, that the other is of: of what the other gives, only so
 // much can stay as can run without it.
-func (u *Unit) Includes(o *Unit) bool {
-	return u.Gang == o.Gang && (u.Core || u.Set != 0 && len(o.Pods) > 0 &&
+func (u *VictimUnit) Includes(o *VictimUnit) bool {
+	return u.Gang == o.Gang && (u.BelowMinimum || u.Set != 0 && len(o.Pods) > 0 &&
 		!slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None || !u.Gang.below(p.Set, u.Set) }))
 }
 
@@ -213,7 +213,7 @@ func (l *Ledger) LivePods(g *GangState) []*cluster.Pod {
 }
 
 // NextUnitOf is NextUnit with a pod that is wanted.
-func (l *Ledger) NextUnitOf(g *GangState, want func(*cluster.Pod) bool) (Unit, bool) {
+func (l *Ledger) NextUnitOf(g *GangState, want func(*cluster.Pod) bool) (VictimUnit, bool) {
 	return l.nextUnit(g, nil, want)
 }
 

@@ -23,7 +23,7 @@ type closure struct {
 	gangs  *crowd  // of a leaf, who is passed over for it
 	below  *branch // nil for a leaf
 	kind   *kind   // nil for a queue by itself
-	but    *branch // of the kind, the one that is on the taker's way
+	but    *branch // of the kind, the one that is on the beneficiary's way
 	why    engine.Verdict
 	before bool // before any of its gangs was looked at
 }
@@ -66,7 +66,7 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 	if w.asked[leaf] {
 		return engine.Verdict{}
 	}
-	v := w.gs.s.Rules.CheckGiver(w.right, w.g, w.request, leaf)
+	v := w.queues.s.Rules.CheckVictimQueue(w.cause, w.g, w.request, leaf)
 	if v.Yes() {
 		w.asked[leaf] = true
 	}
@@ -74,11 +74,11 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 }
 
 // unit returns what the gang gives next, where room is needed.
-func (w *walk) unit(v *engine.GangState) (engine.Unit, bool) {
+func (w *walk) unit(v *engine.GangState) (engine.VictimUnit, bool) {
 	if w.on != nil {
-		return w.gs.s.Ledger.NextUnitOn(v, w.on, w.of)
+		return w.queues.s.Ledger.NextUnitOn(v, w.on, w.of)
 	}
-	return w.gs.s.Ledger.NextUnit(v)
+	return w.queues.s.Ledger.NextUnit(v)
 }
 
 // refuse passes over a gang.
@@ -102,7 +102,7 @@ func (c *closure) first() *leaf {
 func (w *walk) again() bool {
 	near := w.turned.near
 	w.turned.near = 0
-	if w.right != engine.Reclaim || near == 0 {
+	if w.cause != engine.Reclaim || near == 0 {
 		return false
 	}
 	was := w.turned
@@ -135,7 +135,7 @@ func (w *walk) again() bool {
 			continue
 		}
 		any = true
-		w.giveBack(w.gs.byID[r.gang.Leaf.ID], r.gang)
+		w.giveBack(w.queues.byID[r.gang.Leaf.ID], r.gang)
 	}
 	return any
 }

@@ -14,14 +14,14 @@ import (
 
 // sisters asks every waiting gang's question of a solver of its own.
 type sisters struct {
-	right engine.Right
+	cause engine.EvictionCause
 	see   func(g *engine.GangState, like string, told engine.Attempt, found bool, short engine.Attempt, known bool)
 }
 
 // Run implements engine.Action.
 func (w *sisters) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		like, told, found, short, known := solver.Told(solver.New(s, w.right, nil), g)
+		like, told, found, short, known := solver.Told(solver.New(s, w.cause, nil), g)
 		w.see(g, like, told, found, short, known)
 	}
 }
@@ -58,8 +58,8 @@ func sister(r *rand.Rand, w *town) {
 // without a search is what a search finds.
 func TestAlike(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-		t.Run(string(right), func(t *testing.T) {
+	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			pairs, yes, shorts := 0, 0, 0
 			for i := range cases(t, 2500) {
@@ -72,7 +72,7 @@ func TestAlike(t *testing.T) {
 					found bool
 				}
 				heard := map[string]reply{}
-				act := &sisters{right: right, see: func(g *engine.GangState, like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
+				act := &sisters{cause: cause, see: func(g *engine.GangState, like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
 					if known {
 						if shorts++; found || cmp.Diff(told, short) != "" {
 							t.Fatalf("town %d: %s is told without a search (found: %v, -searched +short)\n%s\n%s", i, g.Key, found, cmp.Diff(told, short), w.String())
@@ -95,7 +95,7 @@ func TestAlike(t *testing.T) {
 				}}
 				stage(t, act, "allocate").Run(context.Background(), w.store(past(r, &w)).Snapshot(noon), func(engine.Plan) {})
 			}
-			t.Logf("%s: %d pairs are alike, %d of them get room; %d are told without a search", right, pairs, yes, shorts)
+			t.Logf("%s: %d pairs are alike, %d of them get room; %d are told without a search", cause, pairs, yes, shorts)
 		})
 	}
 }

@@ -161,8 +161,8 @@ func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
 
 func (w *walk) wait(why engine.Verdict) {
 	if why.Code == engine.Wait {
-		w.gs.s.Recorder.WakeAt(why.WakeAt)
-		w.gs.wake = min(w.gs.wake, why.WakeAt)
+		w.queues.s.Recorder.WakeAt(why.WakeAt)
+		w.queues.wake = min(w.queues.wake, why.WakeAt)
 	}
 }
 

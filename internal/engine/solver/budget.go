@@ -7,14 +7,14 @@ import "github.com/muster-scheduler/muster/internal/engine"
 // the same plan.
 //
 // The gangs are asked about in their order, and what is known already (who asks the same has failed in this run, or the answer
-// rests) costs nothing. When the budget is spent, the question that is being worked on is finished: one question is answered
+// is remembered) costs nothing. When the budget is spent, the question that is being worked on is finished: one question is answered
 // in every run, whatever it costs, and the bounds of a search bound that. The first gang after it that would have to be asked
 // about is left open, and so is everybody behind it whose answer is not known: none of them may take what an open one before
 // it could have had. They are told so (ReasonNextCycle), and the next run is wanted at once. A gang that one action left open
 // is open for the actions that follow in the run as well: it has not been found yet that it cannot have room at less harm.
 //
-// What was answered no on the way rests until the others have had their turn, so that the next run begins with those that were
-// left open: the place where it stopped is in the answers that rest, and no gang is passed by. An answer is not older than the
+// What was answered no on the way is remembered until the others have had their turn, so that the next run begins with those that were
+// left open: the place where it stopped is in the remembered answers, and no gang is passed by. An answer is not older than the
 // pass is long. What allocate binds is no question and waits for none: its plan is out before the first is asked.
 type Budget struct {
 	s     *engine.Session
@@ -55,7 +55,7 @@ func (b *Budget) take(question string) bool {
 }
 
 // refund takes back what a question cost that turned out to be none, or whose yes is for others to know. It leaves no answer that
-// rests, and the next run would spend the same on it, and get no further.
+// is remembered, and the next run would spend the same on it, and get no further.
 func (b *Budget) refund(steps int) {
 	if b != nil {
 		b.began += steps
@@ -69,7 +69,7 @@ func (b *Budget) answered(n no) {
 	}
 }
 
-// Settle ends the action: if questions are left, the answers of this run rest until those have theirs.
+// Settle ends the action: if questions are left, the answers of this run are remembered until those have theirs.
 func (b *Budget) Settle() {
 	if len(b.open) == 0 {
 		return
@@ -77,6 +77,6 @@ func (b *Budget) Settle() {
 	b.s.Recorder.WakeAt(b.s.Snap.Now)
 	until := b.s.Recorder.PassEnd(len(b.open), len(b.noes))
 	for _, n := range b.noes {
-		b.s.Recorder.Rest(n.question, until, n.wake, *n.answer)
+		b.s.Recorder.RememberAnswer(n.question, until, n.wake, *n.answer)
 	}
 }

@@ -30,14 +30,14 @@ func (q *search) cut(why bound) {
 
 // legal says whether a unit may be taken now, and by which rule: whether its queue may be asked, now or at another moment of
 // the search, and whether the unit may be.
-func (q *search) legal(u *engine.Unit) (string, engine.Verdict) {
+func (q *search) legal(u *engine.VictimUnit) (string, engine.Verdict) {
 	if !q.asked[u.Gang.Leaf] {
-		if v := q.s.Rules.CheckGiver(q.right, q.g, q.request, u.Gang.Leaf); !v.Yes() {
+		if v := q.s.Rules.CheckVictimQueue(q.cause, q.g, q.request, u.Gang.Leaf); !v.Yes() {
 			return "", v
 		}
 		q.asked[u.Gang.Leaf] = true
 	}
-	return q.s.Rules.CheckUnit(q.right, q.g, q.request, u)
+	return q.s.Rules.CheckUnit(q.cause, q.g, q.request, u)
 }
 
 // choose searches all sets of units that may be taken in some order, when the rules refused some that came later because
@@ -46,7 +46,7 @@ func (q *search) legal(u *engine.Unit) (string, engine.Verdict) {
 // hinges says that a queue was never to be asked, and might be if others went that were refused.
 func (q *search) choose(hinges bool) (all, found bool) {
 	q.back(0)
-	w := q.everyone().walk(q.right, q.g, q.request)
+	w := q.everyone().walk(q.cause, q.g, q.request)
 	w.asked, w.strict = q.asked, false
 	var gangs []*engine.GangState
 	units := 0
@@ -103,7 +103,7 @@ func (q *search) might(gangs []*engine.GangState) bool {
 }
 
 // movable says whether the unit may be moved, if there is room.
-func (q *search) movable(u engine.Unit) bool {
+func (q *search) movable(u engine.VictimUnit) bool {
 	if u.Promised() > 0 {
 		return false
 	}
@@ -113,7 +113,7 @@ func (q *search) movable(u engine.Unit) bool {
 		}
 	}
 	u.Moved = true
-	_, v := q.s.Rules.CheckUnit(q.right, q.g, q.request, &u)
+	_, v := q.s.Rules.CheckUnit(q.cause, q.g, q.request, &u)
 	tier, _ := q.s.Rules.Tier(&u)
 	return v.Yes() && tier == 0
 }
@@ -143,7 +143,7 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 			}
 			seen[key] = true
 			n := len(q.units)
-			t := taken{Unit: u, rule: rule}
+			t := taken{VictimUnit: u, rule: rule}
 			if tier, broken := q.s.Rules.Tier(&u); tier > 0 {
 				t.budget = broken
 			}
@@ -158,9 +158,9 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 }
 
 // gone names the set of what is taken, with one unit more.
-func (q *search) gone(more *engine.Unit) string {
+func (q *search) gone(more *engine.VictimUnit) string {
 	var ids []int64
-	add := func(u *engine.Unit) {
+	add := func(u *engine.VictimUnit) {
 		if u.Promised() > 0 {
 			ids = append(ids, ^int64(u.Gang.ID))
 		}
@@ -169,7 +169,7 @@ func (q *search) gone(more *engine.Unit) string {
 		}
 	}
 	for i := range q.units {
-		add(&q.units[i].Unit)
+		add(&q.units[i].VictimUnit)
 	}
 	add(more)
 	slices.Sort(ids)

@@ -40,7 +40,7 @@
 // is bounded. What was not tried is named in the No.
 //
 // Who gives next is found by a tournament of queues that follows the shares (stand), most of which questions share, as a queue beside
-// the taker's way is asked about once for all leaves below it (ground), what the rules about gangs say of whole leaves
+// the beneficiary's way is asked about once for all leaves below it (ground), what the rules about gangs say of whole leaves
 // is remembered between searches (sieve), and where even everybody's going would not make room enough, in all (most) or in the
 // domains that a gang requires (near), or those who move and the gang would not all have places, nobody's is played through; neither
 // is anybody's moving where those who may not be killed (mortals), and the gang, would not. What all searches of an action may cost in one run is bounded,

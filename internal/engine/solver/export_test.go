@@ -8,22 +8,22 @@ import (
 
 // Prefix is the part of Solve that takes units in policy order until the gang fits: it returns those units, and changes
 // nothing.
-func Prefix(sv *Solver, g *engine.GangState) ([]engine.Unit, bool) {
+func Prefix(sv *Solver, g *engine.GangState) ([]engine.VictimUnit, bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	if v := q.s.Placer.CheckPods(q.pods); !v.Yes() {
 		return nil, false
 	}
-	if q.right == engine.Reclaim {
+	if q.cause == engine.Reclaim {
 		if v := q.s.Rules.CheckReclaim(q.g, q.request); !v.Yes() {
 			return nil, false
 		}
 	}
-	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	ok := q.grow()
-	var units []engine.Unit
+	var units []engine.VictimUnit
 	for _, t := range q.units {
-		units = append(units, t.Unit)
+		units = append(units, t.VictimUnit)
 	}
 	q.st.Discard()
 	return units, ok
@@ -45,15 +45,15 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 // Picks hands out all units for a gang, and takes some of them back on the way, as which says of each moment: how many. At every
 // moment it is said who gives next by the tournament, and by a look at everybody; it returns how often, and false where the two
 // differ.
-func Picks(s *engine.Session, right engine.Right, g *engine.GangState, which func(taken int) int) (int, bool) {
-	sv := New(s, right, nil)
+func Picks(s *engine.Session, cause engine.EvictionCause, g *engine.GangState, which func(taken int) int) (int, bool) {
+	sv := New(s, cause, nil)
 	_, request := s.Ledger.Next(g)
 	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Ledger.Begin()}
 	defer q.st.Discard()
-	w := q.everyone().walk(right, g, q.request)
+	w := q.everyone().walk(cause, g, q.request)
 	for n := 0; ; n++ {
 		l, v := w.pick()
-		if slowLeaf, slowGang, _ := w.slowly(w.gs.top); slowLeaf != l || slowGang != v {
+		if slowLeaf, slowGang, _ := w.slowly(w.queues.top); slowLeaf != l || slowGang != v {
 			return n, false
 		}
 		t, ok := w.next()
@@ -72,7 +72,7 @@ func Picks(s *engine.Session, right engine.Right, g *engine.GangState, which fun
 	}
 }
 
-// slowly finds the leaf that gives next, below the given queues, with its giver, by a look at every one of them.
+// slowly finds the leaf that gives next, below the given queues, with its victim, by a look at every one of them.
 func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 	var bestLeaf *leaf
 	var bestGang *engine.GangState
@@ -90,7 +90,7 @@ func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 		if best != nil {
 			mine, _ := w.unit(v)
 			other, _ := w.unit(bestGang)
-			if w.gs.s.Rules.CompareGivers(b.queue, best.queue, mine.Charge, other.Charge) >= 0 {
+			if w.queues.s.Rules.CompareVictimQueues(b.queue, best.queue, mine.Charge, other.Charge) >= 0 {
 				continue
 			}
 		}
@@ -150,7 +150,7 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	defer func() { q.st.Discard() }()
-	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	q.asked = q.w.asked
 	if q.grow() {
 		return false, true

@@ -38,7 +38,7 @@ func limited(t team, limit int64) team {
 // found are towns in which the solver was once wrong.
 var found = []struct {
 	name  string
-	right engine.Right
+	cause engine.EvictionCause
 	town  town
 }{
 	{
@@ -126,9 +126,9 @@ var found = []struct {
 func TestFound(t *testing.T) {
 	t.Parallel()
 	for _, f := range found {
-		for _, a := range try(&f.town, f.right) {
+		for _, a := range try(&f.town, f.cause) {
 			if a.missed() || a.wrong() != nil || a.ok && a.reducible() != nil {
-				t.Errorf("%s:\n%s", f.name, tell(&f.town, f.right))
+				t.Errorf("%s:\n%s", f.name, tell(&f.town, f.cause))
 			}
 		}
 	}

@@ -7,54 +7,54 @@ import (
 )
 
 // What a question costs must not grow with the leaves, of which nearly none has to give. So for those who reclaim, a queue that
-// is off the taker's way is asked about once, for all leaves below it (engine.SiblingFilter); and who gives first below it is
-// found for all takers together, wherever the rules about gangs have nothing against anybody's taking from those who would give
-// first (engine.AnyTaker): the ground. A walk has seats of its own on the taker's way, where the rules may tell takers apart, and
+// is off the beneficiary's way is asked about once, for all leaves below it (engine.SiblingFilter); and who gives first below it is
+// found for all beneficiaries together, wherever the rules about gangs have nothing against anybody's taking from those who would give
+// first (engine.AnyBeneficiary): the ground. A walk has seats of its own on the beneficiary's way, where the rules may tell beneficiaries apart, and
 // where something has changed since it began; everywhere else it sits on the ground.
 
 // grounded returns who would give next for anybody, below the queues that may be asked, or were before: only what was charged
 // since plays again. It is kept as the session stands between searches, so no walk begins with something taken.
-func (gs *givers) grounded() *stand {
-	if gs.ground == nil {
-		gs.ground = &stand{gs: gs, seats: map[*branch]*seat{}, heard: len(gs.s.Ledger.Charged()), next: gs.anybodys}
+func (vq *victimQueues) grounded() *stand {
+	if vq.ground == nil {
+		vq.ground = &stand{queues: vq, seats: map[*branch]*seat{}, heard: len(vq.s.Ledger.Charged()), next: vq.anybodys}
 	}
-	gs.ground.catchUp()
-	return gs.ground
+	vq.ground.catchUp()
+	return vq.ground
 }
 
 // anybodys finds out who gives next of a leaf, and whether that is so for everybody.
-func (gs *givers) anybodys(s *seat) {
+func (vq *victimQueues) anybodys(s *seat) {
 	l := s.b.leaf
-	gs.ready(l)
+	vq.ready(l)
 	s.odd = 0
 	for _, v := range l.gangs[l.start:] {
-		if gs.s.Ledger.Live(v) == 0 {
+		if vq.s.Ledger.Live(v) == 0 {
 			continue
 		}
-		if !gs.s.Rules.AnyTaker(v) {
+		if !vq.s.Rules.AnyBeneficiary(v) {
 			s.odd = 1
 		}
-		u, _ := gs.s.Ledger.NextUnit(v)
+		u, _ := vq.s.Ledger.NextUnit(v)
 		s.leaf, s.gang, s.unit = l, v, u.Charge
 		return
 	}
 }
 
-// Whether a queue off the taker's way may be asked, as it was when the walk began or since.
+// Whether a queue off the beneficiary's way may be asked, as it was when the walk began or since.
 const (
 	unknown int8 = iota
 	asked
 	shut
 )
 
-// canvass asks about the queues beside the taker's way, those of a kind in one, and notes those that may be asked. It is told of
+// canvass asks about the queues beside the beneficiary's way, those of a kind in one, and notes those that may be asked. It is told of
 // the first leaf below each, which stands for all.
 func (w *walk) canvass() {
 	w.status = map[*branch]bool{}
 	var up *branch
 	for _, q := range way(w.g.Leaf) {
-		own := w.gs.nodes[q.ID]
-		for _, k := range w.gs.broodOf(up).kinds {
+		own := w.queues.nodes[q.ID]
+		for _, k := range w.queues.broodOf(up).kinds {
 			w.ask(k, own)
 		}
 		if up = own; up == nil {
@@ -63,13 +63,13 @@ func (w *walk) canvass() {
 	}
 }
 
-// ask asks about the siblings of a queue on the taker's way, or at which it leaves those who hold something (nil), of a kind.
+// ask asks about the siblings of a queue on the beneficiary's way, or at which it leaves those who hold something (nil), of a kind.
 func (w *walk) ask(k *kind, own *branch) {
 	first := k.stands(own)
 	if first == nil {
 		return
 	}
-	w.gs.s.Recorder.Step()
+	w.queues.s.Recorder.Step()
 	switch v := w.mayAsk(first.first().queue); {
 	case v.Yes():
 		for _, b := range k.others(own) {
@@ -90,7 +90,7 @@ func (w *walk) opened(b *branch) {
 	w.open = append(w.open, b)
 }
 
-// survey gives places to the queues on the taker's way, and to those beside it that may be asked.
+// survey gives places to the queues on the beneficiary's way, and to those beside it that may be asked.
 func (w *walk) survey(st *stand) {
 	beside := map[*branch][]*branch{}
 	for _, b := range w.open {
@@ -98,7 +98,7 @@ func (w *walk) survey(st *stand) {
 	}
 	ups := []*seat{&st.top}
 	for _, q := range way(w.g.Leaf) {
-		up, own := ups[len(ups)-1], w.gs.nodes[q.ID]
+		up, own := ups[len(ups)-1], w.queues.nodes[q.ID]
 		bs := beside[up.b]
 		if own != nil {
 			bs = append(bs, own)
@@ -122,7 +122,7 @@ func (w *walk) survey(st *stand) {
 	}
 }
 
-// above says whether a leaf off the taker's way may be asked, by the queue beside the way that it is, or is below.
+// above says whether a leaf off the beneficiary's way may be asked, by the queue beside the way that it is, or is below.
 func (w *walk) above(b *branch) int8 {
 	if w.status == nil || nearness(w.g.Leaf, b.queue) > b.queue.Depth {
 		return unknown

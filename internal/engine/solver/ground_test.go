@@ -17,12 +17,12 @@ import (
 // asked for itself.
 type leafwise struct{}
 
-// CheckGiver implements engine.GiverFilter.
-func (leafwise) CheckGiver(engine.Right, *engine.GangState, cluster.Resources, *engine.QueueLedger) engine.Verdict {
+// CheckVictimQueue implements engine.VictimQueueFilter.
+func (leafwise) CheckVictimQueue(engine.EvictionCause, *engine.GangState, cluster.Resources, *engine.QueueLedger) engine.Verdict {
 	return engine.Verdict{}
 }
 
-// widen adds so many queues below a department or at the top that the rules about givers say the same of most of them. Each has a
+// widen adds so many queues below a department or at the top that the rules about victim queues say the same of most of them. Each has a
 // gang that runs, on nodes that are full with them, and some have one that waits.
 func widen(r *rand.Rand, w *town) {
 	parent := ""
@@ -84,7 +84,7 @@ func TestBySiblings(t *testing.T) {
 			result := e.Run(context.Background(), w.store(remember).Snapshot(noon), func(p engine.Plan) {
 				out = append(out, p.Bundles)
 				for _, b := range p.Bundles {
-					if b.Cause != nil {
+					if b.Eviction != nil {
 						evicted++
 					}
 				}

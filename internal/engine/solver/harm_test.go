@@ -42,7 +42,7 @@ func (q *question) queue(s *engine.Session) (line []int, need int) {
 			continue
 		}
 		line, taken[i] = append(line, i), taken[i]+1
-		st.EvictUnit(&engine.Unit{Gang: v.state, Pods: u.pods})
+		st.EvictUnit(&engine.VictimUnit{Gang: v.state, Pods: u.pods})
 	}
 }
 
@@ -79,7 +79,7 @@ func (q *question) first(s *engine.Session, taken choice, out []bool) int {
 				continue
 			}
 			o := champion[l.Queue.Parent]
-			if o == nil || s.Rules.CompareGivers(l, o, size(i), size(best[o.Name])) < 0 {
+			if o == nil || s.Rules.CompareVictimQueues(l, o, size(i), size(best[o.Name])) < 0 {
 				champion[l.Queue.Parent] = l
 			}
 		}
@@ -279,8 +279,8 @@ func TestHarm(t *testing.T) {
 	free := 0
 	for i := range n {
 		w := townOf(i)
-		for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
-			for _, a := range try(&w, right) {
+		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+			for _, a := range try(&w, cause) {
 				if !a.ok {
 					continue
 				}
@@ -288,9 +288,9 @@ func TestHarm(t *testing.T) {
 				if a.reducible() != nil {
 					if reducible++; reducible <= 3 {
 						small := shrink(w, func(w *town) bool {
-							return slices.ContainsFunc(try(w, right), func(a *answer) bool { return a.ok && a.reducible() != nil })
+							return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.ok && a.reducible() != nil })
 						})
-						t.Errorf("town %d: fewer would do\n%s", i, tell(&small, right))
+						t.Errorf("town %d: fewer would do\n%s", i, tell(&small, cause))
 					}
 				}
 				killed, _ := a.split()
@@ -354,10 +354,10 @@ func TestPrefix(t *testing.T) {
 	}
 	for _, i := range towns {
 		w := townOf(i)
-		for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
-			for _, a := range try(&w, right) {
+		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+			for _, a := range try(&w, cause) {
 				if !a.sorted {
-					t.Errorf("town %d: after the answer of %s those who give next are not in their order\n%s", i, a.g.name, tell(&w, right))
+					t.Errorf("town %d: after the answer of %s those who give next are not in their order\n%s", i, a.g.name, tell(&w, cause))
 					return
 				}
 				if a.kind == "" || a.need < 0 && !a.prefix {
@@ -390,7 +390,7 @@ func TestPrefix(t *testing.T) {
 					}
 				}
 				if wrong != "" {
-					t.Errorf("town %d, %s pods, %s: found %d, shortest %d\n%s", i, a.kind, wrong, len(a.found), a.need, tell(&w, right))
+					t.Errorf("town %d, %s pods, %s: found %d, shortest %d\n%s", i, a.kind, wrong, len(a.found), a.need, tell(&w, cause))
 					return
 				}
 			}

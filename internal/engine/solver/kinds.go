@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// brood is the queues below one that have givers, by kind. Whether anybody may be asked, and what those are told of who may not,
+// brood is the queues below one that have victims, by kind. Whether anybody may be asked, and what those are told of who may not,
 // then costs a question per kind, of which there are few, and not one per queue.
 type brood struct {
 	kinds []*kind
 	byKey map[string]*kind
 }
 
-// kind is siblings of which the rules about givers say the same to everybody (engine.SiblingFilter), and of which all have gangs
+// kind is siblings of which the rules about victim queues say the same to everybody (engine.SiblingFilter), and of which all have gangs
 // that may be victims at all, or none.
 type kind struct {
 	key   string
@@ -35,53 +35,53 @@ const keptMentions = 8 * named
 
 // broodOf returns the queues below one, or those at the top (nil), by kind as the session stands: O(queues below it) the first
 // time, then O(depth) for each charge since.
-func (gs *givers) broodOf(up *branch) *brood {
-	gs.sortOut()
-	b := gs.broods[up]
+func (vq *victimQueues) broodOf(up *branch) *brood {
+	vq.sortOut()
+	b := vq.broods[up]
 	if b == nil {
 		b = &brood{byKey: map[string]*kind{}}
-		bs := gs.top
+		bs := vq.top
 		if up != nil {
 			bs = up.kids
 		}
 		for _, k := range bs {
-			b.add(k, gs.standing(k))
+			b.add(k, vq.standing(k))
 		}
-		if gs.broods == nil {
-			gs.broods = map[*branch]*brood{}
+		if vq.broods == nil {
+			vq.broods = map[*branch]*brood{}
 		}
-		gs.broods[up] = b
+		vq.broods[up] = b
 	}
 	return b
 }
 
 // sortOut finds the kinds anew of all queues that hold more or less than before.
-func (gs *givers) sortOut() {
-	charged := gs.s.Ledger.Charged()
-	for ; gs.sorted < len(charged) && len(gs.broods) > 0; gs.sorted++ {
-		if next := gs.sorted + 1; next < len(charged) && charged[next] == charged[gs.sorted] {
+func (vq *victimQueues) sortOut() {
+	charged := vq.s.Ledger.Charged()
+	for ; vq.sorted < len(charged) && len(vq.broods) > 0; vq.sorted++ {
+		if next := vq.sorted + 1; next < len(charged) && charged[next] == charged[vq.sorted] {
 			continue
 		}
-		for q := charged[gs.sorted]; q != nil; q = q.Parent {
-			b := gs.nodes[q.ID]
+		for q := charged[vq.sorted]; q != nil; q = q.Parent {
+			b := vq.nodes[q.ID]
 			if b == nil || b.kind == nil {
 				continue
 			}
-			if key := gs.standing(b); b.kind.key != string(key) {
+			if key := vq.standing(b); b.kind.key != string(key) {
 				b.kind.remove(b)
-				gs.broods[b.up].add(b, key)
+				vq.broods[b.up].add(b, key)
 			}
 		}
 	}
-	gs.sorted = len(charged)
+	vq.sorted = len(charged)
 }
 
-func (gs *givers) standing(b *branch) []byte {
+func (vq *victimQueues) standing(b *branch) []byte {
 	key := append(make([]byte, 0, 32), '-')
 	if b.heads().count > 0 {
 		key[0] = '+'
 	}
-	return gs.s.Rules.Standing(key, b.queue)
+	return vq.s.Rules.Standing(key, b.queue)
 }
 
 func (o *brood) add(b *branch, key []byte) {

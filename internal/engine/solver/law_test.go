@@ -18,24 +18,24 @@ import (
 //   - View.NodeOf and Ledger.Fate: what this run decided before.
 //   - Ledger.Next: which pods come next, and what they ask for. The order of the pods of a set is not the law's; that what
 //     is decided gives the gang its minimum is (wrong).
-//   - Ledger.LivePods, in TestPrefix and TestHarm only: the order of a gang's pods, as CompareGangs and CompareGivers are that of
+//   - Ledger.LivePods, in TestPrefix and TestHarm only: the order of a gang's pods, as CompareGangs and CompareVictimQueues are that of
 //     gangs and queues, is what these take for granted. No question of what is legal, or whether there is a way, asks for it.
 //   - Rules.FairShare: a number; package fairshare has an oracle of its own for it.
 //   - Placer.Promise, once per question: whether room is idle by now, so that nobody need go.
 //   - Placer.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
 //   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
-	right    engine.Right
+	cause    engine.EvictionCause
 	now      int64
 	free     []cluster.Resources
 	nodes    []*cluster.Node
 	ports    []int // by node: pods that have the port open
 	friends  []int // by node: pods that others like the company of
 	queues   map[string]*purse
-	g        *giver // the beneficiary
+	g        *lawGang // the beneficiary
 	wants    []*cluster.Pod
 	request  cluster.Resources
-	others   []*giver // who holds something, in no meaningful order
+	others   []*lawGang // who holds something, in no meaningful order
 	moveFree bool
 }
 
@@ -47,8 +47,8 @@ type purse struct {
 	reclaimSafe, preemptSafe cluster.Maybe
 }
 
-// giver is a gang.
-type giver struct {
+// lawGang is a gang, as the law sees it.
+type lawGang struct {
 	state       *engine.GangState
 	name        string
 	queue       string
@@ -90,8 +90,8 @@ func at(view *engine.View, p *cluster.Pod) cluster.NodeID {
 	return view.NodeOf(p)
 }
 
-func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine.Right) *question {
-	q := &question{right: right, now: s.Snap.Now, queues: map[string]*purse{}, moveFree: s.Settings().MovedAreFree}
+func ask(s *engine.Session, view *engine.View, g *engine.GangState, cause engine.EvictionCause) *question {
+	q := &question{cause: cause, now: s.Snap.Now, queues: map[string]*purse{}, moveFree: s.Settings().MovedAreFree}
 	nodes := map[cluster.NodeID]int{}
 	for i, id := range s.Snap.NodeOrder {
 		nodes[id] = i
@@ -128,7 +128,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 		}
 	})
 	s.Ledger.EachGang(func(v *engine.GangState) {
-		it := &giver{
+		it := &lawGang{
 			state: v, name: v.Key.String(), queue: v.Queue, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
 			since: v.LastStart, sets: v.Sets, has: make([]int, len(v.Sets)),
 		}
@@ -176,7 +176,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, right engine
 }
 
 // enough says whether set i of the gang has its minimum with so many pods by set.
-func (v *giver) enough(i int32, has []int) bool {
+func (v *lawGang) enough(i int32, has []int) bool {
 	set := &v.sets[i]
 	if set.Leaf {
 		return has[i] >= int(set.Min)
@@ -191,12 +191,12 @@ func (v *giver) enough(i int32, has []int) bool {
 }
 
 // open says whether it is open which of its pods come next: it does not need all its sets, or has what it needs.
-func (v *giver) open() bool {
+func (v *lawGang) open() bool {
 	return len(v.sets) > 2 && (int(v.sets[0].Min) < len(v.sets)-1 || v.enough(0, v.has))
 }
 
 // without is how many pods it has by set when these are gone.
-func (v *giver) without(gone ...*cluster.Pod) []int {
+func (v *lawGang) without(gone ...*cluster.Pod) []int {
 	has := slices.Clone(v.has)
 	for _, p := range gone {
 		has[p.Set]--
@@ -246,7 +246,7 @@ func growsTo(p *purse, d int) int64 {
 // given is what queues have lost so far, by name.
 type given map[string]cluster.Resources
 
-func (g given) add(q *question, v *giver, u unit) {
+func (g given) add(q *question, v *lawGang, u unit) {
 	for _, p := range q.ways(v.queue) {
 		r := g[p.name]
 		for _, pod := range u.pods {
@@ -260,7 +260,7 @@ func (q *question) held(p *purse, lost given, d int) int64 { return p.held.At(d)
 
 // entitled says whether the gang may disturb others at all by the right.
 func (q *question) entitled() bool {
-	switch q.right {
+	switch q.cause {
 	case engine.Consolidation:
 		return q.g.preemptible
 	case engine.Reclaim:
@@ -284,7 +284,7 @@ func (q *question) entitled() bool {
 }
 
 // safeUntil is when the gang's minimum is fair game by the right; 0 for now.
-func (q *question) safeUntil(v *giver) int64 {
+func (q *question) safeUntil(v *lawGang) int64 {
 	if v.started == 0 {
 		return 0
 	}
@@ -297,7 +297,7 @@ func (q *question) safeUntil(v *giver) int64 {
 		}
 		return 0
 	}
-	switch q.right {
+	switch q.cause {
 	case engine.Preempt:
 		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe { return p.preemptSafe })
 	case engine.Reclaim:
@@ -311,15 +311,15 @@ func (q *question) safeUntil(v *giver) int64 {
 }
 
 // mayTouch is the table of legal victims, for a gang as a whole.
-func (q *question) mayTouch(v *giver) bool {
+func (q *question) mayTouch(v *lawGang) bool {
 	switch {
 	case !v.preemptible:
 		return false
-	case q.right == engine.Preempt && (v.queue != q.g.queue || v.priority >= q.g.priority):
+	case q.cause == engine.Preempt && (v.queue != q.g.queue || v.priority >= q.g.priority):
 		return false
-	case q.right == engine.Reclaim && v.queue == q.g.queue:
+	case q.cause == engine.Reclaim && v.queue == q.g.queue:
 		return false
-	case q.right == engine.Consolidation:
+	case q.cause == engine.Consolidation:
 		if v.priority > q.g.priority {
 			return false
 		}
@@ -343,7 +343,7 @@ func (q *question) mayTouch(v *giver) bool {
 // mayAsk says whether anything of the gang's queue may be asked for after some are lost: who would exceed its quota asks whoever
 // holds more than it may grow to; who would not asks all but those who hold less than their quota of something that is asked
 // for, and more of nothing.
-func (q *question) mayAsk(v *giver, lost given) bool {
+func (q *question) mayAsk(v *lawGang, lost given) bool {
 	mine, theirs := q.fork(q.g.queue, v.queue)
 	if q.exceedsQuota(mine, lost) {
 		return q.aboveGrowth(theirs, lost)
@@ -377,11 +377,11 @@ func (q *question) aboveGrowth(p *purse, lost given) bool {
 }
 
 // mayTake is the rule about one more unit after some are lost.
-func (q *question) mayTake(lost given, v *giver, u unit) bool {
+func (q *question) mayTake(lost given, v *lawGang, u unit) bool {
 	if u.core && v.placed || (u.core || u.set) && q.safeUntil(v) != 0 {
 		return false
 	}
-	if q.right != engine.Reclaim {
+	if q.cause != engine.Reclaim {
 		return true
 	}
 	if !q.mayAsk(v, lost) && !q.mayAsk(v, nil) { // who may be asked at first may be asked throughout
@@ -443,7 +443,7 @@ func (q *question) admitted(lost given) bool {
 }
 
 // scopes are those that have to be in one zone of which the pod is one: its gang, its set, or both.
-func (v *giver) scopes(p *cluster.Pod) (out []int32) {
+func (v *lawGang) scopes(p *cluster.Pod) (out []int32) {
 	for _, i := range []int32{0, p.Set} {
 		if v.sets[i].Near.Required != "" {
 			out = append(out, i)
@@ -575,7 +575,7 @@ func (q *question) enough(s gone) bool {
 // reachable lists every set of pods that the law allows to take, one unit after another in some order, smaller sets first:
 // of units with a pod on the node at, or of all if it is None. Pods that are alike stand for each other.
 func (q *question) reachable(at cluster.NodeID) []gone {
-	all := q.spread(true, func(_ *giver, u unit) bool {
+	all := q.spread(true, func(_ *lawGang, u unit) bool {
 		return at == cluster.None || slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return p.Node == at })
 	})
 	slices.SortStableFunc(all, func(a, b gone) int { return cmp.Or(cmp.Compare(a.size(), b.size()), slices.Compare(a, b)) })
@@ -590,13 +590,13 @@ func (q *question) attainable(killed map[string]bool) bool {
 			n++
 		}
 	}
-	return slices.ContainsFunc(q.spread(false, func(_ *giver, u unit) bool {
+	return slices.ContainsFunc(q.spread(false, func(_ *lawGang, u unit) bool {
 		return !slices.ContainsFunc(u.pods, func(p *cluster.Pod) bool { return !killed[p.UID] })
 	}), func(s gone) bool { return s.size() == n })
 }
 
 // spread lists every set that can be reached by units for which may holds. alike lets pods that are alike stand for each other.
-func (q *question) spread(alike bool, may func(*giver, unit) bool) []gone {
+func (q *question) spread(alike bool, may func(*lawGang, unit) bool) []gone {
 	touch := make([]bool, len(q.others))
 	for i, v := range q.others {
 		touch[i] = q.mayTouch(v)
@@ -635,7 +635,7 @@ func (s gone) size() (n int) {
 
 // nexts lists what the gang could give when some of it is gone already: one pod of a set that has more than its minimum, all of a
 // set that the gang can do without, or, when there is nothing of the kind, all the rest. See spread for alike.
-func (v *giver) nexts(out uint64, alike bool) map[uint64]unit {
+func (v *lawGang) nexts(out uint64, alike bool) map[uint64]unit {
 	var gone []*cluster.Pod
 	rest, all := unit{core: true}, uint64(0)
 	sets := map[int32]unit{}

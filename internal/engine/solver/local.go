@@ -40,7 +40,7 @@ type local struct {
 	others int                        // refusals for other reasons than what queues hold
 }
 
-// fromPlaces searches for room place by place: first in the order of givers, then where the least would be lost. On success
+// fromPlaces searches for room place by place: first in the victim order, then where the least would be lost. On success
 // the units suffice; with moves, they are judged, and placed, already.
 func (q *search) fromPlaces(moves bool) bool {
 	q.back(0)
@@ -221,7 +221,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 	return false
 }
 
-// devices lists the shared devices of a node of which somebody may have to go, in the order of givers.
+// devices lists the shared devices of a node of which somebody may have to go, in the victim order.
 func (l *local) devices(n cluster.NodeID) []string {
 	gangs := l.holders(n)
 	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(l.land.rank(a), l.land.rank(b)) })
@@ -240,7 +240,7 @@ func (l *local) devices(n cluster.NodeID) []string {
 
 // clearOf takes units with certain pods of a node, in policy order, until the k-th pod fits there.
 func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) bool {
-	w := l.everyone().part(l.holders(n)).walk(l.right, l.g, l.asks[k])
+	w := l.everyone().part(l.holders(n)).walk(l.cause, l.g, l.asks[k])
 	w.asked, w.strict, w.on, w.of = l.asked, !l.moves, func(o cluster.NodeID) bool { return o == n }, of
 	for l.left--; l.left >= 0; l.left-- {
 		t, ok := w.next()
@@ -254,7 +254,7 @@ func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) boo
 		}
 	}
 	w.finish()
-	l.everyone().wake = min(l.everyone().wake, w.gs.wake)
+	l.everyone().wake = min(l.everyone().wake, w.queues.wake)
 	for _, b := range w.barred {
 		if b.Verdict.Reason != engine.ReasonVictimWithinShare && b.Verdict.Reason != engine.ReasonSaturation {
 			l.others++
@@ -274,7 +274,7 @@ func (l *local) done() bool {
 	legal := true
 	for i := 0; legal && i < len(units); i++ {
 		if !l.moves {
-			_, v := l.search.legal(&units[i].Unit)
+			_, v := l.search.legal(&units[i].VictimUnit)
 			legal = v.Yes()
 		}
 		l.evict(units[i])

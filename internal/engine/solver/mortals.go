@@ -32,16 +32,16 @@ func (q *search) mortals() mortals {
 		for _, gang := range b.leaf.raw.gangs {
 			asked++
 			v := q.s.Ledger.Gang(gang.ID)
-			if v == q.g || q.s.Ledger.Live(v) == 0 || !q.s.Rules.CheckVictim(q.right, q.g, q.request, v).Yes() {
+			if v == q.g || q.s.Ledger.Live(v) == 0 || !q.s.Rules.CheckVictim(q.cause, q.g, q.request, v).Yes() {
 				continue
 			}
 			u, _ := q.s.Ledger.NextUnit(v)
-			_, verdict := q.s.Rules.CheckUnit(q.right, q.g, q.request, &u)
+			_, verdict := q.s.Rules.CheckUnit(q.cause, q.g, q.request, &u)
 			if verdict.Reason == engine.ReasonVictimWithinShare {
 				owes = append(owes, b.leaf)
 				break
 			}
-			if verdict.Yes() || !u.Core {
+			if verdict.Yes() || !u.BelowMinimum {
 				may = append(may, v)
 			} else {
 				not = append(not, v)

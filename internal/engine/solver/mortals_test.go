@@ -14,7 +14,7 @@ import (
 // for who moves, and no choice of who goes, finds a way.
 func TestImmovable(t *testing.T) {
 	t.Parallel()
-	act := &doubters{ask: solver.Immovable, right: engine.Reclaim}
+	act := &doubters{ask: solver.Immovable, cause: engine.Reclaim}
 	e := stage(t, act, "allocate")
 	for i := range cases(t, 3000) {
 		var s *cluster.Store

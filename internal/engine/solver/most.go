@@ -41,12 +41,12 @@ const maxSizes = 16
 // have to be elsewhere then, not beside them, and if so what to tell it: the same rules about gangs and queues are asked as in
 // a search, and nobody is evicted. Of a question that it cannot decide it says no.
 func (q *search) hopeless() (engine.Attempt, bool) {
-	moves := q.right == engine.Consolidation
+	moves := q.cause == engine.Consolidation
 	if !q.most.wanted || !q.s.Rules.CheckGates(q.g, q.request).Yes() ||
 		q.couldFit(q.rooms()) && (!moves || q.couldAllFit(mortals{})) {
 		return engine.Attempt{}, false
 	}
-	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: int64(q.w.countAll())}
 	switch {
 	case moves:
@@ -160,10 +160,10 @@ func (q *search) placesOn(c *cluster.Class, n cluster.NodeID, room cluster.Resou
 	return c.Requests.CountIn(room, most)
 }
 
-// rooms returns the most room there could be for the gang: O(nodes + pods), once for each kind of taker.
+// rooms returns the most room there could be for the gang: O(nodes + pods), once for each kind of beneficiary.
 func (q *search) rooms() []cluster.Resources {
 	key := mostFor{}
-	if q.right == engine.Preempt {
+	if q.cause == engine.Preempt {
 		key = mostFor{leaf: q.g.Leaf}
 		if l := q.everyone().byID[q.g.Leaf.ID]; l != nil {
 			key.below = l.below(q.g.Priority)
@@ -172,7 +172,7 @@ func (q *search) rooms() []cluster.Resources {
 	rooms := q.most.rooms[key]
 	if rooms == nil {
 		rooms = mostRoom(q.s, func(v *cluster.Gang) bool {
-			return q.s.Rules.Yields(v) && (q.right != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
+			return q.s.Rules.Yields(v) && (q.cause != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
 		})
 		q.steps((len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
 		if q.most.rooms == nil {
@@ -215,7 +215,7 @@ func (q *search) steps(n int) {
 func (w *walk) countAll() int {
 	n := 0
 	look := func(l *leaf) {
-		if w.right == engine.Preempt && l.queue != w.g.Leaf {
+		if w.cause == engine.Preempt && l.queue != w.g.Leaf {
 			return
 		}
 		c := w.enter(l)
@@ -223,13 +223,13 @@ func (w *walk) countAll() int {
 			n += w.siftAll(l)
 		}
 	}
-	if w.right == engine.Reclaim && w.gs.s.Rules.BySiblings() {
+	if w.cause == engine.Reclaim && w.queues.s.Rules.BySiblings() {
 		w.canvass()
 		for _, b := range w.open {
 			b.each(look)
 		}
 	} else {
-		for _, b := range w.gs.top {
+		for _, b := range w.queues.top {
 			b.each(look)
 		}
 	}

@@ -17,7 +17,7 @@ func (q *search) withMoves() bool {
 		q.cut(boundMovers)
 		return false
 	}
-	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	q.w.asked, q.w.strict = q.asked, false
 	q.late = true
 	defer func() { q.late = false }()
@@ -58,9 +58,9 @@ func (q *search) lawful() bool {
 		if q.spared[i] {
 			continue
 		}
-		if t.Moved = !q.killed(t); (t.Core || t.Set != 0) && len(t.Pods) > 1 && t.Gang.SetSatisfied(t.Set) {
+		if t.Moved = !q.killed(t); (t.BelowMinimum || t.Set != 0) && len(t.Pods) > 1 && t.Gang.SetSatisfied(t.Set) {
 			for _, p := range t.Pods {
-				one := &taken{Unit: engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
+				one := &taken{VictimUnit: engine.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
 				one.Moved = !q.killed(one)
 				gone, pieces[one] = append(gone, one), t
 			}
@@ -72,14 +72,14 @@ func (q *search) lawful() bool {
 	what := q.s.Ledger.Begin()
 	q.st.Suspend(func() {
 		for _, t := range gone {
-			rule, v := q.legal(&t.Unit)
+			rule, v := q.legal(&t.VictimUnit)
 			if ok = v.Yes(); !ok {
 				break
 			}
 			if t.rule = rule; t.Moved {
 				t.rule = ruleMoved
 			} else {
-				what.EvictUnit(&t.Unit)
+				what.EvictUnit(&t.VictimUnit)
 			}
 			if of := pieces[t]; of != nil && of.Moved == t.Moved {
 				of.rule = t.rule
@@ -87,9 +87,9 @@ func (q *search) lawful() bool {
 		}
 		for _, t := range gone {
 			if ok && t.Moved {
-				tier, _ := q.s.Rules.Tier(&t.Unit)
+				tier, _ := q.s.Rules.Tier(&t.VictimUnit)
 				ok = tier == 0
-				what.EvictUnit(&t.Unit)
+				what.EvictUnit(&t.VictimUnit)
 			}
 		}
 		what.Discard()
@@ -99,7 +99,7 @@ func (q *search) lawful() bool {
 
 // killed says whether some pod of the unit has no room elsewhere, or a promise is given for good.
 func (q *search) killed(t *taken) bool {
-	return q.s.Ledger.Given(&t.Unit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Ledger.Fate(p) == engine.Evict })
+	return q.s.Ledger.Given(&t.VictimUnit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Ledger.Fate(p) == engine.Evict })
 }
 
 // rearrange makes room for the gang by moving others, all of whom keep room: pod by pod, on the node where the least has
@@ -151,7 +151,7 @@ func (sv *Solver) mayRearrange(g *engine.GangState, pods []cluster.PodID, reques
 
 // piecemeal makes room pod by pod.
 func (q *search) piecemeal(bound int) bool {
-	q.w = &walk{gs: &givers{s: q.s}, right: q.right, g: q.g, request: q.request}
+	q.w = &walk{queues: &victimQueues{s: q.s}, cause: q.cause, g: q.g, request: q.request}
 	m := &movers{bound: bound, on: map[cluster.NodeID][]*engine.GangState{}, moved: map[*engine.GangState]bool{}, shielded: map[*engine.GangState]bool{}}
 	for _, id := range q.pods {
 		if p := q.s.Snap.Pod(id); !q.s.Placer.PromisePod(q.st, p) && !q.clear(p, m) {
@@ -190,7 +190,7 @@ func (q *search) settle() {
 func (q *search) moveAll() bool {
 	mark := q.st.Mark()
 	for i := range q.units {
-		if !q.spared[i] && !q.s.Placer.MoveUnit(q.st, &q.units[i].Unit) {
+		if !q.spared[i] && !q.s.Placer.MoveUnit(q.st, &q.units[i].VictimUnit) {
 			q.st.RollbackTo(mark)
 			return false
 		}
@@ -198,13 +198,13 @@ func (q *search) moveAll() bool {
 	return true
 }
 
-// together takes units in the order of givers until the gang fits, and moves them all; if some cannot move, it takes more.
+// together takes units in the victim order until the gang fits, and moves them all; if some cannot move, it takes more.
 func (q *search) together(bound int) bool {
-	gs := q.everyone()
-	if gs.count > maxMovers {
+	vq := q.everyone()
+	if vq.count > maxMovers {
 		return false
 	}
-	q.w = gs.walk(q.right, q.g, q.request)
+	q.w = vq.walk(q.cause, q.g, q.request)
 	stuck, spent := false, 0 // the gang fitted already, and those cannot move who would have to; who that is took so many probes
 	for tries := 0; tries < maxNodes; {
 		before := q.probes
@@ -263,7 +263,7 @@ func (q *search) gangs() int {
 // movers is who may be moved, looked up node by node, and who is.
 type movers struct {
 	bound int
-	on    map[cluster.NodeID][]*engine.GangState // first giver first
+	on    map[cluster.NodeID][]*engine.GangState // first victim first
 	moved map[*engine.GangState]bool
 
 	shielded map[*engine.GangState]bool // by a promise to their owner
@@ -293,7 +293,7 @@ func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
 		if v == q.g || slices.Contains(list, v) {
 			continue
 		}
-		if verdict := q.s.Rules.CheckVictim(q.right, q.g, q.request, v); !verdict.Yes() {
+		if verdict := q.s.Rules.CheckVictim(q.cause, q.g, q.request, v); !verdict.Yes() {
 			q.w.bar(v, verdict)
 			continue
 		}
@@ -452,7 +452,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 				}
 				break
 			}
-			q.evict(taken{Unit: u, rule: ruleMoved})
+			q.evict(taken{VictimUnit: u, rule: ruleMoved})
 		}
 	}
 	fits := q.s.Ledger.FitsLater(p.Class, n)
@@ -462,7 +462,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 	}
 	for i := len(q.units) - 1; i >= first; i-- { // what need not move stays
 		mark := q.st.Mark()
-		if q.s.Placer.SpareUnit(q.st, &q.units[i].Unit) && q.s.Ledger.FitsLater(p.Class, n) {
+		if q.s.Placer.SpareUnit(q.st, &q.units[i].VictimUnit) && q.s.Ledger.FitsLater(p.Class, n) {
 			q.spared[i] = true
 			continue
 		}
@@ -476,7 +476,7 @@ func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.Gan
 		if q.spared[i] {
 			continue
 		}
-		if !q.s.Placer.MoveUnit(q.st, &q.units[i].Unit) {
+		if !q.s.Placer.MoveUnit(q.st, &q.units[i].VictimUnit) {
 			return undo()
 		}
 		if !m.moved[q.units[i].Gang] {

@@ -13,15 +13,15 @@ import (
 // TestHopeless: who is told after a look at the nodes that nothing can be done would not have been helped by a search.
 func TestHopeless(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt} {
-		t.Run(string(right), func(t *testing.T) {
+	for _, cause := range []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt} {
+		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
-			act := &doubters{ask: solver.Hopeless, right: right}
+			act := &doubters{ask: solver.Hopeless, cause: cause}
 			e := stage(t, act, "allocate")
 			for i := range cases(t, 1500) {
 				s := cluster.NewStore(cluster.Options{})
 				draw := drawRacks
-				if right == engine.Consolidation && i%2 == 1 { // on full nodes hardly ever is it a question of who moves
+				if cause == engine.Consolidation && i%2 == 1 { // on full nodes hardly ever is it a question of who moves
 					draw = drawLoose
 				}
 				draw(rand.New(rand.NewPCG(*seed+99, uint64(i))), s)
@@ -33,7 +33,7 @@ func TestHopeless(t *testing.T) {
 			if act.known < 100 || act.found < 100 {
 				t.Errorf("too little is compared: %d hopeless, %d found", act.known, act.found)
 			}
-			t.Logf("%s: %d hopeless, %d that get room, %d others", right, act.known, act.found, act.other)
+			t.Logf("%s: %d hopeless, %d that get room, %d others", cause, act.known, act.found, act.other)
 		})
 	}
 }

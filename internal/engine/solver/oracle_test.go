@@ -20,9 +20,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
-// trial asks the solver and the law about every waiting gang of one town, by one right.
+// trial asks the solver and the law about every waiting gang of one town, for one cause.
 type trial struct {
-	right   engine.Right
+	cause   engine.EvictionCause
 	local   bool // the law looks at each node alone
 	view    *engine.View
 	answers []*answer
@@ -39,7 +39,7 @@ type answer struct {
 	snap    *cluster.Snapshot
 	line    []int // who gives in policy order, those who may not left out
 	need    int   // how many of them suffice
-	found   []engine.Unit
+	found   []engine.VictimUnit
 	prefix  bool // the solver's prefix suffices
 	kind    string
 	idle    bool // room that is idle takes the gang by now: the next run's allocate gives it that, and nobody need go
@@ -70,11 +70,11 @@ func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 
 // Run implements engine.Action.
 func (t *trial) Run(s *engine.Session) {
-	sv := solver.New(s, t.right, nil)
+	sv := solver.New(s, t.cause, nil)
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil; g = queue.Pop() {
-		a := &answer{question: ask(s, t.view, g, t.right), snap: s.Snap}
-		if len(a.wants) > 0 && a.entitled() && t.right != engine.Consolidation {
+		a := &answer{question: ask(s, t.view, g, t.cause), snap: s.Snap}
+		if len(a.wants) > 0 && a.entitled() && t.cause != engine.Consolidation {
 			if !t.local {
 				for _, c := range a.reachable(cluster.None) {
 					if a.enough(c) {
@@ -92,7 +92,7 @@ func (t *trial) Run(s *engine.Session) {
 				}
 			}
 		}
-		if len(a.wants) > 0 && a.entitled() && t.right != engine.Consolidation {
+		if len(a.wants) > 0 && a.entitled() && t.cause != engine.Consolidation {
 			a.line, a.need = a.queue(s)
 			a.found, a.prefix = solver.Prefix(sv, g)
 			ids, _ := s.Ledger.Next(g)
@@ -121,14 +121,14 @@ func (t *trial) Run(s *engine.Session) {
 }
 
 // try runs a trial and returns the answers.
-func try(w *town, right engine.Right) []*answer {
-	answers, _ := tryIn(w, right, nil)
+func try(w *town, cause engine.EvictionCause) []*answer {
+	answers, _ := tryIn(w, cause, nil)
 	return answers
 }
 
 // tryIn is try on a Store that remember has told more.
-func tryIn(w *town, right engine.Right, remember func(*cluster.Store)) ([]*answer, *engine.Trace) {
-	return play(w, &trial{right: right}, remember)
+func tryIn(w *town, cause engine.EvictionCause, remember func(*cluster.Store)) ([]*answer, *engine.Trace) {
+	return play(w, &trial{cause: cause}, remember)
 }
 
 // play runs a trial on a town.
@@ -284,7 +284,7 @@ func (a *answer) together(b *engine.Bundle, pods map[string]*cluster.Pod) error 
 
 // loss is a unit that is killed.
 type loss struct {
-	v *giver
+	v *lawGang
 	u unit
 }
 
@@ -317,7 +317,7 @@ func (a *answer) lawful(evicted, killed map[string]bool) error {
 	if len(evicted) > 0 {
 		return fmt.Errorf("evicted from nobody: %v", evicted)
 	}
-	if len(losses) > 0 && a.right == engine.Consolidation {
+	if len(losses) > 0 && a.cause == engine.Consolidation {
 		return fmt.Errorf("a pod is killed for a consolidation")
 	}
 	if c := a.fewer(losses); c != nil && len(moved) == 0 {
@@ -416,14 +416,14 @@ func townOf(i int) town {
 // TestOracle: whatever the law allows, the solver finds, and whatever it decides, the law allows.
 func TestOracle(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-		t.Run(string(right), func(t *testing.T) {
+	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			n, questions, could, did, misses, partials := cases(t, 1500), 0, 0, 0, 0, 0
 			reported := map[string]int{}
 			for i := range n {
 				w := anyTown(i)
-				for _, a := range try(&w, right) {
+				for _, a := range try(&w, cause) {
 					questions++
 					if len(a.legal) > 0 {
 						could++
@@ -438,34 +438,34 @@ func TestOracle(t *testing.T) {
 						misses++
 						if reported["miss"]++; reported["miss"] <= 3 {
 							small := shrink(w, func(w *town) bool {
-								return slices.ContainsFunc(try(w, right), func(a *answer) bool { return a.missed() && !a.partial })
+								return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.missed() && !a.partial })
 							})
-							t.Errorf("town %d: a way is missed\n%s", i, tell(&small, right))
+							t.Errorf("town %d: a way is missed\n%s", i, tell(&small, cause))
 						}
 					}
 					if err := a.wrong(); err != nil {
 						kind, _, _ := strings.Cut(err.Error(), " ")
 						if reported[kind]++; reported[kind] <= 2 {
 							small := shrink(w, func(w *town) bool {
-								return slices.ContainsFunc(try(w, right), func(a *answer) bool { return a.wrong() != nil })
+								return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.wrong() != nil })
 							})
-							t.Errorf("town %d: %v\n%s", i, err, tell(&small, right))
+							t.Errorf("town %d: %v\n%s", i, err, tell(&small, cause))
 						}
 					}
 				}
 			}
 			t.Logf("%s: %d towns, %d questions, %d with a legal way, %d decided, %d missed, %d missed by a search that says it is partial (%v)",
-				right, n, questions, could, did, misses, partials, reported)
+				cause, n, questions, could, did, misses, partials, reported)
 		})
 	}
 }
 
 // tell prints a town and what was said about it.
-func tell(w *town, right engine.Right) string {
+func tell(w *town, cause engine.EvictionCause) string {
 	var b strings.Builder
 	b.WriteString(w.String())
-	for _, a := range try(w, right) {
-		fmt.Fprintf(&b, "%s for %s: solver %v (partial %v)", right, a.g.name, a.ok, a.partial)
+	for _, a := range try(w, cause) {
+		fmt.Fprintf(&b, "%s for %s: solver %v (partial %v)", cause, a.g.name, a.ok, a.partial)
 		if err := a.wrong(); err != nil {
 			fmt.Fprintf(&b, ", wrong: %v", err)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// givers is everyone who may have to give, in the order in which they do: down the queue forest by the order of givers,
+// victimQueues is everyone who may have to give, in the order in which they do: down the queue forest by the victim order,
 // and within a leaf in the reverse of the order in which gangs are served. It belongs to one action of one run.
-type givers struct {
+type victimQueues struct {
 	s      *engine.Session
 	byID   map[cluster.QueueID]*leaf
 	top    []*branch
@@ -25,7 +25,7 @@ type givers struct {
 	wake   int64 // when the first rule ends with time that barred anybody in the running search
 }
 
-// branch is one queue that has givers below it.
+// branch is one queue that has victims below it.
 type branch struct {
 	queue *engine.QueueLedger
 	up    *branch // nil at the top
@@ -56,7 +56,7 @@ func (b *branch) heads() *heads {
 	return b.below
 }
 
-// leaf is a leaf queue's gangs, first giver first. Gangs that have given all are skipped. Most leaves never have to give,
+// leaf is a leaf queue's gangs, first victim first. Gangs that have given all are skipped. Most leaves never have to give,
 // so states of gangs are built, and sorted, for those that do.
 type leaf struct {
 	queue  *engine.QueueLedger
@@ -86,7 +86,7 @@ func (c *crowd) names() []string {
 	return c.first
 }
 
-// below is how many of the priorities that gangs of the leaf have are below another: takers for whom it is the same may take from
+// below is how many of the priorities that gangs of the leaf have are below another: beneficiaries for whom it is the same may take from
 // the same gangs by preemption.
 func (l *leaf) below(priority int32) int {
 	n, _ := l.rank(priority)
@@ -113,10 +113,10 @@ func (l *leaf) rank(priority int32) (int, bool) {
 	return slices.BinarySearch(l.ranks, priority)
 }
 
-// newGivers groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
-func newGivers(s *engine.Session) *givers {
+// newVictimQueues groups all gangs that hold something by leaf: O(gangs), a few nanoseconds each.
+func newVictimQueues(s *engine.Session) *victimQueues {
 	n := s.Snap.MaxQueueID()
-	gs := &givers{s: s, whole: true, wake: cluster.Forever, byID: make(map[cluster.QueueID]*leaf, n), nodes: make(map[cluster.QueueID]*branch, n)}
+	vq := &victimQueues{s: s, whole: true, wake: cluster.Forever, byID: make(map[cluster.QueueID]*leaf, n), nodes: make(map[cluster.QueueID]*branch, n)}
 	byName := make(map[string]*leaf, n)
 	s.Snap.EachGang(func(gang *cluster.Gang) {
 		if gang.ActivePods == 0 && !s.Ledger.Promises(gang.ID) {
@@ -126,8 +126,8 @@ func newGivers(s *engine.Session) *givers {
 		if !known {
 			if q := s.Ledger.LeafOf(gang); q != nil {
 				l = &leaf{queue: q}
-				gs.byID[q.ID] = l
-				l.branch = gs.branch(q)
+				vq.byID[q.ID] = l
+				l.branch = vq.branch(q)
 				l.branch.leaf = l
 			}
 			byName[gang.Queue] = l
@@ -136,72 +136,72 @@ func newGivers(s *engine.Session) *givers {
 		case l == nil:
 		case s.Rules.Yields(gang):
 			l.raw.gangs = append(l.raw.gangs, gang)
-			gs.count++
+			vq.count++
 		default:
 			l.never.gangs = append(l.never.gangs, gang)
 		}
 	})
-	return gs
+	return vq
 }
 
-func (gs *givers) branch(q *engine.QueueLedger) *branch {
-	if b := gs.nodes[q.ID]; b != nil {
+func (vq *victimQueues) branch(q *engine.QueueLedger) *branch {
+	if b := vq.nodes[q.ID]; b != nil {
 		return b
 	}
 	b := &branch{queue: q}
-	gs.nodes[q.ID] = b
+	vq.nodes[q.ID] = b
 	if q.Parent == nil {
-		b.at, gs.top = len(gs.top), append(gs.top, b)
+		b.at, vq.top = len(vq.top), append(vq.top, b)
 	} else {
-		b.up = gs.branch(q.Parent)
+		b.up = vq.branch(q.Parent)
 		b.at, b.up.kids = len(b.up.kids), append(b.up.kids, b)
 	}
-	gs.all = append(gs.all, b)
+	vq.all = append(vq.all, b)
 	return b
 }
 
 // ready builds and sorts a leaf on first use. It costs no step: it is done once in an action, whatever is asked, and where it
 // used up the bound, each cycle would do it again and answer one question.
-func (gs *givers) ready(l *leaf) {
+func (vq *victimQueues) ready(l *leaf) {
 	if !l.built {
 		l.built = true
 		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
 		for i, gang := range l.raw.gangs {
-			l.gangs[i] = gs.s.Ledger.Gang(gang.ID)
+			l.gangs[i] = vq.s.Ledger.Gang(gang.ID)
 		}
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.Rules.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
 	}
-	for l.start < len(l.gangs) && gs.s.Ledger.Live(l.gangs[l.start]) == 0 {
+	for l.start < len(l.gangs) && vq.s.Ledger.Live(l.gangs[l.start]) == 0 {
 		l.start++
 	}
 }
 
 // given puts gangs that gave a part in their new place, after a decision was accepted, and takes out those that gave all: a gang with
 // nothing left has no place in the order any more, and a search for another's place must not meet it.
-func (gs *givers) given(gangs []*engine.GangState) {
-	gs.sieve = nil
+func (vq *victimQueues) given(gangs []*engine.GangState) {
+	vq.sieve = nil
 	var back []*engine.GangState
 	for _, v := range gangs {
-		l := gs.byID[v.Leaf.ID]
+		l := vq.byID[v.Leaf.ID]
 		if l == nil || !l.built {
 			continue
 		}
-		if gs.ground != nil {
-			gs.ground.note(l.branch)
+		if vq.ground != nil {
+			vq.ground.note(l.branch)
 		}
 		i := slices.Index(l.gangs[l.start:], v)
 		if i < 0 {
 			continue
 		}
 		l.gangs = slices.Delete(l.gangs, l.start+i, l.start+i+1)
-		if gs.s.Ledger.Live(v) > 0 {
+		if vq.s.Ledger.Live(v) > 0 {
 			back = append(back, v)
 		}
 	}
 	for _, v := range back {
-		l := gs.byID[v.Leaf.ID]
+		l := vq.byID[v.Leaf.ID]
 		rest := l.gangs[l.start:]
-		at := l.start + sort.Search(len(rest), func(k int) bool { return gs.s.Rules.CompareGangs(rest[k], v) < 0 })
+		at := l.start + sort.Search(len(rest), func(k int) bool { return vq.s.Rules.CompareGangs(rest[k], v) < 0 })
 		l.gangs = slices.Insert(l.gangs, at, v)
 	}
 }
@@ -209,38 +209,38 @@ func (gs *givers) given(gangs []*engine.GangState) {
 // walk hands out units for one beneficiary. It evicts nothing itself: the caller evicts each unit before it asks for the
 // next, so that shares are what they would be.
 type walk struct {
-	gs      *givers
-	right   engine.Right
-	g       *engine.GangState
-	request cluster.Resources
-	at      map[*leaf]*cursor
-	stand   *stand // who gives next; nil until the first unit is asked for
-	taker   string // what the rules about gangs know of g; "" until asked for
-	tier    int    // units above it are put off
-	later   []*engine.GangState
-	strict  bool                         // ask the rules that look at each unit; without, the caller does
-	on      func(cluster.NodeID) bool    // where room is needed; nil for anywhere
-	of      func(*cluster.Pod) bool      // with it, whose room
-	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
-	barred  []engine.Barrier
-	listed  map[engine.Verdict]int // where in barred a rule is; nil while those are few
-	refused bool                   // some unit was, by a rule about units: with other victims it might be legal
-	kinds   []engine.Barrier       // what is told of siblings of one kind together, too many to tell of each
-	turned  turned
-	open    []*branch        // queues beside the taker's way that may be asked, for all leaves below them
-	status  map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
-	hinges  bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
+	queues      *victimQueues
+	cause       engine.EvictionCause
+	g           *engine.GangState
+	request     cluster.Resources
+	at          map[*leaf]*cursor
+	stand       *stand // who gives next; nil until the first unit is asked for
+	beneficiary string // what the rules about gangs know of g; "" until asked for
+	tier        int    // units above it are put off
+	later       []*engine.GangState
+	strict      bool                         // ask the rules that look at each unit; without, the caller does
+	on          func(cluster.NodeID) bool    // where room is needed; nil for anywhere
+	of          func(*cluster.Pod) bool      // with it, whose room
+	asked       map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
+	barred      []engine.Barrier
+	listed      map[engine.Verdict]int // where in barred a rule is; nil while those are few
+	refused     bool                   // some unit was, by a rule about units: with other victims it might be legal
+	kinds       []engine.Barrier       // what is told of siblings of one kind together, too many to tell of each
+	turned      turned
+	open        []*branch        // queues beside the beneficiary's way that may be asked, for all leaves below them
+	status      map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
+	hinges      bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
 // cursor is how far the walk has come in a leaf.
 type cursor struct {
 	closed bool // the queue need not give
 	next   int
-	back   []*engine.GangState // gave a part and may give more, first giver first
+	back   []*engine.GangState // gave a part and may give more, first victim first
 }
 
-func (gs *givers) walk(right engine.Right, g *engine.GangState, request cluster.Resources) *walk {
-	return &walk{gs: gs, right: right, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
+func (vq *victimQueues) walk(cause engine.EvictionCause, g *engine.GangState, request cluster.Resources) *walk {
+	return &walk{queues: vq, cause: cause, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
 }
 
 // cursor starts in a leaf, at the first gang that the rules about gangs allow.
@@ -259,7 +259,7 @@ func (w *walk) cursor(l *leaf) *cursor {
 // enter asks about a leaf as a whole: queues that need not give are passed without a look at their gangs.
 func (w *walk) enter(l *leaf) *cursor {
 	c := &cursor{}
-	w.gs.s.Recorder.Step()
+	w.queues.s.Recorder.Step()
 	switch w.above(l.branch) {
 	case shut:
 		c.closed = true // told of with all below the queue
@@ -275,16 +275,16 @@ func (w *walk) enter(l *leaf) *cursor {
 		return c
 	}
 	w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
-	if w.right == engine.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
+	if w.cause == engine.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
 		c.closed = true
 		w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
 		return c
 	}
-	w.gs.ready(l)
+	w.queues.ready(l)
 	return c
 }
 
-// top returns the leaf's next giver that the rules about gangs allow, nil when there is none.
+// top returns the leaf's next victim that the rules about gangs allow, nil when there is none.
 func (w *walk) top(l *leaf) *engine.GangState {
 	c := w.cursor(l)
 	if c.closed {
@@ -292,19 +292,19 @@ func (w *walk) top(l *leaf) *engine.GangState {
 	}
 	for c.next < len(l.gangs) {
 		v := l.gangs[c.next]
-		if v == w.g || w.gs.s.Ledger.Live(v) == 0 {
+		if v == w.g || w.queues.s.Ledger.Live(v) == 0 {
 			c.next++
 			continue
 		}
-		verdict := w.gs.s.Rules.CheckVictim(w.right, w.g, w.request, v)
+		verdict := w.queues.s.Rules.CheckVictim(w.cause, w.g, w.request, v)
 		if verdict.Yes() {
 			break
 		}
-		w.gs.s.Recorder.Step()
+		w.queues.s.Recorder.Step()
 		w.bar(v, verdict)
 		c.next++
 	}
-	if len(c.back) > 0 && (c.next >= len(l.gangs) || w.gs.s.Rules.CompareGangs(c.back[0], l.gangs[c.next]) > 0) {
+	if len(c.back) > 0 && (c.next >= len(l.gangs) || w.queues.s.Rules.CompareGangs(c.back[0], l.gangs[c.next]) > 0) {
 		return c.back[0]
 	}
 	if c.next < len(l.gangs) {
@@ -313,7 +313,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 	return nil
 }
 
-// take removes the giver that top returned.
+// take removes the victim that top returned.
 func (w *walk) take(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
 	w.stand.stale(l)
@@ -324,17 +324,17 @@ func (w *walk) take(l *leaf, v *engine.GangState) {
 	c.next++
 }
 
-// giveBack returns a giver that gave a part and has more.
+// giveBack returns a victim that gave a part and has more.
 func (w *walk) giveBack(l *leaf, v *engine.GangState) {
 	c := w.cursor(l)
 	w.stand.stale(l)
-	at := sort.Search(len(c.back), func(k int) bool { return w.gs.s.Rules.CompareGangs(c.back[k], v) < 0 })
+	at := sort.Search(len(c.back), func(k int) bool { return w.queues.s.Rules.CompareGangs(c.back[k], v) < 0 })
 	c.back = slices.Insert(c.back, at, v)
 }
 
 // taken is a unit with the reasons for it.
 type taken struct {
-	engine.Unit
+	engine.VictimUnit
 	rule   string
 	budget string // a promise to its owner that it breaks
 }
@@ -342,7 +342,7 @@ type taken struct {
 // next returns the next unit that may be taken.
 func (w *walk) next() (taken, bool) {
 	for {
-		w.gs.s.Recorder.Step()
+		w.queues.s.Recorder.Step()
 		l, v := w.pick()
 		if v == nil {
 			if w.again() {
@@ -354,7 +354,7 @@ func (w *walk) next() (taken, bool) {
 			}
 			w.tier++
 			for _, v := range w.later {
-				w.giveBack(w.gs.byID[v.Leaf.ID], v)
+				w.giveBack(w.queues.byID[v.Leaf.ID], v)
 			}
 			w.later = nil
 			continue
@@ -364,9 +364,9 @@ func (w *walk) next() (taken, bool) {
 		if !ok {
 			continue
 		}
-		tier, broken := w.gs.s.Rules.Tier(&u)
-		if tier > w.tier && !u.Core { // another of its pods may do
-			if other, ok := w.gs.s.Rules.GentleUnit(v, w.of); ok {
+		tier, broken := w.queues.s.Rules.Tier(&u)
+		if tier > w.tier && !u.BelowMinimum { // another of its pods may do
+			if other, ok := w.queues.s.Rules.GentleUnit(v, w.of); ok {
 				u, tier, broken = other, 0, ""
 			}
 		}
@@ -374,12 +374,12 @@ func (w *walk) next() (taken, bool) {
 			w.later = append(w.later, v)
 			continue
 		}
-		t := taken{Unit: u}
+		t := taken{VictimUnit: u}
 		if tier > 0 {
 			t.budget = broken
 		}
 		if w.strict {
-			rule, verdict := w.gs.s.Rules.CheckUnit(w.right, w.g, w.request, &u)
+			rule, verdict := w.queues.s.Rules.CheckUnit(w.cause, w.g, w.request, &u)
 			if !verdict.Yes() {
 				w.refused = true
 				w.refuse(v, verdict)
@@ -412,7 +412,7 @@ func (w *walk) close(l *leaf, why engine.Verdict) {
 // gave tells the walk that the unit was evicted, so that its gang may give more.
 func (w *walk) gave(t *taken) {
 	w.turned.near = max(w.turned.near, nearness(w.g.Leaf, t.Gang.Leaf))
-	if !t.Core && w.gs.s.Ledger.Live(t.Gang) > 0 {
-		w.giveBack(w.gs.byID[t.Gang.Leaf.ID], t.Gang)
+	if !t.BelowMinimum && w.queues.s.Ledger.Live(t.Gang) > 0 {
+		w.giveBack(w.queues.byID[t.Gang.Leaf.ID], t.Gang)
 	}
 }

@@ -66,7 +66,7 @@ func city(r *rand.Rand) town {
 // picker is an action that asks in which order units are taken.
 type picker struct {
 	r     *rand.Rand
-	right engine.Right
+	cause engine.EvictionCause
 	asked int
 	wrong string
 }
@@ -74,7 +74,7 @@ type picker struct {
 // Run implements engine.Action.
 func (p *picker) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		n, ok := solver.Picks(s, p.right, g, func(int) int {
+		n, ok := solver.Picks(s, p.cause, g, func(int) int {
 			if p.r.IntN(4) > 0 {
 				return 0
 			}
@@ -95,11 +95,11 @@ func TestPick(t *testing.T) {
 	for i := range cases(t, 150) {
 		r := rand.New(rand.NewPCG(*seed, uint64(i)))
 		w := city(r)
-		for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-			p := &picker{r: r, right: right}
+		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+			p := &picker{r: r, cause: cause}
 			stage(t, p).Run(context.Background(), w.store(nil).Snapshot(noon), func(engine.Plan) {})
 			if asked += p.asked; p.wrong != "" {
-				t.Fatalf("city %d, %s: %s\n%s", i, right, p.wrong, w.String())
+				t.Fatalf("city %d, %s: %s\n%s", i, cause, p.wrong, w.String())
 			}
 		}
 	}

@@ -10,17 +10,17 @@ import (
 
 // land is where those are who may have to give, for one action of one run: O(gangs + pods) once.
 type land struct {
-	gs     *givers
+	queues *victimQueues
 	most   []cluster.Resources           // by node: what would be there if all went who may be preempted; never too little
-	leaves map[*engine.QueueLedger]int64 // the place of a leaf in the order of givers
+	leaves map[*engine.QueueLedger]int64 // the place of a leaf in the victim order
 	within map[*engine.GangState]int64   // the place of a gang in its leaf
 }
 
-// lay returns the land, with these leaves in it. The order of givers is that which the action found when it first asked: the
+// lay returns the land, with these leaves in it. The victim order is that which the action found when it first asked: the
 // queue first that would give first as things stood, and within a queue the gang.
 func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	if sv.land == nil {
-		sv.land = &land{gs: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
+		sv.land = &land{queues: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
 		sv.land.most = mostRoom(sv.s, sv.s.Rules.Yields)
 	}
 	d, known := sv.land, true
@@ -34,7 +34,7 @@ func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
 	for leaf := range asked { // order: each on its own
 		d.leaves[leaf] = 0
 	}
-	order, _ := d.sorted(d.gs.top)
+	order, _ := d.sorted(d.queues.top)
 	for i, l := range order {
 		d.leaves[l.queue] = int64(i)
 		for k, v := range l.gangs[l.start:] {
@@ -57,7 +57,7 @@ func freed(p *cluster.Pod) cluster.Resources {
 	return r
 }
 
-// sorted returns the leaves of the land below queues in the order of givers, and what the first of them would give.
+// sorted returns the leaves of the land below queues in the victim order, and what the first of them would give.
 func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 	type part struct {
 		queue  *engine.QueueLedger
@@ -70,9 +70,9 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 		if b.leaf == nil {
 			p.leaves, p.gives = d.sorted(b.kids)
 		} else if _, ok := d.leaves[b.queue]; ok {
-			d.gs.ready(b.leaf)
+			d.queues.ready(b.leaf)
 			if b.leaf.start < len(b.leaf.gangs) {
-				u, _ := d.gs.s.Ledger.NextUnit(b.leaf.gangs[b.leaf.start])
+				u, _ := d.queues.s.Ledger.NextUnit(b.leaf.gangs[b.leaf.start])
 				p.leaves, p.gives = []*leaf{b.leaf}, u.Charge
 			}
 		}
@@ -80,7 +80,7 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return d.gs.s.Rules.CompareGivers(a.queue, b.queue, a.gives, b.gives) })
+	slices.SortStableFunc(parts, func(a, b part) int { return d.queues.s.Rules.CompareVictimQueues(a.queue, b.queue, a.gives, b.gives) })
 	var out []*leaf
 	for _, p := range parts {
 		out = append(out, p.leaves...)
@@ -91,7 +91,7 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 	return out, parts[0].gives
 }
 
-// rank is the place of a gang in the order of givers.
+// rank is the place of a gang in the victim order.
 func (d *land) rank(v *engine.GangState) int64 { return d.leaves[v.Leaf]<<32 | d.within[v] }
 
 // spot is a node on which room can be made for pods of a class.
@@ -105,7 +105,7 @@ type spot struct {
 	before cluster.Resources   // and before the last of them gives
 }
 
-// find lists the nodes on which room can be made for a pod of the class, in the order of givers: the one first on which the
+// find lists the nodes on which room can be made for a pod of the class, in the victim order: the one first on which the
 // last who has to go is first. A node on which all who may be touched leave no room for one pod is none.
 func (l *local) find(c *cluster.Class) []spot {
 	spots := []spot{}
@@ -181,7 +181,7 @@ func (l *local) mayTouch(v *cluster.Gang) bool {
 	if l.may[v.ID] == 0 {
 		l.may[v.ID] = -1
 		if leaf := l.s.Ledger.LeafOf(v); l.s.Rules.Yields(v) && leaf != nil && l.asked[leaf] {
-			if g := l.s.Ledger.Gang(v.ID); g != l.g && l.s.Rules.CheckVictim(l.right, l.g, l.request, g).Yes() {
+			if g := l.s.Ledger.Gang(v.ID); g != l.g && l.s.Rules.CheckVictim(l.cause, l.g, l.request, g).Yes() {
 				l.may[v.ID] = 1
 			}
 		}
@@ -206,9 +206,9 @@ func (l *local) holders(n cluster.NodeID) []*engine.GangState {
 	return out
 }
 
-// part returns the givers as if these gangs were all.
-func (gs *givers) part(gangs []*engine.GangState) *givers {
-	out := &givers{s: gs.s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}, count: len(gangs)}
+// part returns the victim queues as if these gangs were all.
+func (vq *victimQueues) part(gangs []*engine.GangState) *victimQueues {
+	out := &victimQueues{s: vq.s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}, count: len(gangs)}
 	for _, v := range gangs {
 		l := out.byID[v.Leaf.ID]
 		if l == nil {
@@ -219,7 +219,7 @@ func (gs *givers) part(gangs []*engine.GangState) *givers {
 		l.raw.gangs, l.gangs = append(l.raw.gangs, v.Gang), append(l.gangs, v)
 	}
 	for _, l := range out.byID { // order: each on its own
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return gs.s.Rules.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
 	}
 	return out
 }

@@ -111,12 +111,12 @@ func drawDepartments(r *rand.Rand) town {
 // room, however many others hold something elsewhere; that the search was partial is no excuse.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt} {
-		t.Run(string(right), func(t *testing.T) {
+	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			questions, could, did := 0, 0, 0
 			ask := func(w *town) []*answer {
-				answers, _ := play(w, &trial{right: right, local: true}, nil)
+				answers, _ := play(w, &trial{cause: cause, local: true}, nil)
 				return answers
 			}
 			missed := func(a *answer) bool { return len(a.near) > 0 && !a.ok && !a.idle }
@@ -132,10 +132,10 @@ func TestPlaces(t *testing.T) {
 					}
 					if missed(a) {
 						small := shrink(w, func(w *town) bool { return slices.ContainsFunc(ask(w), missed) })
-						t.Fatalf("town %d: a node that could be cleared is missed\n%s", i, tell(&small, right))
+						t.Fatalf("town %d: a node that could be cleared is missed\n%s", i, tell(&small, cause))
 					}
 					if err := a.wrong(); err != nil {
-						t.Fatalf("town %d: %v\n%s", i, err, tell(&w, right))
+						t.Fatalf("town %d: %v\n%s", i, err, tell(&w, cause))
 					}
 				}
 			}

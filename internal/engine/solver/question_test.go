@@ -14,7 +14,7 @@ import (
 
 // twins asks every waiting gang's question of a solver of its own, and keeps what was asked and answered.
 type twins struct {
-	right engine.Right
+	cause engine.EvictionCause
 	heard map[string][]reply
 }
 
@@ -27,7 +27,7 @@ type reply struct {
 // Run implements engine.Action.
 func (w *twins) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		key, v, yes := solver.Ask(solver.New(s, w.right, nil), g)
+		key, v, yes := solver.Ask(solver.New(s, w.cause, nil), g)
 		if key == "" {
 			continue
 		}
@@ -62,15 +62,15 @@ func double(r *rand.Rand, w *town) {
 // TestQuestion: gangs that ask the same get the same answer, whoever asks. The answer to one stands for all.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
-	for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-		t.Run(string(right), func(t *testing.T) {
+	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			pairs, yes := 0, 0
 			for i := range cases(t, 1500) {
 				r := rand.New(rand.NewPCG(*seed+77, uint64(i)))
 				w := draw(r)
 				double(r, &w)
-				act := &twins{right: right, heard: map[string][]reply{}}
+				act := &twins{cause: cause, heard: map[string][]reply{}}
 				stage(t, act, "allocate").Run(context.Background(), w.store(past(r, &w)).Snapshot(noon), func(engine.Plan) {})
 				for key, replies := range act.heard { // order: each on its own
 					for _, o := range replies[1:] {
@@ -84,7 +84,7 @@ func TestQuestion(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%s: %d pairs that ask the same, %d of them get room", right, pairs, yes)
+			t.Logf("%s: %d pairs that ask the same, %d of them get room", cause, pairs, yes)
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestQuestionOfSets(t *testing.T) {
 	}
 	tree("large", "a")
 	tree("either", "a", "b")
-	act := &twins{right: engine.Preempt, heard: map[string][]reply{}}
+	act := &twins{cause: engine.Preempt, heard: map[string][]reply{}}
 	stage(t, act, "allocate").Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
 	for key, replies := range act.heard { // order: complaints
 		if len(replies) > 1 && slices.ContainsFunc(replies, func(r reply) bool { return strings.HasPrefix(r.gang, "either") }) {

@@ -10,7 +10,7 @@ import (
 
 // accept makes the decision part of the plan, with its record, and returns the queues of those who gave.
 func (q *search) accept() []*engine.QueueLedger {
-	cause := &engine.Cause{Right: q.right, Queue: q.g.Leaf.Name, Placed: q.request.At(cluster.GPU), Partial: q.partial}
+	record := &engine.EvictionRecord{Cause: q.cause, Queue: q.g.Leaf.Name, Placed: q.request.At(cluster.GPU), Partial: q.partial}
 	victims := map[*engine.GangState]int{}
 	var gangs []*engine.GangState
 	taken := map[*engine.QueueLedger]cluster.Resources{}
@@ -20,16 +20,16 @@ func (q *search) accept() []*engine.QueueLedger {
 		entry := func() *engine.Victim {
 			k, known := victims[v]
 			if !known {
-				k = len(cause.Victims)
+				k = len(record.Victims)
 				victims[v] = k
 				gangs = append(gangs, v)
-				cause.Victims = append(cause.Victims, engine.Victim{
+				record.Victims = append(record.Victims, engine.Victim{
 					Gang: v.Key, UID: v.UID, Queue: v.Leaf.Name, Priority: v.Priority, Rule: t.rule,
 				})
 			}
-			return &cause.Victims[k]
+			return &record.Victims[k]
 		}
-		if n := q.s.Ledger.Given(&t.Unit); n > 0 {
+		if n := q.s.Ledger.Given(&t.VictimUnit); n > 0 {
 			entry().Promised = n
 			r := taken[v.Leaf]
 			r.AddCapped(t.Charge)
@@ -40,7 +40,7 @@ func (q *search) accept() []*engine.QueueLedger {
 			if fate != engine.Evict && fate != engine.Move {
 				continue
 			}
-			q.charge(entry(), cause, t, p, fate == engine.Move)
+			q.charge(entry(), record, t, p, fate == engine.Move)
 			q.s.Broken(p, t.budget)
 			r := taken[v.Leaf]
 			if fate == engine.Evict {
@@ -54,18 +54,18 @@ func (q *search) accept() []*engine.QueueLedger {
 		leaves = append(leaves, leaf)
 	}
 	slices.SortFunc(leaves, func(a, b *engine.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
-	cause.Shares = q.shares(leaves, taken)
-	if len(cause.Victims) == 0 {
-		cause = nil // room that others had to leave already
+	record.Shares = q.shares(leaves, taken)
+	if len(record.Victims) == 0 {
+		record = nil // room that others had to leave already
 	}
-	q.s.AcceptFor(q.st, q.g, cause)
-	if q.givers != nil {
-		q.givers.given(append(gangs, q.g)) // whoever has some already, and gets more, has another place too
+	q.s.AcceptFor(q.st, q.g, record)
+	if q.victimQueues != nil {
+		q.victimQueues.given(append(gangs, q.g)) // whoever has some already, and gets more, has another place too
 	}
 	return leaves
 }
 
-func (q *search) charge(v *engine.Victim, c *engine.Cause, t *taken, p *cluster.Pod, moved bool) {
+func (q *search) charge(v *engine.Victim, c *engine.EvictionRecord, t *taken, p *cluster.Pod, moved bool) {
 	gpu := p.Charge.At(cluster.GPU)
 	v.Pods++
 	v.GPU += gpu
@@ -83,7 +83,7 @@ func (q *search) charge(v *engine.Victim, c *engine.Cause, t *taken, p *cluster.
 }
 
 // shares lists the queues concerned, leaves and all above them, as they were and as they are.
-func (q *search) shares(givers []*engine.QueueLedger, taken map[*engine.QueueLedger]cluster.Resources) []engine.ShareChange {
+func (q *search) shares(victimQueues []*engine.QueueLedger, taken map[*engine.QueueLedger]cluster.Resources) []engine.ShareChange {
 	before := map[*engine.QueueLedger]cluster.Resources{}
 	var order []*engine.QueueLedger
 	add := func(leaf *engine.QueueLedger, r cluster.Resources, gave bool) {
@@ -102,7 +102,7 @@ func (q *search) shares(givers []*engine.QueueLedger, taken map[*engine.QueueLed
 		}
 	}
 	add(q.g.Leaf, q.request, false)
-	for _, leaf := range givers {
+	for _, leaf := range victimQueues {
 		add(leaf, taken[leaf], true)
 	}
 	out := make([]engine.ShareChange, 0, len(order))

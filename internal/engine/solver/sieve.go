@@ -8,14 +8,14 @@ import (
 )
 
 // sieve remembers, until a decision is accepted, what the rules about gangs said of the gangs of a leaf: they do not look at how
-// much a gang asks for, so takers that differ in nothing else need not have them asked about thousands of gangs again.
+// much a gang asks for, so beneficiaries that differ in nothing else need not have them asked about thousands of gangs again.
 type sieve map[sifting]*sifted
 
 type sifting struct {
-	leaf  *leaf
-	meet  *engine.QueueLedger // where the taker's way from the top and the leaf's part
-	taker string
-	below int // by preemption, how many priorities of the leaf's gangs are below the taker's; by consolidation, how many are not above it
+	leaf        *leaf
+	meet        *engine.QueueLedger // where the beneficiary's way from the top and the leaf's part
+	beneficiary string
+	below       int // by preemption, how many priorities of the leaf's gangs are below the beneficiary's; by consolidation, how many are not above it
 }
 
 // sifted is what is to be told of a leaf's gangs.
@@ -27,11 +27,11 @@ type sifted struct {
 
 // sift starts in a leaf at the first gang that the rules allow. Where they allow none, the leaf is closed.
 func (w *walk) sift(l *leaf, c *cursor) {
-	if !w.gs.whole {
+	if !w.queues.whole {
 		c.next = l.start
 		return
 	}
-	known := w.gs.sieve[w.sifting(l)]
+	known := w.queues.sieve[w.sifting(l)]
 	if known == nil || known.allowed > 0 {
 		known = &sifted{wake: cluster.Forever}
 		if c.next = w.pass(l, known, true); known.allowed == 0 {
@@ -44,7 +44,7 @@ func (w *walk) sift(l *leaf, c *cursor) {
 
 // siftAll asks about all gangs of a leaf, tells of those that the rules do not allow, and counts the others.
 func (w *walk) siftAll(l *leaf) int {
-	known := w.gs.sieve[w.sifting(l)]
+	known := w.queues.sieve[w.sifting(l)]
 	if known == nil {
 		known = &sifted{wake: cluster.Forever}
 		w.pass(l, known, false)
@@ -57,13 +57,13 @@ func (w *walk) siftAll(l *leaf) int {
 // pass asks the rules about the gangs of a leaf, up to the first that they allow or all, and returns where it ended.
 func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 	for i, v := range l.gangs[l.start:] {
-		if v == w.g || w.gs.s.Ledger.Live(v) == 0 {
+		if v == w.g || w.queues.s.Ledger.Live(v) == 0 {
 			continue
 		}
 		if first || i%gangsPerStep == 0 {
-			w.gs.s.Recorder.Step()
+			w.queues.s.Recorder.Step()
 		}
-		verdict := w.gs.s.Rules.CheckVictim(w.right, w.g, w.request, v)
+		verdict := w.queues.s.Rules.CheckVictim(w.cause, w.g, w.request, v)
 		switch {
 		case verdict.Yes():
 			if out.allowed++; first {
@@ -85,8 +85,8 @@ func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 // tell takes what is known of a leaf into what the gang is told.
 func (w *walk) tell(known *sifted) {
 	if known.wake < cluster.Forever {
-		w.gs.s.Recorder.WakeAt(known.wake)
-		w.gs.wake = min(w.gs.wake, known.wake)
+		w.queues.s.Recorder.WakeAt(known.wake)
+		w.queues.wake = min(w.queues.wake, known.wake)
 	}
 	for i := range known.bars {
 		b := w.barredBy(known.bars[i].Verdict)
@@ -98,16 +98,16 @@ func (w *walk) tell(known *sifted) {
 }
 
 func (w *walk) keep(l *leaf, out *sifted) {
-	if w.gs.sieve == nil {
-		w.gs.sieve = sieve{}
+	if w.queues.sieve == nil {
+		w.queues.sieve = sieve{}
 	}
-	w.gs.sieve[w.sifting(l)] = out
+	w.queues.sieve[w.sifting(l)] = out
 }
 
-// sifting names what the rules about the gangs of a leaf depend on: of priorities only which are below the taker's.
+// sifting names what the rules about the gangs of a leaf depend on: of priorities only which are below the beneficiary's.
 func (w *walk) sifting(l *leaf) sifting {
-	out := sifting{leaf: l, meet: meet(w.g.Leaf, l.queue), taker: w.identity()}
-	switch w.right {
+	out := sifting{leaf: l, meet: meet(w.g.Leaf, l.queue), beneficiary: w.identity()}
+	switch w.cause {
 	case engine.Preempt:
 		out.below = l.below(w.g.Priority)
 	case engine.Consolidation:
@@ -116,16 +116,16 @@ func (w *walk) sifting(l *leaf) sifting {
 	return out
 }
 
-// identity is all that the rules about gangs know of the taker, priorities and its queue's way apart.
+// identity is all that the rules about gangs know of the beneficiary, priorities and its queue's way apart.
 func (w *walk) identity() string {
-	if w.taker == "" {
-		age, own := w.gs.s.Rules.Age(w.g)
+	if w.beneficiary == "" {
+		age, own := w.queues.s.Rules.Age(w.g)
 		key := strconv.AppendInt(nil, int64(age), 36)
-		key = strconv.AppendInt(append(key, '@'), w.gs.s.Rules.ShareMoved(w.g), 36)
-		if own || w.gs.s.Ledger.Live(w.g) > 0 { // it is not asked about itself
+		key = strconv.AppendInt(append(key, '@'), w.queues.s.Rules.ShareMoved(w.g), 36)
+		if own || w.queues.s.Ledger.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}
-		w.taker = string(key)
+		w.beneficiary = string(key)
 	}
-	return w.taker
+	return w.beneficiary
 }

@@ -14,13 +14,13 @@ const (
 	exhaustive = 12
 	// maxProbes is how many times one gang is placed in what-ifs where placing is the only way to know.
 	maxProbes = 512
-	// A question whose no cost this many steps or more rests for a time in proportion, so that searching in vain takes
+	// A question whose no cost this many steps or more is remembered for a time in proportion, so that searching in vain takes
 	// about one part in a hundred of the scheduler's time: a step (a victim looked at) takes about a microsecond.
 	costly      = 1000
 	restPerStep = int64(100_000)
 	// linearProbes is after how many of them in vain not every prefix is tried any more, where none implies the next.
 	linearProbes = 64
-	// maxMovers is up to how many gangs that run it is tried to move them in the order of givers, wherever they are.
+	// maxMovers is up to how many gangs that run it is tried to move them in the victim order, wherever they are.
 	maxMovers = 1024
 	// maxNodes is on how many nodes consolidation tries to make room for one pod.
 	maxNodes = 64
@@ -28,21 +28,21 @@ const (
 
 // Solver searches victims for the gangs of one action of one run.
 type Solver struct {
-	s       *engine.Session
-	right   engine.Right
-	budget  *Budget // nil for none
-	givers  *givers
-	land    *land
-	targets []target                   // see leavable; nil until asked for
-	lacking map[lackKey]lacking        // see clearable
-	failed  map[string]*engine.Attempt // by question: who failed alike
-	alike   map[string]alike           // by likeness: what others were told whose queues are no better off
-	most    most
+	s            *engine.Session
+	cause        engine.EvictionCause
+	budget       *Budget // nil for none
+	victimQueues *victimQueues
+	land         *land
+	targets      []target                   // see leavable; nil until asked for
+	lacking      map[lackKey]lacking        // see clearable
+	failed       map[string]*engine.Attempt // by question: who failed alike
+	alike        map[string]alike           // by likeness: what others were told whose queues are no better off
+	most         most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
-func New(s *engine.Session, right engine.Right, budget *Budget) *Solver {
-	return &Solver{s: s, right: right, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}, lacking: map[lackKey]lacking{}}
+func New(s *engine.Session, cause engine.EvictionCause, budget *Budget) *Solver {
+	return &Solver{s: s, cause: cause, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}, lacking: map[lackKey]lacking{}}
 }
 
 // search is one question while it is worked on.
@@ -113,7 +113,7 @@ const (
 	granted // the search holds the decision, which is to be accepted or abandoned
 )
 
-// ask finds the answer to a gang's question: who asked the same before in this run was told, the answer rests, or it is
+// ask finds the answer to a gang's question: who asked the same before in this run was told, the answer is remembered, or it is
 // searched for. A no is remembered.
 func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	pods, request := sv.s.Ledger.Next(g)
@@ -132,7 +132,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if a := sv.failed[key]; a != nil {
 		return nil, *a, refused
 	}
-	if r, rests := sv.s.Recorder.Rested(key); rests {
+	if r, remembered := sv.s.Recorder.RememberedAnswer(key); remembered {
 		if a, ok := r.Why.(engine.Attempt); ok { // a file can say otherwise
 			sv.most.wanted = true // it cost much
 			sv.s.Recorder.WakeAt(r.Again(sv.s.Snap.Generation))
@@ -147,19 +147,19 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	w, none := sv.canvassed(g, pods, request)
 	if w != nil && len(w.open) == 0 {
 		none.Barred = w.givesNone()
-		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, free: true})
+		sv.told(key, like, alike{answer: &none, wake: sv.victimQueues.wake, free: true})
 		return nil, none, refused
 	}
 	if !sv.budget.take(key) {
 		return nil, engine.Attempt{}, unasked
 	}
 	began, rated := sv.s.Recorder.Steps(), sv.s.Placer.Rated()
-	if sv.givers != nil {
-		sv.givers.wake = cluster.Forever
+	if sv.victimQueues != nil {
+		sv.victimQueues.wake = cluster.Forever
 	}
 	if w != nil && w.nobodyOpen() {
 		none.Barred = w.givesNone()
-		sv.told(key, like, alike{answer: &none, wake: sv.givers.wake, cost: sv.s.Recorder.Steps() - began})
+		sv.told(key, like, alike{answer: &none, wake: sv.victimQueues.wake, cost: sv.s.Recorder.Steps() - began})
 		return nil, none, refused
 	}
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
@@ -177,8 +177,8 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	q.st.Discard()
 	a.Action = sv.s.Recorder.Action()
 	wake := cluster.Forever
-	if sv.givers != nil {
-		wake = sv.givers.wake
+	if sv.victimQueues != nil {
+		wake = sv.victimQueues.wake
 	}
 	if a.Verdict.Code == engine.Wait {
 		wake = min(wake, a.Verdict.WakeAt)
@@ -204,7 +204,7 @@ func (sv *Solver) remember(key string, told alike) {
 	}
 	if told.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Recorder.Rest(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRest), told.wake, *told.answer)
+		sv.s.Recorder.RememberAnswer(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRemembered), told.wake, *told.answer)
 	}
 	sv.budget.answered(no{key, told.wake, told.answer})
 }
@@ -217,7 +217,7 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 	if v := sv.s.Placer.CheckNear(g, pods); !v.Yes() {
 		return v
 	}
-	switch sv.right {
+	switch sv.cause {
 	case engine.Reclaim:
 		return sv.s.Rules.CheckReclaim(g, request)
 	case engine.Consolidation:
@@ -230,7 +230,7 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 // that is less important than those that wait. It is the answer that the search would find. It costs no step of the budget, which is for what
 // is found out, and this is not remembered. The nodes that it has rated allocate has had rated, too.
 func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
-	if sv.right != engine.Preempt || sv.s.Placer.Constrained(g) {
+	if sv.cause != engine.Preempt || sv.s.Placer.Constrained(g) {
 		return engine.Attempt{}, false
 	}
 	l := sv.everyone().byID[g.Leaf.ID]
@@ -246,8 +246,8 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 	}
 	a := engine.Attempt{Verdict: v}
 	if l != nil {
-		w := walk{gs: sv.givers, right: sv.right, g: g, request: request}
-		if v := sv.s.Rules.CheckGiver(sv.right, g, request, l.queue); !v.Yes() {
+		w := walk{queues: sv.victimQueues, cause: sv.cause, g: g, request: request}
+		if v := sv.s.Rules.CheckVictimQueue(sv.cause, g, request, l.queue); !v.Yes() {
 			w.barAll(&l.raw, v)
 		} else {
 			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
@@ -265,7 +265,7 @@ func (sv *Solver) canvassed(g *engine.GangState, pods []cluster.PodID, request c
 	none := engine.Attempt{Action: sv.s.Recorder.Action(), Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}
 	began := sv.s.Recorder.Steps()
 	defer func() { sv.budget.refund(sv.s.Recorder.Steps() - began) }()
-	if sv.right != engine.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
+	if sv.cause != engine.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
 		return nil, none
 	}
 	if gate := sv.s.Rules.CheckGates(g, request); !gate.Yes() {
@@ -273,8 +273,8 @@ func (sv *Solver) canvassed(g *engine.GangState, pods []cluster.PodID, request c
 	} else if enough, _ := sv.s.Placer.Room(g, pods); enough {
 		return nil, none
 	}
-	w := sv.everyone().walk(sv.right, g, request)
-	w.gs.wake = cluster.Forever
+	w := sv.everyone().walk(sv.cause, g, request)
+	w.queues.wake = cluster.Forever
 	w.canvass()
 	return w, none
 }
@@ -308,7 +308,7 @@ func (w *walk) givesNone() []engine.Barrier {
 // disturbs says whether anybody has to go or move, or loses a promise. Who was to move may be back where it was.
 func (q *search) disturbs() bool {
 	for i := range q.units {
-		u := &q.units[i].Unit
+		u := &q.units[i].VictimUnit
 		if q.s.Ledger.Given(u) > 0 || slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool {
 			fate := q.s.Ledger.Fate(p)
 			return fate == engine.Evict || fate == engine.Move
@@ -320,17 +320,17 @@ func (q *search) disturbs() bool {
 }
 
 // everyone returns who may have to give, built when the first search gets that far.
-func (sv *Solver) everyone() *givers {
-	if sv.givers == nil {
-		sv.givers = newGivers(sv.s)
+func (sv *Solver) everyone() *victimQueues {
+	if sv.victimQueues == nil {
+		sv.victimQueues = newVictimQueues(sv.s)
 	}
-	return sv.givers
+	return sv.victimQueues
 }
 
-// question names what is asked, by which right, so that gangs that ask the same share the answer no for the rest of the action,
+// question names what is asked, for which cause, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
 func (sv *Solver) question(g *engine.GangState, asks string) string {
-	return string(sv.right) + "/" + g.Leaf.Name + "/" + asks
+	return string(sv.cause) + "/" + g.Leaf.Name + "/" + asks
 }
 
 // asks names what is asked, and what the gang's own rights to it are, its queue apart.
@@ -342,7 +342,7 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 	}
 	key = append(key, '@')
 	age, own := sv.s.Rules.Age(g)
-	own = own || sv.right == engine.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
+	own = own || sv.cause == engine.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
 	key = strconv.AppendInt(key, int64(age), 36)
 	if choices := sv.s.Placer.ChoiceKey(g); choices != "" {
 		key = append(append(key, '/'), choices...)
@@ -362,10 +362,10 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 
 // run searches. On success the statement holds the decision.
 func (q *search) run() (engine.Attempt, bool) {
-	if q.right == engine.Consolidation {
+	if q.cause == engine.Consolidation {
 		return q.rearrange()
 	}
-	q.w = q.everyone().walk(q.right, q.g, q.request)
+	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	q.asked = q.w.asked
 	if q.grow() {
 		return q.made()
@@ -373,7 +373,7 @@ func (q *search) run() (engine.Attempt, bool) {
 	q.w.finish()
 	barred, count, refused, hinges := q.w.told(), int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.Rules.CheckGates(q.g, q.request) // with all of them gone
-	moves := refused && q.right == engine.Reclaim && q.s.Settings().MovedAreFree
+	moves := refused && q.cause == engine.Reclaim && q.s.Settings().MovedAreFree
 	choices := refused || q.s.Placer.Filtered(q.pods)
 	if moves { // who may not be killed has to have room beside the gang
 		q.back(0)
@@ -414,7 +414,7 @@ func (q *search) evict(t taken) {
 	q.marks = append(q.marks, q.st.Mark())
 	q.units = append(q.units, t)
 	q.spared = append(q.spared, false)
-	q.st.EvictUnit(&t.Unit)
+	q.st.EvictUnit(&t.VictimUnit)
 }
 
 // back undoes everything after the first n units.
@@ -514,7 +514,7 @@ func (q *search) bisect(failed int) {
 // reduce gives back what proved unnecessary, the last units first, and places the gang: what remains is irreducible, none
 // of the units can be given back with the others gone. It then places the gang for good.
 func (q *search) reduce() {
-	q.release(true, func(t *engine.Unit) bool {
+	q.release(true, func(t *engine.VictimUnit) bool {
 		if q.probes > maxProbes && (q.s.Placer.Constrained(q.g) || !q.s.Placer.Exact(q.pods)) {
 			q.cut(boundProbes)
 			return false
@@ -530,16 +530,16 @@ func (q *search) reduce() {
 // release lets go of units that need not be killed, the last ones first, as try finds a way for each. Where what a gang,
 // or a set, needs to run has to go, of what it gave before only so much is let go that it can run with that, or nothing. It may be
 // that other pods of it would have done, then these stay taken alone, if parts says so.
-func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
+func (q *search) release(parts bool, try func(u *engine.VictimUnit) bool) {
 	farthest := q.farthest()
 	// What is taken from a queue near the beneficiary's own makes room under the share of a queue above both, and may be what gives
 	// the right to take from queues farther away.
 	lawful := func(v *engine.GangState) bool {
-		return q.right != engine.Reclaim || q.late || q.nearness(v) == farthest || q.lawful()
+		return q.cause != engine.Reclaim || q.late || q.nearness(v) == farthest || q.lawful()
 	}
 	let := func(i int) bool {
 		mark := q.st.Mark()
-		if try(&q.units[i].Unit) {
+		if try(&q.units[i].VictimUnit) {
 			if q.spared[i] = true; lawful(q.units[i].Gang) {
 				return true
 			}
@@ -561,14 +561,14 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 		}
 		var under []int
 		for _, k := range slices.Backward(of[t.Gang]) {
-			if !seen[k] && t.Includes(&q.units[k].Unit) {
+			if !seen[k] && t.Includes(&q.units[k].VictimUnit) {
 				under = append(under, k)
 			}
 		}
 		if len(under) == 0 {
 			return
 		}
-		mark, before, whole := q.st.Mark(), slices.Clone(q.spared), t.Unit
+		mark, before, whole := q.st.Mark(), slices.Clone(q.spared), t.VictimUnit
 		for _, k := range under {
 			if !seen[k] {
 				visit(k)
@@ -579,7 +579,7 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 				return
 			}
 			q.st.RollbackTo(after)
-			t.Unit = whole
+			t.VictimUnit = whole
 		}
 		if !t.Gang.SetSatisfied(whole.Set) {
 			q.st.RollbackTo(mark)
@@ -595,10 +595,10 @@ func (q *search) release(parts bool, try func(u *engine.Unit) bool) {
 
 // part lets go of single pods of a unit, as try finds a way for each, and says whether its gang can run then and no set of it has
 // pods that cannot.
-func (q *search) part(t *taken, try func(u *engine.Unit) bool) bool {
-	rest, all := engine.Unit{Gang: t.Gang}, t.Pods
+func (q *search) part(t *taken, try func(u *engine.VictimUnit) bool) bool {
+	rest, all := engine.VictimUnit{Gang: t.Gang}, t.Pods
 	for _, p := range all {
-		one, mark := engine.Unit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
+		one, mark := engine.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
 		if !try(&one) {
 			q.st.RollbackTo(mark)
 			rest.Pods = append(rest.Pods, p)
@@ -606,7 +606,7 @@ func (q *search) part(t *taken, try func(u *engine.Unit) bool) bool {
 		}
 	}
 	runs := t.Gang.SetSatisfied(t.Set)
-	t.Unit = rest
+	t.VictimUnit = rest
 	return runs && len(rest.Pods) > 0 && len(rest.Pods) < len(all) && !slices.ContainsFunc(all, func(p *cluster.Pod) bool {
 		return p.Set != cluster.None && t.Gang.SetActive(p.Set) > 0 && !t.Gang.SetSatisfied(p.Set)
 	})
@@ -630,7 +630,7 @@ func (q *search) nearness(v *engine.GangState) int { return nearness(q.g.Leaf, v
 // beside the gang, and unless others are taken by the right that their going gives.
 func (q *search) elsewhere() {
 	before := slices.Clone(q.spared)
-	q.release(false, func(t *engine.Unit) bool {
+	q.release(false, func(t *engine.VictimUnit) bool {
 		return q.s.Rules.CheckGates(t.Gang, t.Charge).Yes() && q.s.Placer.MoveUnit(q.st, t)
 	})
 	q.spared = before // they go, if only to come back

@@ -42,7 +42,7 @@ func (w *town) store(remember func(*cluster.Store)) *cluster.Store {
 // doubters ask of every waiting gang whether it is known that there is no room, and look for some all the same.
 type doubters struct {
 	ask                 func(*solver.Solver, *engine.GangState) (known, found bool)
-	right               engine.Right
+	cause               engine.EvictionCause
 	known, found, other int
 	wrong               []string
 }
@@ -50,7 +50,7 @@ type doubters struct {
 // Run implements engine.Action.
 func (d *doubters) Run(s *engine.Session) {
 	for _, g := range s.Waiting() {
-		switch known, found := d.ask(solver.New(s, d.right, nil), g); {
+		switch known, found := d.ask(solver.New(s, d.cause, nil), g); {
 		case known && found:
 			d.wrong = append(d.wrong, g.Key.Name)
 		case known:

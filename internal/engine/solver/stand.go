@@ -7,26 +7,26 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// stand is who gives next, for one walk or for anybody: a tournament among the queues below each queue, in the order of givers,
+// stand is who gives next, for one walk or for anybody: a tournament among the queues below each queue, in the victim order,
 // each of which stands for who gives first below it. A unit that is taken moves the shares of one leaf and of the queues above it,
 // and only those play again: O(depth × log queues), however many queues there are.
 //
 // It follows the shares by the session's list of charges, so it does not matter who moves them.
 type stand struct {
-	gs    *givers
-	next  func(*seat) // finds out whom a leaf's seat stands for
-	base  *stand      // whose seats are used where there are no own ones; nil for none
-	seats map[*branch]*seat
-	top   seat
-	alone bool // only one queue gives
-	heard int  // how much of what was charged is included
-	moved []*branch
+	queues *victimQueues
+	next   func(*seat) // finds out whom a leaf's seat stands for
+	base   *stand      // whose seats are used where there are no own ones; nil for none
+	seats  map[*branch]*seat
+	top    seat
+	alone  bool // only one queue gives
+	heard  int  // how much of what was charged is included
+	moved  []*branch
 }
 
-// seat is a queue's place. Of a leaf, gang is its next giver; of a queue above, that of the first below.
+// seat is a queue's place. Of a leaf, gang is its next victim; of a queue above, that of the first below.
 type seat struct {
 	b      *branch // nil for the top
-	odd    int     // on the ground, leaves below it whose next giver may depend on who takes
+	odd    int     // on the ground, leaves below it whose next victim may depend on who takes
 	leaf   *leaf
 	gang   *engine.GangState // nil for nobody
 	unit   cluster.Resources // what gang would give
@@ -35,7 +35,7 @@ type seat struct {
 	winner []int32 // per match and kid: which kid gives first; match 1 is the last one played
 }
 
-// pick finds the leaf that gives next, and its giver; nil when nobody has anything left to give.
+// pick finds the leaf that gives next, and its victim; nil when nobody has anything left to give.
 func (w *walk) pick() (*leaf, *engine.GangState) {
 	if w.stand == nil {
 		w.seated()
@@ -45,28 +45,28 @@ func (w *walk) pick() (*leaf, *engine.GangState) {
 	return w.stand.top.leaf, w.stand.top.gang
 }
 
-// seated gives everybody a place: O(queues that hold something), where those beside the taker's way can be asked for all leaves
+// seated gives everybody a place: O(queues that hold something), where those beside the beneficiary's way can be asked for all leaves
 // below them O(queues beside it).
 func (w *walk) seated() {
-	st := &stand{gs: w.gs, heard: len(w.gs.s.Ledger.Charged()), seats: map[*branch]*seat{}, next: w.giver}
+	st := &stand{queues: w.queues, heard: len(w.queues.s.Ledger.Charged()), seats: map[*branch]*seat{}, next: w.victim}
 	w.stand = st
 	switch {
-	case w.right == engine.Preempt:
-		if alone := w.gs.nodes[w.g.Leaf.ID]; alone != nil { // nobody else's queue gives
+	case w.cause == engine.Preempt:
+		if alone := w.queues.nodes[w.g.Leaf.ID]; alone != nil { // nobody else's queue gives
 			st.alone = true
 			st.build(&st.top, []*branch{alone})
 		}
-	case w.right == engine.Reclaim && w.gs.whole && w.on == nil && len(w.asked) == 0 && w.gs.s.Rules.BySiblings():
-		st.base = w.gs.grounded()
+	case w.cause == engine.Reclaim && w.queues.whole && w.on == nil && len(w.asked) == 0 && w.queues.s.Rules.BySiblings():
+		st.base = w.queues.grounded()
 		w.canvass()
 		w.survey(st)
 	default:
-		st.build(&st.top, w.gs.top)
+		st.build(&st.top, w.queues.top)
 	}
 }
 
-// giver finds out whom a leaf's seat stands for in a walk.
-func (w *walk) giver(s *seat) {
+// victim finds out whom a leaf's seat stands for in a walk.
+func (w *walk) victim(s *seat) {
 	if s.gang = w.top(s.b.leaf); s.gang != nil {
 		u, _ := w.unit(s.gang)
 		s.leaf, s.unit = s.b.leaf, u.Charge
@@ -190,12 +190,12 @@ func (st *stand) playAll(s *seat) {
 func (st *stand) play(s *seat, k int) {
 	l, r := s.winner[2*k], s.winner[2*k+1]
 	s.winner[k] = l
-	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.gs.s.Rules.CompareGivers(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
+	if a, b := s.kids[l], s.kids[r]; b.gang != nil && (a.gang == nil || st.queues.s.Rules.CompareVictimQueues(b.b.queue, a.b.queue, b.unit, a.unit) < 0) {
 		s.winner[k] = r
 	}
 }
 
-// stale says that a leaf may have another giver.
+// stale says that a leaf may have another victim.
 func (st *stand) stale(l *leaf) {
 	if st != nil {
 		st.note(l.branch)
@@ -208,16 +208,16 @@ func (st *stand) note(b *branch) {
 	}
 }
 
-// catchUp lets all queues whose shares or givers have changed play again.
+// catchUp lets all queues whose shares or victims have changed play again.
 func (st *stand) catchUp() {
-	charged := st.gs.s.Ledger.Charged()
+	charged := st.queues.s.Ledger.Charged()
 	for ; st.heard < len(charged); st.heard++ {
 		q := charged[st.heard]
-		for q != nil && st.gs.nodes[q.ID] == nil { // who takes need not hold anything
+		for q != nil && st.queues.nodes[q.ID] == nil { // who takes need not hold anything
 			q = q.Parent
 		}
 		if q != nil {
-			st.note(st.gs.nodes[q.ID])
+			st.note(st.queues.nodes[q.ID])
 		}
 	}
 	for _, b := range st.moved { // each in turn: whatever is still stale then lies on the way of one that follows

@@ -17,24 +17,24 @@ import (
 
 // plain is a town in which the last gang gets what the first one has, by any of the rights: g0 is the victim, of as little
 // right as there is; the beneficiary needs all of n0.
-func plain(right engine.Right) town {
+func plain(cause engine.EvictionCause) town {
 	free := func(name string, quota int64) team {
 		return team{name: name, quota: quota, limit: -1, cpuQuota: -1, weight: 1, priority: 100, reclaim: -1, preempt: -1}
 	}
 	w := town{nodes: []house{{gpu: 2, cpu: 8, zone: "a"}}, queues: []team{free("lender", 0), free("owner", 2)}}
 	victim := crew{queue: "lender", priority: 50, least: 1, started: 600, pods: []hand{{gpu: 2, on: 0}}}
-	taker := crew{queue: "owner", priority: 50, least: 1, pods: []hand{{gpu: 2, on: -1}}}
-	switch right {
+	beneficiary := crew{queue: "owner", priority: 50, least: 1, pods: []hand{{gpu: 2, on: -1}}}
+	switch cause {
 	case engine.Preempt:
-		victim.queue, taker.priority = "owner", 60
+		victim.queue, beneficiary.priority = "owner", 60
 	case engine.Consolidation: // the victim has half of n0, and may have half of n1
 		victim.queue, victim.pods[0].gpu = "owner", 1
 		other := crew{queue: "owner", priority: 50, fixed: true, least: 1, started: 600, pods: []hand{{gpu: 1, on: 1}}}
 		w.nodes = append(w.nodes, house{gpu: 2, cpu: 8, zone: "a"})
-		w.gangs = []crew{victim, other, taker}
+		w.gangs = []crew{victim, other, beneficiary}
 		return w
 	}
-	w.gangs = []crew{victim, taker}
+	w.gangs = []crew{victim, beneficiary}
 	return w
 }
 
@@ -59,8 +59,8 @@ func displaced(by string, news int64, at ...int64) func(*cluster.Store) {
 	}
 }
 
-// takers are the beneficiaries' names in plain towns.
-const takers = "g1 g2"
+// beneficiaries are the beneficiaries' names in plain towns.
+const beneficiaries = "g1 g2"
 
 func gang(name string) cluster.Key { return cluster.Key{Face: "kai", Namespace: "x", Name: name} }
 
@@ -83,7 +83,7 @@ var rows = map[string]struct {
 	"it is, and the pod is above its minimum":                           {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
 	"a disruption budget would be violated":                             {remember: budget, reason: engine.ReasonBudget},
 	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: engine.ReasonBudget},
-	"it was displaced for the same gang before, and is back":            {remember: displaced(takers, noon, noon-120e9), reason: engine.ReasonReturned},
+	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon-120e9), reason: engine.ReasonReturned},
 	"it was displaced for another while the gang waited, and is back":   {remember: displaced("other", 1, noon-120e9), reason: engine.ReasonReturned},
 	"it was, and the cluster has changed by itself since, a minute ago": {remember: displaced("other", noon, noon-120e9)},
 	"it was, and a fair share of the two has moved to stay since": {remember: func(s *cluster.Store) {
@@ -108,8 +108,8 @@ func block(s *cluster.Store) {
 }
 
 func freeze(s *cluster.Store) {
-	for _, taker := range strings.Fields(takers) {
-		s.Freeze(gang(taker), gang("g0"), noon+1e9)
+	for _, beneficiary := range strings.Fields(beneficiaries) {
+		s.Freeze(gang(beneficiary), gang("g0"), noon+1e9)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	columns := []engine.Right{engine.Consolidation, engine.Reclaim, engine.Preempt}
+	columns := []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt}
 	for _, line := range regexp.MustCompile(`(?m)^\| (.+) \| (moved|taken|no|-)[^|]* \| (taken|no|-)[^|]* \| (taken|no|-)[^|]* \|.*$`).FindAllStringSubmatch(string(text), -1) {
 		name := line[1]
 		row, known := rows[name]
@@ -130,19 +130,19 @@ func TestTable(t *testing.T) {
 			continue
 		}
 		seen[name] = true
-		for k, right := range columns {
+		for k, cause := range columns {
 			want := line[2+k]
 			if want == "-" {
 				continue
 			}
-			w := plain(right)
+			w := plain(cause)
 			if row.edit != nil {
 				row.edit(&w)
 			}
-			answers, trace := tryIn(&w, right, row.remember)
+			answers, trace := tryIn(&w, cause, row.remember)
 			last := answers[len(answers)-1]
 			if last.ok != (want != "no") {
-				t.Errorf("%s, %s: the table says %s\n%s", name, right, want, tell(&w, right))
+				t.Errorf("%s, %s: the table says %s\n%s", name, cause, want, tell(&w, cause))
 				continue
 			}
 			if last.ok || row.reason == nil {
@@ -157,7 +157,7 @@ func TestTable(t *testing.T) {
 				}
 			}
 			if !strings.Contains(told, row.reason.Key) {
-				t.Errorf("%s, %s: not touched for %q; want %s", name, right, told, row.reason)
+				t.Errorf("%s, %s: not touched for %q; want %s", name, cause, told, row.reason)
 			}
 		}
 	}

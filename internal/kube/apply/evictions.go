@@ -233,7 +233,7 @@ func (c *clearing) done(in *engine.Intent, going bool, err error) {
 	defer c.mu.Unlock()
 	if going {
 		c.evicted[in.UID] = true
-		if in.Core {
+		if in.BelowMinimum {
 			c.torn[in.Gang] = true
 		}
 	}

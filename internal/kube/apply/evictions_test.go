@@ -142,7 +142,7 @@ func podNamed(name string) *v1.Pod {
 
 // plan evicts the victims for p.
 func (a *arena) plan(change func(*engine.Bundle), victims ...string) engine.Plan {
-	b := engine.Bundle{ID: "b", Gang: kai.GangKey("a", "taker"), UID: "taker", Cause: &engine.Cause{Right: engine.Reclaim}}
+	b := engine.Bundle{ID: "b", Gang: kai.GangKey("a", "taker"), UID: "taker", Eviction: &engine.EvictionRecord{Cause: engine.Reclaim}}
 	for _, v := range victims {
 		b.Intents = append(b.Intents, engine.Intent{Verb: engine.Evict, Namespace: "a", Pod: v, UID: v, Node: "n1", Gang: kai.GangKey("a", "giver")})
 	}
@@ -328,7 +328,7 @@ func TestATornGangGoesWhole(t *testing.T) {
 	}
 	o := a.run(one, a.plan(func(b *engine.Bundle) {
 		for i, gang := range []string{"torn", "torn", "whole"} {
-			b.Intents[i].Gang, b.Intents[i].Core = cluster.Key{Face: "kai", Namespace: "a", Name: gang}, true
+			b.Intents[i].Gang, b.Intents[i].BelowMinimum = cluster.Key{Face: "kai", Namespace: "a", Name: gang}, true
 		}
 	}, "v1", "v2", "v3"))
 	a.expect(o, "v1 v2", "it is gone", "evict v1", "evict v2")
@@ -504,7 +504,7 @@ func TestCountsOn(t *testing.T) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	repair := func(b *engine.Bundle) {
-		b.Gang, b.UID, b.Cause.Right = kai.GangKey("a", "giver"), "giver", engine.Repair
+		b.Gang, b.UID, b.Eviction.Cause = kai.GangKey("a", "giver"), "giver", engine.Repair
 		b.Intents = b.Intents[:2]
 	}
 	a := newArena(t, "v1", "v2")

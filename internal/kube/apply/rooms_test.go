@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -16,20 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // paper is an API server in memory that tells what was written, and fails when it is told to.
 type paper struct {
 	t      *testing.T
-	client client.WithWatch
+	client client.Client
 	start  time.Time
 	mu     sync.Mutex
 	said   []string // "seconds name body"
@@ -37,61 +35,64 @@ type paper struct {
 	events []string
 }
 
+// newPaper has the pods p and q and the PodGroup g of heldWorld, unless objects say otherwise.
 func newPaper(t *testing.T, objects ...client.Object) *paper {
 	t.Helper()
-	p := &paper{t: t, start: time.Now()}
-	note := func(obj client.Object, patch client.Patch) error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.fail > 0 {
-			p.fail--
-			return errors.New("not now")
-		}
-		body, err := patch.Data(obj)
-		if err != nil {
-			return err
-		}
-		var read struct {
-			Metadata struct {
-				UID         string
-				Annotations map[string]any
-			}
-			Status struct {
-				NominatedNodeName any
-				Conditions        []struct{ Type, Status, Reason, Message string }
-			}
-		}
-		if err := json.Unmarshal(body, &read); err != nil {
-			return err
-		}
-		line := time.Since(p.start).Truncate(time.Millisecond).String() + " " + obj.GetName() + "/" + read.Metadata.UID
-		if read.Metadata.Annotations != nil {
-			text, _ := json.Marshal(read.Metadata.Annotations)
-			line += " " + string(text)
-		}
-		if strings.Contains(string(body), "nominatedNodeName") {
-			text, _ := json.Marshal(read.Status.NominatedNodeName)
-			line += " " + string(text)
-		}
-		for _, c := range read.Status.Conditions {
-			line += " " + c.Type + "=" + c.Status + ":" + c.Reason
-		}
-		if strings.Contains(string(body), `"conditions":[]`) {
-			line += " no conditions"
-		}
-		p.said = append(p.said, line)
-		return nil
+	s := kubetest.New(kubetest.Options{})
+	s.Put(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g", UID: "u"}})
+	for _, name := range []string{"p", "q"} {
+		s.Put(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("u-" + name)}})
 	}
-	p.client = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(&v1.Pod{}, &v2alpha2.PodGroup{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-				return note(obj, patch)
-			},
-			Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-				return note(obj, patch)
-			},
-		}).Build()
+	s.Put(objects...)
+	c, err := s.Process("scheduler").Client(kubetest.Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &paper{t: t, client: c, start: time.Now()}
+	s.Fault(p.note)
 	return p
+}
+
+func (p *paper) note(c kubetest.Call) kubetest.Outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.Write == 0 {
+		return kubetest.Outcome{}
+	}
+	if p.fail > 0 {
+		p.fail--
+		return kubetest.Broken("not now")
+	}
+	var read struct {
+		Metadata struct {
+			UID         string
+			Annotations map[string]any
+		}
+		Status struct {
+			NominatedNodeName any
+			Conditions        []struct{ Type, Status, Reason, Message string }
+		}
+	}
+	if err := json.Unmarshal(c.Body, &read); err != nil {
+		p.t.Error(err)
+	}
+	line := c.At.Sub(p.start).Truncate(time.Millisecond).String() + " " + c.Name + "/" + read.Metadata.UID
+	if read.Metadata.Annotations != nil {
+		text, _ := json.Marshal(read.Metadata.Annotations)
+		line += " " + string(text)
+	}
+	if strings.Contains(string(c.Body), "nominatedNodeName") {
+		text, _ := json.Marshal(read.Status.NominatedNodeName)
+		line += " " + string(text)
+	}
+	for _, c := range read.Status.Conditions {
+		line += " " + c.Type + "=" + c.Status + ":" + c.Reason
+	}
+	if strings.Contains(string(c.Body), `"conditions":[]`) {
+		line += " no conditions"
+	}
+	p.said = append(p.said, line)
+	return kubetest.Outcome{}
 }
 
 func (p *paper) kit() *write.Kit {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/served"
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
 // Due says that a key is to be decided about, and after how long: at once for 0. A key that is due already keeps the earlier time.
@@ -32,6 +35,8 @@ type Role[K comparable, W any] struct {
 	Name string
 	// Workers is how many keys are written about at a time; 1 or more.
 	Workers int
+	// Tenant says whose a key is, as a rule by its namespace: tenants are served in turn (package turns). nil: keys are, as they come.
+	Tenant func(K) string
 	// MinRetry and MaxRetry bound the wait after a failed write, which doubles with each failure of the key.
 	MinRetry, MaxRetry time.Duration
 	// About makes an object of a key, with its kind and name, of which a defect is told; nil if keys name no single object.
@@ -63,8 +68,14 @@ type Loop[K comparable, W any] struct {
 
 	role    Role[K, W]
 	deps    Deps
-	sources []source.TypedSource[K]
+	sources []watched[K]
 	work    queue[K] // set before the first worker starts
+}
+
+type watched[K comparable] struct {
+	source.TypedSource[K]
+	kind  client.Object
+	later bool // the kind may not be served yet
 }
 
 // New returns a controller that watches nothing yet.
@@ -76,18 +87,33 @@ func New[K comparable, W any](deps Deps, role Role[K, W]) *Loop[K, W] {
 }
 
 // Watch has the book see each object of a kind when it is there at the start, made, changed or, with gone, deleted; see returns what is due
-// then. The objects are the cache's: see may keep them, and changes none. The lock is held. Watch is called before Run.
+// then. One that was replaced while nobody watched is seen as gone first. The objects are the cache's: see may keep them, and changes
+// none. The lock is held. Watch is called before Run.
 func Watch[K comparable, W any, T client.Object](l *Loop[K, W], kind T, see func(obj T, gone bool) []Due[K]) {
+	l.sources = append(l.sources, watched[K]{sourceOf(l, kind, see), kind, false})
+}
+
+// WatchLater is Watch of a kind that the API server may not serve yet: until it does, there are none.
+func WatchLater[K comparable, W any, T client.Object](l *Loop[K, W], kind T, see func(obj T, gone bool) []Due[K]) {
+	l.sources = append(l.sources, watched[K]{sourceOf(l, kind, see), kind, true})
+}
+
+func sourceOf[K comparable, W any, T client.Object](l *Loop[K, W], kind T, see func(obj T, gone bool) []Due[K]) source.TypedSource[K] {
 	seen := func(work queue[K], obj T, gone bool) {
 		l.Lock()
 		defer l.Unlock()
 		add(work, see(obj, gone))
 	}
-	l.sources = append(l.sources, source.TypedKind(l.deps.Cache, kind, handler.TypedEventHandler[T, K](handler.TypedFuncs[T, K]{
+	return source.TypedKind(l.deps.Cache, kind, handler.TypedEventHandler[T, K](handler.TypedFuncs[T, K]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], work queue[K]) { seen(work, e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], work queue[K]) { seen(work, e.ObjectNew, false) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], work queue[K]) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				seen(work, e.ObjectOld, true)
+			}
+			seen(work, e.ObjectNew, false)
+		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], work queue[K]) { seen(work, e.Object, true) },
-	})))
+	}))
 }
 
 // add is called with the lock held: what is due lives in the book.
@@ -105,9 +131,8 @@ func (l *Loop[K, W]) Run(ctx context.Context) error {
 		SkipNameValidation:      &skip, // several may live in one process, in tests and in the lab
 		MaxConcurrentReconciles: l.role.Workers,
 		Reconciler:              aside.Reconciler(l.deps.Guard, l.reconcile, l.role.About),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.role.MinRetry, l.role.MaxRetry),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[K]) queue[K] {
-			l.work = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{Name: name, Clock: l.deps.Clock})
+		NewQueue: func(name string, _ workqueue.TypedRateLimiter[K]) queue[K] {
+			l.work = l.newQueue(name)
 			return l.work
 		},
 		Logger: l.deps.Log,
@@ -115,15 +140,56 @@ func (l *Loop[K, W]) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s role: %w", l.role.Name, err)
 	}
+	var late sync.WaitGroup
+	defer late.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for _, s := range l.sources {
-		if err := ctrl.Watch(s); err != nil {
-			return fmt.Errorf("%s role: %w", l.role.Name, err)
+		if s.later {
+			if err = l.served(ctx, s.kind); meta.IsNoMatchError(err) {
+				late.Go(func() { l.await(ctx, ctrl, s) })
+				continue
+			}
+		}
+		if err == nil {
+			err = ctrl.Watch(s)
+		}
+		if err != nil {
+			return fmt.Errorf("%s role: watch %T: %w", l.role.Name, s.kind, err)
 		}
 	}
 	if err := ctrl.Start(ctx); err != nil {
 		return fmt.Errorf("%s role: %w", l.role.Name, err)
 	}
 	return nil
+}
+
+// served has the cache get a kind; it fails by meta.IsNoMatchError while the API server does not serve it.
+func (l *Loop[K, W]) served(ctx context.Context, kind client.Object) error {
+	_, err := l.deps.Cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	return err
+}
+
+// await watches a kind once it is served.
+func (l *Loop[K, W]) await(ctx context.Context, ctrl controller.TypedController[K], s watched[K]) {
+	served.Await(ctx, func() error {
+		return l.deps.Guard.Catch("the wait for a kind", s.kind, func() error {
+			if err := l.served(ctx, s.kind); err != nil {
+				return err
+			}
+			return ctrl.Watch(s)
+		})
+	})
+}
+
+func (l *Loop[K, W]) newQueue(name string) queue[K] {
+	if l.role.Tenant != nil {
+		return turns.New(turns.Options[K]{
+			Tenant: l.role.Tenant, Workers: l.role.Workers, Backoff: l.role.MinRetry, MaxBackoff: l.role.MaxRetry, Clock: l.deps.Clock,
+		})
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.role.MinRetry, l.role.MaxRetry)
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{Name: name, Clock: l.deps.Clock})
 }
 
 func (l *Loop[K, W]) reconcile(ctx context.Context, key K) (reconcile.Result, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,5 +125,66 @@ func TestLoop(t *testing.T) {
 		e.again["a"] = 3 * time.Second
 		s.Put(value("a", "y"))
 		expect("once more by itself", "100ms a=y", "3.1s a=y")
+	})
+}
+
+// TestLater: a kind that is not served yet is watched once it is; an object that was replaced unseen is gone first; tenants are served in turn.
+func TestLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(kubetest.Options{})
+		s.Serve("ConfigMap", false)
+		s.Put(value("a", "1"))
+		var seen []string
+		var loop *control.Loop[string, string]
+		s.Process("late").Run(t, func(objects cache.Cache, _ client.Client) (func(context.Context) error, error) {
+			loop = control.New(control.Deps{Cache: objects}, control.Role[string, string]{
+				Name: "late", Workers: 1, MinRetry: time.Second, MaxRetry: time.Second, Tenant: func(name string) string { return name[:1] },
+				Decide: func(name string, _ time.Time) (string, []control.Due[string], time.Time) {
+					return name, nil, time.Time{}
+				},
+				Write: func(_ context.Context, name string) error {
+					loop.Lock()
+					defer loop.Unlock()
+					seen = append(seen, "write "+name)
+					return nil
+				},
+			})
+			control.WatchLater(loop, &corev1.ConfigMap{}, func(m *corev1.ConfigMap, gone bool) []control.Due[string] {
+				seen = append(seen, fmt.Sprint(m.Name, " ", m.Data["v"], " ", gone))
+				return []control.Due[string]{{Key: m.Name, After: time.Second}}
+			})
+			return loop.Run, nil
+		})
+		expect := func(what string, want ...string) {
+			t.Helper()
+			<-time.After(time.Minute)
+			synctest.Wait()
+			loop.Lock()
+			defer loop.Unlock()
+			if d := cmp.Diff(want, seen); d != "" {
+				t.Errorf("%s (-want +got):\n%s", what, d)
+			}
+			seen = nil
+		}
+		expect("there are none")
+		s.Serve("ConfigMap", true)
+		expect("it comes", "a 1 false", "write a")
+
+		s.Hold("ConfigMap")
+		is := value("a", "2")
+		is.UID = "another"
+		s.Put(is)
+		s.Expire("ConfigMap")
+		s.Release("ConfigMap")
+		expect("replaced", "a 1 true", "a 2 false", "write a")
+
+		s.Put(value("b1", ""), value("b2", ""), value("b3", ""), value("c", ""))
+		<-time.After(time.Minute)
+		loop.Lock()
+		defer loop.Unlock()
+		if c := slices.Index(seen, "write c"); c < 4 || c > 5 || len(seen) != 8 {
+			t.Errorf("in turn: %v", seen)
+		}
 	})
 }

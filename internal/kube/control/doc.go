@@ -8,8 +8,9 @@
 // random histories test them. A controller says in a Role what is particular to it; the kit does what is the same for all:
 //
 //   - one lock around the book, held by see and Decide, and by nothing that waits;
-//   - one work queue, in which a key is once, and no key is worked at twice at a time;
-//   - nothing is decided before all that existed at the start was seen;
+//   - one work queue, in which a key is once, and no key is worked at twice at a time; tenants are served in turn if the role says whose
+//     a key is (package turns);
+//   - nothing is decided before all that existed at the start was seen; a kind that the API server comes to serve later is watched then;
 //   - a failed write is tried again, by deciding anew, after growing waits;
 //   - what ends in a defect is set aside (package aside).
 //

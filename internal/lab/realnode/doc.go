@@ -5,6 +5,8 @@
 // the machine's cgroups. So it needs root and changes nothing of the machine but for a link to the node and a route to its pods,
 // and everything of it, pods included, ends with this process, however that ends.
 //
+// It can have more programs than those, and its kubelet another endpoint than containerd's: a runtime that stands before it.
+//
 // containerd, runc, the CNI plugins, iptables, mount and busybox are the machine's own programs; the kubelet, kube-proxy and the
 // plugin that offers simulated GPUs are in this one, which starts itself:
 //

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,12 @@ type options struct {
 	GPUs       int      // simulated ones that it offers
 	Images     []string // NAME=FILE
 	Network    string   // first three bytes of its addresses: .1 is the machine's, .2 the node's, pods have the next network's
+	Services   []string // NAME=COMMAND
+	CRI        string   // the socket that the kubelet is given; "" for containerd's
 }
+
+// cri is the socket that the kubelet is given.
+func (o *options) cri() string { return cmp.Or(o.CRI, containerdSocket) }
 
 // gateway is the machine's address, as the node and its pods reach it.
 func (o *options) gateway() string { return o.Network + ".1" }
@@ -95,6 +101,8 @@ func upCommand() *cobra.Command {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "administrator's kubeconfig `file` of the cluster to join, waited for if it is not there")
 	f.IntVar(&o.GPUs, "gpus", 0, "simulated GPUs that the node offers as nvidia.com/gpu")
 	f.StringArrayVar(&o.Images, "image", nil, "an image to load, as `NAME=FILE` of an OCI archive; may be repeated")
+	f.StringArrayVar(&o.Services, "service", nil, "a program that the node has besides, as `NAME=COMMAND` of a shell: it is started when containerd answers, and lasts as long as the node; may be repeated")
+	f.StringVar(&o.CRI, "cri", "", "`socket` that the kubelet is given in place of containerd's, waited for")
 	f.StringVar(&o.Network, "network", "10.86.0", "the first three bytes of the node's and its pods' addresses")
 	for _, name := range []string{"dir", "kubeconfig"} {
 		if err := c.MarkFlagRequired(name); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +33,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.configure(); err != nil {
 		return err
 	}
-	failed := make(chan error, 4)
+	failed := make(chan error, 4+len(o.Services))
 	if err := o.service(ctx, failed, "containerd", "containerd", "--config", o.file("containerd.toml")); err != nil {
 		return err
 	}
@@ -59,6 +60,18 @@ func (o *options) begin(ctx context.Context, failed chan<- error, self string) e
 		return err
 	}
 	if err := o.loadImages(ctx); err != nil {
+		return err
+	}
+	for _, text := range o.Services {
+		name, command, ok := strings.Cut(text, "=")
+		if !ok || name == "" || strings.ContainsRune(name, '/') {
+			return fmt.Errorf("--service: %q is not of the form NAME=COMMAND", text)
+		}
+		if err := o.service(ctx, failed, name, "sh", "-c", command); err != nil {
+			return err
+		}
+	}
+	if err := await(ctx, o.cri(), func() bool { return answers(o.cri()) }); err != nil {
 		return err
 	}
 	if err := wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (bool, error) { return exists(o.Kubeconfig), nil }); err != nil {
@@ -114,7 +127,7 @@ func (o *options) configure() error {
 		"resolv.conf": "nameserver " + o.gateway() + "\n",
 		"kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-containerRuntimeEndpoint: unix://` + containerdSocket + `
+containerRuntimeEndpoint: unix://` + o.cri() + `
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: ` + o.file("ca.crt") + `}}
 authorization: {mode: Webhook}
 cgroupDriver: cgroupfs
@@ -205,6 +218,15 @@ func await(ctx context.Context, what string, there func() bool) error {
 		return fmt.Errorf("wait for %s: %w", what, err)
 	}
 	return nil
+}
+
+// answers says whether somebody listens at a socket.
+func answers(socket string) bool {
+	c, err := net.Dial("unix", socket)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
 }
 
 // exists says whether a file is there.

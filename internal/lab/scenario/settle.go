@@ -258,7 +258,7 @@ func (b *Backend) left(ctx context.Context, metrics string, refused bool) (strin
 	}
 	for i := range plans {
 		for _, bundle := range plans[i].Bundles {
-			if bundle.Cause == nil || !refused {
+			if bundle.Eviction == nil || !refused {
 				return "gang " + bundle.Gang.String() + " could go", nil
 			}
 		}

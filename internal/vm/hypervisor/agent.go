@@ -34,10 +34,10 @@ const (
 // killBound is how long the guest may take to be told that a command is to end.
 const killBound = 2 * time.Second
 
-// Exec runs a command in a guest, without input or terminal, until it ends or ctx does; then the guest is told to kill it, which works where the guest
+// Exec runs a command in a guest, with all its input given (nil: none) and without a terminal, until it ends or ctx does; then the guest is told to kill it, which works where the guest
 // has a program "kill": agents have no call for it. What the command has started itself goes on. Of each output limit bytes are kept. Unavailable: no agent answers (yet), and nothing was run; an agent that goes away later is waited
 // for. An answer to the start that is lost is Internal: a command must not run twice unasked.
-func Exec(ctx context.Context, a Agent, uuid string, command []string, limit int) (Output, error) {
+func Exec(ctx context.Context, a Agent, uuid string, command []string, input []byte, limit int) (Output, error) {
 	if len(command) == 0 || command[0] == "" {
 		return Output{}, vm.Errorf(vm.Invalid, "exec in machine %s: there is no command", uuid)
 	}
@@ -48,6 +48,9 @@ func Exec(ctx context.Context, a Agent, uuid string, command []string, limit int
 		PID *int64 `json:"pid"`
 	}
 	args := map[string]any{"path": command[0], "arg": command[1:], "capture-output": true}
+	if len(input) > 0 {
+		args["input-data"] = base64.StdEncoding.EncodeToString(input)
+	}
 	if err := ask(ctx, a, uuid, "guest-exec", args, &started); err != nil {
 		if vm.KindOf(err) == vm.Unavailable {
 			return Output{}, vm.Errorf(vm.Internal, "exec in machine %s: whether %.64q runs is not known: %w", uuid, command[0], err)

@@ -48,6 +48,16 @@ func (m Machines) Undefine(ctx context.Context, uuid string) error {
 	return nil
 }
 
+// Save saves it with its memory.
+func (m Machines) Save(ctx context.Context, uuid, path string) error {
+	return m.Of.Save(ctx, uuid, path)
+}
+
+// Restore starts it from there, its CPUs held.
+func (m Machines) Restore(ctx context.Context, path, xml string) (int, error) {
+	return m.Of.Restore(ctx, path, xml)
+}
+
 // Machine is one machine.
 func (m Machines) Machine(ctx context.Context, uuid string) (runtime.Machine, error) {
 	got, err := m.Of.Machine(ctx, uuid)
@@ -96,8 +106,8 @@ func (m Machines) Stats(ctx context.Context) (map[string]runtime.MachineStats, e
 }
 
 // Exec runs a command by the guest agent.
-func (m Machines) Exec(ctx context.Context, uuid string, command []string, limit int) (runtime.Output, error) {
-	out, err := hypervisor.Exec(ctx, m.Of, uuid, command, limit)
+func (m Machines) Exec(ctx context.Context, uuid string, command []string, input []byte, limit int) (runtime.Output, error) {
+	out, err := hypervisor.Exec(ctx, m.Of, uuid, command, input, limit)
 	return runtime.Output{Stdout: out.Stdout, Stderr: out.Stderr, ExitCode: out.ExitCode}, err
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/runtime"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 	"github.com/muster-scheduler/muster/internal/vm/store"
+	"github.com/muster-scheduler/muster/internal/vm/suspend"
 	"github.com/muster-scheduler/muster/internal/vm/volume"
 )
 
@@ -64,6 +65,8 @@ type Config struct {
 	Limits spec.Node
 	// Images are the image store's settings; InUse is filled in here.
 	Images image.Options
+	// SuspendKey seals machines that are suspended: 32 bytes, the same on all nodes that they can be resumed on. nil: one of this node's own, in StateDir.
+	SuspendKey []byte
 	// DiagSocket is where this process tells of itself: see package diag. "" for nowhere.
 	DiagSocket string
 	// Ready, if set, is called once calls are answered.
@@ -129,6 +132,11 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	if err := console.Probe(folders.Dir); err != nil {
 		return err
 	}
+	if c.SuspendKey == nil {
+		if c.SuspendKey, err = suspend.LoadKey(filepath.Join(c.StateDir, "suspend.key")); err != nil {
+			return err
+		}
+	}
 	machines := libvirt.Open(ctx, libvirtOptions)
 	defer machines.Close()
 	consoles := NewConsoles(&console.Owner{UID: c.UID, GID: c.GID}, log)
@@ -140,7 +148,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	}
 	server, err = runtime.New(ctx, runtime.Parts{
 		Hypervisor: hypervisor, Agent: hypervisor, Networks: Networks{network.Client{Socket: c.NetSocket}}, Images: images, Volumes: volumes, Folders: folders,
-		Consoles: consoles, Cgroups: Cgroups{runtime.KernelCgroups{Systemd: c.SystemdCgroups}, volumes.Manager.Processes}, Host: runtime.Node{}, Records: Records{records},
+		Consoles: consoles, States: suspend.Store{Key: c.SuspendKey}, Cgroups: Cgroups{runtime.KernelCgroups{Systemd: c.SystemdCgroups}, volumes.Manager.Processes}, Host: runtime.Node{}, Records: Records{records},
 		Clock: time.Now, IDs: runtime.RandomID,
 	}, options, log)
 	if err != nil {

@@ -34,8 +34,12 @@ func (s *Server) create(ctx context.Context, box *sandbox, again *runtimeapi.Pod
 	if err != nil {
 		return nil, err
 	}
+	fits, resumes, err := s.saved(b, judged, img)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: container %q: %w", b, name, err)
+	}
 	rec := &Container{
-		ID: s.IDs(), SandboxID: b.ID, Phase: Creating, Name: name, Attempt: config.GetMetadata().GetAttempt(),
+		ID: s.IDs(), Fits: fits, SandboxID: b.ID, Phase: Creating, Name: name, Attempt: config.GetMetadata().GetAttempt(),
 		Image: config.GetImage().GetImage(), UserImage: config.GetImage().GetUserSpecifiedImage(), ImageID: string(img.ID),
 		Labels: config.GetLabels(), Annotations: keptAnnotations(config.GetAnnotations()), Mounts: config.GetMounts(), LogPath: config.GetLogPath(), Stdin: config.GetStdin(),
 		Resources: config.GetLinux().GetResources(), Created: s.Clock(),
@@ -51,9 +55,12 @@ func (s *Server) create(ctx context.Context, box *sandbox, again *runtimeapi.Pod
 	c := s.addContainer(box, rec)
 	s.mu.Unlock()
 	input, err := s.prepare(ctx, b, rec, judged, img)
+	if err == nil && resumes {
+		err = s.States.Fetch(ctx, place(input.Spec), stateFiles(input))
+	}
 	if err == nil {
 		err = s.saveContainer(ctx, c, func(r *Container) error {
-			r.Phase, r.Domain = Created, input
+			r.Phase, r.Domain, r.Resumes = Created, input, resumes
 			return nil
 		})
 	} else {
@@ -89,9 +96,6 @@ func (s *Server) judge(ctx context.Context, b *Sandbox, pod *runtimeapi.PodSandb
 	if err != nil {
 		return nil, err
 	}
-	if judged.Machine.Suspend {
-		return nil, vm.Errorf(vm.Invalid, "pod %s: %son-stop: suspending machines is not there yet", b, spec.Own)
-	}
 	return judged, nil
 }
 
@@ -100,6 +104,9 @@ func (s *Server) unclaimed(box *sandbox, uuid, name string) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if other := s.machines[uuid]; other != nil && other.box != box {
+		if rec := other.rec.Load(); rec.Phase == Exited && !rec.Defined {
+			return nil // it has ended, and what is resumed may have been it
+		}
 		return vm.Errorf(vm.Conflict, "pod %s: container %q: VirtletSystemUUID %s: pod %s has it", box.rec.Load(), name, uuid, other.box.rec.Load())
 	}
 	return nil
@@ -158,24 +165,28 @@ func (s *Server) boot(ctx context.Context, c *container) error {
 	s.mu.Lock()
 	s.machines[rec.UUID] = c
 	s.mu.Unlock()
-	err := s.bootSteps(ctx, rec, b)
+	err := s.bootSteps(ctx, c, rec, b)
 	if err == nil {
-		err = s.saveContainer(ctx, c, func(r *Container) error {
-			r.Phase, r.Started, r.Memory = Running, s.Clock(), rec.Domain.Spec.Resources.Memory
-			return nil
-		})
+		err = s.runs(ctx, c)
 	}
 	if err == nil {
 		return nil
 	}
+	if c.rec.Load().LetGo {
+		return err // whether its CPUs have run is open, so it cannot begin again: settle finds out
+	}
 	// What may come back by itself is tried again; anything else is how this container ended.
 	undo := undoing(ctx)
+	rec = c.rec.Load()
 	if back := s.unboot(undo, c); back != nil {
 		s.log.Error(back, "a start that failed could not be taken back yet; it will be tried again", "container", rec.ID)
 		return err
 	}
 	if kind := vm.KindOf(err); kind == vm.Unavailable || kind == vm.Exhausted || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if back := s.giveBack(rec); back != nil {
+		s.log.Error(back, "a machine's state could not be given back", "container", rec.ID)
 	}
 	if save := s.saveContainer(undo, c, func(r *Container) error {
 		r.Phase, r.Finished, r.ExitCode, r.Reason, r.Message, r.Domain = Exited, s.Clock(), 128, "StartError", short(err.Error()), nil
@@ -186,13 +197,28 @@ func (s *Server) boot(ctx context.Context, c *container) error {
 	return err
 }
 
-func (s *Server) bootSteps(ctx context.Context, rec *Container, b *Sandbox) error {
+// runs records that a machine's CPUs run. What it resumed from is of the past.
+func (s *Server) runs(ctx context.Context, c *container) error {
+	rec := c.rec.Load()
+	if rec.Resumes {
+		if err := s.used(rec); err != nil {
+			return err
+		}
+	}
+	return s.saveContainer(ctx, c, func(r *Container) error {
+		r.Phase, r.Started, r.Memory, r.Resumes, r.LetGo = Running, s.Clock(), rec.Domain.Spec.Resources.Memory, false, false
+		return nil
+	})
+}
+
+func (s *Server) bootSteps(ctx context.Context, c *container, rec *Container, b *Sandbox) error {
 	input := *rec.Domain
 	pid := 0
 	steps := []struct {
 		what string
 		f    func(context.Context) error
 	}{
+		{"cgroup", func(ctx context.Context) error { return s.Cgroups.There(ctx, b.Config.GetLinux().GetCgroupParent()) }},
 		{"console", func(ctx context.Context) error { return s.Consoles.Open(ctx, rec.ID, input.Paths, input.LogPath) }},
 		{"network", func(ctx context.Context) error {
 			got, err := s.Networks.Recover(ctx, b.ID)
@@ -219,7 +245,28 @@ func (s *Server) bootSteps(ctx context.Context, rec *Container, b *Sandbox) erro
 		{"resume", func(ctx context.Context) error { return s.Hypervisor.Resume(ctx, rec.UUID) }},
 	}
 	for _, step := range steps {
-		if err := s.do(ctx, step.what, step.f); err != nil {
+		do := s.do
+		if rec.Resumes {
+			switch step.what {
+			case "define":
+				continue
+			case "start":
+				do = s.doLong(rec)
+				step.f = func(ctx context.Context) error {
+					xml, err := domain.XML(input)
+					if err != nil {
+						return err
+					}
+					pid, err = s.Hypervisor.Restore(ctx, memoryFile(&input), xml)
+					return err
+				}
+			case "resume":
+				if err := s.letGo(ctx, c); err != nil {
+					return err
+				}
+			}
+		}
+		if err := do(ctx, step.what, step.f); err != nil {
 			return err
 		}
 	}
@@ -258,10 +305,19 @@ func (s *Server) settle(ctx context.Context, c *container) error {
 		}); err != nil {
 			return err
 		}
-		return s.saveContainer(ctx, c, func(r *Container) error {
-			r.Phase, r.Started, r.Memory = Running, s.Clock(), rec.Domain.Spec.Resources.Memory
-			return nil
-		})
+		return s.runs(ctx, c)
+	}
+	if rec.LetGo {
+		if err == nil && m.State == Held && m.ContainerID == rec.ID { // it is as it was saved, or stands still for another reason
+			if err := s.do(ctx, "resume", func(ctx context.Context) error { return s.Hypervisor.Resume(ctx, rec.UUID) }); err != nil {
+				return err
+			}
+			return s.runs(ctx, c)
+		}
+		if err != nil || m.ContainerID != rec.ID {
+			m = Machine{}
+		}
+		return s.finish(ctx, c, m)
 	}
 	if err == nil && m.ContainerID != rec.ID { // the UUID is a machine's of the pod that came before: this one was never defined
 		return s.phase(ctx, c, Created)

@@ -86,6 +86,27 @@ func (k KernelCgroups) groups(parent, id string) (dirs []string, unified bool, e
 	return dirs, false, nil
 }
 
+// There looks for the pod's group. One without a name is never missing: see Enter.
+func (k KernelCgroups) There(_ context.Context, parent string) error {
+	if parent == "" {
+		return nil
+	}
+	dirs, _, err := k.groups(parent, "")
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Dir(dir)); err == nil {
+			return nil
+		}
+	}
+	return noGroup(parent)
+}
+
+func noGroup(parent string) error {
+	return vm.Errorf(vm.NotFound, "cgroup_parent %q: the pod has no group", spec.Short(parent))
+}
+
 // Enter makes the group and moves the process there. A pod without a group of its own is left where the hypervisor put it.
 func (k KernelCgroups) Enter(_ context.Context, parent, id string, pid int) error {
 	if parent == "" {
@@ -96,7 +117,7 @@ func (k KernelCgroups) Enter(_ context.Context, parent, id string, pid int) erro
 		return err
 	}
 	if len(dirs) == 0 {
-		return vm.Errorf(vm.NotFound, "cgroup_parent %q: the pod has no group", parent)
+		return noGroup(parent)
 	}
 	for _, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

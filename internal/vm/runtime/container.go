@@ -151,7 +151,12 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerR
 	if seconds := max(r.GetTimeout(), 0); seconds < int64(farAway/time.Second) {
 		grace = time.Duration(seconds) * time.Second
 	}
-	if err := s.press(ctx, c, grace); err != nil {
+	began := s.Clock()
+	if err := s.suspend(ctx, c, grace); err != nil {
+		return nil, c.problem(err)
+	}
+	// A machine that could not be saved has its power button pressed for what is left of the grace.
+	if err := s.press(ctx, c, grace-s.Clock().Sub(began)); err != nil {
 		return nil, c.problem(err)
 	}
 	return &runtimeapi.StopContainerResponse{}, nil
@@ -270,6 +275,7 @@ func (s *Server) removeContainer(ctx context.Context, c *container) error {
 		s.do(ctx, "volumes", func(ctx context.Context) error { return s.Volumes.Teardown(ctx, id) }),
 		s.do(ctx, "cgroup", func(ctx context.Context) error { return s.Cgroups.Leave(ctx, parent, id) }), // whose processes are gone by now
 		s.do(ctx, "folder", func(ctx context.Context) error { return s.Folders.Remove(ctx, id) }),
+		s.giveBack(rec),
 	); err != nil {
 		return c.problem(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/network"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
+	"github.com/muster-scheduler/muster/internal/vm/suspend"
 )
 
 // This file is what the server needs of the parts, in its own words. What holds for all of them:
@@ -29,6 +30,7 @@ type Parts struct {
 	Volumes    Volumes
 	Folders    Folders
 	Consoles   Consoles
+	States     States
 	Cgroups    Cgroups
 	Host       Host
 	Sources    Sources
@@ -51,6 +53,10 @@ type Hypervisor interface {
 	Destroy(ctx context.Context, uuid string) error
 	// Undefine forgets a machine that is off.
 	Undefine(ctx context.Context, uuid string) error
+	// Save writes a machine with its memory to a file and turns it off. After an error it goes on.
+	Save(ctx context.Context, uuid, path string) error
+	// Restore is Define and Start at once, from a file of Save's: the CPUs are held. One that is there already stays as it is.
+	Restore(ctx context.Context, path, xml string) (pid int, err error)
 	// Machine is one machine as it is now; NotFound if there is none.
 	Machine(ctx context.Context, uuid string) (Machine, error)
 	List(ctx context.Context) ([]Machine, error)
@@ -93,8 +99,8 @@ type Machine struct {
 
 // Agent speaks with the guest agent.
 type Agent interface {
-	// Exec runs a command in the guest until it ends or ctx does. Each output is cut at limit bytes. Unavailable: no agent answers (yet).
-	Exec(ctx context.Context, uuid string, command []string, limit int) (Output, error)
+	// Exec runs a command in the guest, with all its input given (nil: none), until it ends or ctx does. Each output is cut at limit bytes. Unavailable: no agent answers (yet).
+	Exec(ctx context.Context, uuid string, command []string, input []byte, limit int) (Output, error)
 }
 
 // Networks is the network process: network.Client.
@@ -164,8 +170,25 @@ type Consoles interface {
 	Close(ctx context.Context, id string) error
 }
 
+// States keeps suspended machines on their claims: suspend.Store, whose methods these are.
+type States interface {
+	Room(p suspend.Place, bytes int64) error
+	Put(ctx context.Context, p suspend.Place, id string, a suspend.About, files map[string]string) error
+	Find(p suspend.Place) (suspend.About, error)
+	Fetch(ctx context.Context, p suspend.Place, files map[string]string) error
+	Take(p suspend.Place, id string) error
+	Return(p suspend.Place, id string) error
+	Drop(p suspend.Place, id string) error
+	Clear(p suspend.Place) error
+	Others(p suspend.Place) error
+	Whole(path string) (bool, error)
+	Forget(path string) error
+}
+
 // Cgroups puts machines below their pods, whose accounting, limits and eviction then hold for them.
 type Cgroups interface {
+	// There is an error if a pod has no group that a machine's could be made in: said before a machine is started, which Enter needs.
+	There(ctx context.Context, parent string) error
 	// Enter makes a group for a machine and moves its process there, which leaves the hypervisor's own group and the limits that it has; processes that
 	// serve its volumes go along.
 	Enter(ctx context.Context, parent, id string, pid int) error

@@ -20,6 +20,11 @@
 // The exit code is the decimal line that the guest wrote to its port dev.muster.exit; without one, 0 after a power-off, 137 when
 // it was destroyed (or lost: the node went down), 139 when it crashed.
 //
+// # Suspended machines
+//
+// A pod can ask that its machine is saved when it is stopped with grace. StopContainer then saves it to the node, its end puts it on the pod's claim, and CreateContainer and StartContainer of the pod
+// that replaces the pod begin from there: suspend.go has the order of it.
+//
 // # Crashes
 //
 // An intent is recorded before the first side effect of everything (Phase), so that what exists without a record is nobody's. At the start, when

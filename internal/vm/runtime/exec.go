@@ -23,6 +23,8 @@ const (
 	agentPause = 250 * time.Millisecond
 	// maxCommand is how many bytes a command may have: what the agent reads in one line.
 	maxCommand = 128 << 10
+	// maxInput is how many bytes of input a command may have, which the agent takes at once.
+	maxInput = 1 << 20
 )
 
 // Output is what a command in a guest wrote, and its exit code (128 and the signal, where one ended it).
@@ -44,7 +46,7 @@ func (s *Server) running(id string) (*container, error) {
 }
 
 // exec runs a command by the guest agent, waiting for an agent that does not answer yet until ctx ends. timeout is what ctx's end is called.
-func (s *Server) exec(ctx context.Context, c *container, command []string, timeout time.Duration) (Output, error) {
+func (s *Server) exec(ctx context.Context, c *container, command []string, input []byte, timeout time.Duration) (Output, error) {
 	size := 0
 	for _, word := range command {
 		size += len(word) + 1
@@ -56,7 +58,7 @@ func (s *Server) exec(ctx context.Context, c *container, command []string, timeo
 	defer tick.Stop()
 	var last error
 	for {
-		out, err := s.Agent.Exec(ctx, c.rec.Load().UUID, command, outputLimit)
+		out, err := s.Agent.Exec(ctx, c.rec.Load().UUID, command, input, outputLimit)
 		switch {
 		case err == nil:
 			return out, nil
@@ -91,7 +93,7 @@ func (s *Server) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := s.exec(bounded, c, r.GetCmd(), timeout)
+	out, err := s.exec(bounded, c, r.GetCmd(), nil, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +106,8 @@ func (s *Server) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi
 	if err != nil {
 		return nil, err
 	}
-	if r.GetTty() || r.GetStdin() {
-		return nil, c.problem(vm.Errorf(vm.Invalid, "exec: the guest agent has neither a terminal nor an input to give; attach leads to the machine's console"))
+	if r.GetTty() {
+		return nil, c.problem(vm.Errorf(vm.Invalid, "exec: the guest agent has no terminal to give; attach leads to the machine's console"))
 	}
 	if s.streams == nil {
 		return s.UnimplementedRuntimeServiceServer.Exec(context.TODO(), nil)
@@ -167,13 +169,17 @@ func (ExitError) Exited() bool { return true }
 // ExitStatus is the code.
 func (e ExitError) ExitStatus() int { return e.Code }
 
-// Exec runs a command, and writes what it wrote when it has ended: the agent gives it no sooner.
-func (x streamer) Exec(ctx context.Context, id string, cmd []string, _ io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+// Exec runs a command once its input has ended, and writes what it wrote when it has ended itself: the agent takes and gives each at once.
+func (x streamer) Exec(ctx context.Context, id string, cmd []string, stdin io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
 	c, err := x.s.running(id)
 	if err != nil {
 		return err
 	}
-	out, err := x.s.exec(ctx, c, cmd, farAway)
+	input, err := c.input(ctx, stdin)
+	if err != nil {
+		return err
+	}
+	out, err := x.s.exec(ctx, c, cmd, input, farAway)
 	if err != nil {
 		return err
 	}
@@ -192,6 +198,36 @@ func (x streamer) Exec(ctx context.Context, id string, cmd []string, _ io.Reader
 		return ExitError{int(out.ExitCode)}
 	}
 	return nil
+}
+
+// input reads a command's input to its end; nil where there is none.
+func (c *container) input(ctx context.Context, from io.Reader) ([]byte, error) {
+	if from == nil {
+		return nil, nil
+	}
+	type read struct {
+		text []byte
+		err  error
+	}
+	all := make(chan read, 1)
+	go func() { // ends when the stream does, which the caller closes after this function
+		text, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+		all <- read{text, err}
+	}()
+	select {
+	case r := <-all:
+		if r.err == nil && len(r.text) > maxInput {
+			r.err = vm.Errorf(vm.Invalid, "exec: its input has more than %d bytes, which is what the guest agent is given", maxInput)
+		}
+		if r.err != nil {
+			return nil, c.problem(r.err)
+		}
+		return r.text, nil
+	case <-c.ended:
+		return nil, c.problem(vm.Errorf(vm.Conflict, "its machine has ended"))
+	case <-ctx.Done():
+		return nil, c.problem(ctx.Err())
+	}
 }
 
 // Attach leads to the console. Its size is the guest's own affair.

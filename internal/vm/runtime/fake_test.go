@@ -22,6 +22,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/network"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
+	"github.com/muster-scheduler/muster/internal/vm/suspend"
 )
 
 // world is a node without the runtime's process: what runs and lies there, whoever made it. It outlives every process.
@@ -45,19 +46,37 @@ type world struct {
 	news       []string // what happened since somebody asked
 	ids        int
 	pids       int
+	// Each time that a machine's CPUs run, its memory and its disk become of that time. memories are files of the node by path, states those of claims by place and by who has taken
+	// them.
+	ticks    int
+	disks    map[string]int
+	memories map[string]moment
+	states   map[string]*fakeState
+	full     bool     // claims have no room
+	corrupt  []string // machines whose memory knew another disk
+}
+
+// moment is a machine's memory: since which boot, and of which time.
+type moment struct{ boot, tick int }
+
+type fakeState struct {
+	about  suspend.About
+	memory moment
+	disk   int
 }
 
 type fakeMachine struct {
 	Machine
 	started time.Time
 	limits  spec.Resources
+	memory  moment
 }
 
 func newWorld() *world {
 	w := &world{
 		machines: map[string]*fakeMachine{}, networks: map[string]network.Pod{}, volumes: map[string]bool{}, folders: map[string]string{}, groups: map[string]bool{},
 		logs: map[string]bool{}, sandboxes: map[string][]byte{}, containers: map[string][]byte{}, away: map[string]bool{}, stuck: map[string]chan struct{}{},
-		images: map[string]image.Image{},
+		images: map[string]image.Image{}, disks: map[string]int{}, memories: map[string]moment{}, states: map[string]*fakeState{},
 	}
 	w.images["tiny"] = image.Image{
 		ID: "sha256:" + image.Digest(strings.Repeat("a", 64)), RepoTags: []string{"tiny"}, Path: "/images/tiny", Format: image.QCOW2, VirtualSize: 64 << 20, Size: 16 << 20,
@@ -123,7 +142,7 @@ func (h *hand) effect(ctx context.Context, part, what string, f func() error) er
 func (h *hand) parts(clock Clock) Parts {
 	return Parts{
 		Hypervisor: fakeHypervisor{h}, Agent: fakeAgent{h}, Networks: fakeNetworks{h}, Images: fakeImages{h}, Volumes: fakeVolumes{h}, Folders: fakeFolders{h},
-		Consoles: fakeConsoles{h}, Cgroups: fakeCgroups{h}, Host: fakeHost{h}, Records: fakeRecords{h}, Clock: clock, IDs: h.w.id,
+		Consoles: fakeConsoles{h}, States: fakeStates{h}, Cgroups: fakeCgroups{h}, Host: fakeHost{h}, Records: fakeRecords{h}, Clock: clock, IDs: h.w.id,
 	}
 }
 
@@ -224,16 +243,77 @@ func (h fakeHypervisor) Start(ctx context.Context, uuid string) (pid int, err er
 		}
 		h.w.pids++
 		pid = h.w.pids
+		m.memory = moment{boot: pid, tick: h.w.disks[m.ContainerID]}
 		h.w.turn(m, Held, Unknown)
 		return nil
 	})
 	return pid, err
 }
 
+func (h fakeHypervisor) Save(ctx context.Context, uuid, path string) error {
+	return h.machine(ctx, "save", uuid, func(m *fakeMachine) error {
+		if _, saved := h.w.memories[path]; m.State == Off && saved {
+			return nil
+		}
+		if m.State == Off {
+			return vm.Errorf(vm.Conflict, "machine of %s: it is off", m.ContainerID)
+		}
+		if h.w.deaf {
+			return fmt.Errorf("machine of %s: it cannot be saved", m.ContainerID)
+		}
+		h.w.memories[path] = m.memory
+		h.w.turn(m, Off, Unknown)
+		return nil
+	})
+}
+
+func (h fakeHypervisor) Restore(ctx context.Context, path, text string) (pid int, err error) {
+	owner := ownerOf(text)
+	err = h.effect(ctx, "hypervisor", "restore "+owner.id, func() error {
+		if m := h.w.machines[owner.uuid]; m != nil && m.State != Off && m.ContainerID == owner.id {
+			pid = h.w.pids
+			return nil
+		} else if m != nil && m.ContainerID != owner.id {
+			return vm.Errorf(vm.Conflict, "machine %s: it is %s's", owner.uuid, m.ContainerID)
+		}
+		memory, ok := h.w.memories[path]
+		if !ok || !h.w.logs[owner.id] || !h.w.volumes[owner.id] {
+			return fmt.Errorf("machine of %s: no memory, no console or no disk", owner.id)
+		}
+		h.w.pids++
+		pid = h.w.pids
+		m := &fakeMachine{Machine: Machine{UUID: owner.uuid, ContainerID: owner.id, SandboxID: owner.sandbox}, memory: memory}
+		h.w.machines[owner.uuid] = m
+		h.w.turn(m, Held, Unknown)
+		return nil
+	})
+	return pid, err
+}
+
+// ownerOf reads what a description says of whose machine it is.
+func ownerOf(text string) (out struct{ uuid, id, sandbox string }) {
+	var d struct {
+		UUID     string `xml:"uuid"`
+		Metadata struct {
+			Owner domain.Owner
+		} `xml:"metadata"`
+	}
+	_ = xml.Unmarshal([]byte(text), &d)
+	out.uuid, out.id, out.sandbox = d.UUID, d.Metadata.Owner.Container, d.Metadata.Owner.Sandbox
+	return out
+}
+
 func (h fakeHypervisor) Resume(ctx context.Context, uuid string) error {
 	return h.machine(ctx, "resume", uuid, func(m *fakeMachine) error {
 		if m.State == Off || !h.w.groups[m.ContainerID] {
 			return fmt.Errorf("machine of %s: off, or outside of its pod's cgroup", m.ContainerID)
+		}
+		if m.State == Held {
+			if m.memory.tick != h.w.disks[m.ContainerID] {
+				h.w.corrupt = append(h.w.corrupt, m.ContainerID)
+			}
+			h.w.ticks++
+			m.memory.tick, h.w.disks[m.ContainerID] = h.w.ticks, h.w.ticks
 		}
 		m.started = time.Now()
 		h.w.turn(m, Runs, Unknown)
@@ -330,12 +410,12 @@ func (h fakeHypervisor) Events(ctx context.Context) (<-chan string, error) {
 
 type fakeAgent struct{ *hand }
 
-func (h fakeAgent) Exec(ctx context.Context, uuid string, command []string, _ int) (out Output, err error) {
+func (h fakeAgent) Exec(ctx context.Context, uuid string, command []string, input []byte, _ int) (out Output, err error) {
 	err = h.look("hypervisor", func() error {
 		if m := h.w.machines[uuid]; m == nil || m.State != Runs || time.Since(m.started) < h.w.boots {
 			return vm.Errorf(vm.Unavailable, "the guest agent does not answer")
 		}
-		out = Output{Stdout: []byte(strings.Join(command, " ") + "\n")}
+		out = Output{Stdout: []byte(strings.Join(command, " ") + "\n" + string(input))}
 		if command[0] == "false" {
 			out = Output{ExitCode: 1}
 		}
@@ -464,6 +544,7 @@ func (h fakeVolumes) Teardown(ctx context.Context, id string) error {
 			}
 		}
 		delete(h.w.volumes, id)
+		delete(h.w.disks, id)
 		return nil
 	})
 }
@@ -500,7 +581,11 @@ func (h fakeFolders) ExitText(_ context.Context, id string) (out []byte, err err
 }
 
 func (h fakeFolders) Remove(ctx context.Context, id string) error {
-	return h.effect(ctx, "folder", "remove "+id, func() error { delete(h.w.folders, id); return nil })
+	return h.effect(ctx, "folder", "remove "+id, func() error {
+		delete(h.w.folders, id)
+		delete(h.w.memories, "/run/"+id+"/memory")
+		return nil
+	})
 }
 
 func (h fakeFolders) List(context.Context) (out []string, err error) {
@@ -531,7 +616,120 @@ func (h fakeConsoles) Close(ctx context.Context, id string) error {
 	return h.effect(ctx, "console", "close "+id, func() error { delete(h.w.logs, id); return nil })
 }
 
+type fakeStates struct{ *hand }
+
+// container is the one whose files these are.
+func (fakeStates) container(files map[string]string) string {
+	return strings.TrimPrefix(files["root"], "/volumes/")
+}
+
+func (h fakeStates) Room(suspend.Place, int64) error {
+	return h.look("state", func() error {
+		if h.w.full {
+			return vm.Errorf(vm.Exhausted, "the claim is full")
+		}
+		return nil
+	})
+}
+
+func (h fakeStates) Put(ctx context.Context, p suspend.Place, id string, a suspend.About, files map[string]string) error {
+	return h.effect(ctx, "state", "put "+p.String()+" of "+id, func() error {
+		memory, ok := h.w.memories[files["memory"]]
+		if !ok {
+			return errors.New("there is no memory")
+		}
+		h.w.states[p.String()] = &fakeState{about: a, memory: memory, disk: h.w.disks[h.container(files)]}
+		return nil
+	})
+}
+
+func (h fakeStates) Find(p suspend.Place) (out suspend.About, err error) {
+	err = h.look("state", func() error {
+		s := h.w.states[p.String()]
+		if s == nil {
+			return vm.Errorf(vm.NotFound, "state %s: there is none", p)
+		}
+		out = s.about
+		return nil
+	})
+	return out, err
+}
+
+func (h fakeStates) Fetch(ctx context.Context, p suspend.Place, files map[string]string) error {
+	return h.effect(ctx, "state", "fetch "+p.String(), func() error {
+		s := h.w.states[p.String()]
+		if s == nil {
+			return vm.Errorf(vm.NotFound, "state %s: there is none", p)
+		}
+		h.w.memories[files["memory"]], h.w.disks[h.container(files)] = s.memory, s.disk
+		return nil
+	})
+}
+
+// move takes a state to another place: "" for nowhere.
+func (h fakeStates) move(from, to string) {
+	if s := h.w.states[from]; s != nil && to != "" {
+		h.w.states[to] = s
+	}
+	delete(h.w.states, from)
+}
+
+func (h fakeStates) Take(p suspend.Place, id string) error {
+	return h.effect(h.ctx, "state", "take "+p.String()+" by "+id, func() error {
+		if h.w.states[p.String()+" "+id] != nil {
+			return nil
+		}
+		if h.w.states[p.String()] == nil {
+			return vm.Errorf(vm.Conflict, "state %s: another machine has begun from it", p)
+		}
+		h.move(p.String(), p.String()+" "+id)
+		return nil
+	})
+}
+
+func (h fakeStates) Return(p suspend.Place, id string) error {
+	return h.effect(h.ctx, "state", "return "+p.String()+" by "+id, func() error {
+		if h.w.states[p.String()+" "+id] != nil {
+			h.move(p.String()+" "+id, p.String())
+		}
+		return nil
+	})
+}
+
+func (h fakeStates) Drop(p suspend.Place, id string) error {
+	return h.effect(h.ctx, "state", "drop "+p.String()+" by "+id, func() error { h.move(p.String()+" "+id, ""); return nil })
+}
+
+func (h fakeStates) Clear(p suspend.Place) error {
+	return h.effect(h.ctx, "state", "clear "+p.String(), func() error { h.move(p.String(), ""); return nil })
+}
+
+func (h fakeStates) Others(p suspend.Place) error {
+	return h.look("state", func() error {
+		maps.DeleteFunc(h.w.states, func(at string, _ *fakeState) bool { return !strings.HasPrefix(at, p.Owner+"@") })
+		return nil
+	})
+}
+
+func (h fakeStates) Whole(path string) (ok bool, err error) {
+	err = h.look("state", func() error { _, ok = h.w.memories[path]; return nil })
+	return ok, err
+}
+
+func (h fakeStates) Forget(path string) error {
+	return h.effect(h.ctx, "state", "forget "+path, func() error { delete(h.w.memories, path); return nil })
+}
+
 type fakeCgroups struct{ *hand }
+
+func (h fakeCgroups) There(_ context.Context, parent string) error {
+	return h.look("cgroup", func() error {
+		if parent == "/kubepods/groupless" {
+			return noGroup(parent)
+		}
+		return nil
+	})
+}
 
 func (h fakeCgroups) Enter(ctx context.Context, parent, id string, _ int) error {
 	return h.effect(ctx, "cgroup", "enter "+parent+" "+id, func() error { h.w.groups[id] = true; return nil })

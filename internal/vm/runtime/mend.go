@@ -151,6 +151,10 @@ func (s *Server) take(ctx context.Context, step Step) error {
 			})
 		}
 	case Finish:
+		if rec.Suspending { // to put it on its claim takes its time, for which other pods do not wait
+			s.look(c)
+			return nil
+		}
 		return s.check(ctx, c)
 	case Forget:
 		if rec.Phase == Exited {

@@ -86,6 +86,12 @@ func TestCgroups(t *testing.T) {
 			t.Parallel()
 			k := KernelCgroups{Root: made(t, c.tree), Systemd: c.systemd, remove: os.RemoveAll}
 			before := files(t, k.Root)
+			if err := k.There(t.Context(), c.parent); err != nil {
+				t.Error(err)
+			}
+			if err := k.There(t.Context(), strings.ReplaceAll(c.parent, "pod1", "pod2")); vm.KindOf(err) != vm.NotFound {
+				t.Errorf("a pod without a group: %v", err)
+			}
 			if err := k.Enter(t.Context(), c.parent, "c1", 7); err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +130,11 @@ func TestCgroups(t *testing.T) {
 		})
 	}
 	for _, parent := range []string{"/", "/a/../../etc", "..", "/x/\x00"} {
-		if err := (KernelCgroups{Root: t.TempDir()}).Enter(t.Context(), parent, "c", 1); vm.KindOf(err) != vm.Invalid {
+		k := KernelCgroups{Root: t.TempDir()}
+		if err := k.Enter(t.Context(), parent, "c", 1); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%q: %v", parent, err)
+		}
+		if err := k.There(t.Context(), parent); vm.KindOf(err) != vm.Invalid {
 			t.Errorf("%q: %v", parent, err)
 		}
 	}

@@ -61,6 +61,10 @@ type Container struct {
 	Memory      int64                               `json:"memory,omitempty"` // what the machine was started with, in bytes
 	Domain      *domain.Input                       `json:"domain,omitempty"` // nil while Creating and once Exited; without secrets and NetKey
 	Defined     bool                                `json:"defined,omitempty"`
+	Fits        string                              `json:"fits,omitempty"`       // of a machine that can be suspended: which others can begin from its state
+	Resumes     bool                                `json:"resumes,omitempty"`    // it begins from a state, and its CPUs have not run
+	LetGo       bool                                `json:"letGo,omitempty"`      // of one that resumed: its CPUs may have run
+	Suspending  bool                                `json:"suspending,omitempty"` // its memory may have been saved
 	Created     time.Time                           `json:"created"`
 	Started     time.Time                           `json:"started,omitzero"`
 	Finished    time.Time                           `json:"finished,omitzero"`

@@ -217,6 +217,9 @@ func networkPod(rec *Sandbox, judged *spec.Spec, bandwidth *network.Bandwidth) (
 		ID: rec.ID, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid(), Hostname: judged.Pod.Hostname, Bandwidth: bandwidth,
 		DNS: vm.DNS{Search: rec.Config.GetDnsConfig().GetSearches(), Options: rec.Config.GetDnsConfig().GetOptions()},
 	}
+	if o := judged.Machine; o.Suspend && o.Index != "" {
+		pod.MAC = keptMAC(o.Owner, o.Index)
+	}
 	for _, server := range rec.Config.GetDnsConfig().GetServers() {
 		a, err := netip.ParseAddr(server)
 		if err != nil {

@@ -288,6 +288,20 @@ func TestStreams(t *testing.T) {
 		if err := x.Exec(t.Context(), s.init, []string{"hostname"}, nil, &out, &errs, false, nil); err != nil || out.String() != "hostname\n" {
 			t.Errorf("exec: %q, %v", out.String(), err)
 		}
+		out.Reset()
+		if err := x.Exec(t.Context(), s.init, []string{"cat"}, strings.NewReader("typed\n"), &out, &errs, false, nil); err != nil || out.String() != "cat\ntyped\n" {
+			t.Errorf("exec with input: %q, %v", out.String(), err)
+		}
+		if err := x.Exec(t.Context(), s.init, []string{"cat"}, strings.NewReader(strings.Repeat("x", maxInput+1)), &out, &errs, false, nil); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("exec with too much input: %v", err)
+		}
+		silent, typing := io.Pipe()
+		short, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		if err := x.Exec(short, s.init, []string{"cat"}, silent, &out, &errs, false, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("exec of somebody who left: %v", err)
+		}
+		_ = typing.Close()
 		var code interface{ ExitStatus() int }
 		if err := x.Exec(t.Context(), s.init, []string{"false"}, nil, &out, &errs, false, nil); !errors.As(err, &code) || code.ExitStatus() != 1 {
 			t.Errorf("exec of false: %v", err)
@@ -312,7 +326,7 @@ func TestStreams(t *testing.T) {
 		if err := x.PortForward(t.Context(), s.pod, 70000, b); vm.KindOf(err) != vm.Invalid {
 			t.Error(err)
 		}
-		if _, err := call(h, h.Exec, &runtimeapi.ExecRequest{ContainerId: s.init, Cmd: []string{"sh"}, Tty: true, Stdin: true}); status.Code(err) != codes.InvalidArgument {
+		if _, err := call(h, h.Exec, &runtimeapi.ExecRequest{ContainerId: s.init, Cmd: []string{"sh"}, Tty: true}); status.Code(err) != codes.InvalidArgument {
 			t.Error(err)
 		}
 		h.end()

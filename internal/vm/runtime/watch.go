@@ -134,6 +134,15 @@ func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
 		s.log.Error(err, "the guest's exit code cannot be read", "container", rec.ID)
 	}
 	code, reason, message := verdict(text, m.Why)
+	if _, said := exitCode(text); !said { // one that has said how it ends has nothing to go on with
+		kept, err := s.keep(ctx, rec)
+		if err != nil {
+			return err
+		}
+		if kept.reason != "" {
+			code, reason, message = kept.code, kept.reason, kept.message
+		}
+	}
 	err := s.saveContainer(ctx, c, func(r *Container) error {
 		if !r.live() {
 			return errUnchanged
@@ -149,6 +158,11 @@ func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
 	}
 	if err != nil {
 		return err
+	}
+	if rec.Suspending {
+		if err := s.States.Forget(memoryFile(rec.Domain)); err != nil {
+			s.log.Error(err, "a machine's memory stays on the node until its container is removed", "container", rec.ID)
+		}
 	}
 	s.announce(c.box, rec.ID, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	if err := s.forget(ctx, c); err != nil {

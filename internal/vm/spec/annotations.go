@@ -35,9 +35,11 @@ const (
 
 // Muster's own keys.
 const (
-	OwnCPUModel = Own + "cpu-model"
-	OwnVNC      = Own + "vnc"
-	OwnOnStop   = Own + "on-stop"
+	OwnCPUModel  = Own + "cpu-model"
+	OwnVNC       = Own + "vnc"
+	OwnOnStop    = Own + "on-stop"
+	OwnSuspendTo = Own + "suspend-to"
+	OwnOwner     = Own + "owner"
 )
 
 // keyGrace is where the kubelet tells a container the pod's grace, in seconds.
@@ -102,7 +104,15 @@ func Annotations() []Annotation {
 		{
 			OwnOnStop, "`shutdown`, `suspend`", "`shutdown`",
 			"what a stop with grace does: end the machine, or save it with its memory so that the pod which replaces this one resumes it. " +
-				"With virtiofs mounts or passed-through devices, or with more memory than can be saved in the grace, it is refused", "",
+				"With virtiofs mounts, NVMe disks or passed-through devices, or with more memory than can be saved in the grace, it is refused", "",
+		},
+		{
+			OwnSuspendTo, "mountPath of a claim", "",
+			"the claim that keeps the machine while no pod has it; needed by, and only with, `" + OwnOnStop + ": suspend`. The guest does not see it", "",
+		},
+		{
+			OwnOwner, "`UID` or `UID/INDEX`", "of a Job's pod: the Job's, and its completion index",
+			"whose machine it is, and which of its owner's: the pod that has the same resumes it. Needed by a pod that is suspended and is no Job's", "",
 		},
 	}
 }

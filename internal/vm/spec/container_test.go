@@ -114,18 +114,50 @@ func TestSuspendRefused(t *testing.T) {
 	c.Annotations = map[string]string{"io.kubernetes.pod.terminationGracePeriod": "10"}
 	c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: "/srv/data"}, {ContainerPath: "/etc/hosts", HostPath: "/h"}}
 	c.Devices = []*runtimeapi.Device{{ContainerPath: "/dev/vfio/1", HostPath: "/dev/vfio/1", Permissions: "mrw"}}
-	in := Input{Sandbox: pod(OwnOnStop, "suspend"), Container: c, SingleFiles: map[string]bool{"/h": true}}
+	in := Input{Sandbox: pod(OwnOnStop, "suspend", KeyDiskDriver, "nvme"), Container: c, SingleFiles: map[string]bool{"/h": true}}
 	_, err := Judge(in)
 	want := []string{
+		`vm.muster.dev/on-stop "suspend": the pod has no owner whose next pod could resume it: it must be a Job's, or have vm.muster.dev/owner`,
+		`vm.muster.dev/on-stop "suspend": a machine with NVMe disks (VirtletDiskDriver) cannot be saved`,
 		`vm.muster.dev/on-stop "suspend": a machine with mount /data cannot be saved: its files are shared with the host while it runs`,
 		`vm.muster.dev/on-stop "suspend": a machine with devices of the host (/dev/vfio/1) cannot be saved`,
 		`vm.muster.dev/on-stop "suspend": saving 1024 MiB takes about 26 s, and the pod's grace is 10 s: terminationGracePeriodSeconds must be at least 26`,
+		`vm.muster.dev/suspend-to: must be the mountPath of a claim that this container mounts as a directory, not read-only: it keeps the machine`,
 	}
 	if d := cmp.Diff(want, problems(t, err)); d != "" {
 		t.Error(d)
 	}
-	c.Mounts, c.Devices, c.Annotations["io.kubernetes.pod.terminationGracePeriod"] = c.Mounts[1:], nil, "26"
-	judged(t, in)
+	c.Devices, c.Annotations["io.kubernetes.pod.terminationGracePeriod"] = nil, "26"
+	for _, one := range []struct {
+		annotations, labels []string
+		owner, index        string
+	}{
+		{nil, []string{jobUID, "u1", jobIndex, "3"}, "u1", "3"},
+		{nil, []string{jobUID, "u1"}, "u1", ""},
+		{[]string{OwnOwner, "u2/b.1"}, []string{jobUID, "u1", jobIndex, "3"}, "u2", "b.1"},
+		{[]string{OwnOwner, "u2"}, nil, "u2", ""},
+	} {
+		in.Sandbox = pod(append([]string{OwnOnStop, "suspend", OwnSuspendTo, "/data/"}, one.annotations...)...)
+		in.Sandbox.Labels = map[string]string{}
+		for i := 0; i < len(one.labels); i += 2 {
+			in.Sandbox.Labels[one.labels[i]] = one.labels[i+1]
+		}
+		s := judged(t, in)
+		if m := s.Machine; m.SuspendTo != "/srv/data" || m.Owner != one.owner || m.Index != one.index || len(s.Mounts) != 1 || s.Mounts[0].Path != "/etc/hosts" {
+			t.Errorf("%+v, %+v", m, s.Mounts)
+		}
+	}
+	for key, value := range map[string]string{OwnOwner: "../x", OwnSuspendTo: "/etc/hosts"} { // order: each alone
+		in.Sandbox = pod(OwnOnStop, "suspend", OwnSuspendTo, "/data", OwnOwner, "u")
+		in.Sandbox.Annotations[key] = value
+		if _, err := Judge(in); err == nil || !strings.Contains(err.Error(), key+" ") {
+			t.Errorf("%s %s: %v", key, value, err)
+		}
+	}
+	in.Sandbox = pod(OwnSuspendTo, "/data")
+	if _, err := Judge(in); err == nil || !strings.Contains(err.Error(), "needs vm.muster.dev/on-stop: suspend") {
+		t.Error(err)
+	}
 }
 
 // TestNothing: a request without anything names what is missing.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"net/netip"
 	"path"
 	"regexp"
@@ -62,6 +63,9 @@ func Judge(in Input) (*Spec, error) {
 		s.Resources.Memory = in.Node.DefaultMemory
 	}
 	j.annotations(s, in)
+	if s.Machine.Suspend {
+		j.owner(s)
+	}
 	if in.Container != nil {
 		j.suspend(s, in)
 	}
@@ -83,9 +87,7 @@ func (j *judge) sandbox(s *Spec, c *runtimeapi.PodSandboxConfig) {
 	j.text("hostname", s.Pod.Hostname)
 	j.text("linux.cgroup_parent", s.Pod.CgroupParent)
 	j.text("log_directory", s.Pod.LogDirectory)
-	if c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		j.bad("hostNetwork", "", "a machine cannot share the host's network")
-	}
+	j.shared(c.GetLinux())
 	if !j.few("port_mappings", len(c.GetPortMappings())) {
 		return
 	}
@@ -109,6 +111,26 @@ func (j *judge) sandbox(s *Spec, c *runtimeapi.PodSandboxConfig) {
 			}
 		}
 		s.Ports = append(s.Ports, port)
+	}
+}
+
+// shared says what a pod asks for that a machine with a kernel of its own can never have of the node. What only keeps a process from the node's kernel is left out: a guest does not get
+// to that.
+func (j *judge) shared(c *runtimeapi.LinuxPodSandboxConfig) {
+	n := c.GetSecurityContext().GetNamespaceOptions()
+	for _, one := range []struct {
+		field, what string
+		mode        runtimeapi.NamespaceMode
+	}{{"hostNetwork", "network", n.GetNetwork()}, {"hostPID", "processes", n.GetPid()}, {"hostIPC", "IPC", n.GetIpc()}} {
+		if one.mode == runtimeapi.NamespaceMode_NODE {
+			j.bad(one.field, "", "a machine cannot share the host's %s", one.what)
+		}
+	}
+	if !j.few("sysctls", len(c.GetSysctls())) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.GetSysctls())) {
+		j.bad("sysctls", name, "a machine has a kernel of its own, and its image sets that")
 	}
 }
 
@@ -314,12 +336,34 @@ func (j *judge) resources(s *Spec, r *runtimeapi.LinuxContainerResources, node N
 	}
 }
 
-// suspend refuses what could not be saved when the machine stops.
+// The labels by which a Job's pods tell whose they are. Kubernetes sets both.
+const (
+	jobUID   = "batch.kubernetes.io/controller-uid"
+	jobIndex = "batch.kubernetes.io/job-completion-index"
+)
+
+// part is what an owner's UID and a pod's index consist of: they become a file's name.
+var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+// suspend refuses what could not be saved when the machine stops. The mount that keeps the machine is no mount of the guest.
 func (j *judge) suspend(s *Spec, in Input) {
+	to := s.Pod.Annotations[OwnSuspendTo]
 	if !s.Machine.Suspend {
+		if to != "" {
+			j.bad(OwnSuspendTo, to, "needs %s: suspend", OwnOnStop)
+		}
 		return
 	}
 	const value = "suspend"
+	if i := slices.IndexFunc(s.Mounts, func(m Mount) bool { return m.Path == path.Clean(to) && m.Kind == Share && !m.ReadOnly }); i >= 0 && to != "" {
+		s.Machine.SuspendTo = s.Mounts[i].HostPath
+		s.Mounts = slices.Delete(s.Mounts, i, i+1)
+	} else {
+		j.bad(OwnSuspendTo, to, "must be the mountPath of a claim that this container mounts as a directory, not read-only: it keeps the machine")
+	}
+	if s.Machine.DiskDriver == NVMe {
+		j.bad(OwnOnStop, value, "a machine with NVMe disks (%s) cannot be saved", KeyDiskDriver)
+	}
 	for _, m := range s.Mounts {
 		if m.Kind == Share {
 			j.bad(OwnOnStop, value, "a machine with mount %s cannot be saved: its files are shared with the host while it runs", m.Path)
@@ -334,6 +378,25 @@ func (j *judge) suspend(s *Spec, in Input) {
 			j.bad(OwnOnStop, value, "saving %d MiB takes about %d s, and the pod's grace is %d s: terminationGracePeriodSeconds must be at least %d",
 				s.Resources.Memory>>20, need, seconds, need)
 		}
+	}
+}
+
+// owner says whose machine it is that is saved.
+func (j *judge) owner(s *Spec) {
+	m := &s.Machine
+	if v := s.Pod.Annotations[OwnOwner]; v != "" {
+		m.Owner, m.Index, _ = strings.Cut(v, "/")
+		if !part.MatchString(m.Owner) || strings.Contains(v, "/") && !part.MatchString(m.Index) {
+			j.bad(OwnOwner, v, "must be UID or UID/INDEX, each of letters, digits, '_', '.' and '-', at most 63")
+		}
+		return
+	}
+	m.Owner, m.Index = s.Pod.Labels[jobUID], s.Pod.Labels[jobIndex]
+	switch {
+	case m.Owner == "":
+		j.bad(OwnOnStop, "suspend", "the pod has no owner whose next pod could resume it: it must be a Job's, or have %s", OwnOwner)
+	case !part.MatchString(m.Owner) || m.Index != "" && !part.MatchString(m.Index):
+		j.bad(jobUID, m.Owner, "this and %s must be of letters, digits, '_', '.' and '-', at most 63", jobIndex)
 	}
 }
 

@@ -69,12 +69,17 @@ func problems(t *testing.T, err error) []string {
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	sandbox := pod(KeyVCPUCount, "many", KeyDiskDriver, "floppy")
-	sandbox.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}
+	node := runtimeapi.NamespaceMode_NODE
+	sandbox.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: node, Pid: node, Ipc: node}}
+	sandbox.Linux.Sysctls = map[string]string{"net.core.somaxconn": "1024"}
 	_, err := Judge(Input{Sandbox: sandbox})
 	want := []string{
 		`VirtletDiskDriver "floppy": must be scsi, virtio or nvme`,
 		`VirtletVCPUCount "many": must be a whole number, at most 255`,
+		`hostIPC: a machine cannot share the host's IPC`,
 		`hostNetwork: a machine cannot share the host's network`,
+		`hostPID: a machine cannot share the host's processes`,
+		`sysctls "net.core.somaxconn": a machine has a kernel of its own, and its image sets that`,
 	}
 	if d := cmp.Diff(want, problems(t, err)); d != "" {
 		t.Error(d)
@@ -203,7 +208,6 @@ func TestAnnotations(t *testing.T) {
 		{"an own key that there is not", []string{Own + "cpu-modl", "x"}, nil, nil, []string{`vm.muster.dev/cpu-modl "x": there is no such annotation`}},
 		{"others' annotations are not looked at", []string{"example.com/x", "<"}, func(s *Spec) any { return s.Pod.Annotations["example.com/x"] }, "<", nil},
 		{"a screen", []string{OwnVNC, "true"}, func(s *Spec) any { return s.Machine.VNC }, true, nil},
-		{"suspend", []string{OwnOnStop, "suspend"}, func(s *Spec) any { return s.Machine.Suspend }, true, nil},
 		{"a script stays as it is", []string{KeyUserDataScript, "#!/bin/sh\necho a: b\n"}, func(s *Spec) any { return s.CloudInit.Script }, "#!/bin/sh\necho a: b\n", nil},
 		{
 			"a source key without a source",

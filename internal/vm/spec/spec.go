@@ -115,8 +115,10 @@ type Machine struct {
 	RootSize int64
 	// VNC asks for a screen.
 	VNC bool
-	// Suspend asks that a stop saves the machine with its memory instead of ending it.
-	Suspend bool
+	// Suspend asks that a stop saves the machine with its memory instead of ending it. SuspendTo is then the directory of the host that keeps it, Owner and Index whose machine it is:
+	// letters, digits, '_', '.' and '-'; Index may be empty.
+	Suspend                 bool
+	SuspendTo, Owner, Index string
 }
 
 // ImageType is the form in which first-boot data reaches the guest.

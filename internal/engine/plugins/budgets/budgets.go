@@ -133,7 +133,7 @@ func (i *instance) matching(p *cluster.Pod) []*budget {
 }
 
 // violated returns the first budget, by name, that the unit's eviction would violate; nil for none.
-func (i *instance) violated(u *engine.Unit) *budget {
+func (i *instance) violated(u *engine.VictimUnit) *budget {
 	var first *budget
 	for _, p := range u.Pods {
 		for _, b := range i.budgets(p) {
@@ -151,7 +151,7 @@ func (i *instance) violated(u *engine.Unit) *budget {
 }
 
 // Tier implements engine.VictimTier.
-func (i *instance) Tier(u *engine.Unit) (int, string) {
+func (i *instance) Tier(u *engine.VictimUnit) (int, string) {
 	if b := i.violated(u); b != nil {
 		return 1, b.key
 	}
@@ -159,7 +159,7 @@ func (i *instance) Tier(u *engine.Unit) (int, string) {
 }
 
 // CheckUnit implements engine.UnitCheck.
-func (i *instance) CheckUnit(_ engine.Right, _ *engine.GangState, _ cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
+func (i *instance) CheckUnit(_ engine.EvictionCause, _ *engine.GangState, _ cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
 	if !i.blocked(u.Gang.Leaf) {
 		return "", engine.Verdict{}
 	}

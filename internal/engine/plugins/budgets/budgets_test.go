@@ -80,7 +80,7 @@ type action func(*engine.Session)
 func (f action) Run(s *engine.Session) { f(s) }
 
 // unit returns what a gang gives next.
-func unit(t *testing.T, s *engine.Session, name string) *engine.Unit {
+func unit(t *testing.T, s *engine.Session, name string) *engine.VictimUnit {
 	t.Helper()
 	u, ok := s.Ledger.NextUnit(gang(s, name))
 	if !ok {
@@ -160,7 +160,7 @@ func (w world) pod(uid string) cluster.PodState {
 	return st
 }
 
-// TestBlocks: a violation bars the unit where its queue or one above says so, whatever the right, and nowhere else.
+// TestBlocks: a violation bars the unit where its queue or one above says so, whatever the cause, and nowhere else.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -171,14 +171,14 @@ func TestBlocks(t *testing.T) {
 	w.run(t, func(s *engine.Session) {
 		check := func(when, name, want string) {
 			t.Helper()
-			for _, right := range []engine.Right{engine.Reclaim, engine.Preempt, engine.Consolidation} {
-				_, v := s.Rules.CheckUnit(right, gang(s, "taker"), nil, unit(t, s, name))
+			for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+				_, v := s.Rules.CheckUnit(cause, gang(s, "taker"), nil, unit(t, s, name))
 				got := ""
 				if !v.Yes() {
 					got = v.String()
 				}
 				if got != want {
-					t.Errorf("%s, %s of %s: %q, want %q", when, right, name, got, want)
+					t.Errorf("%s, %s of %s: %q, want %q", when, cause, name, got, want)
 				}
 			}
 		}
@@ -274,7 +274,7 @@ func TestLedger(t *testing.T) {
 					case left[p.Labels["app"]] < 1:
 						want = "ns/b" + p.Labels["app"]
 					}
-					_, got := s.Rules.Tier(&engine.Unit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}})
+					_, got := s.Rules.Tier(&engine.VictimUnit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}})
 					if d := cmp.Diff(want, got); d != "" {
 						t.Fatalf("%s (-want +got):\n%s", p.Name, d)
 					}

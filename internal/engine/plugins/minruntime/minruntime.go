@@ -79,7 +79,7 @@ type instance struct {
 
 // CheckVictim implements engine.VictimFilter: a gang within its minimum runtime gives nothing, unless some pod set of it
 // has more than its minimum. Which of its pods may then go is CheckUnit's.
-func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Resources, v *engine.GangState) engine.Verdict {
+func (i *instance) CheckVictim(r engine.EvictionCause, g *engine.GangState, _ cluster.Resources, v *engine.GangState) engine.Verdict {
 	until := i.until(r, g, v)
 	if until == 0 {
 		return engine.Verdict{}
@@ -95,9 +95,9 @@ func (i *instance) CheckVictim(r engine.Right, g *engine.GangState, _ cluster.Re
 	return protected(v, until)
 }
 
-// AnyTaker implements engine.AnyTaker: nobody's minimum that might count, of the gang's queue, of those above it or the default,
+// AnyBeneficiary implements engine.AnyBeneficiary: nobody's minimum that might count, of the gang's queue, of those above it or the default,
 // protects the gang.
-func (i *instance) AnyTaker(r engine.Right, v *engine.GangState) bool {
+func (i *instance) AnyBeneficiary(r engine.EvictionCause, v *engine.GangState) bool {
 	least, read := i.preempt, preemptOf
 	if r == engine.Reclaim {
 		least, read = i.reclaim, reclaimOf
@@ -110,12 +110,12 @@ func (i *instance) AnyTaker(r engine.Right, v *engine.GangState) bool {
 }
 
 // CheckUnit implements engine.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
-func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, _ cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
+func (i *instance) CheckUnit(r engine.EvictionCause, g *engine.GangState, _ cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
 	until := i.until(r, g, u.Gang)
 	if until == 0 {
 		return "", engine.Verdict{}
 	}
-	if u.Core {
+	if u.BelowMinimum {
 		return "", protected(u.Gang, until)
 	}
 	for from := 0; from < len(u.Pods); { // pods of one set are in one run
@@ -140,8 +140,8 @@ func protected(v *engine.GangState, until int64) engine.Verdict {
 	return engine.Verdict{Code: engine.Wait, Reason: ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
 }
 
-// until returns when the victim's protection against that right of g ends; 0 when there is none now.
-func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
+// until returns when the victim's protection against that cause of g ends; 0 when there is none now.
+func (i *instance) until(r engine.EvictionCause, g, v *engine.GangState) int64 {
 	snap := i.view.Snapshot()
 	start := snap.Past(v.LastStart)
 	if start == 0 || v.Leaf == nil {
@@ -164,20 +164,20 @@ func (i *instance) until(r engine.Right, g, v *engine.GangState) int64 {
 }
 
 // reclaimFor returns the minimum runtime of the victim's queue towards the other.
-func (i *instance) reclaimFor(taker, victim *engine.QueueLedger) int64 {
-	if i.byQueue || taker == nil {
+func (i *instance) reclaimFor(beneficiary, victim *engine.QueueLedger) int64 {
+	if i.byQueue || beneficiary == nil {
 		return nearest(victim, reclaimOf, i.reclaim)
 	}
 	// Climb to the same height, then together until the parents are one: then victim is the first queue of its way from
 	// the top that is not on the other's.
-	for victim.Depth > taker.Depth {
+	for victim.Depth > beneficiary.Depth {
 		victim = victim.Parent
 	}
-	for taker.Depth > victim.Depth {
-		taker = taker.Parent
+	for beneficiary.Depth > victim.Depth {
+		beneficiary = beneficiary.Parent
 	}
-	for victim != taker && victim.Parent != taker.Parent {
-		victim, taker = victim.Parent, taker.Parent
+	for victim != beneficiary && victim.Parent != beneficiary.Parent {
+		victim, beneficiary = victim.Parent, beneficiary.Parent
 	}
 	if victim.Parent == nil {
 		if own := reclaimOf(victim); own.Set {

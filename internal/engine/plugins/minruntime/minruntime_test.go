@@ -38,7 +38,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestWhoDecides reads a tree with a value for some queues: whose value protects the victim from the taker?
+// TestWhoDecides reads a tree with a value for some queues: whose value protects the victim from the beneficiary?
 func TestWhoDecides(t *testing.T) {
 	t.Parallel()
 	const standard = 999

@@ -32,8 +32,8 @@ func (i *instance) CheckReclaim(g *engine.GangState, request cluster.Resources) 
 	return engine.Verdict{}
 }
 
-// CheckGiver implements engine.GiverFilter for reclaim; the other rights have nothing to do with shares.
-func (i *instance) CheckGiver(r engine.Right, g *engine.GangState, request cluster.Resources, leaf *engine.QueueLedger) engine.Verdict {
+// CheckVictimQueue implements engine.VictimQueueFilter for reclaim; the other causes have nothing to do with shares.
+func (i *instance) CheckVictimQueue(r engine.EvictionCause, g *engine.GangState, request cluster.Resources, leaf *engine.QueueLedger) engine.Verdict {
 	if r != engine.Reclaim {
 		return engine.Verdict{}
 	}
@@ -51,15 +51,15 @@ func (i *instance) Standing(key []byte, q cluster.QueueID) []byte {
 
 // CheckUnit implements engine.UnitCheck for reclaim; what is only moved is not taken. A refusal can turn into a yes in one
 // case only: after something was taken from a queue that g's own queue meets further down than it meets the unit's.
-func (i *instance) CheckUnit(r engine.Right, g *engine.GangState, request cluster.Resources, u *engine.Unit) (string, engine.Verdict) {
+func (i *instance) CheckUnit(r engine.EvictionCause, g *engine.GangState, request cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
 	if r != engine.Reclaim || u.Moved {
 		return "", engine.Verdict{}
 	}
 	right, refusal := i.take.CheckUnit(i.chains[g.Leaf.ID], i.chains[u.Gang.Leaf.ID], request, u.Charge)
 	switch right {
-	case fairshare.RightFairShare:
+	case fairshare.ReclaimFairShare:
 		return ruleFairShare, engine.Verdict{}
-	case fairshare.RightQuota:
+	case fairshare.ReclaimQuota:
 		return ruleQuota, engine.Verdict{}
 	}
 	return "", i.refused(u.Gang.Leaf, refusal)
@@ -81,10 +81,10 @@ func (i *instance) refused(leaf *engine.QueueLedger, r fairshare.Refusal) engine
 	return v
 }
 
-// CompareGivers implements engine.VictimOrder: queues above their share before queues that only a quota has a claim on (or
+// CompareVictimQueues implements engine.VictimOrder: queues above their share before queues that only a quota has a claim on (or
 // those would take back from the first what was taken from them, and two would be evicted for one); then the reverse of
 // the order in which queues are served, as if what each gives next were gone already.
-func (i *instance) CompareGivers(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int {
+func (i *instance) CompareVictimQueues(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int {
 	if c := engine.First(i.aboveShare(l), i.aboveShare(r)); c != 0 {
 		return c
 	}

@@ -359,7 +359,7 @@ func ports(o *one) {
 	o.ok(o.h.Resume(ctx, uuid))
 	_, err = o.h.Agent(ctx, uuid, `{"execute":"guest-ping"}`)
 	o.kind(err, vm.Unavailable)
-	_, err = hypervisor.Exec(ctx, o.h, uuid, []string{"/bin/true"}, 100)
+	_, err = hypervisor.Exec(ctx, o.h, uuid, []string{"/bin/true"}, nil, 100)
 	o.kind(err, vm.Unavailable)
 }
 

@@ -210,13 +210,13 @@ func TestExec(t *testing.T) {
 			h.Advance(time.Second)
 			h.Back()
 		}()
-		out, err := hypervisor.Exec(t.Context(), c, uuid(1), []string{"/bin/echo", "hello", "world"}, 10)
+		out, err := hypervisor.Exec(t.Context(), c, uuid(1), []string{"/bin/echo", "hello", "world"}, nil, 10)
 		if err != nil || string(out.Stdout) != "/bin/echo " || string(out.Stderr) != "e" || out.ExitCode != 3 || !out.Truncated {
 			t.Fatalf("%+v %v", out, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if _, err := hypervisor.Exec(ctx, c, uuid(1), []string{"/bin/sleep"}, 10); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := hypervisor.Exec(ctx, c, uuid(1), []string{"/bin/sleep"}, nil, 10); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%v", err)
 		}
 		// What has no time left is ended in the guest too, by the process id that it has there.
@@ -225,16 +225,16 @@ func TestExec(t *testing.T) {
 		}
 		// The answer to the start is lost: nobody may think that it can be run again.
 		lossy := h.Connect(fake.LoseAt(2))
-		if _, err := hypervisor.Exec(t.Context(), lossy, uuid(1), []string{"/bin/true"}, 10); err == nil || vm.KindOf(err) != vm.Internal {
+		if _, err := hypervisor.Exec(t.Context(), lossy, uuid(1), []string{"/bin/true"}, nil, 10); err == nil || vm.KindOf(err) != vm.Internal {
 			t.Fatalf("%v", err)
 		}
 		for i, answer := range []string{`{"return":{"pid":"x"}}`, `{"return":[]}`, `{`, `{"return":{}}`, "", `{"return":null}`, `{"error":{"desc":"no"}}`} {
-			if _, err := hypervisor.Exec(t.Context(), hostile(answer), uuid(1), []string{"/bin/true"}, 10); err == nil {
+			if _, err := hypervisor.Exec(t.Context(), hostile(answer), uuid(1), []string{"/bin/true"}, nil, 10); err == nil {
 				t.Errorf("%d: %q was believed", i, answer)
 			}
 		}
 		huge := hostile(`{"return":{"pid":1,"exited":true,"exitcode":-1,"signal":9,"out-data":"` + strings.Repeat("QUJD", 1<<20) + `"}}`)
-		out, err = hypervisor.Exec(t.Context(), huge, uuid(1), []string{"/bin/true"}, 5)
+		out, err = hypervisor.Exec(t.Context(), huge, uuid(1), []string{"/bin/true"}, nil, 5)
 		if err != nil || string(out.Stdout) != "ABCAB" || out.ExitCode != 137 || !out.Truncated {
 			t.Fatalf("%q %d %v", out.Stdout, out.ExitCode, err)
 		}

@@ -1,4 +1,4 @@
-package sim
+package picture
 
 import (
 	"fmt"
@@ -10,11 +10,13 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
+
+	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// PlotInflations draws results of one Inflation as PNG, over what the pods that had come asked for: above, how much of the
+// Inflations draws results of one Inflation as PNG, over what the pods that had come asked for: above, how much of the
 // cluster was allocated, below, how much was free and of no use.
-func PlotInflations(w io.Writer, title string, results []*Inflated) error {
+func Inflations(w io.Writer, title string, results []*sim.Inflated) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(plotWidth, plotHeight), vgimg.UseDPI(plotDPI))
 	dc := draw.New(canvas)
 	dc.FillPolygon(color.White, []vg.Point{dc.Min, {X: dc.Max.X, Y: dc.Min.Y}, dc.Max, {X: dc.Min.X, Y: dc.Max.Y}})

@@ -59,7 +59,7 @@ func TestDomainSums(t *testing.T) {
 		check := func() {
 			t.Helper()
 			for c := range classes { // order: each on its own
-				ranking := s.Placer.rankingIn(c, tree.v)
+				ranking := s.Placer.rankingIn(c, tree.order)
 				for d := range cluster.DomainID(topology.MaxDomainID()) {
 					if topology.Domain(d) == nil {
 						continue
@@ -80,7 +80,7 @@ func TestDomainSums(t *testing.T) {
 						t.Fatalf("seed %d: domain %q has %d places, its nodes %d", seed, topology.Path(d), got, want)
 					}
 					i, ok := ranking.best(tree.part(d))
-					if ok != (best != cluster.None) || ok && tree.v.nodes[i] != best {
+					if ok != (best != cluster.None) || ok && tree.order.nodes[i] != best {
 						t.Fatalf("seed %d: best node of %q is %d (%v), a scan finds %d", seed, topology.Path(d), i, ok, best)
 					}
 				}

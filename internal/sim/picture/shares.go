@@ -1,4 +1,4 @@
-package sim
+package picture
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/muster-scheduler/muster/internal/sim"
 )
 
 // The plot's size and measures.
@@ -43,9 +45,12 @@ func hues() []color.RGBA {
 	}
 }
 
-// Plot draws the leaf queues over time, as "png" or "svg": above, who has how many GPUs, stacked; below, who is entitled to how
+// shares is a series as it is drawn.
+type shares struct{ *sim.Series }
+
+// Shares draws the leaf queues over time, as "png" or "svg": above, who has how many GPUs, stacked; below, who is entitled to how
 // many.
-func (s *Series) Plot(w io.Writer, format, title string) error {
+func Shares(w io.Writer, s *sim.Series, format, title string) error {
 	var canvas vg.CanvasSizer
 	var out io.WriterTo
 	switch format {
@@ -58,7 +63,7 @@ func (s *Series) Plot(w io.Writer, format, title string) error {
 	default:
 		return fmt.Errorf("a plot can be png or svg, not %q", format)
 	}
-	if err := s.draw(draw.New(canvas), title); err != nil {
+	if err := (shares{s}).draw(draw.New(canvas), title); err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
 	if _, err := out.WriteTo(w); err != nil {
@@ -74,8 +79,8 @@ type curve struct {
 }
 
 // leaves are the trails that are drawn.
-func (s *Series) leaves() []*Trail {
-	var out []*Trail
+func (s shares) leaves() []*sim.Trail {
+	var out []*sim.Trail
 	for i := range s.Queues {
 		if s.Queues[i].Leaf {
 			out = append(out, &s.Queues[i])
@@ -85,7 +90,7 @@ func (s *Series) leaves() []*Trail {
 }
 
 // axis returns the unit of the time axis, and how many cycles it is.
-func (s *Series) axis() (name string, cycles float64) {
+func (s shares) axis() (name string, cycles float64) {
 	if !s.Timed {
 		return "cycle", 1
 	}
@@ -102,12 +107,12 @@ func (s *Series) axis() (name string, cycles float64) {
 }
 
 // curves turns trails into step functions that share their times, and says of how many cycles each value is the mean.
-func (s *Series) curves(values func(*Trail) []int64) (out []curve, mean int) {
+func (s shares) curves(values func(*sim.Trail) []int64) (out []curve, mean int) {
 	leaves := s.leaves()
 	_, unit := s.axis()
 	var at []int
 	for k := range s.Cycles() {
-		if k == 0 || slices.ContainsFunc(leaves, func(q *Trail) bool { return values(q)[k] != values(q)[k-1] }) {
+		if k == 0 || slices.ContainsFunc(leaves, func(q *sim.Trail) bool { return values(q)[k] != values(q)[k-1] }) {
 			at = append(at, k)
 		}
 	}
@@ -144,7 +149,7 @@ func (c curve) outline() plotter.XYs {
 	return out
 }
 
-func (s *Series) draw(dc draw.Canvas, title string) error {
+func (s shares) draw(dc draw.Canvas, title string) error {
 	unit, _ := s.axis()
 	top, bottom := plot.New(), plot.New()
 	for _, p := range []*plot.Plot{top, bottom} {
@@ -161,7 +166,7 @@ func (s *Series) draw(dc draw.Canvas, title string) error {
 	leaves, colours := s.leaves(), hues()
 	hue := func(i int) color.RGBA { return colours[i%len(colours)] }
 
-	held, mean := s.curves(func(q *Trail) []int64 { return q.Allocation })
+	held, mean := s.curves(func(q *sim.Trail) []int64 { return q.Allocation })
 	var floor plotter.XYs
 	for i, c := range held {
 		edge := c.outline()
@@ -188,7 +193,7 @@ func (s *Series) draw(dc draw.Canvas, title string) error {
 		}
 		floor = edge
 	}
-	shares, more := s.curves(func(q *Trail) []int64 { return q.FairShare })
+	shares, more := s.curves(func(q *sim.Trail) []int64 { return q.FairShare })
 	for i, c := range shares {
 		line, err := plotter.NewLine(c.outline())
 		if err != nil {
@@ -222,7 +227,7 @@ func (s *Series) draw(dc draw.Canvas, title string) error {
 }
 
 // legend writes the title and the names of the queues along the upper edge, and returns how much room that takes.
-func legend(dc draw.Canvas, title string, leaves []*Trail, hue func(int) color.RGBA) vg.Length {
+func legend(dc draw.Canvas, title string, leaves []*sim.Trail, hue func(int) color.RGBA) vg.Length {
 	style := plot.New().Legend.TextStyle
 	style.Font.Size, style.Font.Variant = fontSize, "Sans"
 	style.YAlign = draw.YCenter

@@ -8,13 +8,13 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
-// cohort is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
-// tree of cohorts, with the whole gang at the top.
-type cohort struct {
+// constraintGroup is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
+// tree of constraint groups, with the whole gang at the top.
+type constraintGroup struct {
 	set  int32
-	pods []cluster.PodID // all
-	kids []*cohort       // what is kept together more closely
-	own  []cluster.PodID // the others
+	pods []cluster.PodID    // all
+	kids []*constraintGroup // what is kept together more closely
+	own  []cluster.PodID    // the others
 
 	kinds []Kind   // of all
 	near  *Verdict // of the top: see CheckNear; nil until asked for
@@ -26,20 +26,20 @@ func (pl *Placer) Constrained(g *GangState) bool {
 	return g.Shape() != "" && len(pl.points.nodeSets) > 0
 }
 
-// cohorts divides pods, which must be in the order of the sets, into the gang's cohorts.
-func (pl *Placer) cohorts(g *GangState, pods []cluster.PodID) *cohort {
-	root := &cohort{}
-	made := make([]*cohort, len(g.Sets)) // by set
+// constraintGroups divides pods, which must be in the order of the sets, into the gang's constraint groups.
+func (pl *Placer) constraintGroups(g *GangState, pods []cluster.PodID) *constraintGroup {
+	root := &constraintGroup{}
+	made := make([]*constraintGroup, len(g.Sets)) // by set
 	made[0] = root
-	var get func(set int32) *cohort
-	get = func(set int32) *cohort {
+	var get func(set int32) *constraintGroup
+	get = func(set int32) *constraintGroup {
 		if c := made[set]; c != nil {
 			return c
 		}
 		up := get(g.Sets[set].Parent)
 		c := up
 		if g.Sets[set].Near != (cluster.Constraint{}) {
-			c = &cohort{set: set}
+			c = &constraintGroup{set: set}
 			up.kids = append(up.kids, c)
 		}
 		made[set] = c
@@ -64,23 +64,23 @@ func (pl *Placer) cohorts(g *GangState, pods []cluster.PodID) *cohort {
 	return root
 }
 
-// cohortsOf is cohorts for who leaves them as they are: a gang is asked about again and again.
-func (pl *Placer) cohortsOf(g *GangState, pods []cluster.PodID) *cohort {
-	c := pl.cohort[g.ID]
+// constraintGroupsOf is constraintGroups for who leaves them as they are: a gang is asked about again and again.
+func (pl *Placer) constraintGroupsOf(g *GangState, pods []cluster.PodID) *constraintGroup {
+	c := pl.groups[g.ID]
 	if c == nil || !slices.Equal(c.pods, pods) {
-		c = pl.cohorts(g, pods)
-		pl.cohort[g.ID] = c
+		c = pl.constraintGroups(g, pods)
+		pl.groups[g.ID] = c
 	}
 	return c
 }
 
-// domains lists the domains of a level below (or at) the region, which is a domain of their topology.
-func (in Region) domains(level int) []cluster.DomainID {
-	t := in.v.topology
+// domains lists the domains of a level below (or at) the range, which is a domain of their topology.
+func (in NodeRange) domains(level int) []cluster.DomainID {
+	t := in.order.topology
 	var out []cluster.DomainID
 	var walk func(d cluster.DomainID)
 	walk = func(d cluster.DomainID) {
-		if sp := in.v.spans[d]; sp.lo == sp.hi {
+		if sp := in.order.intervals[d]; sp.lo == sp.hi {
 			return
 		}
 		dom := t.Domain(d)
@@ -96,8 +96,8 @@ func (in Region) domains(level int) []cluster.DomainID {
 	return out
 }
 
-// narrow asks where a cohort may go.
-func (pl *Placer) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict) {
+// narrow asks where a constraint group may go.
+func (pl *Placer) narrow(g *GangState, c *constraintGroup, in NodeRange) ([]NodeRange, Verdict) {
 	if g.Sets[c.set].Near != (cluster.Constraint{}) {
 		q := &SetQuery{Gang: g, Set: c.set, Pods: c.kinds, Within: in}
 		for _, p := range pl.points.nodeSets {
@@ -109,7 +109,7 @@ func (pl *Placer) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict)
 			if sets == nil {
 				continue
 			}
-			out := make([]Region, len(sets))
+			out := make([]NodeRange, len(sets))
 			for i, set := range sets {
 				out[i] = in
 				if set.Domain != cluster.None {
@@ -122,20 +122,20 @@ func (pl *Placer) narrow(g *GangState, c *cohort, in Region) ([]Region, Verdict)
 			return out, Verdict{}
 		}
 	}
-	return []Region{in}, Verdict{}
+	return []NodeRange{in}, Verdict{}
 }
 
-// placeCohort places a cohort within a region: in the first of the places it may go to that takes it.
-func (tr *trial) placeCohort(g *GangState, c *cohort, in Region) *Diagnosis {
-	regions, v := tr.narrow(g, c, in)
+// placeConstraintGroup places a constraint group within a range: in the first of the places it may go to that takes it.
+func (tr *trial) placeConstraintGroup(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
+	ranges, v := tr.narrow(g, c, in)
 	if !v.Yes() {
 		return tr.noPlace(c, v)
 	}
 	var why *Diagnosis
 	var waits []Op // the first way that was found, which has to wait for a release
 	mark := tr.st.Mark()
-	for i, r := range regions {
-		if waits != nil && (i > atOnceLooks || !r.level(regions[0])) {
+	for i, r := range ranges {
+		if waits != nil && (i > atOnceDomains || !r.level(ranges[0])) {
 			break
 		}
 		d := tr.fill(g, c, r)
@@ -164,16 +164,16 @@ func (tr *trial) placeCohort(g *GangState, c *cohort, in Region) *Diagnosis {
 	return why
 }
 
-// atOnceLooks is how many domains are tried for a gang that would have to wait in the best one.
-const atOnceLooks = 8
+// atOnceDomains is how many domains are tried for a gang that would have to wait in the best one.
+const atOnceDomains = 8
 
-// level says whether two regions are domains of the same level.
-func (in Region) level(o Region) bool {
-	return in.v == o.v && in.v.topology != nil && in.v.topology.Domain(in.domain).Level == o.v.topology.Domain(o.domain).Level
+// level says whether two ranges are domains of the same level.
+func (in NodeRange) level(o NodeRange) bool {
+	return in.order == o.order && in.order.topology != nil && in.order.topology.Domain(in.domain).Level == o.order.topology.Domain(o.domain).Level
 }
 
-// noPlace is the diagnosis of a cohort for which there is no place.
-func (tr *trial) noPlace(c *cohort, v Verdict) *Diagnosis {
+// noPlace is the diagnosis of a constraint group for which there is no place.
+func (tr *trial) noPlace(c *constraintGroup, v Verdict) *Diagnosis {
 	d := &Diagnosis{Verdict: v}
 	if tr.mode != onRelease && len(c.pods) > 0 {
 		d.Pods = tr.snap.Pod(c.pods[0]).Class
@@ -182,8 +182,8 @@ func (tr *trial) noPlace(c *cohort, v Verdict) *Diagnosis {
 	return d
 }
 
-// fill places all of a cohort in the region chosen for it: those first that are kept together more closely.
-func (tr *trial) fill(g *GangState, c *cohort, in Region) *Diagnosis {
+// fill places all of a constraint group in the range chosen for it: those first that are kept together more closely.
+func (tr *trial) fill(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
 	for _, kid := range c.kids {
 		if d := tr.placeKid(g, kid, in); d != nil {
 			return d
@@ -192,8 +192,8 @@ func (tr *trial) fill(g *GangState, c *cohort, in Region) *Diagnosis {
 	return tr.gatherAll(g, c, in)
 }
 
-// placeKid places a cohort in one of the domains that the one above it gathers in, if one takes it, or else anywhere.
-func (tr *trial) placeKid(g *GangState, kid *cohort, in Region) *Diagnosis {
+// placeKid places a constraint group in one of the domains that the one above it gathers in, if one takes it, or else anywhere.
+func (tr *trial) placeKid(g *GangState, kid *constraintGroup, in NodeRange) *Diagnosis {
 	if tree, ok := tr.gathers(in); ok {
 		tried := map[cluster.DomainID]bool{}
 		for {
@@ -203,27 +203,27 @@ func (tr *trial) placeKid(g *GangState, kid *cohort, in Region) *Diagnosis {
 			}
 			tried[d] = true
 			mark := tr.st.Mark()
-			if tr.placeCohort(g, kid, tree.part(d)) == nil {
+			if tr.placeConstraintGroup(g, kid, tree.part(d)) == nil {
 				return nil
 			}
 			tr.st.RollbackTo(mark)
 		}
 	}
-	return tr.placeCohort(g, kid, in)
+	return tr.placeConstraintGroup(g, kid, in)
 }
 
-// gathers returns the part of a region in whose domains pods should gather; false when they need not, or are together.
-func (pl *Placer) gathers(in Region) (Region, bool) {
+// gathers returns the part of a range in whose domains pods should gather; false when they need not, or are together.
+func (pl *Placer) gathers(in NodeRange) (NodeRange, bool) {
 	t := in.gather.topology
 	if t == nil {
-		return Region{}, false
+		return NodeRange{}, false
 	}
 	tree := pl.within(in, t)
 	return tree, t.Domain(tree.domain).Level < in.gather.level
 }
 
-// gatherAll places the own pods of a cohort, in as few domains as possible where they should gather.
-func (tr *trial) gatherAll(g *GangState, c *cohort, in Region) *Diagnosis {
+// gatherAll places the own pods of a constraint group, in as few domains as possible where they should gather.
+func (tr *trial) gatherAll(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
 	tree, ok := tr.gathers(in)
 	if !ok {
 		return tr.placeAll(c.own, in)
@@ -259,8 +259,8 @@ func (tr *trial) gatherAll(g *GangState, c *cohort, in Region) *Diagnosis {
 
 // gatherIn returns the next domain for pods to gather in, None for none: one that takes all, those first in which the gang
 // has members, then those that it fills best; failing that, unless all must go, the one that takes most.
-func (pl *Placer) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
-	t := tree.v.topology
+func (pl *Placer) gatherIn(g *GangState, tree NodeRange, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
+	t := tree.order.topology
 	near := map[cluster.DomainID]bool{}
 	pl.ledger.Members(g, 0, func(n cluster.NodeID) { near[t.DomainOf(n, tree.gather.level)] = true })
 	chosen, best := cluster.DomainID(cluster.None), [4]int{}
@@ -270,7 +270,7 @@ func (pl *Placer) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tr
 		}
 		least, takes := ledger.ManyPods, true // of the kind that has fewest places
 		for _, k := range kinds {
-			n := pl.rankingIn(k.Class, tree.v).places[d]
+			n := pl.rankingIn(k.Class, tree.order).places[d]
 			least, takes = min(least, n), takes && n >= k.Count
 		}
 		if least == 0 || all && !takes {
@@ -290,8 +290,8 @@ func (pl *Placer) gatherIn(g *GangState, tree Region, kinds []Kind, all bool, tr
 	return chosen
 }
 
-// hopeless returns why the gang cannot be placed whatever is tried: some cohort for which there is no place even alone.
-func (tr *trial) hopeless(g *GangState, c *cohort, seen map[string]bool) *Diagnosis {
+// hopeless returns why the gang cannot be placed whatever is tried: some constraint group for which there is no place even alone.
+func (tr *trial) hopeless(g *GangState, c *constraintGroup, seen map[string]bool) *Diagnosis {
 	key := tr.kindsKey(g, c)
 	if !seen[key] {
 		seen[key] = true
@@ -330,7 +330,7 @@ func (pl *Placer) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 	if !pl.Constrained(g) {
 		return Verdict{}
 	}
-	c := pl.cohortsOf(g, pods)
+	c := pl.constraintGroupsOf(g, pods)
 	if c.near == nil {
 		v := pl.checkNear(g, c, cluster.Constraint{})
 		c.near = &v
@@ -338,8 +338,8 @@ func (pl *Placer) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 	return *c.near
 }
 
-// checkNear asks about a cohort's constraint, unless it is one that is known to be understood, and those below.
-func (pl *Placer) checkNear(g *GangState, c *cohort, known cluster.Constraint) Verdict {
+// checkNear asks about a constraint group's constraint, unless it is one that is known to be understood, and those below.
+func (pl *Placer) checkNear(g *GangState, c *constraintGroup, known cluster.Constraint) Verdict {
 	near := g.Sets[c.set].Near
 	if near != (cluster.Constraint{}) && near != known {
 		for _, p := range pl.points.nodeSets {
@@ -361,11 +361,11 @@ func (pl *Placer) checkNear(g *GangState, c *cohort, known cluster.Constraint) V
 // quietly is hopeless for who does not ask what each node says.
 func (pl *Placer) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
 	tr := trial{Placer: pl, mode: onRelease}
-	return tr.hopeless(g, pl.cohortsOf(g, pods), map[string]bool{})
+	return tr.hopeless(g, pl.constraintGroupsOf(g, pods), map[string]bool{})
 }
 
-// kindsKey names what a cohort asks for; cohorts with members ask for where those are.
-func (pl *Placer) kindsKey(g *GangState, c *cohort) string {
+// kindsKey names what a constraint group asks for; constraint groups with members ask for where those are.
+func (pl *Placer) kindsKey(g *GangState, c *constraintGroup) string {
 	if c.asks == "" {
 		near := g.Sets[c.set].Near
 		key := append([]byte(nil), near.Topology+"\x00"+near.Required+"\x00"+near.Preferred...)
@@ -385,12 +385,12 @@ func (tr *trial) placeGang(g *GangState, pods []cluster.PodID) *Diagnosis {
 	if !tr.Constrained(g) {
 		return tr.placeAll(pods, tr.everywhere())
 	}
-	root := tr.cohortsOf(g, pods)
+	root := tr.constraintGroupsOf(g, pods)
 	if d := tr.hopeless(g, root, map[string]bool{}); d != nil {
 		d.final = true
 		return d
 	}
-	return tr.placeCohort(g, root, tr.everywhere())
+	return tr.placeConstraintGroup(g, root, tr.everywhere())
 }
 
 // kinds counts pods by class.

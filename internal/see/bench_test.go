@@ -1,0 +1,100 @@
+package see
+
+import (
+	"fmt"
+	"math"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/sim"
+)
+
+// crowd is a cluster of so many nodes that is full, so many gangs that wait, and a history of as much work as the cluster can take.
+func crowd(b *testing.B, nodes, waiting int) (*Cycle, *History) {
+	b.Helper()
+	s, source := newStage(b, nodes, "a", "b", "c", "d"), newRandom(1, 1)
+	sizes := []int64{1, 1, 1, 2, 2, 4, 8, 8}
+	names := []string{"prep", "eval", "train", "tune", "embed", "index", "label", "fold"}
+	took := func() time.Duration {
+		return time.Duration(4 * math.Exp(math.Sqrt2*math.Erfinv(2*source.unit()-1)-0.5) * float64(time.Hour))
+	}
+	free, total := int64(8*nodes), 0.0
+	for _, g := range sizes {
+		total += float64(g) / float64(len(sizes))
+	}
+	for i, behind := 0, 0; behind < waiting; i++ {
+		k, q := i%len(sizes), string(rune('a'+i%4))
+		s.submit(fmt.Sprintf("%s-%d", names[k], i), q, sizes[k], 0, Work{Kind: "Job", Stem: names[k]})
+		if free -= sizes[k]; free < 0 {
+			behind++
+		}
+	}
+	s.live(time.Minute, nil)
+	h := &History{}
+	c := s.cycle()
+	if err := h.Learn(c); err != nil {
+		b.Fatal(err)
+	}
+	day := int64(24 * time.Hour)
+	h.Began = s.Now() - 7*day
+	// Work comes as fast as the cluster can do it.
+	gap := time.Duration(total * 4 / float64(8*nodes) * float64(time.Hour))
+	for at, i := h.Began, 0; at < s.Now(); at, i = at+int64(gap), i+1 {
+		k, q := i%len(sizes), string(rune('a'+i%4))
+		w, shape := Work{Kind: "Job", Stem: names[k]}, Shape{Pods: 1, Min: 1, Requests: sim.Room(sizes[k]*1000, 1000, 1<<30, 1), Priority: 50}
+		h.Arrivals = append(h.Arrivals, Arrival{At: at, Queue: q, Shape: shape, Work: w})
+		if len(h.Runs) < maxRuns {
+			h.Runs = append(h.Runs, Run{Queue: q, Size: shape.size(), Work: w, At: at, Took: took(), Ended: true})
+		}
+	}
+	return c, h
+}
+
+// BenchmarkForecast is an outlook of 24 h for 300 gangs that wait on 500 nodes that are full, by draws: how long one draw takes, and how long 32
+// would, in seconds of processor time (of this process, collection of garbage included). "day" has a gang among them that never starts, so
+// that no draw ends before the day does.
+func BenchmarkForecast(b *testing.B) {
+	for _, whole := range []bool{false, true} {
+		name := "starts"
+		if whole {
+			name = "day"
+		}
+		b.Run(name, func(b *testing.B) {
+			c, h := crowd(b, 500, 300)
+			if whole {
+				for i, e := range c.Case.Image.Events {
+					if p, ok := e.(cluster.PodState); ok && p.Phase == cluster.Pending {
+						p.Requests = sim.Room(9000, 1000, 1<<30, 1)
+						c.Case.Image.Events[i] = p
+						break
+					}
+				}
+			}
+			const n = 8
+			before := spent()
+			for b.Loop() {
+				o, err := Forecast(b.Context(), c, h, Draws{N: n})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if len(o.Gangs) < 300 {
+					b.Fatalf("%d gangs wait", len(o.Gangs))
+				}
+			}
+			each := (spent() - before).Seconds() / float64(b.N) / n
+			b.ReportMetric(each, "s/draw")
+			b.ReportMetric(32*each, "s/32draws")
+		})
+	}
+}
+
+// spent is the processor time of this process.
+func spent() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

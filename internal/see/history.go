@@ -1,0 +1,247 @@
+package see
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// How much a History keeps.
+const (
+	keepRuns     = 30 * 24 * time.Hour
+	maxRuns      = 20_000
+	keepArrivals = 7 * 24 * time.Hour
+	maxArrivals  = 50_000
+	maxForecasts = 16 // of one gang: the first and the latest
+)
+
+// History is what forecasts learn from: how long work ran, what came, what was forecast and what became of it. It is plain data, bounded, and
+// not safe for concurrent use. [History.Learn] feeds it with cycles; the zero value knows nothing.
+type History struct {
+	// Cluster is the one that it is of, as Cycle.Cluster.
+	Cluster string
+	// Began and Now are the first and the latest cycle that it learned from, Unix nanoseconds.
+	Began, Now int64
+	// Gangs are those of the latest cycle.
+	Gangs map[cluster.Key]*Known
+	// Runs are over; Arrivals are gangs that came while it watched. Oldest first.
+	Runs     []Run
+	Arrivals []Arrival
+	// Records say how bands have held.
+	Records map[RecordKey]*Record
+	// SetBack is by how much clocks were set back in all while it watched.
+	SetBack time.Duration
+}
+
+// RecordKey says which bands a record is of: a queue's, those that were told when a gang was new, or later ones.
+type RecordKey struct {
+	Queue string
+	Later bool
+}
+
+// Run is a time of work that is over.
+type Run struct {
+	Queue string
+	Size  int // class of GPUs; see [Shape]
+	Work  Work
+	At    int64 // when it was over, Unix nanoseconds
+	Took  time.Duration
+	// Ended says that it ended by itself; else it was cut short, by an eviction or a fault, and would have lasted longer.
+	Ended bool
+}
+
+// Arrival is a gang that came.
+type Arrival struct {
+	At    int64 // Unix nanoseconds
+	Queue string
+	Shape Shape
+	Work  Work
+}
+
+// Known is a gang that is there.
+type Known struct {
+	UID     string
+	Queue   string
+	Size    int
+	Work    Work
+	Started int64 // Unix nanoseconds; 0 while it waits
+	Said    int64 // what its object said of that then
+	Done    bool  // its pods have ended
+	// Told are forecasts of its start that are to be scored.
+	Told []Told
+}
+
+// Told is a forecast of one gang's start.
+type Told struct {
+	At int64 // Unix nanoseconds
+	// Drawn is the band as drawn, Shown as it was told.
+	Drawn, Shown Band
+	// First says that it was the first for this wait.
+	First bool
+}
+
+// record is that of a queue's bands.
+func (h *History) record(queue string, first bool) *Record {
+	key := RecordKey{queue, !first}
+	if h.Records[key] == nil {
+		if h.Records == nil {
+			h.Records = map[RecordKey]*Record{}
+		}
+		h.Records[key] = &Record{}
+	}
+	return h.Records[key]
+}
+
+// Learn takes a cycle in: what came, started, was cut short and ended since the one before. Cycles that are further apart make runtimes and
+// starts as coarse as that. A cycle of another cluster is a [Refusal]. If the clock was set back, what is known goes back with it, and no
+// time is negative.
+func (h *History) Learn(c *Cycle) error {
+	if c == nil || c.Case == nil {
+		return &Refusal{Object: "cycle", Field: "case", Rule: "is missing"}
+	}
+	if h.Cluster != "" && c.Cluster != "" && h.Cluster != c.Cluster {
+		return &Refusal{Object: "history", Field: "cluster", Rule: "is " + h.Cluster + "; the cycle is of " + c.Cluster}
+	}
+	h.learn(c, c.members())
+	return nil
+}
+
+func (h *History) learn(c *Cycle, members []*member) {
+	now := c.Case.Image.Now
+	first := h.Gangs == nil
+	if h.Cluster == "" {
+		h.Cluster = c.Cluster
+	}
+	if first {
+		h.Began, h.Gangs = now, map[cluster.Key]*Known{}
+	} else if now < h.Now {
+		h.rewind(time.Duration(h.Now - now))
+	}
+	before := h.Now
+	h.Now = now
+	there := map[cluster.Key]bool{}
+	for _, m := range members {
+		there[m.state.Key] = true
+		k := h.Gangs[m.state.Key]
+		if k != nil && k.UID != m.state.UID {
+			h.gone(k)
+			k = nil
+		}
+		if k == nil {
+			k = &Known{UID: m.state.UID}
+			h.Gangs[m.state.Key] = k
+			if at := min(m.state.Created, now); !first && m.shape.Pods > 0 {
+				if at < before { // it came without pods, or nobody says when
+					at = now
+				}
+				h.Arrivals = append(h.Arrivals, Arrival{At: at, Queue: m.state.Queue, Shape: m.shape, Work: m.work})
+			}
+		}
+		k.Queue, k.Size, k.Work = m.state.Queue, m.shape.size(), m.work
+		switch {
+		case m.over && !k.Done:
+			k.Done = true
+			h.over(k, true)
+		case m.over:
+		case m.whole && k.Started == 0:
+			k.Done = false
+			k.Started, k.Said = now, m.started
+			if at := m.started; at > 0 && at <= now && (first || at > before) {
+				k.Started = at
+			}
+			h.score(k)
+		case !m.whole && k.Started != 0:
+			h.over(k, false)
+		case m.whole && m.started != k.Said && m.started > before && m.started <= now: // evicted and started anew in between
+			h.over(k, false)
+			k.Started, k.Said = m.started, m.started
+		}
+	}
+	var gone []cluster.Key
+	for key := range h.Gangs { // order: sorted below
+		if !there[key] {
+			gone = append(gone, key)
+		}
+	}
+	slices.SortFunc(gone, compareKeys)
+	for _, key := range gone {
+		h.gone(h.Gangs[key])
+		delete(h.Gangs, key)
+	}
+	h.forget()
+}
+
+func compareKeys(a, b cluster.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Face, b.Face))
+}
+
+// gone is when a gang is there no more.
+func (h *History) gone(k *Known) {
+	if !k.Done {
+		h.over(k, true)
+	}
+}
+
+// over ends a run, if there was one.
+func (h *History) over(k *Known, ended bool) {
+	if k.Started != 0 {
+		h.Runs = append(h.Runs, Run{Queue: k.Queue, Size: k.Size, Work: k.Work, At: h.Now, Took: time.Duration(max(0, h.Now-k.Started)), Ended: ended})
+	}
+	k.Started = 0
+}
+
+// score compares what was told with the start.
+func (h *History) score(k *Known) {
+	for i := range k.Told {
+		t := &k.Told[i]
+		h.record(k.Queue, t.First).Take(t.Drawn, t.Shown, time.Duration(max(0, k.Started-t.At)))
+	}
+	k.Told = nil
+}
+
+// tell keeps a forecast until the gang starts.
+func (k *Known) tell(t Told) {
+	t.First = len(k.Told) == 0
+	if len(k.Told) == maxForecasts {
+		copy(k.Told[1:], k.Told[2:])
+		k.Told = k.Told[:maxForecasts-1]
+	}
+	k.Told = append(k.Told, t)
+}
+
+// rewind moves what is known back with the clock.
+func (h *History) rewind(by time.Duration) {
+	h.SetBack += by
+	d := int64(by)
+	h.Began -= d
+	for i := range h.Runs {
+		h.Runs[i].At -= d
+	}
+	for i := range h.Arrivals {
+		h.Arrivals[i].At -= d
+	}
+	for _, k := range h.Gangs { // order: each on its own
+		if k.Started != 0 {
+			k.Started -= d
+		}
+		for i := range k.Told {
+			k.Told[i].At -= d
+		}
+	}
+}
+
+// forget drops what is old or too much.
+func (h *History) forget() {
+	drop := 0
+	for drop < len(h.Runs) && (h.Runs[drop].At < h.Now-int64(keepRuns) || len(h.Runs)-drop > maxRuns) {
+		drop++
+	}
+	h.Runs = h.Runs[drop:]
+	drop = 0
+	for drop < len(h.Arrivals) && (h.Arrivals[drop].At < h.Now-int64(keepArrivals) || len(h.Arrivals)-drop > maxArrivals) {
+		drop++
+	}
+	h.Arrivals = h.Arrivals[drop:]
+}

@@ -1,0 +1,178 @@
+package see
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// APIVersion is that of everything this package says.
+const APIVersion = "see.muster.dev/v1"
+
+// Outlook is when the gangs that wait start.
+type Outlook struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"` // "Outlook"
+	Cluster    string    `json:"cluster,omitempty"`
+	At         time.Time `json:"at"` // of the cycle
+	Draws      int       `json:"draws"`
+	Seed       uint64    `json:"seed"`
+	// Horizon is how far the draws look, Past how much of the past arrivals are drawn from; 0 where none is known.
+	Horizon time.Duration `json:"horizon"`
+	Past    time.Duration `json:"past"`
+	// Gangs are those that wait, by namespace and name.
+	Gangs []GangOutlook `json:"gangs"`
+	// Unknown is how many running gangs there are of which nobody knows how long they run.
+	Unknown int `json:"unknownRuntimes,omitempty"`
+	// Notes are what a reader must know of the input.
+	Notes []Note `json:"notes,omitempty"`
+}
+
+// Word is the kind of answer.
+type Word string
+
+// The words.
+const (
+	// Between: Low to High holds it in eight of ten; without an end where High is beyond the horizon.
+	Between Word = "between"
+	// NotWithinHorizon: half of the draws or more do not start it.
+	NotWithinHorizon Word = "not within the horizon"
+	// Unknown: half of the draws or more do not start it, and there are running gangs whose runtimes nobody knows.
+	Unknown Word = "unknown"
+)
+
+// GangOutlook is when one gang starts.
+type GangOutlook struct {
+	Gang  cluster.Key `json:"gang"`
+	UID   string      `json:"uid"`
+	Queue string      `json:"queue"`
+	Word  Word        `json:"word"`
+	// P10, P50 and P90 are the band, scaled by its record; zero for beyond the horizon.
+	P10 time.Time `json:"p10,omitzero"`
+	P50 time.Time `json:"p50,omitzero"`
+	P90 time.Time `json:"p90,omitzero"`
+	// Drawn is the band before it was scaled, as waits from the cycle on.
+	Drawn Band `json:"drawn"`
+	// Never is the part of the draws that do not start it within the horizon, in 0 to 1.
+	Never float64 `json:"never"`
+	// Runtime is where its own runtime is from.
+	Runtime Source `json:"runtime"`
+	// Decides is what most draws wait for, "" where they do not agree or nothing is waited for; Part is the part of the draws that start it.
+	Decides string  `json:"decides,omitempty"`
+	Part    float64 `json:"part,omitempty"`
+	// Held of the last Of such bands held.
+	Held int `json:"held"`
+	Of   int `json:"of"`
+}
+
+// Note is something about the input that an answer depends on.
+type Note struct {
+	Code   NoteCode `json:"code"`
+	Object string   `json:"object,omitempty"`
+	Text   string   `json:"text"`
+}
+
+// NoteCode is the kind of a Note.
+type NoteCode string
+
+// The notes.
+const (
+	NoRuns          NoteCode = "NoRuns"          // no run has ended yet
+	FewRuns         NoteCode = "FewRuns"         // fewer than are needed
+	OnlyCensored    NoteCode = "OnlyCensored"    // runs were cut short, and none has ended by itself
+	NoArrivals      NoteCode = "NoArrivals"      // nothing came while it was watched
+	UnknownRuntimes NoteCode = "UnknownRuntimes" // nobody knows how long some of the running gangs run
+	DeadlinePast    NoteCode = "DeadlinePast"    // a gang runs on beyond its deadline
+	ClockSetBack    NoteCode = "ClockSetBack"    // the clock was set back while the history watched
+	StartAhead      NoteCode = "StartAhead"      // a gang's start lies ahead of the cycle
+)
+
+// quantile is the value below which a part p of sorted waits lies, between neighbours in proportion; +Inf for never.
+func quantile(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) || at == float64(i) {
+		return sorted[i]
+	}
+	if math.IsInf(sorted[i+1], 1) {
+		return sorted[i+1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// Text says when the gang starts, in one sentence or two, in the time zone of loc.
+func (o *Outlook) Text(g *GangOutlook, loc *time.Location) string {
+	var b strings.Builder
+	within := fmt.Sprintf("not within %s", o.Horizon)
+	if o.Horizon == 24*time.Hour {
+		within = "not within a day"
+	}
+	switch g.Word {
+	case Between:
+		switch {
+		case g.P90.IsZero() && g.P10.IsZero():
+			fmt.Fprintf(&b, "%s (9 in 10)", within)
+		case g.P90.IsZero():
+			fmt.Fprintf(&b, "not before %s (9 in 10)", o.clock(g.P10, loc))
+		default:
+			fmt.Fprintf(&b, "between %s and %s (8 in 10)", o.clock(g.P10, loc), o.clock(g.P90, loc))
+		}
+	case Unknown:
+		fmt.Fprintf(&b, "unknown: nobody knows how long %d of the running gangs run", o.Unknown)
+	default:
+		b.WriteString(within)
+	}
+	if o.Past > 0 {
+		fmt.Fprintf(&b, ", if work comes as in the last %s", days(o.Past))
+	} else {
+		b.WriteString(", if no more work comes")
+	}
+	if g.Decides != "" {
+		fmt.Fprintf(&b, "; most likely when %s", g.Decides)
+	}
+	if g.Never > 0 && g.Word == Between {
+		fmt.Fprintf(&b, "; in %.0f of 100 draws %s", 100*g.Never, within)
+	}
+	b.WriteByte('.')
+	if g.Word == Between {
+		if g.Of < trusted {
+			fmt.Fprintf(&b, " There is no record of such bands yet (%d).", g.Of)
+		} else {
+			fmt.Fprintf(&b, " %d of the last %d such bands of queue %s held.", g.Held, g.Of, g.Queue)
+		}
+	}
+	return b.String()
+}
+
+// clock is a time of day, with the day where it is not the cycle's.
+func (o *Outlook) clock(t time.Time, loc *time.Location) string {
+	t, at := t.In(loc), o.At.In(loc)
+	if t.YearDay() == at.YearDay() && t.Year() == at.Year() {
+		return t.Format("15:04")
+	}
+	return t.Format("Jan 2 15:04")
+}
+
+// days says how long a time is, in the unit that fits it.
+func days(d time.Duration) string {
+	switch {
+	case d >= 47*time.Hour:
+		return fmt.Sprintf("%.0f days", d.Hours()/24)
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%.0f hours", d.Hours())
+	}
+	return fmt.Sprintf("%.0f minutes", d.Minutes())
+}
+
+// Of returns a gang's outlook; nil for one that does not wait.
+func (o *Outlook) Of(k cluster.Key) *GangOutlook {
+	i, ok := slices.BinarySearchFunc(o.Gangs, k, func(g GangOutlook, k cluster.Key) int { return compareKeys(g.Gang, k) })
+	if !ok {
+		return nil
+	}
+	return &o.Gangs[i]
+}

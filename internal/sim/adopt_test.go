@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// TestWorldFromGoesOn: a world that is started from an image of another in mid-flight lives on as that one does: the same gangs start at the
+// same times, evictions, graces and gangs that have part of their pods included. (But for a second or so: answers that rest are as old as
+// they were, yet ages are counted in changes, and the two stores were not changed equally often. A second may be enough for another choice of victims: two worlds of the forty may go another way.)
+func TestWorldFromGoesOn(t *testing.T) {
+	t.Parallel()
+	starts, evicted, apart := 0, 0, 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 17))
+		durations := map[string]time.Duration{}
+		var gangs []Gang
+		at := time.Duration(0)
+		for i := range 40 {
+			at += time.Duration(r.IntN(60)) * time.Second
+			g := Gang{
+				Name: fmt.Sprintf("g%02d", i), Queue: []string{"a", "b"}[r.IntN(2)], At: at, Pods: 1 + r.IntN(4), Requests: Room(int64(1+r.IntN(4))*1000, 0, 0, 1),
+				Priority: 50, Duration: time.Duration(60+r.IntN(400)) * time.Second,
+			}
+			g.Min = 1 + r.IntN(g.Pods)
+			durations[g.Name] = g.Duration
+			gangs = append(gangs, g)
+		}
+		from := func(after time.Duration) func() (Gang, bool) {
+			i := 0
+			for i < len(gangs) && gangs[i].At <= after {
+				i++
+			}
+			return func() (Gang, bool) {
+				if i == len(gangs) {
+					return Gang{}, false
+				}
+				g := gangs[i]
+				g.At -= after
+				i++
+				return g, true
+			}
+		}
+		half := int64(0)
+		var told map[string]bool
+		started := func(g cluster.Key, _ []string, _ cluster.Key) { told[g.Name] = true }
+		o := Options{Grace: 30 * time.Second, Arrivals: from(-1), Started: started}
+		w := small(t, o)
+		o.Engine = w.o.Engine
+		live := func(w *World, to int64) map[string][]float64 {
+			told = map[string]bool{}
+			log := map[string][]float64{}
+			for w.Now() < to {
+				if err := w.Advance(w.Now() + int64(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				if w.Due() {
+					if _, err := w.Decide(t.Context()); err != nil {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+				}
+				for name := range told { // order: each on its own
+					log[name] = append(log[name], float64(w.Now()-half)/1e9)
+					delete(told, name)
+				}
+			}
+			return log
+		}
+		half = w.Now() + int64(10*time.Minute)
+		live(w, half)
+		im := w.Store.Snapshot(w.Now()).Image()
+		o.Arrivals = from(10 * time.Minute)
+		again := NewWorldFrom(o, &im, func(g *cluster.GangState) time.Duration { return durations[g.Key.Name] })
+		end := half + int64(30*time.Minute)
+		before := w.Figures.EvictedPods
+		want := live(w, end)
+		if diff := cmp.Diff(want, live(again, end), cmpopts.EquateApprox(0, 3)); diff != "" {
+			t.Logf("seed %d: starts (-the first world +the one from its image):\n%s", seed, diff)
+			apart++
+		}
+		starts, evicted = starts+len(want), evicted+w.Figures.EvictedPods-before
+	}
+	if t.Logf("%d starts, %d evictions; %d of 40 worlds went another way", starts, evicted, apart); starts < 400 || evicted < 20 || apart > 2 {
+		t.Error("too few starts, or too many other ways")
+	}
+}
+
+// TestWorldFromPast: a gang whose time is over when the image is taken ends in the first moment, one that has no end stays; a pod that was
+// to be gone by then goes; a clock that was set back makes nothing negative.
+func TestWorldFromPast(t *testing.T) {
+	t.Parallel()
+	w := small(t, Options{Grace: time.Minute})
+	for _, name := range []string{"over", "stays"} {
+		if err := w.Submit(Gang{Name: name, Queue: "a", Pods: 1, Requests: Room(8000, 0, 0, 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, w, func() bool { return w.Held("a") == 16000 })
+	for _, back := range []time.Duration{-time.Hour, 0, time.Hour} {
+		im := w.Store.Snapshot(w.Now()).Image()
+		im.Now -= int64(back)
+		after := ""
+		o := Options{Engine: w.o.Engine, Started: func(g cluster.Key, _ []string, last cluster.Key) { after = g.Name + " after " + last.Name }}
+		again := NewWorldFrom(o, &im, func(g *cluster.GangState) time.Duration {
+			if g.Key.Name == "over" {
+				return time.Nanosecond
+			}
+			return 0
+		})
+		if err := again.Submit(Gang{Name: "next", Queue: "a", Pods: 1, Requests: Room(8000, 0, 0, 1), Duration: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, again, func() bool { return again.Held("a") == 8000 && again.Figures.Ended == 2 })
+		if after != "next after over" {
+			t.Errorf("told: %q", after)
+		}
+		if took := again.Elapsed(); took > 2*time.Minute {
+			t.Errorf("set back by %s: it took %s", back, took)
+		}
+	}
+}
