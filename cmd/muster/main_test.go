@@ -11,3 +11,9 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	helptest.Check(t, command())
 }
+
+// TestPages: the command lines of muster that pages show are ones that it takes.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	helptest.Pages(t, command(), "../..")
+}

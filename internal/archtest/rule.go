@@ -161,6 +161,12 @@ func Rules() []Rule {
 			Instead: "correct the page, or mark what does not exist yet: planned (<capability>)",
 			Check:   checkDocs,
 		},
+		{
+			ID:      "named",
+			Says:    "what pages name is there: each part of a pattern of go test finds a test of the packages named; tests, scenarios, Go files, flags and variables exist",
+			Instead: "correct the page: look for the test by what it shows (grep '^func Test'), for a flag in the program's --help",
+			Check:   checkNamed,
+		},
 	}
 }
 
