@@ -1,0 +1,83 @@
+package keys
+
+// Names that Volcano gives.
+const (
+	// SchedulerName is the scheduler that pods name.
+	SchedulerName = "volcano"
+	// DefaultQueue is where jobs go that name no queue.
+	DefaultQueue = "default"
+	// RootQueue is the queue above all.
+	RootQueue = "root"
+)
+
+// On pods and what owns them: which gang, in which queue.
+const (
+	// GroupName is the pod's PodGroup, of its namespace. The scheduler reads no other key.
+	GroupName = "scheduling.k8s.io/group-name"
+	// GroupMinMember, on what owns bare pods, is how many of them start together.
+	GroupMinMember = "scheduling.volcano.sh/group-min-member"
+	// QueueName is the queue of bare pods, and, on a namespace, of its PodGroups that name none.
+	QueueName = "scheduling.volcano.sh/queue-name"
+	// QueueAllocationGate, as an annotation, is "true" on pods that ask for the scheduling gate of this name.
+	QueueAllocationGate = "scheduling.volcano.sh/queue-allocation-gate"
+)
+
+// On the pods of Jobs.
+const (
+	// TaskSpec is the task's name (annotation and label).
+	TaskSpec = "volcano.sh/task-spec"
+	// TaskIndex is the pod's number in its task (annotation and label).
+	TaskIndex = "volcano.sh/task-index"
+	// JobName is the Job's name (annotation and label).
+	JobName = "volcano.sh/job-name"
+	// JobNamespace is the Job's namespace (label).
+	JobNamespace = "volcano.sh/job-namespace"
+	// JobQueueName is the Job's queue (annotation and label).
+	JobQueueName = "volcano.sh/queue-name"
+	// PartitionID is the pod's partition (label).
+	PartitionID = "volcano.sh/partition-id"
+	// JobVersion is the Job's status.version when the pod was made (annotation).
+	JobVersion = "volcano.sh/job-version"
+	// JobRetryCount is the Job's status.retryCount when the pod was made (annotation).
+	JobRetryCount = "volcano.sh/job-retry-count"
+	// TemplateUID names what the pod was made of: the Job and the task (annotation).
+	TemplateUID = "volcano.sh/template-uid"
+	// OutOfSync is "true" on a pod that the controller is about to delete: its end is no event (annotation).
+	OutOfSync = "volcano.sh/controller-out-of-sync"
+	// JobForwarding is "true" on Jobs, and their pods, whose queue has other clusters.
+	JobForwarding = "volcano.sh/job-forwarding"
+)
+
+// On pods, PodGroups and Jobs: who may be disturbed, where.
+const (
+	// Preemptable is "true" or "false" (annotation or label).
+	Preemptable = "volcano.sh/preemptable"
+	// CooldownTime is how long after its start a pod is left alone (annotation or label).
+	CooldownTime = "volcano.sh/cooldown-time"
+	// RevocableZone is "*" on what may run on nodes that are lent for a time; on such a node it is the zone's name (label).
+	RevocableZone = "volcano.sh/revocable-zone"
+	// JDBMinAvailable is how many pods must be left, as a number or in percent.
+	JDBMinAvailable = "volcano.sh/jdb-min-available"
+	// JDBMaxUnavailable is how many may be missing, as a number or in percent.
+	JDBMaxUnavailable = "volcano.sh/jdb-max-unavailable"
+	// NumaTopologyPolicy is the task's policy, on its pods.
+	NumaTopologyPolicy = "volcano.sh/numa-topology-policy"
+	// NetworkTopologyMode is hard or soft, on bare pods.
+	NetworkTopologyMode = "volcano.sh/network-topology-mode"
+	// NetworkTopologyHighestTier is the highest tier allowed, on bare pods.
+	NetworkTopologyHighestTier = "volcano.sh/network-topology-highest-tier"
+	// OwnPrefix begins the annotations of owners that go to the PodGroups of their pods.
+	OwnPrefix = "volcano.sh/"
+	// ResourceGroup names the resource group of a pod's namespace or the pod, for admission.
+	ResourceGroup = "volcano.sh/resource-group"
+)
+
+// On Queues.
+const (
+	// Hierarchy is the queue's path, such as root/a/b, for shares by hierarchy.
+	Hierarchy = "volcano.sh/hierarchy"
+	// HierarchyWeights are the weights along the path, such as 1/2/4.
+	HierarchyWeights = "volcano.sh/hierarchy-weights"
+	// ClosedByParent is "true" on a queue that was closed with its parent, "false" once it was opened again.
+	ClosedByParent = "volcano.sh/closed-by-parent"
+)
