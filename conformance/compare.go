@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Mismatch is one expectation that was not met.
@@ -133,7 +133,7 @@ func (w *world) checkMessage(g *Gang, want Outcome, miss report) {
 	for i := range w.trace.Gangs {
 		if t := &w.trace.Gangs[i]; t.Gang == g.key() && t.Diagnosis != nil {
 			r := t.Diagnosis.Verdict.Reason
-			if (r.Unblock == engine.UnblockQuota || r.Unblock == engine.UnblockLimit) && strings.Contains(want.ErrorMessage, r.Key) {
+			if (r.Unblock == policy.UnblockQuota || r.Unblock == policy.UnblockLimit) && strings.Contains(want.ErrorMessage, r.Key) {
 				return
 			}
 			if says(t.Diagnosis.Verdict, want.ErrorMessage) {

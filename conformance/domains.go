@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // alike says whether a pod on node got is as well placed as on node want, in a case about topologies: at every level the pods
@@ -68,9 +69,9 @@ func (w *world) free(labels []string, node string) int64 {
 // how many pods the best domain takes, and how many it must.
 func says(v engine.Verdict, message string) bool {
 	switch v.Reason.Unblock {
-	case engine.UnblockRoom:
+	case policy.UnblockRoom:
 		return strings.Contains(message, "not enough resources in the cluster")
-	case engine.UnblockTogether:
+	case policy.UnblockTogether:
 		level, topology, ok := strings.Cut(v.Object, " of topology ")
 		topology, _, _ = strings.Cut(topology, " (")
 		return ok && strings.Contains(message, "topology "+topology+", requirement "+level+" couldn't be satisfied") &&

@@ -6,7 +6,7 @@
 //
 //	            ┌─ go/parser: every Go file, all build tags ──────┐
 //	tree root ──┼─ go list -deps: what the pure packages reach ───┼──► Rule.Check ──► Violations that teach
-//	            └─ go/types: internal/engine/... only (D10, parts) ┘
+//	            └─ go/types: internal/engine/... only (D10) ┘
 //
 // A rule about a directory that does not exist yet passes. An exception to a rule is a row of the table in exceptions.go with its
 // reason; a row that its file no longer needs is itself a failure.

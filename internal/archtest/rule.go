@@ -43,8 +43,8 @@ func Rules() []Rule {
 		},
 		{
 			ID:      "D2",
-			Says:    "the engine knows no action, plugin or registry; actions know no plugin; plugins do not know each other; filters read only the View",
-			Instead: "declare an extension point (an interface) in internal/engine and let the two sides meet there; only internal/engine/builtin names the pure actions and plugins",
+			Says:    "the parts of the engine know those before them: ledger, policy, recorder, rules, placer, engine; plugins know policy and the ledger's words, and not each other; actions and the solver know no plugin; filters read only the View",
+			Instead: "ask a part below by a method that contract.go names; what takes several parts is the Session's; what a plugin should decide is an extension point (an interface) in internal/engine/policy; only internal/engine/builtin names the pure actions and plugins",
 			Check:   checkEngineLayers,
 		},
 		{
@@ -112,12 +112,6 @@ func Rules() []Rule {
 			Says:    "imports point down: api and cluster know nobody; fairshare knows cluster; dialect knows api and cluster; kube knows those and the engine; app knows no role; vm knows app alone, and its parts not each other; see knows sim, replay and the engine, and not what it is proven on",
 			Instead: "move the shared part down, or pass it in as a function or a small interface",
 			Check:   checkLayers,
-		},
-		{
-			ID:      "parts",
-			Says:    "in internal/engine the parts of a session know those before them, rules, recorder, placer, and what is unexported of a part is its own",
-			Instead: "ask the part by a method that is exported, and name that in contract.go; what takes several parts is the session's",
-			Check:   checkParts,
 		},
 		{
 			ID:      "ships",

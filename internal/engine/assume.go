@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // How long a decision stands without the API server showing it, in nanoseconds. Failures are reported long before; these
@@ -22,7 +23,7 @@ func (p *Plan) assume(s *cluster.Store, now int64) {
 	evicted := now + p.EvictionsStand()
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
-		if b.Starts && b.count(Bind) > 0 {
+		if b.Starts && b.count(ledger.Bind) > 0 {
 			s.Started(b.Gang)
 		}
 		for j := range b.Intents {
@@ -31,7 +32,7 @@ func (p *Plan) assume(s *cluster.Store, now int64) {
 				s.Release(in.Kept)
 			}
 			switch in.Verb {
-			case Bind:
+			case ledger.Bind:
 				s.Assume(in.UID, in.Node, in.Groups, now+bindStands)
 				if len(in.Claims) > 0 {
 					s.AssumeClaims(in.UID, in.Claims)
@@ -39,7 +40,7 @@ func (p *Plan) assume(s *cluster.Store, now int64) {
 				if in.Zones != nil {
 					s.AssumeZones(in.UID, in.Zones)
 				}
-			case Evict:
+			case ledger.Evict:
 				s.AssumeEvicted(in.UID, b.Gang, evicted)
 			}
 			if h, promised := in.hold(b); promised {
@@ -61,9 +62,9 @@ func (p *Plan) EvictionsStand() int64 {
 // order. It does when pods are evicted for it, or when it goes on with an earlier promise.
 func (in *Intent) hold(b *Bundle) (cluster.Hold, bool) {
 	switch {
-	case in.Verb == Nominate && (b.Eviction != nil || in.Kept != ""):
+	case in.Verb == ledger.Nominate && (b.Eviction != nil || in.Kept != ""):
 		return cluster.Hold{Gang: b.Gang, Pod: in.UID, Set: in.Set, Node: in.Node, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
-	case in.Verb == Evict && in.To != "":
+	case in.Verb == ledger.Evict && in.To != "":
 		return cluster.Hold{Gang: in.Gang, Moved: in.UID, Set: in.Set, Node: in.To, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
 	}
 	return cluster.Hold{}, false
@@ -78,14 +79,14 @@ func (b *Bundle) Forget(s *cluster.Store, carried func(uid string) bool) bool {
 	for i := range b.Intents {
 		in := &b.Intents[i]
 		switch in.Verb {
-		case Bind:
+		case ledger.Bind:
 			s.Forget(in.UID)
-		case Evict:
+		case ledger.Evict:
 			if !carried(in.UID) {
 				s.Spare(in.UID)
 			}
 		}
-		if h, promised := in.hold(b); promised && !(in.Verb == Evict && carried(in.UID)) {
+		if h, promised := in.hold(b); promised && !(in.Verb == ledger.Evict && carried(in.UID)) {
 			last = s.ReleaseOf(h.ID(), b.ID) && last
 		}
 	}

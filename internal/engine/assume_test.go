@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 func assumeStore() *cluster.Store {
@@ -28,10 +30,10 @@ func assumeStore() *cluster.Store {
 // takes is a bundle that evicts g1 for good and moves g2, for t1.
 func takes() Bundle {
 	beneficiary, giver := cluster.Key{Namespace: "a", Name: "taker"}, cluster.Key{Namespace: "a", Name: "giver"}
-	return Bundle{ID: "b", Gang: beneficiary, UID: "taker", Eviction: &EvictionRecord{Cause: Reclaim}, Intents: []Intent{
-		{Verb: Evict, UID: "g1", Node: "n", Gang: giver},
-		{Verb: Evict, UID: "g2", Node: "n", To: "m", Gang: giver},
-		{Verb: Nominate, UID: "t1", Node: "n"},
+	return Bundle{ID: "b", Gang: beneficiary, UID: "taker", Eviction: &EvictionRecord{Cause: policy.Reclaim}, Intents: []Intent{
+		{Verb: ledger.Evict, UID: "g1", Node: "n", Gang: giver},
+		{Verb: ledger.Evict, UID: "g2", Node: "n", To: "m", Gang: giver},
+		{Verb: ledger.Nominate, UID: "t1", Node: "n"},
 	}}
 }
 
@@ -67,7 +69,7 @@ func TestAssumeAndForget(t *testing.T) {
 	s = assumeStore()
 	p.assume(s, 1)
 	later := takes()
-	later.ID, later.Intents = "later", []Intent{{Verb: Nominate, UID: "t1", Node: "m"}}
+	later.ID, later.Intents = "later", []Intent{{Verb: ledger.Nominate, UID: "t1", Node: "m"}}
 	(&Plan{Bundles: []Bundle{later}}).assume(s, 1)
 	if p.Bundles[0].Forget(s, func(string) bool { return false }) {
 		t.Error("a later promise was not noticed")
@@ -89,21 +91,21 @@ func TestAssumeNominations(t *testing.T) {
 	t.Parallel()
 	beneficiary := cluster.Key{Namespace: "a", Name: "taker"}
 	s := assumeStore()
-	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
 	if d := cmp.Diff(seen(assumeStore()), seen(s)); d != "" {
 		t.Errorf("a nomination alone holds nothing: %s", d)
 	}
 	s.Hold(cluster.Hold{Gang: beneficiary, Moved: "gone", Node: "n", Until: 100})
 	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{
-		{Verb: Nominate, UID: "t1", Node: "n", Kept: "gone"},
-		{Verb: Bind, UID: "t2", Node: "n"},
+		{Verb: ledger.Nominate, UID: "t1", Node: "n", Kept: "gone"},
+		{Verb: ledger.Bind, UID: "t2", Node: "n"},
 	}}}}).assume(s, 1)
 	want := seen(assumeStore())
 	want["t2"], want["held for taker t1"] = "Binding", "n"
 	if d := cmp.Diff(want, seen(s)); d != "" {
 		t.Errorf("a promise goes on under the pod it is for: %s", d)
 	}
-	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
 	want["t1"] = "Binding"
 	delete(want, "held for taker t1")
 	if d := cmp.Diff(want, seen(s)); d != "" {

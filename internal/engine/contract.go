@@ -5,34 +5,53 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/placer"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
-// The words of package ledger: actions and plugins know it through this package only.
+// The words of the packages below that who runs an engine has to know; plugins and actions call things by their own packages' names.
 
 type (
-	// GangState is a gang as the run sees it.
-	GangState = ledger.GangState
-	// QueueLedger is what a queue holds and may hold.
-	QueueLedger = ledger.QueueLedger
-	// VictimUnit is what goes together when a gang gives room.
-	VictimUnit = ledger.VictimUnit
-	// Statement is a journal of operations, each with its exact inverse.
-	Statement = ledger.Statement
-	// Mark is a place in a statement.
-	Mark = ledger.Mark
-	// Op is one operation on one pod.
-	Op = ledger.Op
-	// Verb says what an operation, or an intent, does.
+	// Verdict is a typed answer.
+	Verdict = policy.Verdict
+	// Reason is a no, as whoever says it declares it.
+	Reason = policy.Reason
+	// EvictionCause is what pods are evicted for.
+	EvictionCause = policy.EvictionCause
+	// Verb says what an intent does.
 	Verb = ledger.Verb
+	// Trace says why, for every gang that waits and every gang something was decided for.
+	Trace = recorder.Trace
+	// GangTrace is the outcome for one gang.
+	GangTrace = recorder.GangTrace
+	// QueueTrace is a queue after the run.
+	QueueTrace = recorder.QueueTrace
+	// Attempt is what one disruptive action had to say to a gang.
+	Attempt = recorder.Attempt
+	// Diagnosis is why a gang could not be placed.
+	Diagnosis = recorder.Diagnosis
+	// Told is a diagnosis that is remembered.
+	Told = recorder.Told
+	// Stats counts what a run did.
+	Stats = recorder.Stats
 )
 
-// The verbs of plans, and those of statements.
+// The verbs of plans, the codes of verdicts that are not yes, and the causes of evictions.
 const (
 	Bind     = ledger.Bind
 	Nominate = ledger.Nominate
 	Evict    = ledger.Evict
-	Spare    = ledger.Spare
-	Move     = ledger.Move
+
+	No        = policy.No
+	NoForever = policy.NoForever
+	Wait      = policy.Wait
+
+	Consolidation = policy.Consolidation
+	Reclaim       = policy.Reclaim
+	Preempt       = policy.Preempt
+	Repair        = policy.Repair
 )
 
 // This file is what an action may ask and do: all of it, by name. A test compares it with the code.
@@ -63,7 +82,8 @@ const (
 //
 // # The parts, and what each may be asked
 //
-// Each part knows those above it and none below; none knows an action.
+// Each part is a package that knows those above it and none below; none knows an action. Between the ledger and the rules is package
+// policy: what plugins are asked, and what they answer in.
 //
 //	Ledger      what is free, who holds what, who is promised what
 //	  nodes       Idle, Later, TotalLater, FitsIdle, FitsLater, StillFits, CountLater, EachDevice, Needs, Touched
@@ -77,21 +97,21 @@ const (
 //	  undo        Mark, RollbackTo, Discard; to do it again Cut, Redo, Suspend
 //	  ask         Binds, BindsSince, Waits, Immediate, Ops
 //	  end         Settle is the session's, when it accepts
-//	Rules       who may have what, and take it from whom; nodes are not looked at
-//	  to have     Admit, CheckGates, FairShare, CompareGangs
-//	  to take     CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing
-//	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
-//	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these
 //	Recorder    what is said of the run; decides nothing
 //	  why         Diagnose, Note, Postpone, Postponed, Leave, Left, Stale, Truncated, Action
 //	  figures     Considered, Searched, Scenario, Step, Steps
 //	  later runs  WakeAt, RememberAnswer, RememberedAnswer, Retell, PassEnd
 //	  the parts'  Begin, Expect, Gangs, Settled, Beyond, Result; no action asks for these
+//	Rules       who may have what, and take it from whom; nodes are not looked at
+//	  to have     Admit, CheckGates, FairShare, CompareGangs
+//	  to take     CheckReclaim, CheckVictimQueue, CheckVictim, CheckUnit, Yields, AnyBeneficiary, BySiblings, Standing
+//	  in order    CompareVictimQueues, Tier, Units, GentleUnit, Age, ShareMoved
+//	  the parts'  Open, Close, CheckGatesNow, OverAgain, CompareQueues, Detail, Risks; no action asks for these
 //	Placer      where pods go
 //	  to place    TryGang; as a what-if Promise, PromisePod, PromiseOn
 //	  elsewhere   SpareUnit, MoveUnit
 //	  to ask      Room, Exact, Filtered, RefusedAll, Allows, CheckPods, CheckNear, Constrained, ChoiceKey, AppendKinds, Awaits, Rated
-//	  the parts'  Limited, Places, Top; no action asks for these
+//	  the parts'  Limited; no action asks for these
 //	Session     what takes several of them
 //	  who         Pending, Waiting, NewGangQueue, StillReleasing
 //	  decide      Accept, AcceptFor, Broken
@@ -108,9 +128,9 @@ type Action interface {
 type Session struct {
 	Snap     *cluster.Snapshot
 	Ledger   *ledger.Ledger
-	Rules    *Rules
-	Placer   *Placer
-	Recorder *Recorder
+	Rules    *rules.Rules
+	Placer   *placer.Placer
+	Recorder *recorder.Recorder
 
 	ctx    context.Context
 	engine *Engine

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
 // GangQueue hands out gangs in the order in which they are served: down the queue forest by queue order, each queue
@@ -24,7 +25,7 @@ type GangQueue struct {
 
 // queueNode is one queue that has gangs below it, or had.
 type queueNode struct {
-	ledger  *QueueLedger // nil for the root
+	ledger  *ledger.QueueLedger // nil for the root
 	parent  *queueNode
 	at      int // in parent.kids
 	kids    []*queueNode
@@ -32,15 +33,15 @@ type queueNode struct {
 	winner  []int32 // per match and kid that has left its place: which kid is before the other; match 1 is the last one played; nil while nobody has
 	count   int     // of a leaf: how many gangs it was given
 	gangs   gangHeap
-	best    *GangState // whom it stands for; nil for nobody
-	charges int        // its ledger's, when it got its place
-	moved   bool       // it has left its place among the kids, and plays
+	best    *ledger.GangState // whom it stands for; nil for nobody
+	charges int               // its ledger's, when it got its place
+	moved   bool              // it has left its place among the kids, and plays
 }
 
 // NewGangQueue returns a queue over the given gangs; each must have a Leaf. Of each leaf, no more gangs are handed out
 // than the running action's depth says; the others are diagnosed. O(gangs + queues), with the logarithm of the queues where
 // their order has changed since the last one, and of the gangs where there is a depth.
-func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
+func (s *Session) NewGangQueue(gangs []*ledger.GangState) *GangQueue {
 	q := &GangQueue{s: s, root: &queueNode{}, nodes: ledger.Cleared(&s.engine.slabs.queues, s.Ledger.MaxQueueID())}
 	if hints := &s.engine.slabs.places; len(*hints) < len(q.nodes) {
 		ledger.Cleared(hints, len(q.nodes))
@@ -52,7 +53,7 @@ func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
 			leafs = append(leafs, leaf)
 		}
 	}
-	room := make([]*GangState, len(gangs)) // one piece for all leaves, each of which has its part
+	room := make([]*ledger.GangState, len(gangs)) // one piece for all leaves, each of which has its part
 	for _, leaf := range leafs {
 		leaf.gangs, room = gangHeap{rules: s.Rules, list: room[:0:leaf.count]}, room[leaf.count:]
 	}
@@ -76,7 +77,7 @@ func (s *Session) NewGangQueue(gangs []*GangState) *GangQueue {
 }
 
 // node returns the queue's node, hanging it and its ancestors into the tree.
-func (q *GangQueue) node(l *QueueLedger) *queueNode {
+func (q *GangQueue) node(l *ledger.QueueLedger) *queueNode {
 	if l == nil {
 		return q.root
 	}
@@ -169,7 +170,7 @@ func (q *GangQueue) compare(l, r *queueNode) int {
 }
 
 // Pop returns the next gang, nil when there is none.
-func (q *GangQueue) Pop() *GangState {
+func (q *GangQueue) Pop() *ledger.GangState {
 	q.settle()
 	g := q.root.best
 	if g == nil {
@@ -184,7 +185,7 @@ func (q *GangQueue) Pop() *GangState {
 }
 
 // Push puts a gang back that was handed out, to be taken again at its turn.
-func (q *GangQueue) Push(g *GangState) {
+func (q *GangQueue) Push(g *ledger.GangState) {
 	q.settle()
 	n := &q.nodes[g.Leaf.ID]
 	heap.Push(&n.gangs, g)
@@ -200,7 +201,7 @@ func (q *GangQueue) settle() {
 }
 
 // Changed tells the queue that the shares of a leaf changed by other than the last gang it handed out.
-func (q *GangQueue) Changed(leaf *QueueLedger) {
+func (q *GangQueue) Changed(leaf *ledger.QueueLedger) {
 	q.settle()
 	for l := leaf; l != nil; l = l.Parent {
 		if n := &q.nodes[l.ID]; n.ledger != nil {
@@ -223,7 +224,7 @@ func (q *GangQueue) fix(n *queueNode) {
 }
 
 // place finds a queue's place among its siblings, when it stood for was before.
-func (q *GangQueue) place(n *queueNode, was *GangState) {
+func (q *GangQueue) place(n *queueNode, was *ledger.GangState) {
 	if n.best == nil && !n.moved || n.best != nil && was != nil && n.charges == n.ledger.Charges && q.alike(was, n.best) {
 		return // nobody in its place, which is passed, or the same place
 	}
@@ -245,20 +246,20 @@ func (q *GangQueue) place(n *queueNode, was *GangState) {
 }
 
 // alike says whether two gangs ask for the same.
-func (q *GangQueue) alike(a, b *GangState) bool {
+func (q *GangQueue) alike(a, b *ledger.GangState) bool {
 	_, l := q.s.Ledger.Next(a)
 	_, r := q.s.Ledger.Next(b)
 	return a == b || slices.Equal(l, r)
 }
 
 type gangHeap struct {
-	rules *Rules
-	list  []*GangState
+	rules *rules.Rules
+	list  []*ledger.GangState
 }
 
 func (h *gangHeap) Len() int      { return len(h.list) }
 func (h *gangHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *gangHeap) Push(x any)    { h.list = append(h.list, x.(*GangState)) }
+func (h *gangHeap) Push(x any)    { h.list = append(h.list, x.(*ledger.GangState)) }
 func (h *gangHeap) Pop() any {
 	g := h.list[len(h.list)-1]
 	h.list = h.list[:len(h.list)-1]

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // byShare orders queues by what they hold and their next asks for, and counts how often it is asked.
 type byShare struct {
-	view  *View
+	view  *policy.View
 	asked *int
 }
 
@@ -54,8 +56,8 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int)
 		}
 	}
 	asked := 0
-	e, err := New(Profile{Tiers: [][]PluginUse{{{Name: "share"}}}}, Registry{Plugins: map[string][]Factory{
-		"share": {Opens(func(v *View) byShare { return byShare{asked: &asked, view: v} })},
+	e, err := New(Profile{Tiers: [][]PluginUse{{{Name: "share"}}}}, Registry{Plugins: map[string][]policy.Factory{
+		"share": {policy.Opens(func(v *policy.View) byShare { return byShare{asked: &asked, view: v} })},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +66,11 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int)
 }
 
 // firstOf finds the gang that is served first by looking at all of them, queue by queue.
-func firstOf(s *Session, q *GangQueue, of []*QueueLedger, waiting map[*QueueLedger][]*GangState) *GangState {
-	var best *GangState
-	var bestAt *QueueLedger
+func firstOf(s *Session, q *GangQueue, of []*ledger.QueueLedger, waiting map[*ledger.QueueLedger][]*ledger.GangState) *ledger.GangState {
+	var best *ledger.GangState
+	var bestAt *ledger.QueueLedger
 	for _, l := range of {
-		var g *GangState
+		var g *ledger.GangState
 		for _, o := range waiting[l] {
 			if g == nil || s.Rules.CompareGangs(o, g) < 0 {
 				g = o
@@ -95,11 +97,11 @@ func TestGangQueueOrder(t *testing.T) {
 			s.draft.bundles = map[cluster.GangID]int{}
 			gangs := s.Pending()
 			q := s.NewGangQueue(gangs)
-			waiting := map[*QueueLedger][]*GangState{}
+			waiting := map[*ledger.QueueLedger][]*ledger.GangState{}
 			for _, g := range gangs {
 				waiting[g.Leaf] = append(waiting[g.Leaf], g)
 			}
-			var given []*GangState
+			var given []*ledger.GangState
 			for step := 0; ; step++ {
 				want, got := firstOf(s, q, s.Ledger.Tops(), waiting), q.Pop()
 				if got != want {
@@ -150,8 +152,8 @@ func TestGangQueueComparisons(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	s, asked := forest(t, rand.New(rand.NewPCG(1, 1)), n, 2*n, true, 1) // all ask for the same
-	gangs := make([]*GangState, 0, 2*n)
-	s.Ledger.EachGang(func(g *GangState) { gangs = append(gangs, g) })
+	gangs := make([]*ledger.GangState, 0, 2*n)
+	s.Ledger.EachGang(func(g *ledger.GangState) { gangs = append(gangs, g) })
 	for action, most := range []int{15 * n, n + n/10, n + n/10} {
 		*asked = 0
 		q := s.NewGangQueue(gangs)

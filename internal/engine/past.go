@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+)
 
 // past is what a run has decided so far, for later bundles that count on it.
 type past struct {
@@ -21,7 +25,7 @@ func (p *past) add(b *Bundle) {
 	p.bundles = append(p.bundles, pastBundle{b.ID, b.UID})
 	for i := range b.Intents {
 		in := &b.Intents[i]
-		if in.Verb != Evict {
+		if in.Verb != ledger.Evict {
 			continue
 		}
 		if p.frees == nil {
@@ -45,7 +49,7 @@ func (p *past) name(b *Bundle) {
 	for i := range b.Intents {
 		in := &b.Intents[i]
 		node := in.To
-		if in.Verb == Nominate {
+		if in.Verb == ledger.Nominate {
 			node = in.Node
 		}
 		for _, id := range p.frees[node] {

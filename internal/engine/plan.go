@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Plan is what one action of one run decided: plain data, nothing applied yet.
@@ -38,11 +40,11 @@ type Bundle struct {
 // Intent is one decision about one pod. Its precondition is that the pod still has this UID, and, to bind or nominate, no
 // node, to evict, this node.
 type Intent struct {
-	Verb      Verb   `json:"verb"`
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	UID       string `json:"uid"`
-	Node      string `json:"node"`
+	Verb      ledger.Verb `json:"verb"`
+	Namespace string      `json:"namespace"`
+	Pod       string      `json:"pod"`
+	UID       string      `json:"uid"`
+	Node      string      `json:"node"`
 	// To is the node that keeps room for the successor of an evicted pod; "" when it has none.
 	To string `json:"to,omitempty"`
 	// Gang and Set are the evicted pod's.
@@ -72,20 +74,9 @@ type Intent struct {
 	Kept string `json:"kept,omitempty"`
 }
 
-// EvictionCause is what pods are evicted for.
-type EvictionCause string
-
-// The causes. What each may take is the table in docs/concepts/disruption.md.
-const (
-	Consolidation EvictionCause = "consolidation" // to move pods elsewhere, so that scattered room comes together
-	Reclaim       EvictionCause = "reclaim"       // to take back, from a queue above its share, what is one's own
-	Preempt       EvictionCause = "preempt"       // to make way for higher priority in the same queue
-	Repair        EvictionCause = "repair"        // to release what a fault left of a gang
-)
-
 // EvictionRecord is the record of a decision that evicts: who had to go, for whom, by which rule, and what became of the shares.
 type EvictionRecord struct {
-	Cause EvictionCause `json:"right"`
+	Cause policy.EvictionCause `json:"right"`
 	// Queue is the beneficiary's.
 	Queue   string   `json:"queue"`
 	Victims []Victim `json:"victims"`
@@ -138,12 +129,12 @@ func bundleID(now int64, gangUID string, intents []Intent) string {
 }
 
 // Binds returns how many pods the plan binds.
-func (p *Plan) Binds() int { return p.count(Bind) }
+func (p *Plan) Binds() int { return p.count(ledger.Bind) }
 
 // Evictions returns how many pods the plan evicts, moved ones included.
-func (p *Plan) Evictions() int { return p.count(Evict) }
+func (p *Plan) Evictions() int { return p.count(ledger.Evict) }
 
-func (p *Plan) count(v Verb) int {
+func (p *Plan) count(v ledger.Verb) int {
 	n := 0
 	for i := range p.Bundles {
 		n += p.Bundles[i].count(v)
@@ -151,7 +142,7 @@ func (p *Plan) count(v Verb) int {
 	return n
 }
 
-func (b *Bundle) count(v Verb) int {
+func (b *Bundle) count(v ledger.Verb) int {
 	n := 0
 	for i := range b.Intents {
 		if b.Intents[i].Verb == v {

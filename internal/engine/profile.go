@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/placer"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Profile says which actions run and which plugins rule, in order. It is what a scheduler configuration or a
@@ -58,13 +59,13 @@ func DefaultSettings() Settings {
 // PluginUse is one plugin of a profile.
 type PluginUse struct {
 	Name      string
-	Arguments Arguments
+	Arguments policy.Arguments
 }
 
 // Registry is every action and plugin a profile may name. It is a value: callers extend a copy.
 type Registry struct {
 	Actions map[string]func() Action
-	Plugins map[string][]Factory
+	Plugins map[string][]policy.Factory
 }
 
 // Clone returns a registry that can be extended without changing r.
@@ -78,8 +79,8 @@ type Engine struct {
 	profile Profile
 	actions []namedAction
 	plugins []namedPlugin
-	reasons map[string]*Reason
-	statics staticCache
+	reasons map[string]*policy.Reason
+	places  placer.Cache
 	slabs   slabs
 
 	fragments fragments
@@ -93,7 +94,7 @@ type Engine struct {
 }
 
 // forget drops what the engine keeps from one run for the next, so that nothing of a run that panicked is left.
-func (e *Engine) forget() { e.statics, e.slabs, e.fragments = staticCache{}, slabs{}, fragments{} }
+func (e *Engine) forget() { e.places, e.slabs, e.fragments = placer.Cache{}, slabs{}, fragments{} }
 
 type namedAction struct {
 	name   string
@@ -107,8 +108,8 @@ type namedPlugin struct {
 
 // pluginPart is what a factory made, and where what it opens is bound: at its points that are not neutralised.
 type pluginPart struct {
-	open func(*View) Instance
-	at   []extension
+	open func(*policy.View) policy.Instance
+	at   []policy.Extension
 }
 
 // New resolves a profile. Unknown names, arguments that cannot be read, doubled names and two owners of an exclusive
@@ -123,7 +124,7 @@ func New(p Profile, r Registry) (*Engine, error) {
 	for _, n := range p.Neutralised {
 		off[n] = true
 	}
-	seen, owners := map[string]bool{}, map[Point]string{}
+	seen, owners := map[string]bool{}, map[policy.Point]string{}
 	for _, name := range p.Actions {
 		f, ok := r.Actions[name]
 		if !ok {
@@ -157,15 +158,12 @@ func New(p Profile, r Registry) (*Engine, error) {
 					}
 				}
 				part := pluginPart{open: open}
-				for _, x := range extensions {
-					if !slices.Contains(f.Points, x.point) {
-						continue
+				for _, x := range f.Extensions() {
+					if owner := owners[x.Point]; x.Alone && owner != "" {
+						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.Point)
 					}
-					if owner := owners[x.point]; x.alone && owner != "" {
-						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.point)
-					}
-					owners[x.point] = use.Name
-					if !off[string(x.point)] && !off[use.Name+"/"+string(x.point)] {
+					owners[x.Point] = use.Name
+					if !off[string(x.Point)] && !off[use.Name+"/"+string(x.Point)] {
 						part.at = append(part.at, x)
 					}
 				}
@@ -182,83 +180,27 @@ func (e *Engine) Profile() Profile { return e.profile }
 
 func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// points is everything opened for one run, by extension point.
-type points struct {
-	queueOrder   []QueueOrder
-	gangOrder    []GangOrder
-	setOrder     []SetOrder
-	podOrder     []PodOrder
-	shares       QueueShares
-	reclaim      []named[ReclaimGate]
-	victimQueues []named[VictimQueueFilter]
-	victims      []named[VictimFilter]
-	units        []named[UnitCheck]
-	victimOrders []VictimOrder
-	tiers        []VictimTier
-	queueGates   []named[QueueGate]
-	fixedQuota   []named[FixedQuota]
-	podGates     []named[PodGate]
-	nodeSets     []named[NodeSets]
-	statics      []named[NodeStatic]
-	filters      []named[NodeFilter]
-	refusals     []named[NodeRefusals]
-	ready        []NodeReady
-	promises     []Promises
-	details      []Detailer
-	scores       []NodeScore
-	bonuses      []PodBonus
-	company      CompanyScore
-
-	deviceOrder []DeviceOrder
-	observers   []Observer
-	closers     []named[Closer]
-}
-
-// hooks are the points that the ledger asks and tells.
-func (ps *points) hooks() ledger.Hooks {
-	return ledger.Hooks{
-		ComparePods: func(a, b *cluster.Pod) int {
-			for _, o := range ps.podOrder {
-				if c := o.ComparePods(a, b); c != 0 {
-					return c
-				}
-			}
-			return 0
-		},
-		CompareSets: func(g *GangState, a, b int32) int {
-			for _, o := range ps.setOrder {
-				if c := o.CompareSets(g, a, b); c != 0 {
-					return c
-				}
-			}
-			return 0
-		},
-		ScoreDevice: func(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 {
-			score := int64(0)
-			for _, o := range ps.deviceOrder {
-				score += o.ScoreDevice(c, n, used, capacity)
-			}
-			return score
-		},
-		Done: func(op Op) {
-			for _, o := range ps.observers {
-				o.Done(op)
-			}
-		},
-		Undone: func(op Op) {
-			for i := len(ps.observers) - 1; i >= 0; i-- {
-				ps.observers[i].Undone(op)
-			}
-		},
-		Turned: func(h *cluster.Hold, open bool) {
-			for _, o := range ps.promises {
-				o.Turned(h, open)
-			}
-		},
+// Known returns what may be said, by key: the engine's own reasons and the registry's. Two of one key are an error.
+func (r Registry) Known() (map[string]*policy.Reason, error) {
+	known := map[string]*policy.Reason{}
+	all := policy.Reasons()
+	for _, name := range sortedNames(r.Plugins) {
+		for _, f := range r.Plugins[name] {
+			all = append(all, f.Reasons...)
+		}
 	}
+	for _, reason := range all {
+		if known[reason.Key] != nil {
+			return nil, fmt.Errorf("registry: reason %q is declared twice", reason.Key)
+		}
+		known[reason.Key] = reason
+	}
+	return known, nil
 }
 
-type named[T any] struct {
-	name string
-	it   T
+// NodesHelp returns what says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought
+// the gang unschedulable.
+func (r Registry) NodesHelp() func(key string) bool {
+	known, _ := r.Known()
+	return func(key string) bool { return known[key].NodesHelp() }
 }

@@ -7,41 +7,19 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // Result is what a run leaves besides its plans.
 type Result struct {
-	Trace Trace
-	Stats Stats
+	Trace recorder.Trace
+	Stats recorder.Stats
 	// Void are the IDs of holds that are worth nothing any more; the Store is told to forget them.
 	Void []string
 	// Answers are those that cost much, by question, to be remembered.
 	Answers map[string]cluster.RememberedAnswer
-}
-
-// Stats counts what a run did; it contains no times.
-type Stats struct {
-	Considered int // gangs tried, by all actions
-	Placed     int // pods placed
-	Nominated  int // pods nominated
-	Evicted    int // pods evicted, moved ones included
-	Moved      int // the part of Evicted that has room elsewhere
-	Steps      int // what-ifs of victim searches, and as much of other work
-	// Actions is what each action did, in their order.
-	Actions []ActionStats
-}
-
-// ActionStats counts what one action of a run did.
-type ActionStats struct {
-	Action string
-	// Considered is how many times a gang was tried: allocate tries one that gets something again.
-	Considered int
-	// Searches is how many searches for somebody to displace or move there were, Found how many of them ended in a decision.
-	// A question that was answered before is no search.
-	Searches, Found int
-	// Of the states that searches looked at, Filtered were ruled out by queues and sums alone; in Simulated it was worked out
-	// whether the gang fits.
-	Filtered, Simulated int
 }
 
 // Stage is a part of a run that takes time.
@@ -72,7 +50,7 @@ func (e *Engine) around(kind StageKind, name string) func() {
 }
 
 // trying tells whoever wants to know, should it end badly, which gang is tried from now on; nil for none.
-func (e *Engine) trying(g *GangState) {
+func (e *Engine) trying(g *ledger.GangState) {
 	switch {
 	case e.Trying == nil:
 	case g == nil:
@@ -152,14 +130,14 @@ func (r *run) end() Result {
 
 // Pending returns the gangs that wait for something, admitted or not, in ID order. Those that cannot be tried have been
 // diagnosed and left out.
-func (s *Session) Pending() []*GangState {
-	var out []*GangState
+func (s *Session) Pending() []*ledger.GangState {
+	var out []*ledger.GangState
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
 		s.engine.trying(g)
 		if v := s.Rules.Admit(g); !v.Yes() {
-			s.Recorder.Diagnose(g, &Diagnosis{Verdict: v})
+			s.Recorder.Diagnose(g, &recorder.Diagnosis{Verdict: v})
 			continue
 		}
 		out = append(out, g)
@@ -170,8 +148,8 @@ func (s *Session) Pending() []*GangState {
 
 // Waiting returns the gangs for which others might be disturbed: they are ready, something of theirs has no room yet, no
 // room is promised to them, they do not wait for their queues' own pods to go and nothing else, and their preemption delay is over. Those that still wait for that are noted.
-func (s *Session) Waiting() []*GangState {
-	out := make([]*GangState, 0, s.Recorder.Gangs()) // something was said of each
+func (s *Session) Waiting() []*ledger.GangState {
+	out := make([]*ledger.GangState, 0, s.Recorder.Gangs()) // something was said of each
 	defer s.engine.trying(nil)
 	for gang := range s.Snap.PendingGangs() {
 		g := s.Ledger.Gang(gang.ID)
@@ -180,7 +158,7 @@ func (s *Session) Waiting() []*GangState {
 			continue
 		}
 		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
-			s.Recorder.Note(g, Attempt{Action: s.Recorder.Action(), Verdict: Verdict{Code: Wait, Reason: ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
+			s.Recorder.Note(g, recorder.Attempt{Action: s.Recorder.Action(), Verdict: policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
 			continue
 		}
 		out = append(out, g)
@@ -199,10 +177,10 @@ func (s *Session) Settings() Settings {
 
 // finish closes the plugins and returns what the run leaves, but for what becomes of promises.
 func (s *Session) finish() Result {
-	t := Trace{Risks: s.Rules.Risks(), Fragmentation: s.engine.Fragmentation(s.Snap)}
+	t := recorder.Trace{Risks: s.Rules.Risks(), Fragmentation: s.engine.Fragmentation(s.Snap)}
 	t.Facts = s.Rules.Close(func(plugin string) func() { return s.engine.around(StageClosePlugin, plugin) })
 	dims := s.Snap.Dims.Len()
-	t.Queues = make([]QueueTrace, 0, len(s.Ledger.Queues()))
+	t.Queues = make([]recorder.QueueTrace, 0, len(s.Ledger.Queues()))
 	room := make(cluster.Resources, 2*dims*len(s.Ledger.Queues())) // one piece for all
 	carve := func() (out cluster.Resources) {
 		out, room = room[:0:dims], room[dims:]
@@ -212,7 +190,7 @@ func (s *Session) finish() Result {
 		if q.Lost {
 			continue
 		}
-		qt := QueueTrace{
+		qt := recorder.QueueTrace{
 			Name: q.Name, Depth: q.Depth, Quota: q.Quota, Limit: q.Limit, Allocated: q.Allocated,
 			NonPreemptible: q.AllocatedNonPreemptible, Requested: q.Requested, FairShare: s.Rules.FairShare(q.ID),
 			Taken:               taken(carve(), q.Allocated, q.Stuck, q.Holding),
@@ -223,7 +201,9 @@ func (s *Session) finish() Result {
 		}
 		t.Queues = append(t.Queues, qt)
 	}
-	return s.Recorder.Result(t)
+	var out Result
+	out.Trace, out.Stats, out.Answers = s.Recorder.Result(t)
+	return out
 }
 
 // taken appends what has to fit under a bound, now and once all that can be waited for has gone.
@@ -237,7 +217,7 @@ func taken(out, allocated, stuck, holding cluster.Resources) cluster.Resources {
 }
 
 // StillReleasing is the diagnosis of a gang whose promised room is not there yet.
-func (s *Session) StillReleasing(g *GangState) *Diagnosis {
+func (s *Session) StillReleasing(g *ledger.GangState) *recorder.Diagnosis {
 	n := int64(0)
 	var nodes []string
 	for h := range s.Ledger.HeldFor(g) {
@@ -251,5 +231,5 @@ func (s *Session) StillReleasing(g *GangState) *Diagnosis {
 	if len(nodes) > shown {
 		where += fmt.Sprintf(" and %d more nodes", len(nodes)-shown)
 	}
-	return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: n, Detail: where}}
+	return &recorder.Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonReleasing, Object: g.Key.String(), Have: n, Detail: where}}
 }

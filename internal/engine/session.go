@@ -5,6 +5,10 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/placer"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
 // draft is the plan of the running action.
@@ -18,15 +22,15 @@ type draft struct {
 
 // newSession lays an empty overlay over snap: O(nodes + queues).
 func newSession(ctx context.Context, e *Engine, snap *cluster.Snapshot) *Session {
-	ps := &points{}
+	ps := &policy.Plugins{}
 	s := &Session{Snap: snap, ctx: ctx, engine: e}
 	s.draft.broken, s.draft.promised = map[cluster.PodID]string{}, map[string]struct{}{}
 	s.Ledger = ledger.New(snap, &e.slabs.ledger)
-	s.Recorder = newRecorder(snap, len(e.actions), e.reasons, &e.slabs)
-	s.Rules = newRules(snap, s.Ledger, ps)
-	s.Placer = newPlacer(ctx, e, snap, s.Ledger, s.Rules, s.Recorder, ps)
-	*ps = e.open(&View{s: s})
-	s.Ledger.Follow(ps.hooks())
+	s.Recorder = recorder.New(snap, len(e.actions), e.reasons, &e.slabs.traces)
+	s.Rules = rules.New(snap, s.Ledger, ps)
+	s.Placer = placer.New(ctx, &e.places, snap, s.Ledger, s.Rules, s.Recorder, ps)
+	e.open(ps, policy.NewView(snap, s.Ledger, s.Recorder.Step))
+	s.Ledger.Follow(ps.Hooks())
 	s.Rules.Open()
 	return s
 }
@@ -38,8 +42,21 @@ func (s *Session) Aborted() bool { return s.ctx.Err() != nil }
 // a second, and they would be most of its garbage.
 type slabs struct {
 	ledger ledger.Slabs
-	rank   []int32
 	traces []int32
 	queues []queueNode // of the running action
 	places []int32     // by queue ID: a guess at its place among its siblings, which is only where sorting begins
+}
+
+// open opens the plugins for a run.
+func (e *Engine) open(ps *policy.Plugins, v *policy.View) {
+	for _, np := range e.plugins {
+		done := e.around(StageOpenPlugin, np.name)
+		for _, part := range np.parts {
+			i := part.open(v)
+			for _, x := range part.at {
+				x.Bind(ps, np.name, i)
+			}
+		}
+		done()
+	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // Attempt is why an action that makes others give way did not help, or several that were stopped alike.
@@ -59,7 +61,7 @@ func tried(o *outcome) []Attempt {
 	var out []Attempt
 	for _, t := range o.gang.Tried {
 		d := o.gang.Diagnosis
-		if t.Verdict.Reason == engine.ReasonSwitchedOff || t.Verdict.Reason == engine.ReasonNoVictims && len(t.Barred) == 0 || d != nil && d.Verdict == t.Verdict {
+		if t.Verdict.Reason == policy.ReasonSwitchedOff || t.Verdict.Reason == policy.ReasonNoVictims && len(t.Barred) == 0 || d != nil && d.Verdict == t.Verdict {
 			continue
 		}
 		a := Attempt{Action: t.Action, Reason: t.Verdict.Reason.Key, Message: t.Verdict.String()}
@@ -139,7 +141,7 @@ const maxPreemptible = 99
 func (w *world) promote(o *outcome) []*Change {
 	gang := o.snap.GangByKey(w.key)
 	if gang == nil || !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
-		return slices.ContainsFunc(a.Barred, func(b engine.Barrier) bool { return b.Verdict.Reason.Unblock == engine.UnblockPriority })
+		return slices.ContainsFunc(a.Barred, func(b recorder.Barrier) bool { return b.Verdict.Reason.Unblock == policy.UnblockPriority })
 	}) {
 		return nil
 	}
@@ -172,7 +174,7 @@ func (w *world) promote(o *outcome) []*Change {
 func (w *world) entitle(o *outcome) []*Change {
 	var changes []*Change
 	for range maxRaises {
-		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason.Unblock == engine.UnblockShare })
+		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason.Unblock == policy.UnblockShare })
 		if i < 0 {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Explanation is why a gang waits and what would change it. Field names are stable: they are what -o json and -o yaml print.
@@ -274,7 +275,7 @@ func (e *Explanation) text() string {
 	switch {
 	case e.Displaces != nil:
 		line("what would change it: nothing to do; the next run of the scheduler makes others give way: %s. It starts when they have gone", e.Displaces)
-	case e.Reason == engine.ReasonReleasing.Key:
+	case e.Reason == policy.ReasonReleasing.Key:
 		line("what would change it: nothing to do; it starts when the pods that are being deleted have gone")
 	case e.Startable && e.Message != "" && e.Next == 0:
 		line("what would change it: only its turn. By itself it could start; gangs served before it take what it needs")

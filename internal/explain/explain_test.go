@@ -12,6 +12,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -322,7 +323,7 @@ func TestExplanationIsComplete(t *testing.T) {
 	}
 }
 
-func cutShort(a Attempt) bool { return a.Reason == engine.ReasonNextCycle.Key }
+func cutShort(a Attempt) bool { return a.Reason == policy.ReasonNextCycle.Key }
 
 // A gang that is not there, and a caller that gave up, are errors.
 func TestErrors(t *testing.T) {

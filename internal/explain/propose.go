@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // propose names changes that would lift what blocks the gang in o. They may be too many, never knowingly too few; none
@@ -20,9 +21,9 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 	}
 	v := o.gang.Diagnosis.Verdict
 	switch v.Reason.Unblock {
-	case engine.UnblockGang:
+	case policy.UnblockGang:
 		return w.one(Change{Kind: EditGang, Detail: v.Detail, sets: assumedTree(o.snap, gang)})
-	case engine.UnblockQueue:
+	case policy.UnblockQueue:
 		if v.Object == "" {
 			if leaf := bestLeaf(&o.trace, ""); leaf != "" {
 				return w.one(Change{Kind: MoveToQueue, Queue: leaf})
@@ -30,40 +31,40 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 			return append(w.one(Change{Kind: CreateQueue, Queue: "default"}), w.one(Change{Kind: MoveToQueue, Queue: "default"})...)
 		}
 		return w.one(Change{Kind: CreateQueue, Queue: v.Object})
-	case engine.UnblockLeaf:
+	case policy.UnblockLeaf:
 		if leaf := bestLeaf(&o.trace, v.Object); leaf != "" {
 			return w.one(Change{Kind: MoveToQueue, From: v.Object, Queue: leaf})
 		}
-	case engine.UnblockTree:
+	case policy.UnblockTree:
 		return w.mendTree(o.snap, v.Object)
-	case engine.UnblockRetry:
+	case policy.UnblockRetry:
 		return w.one(Change{Kind: Retry})
-	case engine.UnblockGates:
+	case policy.UnblockGates:
 		return w.one(Change{Kind: LiftGate, Pods: podNames(o.snap, gang, func(p *cluster.Pod) bool { return p.Phase == cluster.Gated })})
-	case engine.UnblockSubgroup:
+	case policy.UnblockSubgroup:
 		return w.adopt(o.snap, gang)
-	case engine.UnblockPods:
+	case policy.UnblockPods:
 		return w.fill(o.snap, gang)
-	case engine.UnblockBind:
+	case policy.UnblockBind:
 		at := time.Unix(0, v.WakeAt).UTC()
 		return w.one(Change{Kind: WaitUntil, At: &at, Detail: "when the failed bind is tried again"})
-	case engine.UnblockLimit, engine.UnblockQuota:
+	case policy.UnblockLimit, policy.UnblockQuota:
 		return w.raise(o, v)
-	case engine.UnblockConfigMap:
+	case policy.UnblockConfigMap:
 		return w.one(Change{Kind: CreateConfigMap, Object: v.Object})
-	case engine.UnblockFeature:
+	case policy.UnblockFeature:
 		return w.one(Change{Kind: DropFeature, Detail: v.Object})
-	case engine.UnblockConstraint:
+	case policy.UnblockConstraint:
 		return w.one(Change{Kind: EditGang, Detail: v.String(), sets: relaxed(gang, func(c *cluster.Constraint) {
 			if c.Topology == v.Object {
 				*c = cluster.Constraint{}
 			}
 		})})
-	case engine.UnblockTogether:
+	case policy.UnblockTogether:
 		return w.one(Change{Kind: EditGang, Detail: "let it prefer one " + v.Object + " instead of requiring it", sets: relaxed(gang, func(c *cluster.Constraint) {
 			c.Preferred, c.Required = cmp.Or(c.Preferred, c.Required), ""
 		})})
-	case engine.UnblockRoom, engine.UnblockSize, engine.UnblockFirst:
+	case policy.UnblockRoom, policy.UnblockSize, policy.UnblockFirst:
 		return w.makeRoom(have, o)
 	}
 	return nil
@@ -183,7 +184,7 @@ func (w *world) raise(o *outcome, v engine.Verdict) []*Change {
 	}
 	q := &o.trace.Queues[i]
 	c := Change{Kind: RaiseLimit, Queue: v.Object, Dimension: v.Dim}
-	if v.Reason.Unblock == engine.UnblockLimit {
+	if v.Reason.Unblock == policy.UnblockLimit {
 		c.bound, c.to = q.Limit[dim], q.Taken.At(dim)+v.Need
 	} else {
 		c.Kind, c.bound, c.to = RaiseQuota, q.Quota.At(dim), q.TakenNonPreemptible.At(dim)+v.Need

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // makeRoom proposes how the class of pods that found no place gets one. In this order: nodes that are there and could be used if
@@ -45,9 +45,9 @@ func (w *world) helped(changes []*Change, o *outcome) bool {
 	}
 	was, is := o.gang.Diagnosis, next.gang.Diagnosis
 	if is.Pods == nil || is.Pods.Key == was.Pods.Key { // the same pods still have no place: a place for some of them is some help
-		return is.Verdict.Reason != was.Verdict.Reason && is.Verdict.Reason.Unblock != engine.UnblockSize
+		return is.Verdict.Reason != was.Verdict.Reason && is.Verdict.Reason.Unblock != policy.UnblockSize
 	}
-	return is.Verdict.Reason != engine.ReasonGangNoRoom || was.Verdict.Reason != engine.ReasonGangNoRoom || is.Verdict.Have > was.Verdict.Have
+	return is.Verdict.Reason != policy.ReasonGangNoRoom || was.Verdict.Reason != policy.ReasonGangNoRoom || is.Verdict.Have > was.Verdict.Have
 }
 
 // opening is one step that makes nodes usable, and the nodes with room for which nothing else is in the way; best node first.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/usage"
 )
 
@@ -24,7 +25,7 @@ func names(p engine.Profile) []string {
 }
 
 // arguments returns those of one plugin; ok is false when the profile does not have it.
-func arguments(p engine.Profile, plugin string) (args engine.Arguments, ok bool) {
+func arguments(p engine.Profile, plugin string) (args policy.Arguments, ok bool) {
 	for _, tier := range p.Tiers {
 		for _, u := range tier {
 			if u.Name == plugin {
@@ -188,7 +189,7 @@ func TestShardOverrides(t *testing.T) {
 	if diff := cmp.Diff([]string{"reclaim", "allocate", "consolidation", "stalegangeviction"}, p.Actions); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	for plugin, want := range map[string]engine.Arguments{"nodeplacement": {"cpu": "spread"}, "mine": {"a": "b"}, "minruntime": {}, "priority": nil} {
+	for plugin, want := range map[string]policy.Arguments{"nodeplacement": {"cpu": "spread"}, "mine": {"a": "b"}, "minruntime": {}, "priority": nil} {
 		args, _ := arguments(p, plugin)
 		if diff := cmp.Diff(want, args); diff != "" {
 			t.Errorf("arguments of %s (-want +got):\n%s", plugin, diff)
@@ -226,7 +227,7 @@ func TestShardNumbers(t *testing.T) {
 		t.Errorf("proportion: %v", args)
 	}
 	args, _ := arguments(p, "minruntime")
-	if diff := cmp.Diff(engine.Arguments{"defaultPreemptMinRuntime": "10m"}, args); diff != "" {
+	if diff := cmp.Diff(policy.Arguments{"defaultPreemptMinRuntime": "10m"}, args); diff != "" {
 		t.Errorf("minruntime (-want +got):\n%s", diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // drawShard is a random shard that makes sense.
@@ -78,7 +79,7 @@ func TestFileIsTheShard(t *testing.T) {
 		}
 		if !want.Uses(budgets) { // off is written as a mode, because a file that does not name the plugin has it
 			last := &want.Tiers[len(want.Tiers)-1]
-			*last = append(*last, engine.PluginUse{Name: budgets, Arguments: engine.Arguments{"mode": "ignore"}})
+			*last = append(*last, engine.PluginUse{Name: budgets, Arguments: policy.Arguments{"mode": "ignore"}})
 		}
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("-shard +file:\n%s\n%s", diff, text)

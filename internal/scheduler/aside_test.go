@@ -13,13 +13,15 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // mines panics when a gang is tried whose name begins so.
 type mines struct{ ready string }
 
-// CheckQueue implements engine.QueueGate.
-func (m mines) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {
+// CheckQueue implements policy.QueueGate.
+func (m mines) CheckQueue(g *ledger.GangState, _ cluster.Resources, _ bool) engine.Verdict {
 	if strings.HasPrefix(g.Key.Name, m.ready) {
 		panic("a mine")
 	}
@@ -32,7 +34,7 @@ func TestPanicSetsAGangAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, Options{}, func(w *world) {
-			w.plugin = []engine.Factory{engine.Is(mines{"mine"})}
+			w.plugin = []policy.Factory{policy.Is(mines{"mine"})}
 			w.happens(gang("mine-1", "m1")...)
 			w.happens(gang("mine-2", "m2")...)
 			w.happens(gang("good", "p")...)
@@ -42,7 +44,7 @@ func TestPanicSetsAGangAside(t *testing.T) {
 			t.Errorf("decided %q, want the good gang's pod alone", w.plans)
 		}
 		last := w.reports()
-		if len(last) == 0 || !strings.Contains(last[len(last)-1], "mine-1:"+engine.ReasonGangInvalid.Key) || !strings.Contains(last[len(last)-1], "mine-2:"+engine.ReasonGangInvalid.Key) {
+		if len(last) == 0 || !strings.Contains(last[len(last)-1], "mine-1:"+policy.ReasonGangInvalid.Key) || !strings.Contains(last[len(last)-1], "mine-2:"+policy.ReasonGangInvalid.Key) {
 			t.Errorf("told %q, want both that they are set aside", last)
 		}
 		if got := counter(w.metrics.aside); got != 2 {
@@ -70,15 +72,15 @@ func TestPanicsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		gangs  int
-		plugin engine.Factory
+		plugin policy.Factory
 		dies   bool
 	}{
-		"few":      {asideMost, engine.Is(mines{"mine"}), false},
-		"many":     {asideMost + 1, engine.Is(mines{"mine"}), true},
-		"nobody's": {1, engine.Opens(opening), true},
+		"few":      {asideMost, policy.Is(mines{"mine"}), false},
+		"many":     {asideMost + 1, policy.Is(mines{"mine"}), true},
+		"nobody's": {1, policy.Opens(opening), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = []engine.Factory{c.plugin} })
+			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = []policy.Factory{c.plugin} })
 			w.Drain(w.loop.store)
 			for i := range c.gangs {
 				id := string(rune('a' + i))
@@ -103,7 +105,7 @@ func TestPanicsAreBounded(t *testing.T) {
 }
 
 // opening panics before any gang is tried, in every run.
-func opening(*engine.View) struct{} { panic("at the start") }
+func opening(*policy.View) struct{} { panic("at the start") }
 
 // TestLoopIsWatched: a cycle that does not end is noticed; a loop that waits for writers, or for something to do, is not.
 func TestLoopIsWatched(t *testing.T) {
@@ -113,7 +115,7 @@ func TestLoopIsWatched(t *testing.T) {
 		stuck := make(chan struct{})
 		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *world) {
 			w.slow = true
-			w.plugin = []engine.Factory{engine.Is(holding{stuck})}
+			w.plugin = []policy.Factory{policy.Is(holding{stuck})}
 		})
 		w.pass(time.Hour)
 		if err := dog.Alive(); err != nil {
@@ -142,8 +144,8 @@ func TestLoopIsWatched(t *testing.T) {
 // holding does not answer about a gang.
 type holding struct{ until chan struct{} }
 
-// CheckQueue implements engine.QueueGate.
-func (h holding) CheckQueue(g *engine.GangState, _ cluster.Resources, _ bool) engine.Verdict {
+// CheckQueue implements policy.QueueGate.
+func (h holding) CheckQueue(g *ledger.GangState, _ cluster.Resources, _ bool) engine.Verdict {
 	if g.Key == kai.GangKey("a", "hold") {
 		<-h.until
 	}

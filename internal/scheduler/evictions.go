@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 )
 
@@ -139,7 +140,7 @@ func (l *Loop) tellRisks(t *engine.Trace) {
 // riskOf is a risk that was told of.
 type riskOf struct {
 	uid   string
-	kind  engine.RiskKind
+	kind  recorder.RiskKind
 	queue string
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/actions"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // JobOrder is the order in which the gangs that wait are looked at, in the form of KAI's /get-job-order.
@@ -28,7 +29,7 @@ func OrderOf(ctx context.Context, snap *cluster.Snapshot, p engine.Profile, r en
 	const order = "order"
 	r = r.Clone()
 	r.Actions[order] = func() engine.Action {
-		return actions.Order{Next: func(g *engine.GangState) {
+		return actions.Order{Next: func(g *ledger.GangState) {
 			j := Job{ID: g.Key.Name, Priority: g.Priority}
 			out.Global = append(out.Global, j)
 			out.Queues[g.Queue] = append(out.Queues[g.Queue], j)

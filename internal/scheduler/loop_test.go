@@ -27,6 +27,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -45,7 +46,7 @@ type world struct {
 	changed chan struct{}
 	failed  chan struct{}
 	room    chan struct{}
-	plugin  []engine.Factory // one more than there are; set before the start
+	plugin  []policy.Factory // one more than there are; set before the start
 	writer  Binds            // in place of the world; set before the start
 
 	mu     sync.Mutex

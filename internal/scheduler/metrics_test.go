@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 func counter(c prometheus.Collector) float64 { return testutil.ToFloat64(c) }
@@ -44,7 +45,7 @@ func TestMetricsNamespace(t *testing.T) {
 		wait := engine.GangTrace{Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit}}}
 		m.run(snap, &engine.Result{Trace: engine.Trace{Queues: []engine.QueueTrace{share, {Name: "gone", FairShare: cluster.Resources{1}}}, Gangs: []engine.GangTrace{wait}}}, time.Second)
 		m.run(snap, &engine.Result{Trace: engine.Trace{
-			Queues: []engine.QueueTrace{share, {Name: "gone"}}, Fragmentation: engine.Fragmentation{Free: 12_500, Unusable: 1250},
+			Queues: []engine.QueueTrace{share, {Name: "gone"}}, Fragmentation: recorder.Fragmentation{Free: 12_500, Unusable: 1250},
 		}, Stats: engine.Stats{Considered: 4}}, 2500*time.Microsecond)
 
 		queue := `{queue_display_name="Team Q",queue_metadata_name="q",queue_name="q"}`

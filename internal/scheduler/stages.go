@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // stages are the metrics of what a run consists of: how long each part took, and what each action tried. Times are taken
@@ -131,7 +132,7 @@ func leftOpen(t *engine.Trace) map[string]int {
 		tried := t.Gangs[i].Tried
 		for j := range tried {
 			left := func(a engine.Attempt) bool {
-				return a.Action == tried[j].Action && a.Verdict.Reason == engine.ReasonNextCycle
+				return a.Action == tried[j].Action && a.Verdict.Reason == policy.ReasonNextCycle
 			}
 			if left(tried[j]) && !slices.ContainsFunc(tried[:j], left) { // once of each gang
 				out[tried[j].Action]++

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -32,14 +34,14 @@ func TestStagesCarryKAIsNames(t *testing.T) {
 		s.took(stage, time.Hour) // the last value counts
 		s.took(stage, time.Duration(i+1)*time.Millisecond)
 	}
-	did := engine.Stats{Steps: 7, Actions: []engine.ActionStats{
+	did := engine.Stats{Steps: 7, Actions: []recorder.ActionStats{
 		{Action: "allocate", Considered: 3}, {Action: "reclaim", Considered: 2, Searches: 2, Found: 1, Filtered: 5, Simulated: 4},
 	}}
-	later := engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}
+	later := engine.Verdict{Code: engine.No, Reason: policy.ReasonNextCycle}
 	trace := engine.Trace{Gangs: []engine.GangTrace{
 		{Tried: []engine.Attempt{{Action: "reclaim", Verdict: later}, {Action: "reclaim", Verdict: later}}}, // one gang
 		{Tried: []engine.Attempt{{Action: "reclaim", Verdict: later}}},
-		{Tried: []engine.Attempt{{Action: "allocate", Verdict: later}, {Action: "reclaim", Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}}},
+		{Tried: []engine.Attempt{{Action: "allocate", Verdict: later}, {Action: "reclaim", Verdict: engine.Verdict{Code: engine.No, Reason: policy.ReasonNoVictims}}}},
 	}}
 	s.did(&did, &trace)
 	s.did(&did, &engine.Trace{})

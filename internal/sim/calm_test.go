@@ -10,6 +10,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/fairshare"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
@@ -64,7 +65,7 @@ func TestConstantUsageIsCalm(t *testing.T) {
 		p := profile.BuiltIn()
 		for i, use := range p.Tiers[0] {
 			if use.Name == "proportion" {
-				p.Tiers[0][i].Arguments = engine.Arguments{"kValue": k}
+				p.Tiers[0][i].Arguments = policy.Arguments{"kValue": k}
 			}
 		}
 		e, err := engine.New(p, builtin.Registry())

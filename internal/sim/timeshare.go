@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/fairshare"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
@@ -107,7 +108,7 @@ func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshar
 	p := profile.BuiltIn()
 	for i, use := range p.Tiers[0] {
 		if use.Name == "proportion" {
-			p.Tiers[0][i].Arguments = engine.Arguments{"kValue": strconv.FormatFloat(c.kValue(), 'f', -1, 64)}
+			p.Tiers[0][i].Arguments = policy.Arguments{"kValue": strconv.FormatFloat(c.kValue(), 'f', -1, 64)}
 		}
 	}
 	decides, err := engine.New(p, registry)

@@ -26,6 +26,7 @@ import (
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
@@ -351,7 +352,7 @@ func TestUnknownNames(t *testing.T) {
 				return nil, errTest
 			}
 			return s.Unknown(engine.Registry{
-				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string][]engine.Factory{"minruntime": nil, "topology": nil},
+				Actions: map[string]func() engine.Action{"allocate": nil, "consolidation": nil, "reclaim": nil}, Plugins: map[string][]policy.Factory{"minruntime": nil, "topology": nil},
 			}), nil
 		}
 		return env, err

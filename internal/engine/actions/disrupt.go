@@ -2,19 +2,22 @@ package actions
 
 import (
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
 // Disrupt gives gangs that wait the room of others, for one cause: every waiting gang is tried once, in queue order, for
 // what it asks for next, as far as the budget of searches goes; see [solver.Budget].
-type Disrupt struct{ Cause engine.EvictionCause }
+type Disrupt struct{ Cause policy.EvictionCause }
 
 // Run tries every waiting gang once.
 func (d Disrupt) Run(s *engine.Session) {
 	budget := solver.NewBudget(s)
 	sv := solver.New(s, d.Cause, budget)
-	first := entitled{s: s, reclaim: solver.New(s, engine.Reclaim, budget)}
-	left := map[*engine.QueueLedger]bool{} // by allocate, with all behind in the same queue
+	first := entitled{s: s, reclaim: solver.New(s, policy.Reclaim, budget)}
+	left := map[*ledger.QueueLedger]bool{} // by allocate, with all behind in the same queue
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil && !s.Aborted(); g = queue.Pop() {
 		s.Recorder.Considered()
@@ -27,22 +30,22 @@ func (d Disrupt) Run(s *engine.Session) {
 		if s.Recorder.Postponed(g) {
 			budget.Close()
 		}
-		if d.Cause == engine.Consolidation {
+		if d.Cause == policy.Consolidation {
 			other, known := first.before(g)
 			if !known {
 				s.Recorder.Postpone(g)
 				continue
 			}
 			if other != nil {
-				s.Recorder.Note(g, engine.Attempt{Action: s.Recorder.Action(), Verdict: engine.Verdict{
-					Code: engine.No, Reason: engine.ReasonOthersFirst, Object: other.Key.String(),
+				s.Recorder.Note(g, recorder.Attempt{Action: s.Recorder.Action(), Verdict: policy.Verdict{
+					Code: policy.No, Reason: policy.ReasonOthersFirst, Object: other.Key.String(),
 				}})
 				continue
 			}
 		}
 		leaves, ok := sv.Solve(g)
 		if !ok {
-			if d.Cause == engine.Consolidation {
+			if d.Cause == policy.Consolidation {
 				first.failed = append(first.failed, g)
 			}
 			continue
@@ -61,14 +64,14 @@ func (d Disrupt) Run(s *engine.Session) {
 type entitled struct {
 	s       *engine.Session
 	reclaim *solver.Solver
-	failed  []*engine.GangState // not looked at yet
-	found   *engine.GangState
+	failed  []*ledger.GangState // not looked at yet
+	found   *ledger.GangState
 }
 
 // before returns a gang that should have the room that could be made for g: one that was before it in the order, that has
 // a right to reclaim, and could, when g's queue would be above its share. Room that is made for g would be taken from it
 // at once, and who was moved for it, was moved for nothing. known is false when the budget does not suffice to say.
-func (e *entitled) before(g *engine.GangState) (other *engine.GangState, known bool) {
+func (e *entitled) before(g *ledger.GangState) (other *ledger.GangState, known bool) {
 	if e.found == nil && len(e.failed) == 0 {
 		return nil, true
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // StaleGang releases gangs that have had pods and too few of them for longer than their grace: half a gang computes
@@ -15,11 +17,11 @@ type StaleGang struct{}
 
 // Run looks at every gang that has some pods and may have too few: O(their pods).
 func (StaleGang) Run(s *engine.Session) {
-	var gangs []*engine.GangState
+	var gangs []*ledger.GangState
 	for gang := range s.Snap.PartialGangs() {
 		gangs = append(gangs, s.Ledger.Gang(gang.ID))
 	}
-	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	slices.SortFunc(gangs, func(a, b *ledger.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
 	for _, g := range gangs {
 		if !stale(s, g) {
 			if g.StaleSince != 0 {
@@ -44,7 +46,7 @@ func (StaleGang) Run(s *engine.Session) {
 }
 
 // stale says whether the gang has pods on nodes and is below its minimum, what this run gave it included.
-func stale(s *engine.Session, g *engine.GangState) bool {
+func stale(s *engine.Session, g *ledger.GangState) bool {
 	if g.Satisfied() {
 		return false
 	}
@@ -65,7 +67,7 @@ func stale(s *engine.Session, g *engine.GangState) bool {
 	return holds
 }
 
-func release(s *engine.Session, g *engine.GangState) {
+func release(s *engine.Session, g *ledger.GangState) {
 	pods := s.Ledger.LivePods(g)
 	if len(pods) == 0 {
 		return
@@ -76,5 +78,5 @@ func release(s *engine.Session, g *engine.GangState) {
 		st.Evict(p)
 		v.GPU += p.Charge.At(cluster.GPU)
 	}
-	s.AcceptFor(st, g, &engine.EvictionRecord{Cause: engine.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
+	s.AcceptFor(st, g, &engine.EvictionRecord{Cause: policy.Repair, Queue: g.Queue, Victims: []engine.Victim{v}, Evicted: v.GPU})
 }

@@ -3,10 +3,13 @@ package actions
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // turns bounds what looking for room in vain costs in one run, in steps, which count the nodes that filters refuse and what filters
-// search; see [engine.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
+// search; see [recorder.Recorder.Step]. What fits at once costs next to nothing, and what nobody has to be asked about is not bounded.
 //
 // Half of the bound is for asking anew those whose answer no is remembered although something has changed since, in their order. Another
 // half is for gangs whose answer is not known. When that is spent, a queue whose own part is spent too is closed: the
@@ -31,7 +34,7 @@ type turns struct {
 	anew  int // spent on asking anew
 	kept  int // spent on who was nominated before
 	spent int // spent on questions whose answer is not known
-	of    map[*engine.QueueLedger]*turn
+	of    map[*ledger.QueueLedger]*turn
 	fresh int // how many queues are not to wait
 	left  int
 	noes  []no
@@ -53,11 +56,11 @@ type turn struct {
 type no struct {
 	question string
 	until    int64 // since an earlier run; 0 for not
-	told     *engine.Told
+	told     *recorder.Told
 }
 
-func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
-	t := &turns{s: s, of: map[*engine.QueueLedger]*turn{}}
+func newTurns(s *engine.Session, pending []*ledger.GangState) *turns {
+	t := &turns{s: s, of: map[*ledger.QueueLedger]*turn{}}
 	steps := s.Settings().SearchSteps
 	if steps <= 0 {
 		return t
@@ -80,13 +83,13 @@ func newTurns(s *engine.Session, pending []*engine.GangState) *turns {
 }
 
 // challenge names what is remembered of a queue that is challenged: when.
-func challenge(q *engine.QueueLedger) string { return "allocate of queue/" + q.Name }
+func challenge(q *ledger.QueueLedger) string { return "allocate of queue/" + q.Name }
 
 // debt names what is remembered of a queue that has spent what was another's.
-func debt(q *engine.QueueLedger) string { return "allocate owed by queue/" + q.Name }
+func debt(q *ledger.QueueLedger) string { return "allocate owed by queue/" + q.Name }
 
 // nominated names what is remembered of a gang that is nominated.
-func nominated(g *engine.GangState) string { return "allocate nominated/" + g.UID }
+func nominated(g *ledger.GangState) string { return "allocate nominated/" + g.UID }
 
 // closed says whether no more of the queue's questions are asked whose answer is not known.
 func (t *turns) closed(of *turn) bool {
@@ -94,14 +97,14 @@ func (t *turns) closed(of *turn) bool {
 }
 
 // try is TryGang within the bound. left says that the gang is left for the next run, and has been told.
-func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagnosis, left bool) {
+func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diagnosis, left bool) {
 	if t.half == 0 || t.s.Ledger.Holds(g) { // who was promised room takes it
 		return t.s.Placer.TryGang(st, g), false
 	}
 	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
 	if remembered, ok := t.s.Snap.RememberedAnswer(question); ok {
 		asks = t.asks(g)
-		told, ok := remembered.Why.(*engine.Told)
+		told, ok := remembered.Why.(*recorder.Told)
 		fresh := remembered.Asked == t.s.Snap.Generation || of.challenged > 0 && remembered.Asked >= of.challenged
 		if ok = ok && told.Asks == asks && (fresh || of.challenged == 0); ok {
 			if fresh || of.shut || t.anew >= t.half {
@@ -139,38 +142,38 @@ func (t *turns) try(st *engine.Statement, g *engine.GangState) (d *engine.Diagno
 	switch {
 	case d == nil && of.passed:
 		st.Discard()
-		t.remember(challenge(g.Leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &engine.Told{})
+		t.remember(challenge(g.Leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &recorder.Told{})
 		t.leave(g)
 		return nil, true
 	case d == nil && of.challenged > 0:
-		t.remember(challenge(g.Leaf), t.s.Snap.Now, &engine.Told{}) // it is over
+		t.remember(challenge(g.Leaf), t.s.Snap.Now, &recorder.Told{}) // it is over
 	}
 	switch {
 	case cost == 0:
 	case d == nil && !st.Binds():
-		t.remember(nominated(g), t.s.Recorder.PassEnd(0, 0), &engine.Told{})
+		t.remember(nominated(g), t.s.Recorder.PassEnd(0, 0), &recorder.Told{})
 	case d != nil:
 		if asks == "" {
 			asks = t.asks(g)
 		}
-		t.noes = append(t.noes, no{question, again, &engine.Told{Asks: asks, Diagnosis: *d}})
+		t.noes = append(t.noes, no{question, again, &recorder.Told{Asks: asks, Diagnosis: *d}})
 	}
 	return d, false
 }
 
 // asks names what the gang asks for.
-func (t *turns) asks(g *engine.GangState) string {
+func (t *turns) asks(g *ledger.GangState) string {
 	pods, _ := t.s.Ledger.Next(g)
 	return string(t.s.Placer.AppendKinds([]byte(g.Shape()), g, pods))
 }
 
 // leave leaves a gang, and with it all of its queue whose answer is not known.
-func (t *turns) leave(g *engine.GangState) {
+func (t *turns) leave(g *ledger.GangState) {
 	of := t.of[g.Leaf]
 	t.robbed = t.robbed || !of.waits && of.spent < max(1, t.part) // with more queues than steps, a part is nothing
 	of.shut = true
 	t.left++
-	t.s.Recorder.Diagnose(g, &engine.Diagnosis{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNextCycle}})
+	t.s.Recorder.Diagnose(g, &recorder.Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNextCycle}})
 	t.s.Recorder.Leave(g)
 }
 
@@ -192,7 +195,7 @@ func (t *turns) settle() {
 		if of.challenged == 0 || of.shut || of.passed {
 			continue
 		}
-		t.remember(challenge(leaf), t.s.Snap.Now, &engine.Told{}) // all have been asked
+		t.remember(challenge(leaf), t.s.Snap.Now, &recorder.Told{}) // all have been asked
 		if of.older {
 			t.s.Recorder.WakeAt(t.s.Snap.Now) // and are asked anew about what has happened meanwhile
 		}
@@ -205,14 +208,14 @@ func (t *turns) owe() {
 	for leaf, of := range t.of { // order: each is remembered by itself
 		switch {
 		case t.robbed && (of.waits || of.spent > t.part):
-			t.remember(debt(leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &engine.Told{})
+			t.remember(debt(leaf), t.s.Recorder.PassEnd(t.left, len(t.noes)), &recorder.Told{})
 		case of.waits:
-			t.remember(debt(leaf), t.s.Snap.Now, &engine.Told{})
+			t.remember(debt(leaf), t.s.Snap.Now, &recorder.Told{})
 		}
 	}
 }
 
 // remember keeps an answer that time alone does not change.
-func (t *turns) remember(question string, until int64, told *engine.Told) {
+func (t *turns) remember(question string, until int64, told *recorder.Told) {
 	t.s.Recorder.RememberAnswer(question, until, cluster.Forever, told)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/subgrouporder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Registry returns a fresh registry of everything built in.
@@ -34,12 +35,12 @@ func Registry() engine.Registry {
 	return engine.Registry{
 		Actions: map[string]func() engine.Action{
 			"allocate":          func() engine.Action { return actions.Allocate{} },
-			"consolidation":     func() engine.Action { return actions.Disrupt{Cause: engine.Consolidation} },
-			"reclaim":           func() engine.Action { return actions.Disrupt{Cause: engine.Reclaim} },
-			"preempt":           func() engine.Action { return actions.Disrupt{Cause: engine.Preempt} },
+			"consolidation":     func() engine.Action { return actions.Disrupt{Cause: policy.Consolidation} },
+			"reclaim":           func() engine.Action { return actions.Disrupt{Cause: policy.Reclaim} },
+			"preempt":           func() engine.Action { return actions.Disrupt{Cause: policy.Preempt} },
 			"stalegangeviction": func() engine.Action { return actions.StaleGang{} },
 		},
-		Plugins: map[string][]engine.Factory{
+		Plugins: map[string][]policy.Factory{
 			budgets.Name:          {budgets.Factory},
 			dynamicresources.Name: {dynamicresources.Factory},
 			elastic.Name:          {elastic.Factory},
@@ -71,4 +72,4 @@ func Registry() engine.Registry {
 }
 
 // mute is a plugin that a decision does not depend on: it has no point.
-var mute = engine.Is(struct{}{})
+var mute = policy.Is(struct{}{})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Audit replays plans on the snapshot they were made for and reports the first breach of what every plan promises, in
@@ -50,7 +52,7 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 	}
 	var victims []*cluster.Gang
 	for i := range b.Intents {
-		if in := &b.Intents[i]; in.Verb == engine.Evict {
+		if in := &b.Intents[i]; in.Verb == ledger.Evict {
 			v, err := a.evict(g, b.Eviction, in)
 			if err != nil {
 				return said(in, err)
@@ -64,13 +66,13 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 	for i := range b.Intents {
 		in := &b.Intents[i]
 		switch {
-		case in.Verb != engine.Evict:
+		case in.Verb != ledger.Evict:
 			gets = true
-			a.placed[g.ID] = a.placed[g.ID] || in.Verb == engine.Bind
+			a.placed[g.ID] = a.placed[g.ID] || in.Verb == ledger.Bind
 			if err := said(in, a.take(g, *in)); err != nil {
 				return err
 			}
-			if in.Verb == engine.Bind {
+			if in.Verb == ledger.Bind {
 				if err := said(in, a.claims(a.pods[in.UID], in)); err != nil {
 					return err
 				}
@@ -81,7 +83,7 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 			}
 		}
 	}
-	if len(victims) > 0 && gets == (b.Eviction.Cause == engine.Repair) {
+	if len(victims) > 0 && gets == (b.Eviction.Cause == policy.Repair) {
 		return fmt.Errorf("gang %s: %s, and whether it gets anything is %v", g.Key, b.Eviction.Cause, gets)
 	}
 	for _, v := range victims {
@@ -107,11 +109,11 @@ func (a *auditor) bundle(b *engine.Bundle) error {
 func (a *auditor) waits(b *engine.Bundle) error {
 	for i := range b.Intents {
 		in := &b.Intents[i]
-		if in.Verb == engine.Bind {
+		if in.Verb == ledger.Bind {
 			return nil
 		}
 		n := a.snap.NodeByName(in.Node)
-		if in.Verb == engine.Evict || a.left[n.ID] || slices.ContainsFunc(n.Pods, func(id cluster.PodID) bool { return a.snap.Pod(id).Phase == cluster.Releasing }) {
+		if in.Verb == ledger.Evict || a.left[n.ID] || slices.ContainsFunc(n.Pods, func(id cluster.PodID) bool { return a.snap.Pod(id).Phase == cluster.Releasing }) {
 			return nil
 		}
 	}
@@ -125,7 +127,7 @@ type auditor struct {
 	snap            *cluster.Snapshot
 	pods            map[string]*cluster.Pod
 	idle, later     map[cluster.NodeID]cluster.Resources
-	devices         map[cluster.NodeID]map[string]*ledger
+	devices         map[cluster.NodeID]map[string]*sharedDevice
 	held, fixed     map[string]*cluster.Resources // by queue name, the subtree's allocation and its non-preemptible part
 	full, fullFixed map[string]cluster.Resources  // what pods have now, leaving or not, and what is bound beside them
 	fixedAtFirst    map[string]cluster.Resources
@@ -143,12 +145,12 @@ func newAuditor(snap *cluster.Snapshot) *auditor {
 	a := &auditor{
 		snap: snap, pods: map[string]*cluster.Pod{}, idle: map[cluster.NodeID]cluster.Resources{}, later: map[cluster.NodeID]cluster.Resources{},
 		held: map[string]*cluster.Resources{}, fixed: map[string]*cluster.Resources{}, now: map[cluster.GangID][]int32{}, then: map[cluster.GangID][]int32{},
-		decided: map[string]bool{}, placed: map[cluster.GangID]bool{}, devices: map[cluster.NodeID]map[string]*ledger{},
+		decided: map[string]bool{}, placed: map[cluster.GangID]bool{}, devices: map[cluster.NodeID]map[string]*sharedDevice{},
 		tenants: tenantsOf(snap), zones: zonesOf(snap), promised: promisesOf(snap), left: map[cluster.NodeID]bool{},
 	}
 	snap.EachPod(func(p *cluster.Pod) { a.pods[p.UID] = p })
 	for _, id := range snap.NodeOrder {
-		a.idle[id], a.later[id], a.devices[id] = snap.Node(id).Idle(), snap.Node(id).Later(), map[string]*ledger{}
+		a.idle[id], a.later[id], a.devices[id] = snap.Node(id).Idle(), snap.Node(id).Later(), map[string]*sharedDevice{}
 	}
 	snap.EachPod(a.seat)
 	for _, id := range snap.QueueOrder {
@@ -227,7 +229,7 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.EvictionRecord, in *engine.In
 	if err := a.legal(c.Cause, g, v); err != nil {
 		return nil, err
 	}
-	if in.To == "" && c.Cause == engine.Consolidation {
+	if in.To == "" && c.Cause == policy.Consolidation {
 		return nil, fmt.Errorf("consolidation moves, and it has nowhere to go")
 	}
 	if in.To != "" && (!p.Recreated || p.Set == cluster.None || v.Key.Remnant()) {
@@ -253,24 +255,24 @@ func (a *auditor) evict(g *cluster.Gang, c *engine.EvictionRecord, in *engine.In
 }
 
 // legal is the table of docs/concepts/disruption.md, as far as objects alone decide it.
-func (a *auditor) legal(r engine.EvictionCause, g, v *cluster.Gang) error {
+func (a *auditor) legal(r policy.EvictionCause, g, v *cluster.Gang) error {
 	switch {
-	case r == engine.Repair:
+	case r == policy.Repair:
 		if v != g {
 			return fmt.Errorf("repair of gang %s evicts a pod of %s", g.Key, v.Key)
 		}
 		return nil
 	case v == g:
 		return fmt.Errorf("a gang is no victim of itself")
-	case !v.Preemptible && (r == engine.Consolidation || !a.tooMuchFixed(v)):
+	case !v.Preemptible && (r == policy.Consolidation || !a.tooMuchFixed(v)):
 		return fmt.Errorf("gang %s is not preemptible", v.Key)
-	case r == engine.Reclaim && v.Queue == g.Queue:
+	case r == policy.Reclaim && v.Queue == g.Queue:
 		return fmt.Errorf("a queue reclaims from itself")
-	case r == engine.Preempt && (v.Queue != g.Queue || v.Priority >= g.Priority):
+	case r == policy.Preempt && (v.Queue != g.Queue || v.Priority >= g.Priority):
 		return fmt.Errorf("priority %d of queue %s preempts %d of queue %s", g.Priority, g.Queue, v.Priority, v.Queue)
-	case r == engine.Consolidation && (v.Priority > g.Priority || !g.Preemptible):
+	case r == policy.Consolidation && (v.Priority > g.Priority || !g.Preemptible):
 		return fmt.Errorf("priority %d is consolidated for %d (preemptible: %v)", v.Priority, g.Priority, g.Preemptible)
-	case !slices.Contains([]engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation}, r):
+	case !slices.Contains([]policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation}, r):
 		return fmt.Errorf("%q is no cause", r)
 	}
 	return nil
@@ -367,7 +369,7 @@ func (a *auditor) take(g *cluster.Gang, in engine.Intent) error {
 	r, now := p.Class.Requests, int64(0)
 	a.counts(a.then, g)[p.Set]++
 	a.counts(a.now, g)
-	if in.Verb == engine.Bind {
+	if in.Verb == ledger.Bind {
 		a.now[g.ID][p.Set]++
 		idle := a.idle[n.ID]
 		if !r.Fits(idle) {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 func named(name string) cluster.Key {
@@ -51,38 +53,38 @@ func busy() *cluster.Snapshot {
 func TestAuditOfEvictions(t *testing.T) {
 	t.Parallel()
 	evict := func(pod, node string) engine.Intent {
-		return engine.Intent{Verb: engine.Evict, Pod: pod, UID: pod, Node: node}
+		return engine.Intent{Verb: ledger.Evict, Pod: pod, UID: pod, Node: node}
 	}
 	move := func(pod, node, to string) engine.Intent {
-		return engine.Intent{Verb: engine.Evict, Pod: pod, UID: pod, Node: node, To: to}
+		return engine.Intent{Verb: ledger.Evict, Pod: pod, UID: pod, Node: node, To: to}
 	}
 	nominate := func(pod, node string) engine.Intent {
-		return engine.Intent{Verb: engine.Nominate, Pod: pod, UID: pod, Node: node}
+		return engine.Intent{Verb: ledger.Nominate, Pod: pod, UID: pod, Node: node}
 	}
 	gets := []engine.Intent{nominate("t1", "n1"), nominate("t2", "n1")}
 	for _, tc := range []struct {
 		name  string
-		cause engine.EvictionCause
+		cause policy.EvictionCause
 		gone  []engine.Intent
 		then  []engine.Intent
 		want  string
 	}{
-		{name: "from its own queue", cause: engine.Reclaim, gone: []engine.Intent{evict("l1", "n1"), evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "a queue reclaims from itself"},
-		{name: "sound preemption", cause: engine.Preempt, gone: []engine.Intent{evict("l1", "n1")}, then: []engine.Intent{nominate("t1", "n1"), nominate("t2", "n2")}},
-		{name: "above the limit all the same", cause: engine.Reclaim, gone: []engine.Intent{evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "above its limit"},
+		{name: "from its own queue", cause: policy.Reclaim, gone: []engine.Intent{evict("l1", "n1"), evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "a queue reclaims from itself"},
+		{name: "sound preemption", cause: policy.Preempt, gone: []engine.Intent{evict("l1", "n1")}, then: []engine.Intent{nominate("t1", "n1"), nominate("t2", "n2")}},
+		{name: "above the limit all the same", cause: policy.Reclaim, gone: []engine.Intent{evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "above its limit"},
 		{name: "no record", gone: []engine.Intent{evict("l1", "n1")}, then: gets, want: "no record"},
 		{name: "no such cause", cause: "wish", gone: []engine.Intent{evict("l1", "n1")}, then: gets, want: "is no cause"},
-		{name: "not there", cause: engine.Preempt, gone: []engine.Intent{evict("l1", "n2")}, then: gets, want: "not there"},
-		{name: "a pod that waits", cause: engine.Preempt, gone: []engine.Intent{evict("t1", "n1")}, then: gets, want: "no pod of ours that holds room"},
-		{name: "twice", cause: engine.Preempt, gone: []engine.Intent{evict("l1", "n1"), evict("l1", "n1")}, then: gets, want: "decided before"},
-		{name: "not preemptible", cause: engine.Reclaim, gone: []engine.Intent{evict("f1", "n2")}, then: gets, want: "not preemptible"},
-		{name: "another queue", cause: engine.Preempt, gone: []engine.Intent{evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "preempts"},
-		{name: "half of two that need each other", cause: engine.Consolidation, gone: []engine.Intent{evict("p1", "n1")}, then: gets, want: "nowhere to go"},
-		{name: "moved where nobody is made anew", cause: engine.Consolidation, gone: []engine.Intent{move("a1", "n1", "n2")}, then: gets, want: "nobody would make it anew"},
-		{name: "moved onto a bad node", cause: engine.Consolidation, gone: []engine.Intent{move("l1", "n1", "n3"), move("p1", "n1", "n2")}, then: gets, want: "from nowhere else"},
-		{name: "moved where there is no room", cause: engine.Consolidation, gone: []engine.Intent{move("p1", "n1", "n2"), move("p2", "n1", "n2"), move("l1", "n1", "n2")}, then: nil, want: "after releases"},
-		{name: "for nobody", cause: engine.Preempt, gone: []engine.Intent{evict("l1", "n1")}, want: "whether it gets anything is false"},
-		{name: "repair of another", cause: engine.Repair, gone: []engine.Intent{evict("l1", "n1")}, want: "repair of gang"},
+		{name: "not there", cause: policy.Preempt, gone: []engine.Intent{evict("l1", "n2")}, then: gets, want: "not there"},
+		{name: "a pod that waits", cause: policy.Preempt, gone: []engine.Intent{evict("t1", "n1")}, then: gets, want: "no pod of ours that holds room"},
+		{name: "twice", cause: policy.Preempt, gone: []engine.Intent{evict("l1", "n1"), evict("l1", "n1")}, then: gets, want: "decided before"},
+		{name: "not preemptible", cause: policy.Reclaim, gone: []engine.Intent{evict("f1", "n2")}, then: gets, want: "not preemptible"},
+		{name: "another queue", cause: policy.Preempt, gone: []engine.Intent{evict("p1", "n1"), evict("p2", "n1")}, then: gets, want: "preempts"},
+		{name: "half of two that need each other", cause: policy.Consolidation, gone: []engine.Intent{evict("p1", "n1")}, then: gets, want: "nowhere to go"},
+		{name: "moved where nobody is made anew", cause: policy.Consolidation, gone: []engine.Intent{move("a1", "n1", "n2")}, then: gets, want: "nobody would make it anew"},
+		{name: "moved onto a bad node", cause: policy.Consolidation, gone: []engine.Intent{move("l1", "n1", "n3"), move("p1", "n1", "n2")}, then: gets, want: "from nowhere else"},
+		{name: "moved where there is no room", cause: policy.Consolidation, gone: []engine.Intent{move("p1", "n1", "n2"), move("p2", "n1", "n2"), move("l1", "n1", "n2")}, then: nil, want: "after releases"},
+		{name: "for nobody", cause: policy.Preempt, gone: []engine.Intent{evict("l1", "n1")}, want: "whether it gets anything is false"},
+		{name: "repair of another", cause: policy.Repair, gone: []engine.Intent{evict("l1", "n1")}, want: "repair of gang"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,10 +103,10 @@ func TestAuditOfEvictions(t *testing.T) {
 	}
 	t.Run("half a victim is left", func(t *testing.T) {
 		t.Parallel()
-		b := engine.Bundle{Gang: named("alone"), UID: "alone", Eviction: &engine.EvictionRecord{Cause: engine.Preempt}, Intents: []engine.Intent{evict("p1", "n1")}}
+		b := engine.Bundle{Gang: named("alone"), UID: "alone", Eviction: &engine.EvictionRecord{Cause: policy.Preempt}, Intents: []engine.Intent{evict("p1", "n1")}}
 		g := busy()
 		a := newAuditor(g)
-		v, err := a.evict(g.GangByKey(named("taker")), &engine.EvictionRecord{Cause: engine.Reclaim}, &b.Intents[0])
+		v, err := a.evict(g.GangByKey(named("taker")), &engine.EvictionRecord{Cause: policy.Reclaim}, &b.Intents[0])
 		if err != nil {
 			t.Fatal(err)
 		}

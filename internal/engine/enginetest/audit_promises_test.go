@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // owed is a cluster of three idle nodes in which a gang of two waits in the queue mine, and another in lent, to which two GPUs of n1,
@@ -35,11 +37,11 @@ func owed(limit int64) *cluster.Snapshot {
 func TestAuditOfPromises(t *testing.T) {
 	t.Parallel()
 	nominate := func(pod, node string) engine.Intent {
-		return engine.Intent{Verb: engine.Nominate, Pod: pod, UID: pod, Node: node}
+		return engine.Intent{Verb: ledger.Nominate, Pod: pod, UID: pod, Node: node}
 	}
 	takes := func(gang string, promised int, intents ...engine.Intent) engine.Bundle {
 		return engine.Bundle{Gang: named(gang), UID: gang, Intents: intents, Eviction: &engine.EvictionRecord{
-			Cause: engine.Reclaim, Victims: []engine.Victim{{Gang: named("promised"), UID: "promised", Promised: promised}},
+			Cause: policy.Reclaim, Victims: []engine.Victim{{Gang: named("promised"), UID: "promised", Promised: promised}},
 		}}
 	}
 	const nobody = "promises room that nobody leaves"

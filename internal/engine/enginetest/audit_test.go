@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // small is a cluster in which one pod more than fits, and one more than the limit allows, waits.
@@ -28,10 +29,10 @@ func small(preemptible bool, quota int64) *cluster.Snapshot {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	bind := func(pod, node string) engine.Intent {
-		return engine.Intent{Verb: engine.Bind, Pod: pod, UID: pod, Node: node}
+		return engine.Intent{Verb: ledger.Bind, Pod: pod, UID: pod, Node: node}
 	}
 	nominate := func(pod, node string) engine.Intent {
-		return engine.Intent{Verb: engine.Nominate, Pod: pod, UID: pod, Node: node}
+		return engine.Intent{Verb: ledger.Nominate, Pod: pod, UID: pod, Node: node}
 	}
 	for _, tc := range []struct {
 		name    string

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// ledger is what is held of one device that pods share, in units of its node's devices, summed up from the pods.
-type ledger struct {
+// sharedDevice is what is held of one device that pods share, in units of its node's devices, summed up from the pods.
+type sharedDevice struct {
 	now, later int64 // with what is being released, and without
 	reserved   bool  // its reservation pod is there
 }
@@ -34,10 +34,10 @@ func (a *auditor) seat(p *cluster.Pod) {
 	}
 }
 
-func (a *auditor) device(n *cluster.Node, group string) *ledger {
+func (a *auditor) device(n *cluster.Node, group string) *sharedDevice {
 	d := a.devices[n.ID][group]
 	if d == nil {
-		d = &ledger{}
+		d = &sharedDevice{}
 		a.devices[n.ID][group] = d
 	}
 	return d
@@ -79,7 +79,7 @@ func (a *auditor) sums() error {
 
 // stands is what a shared device takes of its node's sums, now and once all releases have happened: a whole GPU, and the
 // slot of a reservation pod that is still to come.
-func (d *ledger) stands() (now, later cluster.Resources) {
+func (d *sharedDevice) stands() (now, later cluster.Resources) {
 	slots := int64(1)
 	if d.reserved {
 		slots = 0

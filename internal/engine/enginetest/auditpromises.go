@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // promises are those of a snapshot that stand: behind which there was room at first, and that no bundle has taken or made good.
@@ -87,7 +88,7 @@ func (a *auditor) roomInTheWay(h *cluster.Hold, b *engine.Bundle) bool {
 	var asked, promised cluster.Resources // of the node's sums
 	used := map[string]bool{}             // zones
 	for i := range b.Intents {
-		if in := &b.Intents[i]; in.Verb != engine.Evict && in.Node == h.Node {
+		if in := &b.Intents[i]; in.Verb != ledger.Evict && in.Node == h.Node {
 			asked.Add(most(a.pods[in.UID].Class.Requests, a.pods[in.UID].Class.Share))
 			for _, s := range in.Zones {
 				used[s.Zone] = true

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // AuditTogether replays plans and reports the first breach of what gangs require of topologies: the pods that a bundle gives
@@ -30,7 +31,7 @@ func AuditTogether(snap *cluster.Snapshot, plans []engine.Plan) error {
 				if p == nil || p.Gang == cluster.None {
 					continue
 				}
-				if in.Verb == engine.Evict {
+				if in.Verb == ledger.Evict {
 					delete(where, p.ID)
 					node = in.To
 				}

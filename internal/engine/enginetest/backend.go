@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // Object is any Kubernetes object.
@@ -26,7 +27,7 @@ type Backend interface {
 	// Settle lets decisions take effect, pods start, and deleted pods go, until nothing changes any more.
 	Settle() error
 	// Trace says why things are as they are now.
-	Trace() (*engine.Trace, error)
+	Trace() (*recorder.Trace, error)
 	// Now is the backend's time; Advance lets it pass.
 	Now() time.Time
 	Advance(d time.Duration) error

@@ -11,6 +11,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -71,7 +73,7 @@ func TestManyWhoMightGive(t *testing.T) {
 	r := e.Run(context.Background(), s.Snapshot(benchNow*1e9), func(engine.Plan) {})
 	open := 0
 	for i := range r.Trace.Gangs {
-		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle }) {
 			open++
 		}
 	}
@@ -93,7 +95,7 @@ func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision str
 		}
 	})
 	for i := range r.Trace.Gangs {
-		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle }) {
 			open++
 		}
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -66,9 +69,9 @@ func (c cliff) bench(b *testing.B) {
 				for i := range pl.Bundles {
 					for _, in := range pl.Bundles[i].Intents {
 						switch in.Verb {
-						case engine.Evict:
+						case ledger.Evict:
 							evicted++
-						case engine.Nominate:
+						case ledger.Nominate:
 							nominated++
 						}
 					}
@@ -97,9 +100,9 @@ func (c cliff) bench(b *testing.B) {
 }
 
 // unanswered says whether some gang was left for another cycle.
-func unanswered(t *engine.Trace) bool {
+func unanswered(t *recorder.Trace) bool {
 	for i := range t.Gangs {
-		if slices.ContainsFunc(t.Gangs[i].Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+		if slices.ContainsFunc(t.Gangs[i].Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle }) {
 			return true
 		}
 	}
@@ -121,7 +124,7 @@ func minimum(runtime string) func(*engine.Profile) {
 		for t := range p.Tiers {
 			for i := range p.Tiers[t] {
 				if u := &p.Tiers[t][i]; u.Name == "minruntime" {
-					u.Arguments = engine.Arguments{"defaultReclaimMinRuntime": runtime}
+					u.Arguments = policy.Arguments{"defaultReclaimMinRuntime": runtime}
 				}
 			}
 		}

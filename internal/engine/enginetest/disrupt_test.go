@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -154,13 +155,13 @@ func (l *life) happen(t *rapid.T, plans []engine.Plan) {
 				p, ok := l.events["4 "+in.UID].(cluster.PodState)
 				switch {
 				case !ok || fate == 1: // assumed only, so far
-				case in.Verb == engine.Bind:
+				case in.Verb == ledger.Bind:
 					p.Phase, p.NodeName = cluster.Running, in.Node
 					set(p)
-				case in.Verb == engine.Evict && fate == 2:
+				case in.Verb == ledger.Evict && fate == 2:
 					p.Phase, p.DeletedAt = cluster.Releasing, l.now+1e9
 					set(p)
-				case in.Verb == engine.Evict:
+				case in.Verb == ledger.Evict:
 					delete(l.events, "4 "+p.UID)
 					l.store.Apply(cluster.PodGone{UID: p.UID})
 					l.pods = slices.DeleteFunc(l.pods, func(uid string) bool { return uid == p.UID })
@@ -262,8 +263,8 @@ func TestDisruptionIsReproducible(t *testing.T) {
 type upheaval struct{ t *rapid.T }
 
 func (u upheaval) Run(s *engine.Session) {
-	var gangs []*engine.GangState
-	s.Ledger.EachGang(func(g *engine.GangState) { gangs = append(gangs, g) })
+	var gangs []*ledger.GangState
+	s.Ledger.EachGang(func(g *ledger.GangState) { gangs = append(gangs, g) })
 	state := func() string {
 		var b strings.Builder
 		b.WriteString(ledgers(s, gangs))
@@ -278,9 +279,9 @@ func (u upheaval) Run(s *engine.Session) {
 	}
 	before := state()
 	st := s.Ledger.Begin()
-	var evicted []engine.VictimUnit
+	var evicted []ledger.VictimUnit
 	type point struct {
-		mark    engine.Mark
+		mark    ledger.Mark
 		text    string
 		evicted int
 	}

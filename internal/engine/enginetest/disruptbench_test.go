@@ -12,6 +12,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -92,9 +94,9 @@ func (s *situation) bench(b *testing.B, actions []string, check func(evicted, no
 			for i := range pl.Bundles {
 				for _, in := range pl.Bundles[i].Intents {
 					switch in.Verb {
-					case engine.Evict:
+					case ledger.Evict:
 						evicted++
-					case engine.Nominate:
+					case ledger.Nominate:
 						nominated++
 					}
 				}
@@ -183,7 +185,7 @@ func BenchmarkReclaimManySingleGPUJobs(b *testing.B) {
 					}
 					for i := range p.Tiers[0] {
 						if p.Tiers[0][i].Name == "minruntime" {
-							p.Tiers[0][i].Arguments = engine.Arguments{"defaultReclaimMinRuntime": runtime}
+							p.Tiers[0][i].Arguments = policy.Arguments{"defaultReclaimMinRuntime": runtime}
 						}
 					}
 				})
@@ -261,7 +263,7 @@ func BenchmarkReclaimCannot(b *testing.B) {
 		s.bench(b, reclaimOnly, none, func(p *engine.Profile) {
 			for i := range p.Tiers[0] {
 				if p.Tiers[0][i].Name == "minruntime" {
-					p.Tiers[0][i].Arguments = engine.Arguments{"defaultReclaimMinRuntime": "30s"}
+					p.Tiers[0][i].Arguments = policy.Arguments{"defaultReclaimMinRuntime": "30s"}
 				}
 			}
 		})
@@ -378,7 +380,7 @@ func BenchmarkPromisedCycle(b *testing.B) {
 	for _, p := range plans {
 		for i := range p.Bundles {
 			for _, in := range p.Bundles[i].Intents {
-				if in.Verb == engine.Evict {
+				if in.Verb == ledger.Evict {
 					gone = append(gone, in)
 				}
 			}

@@ -14,6 +14,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // drawPlans prints plans for people: a line per bundle, below it a line per run of equal decisions, and why whoever is
@@ -116,7 +118,7 @@ func drawChange(b *strings.Builder, c *engine.ShareChange) {
 }
 
 // drawTried prints what the actions that disturb others had to say to a gang.
-func drawTried(b *strings.Builder, attempts []engine.Attempt) {
+func drawTried(b *strings.Builder, attempts []recorder.Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
 		fmt.Fprintf(b, "  %s: %s, %s\n", a.Action, a.Verdict.Reason, a.Verdict)
@@ -136,7 +138,7 @@ func stretch(in []engine.Intent) (first, n int) {
 	if n > 1 {
 		return 0, n
 	}
-	for n < len(in) && in[0].Verb == engine.Evict && follows(in[n], in[n-1]) {
+	for n < len(in) && in[0].Verb == ledger.Evict && follows(in[n], in[n-1]) {
 		n++
 	}
 	return n - 1, n
@@ -177,7 +179,7 @@ func podRange(first string, n int) string {
 
 // drawReason prints a gang's outcome: its reason key, the sentence, what nodes said, and, if tried is asked for, what
 // came of attempts to make room.
-func drawReason(name string, t *engine.GangTrace, tried bool) string {
+func drawReason(name string, t *recorder.GangTrace, tried bool) string {
 	if t == nil {
 		return name + ": waits for nothing\n"
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // evictionGrace is how long an evicted pod may take to end. Settle lets it end before, unless something holds it.
@@ -55,7 +57,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 		for j := range plans[i].Bundles {
 			bundle := &plans[i].Bundles[j]
 			for _, in := range bundle.Intents {
-				if in.Verb == engine.Nominate {
+				if in.Verb == ledger.Nominate {
 					continue
 				}
 				p, ok := b.objects["Pod/"+in.Namespace+"/"+in.Pod].(*v1.Pod)
@@ -64,7 +66,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 				}
 				p = p.DeepCopy()
 				switch in.Verb {
-				case engine.Bind:
+				case ledger.Bind:
 					settleOn(p, in.Node, in.Groups, in.Charged)
 					if err := predict(p, in.Zones); err != nil {
 						return false, err
@@ -73,7 +75,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 					if err := b.claimed(p, in.Claims); err != nil {
 						return false, err
 					}
-				case engine.Evict:
+				case ledger.Evict:
 					at := p.Spec.NodeName
 					if at == "" { // it goes before it has arrived
 						at = b.promised(p)
@@ -89,7 +91,7 @@ func (b *Engine) enact(plans []engine.Plan) (bool, error) {
 				if err := b.Apply(p); err != nil {
 					return false, err
 				}
-				if in.Verb == engine.Evict {
+				if in.Verb == ledger.Evict {
 					if err := b.Promise(p, ""); err != nil {
 						return false, err
 					}
@@ -200,7 +202,7 @@ func Recreate(p *v1.Pod, now time.Time) *v1.Pod {
 }
 
 // mark notes on gangs what a run found out: since when they have pods and too few of them.
-func (b *Engine) mark(stale []engine.StaleGang) bool {
+func (b *Engine) mark(stale []recorder.StaleGang) bool {
 	changed := false
 	for i := range stale {
 		since := ""

@@ -13,6 +13,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
@@ -103,7 +105,7 @@ func (f *frozen) wave(t *rapid.T, leaves []string, n, wave int) {
 }
 
 // check audits, and counts who is evicted.
-func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Trace) error {
+func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *recorder.Trace) error {
 	if err := errors.Join(Audit(snap, plans, true), AuditTogether(snap, plans)); err != nil {
 		return err
 	}
@@ -128,12 +130,12 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Tr
 			}
 			for _, in := range b.Intents {
 				switch {
-				case in.Verb == engine.Bind:
+				case in.Verb == ledger.Bind:
 					delete(f.owed, in.UID)
-				case in.Verb == engine.Nominate && b.Eviction != nil:
+				case in.Verb == ledger.Nominate && b.Eviction != nil:
 					f.owed[in.UID] = f.round
 				}
-				if in.Verb != engine.Evict {
+				if in.Verb != ledger.Evict {
 					continue
 				}
 				f.absolve(in.Gang.Name) // who loses its place has no promise any more

@@ -25,6 +25,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // maxRounds bounds Settle: a scenario that still changes after so many cycles goes in circles.
@@ -372,7 +373,7 @@ func samePlans(a, b []engine.Plan) error {
 }
 
 // Trace implements Backend.
-func (b *Engine) Trace() (*engine.Trace, error) {
+func (b *Engine) Trace() (*recorder.Trace, error) {
 	_, r := decide(b.engine, b.snapshot())
 	return &r.Trace, nil
 }

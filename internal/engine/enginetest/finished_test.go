@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestRestStarts is L4 for gangs that are told to wait for pods: whoever is told so has too few, those that have ended well
@@ -34,7 +35,7 @@ func TestRestStarts(t *testing.T) {
 			if enough && ended {
 				finished++
 			}
-			if d := gt.Diagnosis; enough && d != nil && d.Verdict.Reason == engine.ReasonGangNotReady {
+			if d := gt.Diagnosis; enough && d != nil && d.Verdict.Reason == policy.ReasonGangNotReady {
 				t.Fatalf("gang %s: %s, and they do: %v live", g.Key, d.Verdict, exist)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // postponement is how long a rejected bind keeps a pod back unless the command says otherwise.
@@ -484,7 +484,7 @@ func (in *interpreter) explain(s *statement) error {
 }
 
 // find returns what the trace says of a gang; nil for nothing.
-func find(t *engine.Trace, name string) *engine.GangTrace {
+func find(t *recorder.Trace, name string) *recorder.GangTrace {
 	ns, n := splitName(name)
 	for i := range t.Gangs {
 		if k := t.Gangs[i].Gang; k.Namespace == ns && k.Name == n {

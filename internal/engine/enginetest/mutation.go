@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/ray"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/taskorder"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Mutation switches something off, to prove that scenarios notice. The zero value switches nothing off.
@@ -40,7 +41,7 @@ func (m *Mutation) active() bool {
 // of an object that decides something here, and for every option.
 func Mutations(r engine.Registry) ([]Mutation, error) {
 	var out []Mutation
-	for _, p := range engine.Points() {
+	for _, p := range policy.Points() {
 		out = append(out, Mutation{Name: "point " + string(p), Neutralised: []string{string(p)}})
 	}
 	r = WithProbe(r.Clone())

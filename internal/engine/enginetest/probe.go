@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // probeName is a plugin that only scenarios have: it counts what statements do, and reports it at the end of the run.
@@ -11,17 +13,17 @@ const probeName = "probe"
 
 // WithProbe adds the probe to a registry; a scenario's shard or config section switches it on.
 func WithProbe(r engine.Registry) engine.Registry {
-	r.Plugins[probeName] = []engine.Factory{engine.Opens(func(*engine.View) *probing { return &probing{} })}
+	r.Plugins[probeName] = []policy.Factory{policy.Opens(func(*policy.View) *probing { return &probing{} })}
 	return r
 }
 
 type probing struct{ done, undone int }
 
-// Done implements engine.Observer.
-func (p *probing) Done(engine.Op) { p.done++ }
+// Done implements policy.Observer.
+func (p *probing) Done(ledger.Op) { p.done++ }
 
-// Undone implements engine.Observer.
-func (p *probing) Undone(engine.Op) { p.undone++ }
+// Undone implements policy.Observer.
+func (p *probing) Undone(ledger.Op) { p.undone++ }
 
-// Close implements engine.Closer.
+// Close implements policy.Closer.
 func (p *probing) Close() any { return fmt.Sprintf("%d operations, %d undone", p.done, p.undone) }

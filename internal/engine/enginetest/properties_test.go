@@ -16,6 +16,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -294,11 +297,11 @@ func newEngine(t *rapid.T, more ...string) *engine.Engine {
 func outcome(t *rapid.T, e *engine.Engine, snap *cluster.Snapshot) (string, []engine.Plan) {
 	var plans []engine.Plan
 	trace := e.Run(context.Background(), snap, func(p engine.Plan) { plans = append(plans, p) }).Trace
-	return told(t, plans, trace, func(d *engine.Diagnosis) any { return d }), plans
+	return told(t, plans, trace, func(d *recorder.Diagnosis) any { return d }), plans
 }
 
 // told prints plans, and of every gang that something was said of what came of it, with what of the reason is to be compared.
-func told(t *rapid.T, plans []engine.Plan, trace engine.Trace, reason func(*engine.Diagnosis) any) string {
+func told(t *rapid.T, plans []engine.Plan, trace recorder.Trace, reason func(*recorder.Diagnosis) any) string {
 	text, err := json.MarshalIndent(plans, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -368,7 +371,7 @@ func (h *herd) change(t *rapid.T, s *cluster.Store, plans []engine.Plan) {
 		for _, b := range p.Bundles {
 			how := rapid.IntRange(0, 2).Draw(t, "fate")
 			for _, in := range b.Intents {
-				if in.Verb != engine.Bind || how == 0 {
+				if in.Verb != ledger.Bind || how == 0 {
 					continue
 				}
 				st := h.events["4 "+in.UID].(cluster.PodState)
@@ -466,7 +469,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 		after := func(first ...string) string {
 			var plans []engine.Plan
 			r := newEngine(t, first...).Run(context.Background(), snapshotOf(events), func(p engine.Plan) { plans = append(plans, p) })
-			return told(t, plans, r.Trace, func(d *engine.Diagnosis) any { return d != nil })
+			return told(t, plans, r.Trace, func(d *recorder.Diagnosis) any { return d != nil })
 		}
 		if got, want := after("rehearse"), after(); got != want {
 			t.Fatalf("after attempts\n%s\nwithout\n%s", got, want)
@@ -481,7 +484,7 @@ func (r rehearsal) Run(s *engine.Session) {
 	gangs := s.Pending()
 	before := ledgers(s, gangs)
 	outer := s.Ledger.Begin()
-	marks := []engine.Mark{outer.Mark()}
+	marks := []ledger.Mark{outer.Mark()}
 	states := []string{before}
 	for _, g := range gangs {
 		if s.Placer.TryGang(outer, g) == nil {
@@ -502,7 +505,7 @@ func (r rehearsal) Run(s *engine.Session) {
 }
 
 // ledgers prints everything that statements change.
-func ledgers(s *engine.Session, gangs []*engine.GangState) string {
+func ledgers(s *engine.Session, gangs []*ledger.GangState) string {
 	var b strings.Builder
 	for _, id := range s.Snap.NodeOrder {
 		fmt.Fprintln(&b, s.Snap.Node(id).Name, s.Ledger.Idle(id), s.Ledger.Later(id))
@@ -539,7 +542,7 @@ func TestNoIsTrue(t *testing.T) {
 			}
 		}
 		for _, g := range r.Trace.Gangs {
-			if g.Diagnosis == nil || g.Diagnosis.Verdict.Reason != engine.ReasonGangNoRoom {
+			if g.Diagnosis == nil || g.Diagnosis.Verdict.Reason != policy.ReasonGangNoRoom {
 				continue
 			}
 			class, ok := onlyClass(snap, g.Gang)

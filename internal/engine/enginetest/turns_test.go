@@ -15,6 +15,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -27,26 +29,26 @@ func (grudge) Wants(*cluster.Class) bool { return true }
 // bias is a filter that has to be asked about each node, too: no pod may use one called bad.
 type bias struct{ grudge }
 
-func (bias) CheckNode(_ *cluster.Pod, n *cluster.Node) engine.Verdict {
+func (bias) CheckNode(_ *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if strings.HasPrefix(n.Name, "bad") {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonInsufficient, Dim: "sympathy"}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
-func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+func (grudge) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	h := fnv.New32()
 	fmt.Fprint(h, p.UID, n.Name)
 	if strings.HasPrefix(n.Name, "bad") || h.Sum32()>>8%2 != 0 {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonInsufficient, Dim: "sympathy"}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // begrudging allocates with a filter, within a bound.
-func begrudging(t rapid.TB, filter engine.Factory, steps int) *engine.Engine {
+func begrudging(t rapid.TB, filter policy.Factory, steps int) *engine.Engine {
 	r, p := builtin.Registry(), profile.BuiltIn()
-	r.Plugins["grudges"] = []engine.Factory{filter}
+	r.Plugins["grudges"] = []policy.Factory{filter}
 	p.Tiers = append(slices.Clip(p.Tiers), []engine.PluginUse{{Name: "grudges"}})
 	p.Actions, p.Settings.SearchSteps = []string{"allocate"}, steps
 	e, err := engine.New(p, r)
@@ -94,7 +96,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 		for i := range rapid.IntRange(1, 10).Draw(t, "gangs") {
 			gang(i)
 		}
-		unbounded, bounded := begrudging(t, engine.Is(grudge{}), 0), engine.NewDriver(begrudging(t, engine.Is(grudge{}), 1), s)
+		unbounded, bounded := begrudging(t, policy.Is(grudge{}), 0), engine.NewDriver(begrudging(t, policy.Is(grudge{}), 1), s)
 		changes, now := rapid.IntRange(1, 6).Draw(t, "changes"), noon
 		during := false // something changed while the queue was challenged
 		for cycle := 0; ; cycle++ {
@@ -114,7 +116,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 			snap, plans, r := bounded.Cycle(context.Background(), now)
 			left := map[string][]cluster.Key{} // by queue
 			for i := range r.Trace.Gangs {
-				if g := &r.Trace.Gangs[i]; slices.ContainsFunc(g.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle }) {
+				if g := &r.Trace.Gangs[i]; slices.ContainsFunc(g.Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle }) {
 					queue := snap.Gang(g.ID).Queue
 					left[queue] = append(left[queue], g.Gang)
 				}
@@ -217,7 +219,7 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 				s.Apply(cluster.QueueState{Name: fmt.Sprint("idle", i), UID: fmt.Sprint("idle", i), Quota: free, Limit: free})
 				gang(fmt.Sprint("large", i), fmt.Sprint("idle", i), 1, 9)
 			}
-			d := engine.NewDriver(begrudging(t, engine.Is(bias{}), 10), s)
+			d := engine.NewDriver(begrudging(t, policy.Is(bias{}), 10), s)
 			const cycles = 24
 			first, last := map[string]int{}, map[string]int{} // when a queue was given room
 			for cycle := 1; cycle <= cycles; cycle++ {
@@ -252,11 +254,11 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 // loyal is a filter that has to be asked about each node: a pod may use one that is called after it.
 type loyal struct{ grudge }
 
-func (loyal) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+func (loyal) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if n.Name != "for-"+p.Name {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: "sympathy"}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonInsufficient, Dim: "sympathy"}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // TestChallengeEnds: there is room for a gang behind, so those before it are asked again; but the room goes. When all have been asked, what
@@ -278,7 +280,7 @@ func TestChallengeEnds(t *testing.T) {
 		})
 	}
 	node("nobodys", 1)
-	d, now := engine.NewDriver(begrudging(t, engine.Is(loyal{}), 1), s), noon
+	d, now := engine.NewDriver(begrudging(t, policy.Is(loyal{}), 1), s), noon
 	// cycles lets some pass, and returns who is given room in the first that gives any, and how many it took.
 	cycles := func(most int) (who string, took int) {
 		for took = 1; took <= most && who == ""; took++ {

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -79,9 +80,9 @@ func TestWhereItFits(t *testing.T) {
 					for i := range pl.Bundles {
 						for _, in := range pl.Bundles[i].Intents {
 							switch {
-							case in.Verb == engine.Evict && in.To == "":
+							case in.Verb == ledger.Evict && in.To == "":
 								evicted++
-							case in.Verb == engine.Nominate:
+							case in.Verb == ledger.Nominate:
 								nominated++
 							}
 						}

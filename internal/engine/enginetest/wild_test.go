@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 var (
@@ -63,7 +63,7 @@ func tell(story [][]string, options string) (err error) {
 		}
 	}
 	for i := range b.taken {
-		if c := b.taken[i].Eviction; len(c.Victims) > 0 && c.Cause != engine.Repair {
+		if c := b.taken[i].Eviction; len(c.Victims) > 0 && c.Cause != policy.Repair {
 			return fmt.Errorf("evictions do not end: %s for %s", c.Cause, b.taken[i].Gang)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestWithdrawnPodByPod is about a bundle of which nothing is bound and that is withdrawn: its pods come back one after the
@@ -19,13 +20,13 @@ func TestWithdrawnPodByPod(t *testing.T) {
 		name                    string
 		binding, bound, pending int // of a gang with a minimum of 4
 		placed                  int
-		reason                  *engine.Reason
+		reason                  *policy.Reason
 	}{
 		{"nothing has come back", 4, 0, 0, 0, nil},
-		{"the first has come back", 3, 0, 1, 0, engine.ReasonBinding},
-		{"the last is missing", 1, 0, 3, 0, engine.ReasonBinding},
+		{"the first has come back", 3, 0, 1, 0, policy.ReasonBinding},
+		{"the last is missing", 1, 0, 3, 0, policy.ReasonBinding},
 		{"all have come back", 0, 0, 4, 4, nil},
-		{"the gang had begun", 1, 2, 1, 0, engine.ReasonBinding},
+		{"the gang had begun", 1, 2, 1, 0, policy.ReasonBinding},
 		{"the gang had begun, the others are bound", 0, 3, 1, 1, nil},
 		{"the gang is whole and grows", 1, 4, 2, 2, nil},
 	} {
@@ -52,7 +53,7 @@ func TestWithdrawnPodByPod(t *testing.T) {
 			add(c.binding, cluster.Binding)
 			add(c.bound, cluster.Bound)
 			add(c.pending, cluster.Pending)
-			var reason *engine.Reason
+			var reason *policy.Reason
 			placed := 0
 			res := builtIn(t).Run(context.Background(), s.Snapshot(1), func(plan engine.Plan) {
 				for _, b := range plan.Bundles {

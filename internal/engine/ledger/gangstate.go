@@ -382,6 +382,11 @@ func (g *GangState) bound(i int32) bool {
 	return n >= g.sets[i].need
 }
 
+// Succeeds says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
+func (g *GangState) Succeeds(p *cluster.Pod) bool {
+	return p.Recreated && p.Set != cluster.None && !g.Key.Remnant() && g.HasQueue()
+}
+
 // HasQueue says whether it has a queue to ask in.
 func (g *GangState) HasQueue() bool { return g.Lack.Kind == LackNothing }
 

@@ -5,7 +5,7 @@
 //	                                                   └──► RollbackTo, Discard: as if nothing had been done
 //
 // Only Statements change a ledger, and every operation has its exact inverse. The package knows no policy: what is asked of orders,
-// and who follows what is done, are Hooks. Actions and plugins know it through package engine.
+// and who follows what is done, are Hooks.
 package ledger
 
 import "github.com/muster-scheduler/muster/internal/cluster"

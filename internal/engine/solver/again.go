@@ -1,6 +1,9 @@
 package solver
 
-import "github.com/muster-scheduler/muster/internal/engine"
+import (
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+)
 
 // turned is whom a walk has turned away for what queues hold. Each unit is judged at its moment: after something was taken
 // from a queue that is nearer to the beneficiary's own, queues farther away may be asked, or asked for more. So whoever
@@ -13,8 +16,8 @@ type turned struct {
 
 // refusal is a gang whose next unit was refused.
 type refusal struct {
-	gang *engine.GangState
-	why  engine.Verdict
+	gang *ledger.GangState
+	why  policy.Verdict
 }
 
 // closure is a queue that need not give, or no more: a leaf, or all leaves below a queue, or below its siblings of a kind too.
@@ -24,12 +27,12 @@ type closure struct {
 	below  *branch // nil for a leaf
 	kind   *kind   // nil for a queue by itself
 	but    *branch // of the kind, the one that is on the beneficiary's way
-	why    engine.Verdict
+	why    policy.Verdict
 	before bool // before any of its gangs was looked at
 }
 
 // nearness is how many queues are on the ways of both from the top.
-func nearness(a, b *engine.QueueLedger) int {
+func nearness(a, b *ledger.QueueLedger) int {
 	if q := meet(a, b); q != nil {
 		return q.Depth + 1
 	}
@@ -37,8 +40,8 @@ func nearness(a, b *engine.QueueLedger) int {
 }
 
 // way returns the queues from the top to one.
-func way(q *engine.QueueLedger) []*engine.QueueLedger {
-	out := make([]*engine.QueueLedger, q.Depth+1)
+func way(q *ledger.QueueLedger) []*ledger.QueueLedger {
+	out := make([]*ledger.QueueLedger, q.Depth+1)
 	for ; q != nil; q = q.Parent {
 		out[q.Depth] = q
 	}
@@ -46,7 +49,7 @@ func way(q *engine.QueueLedger) []*engine.QueueLedger {
 }
 
 // meet returns the last queue that is on the ways of both from the top, nil for none.
-func meet(a, b *engine.QueueLedger) *engine.QueueLedger {
+func meet(a, b *ledger.QueueLedger) *ledger.QueueLedger {
 	for a != nil && b != nil && a != b {
 		if a.Depth >= b.Depth {
 			a = a.Parent
@@ -62,9 +65,9 @@ func meet(a, b *engine.QueueLedger) *engine.QueueLedger {
 
 // mayAsk says whether anything may be taken from a leaf queue. A queue that may be asked once may be asked for the rest of the
 // search.
-func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
+func (w *walk) mayAsk(leaf *ledger.QueueLedger) policy.Verdict {
 	if w.asked[leaf] {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	v := w.queues.s.Rules.CheckVictimQueue(w.cause, w.g, w.request, leaf)
 	if v.Yes() {
@@ -74,7 +77,7 @@ func (w *walk) mayAsk(leaf *engine.QueueLedger) engine.Verdict {
 }
 
 // unit returns what the gang gives next, where room is needed.
-func (w *walk) unit(v *engine.GangState) (engine.VictimUnit, bool) {
+func (w *walk) unit(v *ledger.GangState) (ledger.VictimUnit, bool) {
 	if w.on != nil {
 		return w.queues.s.Ledger.NextUnitOn(v, w.on, w.of)
 	}
@@ -82,7 +85,7 @@ func (w *walk) unit(v *engine.GangState) (engine.VictimUnit, bool) {
 }
 
 // refuse passes over a gang.
-func (w *walk) refuse(v *engine.GangState, why engine.Verdict) {
+func (w *walk) refuse(v *ledger.GangState, why policy.Verdict) {
 	w.turned.gangs = append(w.turned.gangs, refusal{v, why})
 }
 
@@ -102,7 +105,7 @@ func (c *closure) first() *leaf {
 func (w *walk) again() bool {
 	near := w.turned.near
 	w.turned.near = 0
-	if w.cause != engine.Reclaim || near == 0 {
+	if w.cause != policy.Reclaim || near == 0 {
 		return false
 	}
 	was := w.turned

@@ -4,13 +4,14 @@ import (
 	"encoding/binary"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // alike is a no that holds for all whose queues are alike and who ask the same, until something is decided: of ten thousand
 // queues that may each have a GPU and cannot get one, one search is made.
 type alike struct {
-	answer    *engine.Attempt
+	answer    *recorder.Attempt
 	wake      int64 // when time alone may change it
 	cost      int   // steps
 	decisions int   // of the session, when it was found
@@ -20,7 +21,7 @@ type alike struct {
 // likeness names all that a search for the gang depends on, the name of its queue apart; "" where that is not known. A queue of
 // which nobody holds anything is nobody's victim, so for all such queues below one the victims are the same; and what the
 // rules say for it they say for its numbers. What names the queue itself is a no of its gates.
-func (sv *Solver) likeness(g *engine.GangState, request cluster.Resources, asks string) string {
+func (sv *Solver) likeness(g *ledger.GangState, request cluster.Resources, asks string) string {
 	l := g.Leaf
 	if sv.everyone().nodes[l.ID] != nil || !sv.s.Rules.CheckGates(g, request).Yes() {
 		return ""

@@ -9,13 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
 // sisters asks every waiting gang's question of a solver of its own.
 type sisters struct {
-	cause engine.EvictionCause
-	see   func(g *engine.GangState, like string, told engine.Attempt, found bool, short engine.Attempt, known bool)
+	cause policy.EvictionCause
+	see   func(g *ledger.GangState, like string, told recorder.Attempt, found bool, short recorder.Attempt, known bool)
 }
 
 // Run implements engine.Action.
@@ -58,7 +61,7 @@ func sister(r *rand.Rand, w *town) {
 // without a search is what a search finds.
 func TestAlike(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+	for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			pairs, yes, shorts := 0, 0, 0
@@ -68,11 +71,11 @@ func TestAlike(t *testing.T) {
 				sister(r, &w)
 				type reply struct {
 					by    string
-					told  engine.Attempt
+					told  recorder.Attempt
 					found bool
 				}
 				heard := map[string]reply{}
-				act := &sisters{cause: cause, see: func(g *engine.GangState, like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
+				act := &sisters{cause: cause, see: func(g *ledger.GangState, like string, told recorder.Attempt, found bool, short recorder.Attempt, known bool) {
 					if known {
 						if shorts++; found || cmp.Diff(told, short) != "" {
 							t.Fatalf("town %d: %s is told without a search (found: %v, -searched +short)\n%s\n%s", i, g.Key, found, cmp.Diff(told, short), w.String())

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // maxBarriers is up to how many queues, or budgets, are told of one by one that protect what is theirs by one rule. Where there
@@ -14,16 +16,16 @@ import (
 const maxBarriers = 32
 
 // told returns the barriers in the order in which they are told, those of many objects in one.
-func (w *walk) told() []engine.Barrier {
+func (w *walk) told() []recorder.Barrier {
 	switch {
 	case len(w.kinds) == 1 && len(w.barred) == 0:
 		return w.kinds
 	case len(w.kinds) > 0 || len(w.barred) > maxBarriers:
-		rows := make(map[engine.Verdict]int, 8)
+		rows := make(map[policy.Verdict]int, 8)
 		for i := range w.barred {
 			rows[rule(w.barred[i].Verdict)]++
 		}
-		var merged []engine.Barrier
+		var merged []recorder.Barrier
 		for i := range w.kinds {
 			b := &w.kinds[i]
 			rows[b.Verdict] = maxBarriers + 1
@@ -43,13 +45,13 @@ func (w *walk) told() []engine.Barrier {
 }
 
 // rule is a verdict without what it names and counts.
-func rule(v engine.Verdict) engine.Verdict {
-	return engine.Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin}
+func rule(v policy.Verdict) policy.Verdict {
+	return policy.Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin}
 }
 
 // barKind counts the gangs of siblings of one kind that may not be asked, one of them left out.
-func (w *walk) barKind(k *kind, but *branch, why engine.Verdict) {
-	b := engine.Barrier{Verdict: rule(why), Gangs: k.gangs, Named: k.but(but)}
+func (w *walk) barKind(k *kind, but *branch, why policy.Verdict) {
+	b := recorder.Barrier{Verdict: rule(why), Gangs: k.gangs, Named: k.but(but)}
 	if but != nil && but.kind == k {
 		b.Gangs -= but.heads().count
 	}
@@ -60,12 +62,12 @@ func (w *walk) barKind(k *kind, but *branch, why engine.Verdict) {
 
 // sorted puts barriers in the order in which they are told. There may be as many as queues, all of which bar as many gangs: each
 // is made a text of once, where it has to be.
-func sorted(bs []engine.Barrier) []engine.Barrier {
+func sorted(bs []recorder.Barrier) []recorder.Barrier {
 	if len(bs) < 2 {
 		return bs
 	}
 	type titled struct {
-		engine.Barrier
+		recorder.Barrier
 		text string
 	}
 	order := make([]titled, len(bs))
@@ -95,14 +97,14 @@ func sorted(bs []engine.Barrier) []engine.Barrier {
 }
 
 // barAll counts gangs that may not be touched for one reason.
-func (w *walk) barAll(all *crowd, why engine.Verdict) {
+func (w *walk) barAll(all *crowd, why policy.Verdict) {
 	if len(all.gangs) > 0 {
 		w.count(w.barrier(why), len(all.gangs), all.names())
 	}
 }
 
 // count takes more gangs into a barrier.
-func (w *walk) count(b *engine.Barrier, gangs int, names []string) {
+func (w *walk) count(b *recorder.Barrier, gangs int, names []string) {
 	b.Gangs += gangs
 	if b.Named == nil {
 		b.Named = slices.Clip(names) // shared until another name comes in
@@ -116,7 +118,7 @@ func (w *walk) count(b *engine.Barrier, gangs int, names []string) {
 // named is how many gangs a barrier names: the first in the order of names, however they were met.
 const named = 8
 
-func name(b *engine.Barrier, key cluster.Key) {
+func name(b *recorder.Barrier, key cluster.Key) {
 	n := len(b.Named)
 	if n == named && !before(key, b.Named[n-1]) {
 		return
@@ -124,7 +126,7 @@ func name(b *engine.Barrier, key cluster.Key) {
 	nameAs(b, key.String())
 }
 
-func nameAs(b *engine.Barrier, text string) {
+func nameAs(b *recorder.Barrier, text string) {
 	at, known := slices.BinarySearch(b.Named, text)
 	if known {
 		return
@@ -146,21 +148,21 @@ func before(key cluster.Key, text string) bool {
 }
 
 // bar counts a gang that may not be touched.
-func (w *walk) bar(v *engine.GangState, why engine.Verdict) {
+func (w *walk) bar(v *ledger.GangState, why policy.Verdict) {
 	b := w.barrier(why)
 	b.Gangs++
 	name(b, v.Key)
 }
 
 // barrier returns the count of a rule. A rule that ends with time asks for another run then.
-func (w *walk) barrier(why engine.Verdict) *engine.Barrier {
+func (w *walk) barrier(why policy.Verdict) *recorder.Barrier {
 	w.wait(why)
 	why.Object, why.WakeAt = barObject(why), 0
 	return w.barredBy(why)
 }
 
-func (w *walk) wait(why engine.Verdict) {
-	if why.Code == engine.Wait {
+func (w *walk) wait(why policy.Verdict) {
+	if why.Code == policy.Wait {
 		w.queues.s.Recorder.WakeAt(why.WakeAt)
 		w.queues.wake = min(w.queues.wake, why.WakeAt)
 	}
@@ -170,12 +172,12 @@ func (w *walk) wait(why engine.Verdict) {
 const fewBarriers = 16
 
 // barredBy returns the count of a rule as it is told. Queues that protect what is theirs are a rule each.
-func (w *walk) barredBy(why engine.Verdict) *engine.Barrier {
+func (w *walk) barredBy(why policy.Verdict) *recorder.Barrier {
 	if len(w.barred) < fewBarriers {
 		return barrierOf(&w.barred, why)
 	}
 	if w.listed == nil {
-		w.listed = make(map[engine.Verdict]int, len(w.turned.leaves))
+		w.listed = make(map[policy.Verdict]int, len(w.turned.leaves))
 		for i := range w.barred {
 			w.listed[w.barred[i].Verdict] = i
 		}
@@ -183,25 +185,25 @@ func (w *walk) barredBy(why engine.Verdict) *engine.Barrier {
 	i, known := w.listed[why]
 	if !known {
 		i = len(w.barred)
-		w.barred, w.listed[why] = append(w.barred, engine.Barrier{Verdict: why}), i
+		w.barred, w.listed[why] = append(w.barred, recorder.Barrier{Verdict: why}), i
 	}
 	return &w.barred[i]
 }
 
-func barrierOf(all *[]engine.Barrier, why engine.Verdict) *engine.Barrier {
-	i := slices.IndexFunc(*all, func(b engine.Barrier) bool { return b.Verdict == why })
+func barrierOf(all *[]recorder.Barrier, why policy.Verdict) *recorder.Barrier {
+	i := slices.IndexFunc(*all, func(b recorder.Barrier) bool { return b.Verdict == why })
 	if i < 0 {
 		i = len(*all)
-		*all = append(*all, engine.Barrier{Verdict: why})
+		*all = append(*all, recorder.Barrier{Verdict: why})
 	}
 	return &(*all)[i]
 }
 
 // barObject keeps the object of a verdict that is about a queue, so that gangs of one queue count together, and drops a
 // gang's own name.
-func barObject(v engine.Verdict) string {
+func barObject(v policy.Verdict) string {
 	switch v.Reason {
-	case engine.ReasonVictimWithinShare, engine.ReasonSaturation, engine.ReasonBudget:
+	case policy.ReasonVictimWithinShare, policy.ReasonSaturation, policy.ReasonBudget:
 		return v.Object
 	}
 	return ""

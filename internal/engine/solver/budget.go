@@ -1,6 +1,9 @@
 package solver
 
-import "github.com/muster-scheduler/muster/internal/engine"
+import (
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+)
 
 // Budget bounds what the questions of one action cost in one run, in steps, which count what searches look at: a victim,
 // a queue that might give, a node that might be cleared, a pod that is placed in a what-if. Like every bound of a search it is no time, so the same snapshot has
@@ -29,7 +32,7 @@ type Budget struct {
 type no struct {
 	question string
 	wake     int64 // when time alone may change the answer
-	answer   *engine.Attempt
+	answer   *recorder.Attempt
 }
 
 // NewBudget begins the budget of the running action.

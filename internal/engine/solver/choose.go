@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // bound names what a search gave up at: a sentence's end, for people.
@@ -30,7 +31,7 @@ func (q *search) cut(why bound) {
 
 // legal says whether a unit may be taken now, and by which rule: whether its queue may be asked, now or at another moment of
 // the search, and whether the unit may be.
-func (q *search) legal(u *engine.VictimUnit) (string, engine.Verdict) {
+func (q *search) legal(u *ledger.VictimUnit) (string, policy.Verdict) {
 	if !q.asked[u.Gang.Leaf] {
 		if v := q.s.Rules.CheckVictimQueue(q.cause, q.g, q.request, u.Gang.Leaf); !v.Yes() {
 			return "", v
@@ -48,7 +49,7 @@ func (q *search) choose(hinges bool) (all, found bool) {
 	q.back(0)
 	w := q.everyone().walk(q.cause, q.g, q.request)
 	w.asked, w.strict = q.asked, false
-	var gangs []*engine.GangState
+	var gangs []*ledger.GangState
 	units := 0
 	for {
 		t, ok := w.next()
@@ -74,8 +75,8 @@ func (q *search) choose(hinges bool) (all, found bool) {
 	return true, !hopeless && q.branch(distinct(gangs), map[string]bool{})
 }
 
-func distinct(gangs []*engine.GangState) []*engine.GangState {
-	seen := map[*engine.GangState]bool{}
+func distinct(gangs []*ledger.GangState) []*ledger.GangState {
+	seen := map[*ledger.GangState]bool{}
 	out := gangs[:0:0]
 	for _, g := range gangs {
 		if !seen[g] {
@@ -88,7 +89,7 @@ func distinct(gangs []*engine.GangState) []*engine.GangState {
 
 // might says whether, with those gone that are, moving others could do: there would be room enough in all, and somebody
 // may be moved.
-func (q *search) might(gangs []*engine.GangState) bool {
+func (q *search) might(gangs []*ledger.GangState) bool {
 	if _, short := q.s.Ledger.Needs(q.pods).Short(q.s.Ledger.TotalLater()); short {
 		return false
 	}
@@ -103,7 +104,7 @@ func (q *search) might(gangs []*engine.GangState) bool {
 }
 
 // movable says whether the unit may be moved, if there is room.
-func (q *search) movable(u engine.VictimUnit) bool {
+func (q *search) movable(u ledger.VictimUnit) bool {
 	if u.Promised() > 0 {
 		return false
 	}
@@ -120,7 +121,7 @@ func (q *search) movable(u engine.VictimUnit) bool {
 
 // branch takes one more unit of the gangs, of those before others that would give first, until the gang fits. From the sets
 // in seen no way leads on that has not been tried.
-func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
+func (q *search) branch(gangs []*ledger.GangState, seen map[string]bool) bool {
 	if q.fits() {
 		return true
 	}
@@ -158,9 +159,9 @@ func (q *search) branch(gangs []*engine.GangState, seen map[string]bool) bool {
 }
 
 // gone names the set of what is taken, with one unit more.
-func (q *search) gone(more *engine.VictimUnit) string {
+func (q *search) gone(more *ledger.VictimUnit) string {
 	var ids []int64
-	add := func(u *engine.VictimUnit) {
+	add := func(u *ledger.VictimUnit) {
 		if u.Promised() > 0 {
 			ids = append(ids, ^int64(u.Gang.ID))
 		}

@@ -4,24 +4,27 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // Prefix is the part of Solve that takes units in policy order until the gang fits: it returns those units, and changes
 // nothing.
-func Prefix(sv *Solver, g *engine.GangState) ([]engine.VictimUnit, bool) {
+func Prefix(sv *Solver, g *ledger.GangState) ([]ledger.VictimUnit, bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
 	if v := q.s.Placer.CheckPods(q.pods); !v.Yes() {
 		return nil, false
 	}
-	if q.cause == engine.Reclaim {
+	if q.cause == policy.Reclaim {
 		if v := q.s.Rules.CheckReclaim(q.g, q.request); !v.Yes() {
 			return nil, false
 		}
 	}
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
 	ok := q.grow()
-	var units []engine.VictimUnit
+	var units []ledger.VictimUnit
 	for _, t := range q.units {
 		units = append(units, t.VictimUnit)
 	}
@@ -30,10 +33,10 @@ func Prefix(sv *Solver, g *engine.GangState) ([]engine.VictimUnit, bool) {
 }
 
 // Ask answers a gang's question afresh, and changes nothing; "" for a gang that asks for nothing.
-func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok bool) {
+func Ask(sv *Solver, g *ledger.GangState) (question string, v policy.Verdict, ok bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 {
-		return "", engine.Verdict{}, false
+		return "", policy.Verdict{}, false
 	}
 	question = sv.question(g, sv.asks(g, pods))
 	q := &search{Solver: sv, g: g, pods: slices.Clone(pods), request: request.Clone(), st: sv.s.Ledger.Begin()}
@@ -45,7 +48,7 @@ func Ask(sv *Solver, g *engine.GangState) (question string, v engine.Verdict, ok
 // Picks hands out all units for a gang, and takes some of them back on the way, as which says of each moment: how many. At every
 // moment it is said who gives next by the tournament, and by a look at everybody; it returns how often, and false where the two
 // differ.
-func Picks(s *engine.Session, cause engine.EvictionCause, g *engine.GangState, which func(taken int) int) (int, bool) {
+func Picks(s *engine.Session, cause policy.EvictionCause, g *ledger.GangState, which func(taken int) int) (int, bool) {
 	sv := New(s, cause, nil)
 	_, request := s.Ledger.Next(g)
 	q := &search{Solver: sv, g: g, request: request.Clone(), st: s.Ledger.Begin()}
@@ -73,12 +76,12 @@ func Picks(s *engine.Session, cause engine.EvictionCause, g *engine.GangState, w
 }
 
 // slowly finds the leaf that gives next, below the given queues, with its victim, by a look at every one of them.
-func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
+func (w *walk) slowly(bs []*branch) (*leaf, *ledger.GangState, *branch) {
 	var bestLeaf *leaf
-	var bestGang *engine.GangState
+	var bestGang *ledger.GangState
 	var best *branch
 	for _, b := range bs {
-		l, v := b.leaf, (*engine.GangState)(nil)
+		l, v := b.leaf, (*ledger.GangState)(nil)
 		if l != nil {
 			v = w.top(l)
 		} else {
@@ -101,7 +104,7 @@ func (w *walk) slowly(bs []*branch) (*leaf, *engine.GangState, *branch) {
 
 // Hopeless says whether a look at the nodes suffices to tell that there is no room for the gang, and whether a search finds room.
 // It changes nothing.
-func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
+func Hopeless(sv *Solver, g *ledger.GangState) (known, found bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return false, false
@@ -123,10 +126,10 @@ func Hopeless(sv *Solver, g *engine.GangState) (known, found bool) {
 // Told answers a gang's question by a search of its own, without looking at what is known of others, and changes nothing: what it
 // would be told, and whether there is room. like is whose answers it may share, "" for nobody's. known says whether its answer, short,
 // can be told without a search.
-func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, found bool, short engine.Attempt, known bool) {
+func Told(sv *Solver, g *ledger.GangState) (like string, told recorder.Attempt, found bool, short recorder.Attempt, known bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
-		return "", engine.Attempt{}, false, engine.Attempt{}, false
+		return "", recorder.Attempt{}, false, recorder.Attempt{}, false
 	}
 	like = sv.likeness(g, request, sv.asks(g, pods))
 	if short, known = sv.nobody(g, pods, request); !known {
@@ -143,7 +146,7 @@ func Told(sv *Solver, g *engine.GangState) (like string, told engine.Attempt, fo
 
 // Immovable says whether it is known, once taking in policy order has led nowhere, that nothing can be done with who may not be
 // killed where they are, or elsewhere; and whether a search for who moves, or a choice of who goes, finds room. It changes nothing.
-func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
+func Immovable(sv *Solver, g *ledger.GangState) (known, found bool) {
 	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 || !sv.may(g, pods, request).Yes() {
 		return false, false
@@ -180,8 +183,8 @@ func Immovable(sv *Solver, g *engine.GangState) (known, found bool) {
 // Sorted says whether every leaf that was looked at has its gangs in the order in which they give, those that gave all aside.
 func Sorted(sv *Solver) bool {
 	for _, l := range sv.everyone().byID { // order: each on its own
-		live := slices.DeleteFunc(slices.Clone(l.gangs), func(g *engine.GangState) bool { return sv.s.Ledger.Live(g) == 0 })
-		if !slices.IsSortedFunc(live, func(a, b *engine.GangState) int { return sv.s.Rules.CompareGangs(b, a) }) {
+		live := slices.DeleteFunc(slices.Clone(l.gangs), func(g *ledger.GangState) bool { return sv.s.Ledger.Live(g) == 0 })
+		if !slices.IsSortedFunc(live, func(a, b *ledger.GangState) int { return sv.s.Rules.CompareGangs(b, a) }) {
 			return false
 		}
 	}

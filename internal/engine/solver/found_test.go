@@ -3,7 +3,7 @@ package solver_test
 import (
 	"testing"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // q is a queue of a found town: quota and weight, and nothing else stated.
@@ -38,18 +38,18 @@ func limited(t team, limit int64) team {
 // found are towns in which the solver was once wrong.
 var found = []struct {
 	name  string
-	cause engine.EvictionCause
+	cause policy.EvictionCause
 	town  town
 }{
 	{
-		"whether a queue may be asked at all is judged before anything is taken", engine.Reclaim, town{
+		"whether a queue may be asked at all is judged before anything is taken", policy.Reclaim, town{
 			nodes:  []house{n(3, "b"), n(2, "a")},
 			queues: []team{q("d0", "", 0, 1), q("d1", "", 0, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1)},
 			gangs:  []crew{ran("q0", 50, 1, 1), waits("q1", 50, hand{gpu: 2, zone: "a"}), ran("q0", 50, 3, 0, 0, 0)},
 		},
 	},
 	{
-		"what is legal in another order than the first is found", engine.Reclaim, town{
+		"what is legal in another order than the first is found", policy.Reclaim, town{
 			nodes:  []house{n(2, "a"), n(2, "a")},
 			queues: []team{q("d0", "", 3, 1), q("d1", "", 2, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1)},
 			gangs: []crew{
@@ -60,7 +60,7 @@ var found = []struct {
 		},
 	},
 	{
-		"nobody is spared, or moved, by whose going others may be taken", engine.Reclaim, town{
+		"nobody is spared, or moved, by whose going others may be taken", policy.Reclaim, town{
 			nodes:  []house{n(2, "a"), n(2, "a"), n(3, "a")},
 			queues: []team{q("d0", "", 0, 1), limited(q("d1", "", 0, 1), 2), q("q0", "d0", 0, 3), q("q1", "d1", 0, 1), q("q2", "d0", 0, 1)},
 			gangs: []crew{
@@ -71,7 +71,7 @@ var found = []struct {
 		},
 	},
 	{
-		"a gang of which a pod was moved is not torn apart by the same run", engine.Preempt, town{
+		"a gang of which a pod was moved is not torn apart by the same run", policy.Preempt, town{
 			nodes:  []house{n(4, "b"), n(3, "a"), n(2, "b")},
 			queues: []team{q("q0", "", 0, 1)},
 			gangs: []crew{
@@ -83,14 +83,14 @@ var found = []struct {
 		},
 	},
 	{
-		"unequal pods are placed where there is any way", engine.Preempt, town{
+		"unequal pods are placed where there is any way", policy.Preempt, town{
 			nodes:  []house{n(2, "b"), n(2, "a")},
 			queues: []team{q("q0", "", 0, 1)},
 			gangs:  []crew{waits("q0", 50, hand{gpu: 2}, hand{gpu: 1, zone: "b"})},
 		},
 	},
 	{
-		"a gang whose core has to go keeps what it can run with", engine.Reclaim, town{
+		"a gang whose core has to go keeps what it can run with", policy.Reclaim, town{
 			nodes:  []house{n(2, "a"), n(4, "a")},
 			queues: []team{q("d0", "", 0, 1), q("d1", "", 0, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1), q("q2", "d0", 0, 1)},
 			gangs: []crew{
@@ -101,7 +101,7 @@ var found = []struct {
 		},
 	},
 	{
-		"who lost its minimum takes nothing for what is left of it", engine.Preempt, town{
+		"who lost its minimum takes nothing for what is left of it", policy.Preempt, town{
 			nodes:  []house{n(2, "a"), n(1, "b")},
 			queues: []team{q("q0", "", -1, 1)},
 			gangs: []crew{
@@ -111,7 +111,7 @@ var found = []struct {
 		},
 	},
 	{
-		"of pods that differ in nothing but labels, that one goes whose company nobody seeks", engine.Reclaim, town{
+		"of pods that differ in nothing but labels, that one goes whose company nobody seeks", policy.Reclaim, town{
 			nodes:  []house{n(4, "a")},
 			queues: []team{q("q0", "", 0, 1), q("q1", "", 0, 1)},
 			gangs: []crew{

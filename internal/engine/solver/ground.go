@@ -3,13 +3,13 @@ package solver
 import (
 	"slices"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // What a question costs must not grow with the leaves, of which nearly none has to give. So for those who reclaim, a queue that
-// is off the beneficiary's way is asked about once, for all leaves below it (engine.SiblingFilter); and who gives first below it is
+// is off the beneficiary's way is asked about once, for all leaves below it (policy.SiblingFilter); and who gives first below it is
 // found for all beneficiaries together, wherever the rules about gangs have nothing against anybody's taking from those who would give
-// first (engine.AnyBeneficiary): the ground. A walk has seats of its own on the beneficiary's way, where the rules may tell beneficiaries apart, and
+// first (policy.AnyBeneficiary): the ground. A walk has seats of its own on the beneficiary's way, where the rules may tell beneficiaries apart, and
 // where something has changed since it began; everywhere else it sits on the ground.
 
 // grounded returns who would give next for anybody, below the queues that may be asked, or were before: only what was charged
@@ -75,7 +75,7 @@ func (w *walk) ask(k *kind, own *branch) {
 		for _, b := range k.others(own) {
 			w.opened(b)
 		}
-	case v.Reason == engine.ReasonOtherQueue:
+	case v.Reason == policy.ReasonOtherQueue:
 	case len(k.of) > maxBarriers+1 || k.gangs == 0:
 		w.shut(closure{kind: k, below: first, but: own, why: v, before: true})
 	default: // few enough to be told of one by one

@@ -10,6 +10,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -17,9 +19,9 @@ import (
 // asked for itself.
 type leafwise struct{}
 
-// CheckVictimQueue implements engine.VictimQueueFilter.
-func (leafwise) CheckVictimQueue(engine.EvictionCause, *engine.GangState, cluster.Resources, *engine.QueueLedger) engine.Verdict {
-	return engine.Verdict{}
+// CheckVictimQueue implements policy.VictimQueueFilter.
+func (leafwise) CheckVictimQueue(policy.EvictionCause, *ledger.GangState, cluster.Resources, *ledger.QueueLedger) policy.Verdict {
+	return policy.Verdict{}
 }
 
 // widen adds so many queues below a department or at the top that the rules about victim queues say the same of most of them. Each has a
@@ -75,7 +77,7 @@ func TestBySiblings(t *testing.T) {
 			prof.Settings.SearchSteps = 0 // looking at less costs less, and nothing else differs
 			prof.Tiers = append(prof.Tiers[:len(prof.Tiers):len(prof.Tiers)], with)
 			reg := builtin.Registry()
-			reg.Plugins["leafwise"] = []engine.Factory{engine.Is(leafwise{})}
+			reg.Plugins["leafwise"] = []policy.Factory{policy.Is(leafwise{})}
 			e, err := engine.New(prof, reg)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +98,7 @@ func TestBySiblings(t *testing.T) {
 						refused++
 					}
 					for _, b := range a.Barred {
-						if b.Verdict.Reason == engine.ReasonVictimWithinShare && b.Verdict.Object == "" {
+						if b.Verdict.Reason == policy.ReasonVictimWithinShare && b.Verdict.Object == "" {
 							merged++
 						}
 					}

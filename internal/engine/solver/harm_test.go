@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // queue lists who gives, in policy order, one unit after another, those left out whom the law protects; and how many of
@@ -42,14 +44,14 @@ func (q *question) queue(s *engine.Session) (line []int, need int) {
 			continue
 		}
 		line, taken[i] = append(line, i), taken[i]+1
-		st.EvictUnit(&engine.VictimUnit{Gang: v.state, Pods: u.pods})
+		st.EvictUnit(&ledger.VictimUnit{Gang: v.state, Pods: u.pods})
 	}
 }
 
 // first returns who gives next: of each leaf who is served last, of siblings whose queue gives first.
 func (q *question) first(s *engine.Session, taken choice, out []bool) int {
 	best := map[string]int{} // by queue: who stands for it
-	ledgers := map[string]*engine.QueueLedger{}
+	ledgers := map[string]*ledger.QueueLedger{}
 	deepest := 0
 	for i, v := range q.others {
 		if out[i] || taken[i] == len(v.units) {
@@ -72,7 +74,7 @@ func (q *question) first(s *engine.Session, taken choice, out []bool) int {
 	}
 	top := -1
 	for depth := deepest; depth >= 0; depth-- {
-		champion := map[string]*engine.QueueLedger{} // by parent
+		champion := map[string]*ledger.QueueLedger{} // by parent
 		for name, l := range ledgers {               // order: the best does not depend on it
 			i, known := best[name]
 			if l.Depth != depth || !known {
@@ -183,7 +185,7 @@ func (a *answer) split() (killed, moved []loss) {
 	to := map[string]bool{}
 	evicted := map[string]bool{}
 	for _, in := range a.bundle.Intents {
-		if in.Verb == engine.Evict {
+		if in.Verb == ledger.Evict {
 			evicted[in.UID] = true
 			to[in.UID] = in.To != ""
 		}
@@ -279,7 +281,7 @@ func TestHarm(t *testing.T) {
 	free := 0
 	for i := range n {
 		w := townOf(i)
-		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+		for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt} {
 			for _, a := range try(&w, cause) {
 				if !a.ok {
 					continue
@@ -354,7 +356,7 @@ func TestPrefix(t *testing.T) {
 	}
 	for _, i := range towns {
 		w := townOf(i)
-		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+		for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt} {
 			for _, a := range try(&w, cause) {
 				if !a.sorted {
 					t.Errorf("town %d: after the answer of %s those who give next are not in their order\n%s", i, a.g.name, tell(&w, cause))

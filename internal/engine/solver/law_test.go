@@ -9,6 +9,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // question is one gang's at its turn, as plain numbers, and the law about it in the plainest code that does. What is free, what
@@ -25,7 +27,7 @@ import (
 //   - Placer.Filtered and Exact, to sort results into kinds. The filter company is the test's own.
 //   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
-	cause    engine.EvictionCause
+	cause    policy.EvictionCause
 	now      int64
 	free     []cluster.Resources
 	nodes    []*cluster.Node
@@ -49,7 +51,7 @@ type purse struct {
 
 // lawGang is a gang, as the law sees it.
 type lawGang struct {
-	state       *engine.GangState
+	state       *ledger.GangState
 	name        string
 	queue       string
 	priority    int32
@@ -83,14 +85,14 @@ var shared = []int{cluster.CPU, cluster.RAM, cluster.GPU}
 
 // at is where a pod is once this run's decisions so far have been carried out and who leaves has left; None for nowhere. Who
 // is stuck leaves nothing.
-func at(view *engine.View, p *cluster.Pod) cluster.NodeID {
+func at(view *policy.View, p *cluster.Pod) cluster.NodeID {
 	if p.Phase == cluster.Releasing {
 		return cluster.None
 	}
 	return view.NodeOf(p)
 }
 
-func ask(s *engine.Session, view *engine.View, g *engine.GangState, cause engine.EvictionCause) *question {
+func ask(s *engine.Session, view *policy.View, g *ledger.GangState, cause policy.EvictionCause) *question {
 	q := &question{cause: cause, now: s.Snap.Now, queues: map[string]*purse{}, moveFree: s.Settings().MovedAreFree}
 	nodes := map[cluster.NodeID]int{}
 	for i, id := range s.Snap.NodeOrder {
@@ -127,7 +129,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, cause engine
 			}
 		}
 	})
-	s.Ledger.EachGang(func(v *engine.GangState) {
+	s.Ledger.EachGang(func(v *ledger.GangState) {
 		it := &lawGang{
 			state: v, name: v.Key.String(), queue: v.Queue, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
 			since: v.LastStart, sets: v.Sets, has: make([]int, len(v.Sets)),
@@ -138,7 +140,7 @@ func ask(s *engine.Session, view *engine.View, g *engine.GangState, cause engine
 		for _, id := range v.Pods {
 			p := s.Snap.Pod(id)
 			fate := s.Ledger.Fate(p)
-			it.placed = it.placed || fate == engine.Bind || fate == engine.Nominate || fate == engine.Move
+			it.placed = it.placed || fate == ledger.Bind || fate == ledger.Nominate || fate == ledger.Move
 			if at(view, p) == cluster.None || p.Phase == cluster.StuckReleasing {
 				continue
 			}
@@ -261,9 +263,9 @@ func (q *question) held(p *purse, lost given, d int) int64 { return p.held.At(d)
 // entitled says whether the gang may disturb others at all by the right.
 func (q *question) entitled() bool {
 	switch q.cause {
-	case engine.Consolidation:
+	case policy.Consolidation:
 		return q.g.preemptible
-	case engine.Reclaim:
+	case policy.Reclaim:
 		leaf := q.queues[q.g.queue]
 		for _, d := range shared {
 			if leaf.held.At(d)+q.request.At(d) > leaf.fair.At(d) {
@@ -298,9 +300,9 @@ func (q *question) safeUntil(v *lawGang) int64 {
 		return 0
 	}
 	switch q.cause {
-	case engine.Preempt:
+	case policy.Preempt:
 		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe { return p.preemptSafe })
-	case engine.Reclaim:
+	case policy.Reclaim:
 		_, theirs := q.fork(q.g.queue, v.queue)
 		least = stated(q.ways(theirs.name), func(p *purse) cluster.Maybe { return p.reclaimSafe })
 	}
@@ -315,11 +317,11 @@ func (q *question) mayTouch(v *lawGang) bool {
 	switch {
 	case !v.preemptible:
 		return false
-	case q.cause == engine.Preempt && (v.queue != q.g.queue || v.priority >= q.g.priority):
+	case q.cause == policy.Preempt && (v.queue != q.g.queue || v.priority >= q.g.priority):
 		return false
-	case q.cause == engine.Reclaim && v.queue == q.g.queue:
+	case q.cause == policy.Reclaim && v.queue == q.g.queue:
 		return false
-	case q.cause == engine.Consolidation:
+	case q.cause == policy.Consolidation:
 		if v.priority > q.g.priority {
 			return false
 		}
@@ -381,7 +383,7 @@ func (q *question) mayTake(lost given, v *lawGang, u unit) bool {
 	if u.core && v.placed || (u.core || u.set) && q.safeUntil(v) != 0 {
 		return false
 	}
-	if q.cause != engine.Reclaim {
+	if q.cause != policy.Reclaim {
 		return true
 	}
 	if !q.mayAsk(v, lost) && !q.mayAsk(v, nil) { // who may be asked at first may be asked throughout

@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // The bounds of a search from places.
@@ -163,7 +164,7 @@ func (l *local) place(k, from int) bool {
 // failure is a spot that led nowhere, for nothing but what queues hold: to clear it, or before somebody was refused, the leaf
 // gave so much.
 type failure struct {
-	leaf    *engine.QueueLedger
+	leaf    *ledger.QueueLedger
 	gave    cluster.Resources
 	cleared bool
 }
@@ -212,7 +213,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 		}
 		if slices.ContainsFunc(l.s.Snap.Node(n).Pods, func(id cluster.PodID) bool { // somebody stays
 			p := l.s.Snap.Pod(id)
-			return of(p) && p.Phase.Active() && l.s.Ledger.Fate(p) != engine.Evict
+			return of(p) && p.Phase.Active() && l.s.Ledger.Fate(p) != ledger.Evict
 		}) {
 			l.back(units)
 			l.st.RollbackTo(mark)
@@ -224,7 +225,7 @@ func (l *local) clear(k int, n cluster.NodeID) bool {
 // devices lists the shared devices of a node of which somebody may have to go, in the victim order.
 func (l *local) devices(n cluster.NodeID) []string {
 	gangs := l.holders(n)
-	slices.SortFunc(gangs, func(a, b *engine.GangState) int { return cmp.Compare(l.land.rank(a), l.land.rank(b)) })
+	slices.SortFunc(gangs, func(a, b *ledger.GangState) int { return cmp.Compare(l.land.rank(a), l.land.rank(b)) })
 	var out []string
 	for _, v := range gangs {
 		for _, p := range l.s.Ledger.LivePods(v) {
@@ -256,7 +257,7 @@ func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) boo
 	w.finish()
 	l.everyone().wake = min(l.everyone().wake, w.queues.wake)
 	for _, b := range w.barred {
-		if b.Verdict.Reason != engine.ReasonVictimWithinShare && b.Verdict.Reason != engine.ReasonSaturation {
+		if b.Verdict.Reason != policy.ReasonVictimWithinShare && b.Verdict.Reason != policy.ReasonSaturation {
 			l.others++
 		}
 	}

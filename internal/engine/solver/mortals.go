@@ -5,7 +5,8 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // mortals is the gangs of which the rules about units may let some be killed in the end, whatever else is taken or moved:
@@ -22,7 +23,7 @@ func (m mortals) has(g cluster.GangID) bool { return m.gangs[g] }
 // its queue owes nothing, whatever is given. O(leaves + gangs of queues that owe something).
 func (q *search) mortals() mortals {
 	var asked, leaves int
-	var may, not []*engine.GangState
+	var may, not []*ledger.GangState
 	var owes []*leaf // nothing
 	for _, b := range q.everyone().all {
 		if b.leaf == nil {
@@ -37,7 +38,7 @@ func (q *search) mortals() mortals {
 			}
 			u, _ := q.s.Ledger.NextUnit(v)
 			_, verdict := q.s.Rules.CheckUnit(q.cause, q.g, q.request, &u)
-			if verdict.Reason == engine.ReasonVictimWithinShare {
+			if verdict.Reason == policy.ReasonVictimWithinShare {
 				owes = append(owes, b.leaf)
 				break
 			}

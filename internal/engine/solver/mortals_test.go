@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
@@ -14,7 +15,7 @@ import (
 // for who moves, and no choice of who goes, finds a way.
 func TestImmovable(t *testing.T) {
 	t.Parallel()
-	act := &doubters{ask: solver.Immovable, cause: engine.Reclaim}
+	act := &doubters{ask: solver.Immovable, cause: policy.Reclaim}
 	e := stage(t, act, "allocate")
 	for i := range cases(t, 3000) {
 		var s *cluster.Store

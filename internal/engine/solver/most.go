@@ -3,6 +3,9 @@ package solver
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // most is the most room that nodes could have: what is free, and all that anybody holds there who may be a victim at all.
@@ -23,7 +26,7 @@ type slackOf struct {
 
 // mostFor is for whom: by preemption, queue and priority decide who may be a victim.
 type mostFor struct {
-	leaf  *engine.QueueLedger
+	leaf  *ledger.QueueLedger
 	below int // see leaf.below
 }
 
@@ -40,22 +43,22 @@ const maxSizes = 16
 // hopeless says whether the gang would not fit if everybody went of whom it is conceivable that they go, or, where all of those
 // have to be elsewhere then, not beside them, and if so what to tell it: the same rules about gangs and queues are asked as in
 // a search, and nobody is evicted. Of a question that it cannot decide it says no.
-func (q *search) hopeless() (engine.Attempt, bool) {
-	moves := q.cause == engine.Consolidation
+func (q *search) hopeless() (recorder.Attempt, bool) {
+	moves := q.cause == policy.Consolidation
 	if !q.most.wanted || !q.s.Rules.CheckGates(q.g, q.request).Yes() ||
 		q.couldFit(q.rooms()) && (!moves || q.couldAllFit(mortals{})) {
-		return engine.Attempt{}, false
+		return recorder.Attempt{}, false
 	}
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
-	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: int64(q.w.countAll())}
+	v := policy.Verdict{Code: policy.No, Reason: policy.ReasonVictimsTooFew, Have: int64(q.w.countAll())}
 	switch {
 	case moves:
-		v.Reason, v.Have = engine.ReasonNothingToMove, 0
+		v.Reason, v.Have = policy.ReasonNothingToMove, 0
 	case v.Have == 0:
-		v.Reason = engine.ReasonNoVictims
+		v.Reason = policy.ReasonNoVictims
 	}
 	q.s.Recorder.Scenario(true)
-	return engine.Attempt{Verdict: v, Barred: q.w.told()}, true
+	return recorder.Attempt{Verdict: v, Barred: q.w.told()}, true
 }
 
 // couldFit says whether the nodes would have places for each kind of pod, each kind for itself, with everybody gone, and the
@@ -163,7 +166,7 @@ func (q *search) placesOn(c *cluster.Class, n cluster.NodeID, room cluster.Resou
 // rooms returns the most room there could be for the gang: O(nodes + pods), once for each kind of beneficiary.
 func (q *search) rooms() []cluster.Resources {
 	key := mostFor{}
-	if q.cause == engine.Preempt {
+	if q.cause == policy.Preempt {
 		key = mostFor{leaf: q.g.Leaf}
 		if l := q.everyone().byID[q.g.Leaf.ID]; l != nil {
 			key.below = l.below(q.g.Priority)
@@ -172,7 +175,7 @@ func (q *search) rooms() []cluster.Resources {
 	rooms := q.most.rooms[key]
 	if rooms == nil {
 		rooms = mostRoom(q.s, func(v *cluster.Gang) bool {
-			return q.s.Rules.Yields(v) && (q.cause != engine.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
+			return q.s.Rules.Yields(v) && (q.cause != policy.Preempt || v.Priority < q.g.Priority && v.Queue == q.g.Leaf.Name)
 		})
 		q.steps((len(q.s.Snap.NodeOrder) + q.everyone().count) / gangsPerStep)
 		if q.most.rooms == nil {
@@ -215,7 +218,7 @@ func (q *search) steps(n int) {
 func (w *walk) countAll() int {
 	n := 0
 	look := func(l *leaf) {
-		if w.cause == engine.Preempt && l.queue != w.g.Leaf {
+		if w.cause == policy.Preempt && l.queue != w.g.Leaf {
 			return
 		}
 		c := w.enter(l)
@@ -223,7 +226,7 @@ func (w *walk) countAll() int {
 			n += w.siftAll(l)
 		}
 	}
-	if w.cause == engine.Reclaim && w.queues.s.Rules.BySiblings() {
+	if w.cause == policy.Reclaim && w.queues.s.Rules.BySiblings() {
 		w.canvass()
 		for _, b := range w.open {
 			b.each(look)

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // withMoves looks for a decision in which some victims only move: those are not taken from their queue, so the rules of
@@ -60,7 +62,7 @@ func (q *search) lawful() bool {
 		}
 		if t.Moved = !q.killed(t); (t.BelowMinimum || t.Set != 0) && len(t.Pods) > 1 && t.Gang.SetSatisfied(t.Set) {
 			for _, p := range t.Pods {
-				one := &taken{VictimUnit: engine.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
+				one := &taken{VictimUnit: ledger.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, rule: t.rule, budget: t.budget}
 				one.Moved = !q.killed(one)
 				gone, pieces[one] = append(gone, one), t
 			}
@@ -99,19 +101,19 @@ func (q *search) lawful() bool {
 
 // killed says whether some pod of the unit has no room elsewhere, or a promise is given for good.
 func (q *search) killed(t *taken) bool {
-	return q.s.Ledger.Given(&t.VictimUnit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Ledger.Fate(p) == engine.Evict })
+	return q.s.Ledger.Given(&t.VictimUnit) > 0 || slices.ContainsFunc(t.Pods, func(p *cluster.Pod) bool { return q.s.Ledger.Fate(p) == ledger.Evict })
 }
 
 // rearrange makes room for the gang by moving others, all of whom keep room: pod by pod, on the node where the least has
 // to move. What was found is a legal rearrangement; that none was found does not prove that there is none.
-func (q *search) rearrange() (engine.Attempt, bool) {
+func (q *search) rearrange() (recorder.Attempt, bool) {
 	bound := q.s.Settings().ConsolidationVictims
-	no := func() (engine.Attempt, bool) {
-		return engine.Attempt{Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNothingToMove, Partial: q.partial}}, false
+	no := func() (recorder.Attempt, bool) {
+		return recorder.Attempt{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNothingToMove, Partial: q.partial}}, false
 	}
 	if q.s.Placer.Constrained(q.g) { // room for one pod after the other is no room for all of them together
 		if q.together(bound) {
-			return engine.Attempt{}, true
+			return recorder.Attempt{}, true
 		}
 		q.partial = q.everyone().count > 0
 		a, ok := no()
@@ -123,7 +125,7 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 	}
 	// Pods of different sizes get in each other's way when they are given room one by one.
 	if first, then := q.piecemeal, q.together; q.s.Placer.Exact(q.pods) && (first(bound) || then(bound)) || !q.s.Placer.Exact(q.pods) && (then(bound) || first(bound)) {
-		return engine.Attempt{}, true
+		return recorder.Attempt{}, true
 	}
 	q.partial = q.movers // rearrangements that neither way finds may exist
 	a, ok := no()
@@ -133,26 +135,26 @@ func (q *search) rearrange() (engine.Attempt, bool) {
 }
 
 // mayRearrange says whether it is to be tried at all to move others.
-func (sv *Solver) mayRearrange(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
+func (sv *Solver) mayRearrange(g *ledger.GangState, pods []cluster.PodID, request cluster.Resources) policy.Verdict {
 	switch {
 	case sv.s.Settings().ConsolidationVictims == 0:
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonSwitchedOff}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonSwitchedOff}
 	case !g.Preemptible:
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonNotPreemptible}
 	}
 	if v := sv.s.Rules.CheckGates(g, request); !v.Yes() {
 		return v
 	}
 	if dim, short := sv.s.Ledger.Needs(pods).Short(sv.s.Ledger.TotalLater()); short {
-		return engine.Verdict{Code: engine.No, Reason: engine.ReasonInsufficient, Dim: sv.s.Snap.Dims.Name(dim)}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonInsufficient, Dim: sv.s.Snap.Dims.Name(dim)}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // piecemeal makes room pod by pod.
 func (q *search) piecemeal(bound int) bool {
 	q.w = &walk{queues: &victimQueues{s: q.s}, cause: q.cause, g: q.g, request: q.request}
-	m := &movers{bound: bound, on: map[cluster.NodeID][]*engine.GangState{}, moved: map[*engine.GangState]bool{}, shielded: map[*engine.GangState]bool{}}
+	m := &movers{bound: bound, on: map[cluster.NodeID][]*ledger.GangState{}, moved: map[*ledger.GangState]bool{}, shielded: map[*ledger.GangState]bool{}}
 	for _, id := range q.pods {
 		if p := q.s.Snap.Pod(id); !q.s.Placer.PromisePod(q.st, p) && !q.clear(p, m) {
 			for _, gangs := range m.on { // order: a question of any
@@ -251,7 +253,7 @@ const ruleMoved = "it has room elsewhere"
 
 // gangs counts the gangs that have to go or move.
 func (q *search) gangs() int {
-	seen := map[*engine.GangState]bool{}
+	seen := map[*ledger.GangState]bool{}
 	for i := range q.units {
 		if !q.spared[i] {
 			seen[q.units[i].Gang] = true
@@ -263,26 +265,26 @@ func (q *search) gangs() int {
 // movers is who may be moved, looked up node by node, and who is.
 type movers struct {
 	bound int
-	on    map[cluster.NodeID][]*engine.GangState // first victim first
-	moved map[*engine.GangState]bool
+	on    map[cluster.NodeID][]*ledger.GangState // first victim first
+	moved map[*ledger.GangState]bool
 
-	shielded map[*engine.GangState]bool // by a promise to their owner
+	shielded map[*ledger.GangState]bool // by a promise to their owner
 }
 
 // broken says that a promise to the owner would be broken.
-func broken(budget string) engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonBudget, Object: budget}
+func broken(budget string) policy.Verdict {
+	return policy.Verdict{Code: policy.No, Reason: policy.ReasonBudget, Object: budget}
 }
 
 // podsPerStep is how many pods of a node that are looked at once count for a step.
 const podsPerStep = 8
 
 // onNode lists the gangs that may be moved off a node.
-func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
+func (q *search) onNode(m *movers, n cluster.NodeID) []*ledger.GangState {
 	if list, known := m.on[n]; known {
 		return list
 	}
-	var list []*engine.GangState
+	var list []*ledger.GangState
 	q.steps(1 + len(q.s.Snap.Node(n).Pods)/podsPerStep)
 	for _, id := range q.s.Snap.Node(n).Pods {
 		p := q.s.Snap.Pod(id)
@@ -300,7 +302,7 @@ func (q *search) onNode(m *movers, n cluster.NodeID) []*engine.GangState {
 		list = append(list, v)
 		q.movers = true
 	}
-	slices.SortFunc(list, func(a, b *engine.GangState) int { return q.s.Rules.CompareGangs(b, a) })
+	slices.SortFunc(list, func(a, b *ledger.GangState) int { return q.s.Rules.CompareGangs(b, a) })
 	m.on[n] = list
 	return list
 }
@@ -322,7 +324,7 @@ func (q *search) clear(p *cluster.Pod, m *movers) bool {
 			return true
 		}
 		bySize := slices.Clone(gangs) // who is small finds room more easily
-		slices.SortStableFunc(bySize, func(a, b *engine.GangState) int { return cmp.Compare(q.size(a, t.node), q.size(b, t.node)) })
+		slices.SortStableFunc(bySize, func(a, b *ledger.GangState) int { return cmp.Compare(q.size(a, t.node), q.size(b, t.node)) })
 		if !slices.Equal(gangs, bySize) && q.clearNode(p, t.node, bySize, m) {
 			return true
 		}
@@ -363,7 +365,7 @@ func (q *search) clearable(p *cluster.Pod) []target {
 		if c := cmp.Compare(a.lack, b.lack); c != 0 {
 			return c
 		}
-		return engine.First(q.before(a.last, b.last), q.before(b.last, a.last))
+		return policy.First(q.before(a.last, b.last), q.before(b.last, a.last))
 	})
 	targets = targets[:min(len(targets), maxNodes)]
 	if fresh {
@@ -407,7 +409,7 @@ func (sv *Solver) before(a, b *cluster.Pod) bool {
 }
 
 // size is what a gang has on a node, comparable between gangs.
-func (q *search) size(v *engine.GangState, n cluster.NodeID) int64 {
+func (q *search) size(v *ledger.GangState, n cluster.NodeID) int64 {
 	sum := int64(0)
 	for _, p := range q.s.Ledger.LivePods(v) {
 		if p.Node == n {
@@ -428,7 +430,7 @@ func weight(dim int) int64 {
 }
 
 // clearNode takes gangs off the node, in the order given, until the pod fits, and moves them.
-func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*engine.GangState, m *movers) bool {
+func (q *search) clearNode(p *cluster.Pod, n cluster.NodeID, gangs []*ledger.GangState, m *movers) bool {
 	start, first := q.st.Mark(), len(q.units)
 	undo := func() bool {
 		q.back(first)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
 // TestHopeless: who is told after a look at the nodes that nothing can be done would not have been helped by a search.
 func TestHopeless(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt} {
+	for _, cause := range []policy.EvictionCause{policy.Consolidation, policy.Reclaim, policy.Preempt} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			act := &doubters{ask: solver.Hopeless, cause: cause}
@@ -21,7 +22,7 @@ func TestHopeless(t *testing.T) {
 			for i := range cases(t, 1500) {
 				s := cluster.NewStore(cluster.Options{})
 				draw := drawRacks
-				if cause == engine.Consolidation && i%2 == 1 { // on full nodes hardly ever is it a question of who moves
+				if cause == policy.Consolidation && i%2 == 1 { // on full nodes hardly ever is it a question of who moves
 					draw = drawLoose
 				}
 				draw(rand.New(rand.NewPCG(*seed+99, uint64(i))), s)

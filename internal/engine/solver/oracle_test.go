@@ -15,6 +15,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -22,9 +25,9 @@ import (
 
 // trial asks the solver and the law about every waiting gang of one town, for one cause.
 type trial struct {
-	cause   engine.EvictionCause
+	cause   policy.EvictionCause
 	local   bool // the law looks at each node alone
-	view    *engine.View
+	view    *policy.View
 	answers []*answer
 }
 
@@ -39,7 +42,7 @@ type answer struct {
 	snap    *cluster.Snapshot
 	line    []int // who gives in policy order, those who may not left out
 	need    int   // how many of them suffice
-	found   []engine.VictimUnit
+	found   []ledger.VictimUnit
 	prefix  bool // the solver's prefix suffices
 	kind    string
 	idle    bool // room that is idle takes the gang by now: the next run's allocate gives it that, and nobody need go
@@ -49,23 +52,23 @@ type answer struct {
 // eye lets the trial see where pods are in the session.
 type eye struct{ t *trial }
 
-func (e eye) open(v *engine.View) company { e.t.view = v; return company{v} }
+func (e eye) open(v *policy.View) company { e.t.view = v; return company{v} }
 
 // company is a filter for which more victims can mean a worse chance: pods with an affinity run only where a friend is and
 // stays.
-type company struct{ view *engine.View }
+type company struct{ view *policy.View }
 
-// Wants implements engine.NodeFilter.
+// Wants implements policy.NodeFilter.
 func (c company) Wants(class *cluster.Class) bool { return class.PodAffinity != nil }
 
-// CheckNode implements engine.NodeFilter.
-func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckNode implements policy.NodeFilter.
+func (c company) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	for _, id := range n.Pods {
 		if q := c.view.Snapshot().Pod(id); len(q.Labels) > 0 && c.view.NodeOf(q) == n.ID {
-			return engine.Verdict{}
+			return policy.Verdict{}
 		}
 	}
-	return engine.Verdict{Code: engine.No, Reason: filters.ReasonPodAffinity}
+	return policy.Verdict{Code: policy.No, Reason: filters.ReasonPodAffinity}
 }
 
 // Run implements engine.Action.
@@ -74,7 +77,7 @@ func (t *trial) Run(s *engine.Session) {
 	queue := s.NewGangQueue(s.Waiting())
 	for g := queue.Pop(); g != nil; g = queue.Pop() {
 		a := &answer{question: ask(s, t.view, g, t.cause), snap: s.Snap}
-		if len(a.wants) > 0 && a.entitled() && t.cause != engine.Consolidation {
+		if len(a.wants) > 0 && a.entitled() && t.cause != policy.Consolidation {
 			if !t.local {
 				for _, c := range a.reachable(cluster.None) {
 					if a.enough(c) {
@@ -92,7 +95,7 @@ func (t *trial) Run(s *engine.Session) {
 				}
 			}
 		}
-		if len(a.wants) > 0 && a.entitled() && t.cause != engine.Consolidation {
+		if len(a.wants) > 0 && a.entitled() && t.cause != policy.Consolidation {
 			a.line, a.need = a.queue(s)
 			a.found, a.prefix = solver.Prefix(sv, g)
 			ids, _ := s.Ledger.Next(g)
@@ -110,7 +113,7 @@ func (t *trial) Run(s *engine.Session) {
 			a.idle = s.Placer.Promise(st, g) == nil && st.Immediate()
 			st.Discard()
 		}
-		var leaves []*engine.QueueLedger
+		var leaves []*ledger.QueueLedger
 		leaves, a.ok = sv.Solve(g)
 		for _, l := range leaves {
 			queue.Changed(l)
@@ -121,24 +124,24 @@ func (t *trial) Run(s *engine.Session) {
 }
 
 // try runs a trial and returns the answers.
-func try(w *town, cause engine.EvictionCause) []*answer {
+func try(w *town, cause policy.EvictionCause) []*answer {
 	answers, _ := tryIn(w, cause, nil)
 	return answers
 }
 
 // tryIn is try on a Store that remember has told more.
-func tryIn(w *town, cause engine.EvictionCause, remember func(*cluster.Store)) ([]*answer, *engine.Trace) {
+func tryIn(w *town, cause policy.EvictionCause, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
 	return play(w, &trial{cause: cause}, remember)
 }
 
 // play runs a trial on a town.
-func play(w *town, t *trial, remember func(*cluster.Store)) ([]*answer, *engine.Trace) {
+func play(w *town, t *trial, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
 	p := profile.BuiltIn()
 	p.Actions = []string{"allocate", "trial"}
 	p.Tiers[0] = append(slices.Clone(p.Tiers[0]), engine.PluginUse{Name: "eye"})
 	r := builtin.Registry()
 	r.Actions["trial"] = func() engine.Action { return t }
-	r.Plugins["eye"] = []engine.Factory{engine.Opens(eye{t}.open)}
+	r.Plugins["eye"] = []policy.Factory{policy.Opens(eye{t}.open)}
 	e, err := engine.New(p, r)
 	if err != nil {
 		panic(err)
@@ -186,7 +189,7 @@ func (a *answer) wrong() error {
 	}
 	killed, evicted := map[string]bool{}, map[string]bool{}
 	for _, in := range b.Intents {
-		if in.Verb == engine.Evict {
+		if in.Verb == ledger.Evict {
 			p := pods[in.UID]
 			free[at[in.Node]].Add(p.Class.Requests)
 			ports[at[in.Node]] -= len(p.Class.HostPorts)
@@ -201,11 +204,11 @@ func (a *answer) wrong() error {
 	for _, in := range b.Intents {
 		node := in.Node
 		switch {
-		case in.Verb == engine.Nominate:
+		case in.Verb == ledger.Nominate:
 			placed = append(placed, in.UID)
-		case in.Verb == engine.Evict && in.To != "":
+		case in.Verb == ledger.Evict && in.To != "":
 			node = in.To
-		case in.Verb == engine.Evict:
+		case in.Verb == ledger.Evict:
 			continue
 		default:
 			return fmt.Errorf("%s of %s", in.Verb, in.Pod)
@@ -251,7 +254,7 @@ func (a *answer) wrong() error {
 func (a *answer) together(b *engine.Bundle, pods map[string]*cluster.Pod) error {
 	puts := map[string]string{} // by UID: the node, "" for none
 	for _, in := range b.Intents {
-		if puts[in.UID] = in.Node; in.Verb == engine.Evict {
+		if puts[in.UID] = in.Node; in.Verb == ledger.Evict {
 			puts[in.UID] = in.To
 		}
 	}
@@ -317,7 +320,7 @@ func (a *answer) lawful(evicted, killed map[string]bool) error {
 	if len(evicted) > 0 {
 		return fmt.Errorf("evicted from nobody: %v", evicted)
 	}
-	if len(losses) > 0 && a.cause == engine.Consolidation {
+	if len(losses) > 0 && a.cause == policy.Consolidation {
 		return fmt.Errorf("a pod is killed for a consolidation")
 	}
 	if c := a.fewer(losses); c != nil && len(moved) == 0 {
@@ -416,7 +419,7 @@ func townOf(i int) town {
 // TestOracle: whatever the law allows, the solver finds, and whatever it decides, the law allows.
 func TestOracle(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+	for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			n, questions, could, did, misses, partials := cases(t, 1500), 0, 0, 0, 0, 0
@@ -461,7 +464,7 @@ func TestOracle(t *testing.T) {
 }
 
 // tell prints a town and what was said about it.
-func tell(w *town, cause engine.EvictionCause) string {
+func tell(w *town, cause policy.EvictionCause) string {
 	var b strings.Builder
 	b.WriteString(w.String())
 	for _, a := range try(w, cause) {

@@ -6,6 +6,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // victimQueues is everyone who may have to give, in the order in which they do: down the queue forest by the victim order,
@@ -27,7 +30,7 @@ type victimQueues struct {
 
 // branch is one queue that has victims below it.
 type branch struct {
-	queue *engine.QueueLedger
+	queue *ledger.QueueLedger
 	up    *branch // nil at the top
 	at    int     // among those below it
 	kids  []*branch
@@ -44,7 +47,7 @@ type heads struct {
 
 func (b *branch) heads() *heads {
 	if b.below == nil {
-		of := engine.Barrier{}
+		of := recorder.Barrier{}
 		b.each(func(l *leaf) {
 			of.Gangs += len(l.raw.gangs)
 			for _, text := range l.raw.names() {
@@ -59,12 +62,12 @@ func (b *branch) heads() *heads {
 // leaf is a leaf queue's gangs, first victim first. Gangs that have given all are skipped. Most leaves never have to give,
 // so states of gangs are built, and sorted, for those that do.
 type leaf struct {
-	queue  *engine.QueueLedger
+	queue  *ledger.QueueLedger
 	branch *branch
 	raw    crowd   // that may be victims at all
 	never  crowd   // that may not: non-preemptible, and not too much
 	ranks  []int32 // priorities that gangs of raw have, sorted; nil until asked for
-	gangs  []*engine.GangState
+	gangs  []*ledger.GangState
 	built  bool
 	start  int // gangs before it have nothing left
 }
@@ -77,7 +80,7 @@ type crowd struct {
 
 func (c *crowd) names() []string {
 	if c.first == nil && len(c.gangs) > 0 {
-		b := engine.Barrier{}
+		b := recorder.Barrier{}
 		for _, g := range c.gangs {
 			name(&b, g.Key)
 		}
@@ -144,7 +147,7 @@ func newVictimQueues(s *engine.Session) *victimQueues {
 	return vq
 }
 
-func (vq *victimQueues) branch(q *engine.QueueLedger) *branch {
+func (vq *victimQueues) branch(q *ledger.QueueLedger) *branch {
 	if b := vq.nodes[q.ID]; b != nil {
 		return b
 	}
@@ -165,11 +168,11 @@ func (vq *victimQueues) branch(q *engine.QueueLedger) *branch {
 func (vq *victimQueues) ready(l *leaf) {
 	if !l.built {
 		l.built = true
-		l.gangs = make([]*engine.GangState, len(l.raw.gangs))
+		l.gangs = make([]*ledger.GangState, len(l.raw.gangs))
 		for i, gang := range l.raw.gangs {
 			l.gangs[i] = vq.s.Ledger.Gang(gang.ID)
 		}
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *ledger.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
 	}
 	for l.start < len(l.gangs) && vq.s.Ledger.Live(l.gangs[l.start]) == 0 {
 		l.start++
@@ -178,9 +181,9 @@ func (vq *victimQueues) ready(l *leaf) {
 
 // given puts gangs that gave a part in their new place, after a decision was accepted, and takes out those that gave all: a gang with
 // nothing left has no place in the order any more, and a search for another's place must not meet it.
-func (vq *victimQueues) given(gangs []*engine.GangState) {
+func (vq *victimQueues) given(gangs []*ledger.GangState) {
 	vq.sieve = nil
-	var back []*engine.GangState
+	var back []*ledger.GangState
 	for _, v := range gangs {
 		l := vq.byID[v.Leaf.ID]
 		if l == nil || !l.built {
@@ -210,22 +213,22 @@ func (vq *victimQueues) given(gangs []*engine.GangState) {
 // next, so that shares are what they would be.
 type walk struct {
 	queues      *victimQueues
-	cause       engine.EvictionCause
-	g           *engine.GangState
+	cause       policy.EvictionCause
+	g           *ledger.GangState
 	request     cluster.Resources
 	at          map[*leaf]*cursor
 	stand       *stand // who gives next; nil until the first unit is asked for
 	beneficiary string // what the rules about gangs know of g; "" until asked for
 	tier        int    // units above it are put off
-	later       []*engine.GangState
+	later       []*ledger.GangState
 	strict      bool                         // ask the rules that look at each unit; without, the caller does
 	on          func(cluster.NodeID) bool    // where room is needed; nil for anywhere
 	of          func(*cluster.Pod) bool      // with it, whose room
-	asked       map[*engine.QueueLedger]bool // the queues that had to give at some moment of the search
-	barred      []engine.Barrier
-	listed      map[engine.Verdict]int // where in barred a rule is; nil while those are few
+	asked       map[*ledger.QueueLedger]bool // the queues that had to give at some moment of the search
+	barred      []recorder.Barrier
+	listed      map[policy.Verdict]int // where in barred a rule is; nil while those are few
 	refused     bool                   // some unit was, by a rule about units: with other victims it might be legal
-	kinds       []engine.Barrier       // what is told of siblings of one kind together, too many to tell of each
+	kinds       []recorder.Barrier     // what is told of siblings of one kind together, too many to tell of each
 	turned      turned
 	open        []*branch        // queues beside the beneficiary's way that may be asked, for all leaves below them
 	status      map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
@@ -236,11 +239,11 @@ type walk struct {
 type cursor struct {
 	closed bool // the queue need not give
 	next   int
-	back   []*engine.GangState // gave a part and may give more, first victim first
+	back   []*ledger.GangState // gave a part and may give more, first victim first
 }
 
-func (vq *victimQueues) walk(cause engine.EvictionCause, g *engine.GangState, request cluster.Resources) *walk {
-	return &walk{queues: vq, cause: cause, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*engine.QueueLedger]bool{}}
+func (vq *victimQueues) walk(cause policy.EvictionCause, g *ledger.GangState, request cluster.Resources) *walk {
+	return &walk{queues: vq, cause: cause, g: g, request: request, at: map[*leaf]*cursor{}, strict: true, asked: map[*ledger.QueueLedger]bool{}}
 }
 
 // cursor starts in a leaf, at the first gang that the rules about gangs allow.
@@ -269,15 +272,15 @@ func (w *walk) enter(l *leaf) *cursor {
 	}
 	if v := w.mayAsk(l.queue); !v.Yes() {
 		c.closed = true
-		if v.Reason != engine.ReasonOtherQueue {
+		if v.Reason != policy.ReasonOtherQueue {
 			w.shut(closure{leaf: l, gangs: &l.raw, why: v, before: true})
 		}
 		return c
 	}
-	w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
-	if w.cause == engine.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
+	w.barAll(&l.never, policy.Verdict{Code: policy.No, Reason: policy.ReasonNotPreemptible})
+	if w.cause == policy.Preempt && !slices.ContainsFunc(l.raw.gangs, func(v *cluster.Gang) bool { return v.Priority < w.g.Priority }) {
 		c.closed = true
-		w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+		w.barAll(&l.raw, policy.Verdict{Code: policy.No, Reason: policy.ReasonHigherPriority})
 		return c
 	}
 	w.queues.ready(l)
@@ -285,7 +288,7 @@ func (w *walk) enter(l *leaf) *cursor {
 }
 
 // top returns the leaf's next victim that the rules about gangs allow, nil when there is none.
-func (w *walk) top(l *leaf) *engine.GangState {
+func (w *walk) top(l *leaf) *ledger.GangState {
 	c := w.cursor(l)
 	if c.closed {
 		return nil
@@ -314,7 +317,7 @@ func (w *walk) top(l *leaf) *engine.GangState {
 }
 
 // take removes the victim that top returned.
-func (w *walk) take(l *leaf, v *engine.GangState) {
+func (w *walk) take(l *leaf, v *ledger.GangState) {
 	c := w.cursor(l)
 	w.stand.stale(l)
 	if len(c.back) > 0 && c.back[0] == v {
@@ -325,7 +328,7 @@ func (w *walk) take(l *leaf, v *engine.GangState) {
 }
 
 // giveBack returns a victim that gave a part and has more.
-func (w *walk) giveBack(l *leaf, v *engine.GangState) {
+func (w *walk) giveBack(l *leaf, v *ledger.GangState) {
 	c := w.cursor(l)
 	w.stand.stale(l)
 	at := sort.Search(len(c.back), func(k int) bool { return w.queues.s.Rules.CompareGangs(c.back[k], v) < 0 })
@@ -334,7 +337,7 @@ func (w *walk) giveBack(l *leaf, v *engine.GangState) {
 
 // taken is a unit with the reasons for it.
 type taken struct {
-	engine.VictimUnit
+	ledger.VictimUnit
 	rule   string
 	budget string // a promise to its owner that it breaks
 }
@@ -383,7 +386,7 @@ func (w *walk) next() (taken, bool) {
 			if !verdict.Yes() {
 				w.refused = true
 				w.refuse(v, verdict)
-				if verdict.Reason == engine.ReasonVictimWithinShare { // the queue has given what it must, whatever is next
+				if verdict.Reason == policy.ReasonVictimWithinShare { // the queue has given what it must, whatever is next
 					w.close(l, verdict)
 				}
 				continue
@@ -395,7 +398,7 @@ func (w *walk) next() (taken, bool) {
 }
 
 // close passes over what is left of a leaf.
-func (w *walk) close(l *leaf, why engine.Verdict) {
+func (w *walk) close(l *leaf, why policy.Verdict) {
 	c := w.cursor(l)
 	rest := make([]*cluster.Gang, 0, len(l.gangs)-c.next)
 	for _, v := range l.gangs[c.next:] {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
@@ -66,7 +67,7 @@ func city(r *rand.Rand) town {
 // picker is an action that asks in which order units are taken.
 type picker struct {
 	r     *rand.Rand
-	cause engine.EvictionCause
+	cause policy.EvictionCause
 	asked int
 	wrong string
 }
@@ -95,7 +96,7 @@ func TestPick(t *testing.T) {
 	for i := range cases(t, 150) {
 		r := rand.New(rand.NewPCG(*seed, uint64(i)))
 		w := city(r)
-		for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+		for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation} {
 			p := &picker{r: r, cause: cause}
 			stage(t, p).Run(context.Background(), w.store(nil).Snapshot(noon), func(engine.Plan) {})
 			if asked += p.asked; p.wrong != "" {

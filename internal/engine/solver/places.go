@@ -5,22 +5,22 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // land is where those are who may have to give, for one action of one run: O(gangs + pods) once.
 type land struct {
 	queues *victimQueues
 	most   []cluster.Resources           // by node: what would be there if all went who may be preempted; never too little
-	leaves map[*engine.QueueLedger]int64 // the place of a leaf in the victim order
-	within map[*engine.GangState]int64   // the place of a gang in its leaf
+	leaves map[*ledger.QueueLedger]int64 // the place of a leaf in the victim order
+	within map[*ledger.GangState]int64   // the place of a gang in its leaf
 }
 
 // lay returns the land, with these leaves in it. The victim order is that which the action found when it first asked: the
 // queue first that would give first as things stood, and within a queue the gang.
-func (sv *Solver) lay(asked map[*engine.QueueLedger]bool) *land {
+func (sv *Solver) lay(asked map[*ledger.QueueLedger]bool) *land {
 	if sv.land == nil {
-		sv.land = &land{queues: sv.everyone(), leaves: map[*engine.QueueLedger]int64{}, within: map[*engine.GangState]int64{}}
+		sv.land = &land{queues: sv.everyone(), leaves: map[*ledger.QueueLedger]int64{}, within: map[*ledger.GangState]int64{}}
 		sv.land.most = mostRoom(sv.s, sv.s.Rules.Yields)
 	}
 	d, known := sv.land, true
@@ -60,7 +60,7 @@ func freed(p *cluster.Pod) cluster.Resources {
 // sorted returns the leaves of the land below queues in the victim order, and what the first of them would give.
 func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 	type part struct {
-		queue  *engine.QueueLedger
+		queue  *ledger.QueueLedger
 		leaves []*leaf
 		gives  cluster.Resources
 	}
@@ -92,7 +92,7 @@ func (d *land) sorted(bs []*branch) ([]*leaf, cluster.Resources) {
 }
 
 // rank is the place of a gang in the victim order.
-func (d *land) rank(v *engine.GangState) int64 { return d.leaves[v.Leaf]<<32 | d.within[v] }
+func (d *land) rank(v *ledger.GangState) int64 { return d.leaves[v.Leaf]<<32 | d.within[v] }
 
 // spot is a node on which room can be made for pods of a class.
 type spot struct {
@@ -100,7 +100,7 @@ type spot struct {
 	last   int64               // the rank of the last who has to go for one pod
 	lose   [2]int64            // what they hold: GPUs and cores, in thousandths
 	more   int                 // for how many pods, at most, room can be made besides that which is there
-	leaf   *engine.QueueLedger // whose all are who hold something there; nil if they are of several
+	leaf   *ledger.QueueLedger // whose all are who hold something there; nil if they are of several
 	need   cluster.Resources   // what those have to give at least for one pod
 	before cluster.Resources   // and before the last of them gives
 }
@@ -190,8 +190,8 @@ func (l *local) mayTouch(v *cluster.Gang) bool {
 }
 
 // holders lists the gangs that may have to give something on a node.
-func (l *local) holders(n cluster.NodeID) []*engine.GangState {
-	var out []*engine.GangState
+func (l *local) holders(n cluster.NodeID) []*ledger.GangState {
+	var out []*ledger.GangState
 	add := func(id cluster.GangID) {
 		if v := l.s.Snap.Gang(id); l.mayTouch(v) && !slices.Contains(out, l.s.Ledger.Gang(id)) {
 			out = append(out, l.s.Ledger.Gang(id))
@@ -207,7 +207,7 @@ func (l *local) holders(n cluster.NodeID) []*engine.GangState {
 }
 
 // part returns the victim queues as if these gangs were all.
-func (vq *victimQueues) part(gangs []*engine.GangState) *victimQueues {
+func (vq *victimQueues) part(gangs []*ledger.GangState) *victimQueues {
 	out := &victimQueues{s: vq.s, wake: cluster.Forever, byID: map[cluster.QueueID]*leaf{}, nodes: map[cluster.QueueID]*branch{}, count: len(gangs)}
 	for _, v := range gangs {
 		l := out.byID[v.Leaf.ID]
@@ -219,7 +219,7 @@ func (vq *victimQueues) part(gangs []*engine.GangState) *victimQueues {
 		l.raw.gangs, l.gangs = append(l.raw.gangs, v.Gang), append(l.gangs, v)
 	}
 	for _, l := range out.byID { // order: each on its own
-		slices.SortFunc(l.gangs, func(a, b *engine.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
+		slices.SortFunc(l.gangs, func(a, b *ledger.GangState) int { return vq.s.Rules.CompareGangs(b, a) })
 	}
 	return out
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // drawKinds makes a random town with nodes of two or three kinds (zones), full of elastic gangs whose pods of one GPU each are
@@ -111,7 +111,7 @@ func drawDepartments(r *rand.Rand) town {
 // room, however many others hold something elsewhere; that the search was partial is no excuse.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt} {
+	for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			questions, could, did := 0, 0, 0

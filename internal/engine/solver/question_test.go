@@ -9,12 +9,13 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 )
 
 // twins asks every waiting gang's question of a solver of its own, and keeps what was asked and answered.
 type twins struct {
-	cause engine.EvictionCause
+	cause policy.EvictionCause
 	heard map[string][]reply
 }
 
@@ -62,7 +63,7 @@ func double(r *rand.Rand, w *town) {
 // TestQuestion: gangs that ask the same get the same answer, whoever asks. The answer to one stands for all.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+	for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			pairs, yes := 0, 0
@@ -92,7 +93,7 @@ func TestQuestion(t *testing.T) {
 // TestQuestionOfSets: what a gang could be given instead is part of its question.
 func TestQuestionOfSets(t *testing.T) {
 	t.Parallel()
-	w := plain(engine.Preempt)
+	w := plain(policy.Preempt)
 	s := w.store(nil)
 	tree := func(name string, sets ...string) {
 		st := cluster.GangState{Key: gang(name), UID: name, Queue: "owner", Priority: 60, Preemptible: true, Created: noon - 1e9}
@@ -111,7 +112,7 @@ func TestQuestionOfSets(t *testing.T) {
 	}
 	tree("large", "a")
 	tree("either", "a", "b")
-	act := &twins{cause: engine.Preempt, heard: map[string][]reply{}}
+	act := &twins{cause: policy.Preempt, heard: map[string][]reply{}}
 	stage(t, act, "allocate").Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
 	for key, replies := range act.heard { // order: complaints
 		if len(replies) > 1 && slices.ContainsFunc(replies, func(r reply) bool { return strings.HasPrefix(r.gang, "either") }) {

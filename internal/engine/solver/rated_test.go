@@ -7,26 +7,28 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // rates notes what it costs to be told of gangs whether their constraints are understood, and whether there is room.
 type rates struct {
 	near, room, again map[string]int // nodes, by gang
-	says              map[string]engine.Verdict
+	says              map[string]policy.Verdict
 }
 
 // Run implements engine.Action.
 func (r *rates) Run(s *engine.Session) {
-	steps := func(into map[string]int, g *engine.GangState, ask func(*engine.GangState, []cluster.PodID)) {
+	steps := func(into map[string]int, g *ledger.GangState, ask func(*ledger.GangState, []cluster.PodID)) {
 		before := s.Placer.Rated()
 		pods, _ := s.Ledger.Next(g)
 		ask(g, pods)
 		into[g.Key.Name] = s.Placer.Rated() - before
 	}
-	room := func(g *engine.GangState, pods []cluster.PodID) { s.Placer.Room(g, pods) }
+	room := func(g *ledger.GangState, pods []cluster.PodID) { s.Placer.Room(g, pods) }
 	for _, g := range s.Pending() {
-		steps(r.near, g, func(g *engine.GangState, pods []cluster.PodID) { r.says[g.Key.Name] = s.Placer.CheckNear(g, pods) })
+		steps(r.near, g, func(g *ledger.GangState, pods []cluster.PodID) { r.says[g.Key.Name] = s.Placer.CheckNear(g, pods) })
 		steps(r.room, g, room)
 		steps(r.again, g, room)
 	}
@@ -64,9 +66,9 @@ func TestRated(t *testing.T) {
 			})
 		}
 	}
-	act := &rates{near: map[string]int{}, room: map[string]int{}, again: map[string]int{}, says: map[string]engine.Verdict{}}
+	act := &rates{near: map[string]int{}, room: map[string]int{}, again: map[string]int{}, says: map[string]policy.Verdict{}}
 	stage(t, act).Run(context.Background(), s.Snapshot(noon), func(engine.Plan) {})
-	for name, want := range map[string]*engine.Reason{"plain": nil, "rack": nil, "missing": topology.ReasonTopologyMissing, "level": topology.ReasonTopologyLevel} { // order: each for itself
+	for name, want := range map[string]*policy.Reason{"plain": nil, "rack": nil, "missing": topology.ReasonTopologyMissing, "level": topology.ReasonTopologyLevel} { // order: each for itself
 		if v := act.says[name]; v.Reason != want {
 			t.Errorf("%s: the constraint is said to be %v", name, v)
 		}

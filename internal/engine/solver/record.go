@@ -6,14 +6,15 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // accept makes the decision part of the plan, with its record, and returns the queues of those who gave.
-func (q *search) accept() []*engine.QueueLedger {
+func (q *search) accept() []*ledger.QueueLedger {
 	record := &engine.EvictionRecord{Cause: q.cause, Queue: q.g.Leaf.Name, Placed: q.request.At(cluster.GPU), Partial: q.partial}
-	victims := map[*engine.GangState]int{}
-	var gangs []*engine.GangState
-	taken := map[*engine.QueueLedger]cluster.Resources{}
+	victims := map[*ledger.GangState]int{}
+	var gangs []*ledger.GangState
+	taken := map[*ledger.QueueLedger]cluster.Resources{}
 	for i := range q.units {
 		t := &q.units[i]
 		v := t.Gang
@@ -37,23 +38,23 @@ func (q *search) accept() []*engine.QueueLedger {
 		}
 		for _, p := range t.Pods {
 			fate := q.s.Ledger.Fate(p)
-			if fate != engine.Evict && fate != engine.Move {
+			if fate != ledger.Evict && fate != ledger.Move {
 				continue
 			}
-			q.charge(entry(), record, t, p, fate == engine.Move)
+			q.charge(entry(), record, t, p, fate == ledger.Move)
 			q.s.Broken(p, t.budget)
 			r := taken[v.Leaf]
-			if fate == engine.Evict {
+			if fate == ledger.Evict {
 				r.AddCapped(p.Charge)
 			}
 			taken[v.Leaf] = r
 		}
 	}
-	leaves := make([]*engine.QueueLedger, 0, len(taken))
+	leaves := make([]*ledger.QueueLedger, 0, len(taken))
 	for leaf := range taken { // order: sorted below
 		leaves = append(leaves, leaf)
 	}
-	slices.SortFunc(leaves, func(a, b *engine.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(leaves, func(a, b *ledger.QueueLedger) int { return strings.Compare(a.Name, b.Name) })
 	record.Shares = q.shares(leaves, taken)
 	if len(record.Victims) == 0 {
 		record = nil // room that others had to leave already
@@ -83,10 +84,10 @@ func (q *search) charge(v *engine.Victim, c *engine.EvictionRecord, t *taken, p 
 }
 
 // shares lists the queues concerned, leaves and all above them, as they were and as they are.
-func (q *search) shares(victimQueues []*engine.QueueLedger, taken map[*engine.QueueLedger]cluster.Resources) []engine.ShareChange {
-	before := map[*engine.QueueLedger]cluster.Resources{}
-	var order []*engine.QueueLedger
-	add := func(leaf *engine.QueueLedger, r cluster.Resources, gave bool) {
+func (q *search) shares(victimQueues []*ledger.QueueLedger, taken map[*ledger.QueueLedger]cluster.Resources) []engine.ShareChange {
+	before := map[*ledger.QueueLedger]cluster.Resources{}
+	var order []*ledger.QueueLedger
+	add := func(leaf *ledger.QueueLedger, r cluster.Resources, gave bool) {
 		for n := leaf; n != nil; n = n.Parent {
 			if before[n] == nil {
 				before[n] = n.Allocated.Clone()

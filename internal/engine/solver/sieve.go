@@ -4,7 +4,9 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // sieve remembers, until a decision is accepted, what the rules about gangs said of the gangs of a leaf: they do not look at how
@@ -13,7 +15,7 @@ type sieve map[sifting]*sifted
 
 type sifting struct {
 	leaf        *leaf
-	meet        *engine.QueueLedger // where the beneficiary's way from the top and the leaf's part
+	meet        *ledger.QueueLedger // where the beneficiary's way from the top and the leaf's part
 	beneficiary string
 	below       int // by preemption, how many priorities of the leaf's gangs are below the beneficiary's; by consolidation, how many are not above it
 }
@@ -21,7 +23,7 @@ type sifting struct {
 // sifted is what is to be told of a leaf's gangs.
 type sifted struct {
 	allowed int
-	bars    []engine.Barrier
+	bars    []recorder.Barrier
 	wake    int64 // when the first of them ends with time
 }
 
@@ -70,7 +72,7 @@ func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 				return l.start + i
 			}
 		default:
-			if verdict.Code == engine.Wait {
+			if verdict.Code == policy.Wait {
 				out.wake = min(out.wake, verdict.WakeAt)
 			}
 			verdict.Object, verdict.WakeAt = barObject(verdict), 0
@@ -108,9 +110,9 @@ func (w *walk) keep(l *leaf, out *sifted) {
 func (w *walk) sifting(l *leaf) sifting {
 	out := sifting{leaf: l, meet: meet(w.g.Leaf, l.queue), beneficiary: w.identity()}
 	switch w.cause {
-	case engine.Preempt:
+	case policy.Preempt:
 		out.below = l.below(w.g.Priority)
-	case engine.Consolidation:
+	case policy.Consolidation:
 		out.below = l.upTo(w.g.Priority)
 	}
 	return out

@@ -6,6 +6,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // The bounds of one search. Budgets are steps, not time: the same question always gets the same answer.
@@ -29,38 +32,38 @@ const (
 // Solver searches victims for the gangs of one action of one run.
 type Solver struct {
 	s            *engine.Session
-	cause        engine.EvictionCause
+	cause        policy.EvictionCause
 	budget       *Budget // nil for none
 	victimQueues *victimQueues
 	land         *land
-	targets      []target                   // see leavable; nil until asked for
-	lacking      map[lackKey]lacking        // see clearable
-	failed       map[string]*engine.Attempt // by question: who failed alike
-	alike        map[string]alike           // by likeness: what others were told whose queues are no better off
+	targets      []target                     // see leavable; nil until asked for
+	lacking      map[lackKey]lacking          // see clearable
+	failed       map[string]*recorder.Attempt // by question: who failed alike
+	alike        map[string]alike             // by likeness: what others were told whose queues are no better off
 	most         most
 }
 
 // New returns a solver for one action of one run: O(gangs) on first use. Without a budget (nil) every question is answered.
-func New(s *engine.Session, cause engine.EvictionCause, budget *Budget) *Solver {
-	return &Solver{s: s, cause: cause, budget: budget, failed: map[string]*engine.Attempt{}, alike: map[string]alike{}, lacking: map[lackKey]lacking{}}
+func New(s *engine.Session, cause policy.EvictionCause, budget *Budget) *Solver {
+	return &Solver{s: s, cause: cause, budget: budget, failed: map[string]*recorder.Attempt{}, alike: map[string]alike{}, lacking: map[lackKey]lacking{}}
 }
 
 // search is one question while it is worked on.
 type search struct {
 	*Solver
-	g       *engine.GangState
+	g       *ledger.GangState
 	pods    []cluster.PodID
 	request cluster.Resources
-	st      *engine.Statement
+	st      *ledger.Statement
 	w       *walk
 	units   []taken
-	marks   []engine.Mark // before each unit
+	marks   []ledger.Mark // before each unit
 	spared  []bool
 	probes  int
 	doubt   bool // the last probe failed, and another arrangement may exist
 	partial bool
 	bound   bound                        // why it is partial
-	asked   map[*engine.QueueLedger]bool // the queues that had to give at some moment
+	asked   map[*ledger.QueueLedger]bool // the queues that had to give at some moment
 	late    bool                         // who is killed is judged in the end, when it is known who moves
 	untried bool                         // choices of who moves and who is killed are left
 	movers  bool                         // consolidation: somebody may be moved
@@ -70,7 +73,7 @@ type search struct {
 // Solve makes room for what the gang asks for next, if it can, and accepts the decision into the running plan; it returns
 // the queues of those who gave. If it cannot, it notes why, changes nothing and returns false. If the budget is spent, and
 // the answer not known, the gang is left open.
-func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
+func (sv *Solver) Solve(g *ledger.GangState) ([]*ledger.QueueLedger, bool) {
 	q, a, answer := sv.ask(g)
 	switch {
 	case answer == nobody:
@@ -94,7 +97,7 @@ func (sv *Solver) Solve(g *engine.GangState) ([]*engine.QueueLedger, bool) {
 
 // Could says whether Solve would make room for the gang, and changes nothing. If the budget is spent, and the answer not
 // known, asked is false.
-func (sv *Solver) Could(g *engine.GangState) (could, asked bool) {
+func (sv *Solver) Could(g *ledger.GangState) (could, asked bool) {
 	q, _, answer := sv.ask(g)
 	if answer == granted {
 		q.st.Discard()
@@ -115,13 +118,13 @@ const (
 
 // ask finds the answer to a gang's question: who asked the same before in this run was told, the answer is remembered, or it is
 // searched for. A no is remembered.
-func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
+func (sv *Solver) ask(g *ledger.GangState) (*search, recorder.Attempt, answer) {
 	pods, request := sv.s.Ledger.Next(g)
 	if len(pods) == 0 {
-		return nil, engine.Attempt{}, nobody
+		return nil, recorder.Attempt{}, nobody
 	}
 	if v := sv.may(g, pods, request); !v.Yes() {
-		return nil, engine.Attempt{Verdict: v}, refused
+		return nil, recorder.Attempt{Verdict: v}, refused
 	}
 	a, known := sv.nobody(g, pods, request)
 	if known {
@@ -133,7 +136,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		return nil, *a, refused
 	}
 	if r, remembered := sv.s.Recorder.RememberedAnswer(key); remembered {
-		if a, ok := r.Why.(engine.Attempt); ok { // a file can say otherwise
+		if a, ok := r.Why.(recorder.Attempt); ok { // a file can say otherwise
 			sv.most.wanted = true // it cost much
 			sv.s.Recorder.WakeAt(r.Again(sv.s.Snap.Generation))
 			return nil, a, refused
@@ -151,7 +154,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 		return nil, none, refused
 	}
 	if !sv.budget.take(key) {
-		return nil, engine.Attempt{}, unasked
+		return nil, recorder.Attempt{}, unasked
 	}
 	began, rated := sv.s.Recorder.Steps(), sv.s.Placer.Rated()
 	if sv.victimQueues != nil {
@@ -180,7 +183,7 @@ func (sv *Solver) ask(g *engine.GangState) (*search, engine.Attempt, answer) {
 	if sv.victimQueues != nil {
 		wake = sv.victimQueues.wake
 	}
-	if a.Verdict.Code == engine.Wait {
+	if a.Verdict.Code == policy.Wait {
 		wake = min(wake, a.Verdict.WakeAt)
 	}
 	sv.told(key, like, alike{answer: &a, wake: wake, cost: q.cost})
@@ -204,13 +207,13 @@ func (sv *Solver) remember(key string, told alike) {
 	}
 	if told.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Recorder.RememberAnswer(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, engine.LongestRemembered), told.wake, *told.answer)
+		sv.s.Recorder.RememberAnswer(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, recorder.LongestRemembered), told.wake, *told.answer)
 	}
 	sv.budget.answered(no{key, told.wake, told.answer})
 }
 
 // may says whether there is a question at all: the pods could run somewhere, and the queue may take.
-func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) engine.Verdict {
+func (sv *Solver) may(g *ledger.GangState, pods []cluster.PodID, request cluster.Resources) policy.Verdict {
 	if v := sv.s.Placer.CheckPods(pods); !v.Yes() {
 		return v
 	}
@@ -218,40 +221,40 @@ func (sv *Solver) may(g *engine.GangState, pods []cluster.PodID, request cluster
 		return v
 	}
 	switch sv.cause {
-	case engine.Reclaim:
+	case policy.Reclaim:
 		return sv.s.Rules.CheckReclaim(g, request)
-	case engine.Consolidation:
+	case policy.Consolidation:
 		return sv.mayRearrange(g, pods, request)
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // nobody answers, without a search, the question of a gang that has nobody below it to take from: of most queues, no gang runs
 // that is less important than those that wait. It is the answer that the search would find. It costs no step of the budget, which is for what
 // is found out, and this is not remembered. The nodes that it has rated allocate has had rated, too.
-func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (engine.Attempt, bool) {
-	if sv.cause != engine.Preempt || sv.s.Placer.Constrained(g) {
-		return engine.Attempt{}, false
+func (sv *Solver) nobody(g *ledger.GangState, pods []cluster.PodID, request cluster.Resources) (recorder.Attempt, bool) {
+	if sv.cause != policy.Preempt || sv.s.Placer.Constrained(g) {
+		return recorder.Attempt{}, false
 	}
 	l := sv.everyone().byID[g.Leaf.ID]
 	if l != nil && l.below(g.Priority) > 0 {
-		return engine.Attempt{}, false
+		return recorder.Attempt{}, false
 	}
 	v := sv.s.Rules.CheckGates(g, request)
 	if v.Yes() {
 		if enough, _ := sv.s.Placer.Room(g, pods); enough {
-			return engine.Attempt{}, false
+			return recorder.Attempt{}, false
 		}
-		v = engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}
+		v = policy.Verdict{Code: policy.No, Reason: policy.ReasonNoVictims}
 	}
-	a := engine.Attempt{Verdict: v}
+	a := recorder.Attempt{Verdict: v}
 	if l != nil {
 		w := walk{queues: sv.victimQueues, cause: sv.cause, g: g, request: request}
 		if v := sv.s.Rules.CheckVictimQueue(sv.cause, g, request, l.queue); !v.Yes() {
 			w.barAll(&l.raw, v)
 		} else {
-			w.barAll(&l.never, engine.Verdict{Code: engine.No, Reason: engine.ReasonNotPreemptible})
-			w.barAll(&l.raw, engine.Verdict{Code: engine.No, Reason: engine.ReasonHigherPriority})
+			w.barAll(&l.never, policy.Verdict{Code: policy.No, Reason: policy.ReasonNotPreemptible})
+			w.barAll(&l.raw, policy.Verdict{Code: policy.No, Reason: policy.ReasonHigherPriority})
 		}
 		a.Barred = w.told()
 	}
@@ -261,11 +264,11 @@ func (sv *Solver) nobody(g *engine.GangState, pods []cluster.PodID, request clus
 // canvassed asks about all queues for a gang that would reclaim, and returns what it is told if none of those that may be asked has
 // anybody who may be touched: it is what a search would find. Where a search is needed to tell, there is no walk. It costs O(kinds of
 // siblings) at each level, and nothing of the budget.
-func (sv *Solver) canvassed(g *engine.GangState, pods []cluster.PodID, request cluster.Resources) (*walk, engine.Attempt) {
-	none := engine.Attempt{Action: sv.s.Recorder.Action(), Verdict: engine.Verdict{Code: engine.No, Reason: engine.ReasonNoVictims}}
+func (sv *Solver) canvassed(g *ledger.GangState, pods []cluster.PodID, request cluster.Resources) (*walk, recorder.Attempt) {
+	none := recorder.Attempt{Action: sv.s.Recorder.Action(), Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNoVictims}}
 	began := sv.s.Recorder.Steps()
 	defer func() { sv.budget.refund(sv.s.Recorder.Steps() - began) }()
-	if sv.cause != engine.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
+	if sv.cause != policy.Reclaim || !sv.s.Rules.BySiblings() || sv.s.Placer.Constrained(g) {
 		return nil, none
 	}
 	if gate := sv.s.Rules.CheckGates(g, request); !gate.Yes() {
@@ -300,7 +303,7 @@ func (w *walk) nobodyOpen() bool {
 }
 
 // givesNone ends a walk of which nobody gives anything.
-func (w *walk) givesNone() []engine.Barrier {
+func (w *walk) givesNone() []recorder.Barrier {
 	w.finish()
 	return w.told()
 }
@@ -311,7 +314,7 @@ func (q *search) disturbs() bool {
 		u := &q.units[i].VictimUnit
 		if q.s.Ledger.Given(u) > 0 || slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool {
 			fate := q.s.Ledger.Fate(p)
-			return fate == engine.Evict || fate == engine.Move
+			return fate == ledger.Evict || fate == ledger.Move
 		}) {
 			return true
 		}
@@ -329,12 +332,12 @@ func (sv *Solver) everyone() *victimQueues {
 
 // question names what is asked, for which cause, so that gangs that ask the same share the answer no for the rest of the action,
 // whoever wants to know. What a decision in between leaves over, the next run sees.
-func (sv *Solver) question(g *engine.GangState, asks string) string {
+func (sv *Solver) question(g *ledger.GangState, asks string) string {
 	return string(sv.cause) + "/" + g.Leaf.Name + "/" + asks
 }
 
 // asks names what is asked, and what the gang's own rights to it are, its queue apart.
-func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
+func (sv *Solver) asks(g *ledger.GangState, pods []cluster.PodID) string {
 	key := make([]byte, 0, 256)
 	key = strconv.AppendInt(key, int64(g.Priority), 36)
 	if g.Preemptible {
@@ -342,7 +345,7 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 	}
 	key = append(key, '@')
 	age, own := sv.s.Rules.Age(g)
-	own = own || sv.cause == engine.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
+	own = own || sv.cause == policy.Consolidation && sv.s.Ledger.Live(g) > 0 // it does not move itself, and others may move it
 	key = strconv.AppendInt(key, int64(age), 36)
 	if choices := sv.s.Placer.ChoiceKey(g); choices != "" {
 		key = append(append(key, '/'), choices...)
@@ -361,8 +364,8 @@ func (sv *Solver) asks(g *engine.GangState, pods []cluster.PodID) string {
 }
 
 // run searches. On success the statement holds the decision.
-func (q *search) run() (engine.Attempt, bool) {
-	if q.cause == engine.Consolidation {
+func (q *search) run() (recorder.Attempt, bool) {
+	if q.cause == policy.Consolidation {
 		return q.rearrange()
 	}
 	q.w = q.everyone().walk(q.cause, q.g, q.request)
@@ -373,7 +376,7 @@ func (q *search) run() (engine.Attempt, bool) {
 	q.w.finish()
 	barred, count, refused, hinges := q.w.told(), int64(q.gangs()), q.w.refused, q.w.hinges
 	gate := q.s.Rules.CheckGates(q.g, q.request) // with all of them gone
-	moves := refused && q.cause == engine.Reclaim && q.s.Settings().MovedAreFree
+	moves := refused && q.cause == policy.Reclaim && q.s.Settings().MovedAreFree
 	choices := refused || q.s.Placer.Filtered(q.pods)
 	if moves { // who may not be killed has to have room beside the gang
 		q.back(0)
@@ -381,7 +384,7 @@ func (q *search) run() (engine.Attempt, bool) {
 		moves, choices = q.couldAllFit(kill), choices && len(kill.gangs) > 0
 	}
 	if moves && q.withMoves() {
-		return engine.Attempt{}, true
+		return recorder.Attempt{}, true
 	}
 	if choices {
 		all, found := q.choose(hinges)
@@ -390,23 +393,23 @@ func (q *search) run() (engine.Attempt, bool) {
 		}
 	}
 	if moves && gate.Yes() && q.fromPlaces(true) {
-		return engine.Attempt{}, true
+		return recorder.Attempt{}, true
 	}
-	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimsTooFew, Have: count, Partial: q.partial || q.doubt, Detail: string(q.bound)}
+	v := policy.Verdict{Code: policy.No, Reason: policy.ReasonVictimsTooFew, Have: count, Partial: q.partial || q.doubt, Detail: string(q.bound)}
 	switch {
 	case !gate.Yes():
 		v = gate
 	case count == 0:
-		v.Reason, v.Have = engine.ReasonNoVictims, 0
+		v.Reason, v.Have = policy.ReasonNoVictims, 0
 	}
-	return engine.Attempt{Verdict: v, Barred: barred}, false
+	return recorder.Attempt{Verdict: v, Barred: barred}, false
 }
 
 // made finishes a search whose units suffice.
-func (q *search) made() (engine.Attempt, bool) {
+func (q *search) made() (recorder.Attempt, bool) {
 	q.reduce()
 	q.elsewhere()
-	return engine.Attempt{}, true
+	return recorder.Attempt{}, true
 }
 
 // evict takes one more unit.
@@ -514,7 +517,7 @@ func (q *search) bisect(failed int) {
 // reduce gives back what proved unnecessary, the last units first, and places the gang: what remains is irreducible, none
 // of the units can be given back with the others gone. It then places the gang for good.
 func (q *search) reduce() {
-	q.release(true, func(t *engine.VictimUnit) bool {
+	q.release(true, func(t *ledger.VictimUnit) bool {
 		if q.probes > maxProbes && (q.s.Placer.Constrained(q.g) || !q.s.Placer.Exact(q.pods)) {
 			q.cut(boundProbes)
 			return false
@@ -530,12 +533,12 @@ func (q *search) reduce() {
 // release lets go of units that need not be killed, the last ones first, as try finds a way for each. Where what a gang,
 // or a set, needs to run has to go, of what it gave before only so much is let go that it can run with that, or nothing. It may be
 // that other pods of it would have done, then these stay taken alone, if parts says so.
-func (q *search) release(parts bool, try func(u *engine.VictimUnit) bool) {
+func (q *search) release(parts bool, try func(u *ledger.VictimUnit) bool) {
 	farthest := q.farthest()
 	// What is taken from a queue near the beneficiary's own makes room under the share of a queue above both, and may be what gives
 	// the right to take from queues farther away.
-	lawful := func(v *engine.GangState) bool {
-		return q.cause != engine.Reclaim || q.late || q.nearness(v) == farthest || q.lawful()
+	lawful := func(v *ledger.GangState) bool {
+		return q.cause != policy.Reclaim || q.late || q.nearness(v) == farthest || q.lawful()
 	}
 	let := func(i int) bool {
 		mark := q.st.Mark()
@@ -548,7 +551,7 @@ func (q *search) release(parts bool, try func(u *engine.VictimUnit) bool) {
 		q.st.RollbackTo(mark)
 		return false
 	}
-	of := map[*engine.GangState][]int{}
+	of := map[*ledger.GangState][]int{}
 	for i := range q.units {
 		of[q.units[i].Gang] = append(of[q.units[i].Gang], i)
 	}
@@ -595,10 +598,10 @@ func (q *search) release(parts bool, try func(u *engine.VictimUnit) bool) {
 
 // part lets go of single pods of a unit, as try finds a way for each, and says whether its gang can run then and no set of it has
 // pods that cannot.
-func (q *search) part(t *taken, try func(u *engine.VictimUnit) bool) bool {
-	rest, all := engine.VictimUnit{Gang: t.Gang}, t.Pods
+func (q *search) part(t *taken, try func(u *ledger.VictimUnit) bool) bool {
+	rest, all := ledger.VictimUnit{Gang: t.Gang}, t.Pods
 	for _, p := range all {
-		one, mark := engine.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
+		one, mark := ledger.VictimUnit{Gang: t.Gang, Pods: []*cluster.Pod{p}, Charge: p.Charge}, q.st.Mark()
 		if !try(&one) {
 			q.st.RollbackTo(mark)
 			rest.Pods = append(rest.Pods, p)
@@ -624,13 +627,13 @@ func (q *search) farthest() int {
 }
 
 // nearness is how many queues a gang has in common with the beneficiary.
-func (q *search) nearness(v *engine.GangState) int { return nearness(q.g.Leaf, v.Leaf) }
+func (q *search) nearness(v *ledger.GangState) int { return nearness(q.g.Leaf, v.Leaf) }
 
 // elsewhere moves victims that have room elsewhere now, those of the best right first, as far as their queues may hold them
 // beside the gang, and unless others are taken by the right that their going gives.
 func (q *search) elsewhere() {
 	before := slices.Clone(q.spared)
-	q.release(false, func(t *engine.VictimUnit) bool {
+	q.release(false, func(t *ledger.VictimUnit) bool {
 		return q.s.Rules.CheckGates(t.Gang, t.Charge).Yes() && q.s.Placer.MoveUnit(q.st, t)
 	})
 	q.spared = before // they go, if only to come back

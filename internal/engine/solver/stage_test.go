@@ -10,6 +10,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/engine/solver"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
@@ -41,8 +43,8 @@ func (w *town) store(remember func(*cluster.Store)) *cluster.Store {
 
 // doubters ask of every waiting gang whether it is known that there is no room, and look for some all the same.
 type doubters struct {
-	ask                 func(*solver.Solver, *engine.GangState) (known, found bool)
-	cause               engine.EvictionCause
+	ask                 func(*solver.Solver, *ledger.GangState) (known, found bool)
+	cause               policy.EvictionCause
 	known, found, other int
 	wrong               []string
 }

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // stand is who gives next, for one walk or for anybody: a tournament among the queues below each queue, in the victim order,
@@ -28,7 +29,7 @@ type seat struct {
 	b      *branch // nil for the top
 	odd    int     // on the ground, leaves below it whose next victim may depend on who takes
 	leaf   *leaf
-	gang   *engine.GangState // nil for nobody
+	gang   *ledger.GangState // nil for nobody
 	unit   cluster.Resources // what gang would give
 	kids   []*seat
 	at     int     // in kids of the seat above
@@ -36,7 +37,7 @@ type seat struct {
 }
 
 // pick finds the leaf that gives next, and its victim; nil when nobody has anything left to give.
-func (w *walk) pick() (*leaf, *engine.GangState) {
+func (w *walk) pick() (*leaf, *ledger.GangState) {
 	if w.stand == nil {
 		w.seated()
 	}
@@ -51,12 +52,12 @@ func (w *walk) seated() {
 	st := &stand{queues: w.queues, heard: len(w.queues.s.Ledger.Charged()), seats: map[*branch]*seat{}, next: w.victim}
 	w.stand = st
 	switch {
-	case w.cause == engine.Preempt:
+	case w.cause == policy.Preempt:
 		if alone := w.queues.nodes[w.g.Leaf.ID]; alone != nil { // nobody else's queue gives
 			st.alone = true
 			st.build(&st.top, []*branch{alone})
 		}
-	case w.cause == engine.Reclaim && w.queues.whole && w.on == nil && len(w.asked) == 0 && w.queues.s.Rules.BySiblings():
+	case w.cause == policy.Reclaim && w.queues.whole && w.on == nil && len(w.asked) == 0 && w.queues.s.Rules.BySiblings():
 		st.base = w.queues.grounded()
 		w.canvass()
 		w.survey(st)

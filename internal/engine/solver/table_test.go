@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // plain is a town in which the last gang gets what the first one has, by any of the rights: g0 is the victim, of as little
 // right as there is; the beneficiary needs all of n0.
-func plain(cause engine.EvictionCause) town {
+func plain(cause policy.EvictionCause) town {
 	free := func(name string, quota int64) team {
 		return team{name: name, quota: quota, limit: -1, cpuQuota: -1, weight: 1, priority: 100, reclaim: -1, preempt: -1}
 	}
@@ -25,9 +25,9 @@ func plain(cause engine.EvictionCause) town {
 	victim := crew{queue: "lender", priority: 50, least: 1, started: 600, pods: []hand{{gpu: 2, on: 0}}}
 	beneficiary := crew{queue: "owner", priority: 50, least: 1, pods: []hand{{gpu: 2, on: -1}}}
 	switch cause {
-	case engine.Preempt:
+	case policy.Preempt:
 		victim.queue, beneficiary.priority = "owner", 60
-	case engine.Consolidation: // the victim has half of n0, and may have half of n1
+	case policy.Consolidation: // the victim has half of n0, and may have half of n1
 		victim.queue, victim.pods[0].gpu = "owner", 1
 		other := crew{queue: "owner", priority: 50, fixed: true, least: 1, started: 600, pods: []hand{{gpu: 1, on: 1}}}
 		w.nodes = append(w.nodes, house{gpu: 2, cpu: 8, zone: "a"})
@@ -68,34 +68,34 @@ func gang(name string) cluster.Key { return cluster.Key{Face: "kai", Namespace: 
 var rows = map[string]struct {
 	edit     func(*town)
 	remember func(*cluster.Store)
-	reason   *engine.Reason
+	reason   *policy.Reason
 }{
 	"nothing of the below":                                              {},
-	"it may not be preempted":                                           {edit: func(w *town) { w.gangs[0].fixed = true }, reason: engine.ReasonNotPreemptible},
-	"its priority is higher":                                            {edit: func(w *town) { w.gangs[0].priority = 75 }, reason: engine.ReasonHigherPriority},
-	"its priority is the same":                                          {edit: func(w *town) { w.gangs[len(w.gangs)-1].priority = 50 }, reason: engine.ReasonHigherPriority},
+	"it may not be preempted":                                           {edit: func(w *town) { w.gangs[0].fixed = true }, reason: policy.ReasonNotPreemptible},
+	"its priority is higher":                                            {edit: func(w *town) { w.gangs[0].priority = 75 }, reason: policy.ReasonHigherPriority},
+	"its priority is the same":                                          {edit: func(w *town) { w.gangs[len(w.gangs)-1].priority = 50 }, reason: policy.ReasonHigherPriority},
 	"it is of the same queue":                                           {edit: func(w *town) { w.gangs[0].queue = "owner" }},
-	"pods of it are on their way to their nodes":                        {edit: func(w *town) { w.gangs[0].pods[0].coming = true }, reason: engine.ReasonBeingBound},
+	"pods of it are on their way to their nodes":                        {edit: func(w *town) { w.gangs[0].pods[0].coming = true }, reason: policy.ReasonBeingBound},
 	"it is of another queue":                                            {edit: func(w *town) { w.gangs[0].queue = "lender" }},
-	"nobody makes one of its pods anew":                                 {edit: func(w *town) { w.gangs[0].pods[0].bare = true }, reason: engine.ReasonNotRecreated},
-	"its queue holds no more than its own":                              {edit: func(w *town) { w.queues[0].quota = 2 }, reason: engine.ReasonVictimWithinShare},
+	"nobody makes one of its pods anew":                                 {edit: func(w *town) { w.gangs[0].pods[0].bare = true }, reason: policy.ReasonNotRecreated},
+	"its queue holds no more than its own":                              {edit: func(w *town) { w.queues[0].quota = 2 }, reason: policy.ReasonVictimWithinShare},
 	"it is within its minimum runtime":                                  {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600 }, reason: minruntime.ReasonMinRuntime},
 	"it is, and the pod is above its minimum":                           {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
-	"a disruption budget would be violated":                             {remember: budget, reason: engine.ReasonBudget},
-	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: engine.ReasonBudget},
-	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon-120e9), reason: engine.ReasonReturned},
-	"it was displaced for another while the gang waited, and is back":   {remember: displaced("other", 1, noon-120e9), reason: engine.ReasonReturned},
+	"a disruption budget would be violated":                             {remember: budget, reason: policy.ReasonBudget},
+	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: policy.ReasonBudget},
+	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon-120e9), reason: policy.ReasonReturned},
+	"it was displaced for another while the gang waited, and is back":   {remember: displaced("other", 1, noon-120e9), reason: policy.ReasonReturned},
 	"it was, and the cluster has changed by itself since, a minute ago": {remember: displaced("other", noon, noon-120e9)},
 	"it was, and a fair share of the two has moved to stay since": {remember: func(s *cluster.Store) {
 		displaced("other", 1, noon-120e9)(s)
 		s.Restore(cluster.Memory{Moved: map[string]int64{"owner": noon}})
-	}, reason: engine.ReasonReturned},
+	}, reason: policy.ReasonReturned},
 	"it was, before the gang waited": {remember: displaced("other", 1, 1)},
-	"the pair is frozen":             {remember: freeze, reason: engine.ReasonFrozen},
+	"the pair is frozen":             {remember: freeze, reason: policy.ReasonFrozen},
 	"it lost pods four times within the hour, and shares follow usage": {remember: func(s *cluster.Store) {
 		displaced("other", noon, noon-40*60e9, noon-30*60e9, noon-20*60e9, noon-10*60e9)(s)
 		s.Apply(cluster.UsageState{Queues: map[string][]cluster.Quantity{"lender": {{Name: "gpu", Value: 1}}, "owner": {{Name: "gpu", Value: 1}}}})
-	}, reason: engine.ReasonEvictionRate},
+	}, reason: policy.ReasonEvictionRate},
 }
 
 func block(s *cluster.Store) {
@@ -121,7 +121,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	columns := []engine.EvictionCause{engine.Consolidation, engine.Reclaim, engine.Preempt}
+	columns := []policy.EvictionCause{policy.Consolidation, policy.Reclaim, policy.Preempt}
 	for _, line := range regexp.MustCompile(`(?m)^\| (.+) \| (moved|taken|no|-)[^|]* \| (taken|no|-)[^|]* \| (taken|no|-)[^|]* \|.*$`).FindAllStringSubmatch(string(text), -1) {
 		name := line[1]
 		row, known := rows[name]

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Conditions returns a gang's scheduling conditions with ours brought up to date: those of other pools first, then ours,
@@ -65,14 +66,14 @@ func ours(c *v2alpha2.SchedulingCondition, pool string) bool {
 // attempted says whether a verdict came of trying to place the gang. The others are about the gang itself: nothing was
 // tried, so nothing has failed.
 func attempted(r *engine.Reason) bool {
-	return r == engine.ReasonBinding || r != engine.ReasonReleasing && !r.Untried
+	return r == policy.ReasonBinding || r != policy.ReasonReleasing && !r.Untried
 }
 
 // explain is a verdict about a gang in the words of KAI's API. The reasons KAI has go by its names; ours are further
 // ones, which that API lets be. Numbers of the queue come with the two reasons that are about them.
 func explain(snap *cluster.Snapshot, g *cluster.Gang, v engine.Verdict, text string, queues []engine.QueueTrace) *v2alpha2.UnschedulableExplanation {
 	e := &v2alpha2.UnschedulableExplanation{Reason: v2alpha2.UnschedulableReason(v.Reason.Key), Message: text}
-	if v.Reason.Unblock != engine.UnblockLimit && v.Reason.Unblock != engine.UnblockQuota {
+	if v.Reason.Unblock != policy.UnblockLimit && v.Reason.Unblock != policy.UnblockQuota {
 		return e
 	}
 	for i := range queues {
@@ -110,7 +111,7 @@ func explain(snap *cluster.Snapshot, g *cluster.Gang, v engine.Verdict, text str
 // delayed says, in KAI's word, that others are not evicted for the gang yet; nil when that is not so.
 func delayed(g *engine.GangTrace) []v2alpha2.UnschedulableExplanation {
 	for i := range g.Tried {
-		if v := g.Tried[i].Verdict; v.Code == engine.Wait && v.Reason == engine.ReasonPreemptionDelay {
+		if v := g.Tried[i].Verdict; v.Code == engine.Wait && v.Reason == policy.ReasonPreemptionDelay {
 			return []v2alpha2.UnschedulableExplanation{{
 				Reason:  v2alpha2.ReasonPreemptionDelayNotElapsed,
 				Message: "others are not evicted for it before " + time.Unix(0, v.WakeAt).UTC().Format(time.RFC3339) + ": spec.preemptionDelay",

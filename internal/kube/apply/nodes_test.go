@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/topology"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/filters"
 )
 
@@ -32,26 +33,26 @@ import (
 func TestReasonsThatNodesDoNotLift(t *testing.T) {
 	t.Parallel()
 	no := []*engine.Reason{
-		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, engine.ReasonQueueMissing, engine.ReasonQueueNotLeaf, engine.ReasonQueueBroken,
-		engine.ReasonQueueDepth, engine.ReasonGaveUp, engine.ReasonGangInvalid, engine.ReasonGangNotReady, engine.ReasonGated,
-		engine.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
+		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, policy.ReasonQueueMissing, policy.ReasonQueueNotLeaf, policy.ReasonQueueBroken,
+		policy.ReasonQueueDepth, policy.ReasonGaveUp, policy.ReasonGangInvalid, policy.ReasonGangNotReady, policy.ReasonGated,
+		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,
 		dynamicresources.ReasonDeviceClassMissing, filters.ReasonVolumeClaimMissing, filters.ReasonVolumeClaimBroken, filters.ReasonVolumeInUse,
-		engine.ReasonPostponed, engine.ReasonBinding, engine.ReasonReleasing,
+		policy.ReasonPostponed, policy.ReasonBinding, policy.ReasonReleasing,
 	}
 	yes := []*engine.Reason{
-		nil, engine.ReasonInsufficient, engine.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, engine.ReasonGangNoRoom,
+		nil, policy.ReasonInsufficient, policy.ReasonNoSharedDevice, predicates.ReasonNoDeviceMemory, policy.ReasonGangNoRoom,
 		topology.ReasonTopologyNoRoom, predicates.ReasonNodeNotReady, predicates.ReasonTaint, predicates.ReasonNodeSelector, predicates.ReasonHostPort,
 		numa.ReasonZones, predicates.ReasonRestrictedNode, predicates.ReasonSlicing, predicates.ReasonLegacySlices, predicates.ReasonTooBigForAnyNode,
 		filters.ReasonFilter, filters.ReasonPodAffinity, filters.ReasonPodAntiAffinity, filters.ReasonTopologySpread,
 		filters.ReasonVolumeNodeConflict, filters.ReasonVolumeNone, filters.ReasonVolumeNoSpace, filters.ReasonVolumeLimit,
-		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, engine.ReasonNodesEmpty,
+		dynamicresources.ReasonClaimElsewhere, dynamicresources.ReasonDevicesNone, dynamicresources.ReasonDevicesTaken, policy.ReasonNodesEmpty,
 		// What disruptive actions answer; it is never what a gang waits for by itself.
-		engine.ReasonPreemptionDelay, engine.ReasonNotPreemptible, proportion.ReasonOverFairShare, engine.ReasonVictimWithinShare,
-		engine.ReasonSaturation, minruntime.ReasonMinRuntime, engine.ReasonHigherPriority, engine.ReasonNotRecreated, engine.ReasonReturned,
-		engine.ReasonEvictionRate, engine.ReasonFrozen, engine.ReasonBudget, engine.ReasonOtherQueue, engine.ReasonBeingBound,
-		engine.ReasonJustPlaced, engine.ReasonNoVictims, engine.ReasonVictimsTooFew, engine.ReasonNothingToMove, engine.ReasonOthersFirst, engine.ReasonNextCycle,
-		engine.ReasonSwitchedOff,
+		policy.ReasonPreemptionDelay, policy.ReasonNotPreemptible, proportion.ReasonOverFairShare, policy.ReasonVictimWithinShare,
+		policy.ReasonSaturation, minruntime.ReasonMinRuntime, policy.ReasonHigherPriority, policy.ReasonNotRecreated, policy.ReasonReturned,
+		policy.ReasonEvictionRate, policy.ReasonFrozen, policy.ReasonBudget, policy.ReasonOtherQueue, policy.ReasonBeingBound,
+		policy.ReasonJustPlaced, policy.ReasonNoVictims, policy.ReasonVictimsTooFew, policy.ReasonNothingToMove, policy.ReasonOthersFirst, policy.ReasonNextCycle,
+		policy.ReasonSwitchedOff,
 	}
 	registry := filters.Register(builtin.Registry(), filters.Options{})
 	known, err := registry.Known()
@@ -80,10 +81,10 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := waiting(t, ReportOptions{}, nil)
 		until := time.Now().Add(10 * time.Minute)
-		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPreemptionDelay, WakeAt: until.UnixNano()}}
+		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: until.UnixNano()}}
 		snap := d.store.Snapshot(time.Now().UnixNano())
 		g := snap.GangByKey(kai.GangKey("a", "g"))
-		room := engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNoRoom, Need: 2}
+		room := engine.Verdict{Code: engine.No, Reason: policy.ReasonGangNoRoom, Need: 2}
 		d.trace = engine.Trace{Gangs: []engine.GangTrace{{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{Verdict: room}, Tried: []engine.Attempt{wait}}}}
 		d.publish(snap)
 		reasons := func() (out []string) {
@@ -132,9 +133,9 @@ func TestUnschedulableIsSaid(t *testing.T) {
 		}
 		shows("a node helps", noRoom(8000), "Unschedulable: "+noRoom8)
 		shows("no node helps", over, "Unschedulable: OverLimit: "+over.String())
-		gated := engine.Verdict{Code: engine.No, Reason: engine.ReasonGated, Have: 1}
+		gated := engine.Verdict{Code: engine.No, Reason: policy.ReasonGated, Have: 1}
 		shows("gated", gated, "SchedulingGated: "+gated.String())
-		postponed := engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPostponed, Object: "p"}
+		postponed := engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPostponed, Object: "p"}
 		shows("a bind failed", postponed, "BindingError: "+postponed.String())
 		shows("again", over, "Unschedulable: OverLimit: "+over.String())
 		d.store.Apply(status)
@@ -174,9 +175,9 @@ func autoscalersAreNotMisled(t *testing.T, o ReportOptions) {
 			{engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}, "OverLimit"},
 			{engine.Verdict{Code: engine.No, Reason: proportion.ReasonNonPreemptibleOverQuota, Object: "q", Dim: "gpu", Need: 8000}, "NonPreemptibleOverQuota"},
 			{noQueue(), "QueueDoesNotExist"},
-			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGated, Have: 1}, v1.PodReasonSchedulingGated},
-			{engine.Verdict{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 2, Need: 3}, "GangNotReady"},
-			{engine.Verdict{Code: engine.Wait, Reason: engine.ReasonPostponed, Object: "p"}, keys.ReasonBindingError},
+			{engine.Verdict{Code: engine.No, Reason: policy.ReasonGated, Have: 1}, v1.PodReasonSchedulingGated},
+			{engine.Verdict{Code: engine.No, Reason: policy.ReasonGangNotReady, Have: 2, Need: 3}, "GangNotReady"},
+			{engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPostponed, Object: "p"}, keys.ReasonBindingError},
 			{noRoom(8000), v1.PodReasonUnschedulable},
 		} {
 			d.say(map[string]engine.Verdict{"g": step.verdict})

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -231,7 +232,7 @@ type publication struct {
 // gang brings the report of a gang that waits up to date, and stages what is due. It returns when to look again.
 func (p *publication) gang(g *engine.GangTrace) time.Time {
 	r, v := p.reports, g.Diagnosis.Verdict
-	if v.Reason == engine.ReasonGaveUp {
+	if v.Reason == policy.ReasonGaveUp {
 		return time.Time{} // what it gave up over stands
 	}
 	rep := r.gangs[g.UID]
@@ -293,7 +294,7 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 	}
 	waiting := map[string]struct{}{}
 	// Pods to which room is promised are not marked: an autoscaler would buy nodes for them.
-	if gang.MarkUnschedulable && v.Reason != engine.ReasonReleasing {
+	if gang.MarkUnschedulable && v.Reason != policy.ReasonReleasing {
 		for _, id := range gang.Pods {
 			pod := p.snap.Pod(id)
 			if pod.Phase != cluster.Pending || !pod.Ours {
@@ -514,7 +515,7 @@ func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m 
 // notReady says of a reason that the gang is not complete by its own rules (pods are missing or gated, or it asks for more subgroups than it
 // has), so that room was not even looked for. KAI tells that of the PodGroup in an event of its own, Normal NotReady; all else is Unschedulable.
 func notReady(r *engine.Reason) bool {
-	return r == engine.ReasonGangNotReady || r == engine.ReasonGated || r == engine.ReasonGangInvalid
+	return r == policy.ReasonGangNotReady || r == policy.ReasonGated || r == policy.ReasonGangInvalid
 }
 
 // podReason is the reason of the condition PodScheduled=False of a pod whose gang waits for the reason given. Cluster
@@ -522,9 +523,9 @@ func notReady(r *engine.Reason) bool {
 // may help.
 func podReason(r *engine.Reason, bought bool) string {
 	switch {
-	case r == engine.ReasonPostponed:
+	case r == policy.ReasonPostponed:
 		return keys.ReasonBindingError // KAI's word for it
-	case r == engine.ReasonGated:
+	case r == policy.ReasonGated:
 		return v1.PodReasonSchedulingGated // upstream's, which the API server wrote
 	case bought && !r.NodesHelp():
 		return r.Key

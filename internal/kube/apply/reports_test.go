@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -100,7 +101,7 @@ func (d *desk) say(waits map[string]engine.Verdict) {
 		}
 		d.trace.Gangs = append(d.trace.Gangs, engine.GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{
 			Verdict: v,
-			Tally:   engine.Tally{{Verdict: engine.Verdict{Code: engine.No, Reason: predicates.ReasonNodeSelector}, Nodes: 3}},
+			Tally:   policy.Tally{{Verdict: engine.Verdict{Code: engine.No, Reason: predicates.ReasonNodeSelector}, Nodes: 3}},
 		}})
 	}
 	d.publish(snap)
@@ -169,7 +170,7 @@ func noRoom(have int64) engine.Verdict {
 }
 
 func noQueue() engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: engine.ReasonQueueMissing, Object: "q"}
+	return engine.Verdict{Code: engine.No, Reason: policy.ReasonQueueMissing, Object: "q"}
 }
 
 const (
@@ -350,9 +351,9 @@ func TestUnmarkedGang(t *testing.T) {
 func TestNotReadyIsTheGangsNews(t *testing.T) {
 	t.Parallel()
 	for _, v := range []engine.Verdict{
-		{Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 1, Need: 2},
-		{Code: engine.No, Reason: engine.ReasonGated, Have: 1},
-		{Code: engine.NoForever, Reason: engine.ReasonGangInvalid, Detail: "spec.minSubGroup is 3, but it has 2 direct subgroups; so many can never be complete"},
+		{Code: engine.No, Reason: policy.ReasonGangNotReady, Have: 1, Need: 2},
+		{Code: engine.No, Reason: policy.ReasonGated, Have: 1},
+		{Code: engine.NoForever, Reason: policy.ReasonGangInvalid, Detail: "spec.minSubGroup is 3, but it has 2 direct subgroups; so many can never be complete"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
@@ -384,7 +385,7 @@ func TestBackoffCountsAttemptsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := waiting(t, ReportOptions{}, func(g *cluster.GangState) { g.Backoff = true })
-		d.say(map[string]engine.Verdict{"g": {Code: engine.No, Reason: engine.ReasonGangNotReady, Have: 2, Need: 3}})
+		d.say(map[string]engine.Verdict{"g": {Code: engine.No, Reason: policy.ReasonGangNotReady, Have: 2, Need: 3}})
 		d.pass(2 * time.Second)
 		if got := d.shows("g"); got != "" {
 			t.Errorf("not ready, but shows %q", got)
@@ -393,7 +394,7 @@ func TestBackoffCountsAttemptsOnly(t *testing.T) {
 		d.happened("not ready", "patch a/p", "patch a/q", "g Normal NotReady: "+text, "p Warning Unschedulable: "+text, "q Warning Unschedulable: "+text)
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
-		d.say(map[string]engine.Verdict{"g": {Code: engine.NoForever, Reason: engine.ReasonGaveUp}})
+		d.say(map[string]engine.Verdict{"g": {Code: engine.NoForever, Reason: policy.ReasonGaveUp}})
 		d.pass(2 * time.Minute)
 		if got, want := d.shows("g"), "default 1 TooBigForAnyNode: "+noRoom8; got != want {
 			t.Errorf("it gave up and shows %q, want %q", got, want)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // affinity asks upstream's InterPodAffinity. What upstream computes for a pod before it looks at nodes is kept, per class
@@ -19,7 +19,7 @@ type affinity struct {
 	*instance
 	upstream   *interpodaffinity.InterPodAffinity
 	namespaces corelisters.NamespaceLister
-	reasons    map[string]*engine.Reason
+	reasons    map[string]*policy.Reason
 	classes    map[uint64]*neighbour // of pods with terms of their own: labels and namespace are in the class
 	pods       map[cluster.PodID]*neighbour
 	aways      map[string]*keptAway // by what their terms say
@@ -31,12 +31,12 @@ type neighbour struct {
 	own    bool           // it has terms of its own
 	made   bool           // state is made; it is when the first node is asked about, as that costs a look at all whom the terms mean
 	state  fwk.CycleState // nil when every node is fine
-	failed engine.Verdict // its terms cannot be understood
+	failed policy.Verdict // its terms cannot be understood
 	read   int            // how much of the log is in state
 }
 
-func affinityReasons() map[string]*engine.Reason {
-	return map[string]*engine.Reason{
+func affinityReasons() map[string]*policy.Reason {
+	return map[string]*policy.Reason{
 		interpodaffinity.ErrReasonAffinityRulesNotMatch:             ReasonPodAffinity,
 		interpodaffinity.ErrReasonAntiAffinityRulesNotMatch:         ReasonPodAntiAffinity,
 		interpodaffinity.ErrReasonExistingAntiAffinityRulesNotMatch: ReasonPodAntiAffinity,
@@ -55,7 +55,7 @@ func (i *instance) affinity() *affinity {
 	return i.social
 }
 
-func (a *affinity) check(p *pod, n *node) engine.Verdict {
+func (a *affinity) check(p *pod, n *node) policy.Verdict {
 	b := a.neighbour(p)
 	if b.made {
 		a.catchUp(b)
@@ -96,7 +96,7 @@ func (a *affinity) neighbour(p *pod) *neighbour {
 // with anti-affinity; not at all if it has no terms and none of theirs means this pod.
 func (a *affinity) compute(b *neighbour) {
 	a.news(&b.read)
-	b.made, b.state, b.failed = true, nil, engine.Verdict{}
+	b.made, b.state, b.failed = true, nil, policy.Verdict{}
 	if !b.own && !a.disliked(b.info) {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 func aDriver() *storagev1.CSIDriver {
@@ -172,7 +173,7 @@ func TestCapacityHolds(t *testing.T) {
 		p.run(t, Options{StorageCapacity: true}, func(s *engine.Session, i *instance) {
 			st := s.Ledger.Begin()
 			at := map[string]*node{} // claims that a pod was placed for
-			var marks []engine.Mark
+			var marks []ledger.Mark
 			var before []map[string]*node
 			for _, o := range rapid.Permutation(p.pods).Draw(t, "order") {
 				q := podNamed(s.Snap, o.Name)

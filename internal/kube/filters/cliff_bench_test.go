@@ -14,6 +14,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -131,8 +133,8 @@ func BenchmarkCliffs(b *testing.B) {
 						total += took
 						steps += r.Stats.Steps
 					}
-					open = slices.ContainsFunc(r.Trace.Gangs, func(g engine.GangTrace) bool {
-						return slices.ContainsFunc(g.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason == engine.ReasonNextCycle })
+					open = slices.ContainsFunc(r.Trace.Gangs, func(g recorder.GangTrace) bool {
+						return slices.ContainsFunc(g.Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle })
 					})
 				}
 				if bound != c.bound && c.bound >= 0 {

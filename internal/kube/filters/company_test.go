@@ -16,7 +16,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/podaffinity"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // sums returns what kube-scheduler's InterPodAffinity says of each node to each waiting pod, before it normalises, with
@@ -62,7 +64,7 @@ func sums(t interface{ Fatal(...any) }, p *plant, on map[string]string) map[stri
 			if s.IsSuccess() {
 				x, _ = scorer.Score(context.Background(), state, o, n)
 			}
-			out[o.Name+" on "+n.Node().Name] = x * 1_000_000 * engine.ScorePoint
+			out[o.Name+" on "+n.Node().Name] = x * 1_000_000 * policy.ScorePoint
 		}
 	}
 	return out
@@ -71,21 +73,21 @@ func sums(t interface{ Fatal(...any) }, p *plant, on map[string]string) map[stri
 // company is podaffinity in a run, kept so that a test can ask it.
 type company struct {
 	opened interface {
-		engine.CompanyScore
-		engine.Observer
+		policy.CompanyScore
+		policy.Observer
 	}
 }
 
 // watching declares podaffinity so that what is opened is kept in c.
-func (c *company) watching() engine.Factory {
+func (c *company) watching() policy.Factory {
 	f := podaffinity.Factory
-	return engine.Factory{Points: f.Points, New: func(args engine.Arguments) (func(*engine.View) engine.Instance, []string, error) {
+	return policy.Factory{Points: f.Points, New: func(args policy.Arguments) (func(*policy.View) policy.Instance, []string, error) {
 		open, unknown, err := f.New(args)
-		return func(v *engine.View) engine.Instance {
+		return func(v *policy.View) policy.Instance {
 			inst := open(v)
 			c.opened = inst.(interface {
-				engine.CompanyScore
-				engine.Observer
+				policy.CompanyScore
+				policy.Observer
 			})
 			return inst
 		}, unknown, err
@@ -135,7 +137,7 @@ func TestPodAffinityScores(t *testing.T) {
 			}
 			st := s.Ledger.Begin()
 			type point struct {
-				mark engine.Mark
+				mark ledger.Mark
 				pod  string
 				node string
 			}
@@ -179,7 +181,7 @@ func TestPodAffinityScores(t *testing.T) {
 		})
 		e, err := engine.New(engine.Profile{Actions: []string{"test"}, Tiers: [][]engine.PluginUse{{{Name: podaffinity.Name}}}}, engine.Registry{
 			Actions: map[string]func() engine.Action{"test": func() engine.Action { return run }},
-			Plugins: map[string][]engine.Factory{podaffinity.Name: {c.watching()}},
+			Plugins: map[string][]policy.Factory{podaffinity.Name: {c.watching()}},
 		})
 		if err != nil {
 			t.Fatal(err)

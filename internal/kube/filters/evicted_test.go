@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestEvicted has one pod in the way of another: it counts where it is, not once it is evicted, again once it is spared, and
@@ -23,7 +24,7 @@ func TestEvicted(t *testing.T) {
 	for name, c := range map[string]struct {
 		given    []metav1.Object
 		there, p *v1.Pod
-		reason   *engine.Reason // of the node where there is
+		reason   *policy.Reason // of the node where there is
 		inverse  bool           // p wants to be near instead
 		anywhere bool           // there is in the way on every node
 	}{
@@ -52,7 +53,7 @@ func TestEvicted(t *testing.T) {
 					expect := func(when, at string) {
 						t.Helper()
 						for _, on := range []string{"a1", "b2"} {
-							var want *engine.Reason
+							var want *policy.Reason
 							if (c.anywhere && at != "") || (on == at) != c.inverse {
 								want = c.reason
 							}

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -170,7 +171,7 @@ func TestFiltersShareAName(t *testing.T) {
 	if len(alone.Plugins[Host]) != 1 || len(with.Plugins[Host]) != 2 {
 		t.Errorf("%d factories, %d with the filters", len(alone.Plugins[Host]), len(with.Plugins[Host]))
 	}
-	e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: Host, Arguments: engine.Arguments{"strange": "x"}}}}}, with)
+	e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: Host, Arguments: policy.Arguments{"strange": "x"}}}}}, with)
 	if err != nil {
 		t.Fatal(err)
 	}

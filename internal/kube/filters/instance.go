@@ -12,7 +12,8 @@ import (
 	schedulerfeature "k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 type (
@@ -23,7 +24,7 @@ type (
 
 // instance is the filters of one run. Everything in it is made when the first pod needs it.
 type instance struct {
-	view    *engine.View
+	view    *policy.View
 	options Options
 	ctx     context.Context
 	log     []change
@@ -43,9 +44,9 @@ type change struct {
 	by   int
 }
 
-func newInstance(v *engine.View, o Options) *instance { return &instance{view: v, options: o} }
+func newInstance(v *policy.View, o Options) *instance { return &instance{view: v, options: o} }
 
-// Wants implements engine.NodeFilter: pods that say something about other pods or about volumes, and every pod as long
+// Wants implements policy.NodeFilter: pods that say something about other pods or about volumes, and every pod as long
 // as some pod's anti-affinity may turn others away.
 func (i *instance) Wants(c *class) bool {
 	return len(c.Claims) > 0 || c.PodAffinity != nil && len(c.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
@@ -65,16 +66,16 @@ func requiresSpread(c *class) bool {
 	return false
 }
 
-// CheckPod implements engine.PodGate: a pod whose claims are not there, or can no longer be used, runs nowhere.
-func (i *instance) CheckPod(c *class, namespace string) engine.Verdict {
+// CheckPod implements policy.PodGate: a pod whose claims are not there, or can no longer be used, runs nowhere.
+func (i *instance) CheckPod(c *class, namespace string) policy.Verdict {
 	if len(c.Claims) == 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return i.volumes().gate(c, namespace)
 }
 
-// CheckNode implements engine.NodeFilter, in the order of kube-scheduler's default profile.
-func (i *instance) CheckNode(p *pod, n *node) engine.Verdict {
+// CheckNode implements policy.NodeFilter, in the order of kube-scheduler's default profile.
+func (i *instance) CheckNode(p *pod, n *node) policy.Verdict {
 	if len(p.Class.Claims) > 0 {
 		if v := i.volumes().check(p, n); !v.Yes() {
 			return v
@@ -88,23 +89,23 @@ func (i *instance) CheckNode(p *pod, n *node) engine.Verdict {
 	return i.affinity().check(p, n)
 }
 
-// Done implements engine.Observer. It costs one entry of the log until a pod needs the filters.
-func (i *instance) Done(op engine.Op) {
+// Done implements policy.Observer. It costs one entry of the log until a pod needs the filters.
+func (i *instance) Done(op ledger.Op) {
 	if reserves(op) { // what is free to bind must be known before the pod counts as placed
 		i.volumes().reserve(op.Pod, op.Node)
 	}
 	i.record(change{pod: op.Pod, node: op.Node, by: op.Gives()})
 }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) {
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) {
 	i.record(change{pod: op.Pod, node: op.Node, by: -op.Gives()})
 	if reserves(op) {
 		i.volumes().release()
 	}
 }
 
-// Turned implements engine.Promises: a pod to which room is promised counts as there, but for itself.
+// Turned implements policy.Promises: a pod to which room is promised counts as there, but for itself.
 func (i *instance) Turned(h *cluster.Hold, open bool) {
 	c, ok := i.promised(h)
 	switch {
@@ -128,8 +129,8 @@ func (i *instance) promised(h *cluster.Hold) (change, bool) {
 
 // reserves says whether an operation chooses volumes. A claim outlives its pod: one that goes leaves what was chosen for
 // its claims, and one that stays after all finds it.
-func reserves(op engine.Op) bool {
-	return op.Gives() > 0 && op.Verb != engine.Spare && len(op.Pod.Class.Claims) > 0
+func reserves(op ledger.Op) bool {
+	return op.Gives() > 0 && op.Verb != ledger.Spare && len(op.Pod.Class.Claims) > 0
 }
 
 func (i *instance) record(c change) {
@@ -192,14 +193,14 @@ func must[P fwk.Plugin](p fwk.Plugin, err error) P {
 
 // verdict translates a status of upstream's; reasons says what its sentences mean here. A sentence that is not among
 // them is passed on in upstream's words.
-func verdict(s *fwk.Status, reasons map[string]*engine.Reason) engine.Verdict {
+func verdict(s *fwk.Status, reasons map[string]*policy.Reason) policy.Verdict {
 	if s.IsSuccess() || s.IsSkip() {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	for _, said := range s.Reasons() {
 		if r, ok := reasons[said]; ok {
-			return engine.Verdict{Code: engine.No, Reason: r}
+			return policy.Verdict{Code: policy.No, Reason: r}
 		}
 	}
-	return engine.Verdict{Code: engine.No, Reason: ReasonFilter, Detail: strings.Join(s.Reasons(), "; ")}
+	return policy.Verdict{Code: policy.No, Reason: ReasonFilter, Detail: strings.Join(s.Reasons(), "; ")}
 }

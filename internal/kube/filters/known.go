@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // label is a label with its value.
@@ -129,8 +129,8 @@ type keptAway struct {
 	read   int // how much of the log is in it
 }
 
-// Refuses implements engine.NodeRefusals, in the order of CheckNode.
-func (i *instance) Refuses(p *pod) ([]uint64, *engine.Verdict) {
+// Refuses implements policy.NodeRefusals, in the order of CheckNode.
+func (i *instance) Refuses(p *pod) ([]uint64, *policy.Verdict) {
 	out := refusal{whole: true}
 	if len(p.Class.Claims) > 0 {
 		out = i.volumes().refuses(p)
@@ -167,11 +167,11 @@ func (a *affinity) refuses(p *pod) refusal {
 }
 
 // no is what nodes say that are refused for a reason.
-func no(reason *engine.Reason) *engine.Verdict {
-	return &engine.Verdict{Code: engine.No, Reason: reason}
+func no(reason *policy.Reason) *policy.Verdict {
+	return &policy.Verdict{Code: policy.No, Reason: reason}
 }
 
-// RefusesAll implements engine.NodeRefusals: nobody has, or had in this run, a label that required affinity asks for, nor has the pod itself.
+// RefusesAll implements policy.NodeRefusals: nobody has, or had in this run, a label that required affinity asks for, nor has the pod itself.
 func (i *instance) RefusesAll(p *pod) bool {
 	near, _ := terms(p.Class)
 	return slices.ContainsFunc(near, func(t v1.PodAffinityTerm) bool {

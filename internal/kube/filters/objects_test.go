@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // plant is a cluster of API objects, and the store that is made of them as the feed would.
@@ -108,7 +109,7 @@ func (p *plant) run(tb fataler, o Options, f func(*engine.Session, *instance)) {
 				f(s, opened)
 			})
 		}},
-		Plugins: map[string][]engine.Factory{"filters": {engine.Opens(func(v *engine.View) *instance {
+		Plugins: map[string][]policy.Factory{"filters": {policy.Opens(func(v *policy.View) *instance {
 			opened = newInstance(v, o)
 			return opened
 		})}},
@@ -123,19 +124,19 @@ func (p *plant) run(tb fataler, o Options, f func(*engine.Session, *instance)) {
 }
 
 // judge is what the engine would do: gates, then filters.
-func judge(i *instance, p *pod, n *node) engine.Verdict {
+func judge(i *instance, p *pod, n *node) policy.Verdict {
 	if v := i.CheckPod(p.Class, p.Namespace); !v.Yes() {
 		return v
 	}
 	if !i.Wants(p.Class) {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return i.CheckNode(p, n)
 }
 
 // verdicts judges every pod that waits, or was evicted in the run, on every node.
-func verdicts(s *engine.Session, i *instance) map[string]engine.Verdict {
-	out := map[string]engine.Verdict{}
+func verdicts(s *engine.Session, i *instance) map[string]policy.Verdict {
+	out := map[string]policy.Verdict{}
 	s.Snap.EachPod(func(p *pod) {
 		if p.Phase != cluster.Pending && !(p.Phase.Active() && i.view.NodeOf(p) == cluster.None) {
 			return

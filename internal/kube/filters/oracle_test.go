@@ -27,6 +27,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // upstream is kube-scheduler's filters on kube-scheduler's own snapshot and informers, with nothing of ours between.
@@ -50,8 +51,8 @@ type judgeOfPods interface {
 }
 
 // judge returns, pod by pod and node by node, what upstream says to the waiting pods, and those that are gone from their nodes. A pod
-// that upstream refuses before it looks at nodes is told engine.NoForever by all of them, whatever the reason.
-func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string]bool) map[string]engine.Verdict {
+// that upstream refuses before it looks at nodes is told policy.NoForever by all of them, whatever the reason.
+func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string]bool) map[string]policy.Verdict {
 	reasons := maps.Clone(volumeReasons())
 	maps.Copy(reasons, affinityReasons())
 	reasons[podtopologyspread.ErrReasonConstraintsNotMatch] = ReasonTopologySpread
@@ -116,7 +117,7 @@ func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string
 			}
 		}
 	}
-	out := map[string]engine.Verdict{}
+	out := map[string]policy.Verdict{}
 	for _, o := range p.pods {
 		if o.Spec.NodeName != "" && !gone[o.Name] {
 			continue
@@ -132,9 +133,9 @@ func (u *upstream) judge(t interface{ Fatal(...any) }, p *plant, gone map[string
 			}
 		}
 		for _, n := range nodes {
-			v := engine.Verdict{}
+			v := policy.Verdict{}
 			if !ok {
-				v.Code = engine.NoForever
+				v.Code = policy.NoForever
 			}
 			for _, pl := range asked {
 				if v.Yes() {
@@ -288,7 +289,7 @@ func draw(t *rapid.T, storage bool) *plant {
 
 // known fails unless upstream refuses each pod the nodes of which it is known beforehand that they refuse it, for the reason that is
 // known; and all nodes if it is known that whoever goes will not help.
-func known(t interface{ Fatalf(string, ...any) }, s *engine.Session, i *instance, want map[string]engine.Verdict) {
+func known(t interface{ Fatalf(string, ...any) }, s *engine.Session, i *instance, want map[string]policy.Verdict) {
 	s.Snap.EachPod(func(p *pod) {
 		if _, asked := want[p.Name+" on "+s.Snap.Node(s.Snap.NodeOrder[0]).Name]; !asked || !i.CheckPod(p.Class, p.Namespace).Yes() || !i.Wants(p.Class) {
 			return
@@ -303,7 +304,7 @@ func known(t interface{ Fatalf(string, ...any) }, s *engine.Session, i *instance
 			case !holds(nodes, id):
 			case v.Yes():
 				t.Fatalf("%s is known to refuse %s (%v), and upstream lets it", n.Name, p.Name, why)
-			case why != nil && v.Code != engine.NoForever && v != *why:
+			case why != nil && v.Code != policy.NoForever && v != *why:
 				t.Fatalf("%s is known to refuse %s: %v; upstream says %v", n.Name, p.Name, why, v)
 			}
 		}
@@ -326,7 +327,7 @@ func TestUpstreamAgrees(t *testing.T) {
 				got, want := verdicts(s, i), (&upstream{}).judge(t, p, gone)
 				known(t, s, i, want)
 				for k, v := range want { // order: each on its own
-					if v.Code == engine.NoForever && !got[k].Yes() { // gates have words of their own
+					if v.Code == policy.NoForever && !got[k].Yes() { // gates have words of their own
 						want[k] = got[k]
 					}
 				}

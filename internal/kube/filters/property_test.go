@@ -9,6 +9,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestRollbackIsExact places and undoes at random, asking in between, and expects at each mark the verdicts that were
@@ -41,7 +43,7 @@ func TestRollbackIsExact(t *testing.T) {
 }
 
 // rehearse places every pod on the first node that takes it, undoes all, and returns what was said at the height of it.
-func rehearse(s *engine.Session, i *instance) map[string]engine.Verdict {
+func rehearse(s *engine.Session, i *instance) map[string]policy.Verdict {
 	st := s.Ledger.Begin()
 	s.Snap.EachPod(func(p *pod) {
 		if p.Phase != cluster.Pending {
@@ -63,8 +65,8 @@ func rehearse(s *engine.Session, i *instance) map[string]engine.Verdict {
 func walk(t *rapid.T, s *engine.Session, i *instance, steps int) {
 	const waits, runs, evicted, decided = 0, 1, 2, 3
 	type state struct {
-		mark engine.Mark
-		want map[string]engine.Verdict
+		mark ledger.Mark
+		want map[string]policy.Verdict
 		at   map[cluster.PodID]int
 	}
 	at := map[cluster.PodID]int{}
@@ -136,7 +138,7 @@ func TestDecidedIsAsDone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := draw(t, false)
-		got := map[string]engine.Verdict{}
+		got := map[string]policy.Verdict{}
 		where := map[string]string{} // by UID; "" for nowhere
 		p.run(t, Options{}, func(s *engine.Session, i *instance) {
 			if rapid.Bool().Draw(t, "warm") {
@@ -199,7 +201,7 @@ func TestDecidedIsAsDone(t *testing.T) {
 				}
 			}
 		}
-		var want map[string]engine.Verdict
+		var want map[string]policy.Verdict
 		p.run(t, Options{}, func(s *engine.Session, i *instance) { want = verdicts(s, i) })
 		if d := cmp.Diff(want, got); d != "" {
 			t.Fatalf("done, and decided in the run (-done +decided):\n%s", d)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // What upstream's volume filters say of a node follows mostly from objects that stay as they are for the run: the node affinity and the
@@ -444,7 +444,7 @@ func (v *volumes) know(m *mounting, p *pod) {
 // said is nodes and what they are known to say.
 type said struct {
 	nodes []uint64
-	why   *engine.Verdict
+	why   *policy.Verdict
 }
 
 // refuses returns nodes that refuse p because of its volumes.
@@ -467,7 +467,7 @@ func (v *volumes) refuses(p *pod) refusal {
 // refusal is nodes that refuse a pod.
 type refusal struct {
 	nodes []uint64
-	why   *engine.Verdict // nil if they have several reasons
+	why   *policy.Verdict // nil if they have several reasons
 	whole bool            // no other node refuses it for what the refusal is about
 }
 

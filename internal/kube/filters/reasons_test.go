@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestReasonsAreRegistered: every reason that is declared anywhere is known to the scheduler's registry, once, with a text.
@@ -40,11 +41,11 @@ func TestReasonsAreRegistered(t *testing.T) {
 		if reason.Text == "" && reason.Say == nil {
 			t.Errorf("%s says nothing", key)
 		}
-		if text := (engine.Verdict{Code: engine.No, Reason: reason, Object: "o", Detail: "d", Dim: "gpu"}).String(); strings.ContainsAny(text, "{}[]") {
+		if text := (policy.Verdict{Code: policy.No, Reason: reason, Object: "o", Detail: "d", Dim: "gpu"}).String(); strings.ContainsAny(text, "{}[]") {
 			t.Errorf("%s says %q: a field that there is not", key, text)
 		}
 	}
-	r.Plugins["more"] = []engine.Factory{engine.Is(struct{}{}, &engine.Reason{Key: engine.ReasonGated.Key})}
+	r.Plugins["more"] = []policy.Factory{policy.Is(struct{}{}, &policy.Reason{Key: policy.ReasonGated.Key})}
 	if _, err := engine.New(engine.Profile{}, r); err == nil || !strings.Contains(err.Error(), `"SchedulingGated" is declared twice`) {
 		t.Errorf("two reasons of one key: %v", err)
 	}
@@ -53,15 +54,15 @@ func TestReasonsAreRegistered(t *testing.T) {
 // TestVerdictsAsFiles: a verdict is written with the key of its reason, as it has been since there are files, and read back equal.
 func TestVerdictsAsFiles(t *testing.T) {
 	t.Parallel()
-	for text, v := range map[string]engine.Verdict{
+	for text, v := range map[string]policy.Verdict{
 		`{"code":0}`: {},
-		`{"code":1,"reason":"SchedulingGated","object":"a/g","have":2}`: {Code: engine.No, Reason: engine.ReasonGated, Object: "a/g", Have: 2},
+		`{"code":1,"reason":"SchedulingGated","object":"a/g","have":2}`: {Code: policy.No, Reason: policy.ReasonGated, Object: "a/g", Have: 2},
 	} {
 		got, err := json.Marshal(v)
 		if err != nil || string(got) != text {
 			t.Errorf("written as %s (%v), want %s", got, err, text)
 		}
-		var back engine.Verdict
+		var back policy.Verdict
 		if err := json.Unmarshal(got, &back); err != nil || !back.Reason.Equal(v.Reason) || back.Object != v.Object {
 			t.Errorf("read as %v (%v)", back, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -85,7 +86,7 @@ func BenchmarkReclaimApart(b *testing.B) {
 			e.Run(context.Background(), st.Snapshot(1_000_000*1e9), func(pl engine.Plan) {
 				for i := range pl.Bundles {
 					for _, in := range pl.Bundles[i].Intents {
-						if in.Verb == engine.Evict {
+						if in.Verb == ledger.Evict {
 							n++
 						}
 					}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Host is the plugin whose name opens the filters as well: KAI's `predicates` contains its inter-pod affinity and volume
@@ -22,7 +23,7 @@ type Options struct {
 func Register(r engine.Registry, o Options) engine.Registry {
 	c := r.Clone()
 	// The filters cost nothing until a pod needs them.
-	c.Plugins[Host] = append(slices.Clip(c.Plugins[Host]), engine.Opens(func(v *engine.View) *instance { return newInstance(v, o) },
+	c.Plugins[Host] = append(slices.Clip(c.Plugins[Host]), policy.Opens(func(v *policy.View) *instance { return newInstance(v, o) },
 		ReasonFilter, ReasonPodAffinity, ReasonPodAntiAffinity, ReasonTopologySpread, ReasonVolumeClaimMissing, ReasonVolumeClaimBroken,
 		ReasonVolumeNodeConflict, ReasonVolumeNone, ReasonVolumeNoSpace, ReasonVolumeInUse, ReasonVolumeLimit,
 	))

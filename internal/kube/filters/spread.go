@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // spread says what upstream's PodTopologySpread says, from counts of its own: upstream counts anew for each pod that is asked about, and
@@ -34,7 +34,7 @@ type spread struct {
 
 // spreading is what a class asks for.
 type spreading struct {
-	failed  engine.Verdict // it cannot be understood
+	failed  policy.Verdict // it cannot be understood
 	lacking []uint64       // nodes that lack a label that a constraint names
 	rules   []rule
 }
@@ -74,7 +74,7 @@ func (i *instance) spread() *spread {
 	return i.even
 }
 
-func (s *spread) check(p *pod, n *node) engine.Verdict {
+func (s *spread) check(p *pod, n *node) policy.Verdict {
 	c := s.class(p)
 	if !c.failed.Yes() {
 		return c.failed
@@ -87,7 +87,7 @@ func (s *spread) check(p *pod, n *node) engine.Verdict {
 			return *no(ReasonTopologySpread)
 		}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // refuses returns the nodes that refuse p, which are all there are.
@@ -161,7 +161,7 @@ func (s *spread) lacking(keys []string) []uint64 {
 }
 
 // upstream lets upstream say why it cannot understand a pod's constraints.
-func (s *spread) upstream(p *pod) engine.Verdict {
+func (s *spread) upstream(p *pod) policy.Verdict {
 	made, err := podtopologyspread.New(s.ctx, &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}, newHandle(s.seen, s.options), features())
 	_, status := must[*podtopologyspread.PodTopologySpread](made, err).PreFilter(s.ctx, framework.NewCycleState(), &s.seen.info(p).pod, nil)
 	return verdict(status, nil)

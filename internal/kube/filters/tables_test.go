@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // zones is two zones of two nodes each.
@@ -19,9 +20,9 @@ func zones() []metav1.Object {
 }
 
 // answer is the reason each node gives for one pod; nodes that take it are left out.
-type answer = map[string]*engine.Reason
+type answer = map[string]*policy.Reason
 
-func all(r *engine.Reason) answer { return answer{"a1": r, "a2": r, "b1": r, "b2": r} }
+func all(r *policy.Reason) answer { return answer{"a1": r, "a2": r, "b1": r, "b2": r} }
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()

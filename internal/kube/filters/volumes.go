@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumezone"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // volumes asks upstream's VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone, in that order. A placement
@@ -29,7 +29,7 @@ type volumes struct {
 	zone         *volumezone.VolumeZone
 	storage      storagelisters.StorageClassLister
 	classes      map[uint64]*mounting
-	reasons      map[string]*engine.Reason
+	reasons      map[string]*policy.Reason
 	spoken       map[string]struct{} // claims that a reservation has chosen a volume or node for, by "namespace/name"
 	journal      []reservation       // of this run's placements, last one last
 	sites        sites
@@ -40,13 +40,13 @@ type mounting struct {
 	info   *podInfo
 	state  fwk.CycleState
 	asked  []fwk.FilterPlugin // those that have a say about nodes
-	failed engine.Verdict
-	inUse  engine.Verdict // what restrictions say, which is the same of every node
+	failed policy.Verdict
+	inUse  policy.Verdict // what restrictions say, which is the same of every node
 	read   int
 
 	known []said // beforehand
 	whole bool   // of no other node upstream has anything to say
-	told  map[cluster.NodeID]engine.Verdict
+	told  map[cluster.NodeID]policy.Verdict
 }
 
 // reservation is what one placement took; the zero value is nothing.
@@ -57,8 +57,8 @@ type reservation struct {
 	node   string
 }
 
-func volumeReasons() map[string]*engine.Reason {
-	return map[string]*engine.Reason{
+func volumeReasons() map[string]*policy.Reason {
+	return map[string]*policy.Reason{
 		volumerestrictions.ErrReasonReadWriteOncePodConflict: ReasonVolumeInUse,
 		nodevolumelimits.ErrReasonMaxVolumeCountExceeded:     ReasonVolumeLimit,
 		string(volumebinding.ErrReasonNodeConflict):          ReasonVolumeNodeConflict,
@@ -111,14 +111,14 @@ func (v *volumes) inherit() {
 }
 
 // gate says whether every claim of a class is there and fit to be used by anybody.
-func (v *volumes) gate(c *class, namespace string) engine.Verdict {
+func (v *volumes) gate(c *class, namespace string) policy.Verdict {
 	for _, name := range c.Claims {
 		key := namespace + "/" + name
 		claim, _ := v.seen.snap.Object(cluster.PersistentVolumeClaims, key).(*v1.PersistentVolumeClaim)
-		broken := engine.Verdict{Code: engine.No, Reason: ReasonVolumeClaimBroken, Object: key}
+		broken := policy.Verdict{Code: policy.No, Reason: ReasonVolumeClaimBroken, Object: key}
 		switch {
 		case claim == nil:
-			return engine.Verdict{Code: engine.No, Reason: ReasonVolumeClaimMissing, Object: key}
+			return policy.Verdict{Code: policy.No, Reason: ReasonVolumeClaimMissing, Object: key}
 		case claim.DeletionTimestamp != nil:
 			broken.Detail = "is being deleted"
 			return broken
@@ -153,7 +153,7 @@ func (v *volumes) gate(c *class, namespace string) engine.Verdict {
 
 // ask lets upstream compute what it needs for a pod before it looks at nodes.
 func (v *volumes) ask(info *podInfo) *mounting {
-	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log), told: map[cluster.NodeID]engine.Verdict{}}
+	m := &mounting{info: info, state: framework.NewCycleState(), read: len(v.log), told: map[cluster.NodeID]policy.Verdict{}}
 	v.read = len(v.log)
 	for _, p := range []interface {
 		fwk.PreFilterPlugin
@@ -178,7 +178,7 @@ func (v *volumes) ask(info *podInfo) *mounting {
 	return m
 }
 
-func (v *volumes) check(p *pod, n *node) engine.Verdict {
+func (v *volumes) check(p *pod, n *node) policy.Verdict {
 	m := v.mounting(p)
 	switch {
 	case !m.failed.Yes():

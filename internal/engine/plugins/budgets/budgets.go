@@ -17,16 +17,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "disruptionbudgets"
 
 // Factory declares the plugin. Argument "mode" is "order", the default, or "ignore": budgets neither order nor block.
-var Factory = engine.Makes(build)
+var Factory = policy.Makes(build)
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	const arg = "mode"
 	switch mode := args[arg]; mode {
 	case "", "order":
@@ -41,7 +42,7 @@ func build(args engine.Arguments) (func(*engine.View) *instance, []string, error
 type plugin struct{ off bool }
 
 // open opens the plugin for a run. Without budgets the instance has no points, and costs nothing.
-func (p plugin) open(v *engine.View) *instance {
+func (p plugin) open(v *policy.View) *instance {
 	if p.off || len(v.Snapshot().Objects(cluster.PodDisruptionBudgets)) == 0 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (p plugin) open(v *engine.View) *instance {
 
 // instance is the budgets of one run and what is left of them. It is built when the first pod goes or is asked about.
 type instance struct {
-	view *engine.View
+	view *policy.View
 	// The budgets by namespace and by one label that a pod must have to be meant; nil until built. Those that demand no
 	// label of a certain value are under the label "".
 	index  map[label][]*budget
@@ -133,7 +134,7 @@ func (i *instance) matching(p *cluster.Pod) []*budget {
 }
 
 // violated returns the first budget, by name, that the unit's eviction would violate; nil for none.
-func (i *instance) violated(u *engine.VictimUnit) *budget {
+func (i *instance) violated(u *ledger.VictimUnit) *budget {
 	var first *budget
 	for _, p := range u.Pods {
 		for _, b := range i.budgets(p) {
@@ -150,28 +151,28 @@ func (i *instance) violated(u *engine.VictimUnit) *budget {
 	return first
 }
 
-// Tier implements engine.VictimTier.
-func (i *instance) Tier(u *engine.VictimUnit) (int, string) {
+// Tier implements policy.VictimTier.
+func (i *instance) Tier(u *ledger.VictimUnit) (int, string) {
 	if b := i.violated(u); b != nil {
 		return 1, b.key
 	}
 	return 0, ""
 }
 
-// CheckUnit implements engine.UnitCheck.
-func (i *instance) CheckUnit(_ engine.EvictionCause, _ *engine.GangState, _ cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
+// CheckUnit implements policy.UnitCheck.
+func (i *instance) CheckUnit(_ policy.EvictionCause, _ *ledger.GangState, _ cluster.Resources, u *ledger.VictimUnit) (string, policy.Verdict) {
 	if !i.blocked(u.Gang.Leaf) {
-		return "", engine.Verdict{}
+		return "", policy.Verdict{}
 	}
 	b := i.violated(u)
 	if b == nil {
-		return "", engine.Verdict{}
+		return "", policy.Verdict{}
 	}
-	return "", engine.Verdict{Code: engine.No, Reason: engine.ReasonBudget, Object: b.key, Need: int64(len(u.Pods)), Have: max(0, int64(b.left))}
+	return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonBudget, Object: b.key, Need: int64(len(u.Pods)), Have: max(0, int64(b.left))}
 }
 
 // blocked says whether budgets block for the work of a leaf queue.
-func (i *instance) blocked(leaf *engine.QueueLedger) bool {
+func (i *instance) blocked(leaf *ledger.QueueLedger) bool {
 	if leaf == nil {
 		return false
 	}
@@ -185,18 +186,18 @@ func (i *instance) blocked(leaf *engine.QueueLedger) bool {
 	return out
 }
 
-// Done implements engine.Observer: who goes uses budgets up, who is spared gives back. A pod that gets room elsewhere has
+// Done implements policy.Observer: who goes uses budgets up, who is spared gives back. A pod that gets room elsewhere has
 // been disrupted all the same.
-func (i *instance) Done(op engine.Op) { i.move(op, 1) }
+func (i *instance) Done(op ledger.Op) { i.move(op, 1) }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) { i.move(op, -1) }
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) { i.move(op, -1) }
 
-func (i *instance) move(op engine.Op, by int32) {
+func (i *instance) move(op ledger.Op, by int32) {
 	switch op.Verb {
-	case engine.Evict:
+	case ledger.Evict:
 		by = -by
-	case engine.Spare:
+	case ledger.Spare:
 	default:
 		return
 	}

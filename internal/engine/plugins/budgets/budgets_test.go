@@ -14,6 +14,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // world is a store with one node, a queue "top" above "open" and "shut", the latter with budgets that block, and what a
@@ -66,7 +68,7 @@ func (w world) run(t interface {
 	t.Helper()
 	e, err := engine.New(engine.Profile{Actions: []string{"test"}, Tiers: [][]engine.PluginUse{{{Name: Name}}}}, engine.Registry{
 		Actions: map[string]func() engine.Action{"test": func() engine.Action { return action(f) }},
-		Plugins: map[string][]engine.Factory{Name: {Factory}},
+		Plugins: map[string][]policy.Factory{Name: {Factory}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ type action func(*engine.Session)
 func (f action) Run(s *engine.Session) { f(s) }
 
 // unit returns what a gang gives next.
-func unit(t *testing.T, s *engine.Session, name string) *engine.VictimUnit {
+func unit(t *testing.T, s *engine.Session, name string) *ledger.VictimUnit {
 	t.Helper()
 	u, ok := s.Ledger.NextUnit(gang(s, name))
 	if !ok {
@@ -89,7 +91,7 @@ func unit(t *testing.T, s *engine.Session, name string) *engine.VictimUnit {
 	return &u
 }
 
-func gang(s *engine.Session, name string) *engine.GangState {
+func gang(s *engine.Session, name string) *ledger.GangState {
 	return s.Ledger.Gang(s.Snap.GangByKey(cluster.Key{Face: "kai", Namespace: "ns", Name: name}).ID)
 }
 
@@ -171,7 +173,7 @@ func TestBlocks(t *testing.T) {
 	w.run(t, func(s *engine.Session) {
 		check := func(when, name, want string) {
 			t.Helper()
-			for _, cause := range []engine.EvictionCause{engine.Reclaim, engine.Preempt, engine.Consolidation} {
+			for _, cause := range []policy.EvictionCause{policy.Reclaim, policy.Preempt, policy.Consolidation} {
 				_, v := s.Rules.CheckUnit(cause, gang(s, "taker"), nil, unit(t, s, name))
 				got := ""
 				if !v.Yes() {
@@ -203,7 +205,7 @@ func TestBlocks(t *testing.T) {
 // TestIgnored: a profile may do without.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	open, unknown, err := Factory.New(engine.Arguments{"mode": "ignore", "strange": "x"})
+	open, unknown, err := Factory.New(policy.Arguments{"mode": "ignore", "strange": "x"})
 	if err != nil || !slices.Equal(unknown, []string{"strange"}) {
 		t.Fatalf("unknown %v, error %v", unknown, err)
 	}
@@ -220,11 +222,11 @@ func TestCostsNothingWithoutBudgets(t *testing.T) {
 		if has {
 			w.budget("ns", "b", "x", 1)
 		}
-		var opened engine.Instance
+		var opened policy.Instance
 		e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: Name}}}}, engine.Registry{
-			Plugins: map[string][]engine.Factory{Name: {{New: func(args engine.Arguments) (func(*engine.View) engine.Instance, []string, error) {
+			Plugins: map[string][]policy.Factory{Name: {{New: func(args policy.Arguments) (func(*policy.View) policy.Instance, []string, error) {
 				open, unknown, err := Factory.New(args)
-				return func(v *engine.View) engine.Instance { opened = open(v); return opened }, unknown, err
+				return func(v *policy.View) policy.Instance { opened = open(v); return opened }, unknown, err
 			}}}},
 		})
 		if err != nil {
@@ -274,7 +276,7 @@ func TestLedger(t *testing.T) {
 					case left[p.Labels["app"]] < 1:
 						want = "ns/b" + p.Labels["app"]
 					}
-					_, got := s.Rules.Tier(&engine.VictimUnit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}})
+					_, got := s.Rules.Tier(&ledger.VictimUnit{Gang: s.Ledger.Gang(p.Gang), Pods: []*cluster.Pod{p}})
 					if d := cmp.Diff(want, got); d != "" {
 						t.Fatalf("%s (-want +got):\n%s", p.Name, d)
 					}
@@ -282,7 +284,7 @@ func TestLedger(t *testing.T) {
 			}
 			st := s.Ledger.Begin()
 			type state struct {
-				mark engine.Mark
+				mark ledger.Mark
 				at   map[cluster.PodID]int
 			}
 			var points []state
@@ -338,7 +340,7 @@ func BenchmarkTier(b *testing.B) {
 	for b.Loop() {
 		w.run(b, func(s *engine.Session) {
 			n := 0
-			s.Ledger.EachGang(func(g *engine.GangState) {
+			s.Ledger.EachGang(func(g *ledger.GangState) {
 				u, _ := s.Ledger.NextUnit(g)
 				tier, _ := s.Rules.Tier(&u)
 				n += tier

@@ -9,7 +9,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Many ask for a device by name: its serial number, its model. Where an expression is true only of devices that have an attribute of
@@ -187,7 +187,7 @@ func (c *catalog) candidates(w *wish) ([]string, bool) {
 }
 
 // hopeless says whether no device of a node is what a wish must have, taken or not.
-func (l *ledger) hopeless(w *wish, node string) bool {
+func (l *claimLedger) hopeless(w *wish, node string) bool {
 	if w.decisive == nil || len(l.catalog.byNode[node]) == 0 {
 		return false
 	}
@@ -197,7 +197,7 @@ func (l *ledger) hopeless(w *wish, node string) bool {
 }
 
 // candidates returns the only nodes on which a wish may have a device; false if they are many, or it is not known.
-func (l *ledger) candidates(w *wish) ([]string, bool) {
+func (l *claimLedger) candidates(w *wish) ([]string, bool) {
 	few, known := l.catalog.candidatesOf(w)
 	if known && w.decisive.expression != "" {
 		l.compile(w)
@@ -206,7 +206,7 @@ func (l *ledger) candidates(w *wish) ([]string, bool) {
 }
 
 // compiles says whether the expression that decides about a wish is one.
-func (l *ledger) compiles(w *wish) bool {
+func (l *claimLedger) compiles(w *wish) bool {
 	return w.decisive.expression == "" || l.cache.GetOrCompile(w.decisive.expression).Error == nil
 }
 
@@ -227,12 +227,12 @@ type few struct {
 }
 
 // taken is what is said where nothing of what there is will do.
-func taken() engine.Verdict {
-	return engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
+func taken() policy.Verdict {
+	return policy.Verdict{Code: policy.No, Reason: ReasonDevicesTaken}
 }
 
 // askFew is askAll where few nodes come into question.
-func (l *ledger) askFew(p *cluster.Pod, open []int, nodes []string) (words string, hurried bool) {
+func (l *claimLedger) askFew(p *cluster.Pod, open []int, nodes []string) (words string, hurried bool) {
 	b := binary.AppendVarint([]byte("few\x00"), int64(len(l.log)))
 	for _, name := range nodes {
 		n := l.snap.NodeByName(name)

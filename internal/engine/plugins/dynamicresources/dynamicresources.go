@@ -23,7 +23,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -37,12 +38,12 @@ const maxCELCacheEntries = "maxCelCacheEntries"
 const leastCELCacheEntries = 1024
 
 // Factory declares the plugin. Its argument maxCelCacheEntries is a positive number.
-var Factory = engine.Makes(build,
+var Factory = policy.Makes(build,
 	ReasonClaimMissing, ReasonClaimBroken, ReasonClaimElsewhere, ReasonClaimFull, ReasonClaimQueue, ReasonDeviceClassMissing, ReasonDevicesNone,
 	ReasonDevicesTaken,
 )
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	size := leastCELCacheEntries
 	if text, ok := args[maxCELCacheEntries]; ok {
 		n, err := strconv.Atoi(text)
@@ -65,17 +66,17 @@ type plugin struct {
 // instance is one run. It reads the claims when the first pod that has any is looked at.
 type instance struct {
 	plugin *plugin
-	view   *engine.View
-	ledger *ledger
+	view   *policy.View
+	ledger *claimLedger
 }
 
 // open opens the plugin for a run.
-func (p *plugin) open(v *engine.View) *instance { return &instance{plugin: p, view: v} }
+func (p *plugin) open(v *policy.View) *instance { return &instance{plugin: p, view: v} }
 
-// Wants implements engine.NodeFilter and engine.NodeReady.
+// Wants implements policy.NodeFilter and policy.NodeReady.
 func (i *instance) Wants(c *cluster.Class) bool { return len(c.Devices) > 0 }
 
-func (i *instance) claims() *ledger {
+func (i *instance) claims() *claimLedger {
 	if i.ledger == nil {
 		snap := i.view.Snapshot()
 		if i.plugin.memory.remember(snap); i.plugin.catalog == nil || !i.plugin.catalog.current(snap) || i.plugin.catalog.age != i.plugin.memory.age {
@@ -86,25 +87,25 @@ func (i *instance) claims() *ledger {
 	return i.ledger
 }
 
-// CheckPod implements engine.PodGate: a claim that is not there, or asks for a class that is not there, runs nowhere.
-func (i *instance) CheckPod(c *cluster.Class, _ string) engine.Verdict {
+// CheckPod implements policy.PodGate: a claim that is not there, or asks for a class that is not there, runs nowhere.
+func (i *instance) CheckPod(c *cluster.Class, _ string) policy.Verdict {
 	for k := range c.Devices {
 		need := &c.Devices[k]
 		if need.Missing != "" {
-			return engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: need.Missing}
+			return policy.Verdict{Code: policy.No, Reason: ReasonClaimMissing, Object: need.Missing}
 		}
 		var spec resourceapi.ResourceClaimSpec
 		if err := json.Unmarshal([]byte(need.Spec), &spec); err != nil {
-			return engine.Verdict{Code: engine.NoForever, Reason: ReasonClaimBroken, Object: need.Shared, Detail: err.Error()}
+			return policy.Verdict{Code: policy.NoForever, Reason: ReasonClaimBroken, Object: need.Shared, Detail: err.Error()}
 		}
 		classes := i.view.Snapshot().Objects(cluster.DeviceClasses)
 		for r := range spec.Devices.Requests {
 			if missing := missingClass(&spec.Devices.Requests[r], classes); missing != "" {
-				return engine.Verdict{Code: engine.No, Reason: ReasonDeviceClassMissing, Object: missing}
+				return policy.Verdict{Code: policy.No, Reason: ReasonDeviceClassMissing, Object: missing}
 			}
 		}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // missingClass names the first class that a request asks for and that does not exist; "" for none. Of alternatives, the
@@ -123,19 +124,19 @@ func missingClass(r *resourceapi.DeviceRequest, classes map[string]any) string {
 	return ""
 }
 
-// CheckNode implements engine.NodeFilter.
-func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckNode implements policy.NodeFilter.
+func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if g := i.view.Snapshot().Gang(p.Gang); g != nil {
 		for k := range p.Class.Devices {
 			if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 && need.Queue != g.Queue {
-				return engine.Verdict{Code: engine.NoForever, Reason: ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
+				return policy.Verdict{Code: policy.NoForever, Reason: ReasonClaimQueue, Object: need.Shared, Detail: g.Queue}
 			}
 		}
 	}
 	return i.claims().check(p, n, later)
 }
 
-// Nobody implements engine.Unanimous.
+// Nobody implements policy.Unanimous.
 func (i *instance) Nobody(p *cluster.Pod) string {
 	for k := range p.Class.Devices {
 		if need := &p.Class.Devices[k]; need.Shared != "" && need.GPUs > 0 { // whose it is comes first
@@ -145,26 +146,26 @@ func (i *instance) Nobody(p *cluster.Pod) string {
 	return i.claims().nobody(p)
 }
 
-// CheckReady implements engine.NodeReady.
-func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckReady implements policy.NodeReady.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	return i.claims().check(p, n, now)
 }
 
-// Done implements engine.Observer.
-func (i *instance) Done(op engine.Op) {
+// Done implements policy.Observer.
+func (i *instance) Done(op ledger.Op) {
 	if op.Gives() != 0 && i.Wants(op.Pod.Class) {
 		i.claims().do(op)
 	}
 }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) {
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) {
 	if op.Gives() != 0 && i.Wants(op.Pod.Class) {
 		i.claims().undo(op)
 	}
 }
 
-// Turned implements engine.Promises.
+// Turned implements policy.Promises.
 func (i *instance) Turned(h *cluster.Hold, open bool) {
 	switch {
 	case len(h.Claims) == 0 || i.ledger == nil: // it is read as it stands when the ledger is made
@@ -175,9 +176,9 @@ func (i *instance) Turned(h *cluster.Hold, open bool) {
 	}
 }
 
-// Detail implements engine.Detailer.
-func (i *instance) Detail(op engine.Op, in *engine.Intent) {
+// Detail implements policy.Detailer.
+func (i *instance) Detail(op ledger.Op, to *policy.Detail) {
 	if i.Wants(op.Pod.Class) {
-		in.Claims = i.claims().allocations(op.Pod)
+		to.Claims = i.claims().allocations(op.Pod)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // features are all that the allocator can do. What a cluster has switched off cannot be written into its objects.
@@ -34,9 +34,9 @@ const (
 	sides
 )
 
-// ledger is what is taken, in one run. Every operation pushes what it changed, and its undo pops it, so that the ledger is
+// claimLedger is what is taken, in one run. Every operation pushes what it changed, and its undo pops it, so that the ledger is
 // then what it was.
-type ledger struct {
+type claimLedger struct {
 	snap    *cluster.Snapshot
 	catalog *catalog
 	cache   *cel.Cache
@@ -56,7 +56,7 @@ type ledger struct {
 	census   map[censusKey]*census
 	log      []string // every node whose devices have changed hands, in order; "" for many
 	refused  map[asker]refusal
-	verdicts map[engine.Verdict]int32
+	verdicts map[policy.Verdict]int32
 	compiled map[*wish]bool
 	asking   asking
 	free     map[place]*free
@@ -109,7 +109,7 @@ type question struct {
 type answer struct {
 	node, global uint64 // what the ledger's clocks said
 	results      []resourceapi.AllocationResult
-	verdict      engine.Verdict
+	verdict      policy.Verdict
 	cost         int  // steps that the allocator took
 	devices      int  // that it looked at
 	compiled     bool // expressions had to be
@@ -122,7 +122,7 @@ type choice struct {
 }
 
 // newLedger costs one look at each claim and each pod.
-func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
+func newLedger(view *policy.View, c *catalog, cache *cel.Cache) *claimLedger {
 	l := readLedger(view.Snapshot(), c, cache, view.Step)
 	view.EachHold(func(h *cluster.Hold, open bool) {
 		if !open {
@@ -133,11 +133,11 @@ func newLedger(view *engine.View, c *catalog, cache *cel.Cache) *ledger {
 }
 
 // readLedger is newLedger without what is promised.
-func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func()) *ledger {
-	l := &ledger{
+func readLedger(snap *cluster.Snapshot, c *catalog, cache *cel.Cache, step func()) *claimLedger {
+	l := &claimLedger{
 		snap: snap, catalog: c, cache: cache, claims: map[string]*claim{}, used: [sides]*usage{newUsage(), newUsage()},
 		changed: map[string]uint64{}, made: map[poolKey]int{}, step: step, memo: map[question]answer{}, nodes: map[cluster.NodeID]site{},
-		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[asker]refusal{}, verdicts: map[engine.Verdict]int32{},
+		answers: map[asked]answer{}, named: map[denied]answer{}, census: map[censusKey]*census{}, refused: map[asker]refusal{}, verdicts: map[policy.Verdict]int32{},
 		given: map[cluster.PodID][]cluster.ClaimAllocation{}, last: map[choice][]cluster.ClaimAllocation{},
 		compiled: map[*wish]bool{}, free: map[place]*free{}, accounts: accounts{spent: map[string]int{}, queues: map[string]bool{}},
 	}
@@ -207,7 +207,7 @@ func (c *claim) underWay(p *cluster.Pod, k int) {
 }
 
 // claimOf returns what stands for the pod's k-th need; nil while there is no claim.
-func (l *ledger) claimOf(p *cluster.Pod, k int) *claim {
+func (l *claimLedger) claimOf(p *cluster.Pod, k int) *claim {
 	if k >= len(p.DeviceClaims) {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (c *claim) on(resources, byClaim []string) *resourceapi.ResourceClaim {
 }
 
 // check says whether the pod's claims can be had on a node.
-func (l *ledger) check(p *cluster.Pod, n *cluster.Node, s side) engine.Verdict {
+func (l *claimLedger) check(p *cluster.Pod, n *cluster.Node, s side) policy.Verdict {
 	open, v := l.open(p, n, s)
 	if !v.Yes() || len(open) == 0 {
 		return v
@@ -252,7 +252,7 @@ func (l *ledger) check(p *cluster.Pod, n *cluster.Node, s side) engine.Verdict {
 }
 
 // open returns which of the pod's needs have no devices yet, or why those that have them cannot be used on the node.
-func (l *ledger) open(p *cluster.Pod, n *cluster.Node, s side) ([]int, engine.Verdict) {
+func (l *claimLedger) open(p *cluster.Pod, n *cluster.Node, s side) ([]int, policy.Verdict) {
 	var open []int
 	for k := range p.Class.Devices {
 		if !needed(&p.Class.Devices[k], n) {
@@ -260,30 +260,30 @@ func (l *ledger) open(p *cluster.Pod, n *cluster.Node, s side) ([]int, engine.Ve
 		}
 		c := l.claimOf(p, k)
 		if c == nil {
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: p.Class.Devices[k].Shared}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonClaimMissing, Object: p.Class.Devices[k].Shared}
 		}
 		name := p.Class.Devices[k].Shared
 		switch {
 		case c.full(p.UID):
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimFull, Object: name, Have: resourceapi.ResourceClaimReservedForMaxSize}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonClaimFull, Object: name, Have: resourceapi.ResourceClaimReservedForMaxSize}
 		case c.object != nil && c.object.DeletionTimestamp != nil:
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimMissing, Object: name, Detail: "it is being deleted"}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonClaimMissing, Object: name, Detail: "it is being deleted"}
 		case c.kept == nil && c.held != nil && p.Node == n.ID: // back to where it was, with the devices it had
 			if s == later && l.stillFree(c.held) {
 				continue
 			}
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonDevicesTaken}
 		case c.kept == nil:
 			open = append(open, k)
 			continue
 		case s == now && c.held == nil: // somebody else waits for its devices
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonDevicesTaken}
 		}
 		if reaches, err := reachable(c.kept.NodeSelector, l.node(n)); err != nil || !reaches {
-			return nil, engine.Verdict{Code: engine.No, Reason: ReasonClaimElsewhere, Object: name}
+			return nil, policy.Verdict{Code: policy.No, Reason: ReasonClaimElsewhere, Object: name}
 		}
 	}
-	return open, engine.Verdict{}
+	return open, policy.Verdict{}
 }
 
 // reachable says whether the devices of an allocation can be used on a node.
@@ -298,7 +298,7 @@ func reachable(selector *v1.NodeSelector, at site) (bool, error) {
 	return s.Match(at.Node), nil
 }
 
-func (l *ledger) node(n *cluster.Node) site {
+func (l *claimLedger) node(n *cluster.Node) site {
 	at, ok := l.nodes[n.ID]
 	if !ok {
 		at = newSite(n.Name, n.Labels)
@@ -308,7 +308,7 @@ func (l *ledger) node(n *cluster.Node) site {
 }
 
 // solve asks the allocator, or remembers what it said: pods of a class ask for the same.
-func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
+func (l *claimLedger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
 	whole := len(open) == len(p.Class.Devices)
 	if whole {
 		if a, ok := l.asking.same(l, p, n, s); ok {
@@ -359,12 +359,12 @@ func (l *ledger) solve(p *cluster.Pod, n *cluster.Node, open []int, s side) answ
 }
 
 // stands says whether nothing has changed on the node since an answer was given.
-func (l *ledger) stands(a answer, n *cluster.Node) bool {
+func (l *claimLedger) stands(a answer, n *cluster.Node) bool {
 	return a.node == l.changed[n.Name] && a.global == l.global
 }
 
 // allocate asks for a straight way first, then whether there is none for certain, and only then for any way.
-func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
+func (l *claimLedger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) answer {
 	w, allowed := l.catalog.wishOf(p.Class, l.cache), l.allowed(l.queueOf(p))
 	straight := w.straight()
 	if straight == 0 || len(open) < len(p.Class.Devices) {
@@ -386,8 +386,8 @@ func (l *ledger) allocate(p *cluster.Pod, n *cluster.Node, open []int, s side) a
 }
 
 // consult runs the structured allocator, for so many steps.
-func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, steps int) answer {
-	out := answer{verdict: engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken}}
+func (l *claimLedger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, steps int) answer {
+	out := answer{verdict: policy.Verdict{Code: policy.No, Reason: ReasonDevicesTaken}}
 	published := l.catalog.on(n.Name)
 	if len(published) == 0 {
 		out.verdict.Reason = ReasonDevicesNone
@@ -414,7 +414,7 @@ func (l *ledger) consult(p *cluster.Pod, n *cluster.Node, open []int, s side, st
 	case err != nil:
 		out.verdict.Reason, out.verdict.Object, out.verdict.Detail = ReasonClaimBroken, p.Namespace+"/"+objects[0].Name, oneLine(err)
 	case len(out.results) == len(objects):
-		out.verdict = engine.Verdict{}
+		out.verdict = policy.Verdict{}
 	}
 	return out
 }
@@ -424,7 +424,7 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 
 // stillFree says whether devices that were given back can be had again as they were. Of a pool whose devices share
 // something it is enough that nobody has got anything since.
-func (l *ledger) stillFree(a *resourceapi.AllocationResult) bool {
+func (l *claimLedger) stillFree(a *resourceapi.AllocationResult) bool {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		key := poolKey{r.Driver, r.Pool}

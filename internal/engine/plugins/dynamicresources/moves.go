@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // do takes an operation into the ledger.
-func (l *ledger) do(op engine.Op) {
+func (l *claimLedger) do(op ledger.Op) {
 	p := op.Pod
 	st := step{pod: p.ID, given: l.given[p.ID]}
 	for k := range p.Class.Devices {
@@ -24,7 +24,7 @@ func (l *ledger) do(op engine.Op) {
 	}
 	l.steps = append(l.steps, st)
 	switch op.Verb {
-	case engine.Evict:
+	case ledger.Evict:
 		for _, ch := range st.changes {
 			next := ch.before
 			if next.users = max(0, next.users-1); next.users == 0 {
@@ -33,7 +33,7 @@ func (l *ledger) do(op engine.Op) {
 			l.set(ch.claim, next)
 		}
 		delete(l.given, p.ID)
-	case engine.Spare:
+	case ledger.Spare:
 		for _, ch := range st.changes {
 			next := ch.before
 			next.users++
@@ -48,9 +48,9 @@ func (l *ledger) do(op engine.Op) {
 }
 
 // place gives a pod that comes the devices it lacks.
-func (l *ledger) place(op engine.Op) {
+func (l *claimLedger) place(op ledger.Op) {
 	p, n, s := op.Pod, l.snap.Node(op.Node), later
-	if op.Verb == engine.Bind {
+	if op.Verb == ledger.Bind {
 		s = now
 	}
 	var lacks []int
@@ -101,7 +101,7 @@ func named(as []cluster.ClaimAllocation, c cluster.DeviceClaim) bool {
 
 // choose returns devices for the needs of a pod on a node: those it was given there before, if they are free, so that
 // what is undone and done again is what it was.
-func (l *ledger) choose(p *cluster.Pod, n *cluster.Node, lacks []int, s side) []cluster.ClaimAllocation {
+func (l *claimLedger) choose(p *cluster.Pod, n *cluster.Node, lacks []int, s side) []cluster.ClaimAllocation {
 	if len(lacks) == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (l *ledger) choose(p *cluster.Pod, n *cluster.Node, lacks []int, s side) []
 }
 
 // again says whether what was chosen before serves now: for the same needs, and still free.
-func (l *ledger) again(p *cluster.Pod, before []cluster.ClaimAllocation, lacks []int, s side) bool {
+func (l *claimLedger) again(p *cluster.Pod, before []cluster.ClaimAllocation, lacks []int, s side) bool {
 	if len(before) != len(lacks) {
 		return false
 	}
@@ -146,7 +146,7 @@ func (l *ledger) again(p *cluster.Pod, before []cluster.ClaimAllocation, lacks [
 }
 
 // untouched says that none of an allocation's devices shares anything with others.
-func (l *ledger) untouched(a *resourceapi.AllocationResult) bool {
+func (l *claimLedger) untouched(a *resourceapi.AllocationResult) bool {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		if p := l.catalog.pools[poolKey{r.Driver, r.Pool}]; r.ShareID != nil || p == nil || p.counters {
@@ -157,7 +157,7 @@ func (l *ledger) untouched(a *resourceapi.AllocationResult) bool {
 }
 
 // undo takes back the last operation.
-func (l *ledger) undo(engine.Op) {
+func (l *claimLedger) undo(ledger.Op) {
 	st := l.steps[len(l.steps)-1]
 	l.steps = l.steps[:len(l.steps)-1]
 	for i := len(st.changes) - 1; i >= 0; i-- {
@@ -172,7 +172,7 @@ func (l *ledger) undo(engine.Op) {
 
 // set moves a claim from one state to another, and the devices with it. What is kept and not held is taken on both
 // sides: a promise binds those who place, too.
-func (l *ledger) set(c *claim, next state) {
+func (l *claimLedger) set(c *claim, next state) {
 	before := c.state
 	c.state = next
 	if before.held == next.held && before.kept == next.kept {
@@ -192,7 +192,7 @@ func (l *ledger) set(c *claim, next state) {
 }
 
 // take moves what a claim's state takes, on both sides.
-func (l *ledger) take(st state, by int) {
+func (l *claimLedger) take(st state, by int) {
 	l.used[later].move(st.kept, by)
 	l.used[now].move(st.held, by)
 	if st.kept != st.held {
@@ -201,7 +201,7 @@ func (l *ledger) take(st state, by int) {
 }
 
 // promise moves the devices that a promise of room is about: who was not promised them does not get them.
-func (l *ledger) promise(h *cluster.Hold, by int) {
+func (l *claimLedger) promise(h *cluster.Hold, by int) {
 	for i := range h.Claims {
 		l.take(state{kept: h.Claims[i].Allocation}, by)
 		l.touch(h.Claims[i].Allocation)
@@ -209,7 +209,7 @@ func (l *ledger) promise(h *cluster.Hold, by int) {
 }
 
 // count keeps how many allocations that were made in this run there are, by pool.
-func (l *ledger) count(a, original *resourceapi.AllocationResult, by int) {
+func (l *claimLedger) count(a, original *resourceapi.AllocationResult, by int) {
 	if a == nil || a == original {
 		return
 	}
@@ -219,7 +219,7 @@ func (l *ledger) count(a, original *resourceapi.AllocationResult, by int) {
 }
 
 // touch notes where answers may be different now.
-func (l *ledger) touch(a *resourceapi.AllocationResult) {
+func (l *claimLedger) touch(a *resourceapi.AllocationResult) {
 	if a == nil {
 		return
 	}
@@ -237,7 +237,7 @@ func (l *ledger) touch(a *resourceapi.AllocationResult) {
 }
 
 // allocations are what the placement of a pod in this run gave its claims, and the API server does not know yet.
-func (l *ledger) allocations(p *cluster.Pod) []cluster.ClaimAllocation { return l.given[p.ID] }
+func (l *claimLedger) allocations(p *cluster.Pod) []cluster.ClaimAllocation { return l.given[p.ID] }
 
 // extended is the claim that the binder will make for a pod that asks for extended resources.
 func extended(p *cluster.Pod, need *cluster.DeviceNeed) *claim {

@@ -44,7 +44,7 @@ func (a *accounts) allowed(queue string) int {
 }
 
 // queueOf is the queue that a pod is charged to.
-func (l *ledger) queueOf(p *cluster.Pod) string {
+func (l *claimLedger) queueOf(p *cluster.Pod) string {
 	if g := l.snap.Gang(p.Gang); g != nil {
 		return g.Queue
 	}
@@ -52,7 +52,7 @@ func (l *ledger) queueOf(p *cluster.Pod) string {
 }
 
 // whose is the queue to which an answer belongs; "" for all.
-func (l *ledger) whose(p *cluster.Pod, a answer) string {
+func (l *claimLedger) whose(p *cluster.Pod, a answer) string {
 	if a.hurried {
 		return l.queueOf(p)
 	}
@@ -60,7 +60,7 @@ func (l *ledger) whose(p *cluster.Pod, a answer) string {
 }
 
 // spend counts what an answer to a pod cost.
-func (l *ledger) spend(p *cluster.Pod, a answer) {
+func (l *claimLedger) spend(p *cluster.Pod, a answer) {
 	l.took(l.queueOf(p), a.cost)
 	n := 1
 	if a.devices > 0 {
@@ -75,7 +75,7 @@ func (l *ledger) spend(p *cluster.Pod, a answer) {
 }
 
 // compile counts that the expressions of a wish are compiled, once a run: that they may have been in another is luck.
-func (l *ledger) compile(w *wish) {
+func (l *claimLedger) compile(w *wish) {
 	if !l.compiled[w] {
 		l.compiled[w] = true
 		for range stepsToCompile {

@@ -96,7 +96,7 @@ type freeDevice struct {
 }
 
 // freeOn looks at the devices of a node once, until something changes there.
-func (l *ledger) freeOn(n *cluster.Node, s side) *free {
+func (l *claimLedger) freeOn(n *cluster.Node, s side) *free {
 	key := place{n.ID, s}
 	f := l.free[key]
 	if f != nil && f.at == l.changed[n.Name] {
@@ -126,7 +126,7 @@ type place struct {
 
 // scarce returns no if too few devices are free on a node for a wish. Nothing that expressions say is needed for that, but which value
 // of an attribute they demand.
-func (l *ledger) scarce(w *wish, n *cluster.Node, s side) (answer, bool) {
+func (l *claimLedger) scarce(w *wish, n *cluster.Node, s side) (answer, bool) {
 	if len(w.needs) == 0 || len(l.catalog.shared) > 0 || len(l.catalog.byNode[n.Name]) == 0 {
 		return answer{}, false
 	}
@@ -151,7 +151,7 @@ func (l *ledger) scarce(w *wish, n *cluster.Node, s side) (answer, bool) {
 
 // unmatched says whether too few free devices on a node satisfy the expressions of a wish. It costs about as much as the allocator's
 // look at each of them.
-func (l *ledger) unmatched(w *wish, n *cluster.Node, s side) bool {
+func (l *claimLedger) unmatched(w *wish, n *cluster.Node, s side) bool {
 	if len(w.needs) == 0 || len(l.catalog.shared) > 0 {
 		return false
 	}
@@ -168,7 +168,7 @@ func (l *ledger) unmatched(w *wish, n *cluster.Node, s side) bool {
 }
 
 // matches says whether the expressions of a request and of its class are true of a device.
-func (l *ledger) matches(r *request, d *freeDevice) (bool, error) {
+func (l *claimLedger) matches(r *request, d *freeDevice) (bool, error) {
 	class, err := l.catalog.classes.Get(r.class)
 	if err != nil {
 		return false, err

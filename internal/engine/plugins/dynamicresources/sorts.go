@@ -12,7 +12,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Most nodes of a cluster publish the same devices, each under its own name. What the allocator said to somebody who asks on one of
@@ -190,7 +190,7 @@ func (c *catalog) twin(key, node string) int32 {
 }
 
 // sortOf names the sort of a node for who sees it so; 0 if it is of none.
-func (l *ledger) sortOf(key string, n *cluster.Node, s side) int32 {
+func (l *claimLedger) sortOf(key string, n *cluster.Node, s side) int32 {
 	twin := l.catalog.twin(key, n.Name)
 	if twin == 0 {
 		return 0
@@ -231,7 +231,7 @@ type census struct {
 }
 
 // censusOf returns the sorts of nodes as they stand: O(nodes) once a run, and then what has changed.
-func (l *ledger) censusOf(key string, s side) *census {
+func (l *claimLedger) censusOf(key string, s side) *census {
 	at := censusKey{key, s}
 	c := l.census[at]
 	put := func(n *cluster.Node) {
@@ -266,7 +266,7 @@ type censusKey struct {
 
 // nobody returns what all nodes say to a pod if none of them takes it, as a text: to whom they say the same it is the same. It is ""
 // if some may. It costs a question for each sort of nodes that was not asked yet.
-func (l *ledger) nobody(p *cluster.Pod) string {
+func (l *claimLedger) nobody(p *cluster.Pod) string {
 	open := make([]int, len(p.Class.Devices))
 	for k := range p.Class.Devices {
 		c := l.claimOf(p, k)
@@ -292,7 +292,7 @@ type refusal struct {
 }
 
 // askAll asks a node of each sort, until one takes the pod. It says whether any was asked in a hurry.
-func (l *ledger) askAll(p *cluster.Pod, open []int) (words string, hurried bool) {
+func (l *claimLedger) askAll(p *cluster.Pod, open []int) (words string, hurried bool) {
 	w := l.catalog.wishOf(p.Class, l.cache)
 	if few, known := l.candidates(w); known {
 		return l.askFew(p, open, few)
@@ -324,7 +324,7 @@ func (l *ledger) askAll(p *cluster.Pod, open []int) (words string, hurried bool)
 
 // recall returns what was said to such a question before, by this run or, if it was no, by another. A question of another run counts as if it were
 // asked now, so that what a run decides does not depend on those before it.
-func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
+func (l *claimLedger) recall(p *cluster.Pod, q asked) (answer, bool) {
 	for _, queue := range [...]string{"", l.queueOf(p)} {
 		if a, met := l.answers[asked{q.wish, q.sort, queue}]; met {
 			return a, true
@@ -336,7 +336,7 @@ func (l *ledger) recall(p *cluster.Pod, q asked) (answer, bool) {
 	a, met := l.catalog.memory.answers[q]
 	if met {
 		if allowed := l.allowed(l.queueOf(p)); a.cost >= allowed {
-			a = answer{verdict: engine.Verdict{Code: engine.No, Reason: ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, compiled: a.compiled, hurried: allowed < patience}
+			a = answer{verdict: policy.Verdict{Code: policy.No, Reason: ReasonDevicesTaken, Partial: true}, cost: allowed, devices: a.devices, compiled: a.compiled, hurried: allowed < patience}
 		}
 		l.spend(p, a)
 		l.answers[asked{q.wish, q.sort, l.whose(p, a)}] = a
@@ -353,7 +353,7 @@ type asking struct {
 	nos    map[int32]answer // by sort
 }
 
-func (k *asking) same(l *ledger, p *cluster.Pod, n *cluster.Node, s side) (answer, bool) {
+func (k *asking) same(l *claimLedger, p *cluster.Pod, n *cluster.Node, s side) (answer, bool) {
 	if k.census == nil || k.class != p.Class.ID || k.side != s || k.at != len(l.log) || k.queue != l.queueOf(p) {
 		return answer{}, false
 	}
@@ -361,7 +361,7 @@ func (k *asking) same(l *ledger, p *cluster.Pod, n *cluster.Node, s side) (answe
 	return a, ok
 }
 
-func (k *asking) keep(l *ledger, p *cluster.Pod, key string, s side, sort int32, a answer) {
+func (k *asking) keep(l *claimLedger, p *cluster.Pod, key string, s side, sort int32, a answer) {
 	if who := (asker{p.Class.ID, l.queueOf(p)}); k.census == nil || k.asker != who || k.side != s || k.at != len(l.log) {
 		*k = asking{asker: who, side: s, at: len(l.log), census: l.censusOf(key, s), nos: map[int32]answer{}}
 	}
@@ -370,7 +370,7 @@ func (k *asking) keep(l *ledger, p *cluster.Pod, key string, s side, sort int32,
 
 // learn keeps what was said, without the devices. What has the name of who asked in it is kept for those who are like him, and what
 // has the node's for nobody.
-func (l *ledger) learn(p *cluster.Pod, q asked, a answer, node string) {
+func (l *claimLedger) learn(p *cluster.Pod, q asked, a answer, node string) {
 	a.results = nil
 	switch {
 	case l.own(a, node):
@@ -390,7 +390,7 @@ type denied struct {
 }
 
 // said is a number for a verdict.
-func (l *ledger) said(v engine.Verdict) int32 {
+func (l *claimLedger) said(v policy.Verdict) int32 {
 	id, known := l.verdicts[v]
 	if !known {
 		id = int32(len(l.verdicts) + 1)
@@ -400,7 +400,7 @@ func (l *ledger) said(v engine.Verdict) int32 {
 }
 
 // own says whether the words of an answer name something of the node's own.
-func (l *ledger) own(a answer, node string) bool {
+func (l *claimLedger) own(a answer, node string) bool {
 	for _, slice := range l.catalog.byNode[node] {
 		if strings.Contains(a.verdict.Detail, slice.Spec.Pool.Name) {
 			return true

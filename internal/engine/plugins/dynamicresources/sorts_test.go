@@ -221,7 +221,7 @@ func drawSpec(n func(string, int, int) int) resourceapi.ResourceClaimSpec {
 }
 
 // drawTaken gives away some devices, on both sides or on one.
-func drawTaken(n func(string, int, int) int, l *ledger, nodes int) {
+func drawTaken(n func(string, int, int) int, l *claimLedger, nodes int) {
 	for range n("taken", 0, 6) {
 		node := fmt.Sprint("n", n("node", 0, nodes-1))
 		a := &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: []resourceapi.DeviceRequestAllocationResult{{

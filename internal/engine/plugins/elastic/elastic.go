@@ -5,16 +5,17 @@ package elastic
 import (
 	"cmp"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "elastic"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// CompareGangs implements engine.GangOrder.
-func (plugin) CompareGangs(l, r *engine.GangState) int { return cmp.Compare(l.Elastic(), r.Elastic()) }
+// CompareGangs implements policy.GangOrder.
+func (plugin) CompareGangs(l, r *ledger.GangState) int { return cmp.Compare(l.Elastic(), r.Elastic()) }

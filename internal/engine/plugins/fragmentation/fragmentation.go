@@ -2,7 +2,7 @@
 // descends the expected fragmentation of Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023).
 //
 // It scores a node by how much less of its free GPUs would be unusable after the placement than before, on average over the
-// kinds of work in the cluster (engine.Mix); and the devices of a node likewise, so that a part of a GPU goes where the rest
+// kinds of work in the cluster (policy.Mix); and the devices of a node likewise, so that a part of a GPU goes where the rest
 // stays useful. It is opt-in, and takes the place of the plugins that pack or spread parts of GPUs: gpusharingorder, gpupack,
 // gpuspread. Nodes where a pod fits at once still come before those where it would wait.
 package fragmentation
@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -21,30 +21,30 @@ const Name = "fragmentation"
 // perGPU is the score of one whole GPU that is no longer unusable, most what it is at most: below nodeavailability, above
 // packing.
 const (
-	perGPU = 100 * engine.ScorePoint
-	most   = 900 * engine.ScorePoint
+	perGPU = 100 * policy.ScorePoint
+	most   = 900 * policy.ScorePoint
 )
 
 // millionths of a GPU is the unit of the measure.
 const millionths = 1_000_000
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(open)
+var Factory = policy.Opens(open)
 
 type instance struct {
-	view *engine.View
-	mix  engine.Mix
+	view *policy.View
+	mix  policy.Mix
 	// scores are those of nodes that are alike, by class and state: an empty cluster has one of them.
 	scores map[string]int64
 	key    []byte
 }
 
 // open opens the plugin for a run.
-func open(v *engine.View) *instance {
-	return &instance{view: v, scores: map[string]int64{}, mix: engine.NewMix(v.Snapshot())}
+func open(v *policy.View) *instance {
+	return &instance{view: v, scores: map[string]int64{}, mix: policy.NewMix(v.Snapshot())}
 }
 
-// ScoreNode implements engine.NodeScore: what the best choice of devices makes of the node. Pods without GPUs count, too: the
+// ScoreNode implements policy.NodeScore: what the best choice of devices makes of the node. Pods without GPUs count, too: the
 // CPU they take may be what GPUs beside it need.
 func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	if n.Allocatable.At(cluster.GPU) <= 0 {
@@ -70,7 +70,7 @@ func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 }
 
 // takePart takes a part of the device, none of those taken already, that this leaves the least unusable on.
-func (i *instance) takePart(f *engine.FreeGPUs, takes int64, taken []int) []int {
+func (i *instance) takePart(f *policy.FreeGPUs, takes int64, taken []int) []int {
 	best, least := -2, int64(0)
 	try := func(at int) {
 		g := i.with(f, at, takes)
@@ -98,8 +98,8 @@ func (i *instance) takePart(f *engine.FreeGPUs, takes int64, taken []int) []int 
 
 // with returns what is free after a part of a device was taken: of the shared one at an index of Parts, or of a whole one for
 // -1.
-func (i *instance) with(f *engine.FreeGPUs, at int, takes int64) engine.FreeGPUs {
-	g := engine.FreeGPUs{Room: f.Room, Parts: slices.Clone(f.Parts), Units: f.Units}
+func (i *instance) with(f *policy.FreeGPUs, at int, takes int64) policy.FreeGPUs {
+	g := policy.FreeGPUs{Room: f.Room, Parts: slices.Clone(f.Parts), Units: f.Units}
 	if at >= 0 {
 		g.Parts[at] -= takes
 	} else {
@@ -110,7 +110,7 @@ func (i *instance) with(f *engine.FreeGPUs, at int, takes int64) engine.FreeGPUs
 	return g
 }
 
-// ScoreDevice implements engine.DeviceOrder.
+// ScoreDevice implements policy.DeviceOrder.
 func (i *instance) ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 {
 	f := i.view.FreeLater(n.ID)
 	takes := c.Share.Takes(capacity)
@@ -135,7 +135,7 @@ func points(x int64) int64 {
 }
 
 // state describes a class and what is free on a node, as far as the score depends on it.
-func (i *instance) state(c *cluster.Class, f *engine.FreeGPUs) []byte {
+func (i *instance) state(c *cluster.Class, f *policy.FreeGPUs) []byte {
 	b := strconv.AppendUint(i.key[:0], c.ID, 36)
 	for _, list := range [...][]int64{f.Room, f.Parts, {f.Units}} {
 		b = append(b, ';')

@@ -5,21 +5,21 @@ package gpusharingorder
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "gpusharingorder"
 
 // points is the score of a node with room on a shared device (KAI: 10,000).
-const points = 10_000 * engine.ScorePoint
+const points = 10_000 * policy.ScorePoint
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(func(v *engine.View) instance { return instance{v} })
+var Factory = policy.Opens(func(v *policy.View) instance { return instance{v} })
 
-type instance struct{ view *engine.View }
+type instance struct{ view *policy.View }
 
-// ScoreNode implements engine.NodeScore. One device with room is enough, as in KAI, however many the pod asks for.
+// ScoreNode implements policy.NodeScore. One device with room is enough, as in KAI, however many the pod asks for.
 func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	if c.Share.None() {
 		return 0

@@ -3,21 +3,21 @@ package gpuspread
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "gpuspread"
 
 // points is the score of an empty device (KAI: 1).
-const points = 1 * engine.ScorePoint
+const points = 1 * policy.ScorePoint
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// ScoreDevice implements engine.DeviceOrder.
+// ScoreDevice implements policy.DeviceOrder.
 func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity int64) int64 {
 	if capacity <= 0 {
 		return 0

@@ -3,7 +3,7 @@ package kubeflow
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -13,13 +13,13 @@ const Name = "kubeflow"
 const RoleLabel = "training.kubeflow.org/job-role"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// ComparePods implements engine.PodOrder.
+// ComparePods implements policy.PodOrder.
 func (plugin) ComparePods(l, r *cluster.Pod) int {
-	return engine.First(leads(l), leads(r))
+	return policy.First(leads(l), leads(r))
 }
 
 func leads(p *cluster.Pod) bool {

@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -31,9 +32,9 @@ const (
 
 // Factory declares the plugin. Arguments "defaultReclaimMinRuntime" and "defaultPreemptMinRuntime" are Go durations (default 0s:
 // no protection), "reclaimResolveMethod" is lca (the default) or queue.
-var Factory = engine.Makes(build, ReasonMinRuntime)
+var Factory = policy.Makes(build, ReasonMinRuntime)
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	p := &plugin{}
 	var err error
 	if p.reclaim, err = duration(args, argReclaim); err != nil {
@@ -52,7 +53,7 @@ func build(args engine.Arguments) (func(*engine.View) *instance, []string, error
 	return p.open, args.Unknown(argReclaim, argPreempt, argMethod), nil
 }
 
-func duration(args engine.Arguments, name string) (int64, error) {
+func duration(args policy.Arguments, name string) (int64, error) {
 	text := args[name]
 	if text == "" {
 		return 0, nil
@@ -70,36 +71,36 @@ type plugin struct {
 }
 
 // open opens the plugin for a run.
-func (p *plugin) open(v *engine.View) *instance { return &instance{plugin: p, view: v} }
+func (p *plugin) open(v *policy.View) *instance { return &instance{plugin: p, view: v} }
 
 type instance struct {
 	*plugin
-	view *engine.View
+	view *policy.View
 }
 
-// CheckVictim implements engine.VictimFilter: a gang within its minimum runtime gives nothing, unless some pod set of it
+// CheckVictim implements policy.VictimFilter: a gang within its minimum runtime gives nothing, unless some pod set of it
 // has more than its minimum. Which of its pods may then go is CheckUnit's.
-func (i *instance) CheckVictim(r engine.EvictionCause, g *engine.GangState, _ cluster.Resources, v *engine.GangState) engine.Verdict {
+func (i *instance) CheckVictim(r policy.EvictionCause, g *ledger.GangState, _ cluster.Resources, v *ledger.GangState) policy.Verdict {
 	until := i.until(r, g, v)
 	if until == 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	if v.StrayActive() > 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	for s := range v.Sets {
 		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.SetNeed(int32(s)) {
-			return engine.Verdict{}
+			return policy.Verdict{}
 		}
 	}
 	return protected(v, until)
 }
 
-// AnyBeneficiary implements engine.AnyBeneficiary: nobody's minimum that might count, of the gang's queue, of those above it or the default,
+// AnyBeneficiary implements policy.AnyBeneficiary: nobody's minimum that might count, of the gang's queue, of those above it or the default,
 // protects the gang.
-func (i *instance) AnyBeneficiary(r engine.EvictionCause, v *engine.GangState) bool {
+func (i *instance) AnyBeneficiary(r policy.EvictionCause, v *ledger.GangState) bool {
 	least, read := i.preempt, preemptOf
-	if r == engine.Reclaim {
+	if r == policy.Reclaim {
 		least, read = i.reclaim, reclaimOf
 	}
 	for q := v.Leaf; q != nil; q = q.Parent {
@@ -109,11 +110,11 @@ func (i *instance) AnyBeneficiary(r engine.EvictionCause, v *engine.GangState) b
 	return start == 0 || least <= 0 || cluster.After(start, least) <= i.view.Snapshot().Now
 }
 
-// CheckUnit implements engine.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
-func (i *instance) CheckUnit(r engine.EvictionCause, g *engine.GangState, _ cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
+// CheckUnit implements policy.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
+func (i *instance) CheckUnit(r policy.EvictionCause, g *ledger.GangState, _ cluster.Resources, u *ledger.VictimUnit) (string, policy.Verdict) {
 	until := i.until(r, g, u.Gang)
 	if until == 0 {
-		return "", engine.Verdict{}
+		return "", policy.Verdict{}
 	}
 	if u.BelowMinimum {
 		return "", protected(u.Gang, until)
@@ -132,16 +133,16 @@ func (i *instance) CheckUnit(r engine.EvictionCause, g *engine.GangState, _ clus
 		}
 		from = to
 	}
-	return "", engine.Verdict{}
+	return "", policy.Verdict{}
 }
 
 // protected is the answer about thousands of gangs in a search, so it builds no text: the object is the bare name.
-func protected(v *engine.GangState, until int64) engine.Verdict {
-	return engine.Verdict{Code: engine.Wait, Reason: ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
+func protected(v *ledger.GangState, until int64) policy.Verdict {
+	return policy.Verdict{Code: policy.Wait, Reason: ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
 }
 
 // until returns when the victim's protection against that cause of g ends; 0 when there is none now.
-func (i *instance) until(r engine.EvictionCause, g, v *engine.GangState) int64 {
+func (i *instance) until(r policy.EvictionCause, g, v *ledger.GangState) int64 {
 	snap := i.view.Snapshot()
 	start := snap.Past(v.LastStart)
 	if start == 0 || v.Leaf == nil {
@@ -149,9 +150,9 @@ func (i *instance) until(r engine.EvictionCause, g, v *engine.GangState) int64 {
 	}
 	least := int64(0)
 	switch r {
-	case engine.Preempt:
+	case policy.Preempt:
 		least = nearest(v.Leaf, preemptOf, i.preempt)
-	case engine.Reclaim:
+	case policy.Reclaim:
 		least = i.reclaimFor(g.Leaf, v.Leaf)
 	}
 	if least <= 0 {
@@ -164,7 +165,7 @@ func (i *instance) until(r engine.EvictionCause, g, v *engine.GangState) int64 {
 }
 
 // reclaimFor returns the minimum runtime of the victim's queue towards the other.
-func (i *instance) reclaimFor(beneficiary, victim *engine.QueueLedger) int64 {
+func (i *instance) reclaimFor(beneficiary, victim *ledger.QueueLedger) int64 {
 	if i.byQueue || beneficiary == nil {
 		return nearest(victim, reclaimOf, i.reclaim)
 	}
@@ -188,11 +189,11 @@ func (i *instance) reclaimFor(beneficiary, victim *engine.QueueLedger) int64 {
 	return nearest(victim, reclaimOf, i.reclaim)
 }
 
-func preemptOf(q *engine.QueueLedger) cluster.Maybe { return q.PreemptMinRuntime }
-func reclaimOf(q *engine.QueueLedger) cluster.Maybe { return q.ReclaimMinRuntime }
+func preemptOf(q *ledger.QueueLedger) cluster.Maybe { return q.PreemptMinRuntime }
+func reclaimOf(q *ledger.QueueLedger) cluster.Maybe { return q.ReclaimMinRuntime }
 
 // nearest returns the first stated value from q upwards, or the default.
-func nearest(q *engine.QueueLedger, read func(*engine.QueueLedger) cluster.Maybe, otherwise int64) int64 {
+func nearest(q *ledger.QueueLedger, read func(*ledger.QueueLedger) cluster.Maybe, otherwise int64) int64 {
 	for ; q != nil; q = q.Parent {
 		if m := read(q); m.Set {
 			return m.Value

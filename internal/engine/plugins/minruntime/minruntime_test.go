@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		args engine.Arguments
+		args policy.Arguments
 		want string // of the plugin, or of the error
 	}{
-		{engine.Arguments{}, "{0 0 false}"},
-		{engine.Arguments{argReclaim: "90s", argPreempt: "2m", argMethod: "lca"}, "{90000000000 120000000000 false}"},
-		{engine.Arguments{argMethod: "queue"}, "{0 0 true}"},
-		{engine.Arguments{argReclaim: "ten"}, `argument "defaultReclaimMinRuntime" is "ten"; it must be a duration`},
-		{engine.Arguments{argPreempt: "-1s"}, `argument "defaultPreemptMinRuntime" is "-1s"; it must be a duration that is not negative`},
-		{engine.Arguments{argMethod: "LCA"}, `argument "reclaimResolveMethod" is "LCA"; it must be lca or queue`},
+		{policy.Arguments{}, "{0 0 false}"},
+		{policy.Arguments{argReclaim: "90s", argPreempt: "2m", argMethod: "lca"}, "{90000000000 120000000000 false}"},
+		{policy.Arguments{argMethod: "queue"}, "{0 0 true}"},
+		{policy.Arguments{argReclaim: "ten"}, `argument "defaultReclaimMinRuntime" is "ten"; it must be a duration`},
+		{policy.Arguments{argPreempt: "-1s"}, `argument "defaultPreemptMinRuntime" is "-1s"; it must be a duration that is not negative`},
+		{policy.Arguments{argMethod: "LCA"}, `argument "reclaimResolveMethod" is "LCA"; it must be lca or queue`},
 	} {
 		open, unknown, err := Factory.New(test.args)
 		got := ""
@@ -33,7 +34,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%v: %s, unknown %v; want %s", test.args, got, unknown, test.want)
 		}
 	}
-	if _, unknown, err := Factory.New(engine.Arguments{"minRuntime": "1s"}); err != nil || len(unknown) != 1 {
+	if _, unknown, err := Factory.New(policy.Arguments{"minRuntime": "1s"}); err != nil || len(unknown) != 1 {
 		t.Errorf("unknown argument: %v, %v", unknown, err)
 	}
 }
@@ -82,12 +83,12 @@ func TestWhoDecides(t *testing.T) {
 	}
 }
 
-func tree(t *testing.T, text string) map[string]*engine.QueueLedger {
+func tree(t *testing.T, text string) map[string]*ledger.QueueLedger {
 	t.Helper()
-	queues := map[string]*engine.QueueLedger{}
+	queues := map[string]*ledger.QueueLedger{}
 	for _, word := range strings.Fields(text) {
 		path, value, stated := strings.Cut(word, "=")
-		q := &engine.QueueLedger{Queue: &cluster.Queue{Name: path}}
+		q := &ledger.QueueLedger{Queue: &cluster.Queue{Name: path}}
 		if stated {
 			q.ReclaimMinRuntime.Set = true
 			if _, err := fmt.Sscan(value, &q.ReclaimMinRuntime.Value); err != nil {
@@ -97,7 +98,7 @@ func tree(t *testing.T, text string) map[string]*engine.QueueLedger {
 		if at := strings.LastIndex(path, "/"); at >= 0 {
 			if q.Parent = queues[path[:at]]; q.Parent == nil {
 				// A queue above that states nothing need not be listed.
-				q.Parent = &engine.QueueLedger{Queue: &cluster.Queue{Name: path[:at]}}
+				q.Parent = &ledger.QueueLedger{Queue: &cluster.Queue{Name: path[:at]}}
 				queues[path[:at]] = q.Parent
 			}
 			q.Depth = q.Parent.Depth + 1

@@ -1,10 +1,10 @@
 package minruntime
 
 import (
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // The reasons that this package says.
 var (
-	ReasonMinRuntime = &engine.Reason{Key: "MinRuntime", Text: "protected by its minimum runtime", Unblock: engine.UnblockTime}
+	ReasonMinRuntime = &policy.Reason{Key: "MinRuntime", Text: "protected by its minimum runtime", Unblock: policy.UnblockTime}
 )

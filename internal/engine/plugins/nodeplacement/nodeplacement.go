@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -20,14 +20,14 @@ const (
 
 // points is the score of the best node (KAI: 9 for binpack, 1 for spread).
 const (
-	packPoints   = 9 * engine.ScorePoint
-	spreadPoints = 1 * engine.ScorePoint
+	packPoints   = 9 * policy.ScorePoint
+	spreadPoints = 1 * policy.ScorePoint
 )
 
 // Factory declares the plugin. Arguments "gpu" and "cpu" take a strategy each; the default is binpack.
-var Factory = engine.Makes(build)
+var Factory = policy.Makes(build)
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	p := plugin{}
 	for _, a := range []struct {
 		name   string
@@ -48,13 +48,13 @@ type plugin struct{ gpuSpread, cpuSpread bool }
 
 type instance struct {
 	plugin
-	view *engine.View
+	view *policy.View
 	most [cluster.GPU + 1]int64 // the largest allocatable of any node, per dimension
 }
 
 // open opens the plugin for a run. KAI scales binpack between the fullest and the emptiest candidate of each decision;
 // here the scale is the largest node of the snapshot, which orders nodes alike and lets scores be kept.
-func (p plugin) open(v *engine.View) *instance {
+func (p plugin) open(v *policy.View) *instance {
 	i := &instance{plugin: p, view: v}
 	snap := v.Snapshot()
 	for _, id := range snap.NodeOrder {
@@ -65,7 +65,7 @@ func (p plugin) open(v *engine.View) *instance {
 	return i
 }
 
-// ScoreNode implements engine.NodeScore.
+// ScoreNode implements policy.NodeScore.
 func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	dim, spread := cluster.GPU, i.gpuSpread
 	if c.CPUOnly() {

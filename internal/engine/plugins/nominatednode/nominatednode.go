@@ -3,21 +3,21 @@ package nominatednode
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "nominatednode"
 
 // points is the bonus of the nominated node (KAI: 10,000,000).
-const points = 10_000_000 * engine.ScorePoint
+const points = 10_000_000 * policy.ScorePoint
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(func(v *engine.View) instance { return instance{v} })
+var Factory = policy.Opens(func(v *policy.View) instance { return instance{v} })
 
-type instance struct{ view *engine.View }
+type instance struct{ view *policy.View }
 
-// Bonus implements engine.PodBonus.
+// Bonus implements policy.PodBonus.
 func (i instance) Bonus(p *cluster.Pod) (cluster.NodeID, int64) {
 	if p.Nominated == "" {
 		return cluster.None, 0

@@ -23,7 +23,7 @@ type answer struct {
 }
 
 // place is shape.place for pods of a class.
-func (i *instance) place(l *ledger, c *cluster.Class, free matrix) (matrix, verdict) {
+func (i *instance) place(l *zoneLedger, c *cluster.Class, free matrix) (matrix, verdict) {
 	d := i.demand(c)
 	groups := d.groups(l.scope)
 	if len(groups) <= few {

@@ -25,9 +25,9 @@ func TestAnswers(t *testing.T) {
 			classes = append(classes, &cluster.Class{ID: uint64(c)})
 			i.demands[uint64(c)] = d
 		}
-		var nodes []*ledger
+		var nodes []*zoneLedger
 		for range 3 {
-			l := &ledger{shape: shape{
+			l := &zoneLedger{shape: shape{
 				policy: rapid.SampledFrom([]cluster.ZonePolicy{cluster.ZonesSingle, cluster.ZonesRestricted, cluster.ZonesBestEffort}).Draw(t, "policy"),
 				scope:  rapid.SampledFrom([]cluster.ZoneScope{cluster.PerContainer, cluster.PerPod}).Draw(t, "scope"),
 				names:  make([]string, rapid.IntRange(1, 2).Draw(t, "zones")),

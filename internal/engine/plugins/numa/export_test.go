@@ -4,16 +4,17 @@ import (
 	"fmt"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Audited builds the plugin so that every step and the end of every run are checked: nothing is taken that is not there,
 // what is undone leaves no trace, and the ledgers are what they are when computed anew. wrong is told what is not so.
-func Audited(wrong func(string)) engine.Factory {
-	return engine.Makes(func(args engine.Arguments) (func(*engine.View) *audited, []string, error) {
+func Audited(wrong func(string)) policy.Factory {
+	return policy.Makes(func(args policy.Arguments) (func(*policy.View) *audited, []string, error) {
 		open, unknown, err := build(args)
-		return func(v *engine.View) *audited {
-			return &audited{instance: open(v), wrong: wrong, verbs: map[cluster.PodID]engine.Verb{}}
+		return func(v *policy.View) *audited {
+			return &audited{instance: open(v), wrong: wrong, verbs: map[cluster.PodID]ledger.Verb{}}
 		}, unknown, err
 	}, ReasonZones)
 }
@@ -21,8 +22,8 @@ func Audited(wrong func(string)) engine.Factory {
 type audited struct {
 	*instance
 	wrong  func(string)
-	verbs  map[cluster.PodID]engine.Verb
-	before []engine.Verb // per operation, what the pod's was
+	verbs  map[cluster.PodID]ledger.Verb
+	before []ledger.Verb // per operation, what the pod's was
 	texts  []string      // per operation, the node's ledger before
 }
 
@@ -33,8 +34,8 @@ func (a *audited) text(n cluster.NodeID) string {
 	return ""
 }
 
-// Done implements engine.Observer.
-func (a *audited) Done(op engine.Op) {
+// Done implements policy.Observer.
+func (a *audited) Done(op ledger.Op) {
 	a.texts = append(a.texts, a.text(op.Node))
 	a.before = append(a.before, a.verbs[op.Pod.ID])
 	a.verbs[op.Pod.ID] = op.Verb
@@ -46,7 +47,7 @@ func (a *audited) Done(op engine.Op) {
 	l, taken := e[len(e)-1].on, e[len(e)-1].taken
 	later := a.later(l)
 	for k, x := range taken.v {
-		if x > 0 && (later.v[k] < 0 || op.Verb == engine.Bind && l.idle.v[k] < 0) {
+		if x > 0 && (later.v[k] < 0 || op.Verb == ledger.Bind && l.idle.v[k] < 0) {
 			a.wrong(fmt.Sprintf("%s of %s on %s takes %v: idle %v, later %v", op.Verb, op.Pod.Name, a.snap.Node(op.Node).Name, taken.v, l.idle.v, later.v))
 		}
 	}
@@ -67,8 +68,8 @@ func known(s *shape, groups []group) bool {
 	return false
 }
 
-// Undone implements engine.Observer.
-func (a *audited) Undone(op engine.Op) {
+// Undone implements policy.Observer.
+func (a *audited) Undone(op ledger.Op) {
 	a.instance.Undone(op)
 	last := len(a.texts) - 1
 	if now := a.text(op.Node); now != a.texts[last] {
@@ -78,7 +79,7 @@ func (a *audited) Undone(op engine.Op) {
 	a.texts, a.before = a.texts[:last], a.before[:last]
 }
 
-// Close implements engine.Closer: the ledgers are computed anew.
+// Close implements policy.Closer: the ledgers are computed anew.
 func (a *audited) Close() any {
 	for id, l := range a.nodes { // order: each on its own
 		if l == nil {
@@ -88,14 +89,14 @@ func (a *audited) Close() any {
 		z, _ := a.snap.Object(cluster.NodeResourceTopologies, n.Name).(*cluster.NodeZones)
 		fresh := a.build(n, z)
 		for _, p := range n.Pods {
-			if v := a.verbs[p]; v == engine.Evict || v == engine.Move {
+			if v := a.verbs[p]; v == ledger.Evict || v == ledger.Move {
 				fresh.give.plus(fresh.record(a.snap.Pod(p), a.snap.Dims), 1)
 			}
 		}
 		for p, at := range a.placed { // order: sums
 			if at.on == l {
 				fresh.give.plus(at.taken, -1)
-				if a.verbs[p] == engine.Bind {
+				if a.verbs[p] == ledger.Bind {
 					fresh.idle.plus(at.taken, -1)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // demand is what pods of a class want aligned.
@@ -76,8 +76,8 @@ func whole(each []group) group {
 	return group{want: peak}
 }
 
-// ledger is what the zones of one node have, in the session as it stands.
-type ledger struct {
+// zoneLedger is what the zones of one node have, in the session as it stands.
+type zoneLedger struct {
 	shape
 	node cluster.NodeID
 	like string // what of the shape a placement depends on, "" before somebody asks
@@ -87,7 +87,7 @@ type ledger struct {
 }
 
 // short is how far below zero an entry of give was when the run began; 0 or less.
-func (l *ledger) short(k int) int64 {
+func (l *zoneLedger) short(k int) int64 {
 	if len(l.owed.v) == 0 {
 		return 0
 	}
@@ -95,14 +95,14 @@ func (l *ledger) short(k int) int64 {
 }
 
 // ledger returns a node's ledger, nil for a node that aligns nothing.
-func (i *instance) ledger(n *cluster.Node) *ledger {
+func (i *instance) ledger(n *cluster.Node) *zoneLedger {
 	if i.widest == 0 {
 		return nil
 	}
 	if l, ok := i.nodes[n.ID]; ok {
 		return l
 	}
-	var l *ledger
+	var l *zoneLedger
 	z, _ := i.snap.Object(cluster.NodeResourceTopologies, n.Name).(*cluster.NodeZones)
 	if z != nil && len(z.Zones) > 0 && z.Policy != cluster.ZonesIgnored {
 		l = i.build(n, z)
@@ -111,8 +111,8 @@ func (i *instance) ledger(n *cluster.Node) *ledger {
 	return l
 }
 
-func (i *instance) build(n *cluster.Node, z *cluster.NodeZones) *ledger {
-	l := &ledger{shape: newShape(z, i.snap.Dims, i.ignore), node: n.ID}
+func (i *instance) build(n *cluster.Node, z *cluster.NodeZones) *zoneLedger {
+	l := &zoneLedger{shape: newShape(z, i.snap.Dims, i.ignore), node: n.ID}
 	l.idle = l.alloc.clone()
 	if !i.reconstruct {
 		l.idle = l.read(z, i.snap.Dims, func(z *cluster.Zone) []cluster.Quantity { return z.Available })
@@ -216,7 +216,7 @@ func (s *shape) shares(taken matrix, dims cluster.Dims) []cluster.ZoneShare {
 }
 
 // later is what a node's zones will have once all that is being released has gone, without what is held for others.
-func (i *instance) later(l *ledger) matrix {
+func (i *instance) later(l *zoneLedger) matrix {
 	m := l.give
 	fresh := false
 	for h := range i.view.Held(l.node) {
@@ -242,7 +242,7 @@ func (i *instance) later(l *ledger) matrix {
 }
 
 // now is what a node's zones have and nobody is promised.
-func (i *instance) now(l *ledger) matrix {
+func (i *instance) now(l *zoneLedger) matrix {
 	m := i.later(l).clone()
 	for k, x := range l.idle.v {
 		m.v[k] = min(m.v[k], x)
@@ -252,19 +252,19 @@ func (i *instance) now(l *ledger) matrix {
 
 // placement is where a pod of this run is.
 type placement struct {
-	on    *ledger
+	on    *zoneLedger
 	taken matrix
 }
 
 // entry is one operation as the ledger took it.
 type entry struct {
-	on    *ledger // nil when no zone was concerned
+	on    *zoneLedger // nil when no zone was concerned
 	taken matrix
 	was   placement // of the pod, before; its ledger is nil for none
 }
 
-// Done implements engine.Observer.
-func (i *instance) Done(op engine.Op) {
+// Done implements policy.Observer.
+func (i *instance) Done(op ledger.Op) {
 	if i.widest == 0 {
 		return
 	}
@@ -282,8 +282,8 @@ func (i *instance) Done(op engine.Op) {
 	}
 }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) {
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) {
 	if i.widest == 0 {
 		return
 	}
@@ -300,32 +300,32 @@ func (i *instance) Undone(op engine.Op) {
 }
 
 // chooses says whether an operation gives a pod zones it did not have.
-func chooses(v engine.Verb) bool { return v == engine.Bind || v == engine.Nominate || v == engine.Move }
+func chooses(v ledger.Verb) bool { return v == ledger.Bind || v == ledger.Nominate || v == ledger.Move }
 
 // take returns what an operation moves: what is on record for a pod that goes or stays after all, and for one that comes
 // the zones it is expected to get. One that is let in although its zones are not there takes none.
-func (i *instance) take(l *ledger, op engine.Op) matrix {
+func (i *instance) take(l *zoneLedger, op ledger.Op) matrix {
 	if !chooses(op.Verb) {
 		return l.record(op.Pod, i.snap.Dims)
 	}
-	if op.Verb == engine.Bind {
+	if op.Verb == ledger.Bind {
 		if m, v := i.place(l, op.Pod.Class, i.now(l)); m.v != nil && (v == fits || l.policy == cluster.ZonesBestEffort) {
 			return m
 		}
 	}
-	if m, _ := i.place(l, op.Pod.Class, i.later(l)); m.v != nil && op.Verb != engine.Bind {
+	if m, _ := i.place(l, op.Pod.Class, i.later(l)); m.v != nil && op.Verb != ledger.Bind {
 		return m
 	}
 	return newMatrix(len(l.names), len(l.dims))
 }
 
 // move carries out an operation (sign 1) or takes it back (-1).
-func (i *instance) move(v engine.Verb, e entry, sign int64) {
+func (i *instance) move(v ledger.Verb, e entry, sign int64) {
 	switch v {
-	case engine.Bind:
+	case ledger.Bind:
 		e.on.idle.plus(e.taken, -sign)
 		e.on.give.plus(e.taken, -sign)
-	case engine.Evict:
+	case ledger.Evict:
 		e.on.give.plus(e.taken, sign)
 	default:
 		e.on.give.plus(e.taken, -sign)

@@ -14,7 +14,8 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -28,9 +29,9 @@ const (
 
 // Factory declares the plugin. Argument "ignoreList" names resources that are not aligned, separated by commas; with
 // "reconstructAvailable" false, what a node reports as available counts, instead of what is on record for its pods.
-var Factory = engine.Makes(build, ReasonZones)
+var Factory = policy.Makes(build, ReasonZones)
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	p := plugin{ignore: map[string]bool{}, reconstruct: true}
 	for _, name := range strings.Split(args[argIgnore], ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -62,9 +63,9 @@ type plugin struct {
 // instance is the zones of one run. A node's ledger is made when it is first asked for.
 type instance struct {
 	plugin
-	view    *engine.View
+	view    *policy.View
 	snap    *cluster.Snapshot
-	nodes   map[cluster.NodeID]*ledger
+	nodes   map[cluster.NodeID]*zoneLedger
 	demands map[uint64]*demand // by class
 	placed  map[cluster.PodID]placement
 	journal []entry
@@ -74,9 +75,9 @@ type instance struct {
 }
 
 // open opens the plugin for a run.
-func (p plugin) open(v *engine.View) *instance {
+func (p plugin) open(v *policy.View) *instance {
 	i := &instance{
-		plugin: p, view: v, nodes: map[cluster.NodeID]*ledger{}, demands: map[uint64]*demand{}, placed: map[cluster.PodID]placement{},
+		plugin: p, view: v, nodes: map[cluster.NodeID]*zoneLedger{}, demands: map[uint64]*demand{}, placed: map[cluster.PodID]placement{},
 	}
 	i.snap = v.Snapshot()
 	for _, o := range i.snap.Objects(cluster.NodeResourceTopologies) { // order: maxima
@@ -88,16 +89,16 @@ func (p plugin) open(v *engine.View) *instance {
 	return i
 }
 
-// Wants implements engine.NodeFilter.
+// Wants implements policy.NodeFilter.
 func (i *instance) Wants(c *cluster.Class) bool { return i.strict && len(i.demand(c).each) > 0 }
 
-// CheckNode implements engine.NodeFilter.
-func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckNode implements policy.NodeFilter.
+func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	l := i.ledger(n)
 	if l == nil || l.policy == cluster.ZonesBestEffort {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
-	out := engine.Verdict{Code: engine.No, Reason: ReasonZones, Object: string(l.policy)}
+	out := policy.Verdict{Code: policy.No, Reason: ReasonZones, Object: string(l.policy)}
 	switch _, v := i.place(l, p.Class, i.later(l)); v {
 	case short:
 	case never:
@@ -105,12 +106,12 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	case unknown:
 		out.Partial = true
 	default:
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return out
 }
 
-// CheckStay implements engine.NodeStay: the zones that are on record for the pod have as much of everything as when the run began, or
+// CheckStay implements policy.NodeStay: the zones that are on record for the pod have as much of everything as when the run began, or
 // all that it had. Of a pod without a record nobody knows its zones; some have to be left.
 func (i *instance) CheckStay(p *cluster.Pod, n *cluster.Node) bool {
 	l := i.ledger(n)
@@ -127,22 +128,22 @@ func (i *instance) CheckStay(p *cluster.Pod, n *cluster.Node) bool {
 	return known || i.CheckNode(p, n).Yes()
 }
 
-// CheckReady implements engine.NodeReady: zones that are still being given back cannot be used at once.
-func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckReady implements policy.NodeReady: zones that are still being given back cannot be used at once.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	l := i.ledger(n)
 	if l == nil || l.policy == cluster.ZonesBestEffort {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	if _, v := i.place(l, p.Class, i.now(l)); v != fits {
-		return engine.Verdict{Code: engine.No, Reason: ReasonZones, Object: string(l.policy)}
+		return policy.Verdict{Code: policy.No, Reason: ReasonZones, Object: string(l.policy)}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // most is the score of a node that serves a pod from one zone.
-const most = 100 * engine.ScorePoint
+const most = 100 * policy.ScorePoint
 
-// ScoreNode implements engine.NodeScore: the fewer zones, the better. A node that aligns nothing, or says nothing of its
+// ScoreNode implements policy.NodeScore: the fewer zones, the better. A node that aligns nothing, or says nothing of its
 // zones, counts as if the pod were spread over all of them.
 func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	if i.widest == 0 || len(i.demand(c).each) == 0 {
@@ -166,9 +167,9 @@ func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	return most / int64(len(z.Zones))
 }
 
-// Detail implements engine.Detailer: the zones that were chosen go with the decision.
-func (i *instance) Detail(op engine.Op, in *engine.Intent) {
+// Detail implements policy.Detailer: the zones that were chosen go with the decision.
+func (i *instance) Detail(op ledger.Op, to *policy.Detail) {
 	if at, ok := i.placed[op.Pod.ID]; ok {
-		in.Zones = at.on.shares(at.taken, i.snap.Dims)
+		to.Zones = at.on.shares(at.taken, i.snap.Dims)
 	}
 }

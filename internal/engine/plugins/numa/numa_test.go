@@ -12,19 +12,20 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	if _, unknown, err := numa.Factory.New(engine.Arguments{"ignoreList": "memory, nvidia.com/gpu", "reconstructAvailable": "false", "other": "x"}); err != nil || len(unknown) != 1 || unknown[0] != "other" {
+	if _, unknown, err := numa.Factory.New(policy.Arguments{"ignoreList": "memory, nvidia.com/gpu", "reconstructAvailable": "false", "other": "x"}); err != nil || len(unknown) != 1 || unknown[0] != "other" {
 		t.Errorf("%v, unknown %v", err, unknown)
 	}
-	if _, _, err := numa.Factory.New(engine.Arguments{"reconstructAvailable": "maybe"}); err == nil || !strings.Contains(err.Error(), `"reconstructAvailable" is "maybe"`) {
+	if _, _, err := numa.Factory.New(policy.Arguments{"reconstructAvailable": "maybe"}); err == nil || !strings.Contains(err.Error(), `"reconstructAvailable" is "maybe"`) {
 		t.Errorf("error %v, want one that names the argument", err)
 	}
 }
 
-func profile(args engine.Arguments) engine.Profile {
+func profile(args policy.Arguments) engine.Profile {
 	return engine.Profile{
 		Actions: []string{"allocate", "consolidation", "reclaim", "preempt"},
 		Tiers: [][]engine.PluginUse{{
@@ -40,8 +41,8 @@ func TestLedger(t *testing.T) {
 	placed, evicted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		registry := builtin.Registry()
-		registry.Plugins["numa"] = []engine.Factory{numa.Audited(func(text string) { t.Fatal(text) })}
-		args := engine.Arguments{}
+		registry.Plugins["numa"] = []policy.Factory{numa.Audited(func(text string) { t.Fatal(text) })}
+		args := policy.Arguments{}
 		if rapid.Bool().Draw(t, "as reported") {
 			args["reconstructAvailable"] = "false"
 		}

@@ -1,15 +1,15 @@
 package numa
 
 import (
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // The reasons that this package says.
 var (
-	ReasonZones = &engine.Reason{Key: "NUMAZones", Say: func(v engine.Verdict) string {
+	ReasonZones = &policy.Reason{Key: "NUMAZones", Say: func(v policy.Verdict) string {
 		if v.Detail != "" {
 			return v.Fill("the node's NUMA zones cannot take the pod under policy {object}, {detail}[ ({partial})]")
 		}
 		return v.Fill("the node's NUMA zones have too little left for the pod under policy {object}[ ({partial})]")
-	}, Unblock: engine.UnblockNode}
+	}, Unblock: policy.UnblockNode}
 )

@@ -10,7 +10,8 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -21,10 +22,10 @@ const Name = "podaffinity"
 const requiredWeight = 1
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(open)
+var Factory = policy.Opens(open)
 
 // open opens the plugin for a run. It costs nothing as long as no pod has terms that score.
-func open(v *engine.View) *instance {
+func open(v *policy.View) *instance {
 	i := &instance{view: v}
 	i.on = v.Snapshot().HasPodPreferences()
 	return i
@@ -32,7 +33,7 @@ func open(v *engine.View) *instance {
 
 // instance is the plugin in one run.
 type instance struct {
-	view    *engine.View
+	view    *policy.View
 	on      bool              // some pod has terms that score
 	voices  map[uint64]*voice // classes with such terms, by ID; nil until asked for
 	order   []*voice          // in the order of their keys
@@ -77,11 +78,11 @@ type change struct {
 	by   int64
 }
 
-// Done implements engine.Observer.
-func (i *instance) Done(op engine.Op) { i.record(change{op.Pod, op.Node, int64(op.Gives())}) }
+// Done implements policy.Observer.
+func (i *instance) Done(op ledger.Op) { i.record(change{op.Pod, op.Node, int64(op.Gives())}) }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) { i.record(change{op.Pod, op.Node, -int64(op.Gives())}) }
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) { i.record(change{op.Pod, op.Node, -int64(op.Gives())}) }
 
 // record notes what happened. What is undone before anybody has read of it leaves nothing to read.
 func (i *instance) record(c change) {
@@ -95,7 +96,7 @@ func (i *instance) record(c change) {
 	i.log = append(i.log, c)
 }
 
-// Kind implements engine.CompanyScore. It costs a look at each term of the cluster's classes, once per pod.
+// Kind implements policy.CompanyScore. It costs a look at each term of the cluster's classes, once per pod.
 func (i *instance) Kind(p *cluster.Pod) int {
 	if !i.on {
 		return 0
@@ -162,7 +163,7 @@ func (i *instance) begin(k *kind) {
 	i.kinds = append(i.kinds, k)
 }
 
-// Company implements engine.CompanyScore.
+// Company implements policy.CompanyScore.
 func (i *instance) Company(n int) (scores []int64, changed []cluster.NodeID) {
 	k := i.kinds[n-1]
 	i.catchUp(k)
@@ -233,5 +234,5 @@ func points(sum int64) int64 {
 	if sum < 0 {
 		return -points(-sum)
 	}
-	return min(sum, dear)*1_000_000*engine.ScorePoint + min(max(0, sum-dear), cheap)*1_000*engine.ScorePoint
+	return min(sum, dear)*1_000_000*policy.ScorePoint + min(max(0, sum-dear), cheap)*1_000*policy.ScorePoint
 }

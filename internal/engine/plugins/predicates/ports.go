@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // ports knows, for a run, on which nodes the host ports of a pod are taken. Sets of ports are compared, once each, and not pods: a pod
@@ -54,7 +54,7 @@ type wanted struct {
 	counts []int32           // by node ID: pods that open one of the ports
 	bits   []uint64          // the nodes that have any
 	read   int               // how much of the log is in the counts
-	says   []*engine.Verdict // that a port is taken, by port; nil until it is said
+	says   []*policy.Verdict // that a port is taken, by port; nil until it is said
 }
 
 // index returns the ports as the run finds them: O(pods, and the ports of each of their classes), once.
@@ -154,7 +154,7 @@ func (x *ports) wanted(c *cluster.Class) *wanted {
 
 func (x *ports) ask(ps []cluster.HostPort) *wanted {
 	w := &wanted{
-		ports: ps, first: make([]int32, len(x.sets)), says: make([]*engine.Verdict, len(ps)),
+		ports: ps, first: make([]int32, len(x.sets)), says: make([]*policy.Verdict, len(ps)),
 		counts: make([]int32, x.snap.MaxNodeID()), bits: make([]uint64, (x.snap.MaxNodeID()+63)/64),
 	}
 	for k := range w.first {
@@ -193,10 +193,10 @@ func (x *ports) record(c portChange) {
 }
 
 // check says which of a class's ports, the first of them, is taken on a node. stays says of a pod of the node whether it is there still.
-func (x *ports) check(c *cluster.Class, n *cluster.Node, stays func(*cluster.Pod) bool) engine.Verdict {
+func (x *ports) check(c *cluster.Class, n *cluster.Node, stays func(*cluster.Pod) bool) policy.Verdict {
 	w := x.wanted(c)
 	if w.counts[n.ID] == 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	first := int32(len(w.ports) - 1)
 	if first > 0 {
@@ -217,7 +217,7 @@ func (x *ports) check(c *cluster.Class, n *cluster.Node, stays func(*cluster.Pod
 }
 
 // ready says whether nobody has one of the class's ports on a node, those included that are leaving, or that this run evicts.
-func (x *ports) ready(c *cluster.Class, n *cluster.Node) engine.Verdict {
+func (x *ports) ready(c *cluster.Class, n *cluster.Node) policy.Verdict {
 	w, first := x.wanted(c), int32(-1)
 	for _, id := range n.Pods {
 		if q := x.snap.Pod(id).Class; len(q.HostPorts) > 0 {
@@ -227,16 +227,16 @@ func (x *ports) ready(c *cluster.Class, n *cluster.Node) engine.Verdict {
 		}
 	}
 	if first < 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return *w.taken(first)
 }
 
 // taken is what is said of the k-th of the ports when it is.
-func (w *wanted) taken(k int32) *engine.Verdict {
+func (w *wanted) taken(k int32) *policy.Verdict {
 	if w.says[k] == nil {
 		p := w.ports[k]
-		w.says[k] = &engine.Verdict{Code: engine.No, Reason: ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
+		w.says[k] = &policy.Verdict{Code: policy.No, Reason: ReasonHostPort, Object: p.Protocol + "/" + strconv.Itoa(int(p.Port))}
 	}
 	return w.says[k]
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestPorts: whatever a run places, nominates, evicts, moves and undoes, and whoever was asked about when, a pod is refused a node just
@@ -49,7 +51,7 @@ func TestPorts(t *testing.T) {
 func wander(t *rapid.T, s *engine.Session, w *watched) {
 	const waits, runs, evicted, decided = 0, 1, 2, 3
 	type state struct {
-		mark engine.Mark
+		mark ledger.Mark
 		at   []int
 	}
 	var pods []*cluster.Pod
@@ -108,22 +110,22 @@ func wander(t *rapid.T, s *engine.Session, w *watched) {
 // watched is the plugin, and who came to which node, as it was told.
 type watched struct {
 	filter
-	view *engine.View
-	came []engine.Op
+	view *policy.View
+	came []ledger.Op
 }
 
 type filter interface {
-	engine.NodeRefusals
-	engine.NodeReady
-	engine.Observer
+	policy.NodeRefusals
+	policy.NodeReady
+	policy.Observer
 }
 
-func (w *watched) Done(op engine.Op) {
+func (w *watched) Done(op ledger.Op) {
 	w.filter.Done(op)
 	w.came = append(w.came, op)
 }
 
-func (w *watched) Undone(op engine.Op) {
+func (w *watched) Undone(op ledger.Op) {
 	w.filter.Undone(op)
 	w.came = w.came[:len(w.came)-1]
 }
@@ -150,7 +152,7 @@ func (w *watched) compare(t *rapid.T, p *cluster.Pod, n *cluster.Node) {
 		}
 	}
 	for _, op := range w.came {
-		if op.Node == n.ID && op.Gives() > 0 && op.Verb != engine.Spare {
+		if op.Node == n.ID && op.Gives() > 0 && op.Verb != ledger.Spare {
 			note(later, op.Pod)
 		}
 	}
@@ -188,7 +190,7 @@ func during(t *rapid.T, snap *cluster.Snapshot, f func(*engine.Session, *watched
 		Actions: map[string]func() engine.Action{"test": func() engine.Action {
 			return runs(func(s *engine.Session) { f(s, w); ran = true })
 		}},
-		Plugins: map[string][]engine.Factory{"watched": {engine.Opens(func(v *engine.View) *watched {
+		Plugins: map[string][]policy.Factory{"watched": {policy.Opens(func(v *policy.View) *watched {
 			w.view, w.filter = v, open(v).(filter)
 			return w
 		})}},

@@ -5,20 +5,21 @@ package predicates
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "predicates"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(open,
+var Factory = policy.Opens(open,
 	ReasonNoDeviceMemory, ReasonNodeNotReady, ReasonTaint, ReasonNodeSelector, ReasonHostPort, ReasonRestrictedNode, ReasonSlicing,
 	ReasonLegacySlices, ReasonTooBigForAnyNode, ReasonConfigMapMissing, ReasonUnsupported,
 )
 
 type instance struct {
-	view    *engine.View
+	view    *policy.View
 	largest cluster.Resources                 // per dimension, over all nodes
 	slices  []cluster.Slice                   // the dimensions that are slices of GPUs
 	legacy  bool                              // somebody has slices by annotation
@@ -28,7 +29,7 @@ type instance struct {
 }
 
 // open opens the plugin for a run.
-func open(v *engine.View) *instance {
+func open(v *policy.View) *instance {
 	i := &instance{view: v, came: map[cluster.NodeID][]*cluster.Pod{}}
 	snap := v.Snapshot()
 	i.slices, i.legacy = snap.Dims.Slices(), snap.HasLegacySlices()
@@ -42,31 +43,31 @@ func open(v *engine.View) *instance {
 	return i
 }
 
-// CheckPod implements engine.PodGate.
-func (i *instance) CheckPod(c *cluster.Class, namespace string) engine.Verdict {
+// CheckPod implements policy.PodGate.
+func (i *instance) CheckPod(c *cluster.Class, namespace string) policy.Verdict {
 	if c.Unsupported != "" {
-		return engine.Verdict{Code: engine.NoForever, Reason: ReasonUnsupported, Object: c.Unsupported}
+		return policy.Verdict{Code: policy.NoForever, Reason: ReasonUnsupported, Object: c.Unsupported}
 	}
 	snap := i.view.Snapshot()
 	if known := snap.Objects(cluster.ConfigMaps); known != nil {
 		for _, name := range c.ConfigMaps {
 			if _, ok := known[namespace+"/"+name]; !ok {
-				return engine.Verdict{Code: engine.No, Reason: ReasonConfigMapMissing, Object: namespace + "/" + name}
+				return policy.Verdict{Code: policy.No, Reason: ReasonConfigMapMissing, Object: namespace + "/" + name}
 			}
 		}
 	}
 	if len(snap.NodeOrder) == 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	for d, x := range c.Requests {
 		if x > i.largest.At(d) {
-			return engine.Verdict{Code: engine.No, Reason: ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
+			return policy.Verdict{Code: policy.No, Reason: ReasonTooBigForAnyNode, Dim: snap.Dims.Name(d), Need: x, Have: i.largest.At(d)}
 		}
 	}
 	if need := int64(c.Share.Devices) * cluster.Whole; need > i.largest.At(cluster.GPU) {
-		return engine.Verdict{Code: engine.No, Reason: ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
+		return policy.Verdict{Code: policy.No, Reason: ReasonTooBigForAnyNode, Dim: "gpu", Need: need, Have: i.largest.At(cluster.GPU)}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 func hasAny(m map[string]string, keys []string) bool {
@@ -78,15 +79,15 @@ func hasAny(m map[string]string, keys []string) bool {
 	return false
 }
 
-// Wants implements engine.NodeFilter: only pods that open host ports need a look at who else does, and those that ask for
+// Wants implements policy.NodeFilter: only pods that open host ports need a look at who else does, and those that ask for
 // slices one at who has them by annotation, if anybody does.
 func (i *instance) Wants(c *cluster.Class) bool {
 	return len(c.HostPorts) > 0 || i.mindsLegacy(c)
 }
 
-// CheckNode implements engine.NodeFilter. A port that is being released, or is promised with a pod's room, is as good as the
+// CheckNode implements policy.NodeFilter. A port that is being released, or is promised with a pod's room, is as good as the
 // room is.
-func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if len(p.Class.HostPorts) == 0 {
 		return i.checkLegacy(p.Class, n)
 	}
@@ -105,8 +106,8 @@ func (i *instance) CheckNode(p *cluster.Pod, n *cluster.Node) engine.Verdict {
 	return i.checkLegacy(p.Class, n)
 }
 
-// Refuses implements engine.NodeRefusals, for ports that nobody is promised.
-func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *engine.Verdict) {
+// Refuses implements policy.NodeRefusals, for ports that nobody is promised.
+func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *policy.Verdict) {
 	if len(p.Class.HostPorts) == 0 {
 		return nil, nil
 	}
@@ -117,19 +118,19 @@ func (i *instance) Refuses(p *cluster.Pod) ([]uint64, *engine.Verdict) {
 	return w.bits, w.taken(0)
 }
 
-// RefusesAll implements engine.NodeRefusals: ports are free when others have gone.
+// RefusesAll implements policy.NodeRefusals: ports are free when others have gone.
 func (i *instance) RefusesAll(*cluster.Pod) bool { return false }
 
-// CheckReady implements engine.NodeReady.
-func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) engine.Verdict {
+// CheckReady implements policy.NodeReady.
+func (i *instance) CheckReady(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	if len(p.Class.HostPorts) == 0 {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return i.index().ready(p.Class, n)
 }
 
-// Done implements engine.Observer: a pod that comes to a node opens its ports there, and one that goes closes them.
-func (i *instance) Done(op engine.Op) {
+// Done implements policy.Observer: a pod that comes to a node opens its ports there, and one that goes closes them.
+func (i *instance) Done(op ledger.Op) {
 	if c := op.Pod.Class; len(c.HostPorts) > 0 && op.Gives() != 0 {
 		x := i.index()
 		x.record(portChange{x.set(c), op.Node, int32(op.Gives())})
@@ -142,8 +143,8 @@ func (i *instance) Done(op engine.Op) {
 	}
 }
 
-// Undone implements engine.Observer.
-func (i *instance) Undone(op engine.Op) {
+// Undone implements policy.Observer.
+func (i *instance) Undone(op ledger.Op) {
 	if c := op.Pod.Class; len(c.HostPorts) > 0 && op.Gives() != 0 {
 		x := i.index()
 		x.record(portChange{x.set(c), op.Node, -int32(op.Gives())})
@@ -157,4 +158,4 @@ func (i *instance) Undone(op engine.Op) {
 }
 
 // comes says whether the operation brings a pod to a node that it was not on.
-func comes(op engine.Op) bool { return op.Gives() > 0 && op.Verb != engine.Spare }
+func comes(op ledger.Op) bool { return op.Gives() > 0 && op.Verb != ledger.Spare }

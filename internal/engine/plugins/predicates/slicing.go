@@ -2,7 +2,7 @@ package predicates
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // servesSlicing says whether the way the node's GPUs are cut serves pods of the class. Whether enough of them is free is not
@@ -34,9 +34,9 @@ func (i *instance) asksSlices(c *cluster.Class) bool {
 
 // checkLegacy keeps pods that ask for slices of GPUs by name away from those that have theirs by annotation, and the other way
 // round: somebody else cuts the GPUs of a node for the latter.
-func (i *instance) checkLegacy(c *cluster.Class, n *cluster.Node) engine.Verdict {
+func (i *instance) checkLegacy(c *cluster.Class, n *cluster.Node) policy.Verdict {
 	if !i.mindsLegacy(c) {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	snap := i.view.Snapshot()
 	first := ""
@@ -54,9 +54,9 @@ func (i *instance) checkLegacy(c *cluster.Class, n *cluster.Node) engine.Verdict
 		look(q)
 	}
 	if first == "" {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
-	return engine.Verdict{Code: engine.No, Reason: ReasonLegacySlices, Object: first}
+	return policy.Verdict{Code: policy.No, Reason: ReasonLegacySlices, Object: first}
 }
 
 // mindsLegacy says whether pods of the class have slices of one kind or the other, where there are both.

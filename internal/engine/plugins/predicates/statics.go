@@ -4,35 +4,35 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // statics is what is known, for a run, of what nodes say. Where a thousand classes are new, no two of which say the same, each of
 // them is asked about every node: so taints are told apart by number, nodes are found by their labels, and equal answers are one.
 type statics struct {
-	problems map[string]*engine.Verdict
-	slicing  map[cluster.Slicing]*engine.Verdict
+	problems map[string]*policy.Verdict
+	slicing  map[cluster.Slicing]*policy.Verdict
 
-	selector, memory, restricted *engine.Verdict
+	selector, memory, restricted *policy.Verdict
 
 	taints *taints // numbered; nil until many nodes are asked about
-	words  map[v1.Taint]*engine.Verdict
+	words  map[v1.Taint]*policy.Verdict
 
 	labels *index // nil until asked for
 	chosen *chosen
 }
 
 func (s *statics) open() {
-	no := func(r *engine.Reason) *engine.Verdict { return &engine.Verdict{Code: engine.No, Reason: r} }
+	no := func(r *policy.Reason) *policy.Verdict { return &policy.Verdict{Code: policy.No, Reason: r} }
 	*s = statics{
-		problems: map[string]*engine.Verdict{}, slicing: map[cluster.Slicing]*engine.Verdict{},
+		problems: map[string]*policy.Verdict{}, slicing: map[cluster.Slicing]*policy.Verdict{},
 		selector: no(ReasonNodeSelector), memory: no(ReasonNoDeviceMemory), restricted: no(ReasonRestrictedNode),
-		words: map[v1.Taint]*engine.Verdict{},
+		words: map[v1.Taint]*policy.Verdict{},
 	}
 }
 
-// CheckStatic implements engine.NodeStatic.
-func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*engine.Verdict) {
+// CheckStatic implements policy.NodeStatic.
+func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*policy.Verdict) {
 	s := &i.statics
 	snap, many := i.view.Snapshot(), len(nodes) >= manyNodes
 	if many {
@@ -44,8 +44,8 @@ func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*en
 			continue
 		}
 		if n.Problem != "" {
-			no[k] = one(s.problems, n.Problem, func() engine.Verdict {
-				return engine.Verdict{Code: engine.No, Reason: ReasonNodeNotReady, Object: n.Problem}
+			no[k] = one(s.problems, n.Problem, func() policy.Verdict {
+				return policy.Verdict{Code: policy.No, Reason: ReasonNodeNotReady, Object: n.Problem}
 			})
 			continue
 		}
@@ -61,15 +61,15 @@ func (i *instance) CheckStatic(c *cluster.Class, nodes []*cluster.Node, no []*en
 		case len(c.RestrictTo) > 0 && !hasAny(n.Labels, c.RestrictTo):
 			no[k] = s.restricted
 		case !i.servesSlicing(c, n):
-			no[k] = one(s.slicing, n.Slicing, func() engine.Verdict {
-				return engine.Verdict{Code: engine.No, Reason: ReasonSlicing, Object: n.Slicing.String()}
+			no[k] = one(s.slicing, n.Slicing, func() policy.Verdict {
+				return policy.Verdict{Code: policy.No, Reason: ReasonSlicing, Object: n.Slicing.String()}
 			})
 		}
 	}
 }
 
 // one returns the verdict about an object, which is made once.
-func one[K comparable](all map[K]*engine.Verdict, about K, say func() engine.Verdict) *engine.Verdict {
+func one[K comparable](all map[K]*policy.Verdict, about K, say func() policy.Verdict) *policy.Verdict {
 	v := all[about]
 	if v == nil {
 		said := say()
@@ -80,7 +80,7 @@ func one[K comparable](all map[K]*engine.Verdict, about K, say func() engine.Ver
 }
 
 // untolerated says which taint of a node, the first of them, keeps pods of a class away; nil for none.
-func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *engine.Verdict {
+func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *policy.Verdict {
 	if many {
 		return s.taints.untolerated(n.ID, s.refusal)
 	}
@@ -93,10 +93,10 @@ func (s *statics) untolerated(c *cluster.Class, n *cluster.Node, many bool) *eng
 }
 
 // refusal is what is said for a taint that is not tolerated.
-func (s *statics) refusal(t v1.Taint) *engine.Verdict {
+func (s *statics) refusal(t v1.Taint) *policy.Verdict {
 	t.TimeAdded = nil
-	return one(s.words, t, func() engine.Verdict {
-		return engine.Verdict{Code: engine.No, Reason: ReasonTaint, Object: t.ToString()}
+	return one(s.words, t, func() policy.Verdict {
+		return policy.Verdict{Code: policy.No, Reason: ReasonTaint, Object: t.ToString()}
 	})
 }
 

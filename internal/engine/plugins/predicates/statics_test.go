@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/predicates"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // TestManyNodes: a class that is asked about many nodes at once, whose taints are numbered and which are found by their labels, is
@@ -64,11 +65,11 @@ func TestManyNodes(t *testing.T) {
 		for _, id := range snap.NodeOrder {
 			nodes = append(nodes, snap.Node(id))
 		}
-		no := make([]*engine.Verdict, len(nodes))
-		session(t, snap, func(i engine.NodeStatic) { i.CheckStatic(c, nodes, no) })
+		no := make([]*policy.Verdict, len(nodes))
+		session(t, snap, func(i policy.NodeStatic) { i.CheckStatic(c, nodes, no) })
 		for k, n := range nodes {
-			one := make([]*engine.Verdict, 1)
-			session(t, snap, func(i engine.NodeStatic) { i.CheckStatic(c, nodes[k:k+1], one) })
+			one := make([]*policy.Verdict, 1)
+			session(t, snap, func(i policy.NodeStatic) { i.CheckStatic(c, nodes[k:k+1], one) })
 			if (no[k] == nil) != (one[0] == nil) || no[k] != nil && *no[k] != *one[0] {
 				t.Fatalf("node %s: among others %v, alone %v", n.Name, no[k], one[0])
 			}
@@ -137,13 +138,13 @@ func slowly(c *cluster.Class, n *cluster.Node) bool {
 }
 
 // session calls f with an instance of the plugin.
-func session(t *rapid.T, snap *cluster.Snapshot, f func(engine.NodeStatic)) {
+func session(t *rapid.T, snap *cluster.Snapshot, f func(policy.NodeStatic)) {
 	open, _, err := predicates.Factory.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := engine.Registry{
-		Plugins: map[string][]engine.Factory{"probe": {engine.Opens(func(v *engine.View) struct{} { f(open(v).(engine.NodeStatic)); return struct{}{} })}},
+		Plugins: map[string][]policy.Factory{"probe": {policy.Opens(func(v *policy.View) struct{} { f(open(v).(policy.NodeStatic)); return struct{}{} })}},
 		Actions: map[string]func() engine.Action{},
 	}
 	e, err := engine.New(engine.Profile{Tiers: [][]engine.PluginUse{{{Name: "probe"}}}}, reg)

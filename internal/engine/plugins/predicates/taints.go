@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // taints is those of all nodes that keep pods away, so arranged that a class is asked about kinds of nodes first, which have taints
@@ -37,7 +37,7 @@ type tainted struct {
 type taint struct {
 	is    *v1.Taint
 	value int32           // its number, once the values of its kind have one
-	no    *engine.Verdict // nil until said
+	no    *policy.Verdict // nil until said
 }
 
 // kind is the taints of a key and an effect.
@@ -200,7 +200,7 @@ func (t *taints) ask(r *row) {
 }
 
 // untolerated says which taint of a node, the first of them, keeps pods of the class that was told last away; nil for none.
-func (t *taints) untolerated(n cluster.NodeID, refusal func(v1.Taint) *engine.Verdict) *engine.Verdict {
+func (t *taints) untolerated(n cluster.NodeID, refusal func(v1.Taint) *policy.Verdict) *policy.Verdict {
 	at := t.of[n]
 	if at.row == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/fairshare"
 )
 
@@ -20,9 +21,9 @@ const Name = "proportion"
 // counts against it; without usage data it has no effect. Argument "relcaimerSaturationMultiplier" (KAI's spelling;
 // default 1, and no less) says how much better off than the queue it takes from a queue beyond its fair share may look:
 // its part of its fair share counts that many times.
-var Factory = engine.Makes(build, ReasonOverLimit, ReasonNonPreemptibleOverQuota, ReasonOverFairShare)
+var Factory = policy.Makes(build, ReasonOverLimit, ReasonNonPreemptibleOverQuota, ReasonOverFairShare)
 
-func build(args engine.Arguments) (func(*engine.View) *instance, []string, error) {
+func build(args policy.Arguments) (func(*policy.View) *instance, []string, error) {
 	p := &plugin{k: 1, saturation: 1}
 	for name, into := range map[string]*float64{"kValue": &p.k, "relcaimerSaturationMultiplier": &p.saturation} { // order: independent
 		if s, ok := args[name]; ok {
@@ -45,7 +46,7 @@ type plugin struct {
 const core = cluster.GPU + 1
 
 type instance struct {
-	view   *engine.View
+	view   *policy.View
 	order  fairshare.Order
 	take   fairshare.Reclaim
 	states []*fairshare.State   // by queue ID; their ledgers are the session's own, so they follow what is placed
@@ -91,7 +92,7 @@ func (i *instance) key(id cluster.QueueID, next cluster.Resources, gives bool) *
 }
 
 // open opens the plugin for a run: O(nodes + queues × dimensions).
-func (p *plugin) open(v *engine.View) *instance {
+func (p *plugin) open(v *policy.View) *instance {
 	i := &instance{view: v}
 	snap, queues := v.Snapshot(), v.Queues()
 	shared := sharedDims(v)
@@ -146,22 +147,22 @@ func (p *plugin) open(v *engine.View) *instance {
 }
 
 // sharedDims marks CPU, memory, GPU, and every further dimension for which some queue states a quota, limit or weight.
-func sharedDims(v *engine.View) []bool {
+func sharedDims(v *policy.View) []bool {
 	shared := make([]bool, v.Snapshot().Dims.Len())
 	shared[cluster.CPU], shared[cluster.RAM], shared[cluster.GPU] = true, true, true
 	for d := cluster.Slots + 1; d < len(shared); d++ {
-		shared[d] = slices.ContainsFunc(v.Queues(), func(q *engine.QueueLedger) bool { return names(q, d) })
+		shared[d] = slices.ContainsFunc(v.Queues(), func(q *ledger.QueueLedger) bool { return names(q, d) })
 	}
 	return shared
 }
 
 // names says whether the queue states anything about a further dimension.
-func names(q *engine.QueueLedger, d int) bool {
+func names(q *ledger.QueueLedger, d int) bool {
 	return q.Quota.At(d) != 0 || q.LimitAt(d) != cluster.Unlimited || q.Weight.At(d) != 0
 }
 
 // quota fills out with the queue's quota; of further dimensions that it does not name it may have what it likes.
-func quota(out []int64, q *engine.QueueLedger, shared []bool) []int64 {
+func quota(out []int64, q *ledger.QueueLedger, shared []bool) []int64 {
 	for d := range out {
 		out[d] = q.Quota.At(d)
 		if d >= cluster.Slots && !names(q, d) {
@@ -189,12 +190,12 @@ func clusterTotal(snap *cluster.Snapshot) cluster.Resources {
 	return total
 }
 
-// CompareQueues implements engine.QueueOrder.
+// CompareQueues implements policy.QueueOrder.
 func (i *instance) CompareQueues(l, r cluster.QueueID, lNext, rNext cluster.Resources) int {
 	return fairshare.Compare(i.key(l, lNext, false), i.key(r, rNext, false))
 }
 
-// FairShare implements engine.QueueShares.
+// FairShare implements policy.QueueShares.
 func (i *instance) FairShare(id cluster.QueueID) cluster.Resources {
 	if int(id) >= len(i.states) || i.states[id] == nil {
 		return nil
@@ -202,8 +203,8 @@ func (i *instance) FairShare(id cluster.QueueID) cluster.Resources {
 	return i.states[id].Fair
 }
 
-// CheckQueue implements engine.QueueGate.
-func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources, now bool) engine.Verdict {
+// CheckQueue implements policy.QueueGate.
+func (i *instance) CheckQueue(g *ledger.GangState, request cluster.Resources, now bool) policy.Verdict {
 	overLimit, overQuota := fairshare.OverLimit, fairshare.OverQuota
 	if now {
 		overLimit, overQuota = fairshare.OverLimitNow, fairshare.OverQuotaNow
@@ -218,18 +219,18 @@ func (i *instance) CheckQueue(g *engine.GangState, request cluster.Resources, no
 			return i.beside(st.HoldingNonPreemptible, st.NonPreemptible, e, i.verdict(ReasonNonPreemptibleOverQuota, g.Leaf, e))
 		}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // beside adds to a no what pods that are leaving have to do with it: without them the queue could take the request.
-func (i *instance) beside(holding, allocated []int64, e fairshare.Excess, v engine.Verdict) engine.Verdict {
+func (i *instance) beside(holding, allocated []int64, e fairshare.Excess, v policy.Verdict) policy.Verdict {
 	if leaving := holding[e.Dim] - allocated[e.Dim]; leaving > 0 && e.Asked <= e.Bound-allocated[e.Dim] {
 		v.Detail = "pods that are leaving hold " + i.view.Snapshot().Dims.FormatOne(e.Dim, leaving) + " until they have gone"
 	}
 	return v
 }
 
-// OverFixed implements engine.FixedQuota.
+// OverFixed implements policy.FixedQuota.
 func (i *instance) OverFixed(id cluster.QueueID, freed cluster.Resources) bool {
 	if int(id) >= len(i.states) || i.states[id] == nil {
 		return false
@@ -243,13 +244,13 @@ func (i *instance) OverFixed(id cluster.QueueID, freed cluster.Resources) bool {
 	return false
 }
 
-func (i *instance) verdict(reason *engine.Reason, leaf *engine.QueueLedger, e fairshare.Excess) engine.Verdict {
+func (i *instance) verdict(reason *policy.Reason, leaf *ledger.QueueLedger, e fairshare.Excess) policy.Verdict {
 	q := leaf
 	for range e.Level {
 		q = q.Parent
 	}
-	return engine.Verdict{
-		Code: engine.No, Reason: reason, Object: q.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
+	return policy.Verdict{
+		Code: policy.No, Reason: reason, Object: q.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
 		Need: e.Asked, Have: e.Have(),
 	}
 }

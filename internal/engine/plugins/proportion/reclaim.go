@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/fairshare"
 )
 
@@ -14,13 +15,13 @@ const (
 	ruleQuota     = "its queue held more than its quota, and the other stays within its own"
 )
 
-// CheckReclaim implements engine.ReclaimGate: the queue must stay within its fair share, and non-preemptible work within
+// CheckReclaim implements policy.ReclaimGate: the queue must stay within its fair share, and non-preemptible work within
 // quota at every level. It begins a search.
-func (i *instance) CheckReclaim(g *engine.GangState, request cluster.Resources) engine.Verdict {
+func (i *instance) CheckReclaim(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	chain := i.chains[g.Leaf.ID]
 	if e, over := i.take.OverFairShare(chain, request); over {
-		return engine.Verdict{
-			Code: engine.No, Reason: ReasonOverFairShare, Object: g.Leaf.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
+		return policy.Verdict{
+			Code: policy.No, Reason: ReasonOverFairShare, Object: g.Leaf.Name, Dim: i.view.Snapshot().Dims.Name(e.Dim),
 			Need: e.Used + min(e.Asked, cluster.MaxQuantity), Have: e.Bound,
 		}
 	}
@@ -29,50 +30,50 @@ func (i *instance) CheckReclaim(g *engine.GangState, request cluster.Resources) 
 			return i.verdict(ReasonNonPreemptibleOverQuota, g.Leaf, e)
 		}
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
-// CheckVictimQueue implements engine.VictimQueueFilter for reclaim; the other causes have nothing to do with shares.
-func (i *instance) CheckVictimQueue(r engine.EvictionCause, g *engine.GangState, request cluster.Resources, leaf *engine.QueueLedger) engine.Verdict {
-	if r != engine.Reclaim {
-		return engine.Verdict{}
+// CheckVictimQueue implements policy.VictimQueueFilter for reclaim; the other causes have nothing to do with shares.
+func (i *instance) CheckVictimQueue(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources, leaf *ledger.QueueLedger) policy.Verdict {
+	if r != policy.Reclaim {
+		return policy.Verdict{}
 	}
 	refusal, ok := i.take.FilterVictim(i.chains[g.Leaf.ID], i.chains[leaf.ID], request)
 	if ok {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	return i.refused(leaf, refusal)
 }
 
-// Standing implements engine.SiblingFilter: see [fairshare.Reclaim.FilterVictim].
+// Standing implements policy.SiblingFilter: see [fairshare.Reclaim.FilterVictim].
 func (i *instance) Standing(key []byte, q cluster.QueueID) []byte {
 	return i.take.Standing(key, i.states[q], i.view.Snapshot().Dims.Len())
 }
 
-// CheckUnit implements engine.UnitCheck for reclaim; what is only moved is not taken. A refusal can turn into a yes in one
+// CheckUnit implements policy.UnitCheck for reclaim; what is only moved is not taken. A refusal can turn into a yes in one
 // case only: after something was taken from a queue that g's own queue meets further down than it meets the unit's.
-func (i *instance) CheckUnit(r engine.EvictionCause, g *engine.GangState, request cluster.Resources, u *engine.VictimUnit) (string, engine.Verdict) {
-	if r != engine.Reclaim || u.Moved {
-		return "", engine.Verdict{}
+func (i *instance) CheckUnit(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources, u *ledger.VictimUnit) (string, policy.Verdict) {
+	if r != policy.Reclaim || u.Moved {
+		return "", policy.Verdict{}
 	}
 	right, refusal := i.take.CheckUnit(i.chains[g.Leaf.ID], i.chains[u.Gang.Leaf.ID], request, u.Charge)
 	switch right {
 	case fairshare.ReclaimFairShare:
-		return ruleFairShare, engine.Verdict{}
+		return ruleFairShare, policy.Verdict{}
 	case fairshare.ReclaimQuota:
-		return ruleQuota, engine.Verdict{}
+		return ruleQuota, policy.Verdict{}
 	}
 	return "", i.refused(u.Gang.Leaf, refusal)
 }
 
 // refused says the rule that protects a victim whose leaf queue is given.
-func (i *instance) refused(leaf *engine.QueueLedger, r fairshare.Refusal) engine.Verdict {
-	v := engine.Verdict{Code: engine.No, Reason: engine.ReasonVictimWithinShare, Dim: i.view.Snapshot().Dims.Name(r.Dim), Need: r.Bound, Have: r.Have}
+func (i *instance) refused(leaf *ledger.QueueLedger, r fairshare.Refusal) policy.Verdict {
+	v := policy.Verdict{Code: policy.No, Reason: policy.ReasonVictimWithinShare, Dim: i.view.Snapshot().Dims.Name(r.Dim), Need: r.Bound, Have: r.Have}
 	switch r.Rule {
 	case fairshare.RefusedSameQueue:
-		v.Reason = engine.ReasonOtherQueue
+		v.Reason = policy.ReasonOtherQueue
 	case fairshare.RefusedSaturation:
-		v.Reason = engine.ReasonSaturation
+		v.Reason = policy.ReasonSaturation
 	}
 	for range slices.Index(i.chains[leaf.ID], r.Victim) {
 		leaf = leaf.Parent
@@ -81,11 +82,11 @@ func (i *instance) refused(leaf *engine.QueueLedger, r fairshare.Refusal) engine
 	return v
 }
 
-// CompareVictimQueues implements engine.VictimOrder: queues above their share before queues that only a quota has a claim on (or
+// CompareVictimQueues implements policy.VictimOrder: queues above their share before queues that only a quota has a claim on (or
 // those would take back from the first what was taken from them, and two would be evicted for one); then the reverse of
 // the order in which queues are served, as if what each gives next were gone already.
 func (i *instance) CompareVictimQueues(l, r cluster.QueueID, lUnit, rUnit cluster.Resources) int {
-	if c := engine.First(i.aboveShare(l), i.aboveShare(r)); c != 0 {
+	if c := policy.First(i.aboveShare(l), i.aboveShare(r)); c != 0 {
 		return c
 	}
 	return fairshare.Compare(i.key(r, rUnit, true), i.key(l, lUnit, true))

@@ -3,7 +3,7 @@ package ray
 
 import (
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -13,11 +13,11 @@ const Name = "ray"
 const NodeTypeLabel = "ray.io/node-type"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// ComparePods implements engine.PodOrder.
+// ComparePods implements policy.PodOrder.
 func (plugin) ComparePods(l, r *cluster.Pod) int {
-	return engine.First(l.Labels[NodeTypeLabel] == "head", r.Labels[NodeTypeLabel] == "head")
+	return policy.First(l.Labels[NodeTypeLabel] == "head", r.Labels[NodeTypeLabel] == "head")
 }

@@ -5,29 +5,30 @@ package subgrouporder
 import (
 	"cmp"
 
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "subgrouporder"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// CompareSets implements engine.SetOrder. Ratios are compared by cross-multiplication, so that nothing is rounded.
-func (plugin) CompareSets(g *engine.GangState, l, r int32) int {
+// CompareSets implements policy.SetOrder. Ratios are compared by cross-multiplication, so that nothing is rounded.
+func (plugin) CompareSets(g *ledger.GangState, l, r int32) int {
 	lok, rok := g.SetSatisfied(l), g.SetSatisfied(r)
 	if lok != rok {
-		return engine.First(!lok, !rok)
+		return policy.First(!lok, !rok)
 	}
 	if !lok {
 		return 0
 	}
 	lmin, rmin := int64(g.SetNeed(l)), int64(g.SetNeed(r))
 	if (lmin > 0) != (rmin > 0) {
-		return engine.First(lmin > 0, rmin > 0)
+		return policy.First(lmin > 0, rmin > 0)
 	}
 	la, ra := int64(g.SetActive(l)), int64(g.SetActive(r))
 	if lmin == 0 {

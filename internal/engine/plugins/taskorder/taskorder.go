@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
@@ -17,15 +17,15 @@ const Name = "taskorder"
 const PriorityLabel = "kai.scheduler/task-priority"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Is(plugin{})
+var Factory = policy.Is(plugin{})
 
 type plugin struct{}
 
-// ComparePods implements engine.PodOrder.
+// ComparePods implements policy.PodOrder.
 func (plugin) ComparePods(l, r *cluster.Pod) int {
 	lp, lok := number(l)
 	rp, rok := number(r)
-	return cmp.Or(engine.First(lok, rok), cmp.Compare(rp, lp))
+	return cmp.Or(policy.First(lok, rok), cmp.Compare(rp, lp))
 }
 
 func number(p *cluster.Pod) (int, bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/profile"
 )
 
@@ -359,7 +360,7 @@ func (s *site) fits(pods []int) bool {
 // attempt is an action that asks once.
 type attempt struct {
 	promise bool
-	d       *engine.Diagnosis
+	d       *recorder.Diagnosis
 	asked   bool
 	at      []int
 	first   []int // the pods that come first

@@ -7,23 +7,23 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Name is the plugin's name in a profile.
 const Name = "topology"
 
 // Factory declares the plugin; it takes no arguments.
-var Factory = engine.Opens(func(v *engine.View) *instance { return &instance{v} },
+var Factory = policy.Opens(func(v *policy.View) *instance { return &instance{v} },
 	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel,
 )
 
-type instance struct{ view *engine.View }
+type instance struct{ view *policy.View }
 
 // question is one set's demand, resolved.
 type question struct {
-	*engine.SetQuery
-	view      *engine.View
+	*policy.SetQuery
+	view      *policy.View
 	t         *cluster.Topology
 	top       cluster.DomainID
 	required  int // level; -1 for none
@@ -32,24 +32,24 @@ type question struct {
 	members   map[cluster.DomainID]int
 }
 
-// NodeSets implements engine.NodeSets: the domains that have room, those of the preferred level first, then wider ones up to
+// NodeSets implements policy.NodeSets: the domains that have room, those of the preferred level first, then wider ones up to
 // the required level, or, without one, up to everything. Of one level, those come first in which the set has members, then
 // those that it fills best, widest level first, so that what is free stays in one piece. Pods that cannot all be in one
 // domain of the preferred level gather in few.
 //
 // Members of a set that has a required level keep it where they are.
-func (i *instance) NodeSets(sq *engine.SetQuery) ([]engine.NodeSet, engine.Verdict) {
+func (i *instance) NodeSets(sq *policy.SetQuery) ([]policy.NodeSet, policy.Verdict) {
 	c := sq.Gang.Sets[sq.Set].Near
 	if c.Topology == "" || len(sq.Pods) == 0 {
-		return nil, engine.Verdict{}
+		return nil, policy.Verdict{}
 	}
 	q := &question{SetQuery: sq, view: i.view, t: i.view.Snapshot().Topology(c.Topology)}
 	if v := q.resolve(c); !v.Yes() {
 		return nil, v
 	}
-	q.top = i.view.Top(sq.Within, q.t)
+	q.top = sq.Within.Top(q.t)
 	for _, k := range sq.Pods {
-		q.places = append(q.places, i.view.Places(sq.Within, q.t, k.Class))
+		q.places = append(q.places, sq.Within.Places(q.t, k.Class))
 	}
 	q.members = map[cluster.DomainID]int{}
 	i.view.Members(sq.Gang, sq.Set, func(n cluster.NodeID) {
@@ -60,27 +60,27 @@ func (i *instance) NodeSets(sq *engine.SetQuery) ([]engine.NodeSet, engine.Verdi
 	return q.candidates()
 }
 
-// CheckNear implements engine.NodeSets.
-func (i *instance) CheckNear(c cluster.Constraint) engine.Verdict {
+// CheckNear implements policy.NodeSets.
+func (i *instance) CheckNear(c cluster.Constraint) policy.Verdict {
 	if c.Topology == "" {
-		return engine.Verdict{}
+		return policy.Verdict{}
 	}
 	q := question{t: i.view.Snapshot().Topology(c.Topology)}
 	return q.resolve(c)
 }
 
 // resolve finds the levels by name.
-func (q *question) resolve(c cluster.Constraint) engine.Verdict {
+func (q *question) resolve(c cluster.Constraint) policy.Verdict {
 	if q.t == nil {
-		return engine.Verdict{Code: engine.No, Reason: ReasonTopologyMissing, Object: c.Topology}
+		return policy.Verdict{Code: policy.No, Reason: ReasonTopologyMissing, Object: c.Topology}
 	}
-	wrong := func(what string) engine.Verdict {
+	wrong := func(what string) policy.Verdict {
 		names := make([]string, len(q.t.Levels))
 		for i, l := range q.t.Levels {
 			names[i] = l.Name()
 		}
-		return engine.Verdict{
-			Code: engine.No, Reason: ReasonTopologyLevel, Object: c.Topology,
+		return policy.Verdict{
+			Code: policy.No, Reason: ReasonTopologyLevel, Object: c.Topology,
 			Detail: what + "; its levels are " + strings.Join(names, ", "),
 		}
 	}
@@ -101,11 +101,11 @@ func (q *question) resolve(c cluster.Constraint) engine.Verdict {
 	if q.required < 0 && q.preferred < 0 {
 		return wrong("is named without a level, required or preferred")
 	}
-	return engine.Verdict{}
+	return policy.Verdict{}
 }
 
 // candidates lists the domains, best first.
-func (q *question) candidates() ([]engine.NodeSet, engine.Verdict) {
+func (q *question) candidates() ([]policy.NodeSet, policy.Verdict) {
 	top := q.t.Domain(q.top).Level
 	base := max(q.required, top) // of this level, or narrower, it has to be
 	narrowest := max(q.preferred, base)
@@ -126,20 +126,20 @@ func (q *question) candidates() ([]engine.NodeSet, engine.Verdict) {
 		}
 	}
 	walk(q.top)
-	var out []engine.NodeSet
+	var out []policy.NodeSet
 	for _, domains := range slices.Backward(byLevel) {
 		slices.SortStableFunc(domains, func(a, b cluster.DomainID) int { return q.members[b] - q.members[a] })
 		for _, d := range domains {
-			out = append(out, engine.NodeSet{Topology: q.t, Domain: d, Gather: q.preferred})
+			out = append(out, policy.NodeSet{Topology: q.t, Domain: d, Gather: q.preferred})
 		}
 	}
 	switch {
 	case q.required < 0: // a mere wish keeps nobody from nodes that belong to no domain
-		return append(out, engine.NodeSet{Topology: q.t, Domain: cluster.None, Gather: q.preferred}), engine.Verdict{}
+		return append(out, policy.NodeSet{Topology: q.t, Domain: cluster.None, Gather: q.preferred}), policy.Verdict{}
 	case len(out) == 0:
 		return nil, q.noRoom(base)
 	}
-	return out, engine.Verdict{}
+	return out, policy.Verdict{}
 }
 
 // holdsMembers says whether a set that has members of its own, and must be together, may go to a domain.
@@ -184,8 +184,8 @@ func (q *question) filling(d cluster.DomainID) (n, of int64) {
 }
 
 // noRoom says which domain of the level at which the set must be together comes closest.
-func (q *question) noRoom(level int) engine.Verdict {
-	v := engine.Verdict{Code: engine.No, Reason: ReasonTopologyNoRoom, Object: q.t.Levels[q.required].Name() + " of topology " + q.t.Name}
+func (q *question) noRoom(level int) policy.Verdict {
+	v := policy.Verdict{Code: policy.No, Reason: ReasonTopologyNoRoom, Object: q.t.Levels[q.required].Name() + " of topology " + q.t.Name}
 	if name := q.Gang.Sets[q.Set].Name; name != "" && name != cluster.DefaultSet {
 		v.Object += " (set " + name + ")"
 	}

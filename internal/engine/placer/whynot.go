@@ -1,20 +1,24 @@
-package engine
+package placer
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // noRoom explains, as the session stands, why no node of a range takes p, after have of need pods had found a place. What nodes say
 // of the class whatever room they have is counted once, until a node changes.
-func (tr *trial) noRoom(p *cluster.Pod, have, need int, in NodeRange) *Diagnosis {
+func (tr *trial) noRoom(p *cluster.Pod, have, need int, in nodeRange) *recorder.Diagnosis {
 	if tr.mode != asItStands { // a what-if: nobody asks for the reasons
-		return &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
+		return &recorder.Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNoRoom, Have: int64(have), Need: int64(need)}}
 	}
-	d := &Diagnosis{
-		Verdict: Verdict{Code: No, Reason: ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
-		Class:   tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.Size(),
+	d := &recorder.Diagnosis{
+		Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNoRoom, Have: int64(have), Need: int64(need)},
+		Class:   tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class, Nodes: in.size(),
 	}
 	key := tallyKey{p.Class.Alone().ID, tr.nobody(p), in.order.id, in.lo, in.hi, len(tr.ledger.Touched())}
 	if d.Tally = tr.tallies[key]; d.Tally != nil && tr.filtersOf(p) == 1 {
@@ -30,7 +34,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in NodeRange) *Diagnosis
 			if !sums.room.has(id) {
 				continue
 			}
-			v := Verdict{}
+			v := policy.Verdict{}
 			if n := tr.snap.Node(id); why != nil && refused.has(id) {
 				v = *why
 			} else if v = tr.whyNot(p, n); v.Yes() {
@@ -42,7 +46,7 @@ func (tr *trial) noRoom(p *cluster.Pod, have, need int, in NodeRange) *Diagnosis
 			own.count(last, tr.snap.Node(id).Name)
 		}
 	}
-	d.Tally = merged(tr.refusals(p.Class, in, may), merged(&sums.tallier, own)).tally.sorted()
+	d.Tally = sorted(merged(tr.refusals(p.Class, in, may), merged(&sums.tallier, own)).tally)
 	if key.words != "" && tr.filtersOf(p) == 1 {
 		tr.tallies[key] = d.Tally
 	}
@@ -65,7 +69,7 @@ type sumsKey struct {
 
 // sums returns what the nodes of a range have to say of a class as the session stands, whatever its pods say of others. That is kept:
 // a thousand gangs that want the same room, each with another volume, wait because of the same nodes.
-func (pl *Placer) sums(c *cluster.Class, in NodeRange) *sums {
+func (pl *Placer) sums(c *cluster.Class, in nodeRange) *sums {
 	key := sumsKey{c.Alone().ID, in.order.id, in.lo, in.hi, len(pl.ledger.Touched())}
 	if pl.said.sums != nil && pl.said.of == key {
 		return pl.said.sums
@@ -80,9 +84,9 @@ func (pl *Placer) sums(c *cluster.Class, in NodeRange) *sums {
 		switch {
 		case short && dim == lastShort: // neighbours are often alike
 		case short:
-			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonInsufficient, Dim: pl.snap.Dims.Name(dim)}, i), dim
+			last, lastShort = x.kind(&policy.Verdict{Code: policy.No, Reason: policy.ReasonInsufficient, Dim: pl.snap.Dims.Name(dim)}, i), dim
 		case !pl.ledger.FitsLater(c, id):
-			last, lastShort = x.kind(&Verdict{Code: No, Reason: ReasonNoSharedDevice}, i), -1
+			last, lastShort = x.kind(&policy.Verdict{Code: policy.No, Reason: policy.ReasonNoSharedDevice}, i), -1
 		default:
 			x.room.bits[id>>6] |= 1 << (id & 63)
 			x.many++
@@ -95,7 +99,7 @@ func (pl *Placer) sums(c *cluster.Class, in NodeRange) *sums {
 }
 
 // one makes a tally of one verdict of all nodes of a range that have room.
-func (pl *Placer) one(t *tallier, v Verdict, x *sums, in NodeRange) {
+func (pl *Placer) one(t *tallier, v policy.Verdict, x *sums, in nodeRange) {
 	for i := in.lo; i < in.hi && (len(t.tally) == 0 || len(t.tally[0].Named) < maxNamed); i++ {
 		if id := in.order.nodes[i]; x.room.has(id) {
 			t.count(t.kind(&v, int(i-in.lo)), pl.snap.Node(id).Name)
@@ -131,8 +135,8 @@ type tallyKey struct {
 
 // nobody returns what a filter says of all nodes if it knows that none takes p, as a text; see [Unanimous].
 func (pl *Placer) nobody(p *cluster.Pod) string {
-	for _, f := range pl.points.filters {
-		if u, ok := f.it.(Unanimous); ok && u.Wants(p.Class) {
+	for _, f := range pl.points.Filters {
+		if u, ok := f.It.(policy.Unanimous); ok && u.Wants(p.Class) {
 			if words := u.Nobody(p); words != "" {
 				return words
 			}
@@ -144,8 +148,8 @@ func (pl *Placer) nobody(p *cluster.Pod) string {
 // filtersOf counts the filters that have a say about p.
 func (pl *Placer) filtersOf(p *cluster.Pod) int {
 	n := 0
-	for _, f := range pl.points.filters {
-		if f.it.Wants(p.Class) {
+	for _, f := range pl.points.Filters {
+		if f.It.Wants(p.Class) {
 			n++
 		}
 	}
@@ -154,12 +158,12 @@ func (pl *Placer) filtersOf(p *cluster.Pod) int {
 
 // refusedFirst returns the nodes that the first filter that has a say about p refuses all for one reason, as far as it knows beforehand,
 // and that reason; nil for none.
-func (pl *Placer) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
-	for _, f := range pl.points.filters {
-		if !f.it.Wants(p.Class) {
+func (pl *Placer) refusedFirst(p *cluster.Pod) (mask, *policy.Verdict) {
+	for _, f := range pl.points.Filters {
+		if !f.It.Wants(p.Class) {
 			continue
 		}
-		r, ok := f.it.(NodeRefusals)
+		r, ok := f.It.(policy.NodeRefusals)
 		if !ok {
 			break
 		}
@@ -168,35 +172,35 @@ func (pl *Placer) refusedFirst(p *cluster.Pod) (mask, *Verdict) {
 			break
 		}
 		said := *why
-		said.Plugin = f.name
+		said.Plugin = f.Name
 		return mask{bits: nodes}, &said
 	}
 	return mask{}, nil
 }
 
 // whyNot is one node's verdict on one pod that may use it, and for which it has room.
-func (pl *Placer) whyNot(p *cluster.Pod, n *cluster.Node) Verdict {
-	for _, f := range pl.points.filters {
-		if f.it.Wants(p.Class) {
-			if v := f.it.CheckNode(p, n); !v.Yes() {
-				v.Plugin = f.name
+func (pl *Placer) whyNot(p *cluster.Pod, n *cluster.Node) policy.Verdict {
+	for _, f := range pl.points.Filters {
+		if f.It.Wants(p.Class) {
+			if v := f.It.CheckNode(p, n); !v.Yes() {
+				v.Plugin = f.Name
 				return v
 			}
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // refusals counts what the nodes of a range say that pods of the class may not use.
-func (pl *Placer) refusals(c *cluster.Class, in NodeRange, may *mask) *tallier {
-	whole := in.order.id == 0 && in.Size() == len(in.order.nodes)
+func (pl *Placer) refusals(c *cluster.Class, in nodeRange, may *mask) *tallier {
+	whole := in.order.id == 0 && in.size() == len(in.order.nodes)
 	if whole && may.why != nil && may.whyGen == pl.snap.StaticGen {
 		return may.why
 	}
 	out, last := &tallier{tally: pl.said.room[:0]}, -1
-	var before *Verdict
+	var before *policy.Verdict
 	pl.said.begin()
-	add := func(no *Verdict, n *cluster.Node, at int) {
+	add := func(no *policy.Verdict, n *cluster.Node, at int) {
 		if no != before {
 			last, before = pl.said.kind(out, no, at), no
 		}
@@ -230,12 +234,12 @@ func (pl *Placer) refusals(c *cluster.Class, in NodeRange, may *mask) *tallier {
 // sayings numbers what nodes say, by what is said, so that a thousand tallies of a thousand verdicts each find their places at the
 // cost of a number.
 type sayings struct {
-	told  map[*Verdict]int32
-	known map[Verdict]int32
-	turn  int   // of the tally that is being made
-	in    []int // by number: the tally that told it apart last
-	place []int // there
-	room  Tally // for the tally that is being made
+	told  map[*policy.Verdict]int32
+	known map[policy.Verdict]int32
+	turn  int          // of the tally that is being made
+	in    []int        // by number: the tally that told it apart last
+	place []int        // there
+	room  policy.Tally // for the tally that is being made
 
 	sums *sums // that were asked for last
 	of   sumsKey
@@ -244,7 +248,7 @@ type sayings struct {
 func (x *sayings) begin() { x.turn++ }
 
 // kind is tallier.kind for the tally that has begun, all of which is met in this way.
-func (x *sayings) kind(t *tallier, v *Verdict, node int) int {
+func (x *sayings) kind(t *tallier, v *policy.Verdict, node int) int {
 	i, ok := x.told[v]
 	if !ok {
 		i = x.number(v)
@@ -259,9 +263,9 @@ func (x *sayings) kind(t *tallier, v *Verdict, node int) int {
 	return x.place[i]
 }
 
-func (x *sayings) number(v *Verdict) int32 {
+func (x *sayings) number(v *policy.Verdict) int32 {
 	if x.told == nil {
-		x.told, x.known = map[*Verdict]int32{}, map[Verdict]int32{}
+		x.told, x.known = map[*policy.Verdict]int32{}, map[policy.Verdict]int32{}
 	}
 	i, ok := x.known[*v]
 	if !ok {
@@ -273,15 +277,21 @@ func (x *sayings) number(v *Verdict) int32 {
 	return i
 }
 
+// maxNamed is how many nodes a Count names.
+const maxNamed = 8
+
+// maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
+const maxKinds = 32
+
 // tallier makes a tally: of up to maxKinds verdicts, in the order in which they are met, and of reasons beyond.
 type tallier struct {
-	tally  Tally
+	tally  policy.Tally
 	first  []int // by place in the tally: where the verdict was met first
 	others []int // the places where those count that are not told apart any more, one for each reason
 }
 
 // kind returns the place of a verdict that is met at a node.
-func (t *tallier) kind(v *Verdict, node int) int {
+func (t *tallier) kind(v *policy.Verdict, node int) int {
 	for i := range t.tally {
 		if t.tally[i].Verdict == *v && !slices.Contains(t.others, i) {
 			return i
@@ -296,19 +306,19 @@ func (t *tallier) kind(v *Verdict, node int) int {
 func (t *tallier) full() bool { return len(t.tally)-len(t.others) >= maxKinds }
 
 // other returns the place of one that is not told apart, as with taints of which each node has its own.
-func (t *tallier) other(v *Verdict, node int) int {
+func (t *tallier) other(v *policy.Verdict, node int) int {
 	for _, i := range t.others {
 		if t.tally[i].Verdict.Reason == v.Reason {
 			return i
 		}
 	}
-	i := t.add(Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}, node)
+	i := t.add(policy.Verdict{Code: v.Code, Reason: v.Reason, Plugin: v.Plugin, Object: "…"}, node)
 	t.others = append(t.others, i)
 	return i
 }
 
-func (t *tallier) add(v Verdict, node int) int {
-	t.tally, t.first = append(t.tally, Count{Verdict: v}), append(t.first, node)
+func (t *tallier) add(v policy.Verdict, node int) int {
+	t.tally, t.first = append(t.tally, policy.Count{Verdict: v}), append(t.first, node)
 	return len(t.tally) - 1
 }
 
@@ -320,14 +330,27 @@ func (t *tallier) count(at int, name string) {
 	}
 }
 
+func compareCounts(a, b *policy.Count) int {
+	if a.Nodes != b.Nodes {
+		return b.Nodes - a.Nodes
+	}
+	if c := strings.Compare(a.Verdict.Reason.String(), b.Verdict.Reason.String()); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Verdict.Object, b.Verdict.Object); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.Verdict.Dim, b.Verdict.Dim), strings.Compare(a.Verdict.Detail, b.Verdict.Detail))
+}
+
 // sorted is a tally in the order in which it is told.
-func (t Tally) sorted() Tally {
-	order := make([]*Count, len(t))
+func sorted(t policy.Tally) policy.Tally {
+	order := make([]*policy.Count, len(t))
 	for i := range t {
 		order[i] = &t[i]
 	}
 	slices.SortFunc(order, compareCounts)
-	out := make(Tally, len(t))
+	out := make(policy.Tally, len(t))
 	for i, c := range order {
 		out[i] = *c
 	}
@@ -343,7 +366,7 @@ func merged(a, b *tallier) *tallier {
 		return b
 	}
 	n := len(a.tally) + len(b.tally)
-	out, of := &tallier{tally: make(Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
+	out, of := &tallier{tally: make(policy.Tally, 0, n), first: make([]int, 0, n)}, make([]*tallier, 0, n)
 	for i, k := 0, 0; i < len(a.tally) || k < len(b.tally); {
 		from, at := a, i
 		if i == len(a.tally) || k < len(b.tally) && b.first[k] < a.first[i] {

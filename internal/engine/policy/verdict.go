@@ -1,7 +1,6 @@
-package engine
+package policy
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,11 +49,14 @@ func (r *Reason) String() string {
 // MarshalText writes the key.
 func (r *Reason) MarshalText() ([]byte, error) { return []byte(r.Key), nil }
 
-// UnmarshalText reads a key. What it makes is not the reason that was declared, but stands for it until [Recorder.Rested].
+// UnmarshalText reads a key. What it makes is not the reason that was declared, but stands for it; see [Reason.Reread].
 func (r *Reason) UnmarshalText(key []byte) error {
 	*r = Reason{Key: string(key), read: true}
 	return nil
 }
+
+// Reread says that it was read from a file: it has nothing but the key of the reason that it stands for.
+func (r *Reason) Reread() bool { return r != nil && r.read }
 
 // Equal says whether two are of one key; it is for what compares by reflection.
 func (r *Reason) Equal(o *Reason) bool { return r.String() == o.String() }
@@ -66,31 +68,6 @@ func (r *Reason) Room() bool {
 
 // NodesHelp says whether a gang that waits for this could start if the cluster had another node.
 func (r *Reason) NodesHelp() bool { return r == nil || r.Unblock < UnblockGang }
-
-// Known returns what may be said, by key: the engine's own reasons and the registry's. Two of one key are an error.
-func (r Registry) Known() (map[string]*Reason, error) {
-	known := map[string]*Reason{}
-	all := Reasons()
-	for _, name := range sortedNames(r.Plugins) {
-		for _, f := range r.Plugins[name] {
-			all = append(all, f.Reasons...)
-		}
-	}
-	for _, reason := range all {
-		if known[reason.Key] != nil {
-			return nil, fmt.Errorf("registry: reason %q is declared twice", reason.Key)
-		}
-		known[reason.Key] = reason
-	}
-	return known, nil
-}
-
-// NodesHelp returns what says of a key what [Reason.NodesHelp] says of the reason; yes of one that nobody knows: whoever wrote it thought
-// the gang unschedulable.
-func (r Registry) NodesHelp() func(key string) bool {
-	known, _ := r.Known()
-	return func(key string) bool { return known[key].NodesHelp() }
-}
 
 // Unblock is what would lift a reason: by itself, by somebody's doing, or by another node.
 type Unblock int8
@@ -245,25 +222,6 @@ type Count struct {
 	Nodes   int     `json:"nodes"`
 	// Named are the first of these nodes by name, at most eight.
 	Named []string `json:"named,omitempty"`
-}
-
-// maxNamed is how many nodes a Count names.
-const maxNamed = 8
-
-// maxKinds is how many verdicts a Tally tells apart. Further ones count by their reason alone, with "…" for what they are about.
-const maxKinds = 32
-
-func compareCounts(a, b *Count) int {
-	if a.Nodes != b.Nodes {
-		return b.Nodes - a.Nodes
-	}
-	if c := strings.Compare(a.Verdict.Reason.String(), b.Verdict.Reason.String()); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.Verdict.Object, b.Verdict.Object); c != 0 {
-		return c
-	}
-	return cmp.Or(strings.Compare(a.Verdict.Dim, b.Verdict.Dim), strings.Compare(a.Verdict.Detail, b.Verdict.Detail))
 }
 
 // Detailed is String with the names of nodes: "3 insufficient gpu (n1, n2, n3)".

@@ -1,4 +1,4 @@
-package engine
+package policy
 
 // The reasons that the engine, its actions and the solver say, and those by which plugins and the solver understand each other.
 var (

@@ -1,4 +1,4 @@
-package engine
+package rules
 
 import (
 	"cmp"
@@ -7,41 +7,43 @@ import (
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not.
-func (ru *Rules) CheckReclaim(g *GangState, request cluster.Resources) Verdict {
-	if len(ru.points.reclaim) == 0 {
-		return Verdict{Code: NoForever, Reason: ReasonSwitchedOff, Object: string(PointReclaimGate)}
+func (ru *Rules) CheckReclaim(g *ledger.GangState, request cluster.Resources) policy.Verdict {
+	if len(ru.points.Reclaim) == 0 {
+		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonSwitchedOff, Object: string(policy.PointReclaimGate)}
 	}
-	for _, gate := range ru.points.reclaim {
-		if v := gate.it.CheckReclaim(g, request); !v.Yes() {
-			v.Plugin = gate.name
+	for _, gate := range ru.points.Reclaim {
+		if v := gate.It.CheckReclaim(g, request); !v.Yes() {
+			v.Plugin = gate.Name
 			return v
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // CheckVictimQueue says whether anything may be taken from the gangs of a leaf queue.
-func (ru *Rules) CheckVictimQueue(r EvictionCause, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict {
-	if r == Preempt && leaf != g.Leaf || r == Reclaim && leaf == g.Leaf {
-		return Verdict{Code: No, Reason: ReasonOtherQueue, Object: leaf.Name}
+func (ru *Rules) CheckVictimQueue(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources, leaf *ledger.QueueLedger) policy.Verdict {
+	if r == policy.Preempt && leaf != g.Leaf || r == policy.Reclaim && leaf == g.Leaf {
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonOtherQueue, Object: leaf.Name}
 	}
-	for _, f := range ru.points.victimQueues {
-		if v := f.it.CheckVictimQueue(r, g, request, leaf); !v.Yes() {
-			v.Plugin = f.name
+	for _, f := range ru.points.VictimQueues {
+		if v := f.It.CheckVictimQueue(r, g, request, leaf); !v.Yes() {
+			v.Plugin = f.Name
 			return v
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // BySiblings says whether CheckVictimQueue has one answer for all leaves below a queue that is not on the beneficiary's way; see
 // [SiblingFilter].
 func (ru *Rules) BySiblings() bool {
-	for _, f := range ru.points.victimQueues {
-		if _, ok := f.it.(SiblingFilter); !ok {
+	for _, f := range ru.points.VictimQueues {
+		if _, ok := f.It.(policy.SiblingFilter); !ok {
 			return false
 		}
 	}
@@ -49,9 +51,9 @@ func (ru *Rules) BySiblings() bool {
 }
 
 // Standing appends to key what CheckVictimQueue looks at of a queue that is not on the beneficiary's way, where BySiblings.
-func (ru *Rules) Standing(key []byte, q *QueueLedger) []byte {
-	for _, f := range ru.points.victimQueues {
-		if x, ok := f.it.(SiblingFilter); ok {
+func (ru *Rules) Standing(key []byte, q *ledger.QueueLedger) []byte {
+	for _, f := range ru.points.VictimQueues {
+		if x, ok := f.It.(policy.SiblingFilter); ok {
 			key = x.Standing(append(key, '/'), q.ID)
 		}
 	}
@@ -59,8 +61,8 @@ func (ru *Rules) Standing(key []byte, q *QueueLedger) []byte {
 }
 
 // CompareVictimQueues orders two sibling queues to take from: negative when l gives before r.
-func (ru *Rules) CompareVictimQueues(l, r *QueueLedger, lUnit, rUnit cluster.Resources) int {
-	for _, o := range ru.points.victimOrders {
+func (ru *Rules) CompareVictimQueues(l, r *ledger.QueueLedger, lUnit, rUnit cluster.Resources) int {
+	for _, o := range ru.points.VictimOrders {
 		if c := o.CompareVictimQueues(l.ID, r.ID, lUnit, rUnit); c != 0 {
 			return c
 		}
@@ -70,56 +72,58 @@ func (ru *Rules) CompareVictimQueues(l, r *QueueLedger, lUnit, rUnit cluster.Res
 
 // CheckVictim says whether anything of v may be taken for g for this cause: the published table, plugins included, but for
 // what CheckVictimQueue says of its queue.
-func (ru *Rules) CheckVictim(r EvictionCause, g *GangState, request cluster.Resources, v *GangState) Verdict {
-	no := func(reason *Reason) Verdict { return Verdict{Code: No, Reason: reason, Object: v.Key.String()} }
+func (ru *Rules) CheckVictim(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources, v *ledger.GangState) policy.Verdict {
+	no := func(reason *policy.Reason) policy.Verdict {
+		return policy.Verdict{Code: policy.No, Reason: reason, Object: v.Key.String()}
+	}
 	switch {
-	case v.Leaf == nil, r == Consolidation && !v.HasQueue(): // which could not start anew
+	case v.Leaf == nil, r == policy.Consolidation && !v.HasQueue(): // which could not start anew
 		return noQueue(v)
-	case !v.Preemptible && (r == Consolidation || !ru.Yields(v.Gang)):
-		return no(ReasonNotPreemptible)
-	case r == Preempt && v.Priority >= g.Priority, r == Consolidation && v.Priority > g.Priority:
-		return no(ReasonHigherPriority)
-	case r == Consolidation && !ru.recreated(v):
-		return no(ReasonNotRecreated)
+	case !v.Preemptible && (r == policy.Consolidation || !ru.Yields(v.Gang)):
+		return no(policy.ReasonNotPreemptible)
+	case r == policy.Preempt && v.Priority >= g.Priority, r == policy.Consolidation && v.Priority > g.Priority:
+		return no(policy.ReasonHigherPriority)
+	case r == policy.Consolidation && !ru.recreated(v):
+		return no(policy.ReasonNotRecreated)
 	case v.Binding() > 0:
 		// Its bundle is bound whole or not at all: without one of them the others would wait for the binder to give up.
-		return no(ReasonBeingBound)
+		return no(policy.ReasonBeingBound)
 	}
 	if ru.snap.Frozen(g.Key, v.Key) {
-		return no(ReasonFrozen)
+		return no(policy.ReasonFrozen)
 	}
 	if ru.returned(r, g, v) {
-		return no(ReasonReturned)
+		return no(policy.ReasonReturned)
 	}
-	if n, until := ru.recent(v); r == Reclaim && n >= maxEvictionsPerHour {
-		return Verdict{Code: Wait, Reason: ReasonEvictionRate, Object: v.Key.String(), Have: int64(n), WakeAt: until}
+	if n, until := ru.recent(v); r == policy.Reclaim && n >= maxEvictionsPerHour {
+		return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonEvictionRate, Object: v.Key.String(), Have: int64(n), WakeAt: until}
 	}
-	for _, f := range ru.points.victims {
-		if verdict := f.it.CheckVictim(r, g, request, v); !verdict.Yes() {
-			verdict.Plugin = f.name
+	for _, f := range ru.points.Victims {
+		if verdict := f.It.CheckVictim(r, g, request, v); !verdict.Yes() {
+			verdict.Plugin = f.Name
 			return verdict
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // AnyBeneficiary says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
-func (ru *Rules) AnyBeneficiary(v *GangState) bool {
+func (ru *Rules) AnyBeneficiary(v *ledger.GangState) bool {
 	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
 		return false
 	}
-	for _, f := range ru.points.victims {
-		if a, ok := f.it.(AnyBeneficiary); !ok || !a.AnyBeneficiary(Reclaim, v) {
+	for _, f := range ru.points.Victims {
+		if a, ok := f.It.(policy.AnyBeneficiary); !ok || !a.AnyBeneficiary(policy.Reclaim, v) {
 			return false
 		}
 	}
 	return true
 }
 
-func (ru *Rules) recreated(v *GangState) bool {
+func (ru *Rules) recreated(v *ledger.GangState) bool {
 	for p := range ru.ledger.EachLive(v) {
-		if !succeeded(v, p) {
+		if !v.Succeeds(p) {
 			return false
 		}
 	}
@@ -127,18 +131,18 @@ func (ru *Rules) recreated(v *GangState) bool {
 }
 
 // CheckUnit says whether one more unit may be taken, and by which rule; see [UnitCheck].
-func (ru *Rules) CheckUnit(r EvictionCause, g *GangState, request cluster.Resources, u *VictimUnit) (string, Verdict) {
+func (ru *Rules) CheckUnit(r policy.EvictionCause, g *ledger.GangState, request cluster.Resources, u *ledger.VictimUnit) (string, policy.Verdict) {
 	rule := ""
 	if u.BelowMinimum && u.Gang.Changed() { // it must not be torn apart by the run that found room for a pod of it, a new one or one that moves
-		return "", Verdict{Code: No, Reason: ReasonJustPlaced, Object: u.Gang.Key.String()}
+		return "", policy.Verdict{Code: policy.No, Reason: policy.ReasonJustPlaced, Object: u.Gang.Key.String()}
 	}
 	if v := ru.checkExcess(u); !v.Yes() {
 		return "", v
 	}
-	for _, c := range ru.points.units {
-		why, v := c.it.CheckUnit(r, g, request, u)
+	for _, c := range ru.points.Units {
+		why, v := c.It.CheckUnit(r, g, request, u)
 		if !v.Yes() {
-			v.Plugin = c.name
+			v.Plugin = c.Name
 			return "", v
 		}
 		rule = cmp.Or(rule, why)
@@ -146,16 +150,16 @@ func (ru *Rules) CheckUnit(r EvictionCause, g *GangState, request cluster.Resour
 	switch {
 	case u.Moved:
 		rule = cmp.Or(rule, "it has room elsewhere")
-	case r == Preempt:
+	case r == policy.Preempt:
 		rule = cmp.Or(rule, "its priority is lower")
 	}
-	return rule, Verdict{}
+	return rule, policy.Verdict{}
 }
 
 // Tier says how reluctantly a unit is taken, and what it breaks.
-func (ru *Rules) Tier(u *VictimUnit) (int, string) {
+func (ru *Rules) Tier(u *ledger.VictimUnit) (int, string) {
 	tier, broken := 0, ""
-	for _, p := range ru.points.tiers {
+	for _, p := range ru.points.Tiers {
 		if t, b := p.Tier(u); t > tier {
 			tier, broken = t, b
 		}
@@ -165,13 +169,13 @@ func (ru *Rules) Tier(u *VictimUnit) (int, string) {
 
 // GentleUnit is NextUnit, or with certain pods where of is not nil, for who would rather break no promise: of what the gang could
 // give instead, the first that breaks none. False when it has nothing of the kind.
-func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (VictimUnit, bool) {
-	gentle := func(u *VictimUnit) bool {
+func (ru *Rules) GentleUnit(g *ledger.GangState, of func(*cluster.Pod) bool) (ledger.VictimUnit, bool) {
+	gentle := func(u *ledger.VictimUnit) bool {
 		tier, _ := ru.Tier(u)
 		return tier == 0 && !u.BelowMinimum
 	}
 	want := func(p *cluster.Pod) bool {
-		return (of == nil || of(p)) && gentle(&VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
+		return (of == nil || of(p)) && gentle(&ledger.VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
 	}
 	u, ok := ru.ledger.NextUnitOf(g, want)
 	if !ok || u.BelowMinimum || gentle(&u) {
@@ -182,18 +186,18 @@ func (ru *Rules) GentleUnit(g *GangState, of func(*cluster.Pod) bool) (VictimUni
 			return u, true
 		}
 	}
-	return VictimUnit{}, false
+	return ledger.VictimUnit{}, false
 }
 
 // Units returns everything the gang could give next: NextUnit's first, and where that is one of several pods, or sets, any
 // other instead. Pods of one set, node and class stand for each other, unless it matters which of them goes: for the devices
 // that they have, for who makes them anew, for promises about them and, if labels says so, for their labels.
-func (ru *Rules) Units(g *GangState, labels bool) []VictimUnit {
+func (ru *Rules) Units(g *ledger.GangState, labels bool) []ledger.VictimUnit {
 	first, ok := ru.ledger.NextUnit(g)
 	if !ok {
 		return nil
 	}
-	out := []VictimUnit{first}
+	out := []ledger.VictimUnit{first}
 	if first.BelowMinimum || first.Promised() > 0 {
 		return out
 	}
@@ -205,7 +209,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []VictimUnit {
 		apart string
 	}
 	kindOf := func(p *cluster.Pod) kind {
-		_, broken := ru.Tier(&VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
+		_, broken := ru.Tier(&ledger.VictimUnit{Gang: g, Pods: []*cluster.Pod{p}})
 		apart := broken + "/" + strings.Join(p.Groups, ",")
 		if len(p.DeviceClaims) > 0 {
 			apart += "/" + p.UID
@@ -216,7 +220,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []VictimUnit {
 		return kind{p.Set, p.Node, p.Class, p.Recreated, apart}
 	}
 	seen := map[kind]bool{}
-	note := func(u *VictimUnit) {
+	note := func(u *ledger.VictimUnit) {
 		for _, p := range u.Pods {
 			seen[kindOf(p)] = true
 		}
@@ -227,7 +231,7 @@ func (ru *Rules) Units(g *GangState, labels bool) []VictimUnit {
 			continue
 		}
 		u, ok := ru.ledger.NextUnitOf(g, func(o *cluster.Pod) bool { return o == p })
-		if note(&VictimUnit{Pods: []*cluster.Pod{p}}); ok && !u.BelowMinimum {
+		if note(&ledger.VictimUnit{Pods: []*cluster.Pod{p}}); ok && !u.BelowMinimum {
 			out = append(out, u)
 			note(&u)
 		}

@@ -1,13 +1,14 @@
-package engine
+package placer
 
 import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // SpareUnit takes the eviction of a unit back, if the room of all its pods is still there, and says whether it was.
-func (pl *Placer) SpareUnit(st *Statement, u *VictimUnit) bool {
+func (pl *Placer) SpareUnit(st *ledger.Statement, u *ledger.VictimUnit) bool {
 	if u.Promised() > 0 {
 		return st.Keep(u)
 	}
@@ -27,7 +28,7 @@ func (pl *Placer) SpareUnit(st *Statement, u *VictimUnit) bool {
 
 // MoveUnit gives every pod of an evicted unit room elsewhere, or back where it was, and says whether it could; if not,
 // the statement is as before. Pods that nobody recreates are not moved.
-func (pl *Placer) MoveUnit(st *Statement, u *VictimUnit) bool {
+func (pl *Placer) MoveUnit(st *ledger.Statement, u *ledger.VictimUnit) bool {
 	if u.Promised() > 0 {
 		return st.Keep(u)
 	}
@@ -44,7 +45,7 @@ func (pl *Placer) MoveUnit(st *Statement, u *VictimUnit) bool {
 			ids[i] = p.ID
 		}
 		tr := trial{Placer: pl, st: st, mode: elsewhere}
-		d := tr.placeGang(u.Gang, ids)
+		d, _ := tr.placeGang(u.Gang, ids)
 		if d != nil {
 			st.RollbackTo(mark)
 		}
@@ -55,7 +56,7 @@ func (pl *Placer) MoveUnit(st *Statement, u *VictimUnit) bool {
 			st.Spare(p)
 			continue
 		}
-		i, ok := int32(-1), succeeded(u.Gang, p)
+		i, ok := int32(-1), u.Gang.Succeeds(p)
 		if ok {
 			i, ok = pl.bestFor(p)
 		}
@@ -73,18 +74,13 @@ func (pl *Placer) MoveUnit(st *Statement, u *VictimUnit) bool {
 }
 
 // strays says whether pods of the unit are of no set, so that nobody knows where they should be.
-func strays(u *VictimUnit) bool {
+func strays(u *ledger.VictimUnit) bool {
 	return slices.ContainsFunc(u.Pods, func(p *cluster.Pod) bool { return p.Set == cluster.None })
-}
-
-// succeeded says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
-func succeeded(v *GangState, p *cluster.Pod) bool {
-	return p.Recreated && p.Set != cluster.None && !v.Key.Remnant() && v.HasQueue()
 }
 
 // chargeAnywhere returns the most that the queue of a unit is charged for it wherever it goes: GPU memory is a larger part of
 // smaller devices.
-func (pl *Placer) chargeAnywhere(u *VictimUnit) cluster.Resources {
+func (pl *Placer) chargeAnywhere(u *ledger.VictimUnit) cluster.Resources {
 	var sum cluster.Resources
 	for _, p := range u.Pods {
 		sum.AddCapped(pl.snap.ChargeWaiting(p.Class))

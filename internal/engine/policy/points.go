@@ -1,9 +1,10 @@
-package engine
+package policy
 
 import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
 // Instance is one run of a plugin. The engine asks it which of the point interfaces it implements.
@@ -78,12 +79,12 @@ type QueueOrder interface {
 
 // GangOrder orders two gangs of one queue: negative when l is tried before r.
 type GangOrder interface {
-	CompareGangs(l, r *GangState) int
+	CompareGangs(l, r *ledger.GangState) int
 }
 
 // SetOrder orders two sets under one parent of g: negative when l is filled before r. l and r are indices of g.Gang.Sets.
 type SetOrder interface {
-	CompareSets(g *GangState, l, r int32) int
+	CompareSets(g *ledger.GangState, l, r int32) int
 }
 
 // PodOrder orders two pods of one pod set: negative when l is placed before r.
@@ -104,14 +105,14 @@ type QueueShares interface {
 // ReclaimGate says whether the queue of g may take request more from other queues at all. It is asked before victims are
 // looked at, with the session as it stands.
 type ReclaimGate interface {
-	CheckReclaim(g *GangState, request cluster.Resources) Verdict
+	CheckReclaim(g *ledger.GangState, request cluster.Resources) Verdict
 }
 
 // VictimQueueFilter says whether anything may be taken from the gangs of a leaf queue for g, for this cause, with request what g
 // asks for. A yes holds for the search for g; a no until something is taken from a queue that g's own queue meets further down
 // than it meets this one.
 type VictimQueueFilter interface {
-	CheckVictimQueue(r EvictionCause, g *GangState, request cluster.Resources, leaf *QueueLedger) Verdict
+	CheckVictimQueue(r EvictionCause, g *ledger.GangState, request cluster.Resources, leaf *ledger.QueueLedger) Verdict
 }
 
 // SiblingFilter is a VictimQueueFilter that looks at nothing but g, the two queues at which the ways of g's queue and the leaf part
@@ -129,21 +130,21 @@ type SiblingFilter interface {
 // holds for the search for g. It does not depend on g's priority, which the session compares itself, and of g's queue only on
 // where its way from the top and that of v's part; what depends on how much has been taken already is UnitCheck's.
 type VictimFilter interface {
-	CheckVictim(r EvictionCause, g *GangState, request cluster.Resources, v *GangState) Verdict
+	CheckVictim(r EvictionCause, g *ledger.GangState, request cluster.Resources, v *ledger.GangState) Verdict
 }
 
 // AnyBeneficiary is a VictimFilter that can tell of a gang that it has nothing against anybody's taking from it for this cause: it says
 // true only where CheckVictim says yes whoever g is and whatever it asks for, until the gang is charged more or less.
 type AnyBeneficiary interface {
 	VictimFilter
-	AnyBeneficiary(r EvictionCause, v *GangState) bool
+	AnyBeneficiary(r EvictionCause, v *ledger.GangState) bool
 }
 
 // UnitCheck says whether one more unit may be taken for g, which asks for request. The session stands as after the units
 // taken so far, u not among them. Taking more must not make a unit legal that was not, but for what is taken from a queue that
 // g's own queue meets further down than it meets the unit's: then it is asked again. rule says what makes it legal, for the record; "" for no opinion.
 type UnitCheck interface {
-	CheckUnit(r EvictionCause, g *GangState, request cluster.Resources, u *VictimUnit) (rule string, v Verdict)
+	CheckUnit(r EvictionCause, g *ledger.GangState, request cluster.Resources, u *ledger.VictimUnit) (rule string, v Verdict)
 }
 
 // VictimOrder orders two sibling queues to take from: negative when l gives before r. lUnit and rUnit are what each would
@@ -155,13 +156,13 @@ type VictimOrder interface {
 // VictimTier says how reluctantly a unit is taken: all units of a lower tier come before those of a higher one. 0 is no
 // reluctance, 1 that it breaks a promise made to its owner, named by the second result.
 type VictimTier interface {
-	Tier(u *VictimUnit) (tier int, broken string)
+	Tier(u *ledger.VictimUnit) (tier int, broken string)
 }
 
 // QueueGate says whether the queue of g, and the queues above it, may take request more: once all that is leaving has gone, or
 // now, beside it.
 type QueueGate interface {
-	CheckQueue(g *GangState, request cluster.Resources, now bool) Verdict
+	CheckQueue(g *ledger.GangState, request cluster.Resources, now bool) Verdict
 }
 
 // FixedQuota says whether a queue's subtree would hold more for non-preemptible work than it may, had it freed so much of what
@@ -237,7 +238,7 @@ type Kind struct {
 // below is asked within the candidate its parent was given. The first result is nil when the set may go anywhere within;
 // without any candidate the verdict says why, and must not be a yes.
 //
-// Candidates are judged by counting, see [View.Places]: a candidate that cannot hold each kind for itself must be left out,
+// Candidates are judged by counting, see [NodeRange]: a candidate that cannot hold each kind for itself must be left out,
 // and one that might hold them must not.
 //
 // CheckNear says whether a constraint can be understood, whatever room there is; it must be cheap. NodeSets says no to one that
@@ -249,10 +250,20 @@ type NodeSets interface {
 
 // SetQuery asks where a set may go.
 type SetQuery struct {
-	Gang   *GangState
+	Gang   *ledger.GangState
 	Set    int32  // index of Gang.Sets
 	Pods   []Kind // what is to be placed below it
 	Within NodeRange
+}
+
+// NodeRange is nodes that pods may go to: all, or those of a domain.
+type NodeRange interface {
+	// Places returns how many pods of the class fit into each domain of the topology within the range, by domain, each pod
+	// for itself. The slice is the engine's own: it is valid until the next operation and must not be written to.
+	Places(t *cluster.Topology, c *cluster.Class) []int
+	// Top returns the narrowest domain of the topology in which all of the range that belongs to the topology is known to
+	// be: the root, unless the range is a domain of it.
+	Top(t *cluster.Topology) cluster.DomainID
 }
 
 // NodeSet is a domain that a set may go to. Domain None stands for all of where it was asked for, whether or not it
@@ -296,8 +307,8 @@ type DeviceOrder interface {
 //
 // An operation lets a pod come (Op.Gives is 1) or go (-1).
 type Observer interface {
-	Done(op Op)
-	Undone(op Op)
+	Done(op ledger.Op)
+	Undone(op ledger.Op)
 }
 
 // Promises follows the promises of room that bind others (View.EachHold): each is opened when it is the turn of whom it was
@@ -306,17 +317,35 @@ type Promises interface {
 	Turned(h *cluster.Hold, open bool)
 }
 
-// Detailer writes into the intent what the plugin chose for a pod besides the node. It is called once for each operation
-// that binds, nominates or moves a pod, when its statement is settled; the session stands as after the statement. The
-// intent of a pod that is moved is the one that evicts it.
+// Detailer says what the plugin chose for a pod besides the node. It is called once for each operation that binds, nominates or
+// moves a pod, when its statement is settled; the session stands as after the statement.
 type Detailer interface {
-	Detail(op Op, in *Intent)
+	Detail(op ledger.Op, to *Detail)
+}
+
+// Detail is what plugins choose for a pod besides the node.
+type Detail struct {
+	// Claims are the devices that its resource claims get; those that had theirs are not among them.
+	Claims []cluster.ClaimAllocation
+	// Zones are what it is expected to take from which NUMA zones of the node; nil when nobody says.
+	Zones []cluster.ZoneShare
 }
 
 // Closer is called after the last action. The facts it returns go into the Trace under the plugin's name.
 type Closer interface {
 	Close() any
 }
+
+// EvictionCause is what pods are evicted for.
+type EvictionCause string
+
+// The causes. What each may take is the table in docs/concepts/disruption.md.
+const (
+	Consolidation EvictionCause = "consolidation" // to move pods elsewhere, so that scattered room comes together
+	Reclaim       EvictionCause = "reclaim"       // to take back, from a queue above its share, what is one's own
+	Preempt       EvictionCause = "preempt"       // to make way for higher priority in the same queue
+	Repair        EvictionCause = "repair"        // to release what a fault left of a gang
+)
 
 // ScorePoint is the unit of scores: one point, in billionths, so that fractions of a point can order nodes.
 const ScorePoint = int64(1_000_000_000)

@@ -1,10 +1,11 @@
-package engine
+package recorder
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Trace says why, for every gang that waits and every gang something was decided for. It is the only source of events,
@@ -83,8 +84,8 @@ type GangTrace struct {
 
 // Attempt is what one disruptive action had to say to a gang.
 type Attempt struct {
-	Action  string  `json:"action"`
-	Verdict Verdict `json:"verdict"`
+	Action  string         `json:"action"`
+	Verdict policy.Verdict `json:"verdict"`
 	// Barred counts the gangs that could not be touched, by the rule that protects them, most frequent first.
 	Barred []Barrier `json:"barred,omitempty"`
 }
@@ -92,8 +93,8 @@ type Attempt struct {
 // Barrier is a rule that protects gangs. Where the queues, or the budgets, that protect what is theirs by one rule are more than
 // 32, they are one Barrier, whose verdict names none of them and has no amounts.
 type Barrier struct {
-	Verdict Verdict `json:"verdict"`
-	Gangs   int     `json:"gangs"`
+	Verdict policy.Verdict `json:"verdict"`
+	Gangs   int            `json:"gangs"`
 	// Named are the first of them, at most eight.
 	Named []string `json:"named,omitempty"`
 }
@@ -114,15 +115,13 @@ func (a Attempt) String() string {
 // Diagnosis is why a gang could not be placed.
 type Diagnosis struct {
 	// Verdict is the blocking rule with its numbers.
-	Verdict Verdict `json:"verdict"`
+	Verdict policy.Verdict `json:"verdict"`
 	// Class describes the pod that could not be placed, Nodes how many nodes there are, and Tally what each said.
 	Class string `json:"class,omitempty"`
 	// Pods is the class itself, for callers that want to know what its pods ask for; nil when the reason is no pod's.
 	Pods  *cluster.Class `json:"-"`
 	Nodes int            `json:"nodes,omitempty"`
-	Tally Tally          `json:"tally,omitempty"`
-
-	final bool // no other arrangement can help
+	Tally policy.Tally   `json:"tally,omitempty"`
 }
 
 // Told is a diagnosis that is remembered: what the gang asked for, as a text, and what it was told.
@@ -184,13 +183,13 @@ func (g *GangTrace) Hindrance() string {
 // telling says how much an attempt tells beyond "no room", 0 for nothing, and what.
 func (a *Attempt) telling() (int, string) {
 	switch v := a.Verdict; {
-	case v.Code == Wait:
+	case v.Code == policy.Wait:
 		return 3, v.String()
 	case v.Reason != nil && v.Reason.Hinders:
 		return 2, v.String()
-	case v.Reason == ReasonVictimsTooFew && !v.Partial:
+	case v.Reason == policy.ReasonVictimsTooFew && !v.Partial:
 		return 1, "all that may be displaced would not make room enough"
-	case v.Reason == ReasonNoVictims && len(a.Barred) == 1:
+	case v.Reason == policy.ReasonNoVictims && len(a.Barred) == 1:
 		return 1, "there is nobody it may displace: " + a.Barred[0].Verdict.String()
 	}
 	return 0, ""
@@ -211,4 +210,14 @@ type QueueTrace struct {
 	// what pods that are leaving hold until they have gone.
 	Taken               cluster.Resources `json:"taken"`
 	TakenNonPreemptible cluster.Resources `json:"takenNonPreemptible"`
+}
+
+// Fragmentation is how much of the GPUs that are free cannot be used as things are. Amounts are milli-GPU.
+type Fragmentation struct {
+	// Free is what is free on nodes that take pods, parts of shared devices included.
+	Free int64 `json:"free"`
+	// Unusable is the part of it that the next pod could not use, on average over the work there is.
+	Unusable int64 `json:"unusable"`
+	// Kinds is how many kinds of work were looked at.
+	Kinds int `json:"kinds"`
 }

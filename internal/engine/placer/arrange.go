@@ -1,10 +1,11 @@
-package engine
+package placer
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // How many steps it may take to find an arrangement of pods by trying all, one for each node tried; how many a node counts for at which
@@ -23,7 +24,7 @@ func (pl *Placer) single(pods []cluster.PodID) bool {
 // rearranged places a gang that did not fit in its own order, for the reason d: largest pods first (GPUs, then memory,
 // then CPU), then those with the fewest places first, then every way there is, within bounds. It returns nil, or d, which
 // says so if a way may exist that was not tried; the statement is then as it was.
-func (tr *trial) rearranged(pods []cluster.PodID, d *Diagnosis) *Diagnosis {
+func (tr *trial) rearranged(pods []cluster.PodID, d *recorder.Diagnosis) *recorder.Diagnosis {
 	mark := tr.st.Mark()
 	larger := tr.larger(pods)
 	for i, n := 0, 0; i < len(larger); i += n { // alike ones are neighbours

@@ -1,22 +1,24 @@
-package engine
+package placer
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // subproblem is something left to do in a search: to find a range for a constraint group, or nodes for pods.
 type subproblem struct {
 	c    *constraintGroup
 	pods []cluster.PodID
-	in   NodeRange
+	in   nodeRange
 }
 
 // rearrangedGroups is rearranged for a gang with constraints: largest constraint groups and pods first, then every way there is,
 // within bounds.
-func (tr *trial) rearrangedGroups(g *GangState, pods []cluster.PodID, d *Diagnosis) *Diagnosis {
+func (tr *trial) rearrangedGroups(g *ledger.GangState, pods []cluster.PodID, d *recorder.Diagnosis) *recorder.Diagnosis {
 	mark := tr.st.Mark()
 	root := tr.constraintGroups(g, pods)
 	if tr.largestFirst(root) {
@@ -35,7 +37,7 @@ func (tr *trial) rearrangedGroups(g *GangState, pods []cluster.PodID, d *Diagnos
 
 // oneTopology says whether all constraints of the gang are about the same topology, so that of two ranges one is in the
 // other or they have no node in common.
-func oneTopology(g *GangState) bool {
+func oneTopology(g *ledger.GangState) bool {
 	name := ""
 	for i := range g.Sets {
 		switch t := g.Sets[i].Near.Topology; {
@@ -82,7 +84,7 @@ func (pl *Placer) sum(pods []cluster.PodID, dim int) int64 {
 // and when all have one, the pods nodes, those with the smallest ranges first.
 type backtracker struct {
 	trial // a copy: what points to it would outlive the attempt, and each attempt would be garbage
-	g     *GangState
+	g     *ledger.GangState
 	steps int
 	alike bool // in a range it does not matter which nodes are taken
 }
@@ -93,7 +95,7 @@ const domainsPerStep = 16
 func (q *backtracker) ranges(todo, pods []subproblem) bool {
 	if len(todo) == 0 {
 		pods = slices.Clone(pods)
-		slices.SortStableFunc(pods, func(a, b subproblem) int { return cmp.Compare(a.in.Size(), b.in.Size()) })
+		slices.SortStableFunc(pods, func(a, b subproblem) int { return cmp.Compare(a.in.size(), b.in.size()) })
 		if q.alike {
 			return q.all(pods)
 		}
@@ -108,7 +110,7 @@ func (q *backtracker) ranges(todo, pods []subproblem) bool {
 		return false
 	}
 	for i, r := range ranges {
-		if slices.ContainsFunc(ranges[i+1:], func(o NodeRange) bool { return r.inside(o) }) {
+		if slices.ContainsFunc(ranges[i+1:], func(o nodeRange) bool { return r.inside(o) }) {
 			continue // whatever can be done in the narrower can be done in the wider
 		}
 		if q.steps--; q.steps < 0 {
@@ -127,7 +129,7 @@ func (q *backtracker) ranges(todo, pods []subproblem) bool {
 }
 
 // inside says whether a range is part of another, as far as their orders tell.
-func (in NodeRange) inside(o NodeRange) bool {
+func (in nodeRange) inside(o nodeRange) bool {
 	if o.order == in.order {
 		return o.lo <= in.lo && in.hi <= o.hi
 	}
@@ -163,7 +165,7 @@ func (q *backtracker) nodes(todo []subproblem, from int32) bool {
 	if q.wanted(p.Class) {
 		cost = filterSteps
 	}
-	q.steps -= e.in.Size() / passedOver
+	q.steps -= e.in.size() / passedOver
 	mask := q.staticMask(p.Class)
 	for i := max(from, e.in.lo); i < e.in.hi; i++ {
 		n := e.in.order.nodes[i]

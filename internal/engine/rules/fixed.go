@@ -1,10 +1,13 @@
-package engine
+package rules
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // Yields says whether a gang may lose its room to others: because it may be preempted, or because it began as one that may,
@@ -17,7 +20,7 @@ func (ru *Rules) Yields(g *cluster.Gang) bool { return g.Preemptible || ru.exces
 
 // Open finds what is too much, once for the run, when all plugins are open: O(queues) while all queues are within quota.
 func (ru *Rules) Open() {
-	if !slices.ContainsFunc(ru.ledger.Queues(), func(q *QueueLedger) bool { return ru.overFixed(q, nil) }) {
+	if !slices.ContainsFunc(ru.ledger.Queues(), func(q *ledger.QueueLedger) bool { return ru.overFixed(q, nil) }) {
 		return
 	}
 	var gangs []*cluster.Gang
@@ -30,7 +33,7 @@ func (ru *Rules) Open() {
 		return cmp.Or(cmp.Compare(b.LastStart, a.LastStart), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
 	ru.excess = map[cluster.GangID]bool{}
-	freed := map[*QueueLedger]cluster.Resources{}
+	freed := map[*ledger.QueueLedger]cluster.Resources{}
 	for _, g := range gangs {
 		leaf := ru.ledger.LeafOf(g)
 		if !ru.overAbove(leaf, freed) {
@@ -58,7 +61,7 @@ func (ru *Rules) turned(g *cluster.Gang) bool {
 }
 
 // overAbove says whether a queue, or one above it, holds more for non-preemptible work than it may, had it freed so much.
-func (ru *Rules) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Resources) bool {
+func (ru *Rules) overAbove(leaf *ledger.QueueLedger, freed map[*ledger.QueueLedger]cluster.Resources) bool {
 	for q := leaf; q != nil; q = q.Parent {
 		if ru.overFixed(q, freed[q]) {
 			return true
@@ -69,7 +72,7 @@ func (ru *Rules) overAbove(leaf *QueueLedger, freed map[*QueueLedger]cluster.Res
 
 // OverAgain says whether an evicted unit of a gang that may be preempted would, if it stayed, take its queue, or one above it, over
 // what that may hold for non-preemptible work: because it was placed as such, which it is charged as until it ends.
-func (ru *Rules) OverAgain(u *VictimUnit) bool {
+func (ru *Rules) OverAgain(u *ledger.VictimUnit) bool {
 	var back cluster.Resources // less than nothing is freed
 	for _, p := range u.Pods {
 		if u.Gang.Preemptible && u.Gang.FixedCharge(p) {
@@ -84,9 +87,9 @@ func (ru *Rules) OverAgain(u *VictimUnit) bool {
 	return false
 }
 
-func (ru *Rules) overFixed(q *QueueLedger, freed cluster.Resources) bool {
-	for _, f := range ru.points.fixedQuota {
-		if f.it.OverFixed(q.ID, freed) {
+func (ru *Rules) overFixed(q *ledger.QueueLedger, freed cluster.Resources) bool {
+	for _, f := range ru.points.FixedQuota {
+		if f.It.OverFixed(q.ID, freed) {
 			return true
 		}
 	}
@@ -94,30 +97,30 @@ func (ru *Rules) overFixed(q *QueueLedger, freed cluster.Resources) bool {
 }
 
 // Risks lists the gangs whose pods hold room otherwise than their objects read: O(those).
-func (ru *Rules) Risks() []Risk {
-	var out []Risk
+func (ru *Rules) Risks() []recorder.Risk {
+	var out []recorder.Risk
 	for g := range ru.snap.OddGangs() {
 		switch {
 		case !g.Key.Remnant():
-			out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskUnknownSubgroup, Queue: g.Queue, Pods: int(g.StrayPods)})
+			out = append(out, recorder.Risk{Gang: g.Key, UID: g.UID, Kind: recorder.RiskUnknownSubgroup, Queue: g.Queue, Pods: int(g.StrayPods)})
 		case g.FormerUID != "":
-			out = append(out, Risk{Gang: g.Former, UID: g.FormerUID, Kind: RiskChargedElsewhere, Queue: g.Queue, Pods: int(g.ActivePods)})
+			out = append(out, recorder.Risk{Gang: g.Former, UID: g.FormerUID, Kind: recorder.RiskChargedElsewhere, Queue: g.Queue, Pods: int(g.ActivePods)})
 		}
 	}
 	for id := range ru.excess { // order: sorted below
 		g := ru.snap.Gang(id)
-		out = append(out, Risk{Gang: g.Key, UID: g.UID, Kind: RiskFixedOverQuota, Queue: g.Queue, Pods: int(g.ActivePods)})
+		out = append(out, recorder.Risk{Gang: g.Key, UID: g.UID, Kind: recorder.RiskFixedOverQuota, Queue: g.Queue, Pods: int(g.ActivePods)})
 	}
-	slices.SortFunc(out, func(a, b Risk) int {
+	slices.SortFunc(out, func(a, b recorder.Risk) int {
 		return cmp.Or(cmp.Compare(a.Gang.String(), b.Gang.String()), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Queue, b.Queue))
 	})
 	return out
 }
 
 // checkExcess says whether a unit of a gang that calls itself non-preemptible may go: as long as there is too much of it.
-func (ru *Rules) checkExcess(u *VictimUnit) Verdict {
+func (ru *Rules) checkExcess(u *ledger.VictimUnit) policy.Verdict {
 	if !u.Gang.Preemptible && (u.Moved || !ru.overAbove(u.Gang.Leaf, nil)) {
-		return Verdict{Code: No, Reason: ReasonNotPreemptible, Object: u.Gang.Key.String()}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonNotPreemptible, Object: u.Gang.Key.String()}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }

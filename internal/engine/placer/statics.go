@@ -1,14 +1,16 @@
-package engine
+package placer
 
 import (
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
-// staticCache keeps, over runs, which nodes each class may use as far as labels, taints and conditions say. It belongs to
-// one Store; a snapshot of another one empties it.
-type staticCache struct {
+// Cache keeps, over runs, which nodes each class may use as far as labels, taints and conditions say. It belongs to
+// one Store; a snapshot of another one empties it. It never changes what a placer finds. The zero Cache is empty.
+type Cache struct {
+	rank   []int32 // of the last placer, for its memory
 	origin *cluster.Origin
 	masks  map[uint64]*mask
 	fresh  []*mask // those that were made in this run
@@ -24,16 +26,16 @@ type mask struct {
 	gen  uint64 // StaticGen it is true for
 	run  uint64 // last run that used it
 
-	said   []*Verdict // by position in Snap.NodeOrder, of the run in which it was made; nil in others
-	why    *tallier   // what all other nodes say; nil until asked for
-	whyGen uint64     // StaticGen it is true for
+	said   []*policy.Verdict // by position in Snap.NodeOrder, of the run in which it was made; nil in others
+	why    *tallier          // what all other nodes say; nil until asked for
+	whyGen uint64            // StaticGen it is true for
 }
 
 func (m *mask) has(n cluster.NodeID) bool {
 	return int(n)>>6 < len(m.bits) && m.bits[n>>6]&(1<<(n&63)) != 0
 }
 
-func (c *staticCache) open(snap *cluster.Snapshot) {
+func (c *Cache) open(snap *cluster.Snapshot) {
 	if c.origin != snap.Origin {
 		c.origin, c.masks = snap.Origin, map[uint64]*mask{}
 	}
@@ -102,16 +104,16 @@ func (pl *Placer) maskOf(c *cluster.Class) *mask {
 }
 
 // checkStatics says why pods of the class may not use nodes, nil where they may. What it returns is valid until the next call.
-func (pl *Placer) checkStatics(c *cluster.Class, nodes []*cluster.Node) []*Verdict {
+func (pl *Placer) checkStatics(c *cluster.Class, nodes []*cluster.Node) []*policy.Verdict {
 	no := pl.refused[:0]
 	no = slices.Grow(no, len(nodes))[:len(nodes)]
 	clear(no)
 	pl.refused = no
-	for _, p := range pl.points.statics {
-		p.it.CheckStatic(c, nodes, no)
+	for _, p := range pl.points.Statics {
+		p.It.CheckStatic(c, nodes, no)
 		for _, v := range no {
 			if v != nil && v.Plugin == "" {
-				v.Plugin = p.name
+				v.Plugin = p.Name
 			}
 		}
 	}

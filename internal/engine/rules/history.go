@@ -1,17 +1,19 @@
-package engine
+package rules
 
 import (
 	"slices"
 	"sort"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Age orders gangs by which displacements they were there for: of two gangs of equal age, the same victims have been
 // displaced while both waited.
 //
 // The second result says that some were displaced for this very gang, or must not be for it, which makes its case its own.
-func (ru *Rules) Age(g *GangState) (age int, own bool) {
+func (ru *Rules) Age(g *ledger.GangState) (age int, own bool) {
 	if ru.aged == nil {
 		ru.aged = []int64{}
 		ru.snap.EachGang(func(v *cluster.Gang) {
@@ -36,7 +38,7 @@ func (ru *Rules) Age(g *GangState) (age int, own bool) {
 }
 
 // ShareMoved is when a share last moved that matters to what the gang may take from gangs that were displaced; 0 where none was.
-func (ru *Rules) ShareMoved(g *GangState) int64 {
+func (ru *Rules) ShareMoved(g *ledger.GangState) int64 {
 	if ru.Age(g); len(ru.aged) == 0 {
 		return 0
 	}
@@ -48,7 +50,7 @@ func (ru *Rules) ShareMoved(g *GangState) int64 {
 }
 
 // waits is since when a gang has waited, by what is known.
-func (ru *Rules) waits(g *GangState) int64 { return max(ru.snap.Past(g.Created), g.Since) }
+func (ru *Rules) waits(g *ledger.GangState) int64 { return max(ru.snap.Past(g.Created), g.Since) }
 
 // returned says whether pods of v came back after an eviction during which g was waiting already. Evicting them again
 // could go on for ever: see docs/concepts/disruption.md. They may be, to reclaim, when a share that matters has moved to
@@ -57,11 +59,11 @@ func (ru *Rules) waits(g *GangState) int64 { return max(ru.snap.Past(g.Created),
 //
 // It is the first such eviction that counts: a gang that shrinks and grows all the time would otherwise lose the same pod
 // again and again, as each loss makes the others' returns look old.
-func (ru *Rules) returned(r EvictionCause, g, v *GangState) bool {
+func (ru *Rules) returned(r policy.EvictionCause, g, v *ledger.GangState) bool {
 	waits := ru.waits(g)
 	news := waits
-	if r == Reclaim {
-		for _, leaf := range [...]*QueueLedger{g.Leaf, v.Leaf} {
+	if r == policy.Reclaim {
+		for _, leaf := range [...]*ledger.QueueLedger{g.Leaf, v.Leaf} {
 			for q := leaf; q != nil; q = q.Parent {
 				news = max(news, q.ShareMoved)
 			}
@@ -96,7 +98,7 @@ const maxEvictionsPerHour = 4
 
 // recent counts the gang's evictions in the last hour, if shares move with usage, and says when they will be fewer than
 // allowed.
-func (ru *Rules) recent(v *GangState) (n int, until int64) {
+func (ru *Rules) recent(v *ledger.GangState) (n int, until int64) {
 	const hour = 3_600_000_000_000
 	if len(v.Leaf.Usage) == 0 {
 		return 0, 0

@@ -1,10 +1,12 @@
-package engine
+package placer
 
 import (
 	"slices"
 	"strconv"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // How many choices of sets are tried for a gang that can do without some of its sets, when the first has no place; and how
@@ -15,7 +17,7 @@ const (
 )
 
 // choice says whether there is more than one way to say which sets of the gang are filled next.
-func (pl *Placer) choice(g *GangState) bool {
+func (pl *Placer) choice(g *ledger.GangState) bool {
 	for i := range g.Sets {
 		if n := int32(len(g.Sets[i].Children)); n > 1 && (g.SetNeed(int32(i)) < n || g.SetSatisfied(int32(i))) {
 			return true
@@ -26,7 +28,7 @@ func (pl *Placer) choice(g *GangState) bool {
 
 // ChoiceKey describes, for a gang with more than one choice of sets to fill next, all that the choices depend on but the
 // order of its pods; "" for the others. Answers that rest go by it, so it says nothing that another Store would call otherwise.
-func (pl *Placer) ChoiceKey(g *GangState) string {
+func (pl *Placer) ChoiceKey(g *ledger.GangState) string {
 	if !pl.choice(g) {
 		return ""
 	}
@@ -47,7 +49,7 @@ func (pl *Placer) ChoiceKey(g *GangState) string {
 // others tries the other choices of sets, when that which Next names has no place for the reason d: the first n that do,
 // in the order of the sets. In a what-if only those that ask for no more than request, because the rules have been asked
 // about that. The result is nil, or d, which says so if there were more.
-func (tr *trial) others(g *GangState, request cluster.Resources, d *Diagnosis) *Diagnosis {
+func (tr *trial) others(g *ledger.GangState, request cluster.Resources, d *recorder.Diagnosis) *recorder.Diagnosis {
 	left := maxChoices
 	if tr.mode == onRelease {
 		left = maxWhatIfChoices
@@ -89,7 +91,7 @@ func (tr *trial) others(g *GangState, request cluster.Resources, d *Diagnosis) *
 
 // choices yields, until told to stop, the pods of each choice of sets that could be filled next, in the order of the sets,
 // but at most so many that looking at them costs little. The first is what Next returns.
-func (pl *Placer) choices(g *GangState, yield func([]cluster.PodID) bool) {
+func (pl *Placer) choices(g *ledger.GangState, yield func([]cluster.PodID) bool) {
 	steps := 64 * maxChoices
 	var expand func(todo []int32, out []cluster.PodID) bool
 	expand = func(todo []int32, out []cluster.PodID) bool {

@@ -1,6 +1,9 @@
-package engine
+package placer
 
-import "github.com/muster-scheduler/muster/internal/cluster"
+import (
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+)
 
 // nodeOrder is an order of nodes in which rankings are kept: all nodes by name, or those of a topology so that the nodes of each
 // domain are neighbours.
@@ -17,8 +20,8 @@ type nodeOrder struct {
 // interval is where the nodes of a domain are.
 type interval struct{ lo, hi int32 }
 
-// NodeRange is nodes that pods may go to: all, or those of a domain.
-type NodeRange struct {
+// nodeRange is nodes that pods may go to: all, or those of a domain.
+type nodeRange struct {
 	order  *nodeOrder
 	lo, hi int32 // in order.nodes
 	domain cluster.DomainID
@@ -51,22 +54,16 @@ func (pl *Placer) all() *nodeOrder {
 }
 
 // everywhere is the range of all nodes.
-func (pl *Placer) everywhere() NodeRange {
+func (pl *Placer) everywhere() nodeRange {
 	order := pl.all()
-	return NodeRange{order: order, hi: int32(len(order.nodes))}
+	return nodeRange{order: order, hi: int32(len(order.nodes))}
 }
 
-// Size is how many nodes the range has.
-func (in NodeRange) Size() int { return int(in.hi - in.lo) }
-
-// Topology is the topology of which the range is a domain, nil for none, and Domain that domain.
-func (in NodeRange) Topology() *cluster.Topology { return in.order.topology }
-
-// Domain is the domain that the range is, when it has a topology.
-func (in NodeRange) Domain() cluster.DomainID { return in.domain }
+// size is how many nodes the range has.
+func (in nodeRange) size() int { return int(in.hi - in.lo) }
 
 // within returns the part of a range that belongs to a topology, as a domain of it: O(nodes) the first time.
-func (pl *Placer) within(in NodeRange, t *cluster.Topology) NodeRange {
+func (pl *Placer) within(in nodeRange, t *cluster.Topology) nodeRange {
 	if in.order.topology == t {
 		return in
 	}
@@ -76,15 +73,15 @@ func (pl *Placer) within(in NodeRange, t *cluster.Topology) NodeRange {
 		order = pl.newOrder(in, t)
 		pl.nested[key] = order
 	}
-	return NodeRange{order: order, hi: int32(len(order.nodes)), domain: cluster.RootDomain, gather: in.gather}
+	return nodeRange{order: order, hi: int32(len(order.nodes)), domain: cluster.RootDomain, gather: in.gather}
 }
 
-func (pl *Placer) newOrder(in NodeRange, t *cluster.Topology) *nodeOrder {
+func (pl *Placer) newOrder(in nodeRange, t *cluster.Topology) *nodeOrder {
 	order := &nodeOrder{id: int32(len(pl.orders)), topology: t, at: make([]int32, pl.snap.MaxNodeID()), intervals: make([]interval, t.MaxDomainID())}
 	for i := range order.at {
 		order.at[i] = -1
 	}
-	order.nodes, order.rank, order.of = make([]cluster.NodeID, 0, in.Size()), make([]int32, 0, in.Size()), make([]cluster.DomainID, 0, in.Size())
+	order.nodes, order.rank, order.of = make([]cluster.NodeID, 0, in.size()), make([]int32, 0, in.size()), make([]cluster.DomainID, 0, in.size())
 	var add func(d cluster.DomainID)
 	add = func(d cluster.DomainID) {
 		order.intervals[d].lo = int32(len(order.nodes))
@@ -108,25 +105,28 @@ func (pl *Placer) newOrder(in NodeRange, t *cluster.Topology) *nodeOrder {
 }
 
 // part is a domain of the range's topology as far as it lies in the range.
-func (in NodeRange) part(d cluster.DomainID) NodeRange {
+func (in nodeRange) part(d cluster.DomainID) nodeRange {
 	sp := in.order.intervals[d]
-	return NodeRange{order: in.order, lo: max(in.lo, sp.lo), hi: max(in.lo, min(in.hi, sp.hi)), domain: d, gather: in.gather}
+	return nodeRange{order: in.order, lo: max(in.lo, sp.lo), hi: max(in.lo, min(in.hi, sp.hi)), domain: d, gather: in.gather}
 }
 
 // has says whether a node is in the range.
-func (in NodeRange) has(n cluster.NodeID) bool {
+func (in nodeRange) has(n cluster.NodeID) bool {
 	at := in.order.at[n]
 	return at >= in.lo && at < in.hi
 }
 
-// Places returns how many pods of the class fit into each domain of the topology within the range, by domain, each pod
-// for itself. The slice is the placer's own: it is valid until the next operation and must not be written to.
-func (pl *Placer) Places(in NodeRange, t *cluster.Topology, c *cluster.Class) []int {
-	return pl.rankingIn(c, pl.within(in, t).order).places
+// query is what plugins are asked about a set, and the range that they look into: one piece, since there are many.
+type query struct {
+	policy.SetQuery
+	pl *Placer
+	in nodeRange
 }
 
-// Top returns the narrowest domain of the topology in which all of the range that belongs to the topology is known to
-// be: the root, unless the range is a domain of it.
-func (pl *Placer) Top(in NodeRange, t *cluster.Topology) cluster.DomainID {
-	return pl.within(in, t).domain
+// Places is [NodeRange].Places.
+func (q *query) Places(t *cluster.Topology, c *cluster.Class) []int {
+	return q.pl.rankingIn(c, q.pl.within(q.in, t).order).places
 }
+
+// Top is [NodeRange].Top.
+func (q *query) Top(t *cluster.Topology) cluster.DomainID { return q.pl.within(q.in, t).domain }

@@ -1,10 +1,13 @@
-package engine
+// Package rules says who may have what, and take it from whom: what plugins say, put together, and what the engine says itself. Nodes are
+// not looked at, and nothing is changed: actions and the solver ask, and act by a Statement.
+package rules
 
 import (
 	"cmp"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Rules is who may have what, and take it from whom: what plugins say, put together, and what the engine says itself. Nodes are not
@@ -12,98 +15,102 @@ import (
 type Rules struct {
 	snap   *cluster.Snapshot
 	ledger *ledger.Ledger
-	points *points
+	points *policy.Plugins
 
 	beneficiaries map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
 	aged          []int64                 // the moments that a gang may have waited at or not, sorted; nil until asked for
 	excess        map[cluster.GangID]bool // see Yields
+	detail        policy.Detail           // that was asked for last
 }
 
-func newRules(snap *cluster.Snapshot, l *ledger.Ledger, ps *points) *Rules {
+// New returns the rules of a run, by what its plugins say.
+func New(snap *cluster.Snapshot, l *ledger.Ledger, ps *policy.Plugins) *Rules {
 	return &Rules{snap: snap, ledger: l, points: ps, beneficiaries: map[cluster.Key]bool{}}
 }
 
 // Close closes the plugins that have something to say, and returns that by their names; nil for nothing. around is told that one begins,
 // and returns whom to tell that it has ended.
 func (ru *Rules) Close(around func(plugin string) func()) map[string]any {
-	if len(ru.points.closers) == 0 {
+	if len(ru.points.Closers) == 0 {
 		return nil
 	}
 	facts := map[string]any{}
-	for _, c := range ru.points.closers {
-		done := around(c.name)
-		facts[c.name] = c.it.Close()
+	for _, c := range ru.points.Closers {
+		done := around(c.Name)
+		facts[c.Name] = c.It.Close()
 		done()
 	}
 	return facts
 }
 
-// Detail lets the plugins add what they chose to an intent.
-func (ru *Rules) Detail(op Op, in *Intent) {
-	for _, d := range ru.points.details {
-		d.Detail(op, in)
+// Detail returns what the plugins chose for the pod of an operation.
+func (ru *Rules) Detail(op ledger.Op) policy.Detail {
+	ru.detail = policy.Detail{}
+	for _, d := range ru.points.Details {
+		d.Detail(op, &ru.detail)
 	}
+	return ru.detail
 }
 
 // Admit says whether a gang can be tried at all, before any room is looked at; the answer for a gang that cannot is its
 // diagnosis.
-func (ru *Rules) Admit(g *GangState) Verdict {
+func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 	stray := g.Stray()
 	postponed, wake := g.Postponed()
 	switch {
 	case g.Invalid != "":
-		return Verdict{Code: NoForever, Reason: ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
+		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGangInvalid, Object: g.Key.String(), Detail: g.Invalid}
 	case !g.HasQueue():
 		return noQueue(g)
 	case g.GaveUp:
-		return Verdict{Code: NoForever, Reason: ReasonGaveUp, Object: g.Key.String()}
+		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGaveUp, Object: g.Key.String()}
 	case !g.Ready():
 		have, gated := g.Count()
 		if gated > 0 {
-			return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: gated}
+			return policy.Verdict{Code: policy.No, Reason: policy.ReasonGated, Object: g.Key.String(), Have: gated}
 		}
 		if stray != nil {
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
+			return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
-		return Verdict{Code: No, Reason: ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
 	}
 	if pods, _ := ru.ledger.Next(g); len(pods) == 0 {
 		switch {
 		case postponed != nil:
-			return Verdict{Code: Wait, Reason: ReasonPostponed, Object: postponed.Name, WakeAt: wake}
+			return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPostponed, Object: postponed.Name, WakeAt: wake}
 		case stray != nil:
-			return Verdict{Code: NoForever, Reason: ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
+			return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
-		return Verdict{Code: No, Reason: ReasonGated, Object: g.Key.String(), Have: int64(g.GatedPods)}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonGated, Object: g.Key.String(), Have: int64(g.GatedPods)}
 	}
 	if postponed != nil && !g.Satisfied() && !g.SetReadyNow(0) {
-		return Verdict{Code: Wait, Reason: ReasonPostponed, Object: postponed.Name, WakeAt: wake}
+		return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPostponed, Object: postponed.Name, WakeAt: wake}
 	}
 	if g.Binding() > 0 && !g.Bound() && !anyPodWill(g) {
 		// Their bundle may be withdrawn yet, member by member. Deciding on those that came back first as if the others
 		// were there to stay would bind a part of the gang.
-		return Verdict{Code: Wait, Reason: ReasonBinding, Object: g.Key.String(), Have: int64(g.Binding()), WakeAt: cluster.Forever}
+		return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonBinding, Object: g.Key.String(), Have: int64(g.Binding()), WakeAt: cluster.Forever}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // noQueue says why a gang has no queue to ask in.
-func noQueue(g *GangState) Verdict {
-	v := Verdict{Code: No, Reason: ReasonQueueMissing, Object: g.Queue, Detail: g.Lack.Why}
+func noQueue(g *ledger.GangState) policy.Verdict {
+	v := policy.Verdict{Code: policy.No, Reason: policy.ReasonQueueMissing, Object: g.Queue, Detail: g.Lack.Why}
 	switch g.Lack.Kind {
 	case ledger.LackNothing:
-		return Verdict{}
+		return policy.Verdict{}
 	case ledger.LackTree:
-		v.Reason = ReasonQueueBroken
+		v.Reason = policy.ReasonQueueBroken
 	case ledger.LackLeaf:
-		v.Reason = ReasonQueueNotLeaf
+		v.Reason = policy.ReasonQueueNotLeaf
 	}
 	return v
 }
 
 // anyPodWill says whether any one of its pods makes the gang whole, so that there is no part of it. Such a gang grows while
 // its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
-func anyPodWill(g *GangState) bool {
+func anyPodWill(g *ledger.GangState) bool {
 	only := &g.Sets[0]
 	for len(only.Children) == 1 {
 		only = &g.Sets[only.Children[0]]
@@ -113,38 +120,38 @@ func anyPodWill(g *GangState) bool {
 
 // CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
 // that is leaving has gone, what is stuck excepted.
-func (ru *Rules) CheckGates(g *GangState, request cluster.Resources) Verdict {
+func (ru *Rules) CheckGates(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	return ru.checkGates(g, request, false)
 }
 
 // CheckGatesNow is CheckGates of what they may take now, beside all that is leaving: what is evicted by this run included, since
 // nobody has gone before he is gone.
-func (ru *Rules) CheckGatesNow(g *GangState, request cluster.Resources) Verdict {
+func (ru *Rules) CheckGatesNow(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	return ru.checkGates(g, request, true)
 }
 
-func (ru *Rules) checkGates(g *GangState, request cluster.Resources, now bool) Verdict {
-	for _, gate := range ru.points.queueGates {
-		if v := gate.it.CheckQueue(g, request, now); !v.Yes() {
-			v.Plugin = gate.name
+func (ru *Rules) checkGates(g *ledger.GangState, request cluster.Resources, now bool) policy.Verdict {
+	for _, gate := range ru.points.QueueGates {
+		if v := gate.It.CheckQueue(g, request, now); !v.Yes() {
+			v.Plugin = gate.Name
 			return v
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // FairShare is what a queue is entitled to now; nil when nobody says. It is a plugin's own: it must not be written to, and whoever
 // keeps it for longer than the run copies it.
 func (ru *Rules) FairShare(q cluster.QueueID) cluster.Resources {
-	if ru.points.shares == nil {
+	if ru.points.Shares == nil {
 		return nil
 	}
-	return ru.points.shares.FairShare(q)
+	return ru.points.Shares.FairShare(q)
 }
 
 // CompareQueues orders two sibling queues, whose next gangs ask for so much: plugins, then age, name.
-func (ru *Rules) CompareQueues(l, r *QueueLedger, lNext, rNext cluster.Resources) int {
-	for _, o := range ru.points.queueOrder {
+func (ru *Rules) CompareQueues(l, r *ledger.QueueLedger, lNext, rNext cluster.Resources) int {
+	for _, o := range ru.points.QueueOrder {
 		if c := o.CompareQueues(l.ID, r.ID, lNext, rNext); c != 0 {
 			return c
 		}
@@ -153,8 +160,8 @@ func (ru *Rules) CompareQueues(l, r *QueueLedger, lNext, rNext cluster.Resources
 }
 
 // CompareGangs orders two gangs of one queue: plugins, then age, UID, key.
-func (ru *Rules) CompareGangs(l, r *GangState) int {
-	for _, o := range ru.points.gangOrder {
+func (ru *Rules) CompareGangs(l, r *ledger.GangState) int {
+	for _, o := range ru.points.GangOrder {
 		if c := o.CompareGangs(l, r); c != 0 {
 			return c
 		}

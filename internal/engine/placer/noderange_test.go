@@ -1,4 +1,4 @@
-package engine
+package placer
 
 import (
 	"context"
@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
 // TestDomainSums: whatever statements do and take back, a ranking's places per domain are those of its nodes, and the best
@@ -46,20 +50,18 @@ func TestDomainSums(t *testing.T) {
 				Requests: []cluster.Quantity{{Name: "gpu", Value: int64(1+i%2) * 1000}, {Name: "pods", Value: 1}},
 			})
 		}
-		e, err := New(Profile{}, Registry{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		snap := store.Snapshot(1)
-		s := newSession(context.Background(), e, snap)
+		l, ps := ledger.New(snap, &ledger.Slabs{}), &policy.Plugins{}
+		l.Follow(ps.Hooks())
+		pl := New(context.Background(), &Cache{}, snap, l, rules.New(snap, l, ps), recorder.New(snap, 0, nil, new([]int32)), ps)
 		topology := snap.Topology("dc")
-		tree := s.Placer.within(s.Placer.everywhere(), topology)
+		tree := pl.within(pl.everywhere(), topology)
 		classes := map[*cluster.Class]bool{}
 		snap.EachPod(func(p *cluster.Pod) { classes[p.Class] = true })
 		check := func() {
 			t.Helper()
 			for c := range classes { // order: each on its own
-				ranking := s.Placer.rankingIn(c, tree.order)
+				ranking := pl.rankingIn(c, tree.order)
 				for d := range cluster.DomainID(topology.MaxDomainID()) {
 					if topology.Domain(d) == nil {
 						continue
@@ -69,7 +71,7 @@ func TestDomainSums(t *testing.T) {
 						if topology.DomainOf(id, topology.Domain(d).Level) != d {
 							continue
 						}
-						if n := s.Ledger.CountLater(c, id); n > 0 {
+						if n := l.CountLater(c, id); n > 0 {
 							want += n
 							if best == cluster.None {
 								best = id
@@ -87,9 +89,9 @@ func TestDomainSums(t *testing.T) {
 			}
 		}
 		check()
-		g := s.Ledger.Gang(snap.GangByKey(gang).ID)
-		st := s.Ledger.Begin()
-		var marks []Mark
+		g := l.Gang(snap.GangByKey(gang).ID)
+		st := l.Begin()
+		var marks []ledger.Mark
 		for range 60 {
 			waiting := g.SetWaiting(1)
 			switch {
@@ -100,11 +102,11 @@ func TestDomainSums(t *testing.T) {
 			case len(waiting) > 0:
 				marks = append(marks, st.Mark())
 				p := snap.Pod(waiting[r.IntN(len(waiting))])
-				tr := trial{Placer: s.Placer, st: st}
+				tr := trial{Placer: pl, st: st}
 				if r.IntN(2) == 0 {
 					tr.mode = onRelease
 				}
-				in := s.Placer.everywhere()
+				in := pl.everywhere()
 				if ds := topology.Domain(cluster.RootDomain).Children; len(ds) > 0 && r.IntN(2) == 0 {
 					in = tree.part(ds[r.IntN(len(ds))])
 				}

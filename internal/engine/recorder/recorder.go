@@ -1,4 +1,6 @@
-package engine
+// Package recorder keeps what a run says of itself: why who waits, what was counted, and the answers that are remembered for later runs.
+// It decides nothing, and knows of the engine only what a verdict and a gang are.
+package recorder
 
 import (
 	"cmp"
@@ -6,13 +8,14 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // Recorder keeps what a run has to say of itself: the trace, what was counted, and the answers that are remembered. It decides nothing.
 type Recorder struct {
 	snap      *cluster.Snapshot
 	actions   int // of the profile
-	reasons   map[string]*Reason
+	reasons   map[string]*policy.Reason
 	gangs     []GangTrace
 	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
 	stats     Stats
@@ -24,9 +27,11 @@ type Recorder struct {
 	left      map[cluster.GangID]bool // what its queue may spend in this run was spent before, see Leave
 }
 
-func newRecorder(snap *cluster.Snapshot, actions int, reasons map[string]*Reason, room *slabs) *Recorder {
+// New returns the recorder of a run of so many actions, to which reasons are all that may be said, by key. room is its array
+// from run to run.
+func New(snap *cluster.Snapshot, actions int, reasons map[string]*policy.Reason, room *[]int32) *Recorder {
 	return &Recorder{
-		snap: snap, actions: actions, reasons: reasons, wakeAt: cluster.Forever, at: ledger.Cleared(&room.traces, snap.MaxGangID()),
+		snap: snap, actions: actions, reasons: reasons, wakeAt: cluster.Forever, at: ledger.Cleared(room, snap.MaxGangID()),
 		postponed: map[cluster.GangID]bool{}, left: map[cluster.GangID]bool{},
 	}
 }
@@ -41,9 +46,9 @@ func (rec *Recorder) Action() string { return rec.doing().Action }
 
 // Diagnose records why a gang has not got what it asks for. The last diagnosis of a run stands; placing the rest of the
 // gang removes it.
-func (rec *Recorder) Diagnose(g *GangState, d *Diagnosis) {
+func (rec *Recorder) Diagnose(g *ledger.GangState, d *Diagnosis) {
 	rec.entry(g).Diagnosis = d
-	if d.Verdict.Code == Wait {
+	if d.Verdict.Code == policy.Wait {
 		rec.WakeAt(d.Verdict.WakeAt)
 	}
 }
@@ -54,7 +59,7 @@ func (rec *Recorder) Expect(gangs int) { rec.gangs = slices.Grow(rec.gangs, gang
 // Gangs returns of how many gangs something has been said.
 func (rec *Recorder) Gangs() int { return len(rec.gangs) }
 
-func (rec *Recorder) entry(g *GangState) *GangTrace {
+func (rec *Recorder) entry(g *ledger.GangState) *GangTrace {
 	if rec.at[g.ID] == 0 {
 		rec.gangs = append(rec.gangs, GangTrace{Gang: g.Key, UID: g.UID, ID: g.ID})
 		rec.at[g.ID] = int32(len(rec.gangs))
@@ -62,47 +67,41 @@ func (rec *Recorder) entry(g *GangState) *GangTrace {
 	return &rec.gangs[rec.at[g.ID]-1]
 }
 
-// Settled notes a bundle: of the operations, the last on each pod stands, and those on others' pods are its victims'.
-func (rec *Recorder) Settled(g *GangState, b *Bundle, ops []Op) {
-	for i := range b.Intents {
-		if b.Intents[i].Verb == Evict {
-			rec.stats.Evicted++
-			if b.Intents[i].To != "" {
-				rec.stats.Moved++
-			}
-		}
-	}
+// Settled notes the bundle of a statement for g: what was done for it, and how many pods are evicted, moved ones included.
+func (rec *Recorder) Settled(g *ledger.GangState, ops []ledger.Op, evicted, moved int) {
+	rec.stats.Evicted += evicted
+	rec.stats.Moved += moved
 	e := rec.entry(g)
 	e.Diagnosis = nil
 	for _, op := range ops {
 		switch op.Verb {
-		case Bind:
+		case ledger.Bind:
 			e.Placed++
 			rec.stats.Placed++
-		case Nominate:
+		case ledger.Nominate:
 			e.Nominated++
 			rec.stats.Nominated++
 		}
 	}
 	if e.Nominated > 0 {
-		e.Diagnosis = &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonReleasing, Object: g.Key.String(), Have: int64(e.Nominated)}}
+		e.Diagnosis = &Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonReleasing, Object: g.Key.String(), Have: int64(e.Nominated)}}
 	}
 }
 
 // Note records what came of a disruptive action's attempt for a gang that waits.
-func (rec *Recorder) Note(g *GangState, a Attempt) {
+func (rec *Recorder) Note(g *ledger.GangState, a Attempt) {
 	e := rec.entry(g)
 	if e.Tried == nil { // room for what this action and those after it have to say
 		e.Tried = make([]Attempt, 0, max(1, rec.actions+1-len(rec.stats.Actions)))
 	}
 	e.Tried = append(e.Tried, a)
-	if a.Verdict.Code == Wait {
+	if a.Verdict.Code == policy.Wait {
 		rec.WakeAt(a.Verdict.WakeAt)
 	}
 }
 
 // Stale records since when the gang has had too few pods; 0 says that it has recovered.
-func (rec *Recorder) Stale(g *GangState, since int64) {
+func (rec *Recorder) Stale(g *ledger.GangState, since int64) {
 	rec.stale = append(rec.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
 }
 
@@ -149,11 +148,10 @@ func (rec *Recorder) RememberedAnswer(question string) (cluster.RememberedAnswer
 // declared is an answer with the reasons that were declared where it has only their keys, as it has when it was read from a file. One
 // that nobody declares stays as it is.
 func (rec *Recorder) declared(answer any) any {
-	read := func(v *Verdict) bool { return v.Reason != nil && v.Reason.read }
-	of := func(v *Verdict) { v.Reason = cmp.Or(rec.reasons[v.Reason.String()], v.Reason) }
+	of := func(v *policy.Verdict) { v.Reason = cmp.Or(rec.reasons[v.Reason.String()], v.Reason) }
 	switch a := answer.(type) {
 	case Attempt:
-		if read(&a.Verdict) {
+		if a.Verdict.Reason.Reread() {
 			of(&a.Verdict)
 			a.Barred = slices.Clone(a.Barred)
 			for i := range a.Barred {
@@ -162,7 +160,7 @@ func (rec *Recorder) declared(answer any) any {
 			return a
 		}
 	case *Told:
-		if read(&a.Diagnosis.Verdict) {
+		if a.Diagnosis.Verdict.Reason.Reread() {
 			told := *a
 			d := &told.Diagnosis
 			of(&d.Verdict)
@@ -177,22 +175,22 @@ func (rec *Recorder) declared(answer any) any {
 }
 
 // Postpone leaves a gang for the next run, and says so: the searches of this one have cost what they may.
-func (rec *Recorder) Postpone(g *GangState) {
+func (rec *Recorder) Postpone(g *ledger.GangState) {
 	rec.postponed[g.ID] = true
-	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+	rec.Note(g, Attempt{Action: rec.Action(), Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNextCycle}})
 }
 
 // Postponed says whether an action of this run left the gang for the next; see [Recorder.Postpone].
-func (rec *Recorder) Postponed(g *GangState) bool { return rec.postponed[g.ID] }
+func (rec *Recorder) Postponed(g *ledger.GangState) bool { return rec.postponed[g.ID] }
 
 // Left says whether the gang was left for the next run with those of its queue; see [Recorder.Leave].
-func (rec *Recorder) Left(g *GangState) bool { return rec.left[g.ID] }
+func (rec *Recorder) Left(g *ledger.GangState) bool { return rec.left[g.ID] }
 
 // Leave leaves a gang for the next run, and says so: what its queue may spend in this one is spent, and it is not known whether there
 // is room for it, or for one before it in its queue. It must not be given what that one might have had, nor may anybody make way for it.
-func (rec *Recorder) Leave(g *GangState) {
+func (rec *Recorder) Leave(g *ledger.GangState) {
 	rec.left[g.ID] = true
-	rec.Note(g, Attempt{Action: rec.Action(), Verdict: Verdict{Code: No, Reason: ReasonNextCycle}})
+	rec.Note(g, Attempt{Action: rec.Action(), Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNextCycle}})
 }
 
 // Considered counts one gang tried.
@@ -231,8 +229,8 @@ func (rec *Recorder) doing() *ActionStats {
 func (rec *Recorder) Truncated() { rec.truncated = true }
 
 // Beyond notes that an action does not get to a gang in this cycle.
-func (rec *Recorder) Beyond(g *GangState, depth int) {
-	v := Verdict{Code: No, Reason: ReasonQueueDepth, Object: g.Leaf.Name, Have: int64(depth)}
+func (rec *Recorder) Beyond(g *ledger.GangState, depth int) {
+	v := policy.Verdict{Code: policy.No, Reason: policy.ReasonQueueDepth, Object: g.Leaf.Name, Have: int64(depth)}
 	if rec.entry(g).Diagnosis == nil {
 		rec.Diagnose(g, &Diagnosis{Verdict: v})
 		return
@@ -253,7 +251,32 @@ func (rec *Recorder) Retell(t *Told, pods []cluster.PodID) *Diagnosis {
 }
 
 // Result adds to a trace all that was said, and returns it with the figures and the answers that are to be remembered.
-func (rec *Recorder) Result(t Trace) Result {
+func (rec *Recorder) Result(t Trace) (Trace, Stats, map[string]cluster.RememberedAnswer) {
 	t.Gangs, t.WakeAt, t.Truncated, t.Stale = rec.gangs, rec.wakeAt, rec.truncated, rec.stale
-	return Result{Trace: t, Stats: rec.stats, Answers: rec.answers}
+	return t, rec.stats, rec.answers
+}
+
+// Stats counts what a run did; it contains no times.
+type Stats struct {
+	Considered int // gangs tried, by all actions
+	Placed     int // pods placed
+	Nominated  int // pods nominated
+	Evicted    int // pods evicted, moved ones included
+	Moved      int // the part of Evicted that has room elsewhere
+	Steps      int // what-ifs of victim searches, and as much of other work
+	// Actions is what each action did, in their order.
+	Actions []ActionStats
+}
+
+// ActionStats counts what one action of a run did.
+type ActionStats struct {
+	Action string
+	// Considered is how many times a gang was tried: allocate tries one that gets something again.
+	Considered int
+	// Searches is how many searches for somebody to displace or move there were, Found how many of them ended in a decision.
+	// A question that was answered before is no search.
+	Searches, Found int
+	// Of the states that searches looked at, Filtered were ruled out by queues and sums alone; in Simulated it was worked out
+	// whether the gang fits.
+	Filtered, Simulated int
 }

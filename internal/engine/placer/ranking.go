@@ -1,10 +1,11 @@
-package engine
+package placer
 
 import (
 	"math"
 	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
 // unfit is the score of a node that cannot take one more pod of the class.
@@ -51,10 +52,10 @@ func (pl *Placer) rankingIn(c *cluster.Class, order *nodeOrder) *ranking {
 
 // rankingFor is rankingIn for pods like p, with the company of p counted.
 func (pl *Placer) rankingFor(p *cluster.Pod, order *nodeOrder) *ranking {
-	if pl.points.company == nil {
+	if pl.points.Company == nil {
 		return pl.rankingOf(p.Class, order, 0)
 	}
-	return pl.rankingOf(p.Class, order, pl.points.company.Kind(p))
+	return pl.rankingOf(p.Class, order, pl.points.Company.Kind(p))
 }
 
 func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int) *ranking {
@@ -62,7 +63,7 @@ func (pl *Placer) rankingOf(c *cluster.Class, order *nodeOrder, kind int) *ranki
 	key := rankingKey{c.ID, order.id, kind}
 	var changed []cluster.NodeID
 	if kind != 0 {
-		_, changed = pl.points.company.Company(kind)
+		_, changed = pl.points.Company.Company(kind)
 	}
 	r := pl.rankings[key]
 	if r == nil {
@@ -97,7 +98,7 @@ func (pl *Placer) buildRanking(c *cluster.Class, order *nodeOrder, kind int) *ra
 	}
 	r := &ranking{class: c, order: order, kind: kind, width: width, synced: len(pl.ledger.Touched())}
 	if kind != 0 {
-		_, changed := pl.points.company.Company(kind)
+		_, changed := pl.points.Company.Company(kind)
 		r.heard = len(changed)
 	}
 	if order.topology != nil {
@@ -156,7 +157,7 @@ func (pl *Placer) rateCompany(r, without *ranking) {
 	copy(r.count, without.count)
 	copy(r.places, without.places)
 	r.room = without.room
-	scores, _ := pl.points.company.Company(r.kind)
+	scores, _ := pl.points.Company.Company(r.kind)
 	for i, id := range r.order.nodes {
 		if r.score[i] != unfit {
 			r.score[i] += scores[id]
@@ -198,14 +199,14 @@ func (pl *Placer) rate(r *ranking, n cluster.NodeID, i int32) {
 	}
 	r.score[i] = pl.scoreNode(r.class, pl.snap.Node(n))
 	if r.kind != 0 {
-		scores, _ := pl.points.company.Company(r.kind)
+		scores, _ := pl.points.Company.Company(r.kind)
 		r.score[i] += scores[n]
 	}
 }
 
 func (pl *Placer) scoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	sum := int64(0)
-	for _, p := range pl.points.scores {
+	for _, p := range pl.points.Scores {
 		sum += p.ScoreNode(c, n)
 	}
 	return sum
@@ -233,7 +234,7 @@ func (r *ranking) replay(i int32) {
 }
 
 // best returns the leaf that wins among those of a range, and false when no node of it fits.
-func (r *ranking) best(in NodeRange) (int32, bool) {
+func (r *ranking) best(in nodeRange) (int32, bool) {
 	if r.winner == nil {
 		return 0, false
 	}
@@ -259,7 +260,7 @@ func (r *ranking) best(in NodeRange) (int32, bool) {
 }
 
 // in returns how many pods of the class fit into a range, each for itself.
-func (r *ranking) in(in NodeRange) int {
+func (r *ranking) in(in nodeRange) int {
 	if in.lo == 0 && int(in.hi) == len(r.order.nodes) {
 		return r.room
 	}
@@ -298,12 +299,12 @@ const manyLeaves = 8
 
 // refusedLeaves sets aside the leaves of a range of which filters say, without being asked about each, that they refuse p, and returns
 // them with their scores. If one of them refuses all that fit, it sets none aside and says so. It costs a look at each node.
-func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in NodeRange) (leaves []int32, scores []int64, none bool) {
-	for _, f := range pl.points.refusals {
-		if !f.it.Wants(p.Class) || r.winner == nil { // nothing fits
+func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in nodeRange) (leaves []int32, scores []int64, none bool) {
+	for _, f := range pl.points.Refusals {
+		if !f.It.Wants(p.Class) || r.winner == nil { // nothing fits
 			continue
 		}
-		refused, _ := f.it.Refuses(p)
+		refused, _ := f.It.Refuses(p)
 		if !slices.ContainsFunc(refused, func(nodes uint64) bool { return nodes != 0 }) {
 			continue
 		}
@@ -328,10 +329,10 @@ func (pl *Placer) refusedLeaves(r *ranking, p *cluster.Pod, in NodeRange) (leave
 
 // favourite returns the best leaf for this very pod: the tournament's winner, or one of the few nodes the pod has a
 // bonus on.
-func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in NodeRange) (int32, bool) {
+func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in nodeRange) (int32, bool) {
 	best, ok := r.best(in)
 	kept, held := pl.ledger.HoldFor(p)
-	if !ok || len(pl.points.bonuses) == 0 && kept == nil {
+	if !ok || len(pl.points.Bonuses) == 0 && kept == nil {
 		return best, ok
 	}
 	type extra struct {
@@ -339,7 +340,7 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in NodeRange) (int32, bo
 		score int64
 	}
 	var extras []extra
-	for _, b := range pl.points.bonuses {
+	for _, b := range pl.points.Bonuses {
 		n, x := b.Bonus(p)
 		if n == cluster.None || pl.snap.Node(n) == nil || !in.has(n) {
 			continue
@@ -373,6 +374,6 @@ func (pl *Placer) favourite(r *ranking, p *cluster.Pod, in NodeRange) (int32, bo
 // The bonus of a node whose room is held for the pod: above every other score, and, while the room is being released,
 // below that of room that is there.
 const (
-	heldBonus    = 10_000_000 * ScorePoint
-	waitingBonus = 500 * ScorePoint
+	heldBonus    = 10_000_000 * policy.ScorePoint
+	waitingBonus = 500 * policy.ScorePoint
 )

@@ -1,4 +1,4 @@
-package engine
+package placer
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
 )
 
 // constraintGroup is the pods of a gang that a constraint keeps together: those of one set and of the sets below it. A gang is a
@@ -16,18 +18,18 @@ type constraintGroup struct {
 	kids []*constraintGroup // what is kept together more closely
 	own  []cluster.PodID    // the others
 
-	kinds []Kind   // of all
-	near  *Verdict // of the top: see CheckNear; nil until asked for
-	asks  string   // what it asks for, see kindsKey; "" until asked for
+	kinds []policy.Kind   // of all
+	near  *policy.Verdict // of the top: see CheckNear; nil until asked for
+	asks  string          // what it asks for, see kindsKey; "" until asked for
 }
 
 // Constrained says whether the gang asks for its pods, or some of them, to be near each other, and somebody listens.
-func (pl *Placer) Constrained(g *GangState) bool {
-	return g.Shape() != "" && len(pl.points.nodeSets) > 0
+func (pl *Placer) Constrained(g *ledger.GangState) bool {
+	return g.Shape() != "" && len(pl.points.NodeSets) > 0
 }
 
 // constraintGroups divides pods, which must be in the order of the sets, into the gang's constraint groups.
-func (pl *Placer) constraintGroups(g *GangState, pods []cluster.PodID) *constraintGroup {
+func (pl *Placer) constraintGroups(g *ledger.GangState, pods []cluster.PodID) *constraintGroup {
 	root := &constraintGroup{}
 	made := make([]*constraintGroup, len(g.Sets)) // by set
 	made[0] = root
@@ -65,7 +67,7 @@ func (pl *Placer) constraintGroups(g *GangState, pods []cluster.PodID) *constrai
 }
 
 // constraintGroupsOf is constraintGroups for who leaves them as they are: a gang is asked about again and again.
-func (pl *Placer) constraintGroupsOf(g *GangState, pods []cluster.PodID) *constraintGroup {
+func (pl *Placer) constraintGroupsOf(g *ledger.GangState, pods []cluster.PodID) *constraintGroup {
 	c := pl.groups[g.ID]
 	if c == nil || !slices.Equal(c.pods, pods) {
 		c = pl.constraintGroups(g, pods)
@@ -75,7 +77,7 @@ func (pl *Placer) constraintGroupsOf(g *GangState, pods []cluster.PodID) *constr
 }
 
 // domains lists the domains of a level below (or at) the range, which is a domain of their topology.
-func (in NodeRange) domains(level int) []cluster.DomainID {
+func (in nodeRange) domains(level int) []cluster.DomainID {
 	t := in.order.topology
 	var out []cluster.DomainID
 	var walk func(d cluster.DomainID)
@@ -97,19 +99,20 @@ func (in NodeRange) domains(level int) []cluster.DomainID {
 }
 
 // narrow asks where a constraint group may go.
-func (pl *Placer) narrow(g *GangState, c *constraintGroup, in NodeRange) ([]NodeRange, Verdict) {
+func (pl *Placer) narrow(g *ledger.GangState, c *constraintGroup, in nodeRange) ([]nodeRange, policy.Verdict) {
 	if g.Sets[c.set].Near != (cluster.Constraint{}) {
-		q := &SetQuery{Gang: g, Set: c.set, Pods: c.kinds, Within: in}
-		for _, p := range pl.points.nodeSets {
-			sets, v := p.it.NodeSets(q)
+		q := &query{policy.SetQuery{Gang: g, Set: c.set, Pods: c.kinds}, pl, in}
+		q.Within = q
+		for _, p := range pl.points.NodeSets {
+			sets, v := p.It.NodeSets(&q.SetQuery)
 			if !v.Yes() {
-				v.Plugin = p.name
+				v.Plugin = p.Name
 				return nil, v
 			}
 			if sets == nil {
 				continue
 			}
-			out := make([]NodeRange, len(sets))
+			out := make([]nodeRange, len(sets))
 			for i, set := range sets {
 				out[i] = in
 				if set.Domain != cluster.None {
@@ -119,20 +122,20 @@ func (pl *Placer) narrow(g *GangState, c *constraintGroup, in NodeRange) ([]Node
 					out[i].gather = gathering{set.Topology, set.Gather}
 				}
 			}
-			return out, Verdict{}
+			return out, policy.Verdict{}
 		}
 	}
-	return []NodeRange{in}, Verdict{}
+	return []nodeRange{in}, policy.Verdict{}
 }
 
 // placeConstraintGroup places a constraint group within a range: in the first of the places it may go to that takes it.
-func (tr *trial) placeConstraintGroup(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
+func (tr *trial) placeConstraintGroup(g *ledger.GangState, c *constraintGroup, in nodeRange) *recorder.Diagnosis {
 	ranges, v := tr.narrow(g, c, in)
 	if !v.Yes() {
 		return tr.noPlace(c, v)
 	}
-	var why *Diagnosis
-	var waits []Op // the first way that was found, which has to wait for a release
+	var why *recorder.Diagnosis
+	var waits []ledger.Op // the first way that was found, which has to wait for a release
 	mark := tr.st.Mark()
 	for i, r := range ranges {
 		if waits != nil && (i > atOnceDomains || !r.level(ranges[0])) {
@@ -168,13 +171,13 @@ func (tr *trial) placeConstraintGroup(g *GangState, c *constraintGroup, in NodeR
 const atOnceDomains = 8
 
 // level says whether two ranges are domains of the same level.
-func (in NodeRange) level(o NodeRange) bool {
+func (in nodeRange) level(o nodeRange) bool {
 	return in.order == o.order && in.order.topology != nil && in.order.topology.Domain(in.domain).Level == o.order.topology.Domain(o.domain).Level
 }
 
 // noPlace is the diagnosis of a constraint group for which there is no place.
-func (tr *trial) noPlace(c *constraintGroup, v Verdict) *Diagnosis {
-	d := &Diagnosis{Verdict: v}
+func (tr *trial) noPlace(c *constraintGroup, v policy.Verdict) *recorder.Diagnosis {
+	d := &recorder.Diagnosis{Verdict: v}
 	if tr.mode != onRelease && len(c.pods) > 0 {
 		d.Pods = tr.snap.Pod(c.pods[0]).Class
 		d.Class, d.Nodes = tr.snap.Dims.Format(tr.snap.ChargeWaiting(d.Pods)), len(tr.snap.NodeOrder)
@@ -183,7 +186,7 @@ func (tr *trial) noPlace(c *constraintGroup, v Verdict) *Diagnosis {
 }
 
 // fill places all of a constraint group in the range chosen for it: those first that are kept together more closely.
-func (tr *trial) fill(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
+func (tr *trial) fill(g *ledger.GangState, c *constraintGroup, in nodeRange) *recorder.Diagnosis {
 	for _, kid := range c.kids {
 		if d := tr.placeKid(g, kid, in); d != nil {
 			return d
@@ -193,7 +196,7 @@ func (tr *trial) fill(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis
 }
 
 // placeKid places a constraint group in one of the domains that the one above it gathers in, if one takes it, or else anywhere.
-func (tr *trial) placeKid(g *GangState, kid *constraintGroup, in NodeRange) *Diagnosis {
+func (tr *trial) placeKid(g *ledger.GangState, kid *constraintGroup, in nodeRange) *recorder.Diagnosis {
 	if tree, ok := tr.gathers(in); ok {
 		tried := map[cluster.DomainID]bool{}
 		for {
@@ -213,17 +216,17 @@ func (tr *trial) placeKid(g *GangState, kid *constraintGroup, in NodeRange) *Dia
 }
 
 // gathers returns the part of a range in whose domains pods should gather; false when they need not, or are together.
-func (pl *Placer) gathers(in NodeRange) (NodeRange, bool) {
+func (pl *Placer) gathers(in nodeRange) (nodeRange, bool) {
 	t := in.gather.topology
 	if t == nil {
-		return NodeRange{}, false
+		return nodeRange{}, false
 	}
 	tree := pl.within(in, t)
 	return tree, t.Domain(tree.domain).Level < in.gather.level
 }
 
 // gatherAll places the own pods of a constraint group, in as few domains as possible where they should gather.
-func (tr *trial) gatherAll(g *GangState, c *constraintGroup, in NodeRange) *Diagnosis {
+func (tr *trial) gatherAll(g *ledger.GangState, c *constraintGroup, in nodeRange) *recorder.Diagnosis {
 	tree, ok := tr.gathers(in)
 	if !ok {
 		return tr.placeAll(c.own, in)
@@ -234,7 +237,7 @@ func (tr *trial) gatherAll(g *GangState, c *constraintGroup, in NodeRange) *Diag
 			return d
 		}
 		left := c.own[i : i+same]
-		kind := []Kind{{tr.snap.Pod(left[0]).Class, 0}}
+		kind := []policy.Kind{{Class: tr.snap.Pod(left[0]).Class}}
 		full := map[cluster.DomainID]bool{}
 		for len(left) > 0 {
 			kind[0].Count = len(left)
@@ -259,7 +262,7 @@ func (tr *trial) gatherAll(g *GangState, c *constraintGroup, in NodeRange) *Diag
 
 // gatherIn returns the next domain for pods to gather in, None for none: one that takes all, those first in which the gang
 // has members, then those that it fills best; failing that, unless all must go, the one that takes most.
-func (pl *Placer) gatherIn(g *GangState, tree NodeRange, kinds []Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
+func (pl *Placer) gatherIn(g *ledger.GangState, tree nodeRange, kinds []policy.Kind, all bool, tried map[cluster.DomainID]bool) cluster.DomainID {
 	t := tree.order.topology
 	near := map[cluster.DomainID]bool{}
 	pl.ledger.Members(g, 0, func(n cluster.NodeID) { near[t.DomainOf(n, tree.gather.level)] = true })
@@ -291,7 +294,7 @@ func (pl *Placer) gatherIn(g *GangState, tree NodeRange, kinds []Kind, all bool,
 }
 
 // hopeless returns why the gang cannot be placed whatever is tried: some constraint group for which there is no place even alone.
-func (tr *trial) hopeless(g *GangState, c *constraintGroup, seen map[string]bool) *Diagnosis {
+func (tr *trial) hopeless(g *ledger.GangState, c *constraintGroup, seen map[string]bool) *recorder.Diagnosis {
 	key := tr.kindsKey(g, c)
 	if !seen[key] {
 		seen[key] = true
@@ -326,9 +329,9 @@ func (pl *Placer) firstOf(pods []cluster.PodID, c *cluster.Class) *cluster.Pod {
 }
 
 // CheckNear says whether the constraints of the gang that these pods have to meet can be understood, room apart: O(pods).
-func (pl *Placer) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
+func (pl *Placer) CheckNear(g *ledger.GangState, pods []cluster.PodID) policy.Verdict {
 	if !pl.Constrained(g) {
-		return Verdict{}
+		return policy.Verdict{}
 	}
 	c := pl.constraintGroupsOf(g, pods)
 	if c.near == nil {
@@ -339,12 +342,12 @@ func (pl *Placer) CheckNear(g *GangState, pods []cluster.PodID) Verdict {
 }
 
 // checkNear asks about a constraint group's constraint, unless it is one that is known to be understood, and those below.
-func (pl *Placer) checkNear(g *GangState, c *constraintGroup, known cluster.Constraint) Verdict {
+func (pl *Placer) checkNear(g *ledger.GangState, c *constraintGroup, known cluster.Constraint) policy.Verdict {
 	near := g.Sets[c.set].Near
 	if near != (cluster.Constraint{}) && near != known {
-		for _, p := range pl.points.nodeSets {
-			if v := p.it.CheckNear(near); !v.Yes() {
-				v.Plugin = p.name
+		for _, p := range pl.points.NodeSets {
+			if v := p.It.CheckNear(near); !v.Yes() {
+				v.Plugin = p.Name
 				return v
 			}
 		}
@@ -355,17 +358,17 @@ func (pl *Placer) checkNear(g *GangState, c *constraintGroup, known cluster.Cons
 		}
 		known = g.Sets[kid.set].Near
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // quietly is hopeless for who does not ask what each node says.
-func (pl *Placer) quietly(g *GangState, pods []cluster.PodID) *Diagnosis {
+func (pl *Placer) quietly(g *ledger.GangState, pods []cluster.PodID) *recorder.Diagnosis {
 	tr := trial{Placer: pl, mode: onRelease}
 	return tr.hopeless(g, pl.constraintGroupsOf(g, pods), map[string]bool{})
 }
 
 // kindsKey names what a constraint group asks for; constraint groups with members ask for where those are.
-func (pl *Placer) kindsKey(g *GangState, c *constraintGroup) string {
+func (pl *Placer) kindsKey(g *ledger.GangState, c *constraintGroup) string {
 	if c.asks == "" {
 		near := g.Sets[c.set].Near
 		key := append([]byte(nil), near.Topology+"\x00"+near.Required+"\x00"+near.Preferred...)
@@ -380,33 +383,32 @@ func (pl *Placer) kindsKey(g *GangState, c *constraintGroup) string {
 	return key
 }
 
-// placeGang places the pods of a gang in their own order.
-func (tr *trial) placeGang(g *GangState, pods []cluster.PodID) *Diagnosis {
+// placeGang places the pods of a gang in their own order; final says that no other arrangement can help.
+func (tr *trial) placeGang(g *ledger.GangState, pods []cluster.PodID) (d *recorder.Diagnosis, final bool) {
 	if !tr.Constrained(g) {
-		return tr.placeAll(pods, tr.everywhere())
+		return tr.placeAll(pods, tr.everywhere()), false
 	}
 	root := tr.constraintGroupsOf(g, pods)
 	if d := tr.hopeless(g, root, map[string]bool{}); d != nil {
-		d.final = true
-		return d
+		return d, true
 	}
-	return tr.placeConstraintGroup(g, root, tr.everywhere())
+	return tr.placeConstraintGroup(g, root, tr.everywhere()), false
 }
 
 // kinds counts pods by class.
-func (pl *Placer) kinds(pods []cluster.PodID) []Kind {
-	var out []Kind
+func (pl *Placer) kinds(pods []cluster.PodID) []policy.Kind {
+	var out []policy.Kind
 	for _, id := range pods {
 		c := pl.snap.Pod(id).Class
 		if n := len(out); n > 0 && out[n-1].Class == c {
 			out[n-1].Count++
 			continue
 		}
-		if i := slices.IndexFunc(out, func(k Kind) bool { return k.Class == c }); i >= 0 {
+		if i := slices.IndexFunc(out, func(k policy.Kind) bool { return k.Class == c }); i >= 0 {
 			out[i].Count++
 			continue
 		}
-		out = append(out, Kind{c, 1})
+		out = append(out, policy.Kind{Class: c, Count: 1})
 	}
 	return out
 }

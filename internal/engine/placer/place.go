@@ -1,4 +1,11 @@
-package engine
+// Package placer finds where pods go: nodes for one, for gangs, and for those that have to be near each other.
+//
+//	TryGang ──► a choice of sets ──► constraint groups, each in a range of nodes ──► a ranking of its nodes per class ──► Statement
+//	        └─ no: other choices, other orders, every way within bounds ──► Diagnosis: what each node says
+//
+// It writes into the caller's Statement, and asks the rules about gates and the plugins about nodes. What it remembers, for a run or (in
+// a Cache) from run to run, never changes what it finds.
+package placer
 
 import (
 	"context"
@@ -7,6 +14,9 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/engine/recorder"
+	"github.com/muster-scheduler/muster/internal/engine/rules"
 )
 
 // Placer finds where pods go: nodes for one, for gangs, and for those that have to be near each other. It remembers, for as long as a
@@ -15,9 +25,9 @@ type Placer struct {
 	snap   *cluster.Snapshot
 	ctx    context.Context
 	ledger *ledger.Ledger
-	rules  *Rules
-	rec    *Recorder
-	points *points
+	rules  *rules.Rules
+	rec    *recorder.Recorder
+	points *policy.Plugins
 
 	rank     []int32 // by node ID: position in Snap.NodeOrder
 	rankings map[rankingKey]*ranking
@@ -27,29 +37,30 @@ type Placer struct {
 
 	groups   map[cluster.GangID]*constraintGroup // of the pods that were asked about last, see constraintGroupsOf
 	limited  map[cluster.GangID]bool             // see Limited
-	failed   map[string]*Diagnosis               // see failures
+	failed   map[string]*recorder.Diagnosis      // see failures
 	failedOf int                                 // Ledger.Freed(), as they were found
-	tallies  map[tallyKey]Tally
-	gateMemo map[uint64]Verdict
-	statics  *staticCache
-	refused  []*Verdict      // room for checkStatics
-	changed  []*cluster.Node // room for maskOf
+	tallies  map[tallyKey]policy.Tally
+	gateMemo map[uint64]policy.Verdict
+	statics  *Cache
+	refused  []*policy.Verdict // room for checkStatics
+	changed  []*cluster.Node   // room for maskOf
 	masked   *cluster.Class
 	mask     *mask // of masked, who is often asked about node by node
 	said     sayings
 }
 
-func newPlacer(ctx context.Context, e *Engine, snap *cluster.Snapshot, l *ledger.Ledger, ru *Rules, rec *Recorder, ps *points) *Placer {
+// New returns the placer of a run, which gives up when ctx ends. O(nodes).
+func New(ctx context.Context, cache *Cache, snap *cluster.Snapshot, l *ledger.Ledger, ru *rules.Rules, rec *recorder.Recorder, ps *policy.Plugins) *Placer {
 	pl := &Placer{
-		snap: snap, ctx: ctx, ledger: l, rules: ru, rec: rec, points: ps, statics: &e.statics,
-		rankings: map[rankingKey]*ranking{}, nested: map[orderKey]*nodeOrder{}, groups: map[cluster.GangID]*constraintGroup{}, limited: map[cluster.GangID]bool{}, failed: map[string]*Diagnosis{},
-		tallies: map[tallyKey]Tally{}, gateMemo: map[uint64]Verdict{},
+		snap: snap, ctx: ctx, ledger: l, rules: ru, rec: rec, points: ps, statics: cache,
+		rankings: map[rankingKey]*ranking{}, nested: map[orderKey]*nodeOrder{}, groups: map[cluster.GangID]*constraintGroup{}, limited: map[cluster.GangID]bool{}, failed: map[string]*recorder.Diagnosis{},
+		tallies: map[tallyKey]policy.Tally{}, gateMemo: map[uint64]policy.Verdict{},
 	}
-	pl.rank = ledger.Cleared(&e.slabs.rank, snap.MaxNodeID())
+	pl.rank = ledger.Cleared(&cache.rank, snap.MaxNodeID())
 	for i, id := range snap.NodeOrder {
 		pl.rank[id] = int32(i)
 	}
-	e.statics.open(snap)
+	cache.open(snap)
 	return pl
 }
 
@@ -65,7 +76,7 @@ func (pl *Placer) aborted() bool { return pl.ctx.Err() != nil }
 // other orders, and then in every way up to arrangeSteps steps, one for each node tried; a No beyond that says that it is partial.
 //
 // Of a gang that can do without some of its sets, other sets are tried when those that come first have no place.
-func (pl *Placer) TryGang(st *Statement, g *GangState) *Diagnosis {
+func (pl *Placer) TryGang(st *ledger.Statement, g *ledger.GangState) *recorder.Diagnosis {
 	tr := trial{Placer: pl, st: st}
 	return tr.try(g)
 }
@@ -82,34 +93,34 @@ const (
 // trial is one attempt to place pods: where it is written, and in which mode.
 type trial struct {
 	*Placer
-	st   *Statement
+	st   *ledger.Statement
 	mode mode
 }
 
 // try places the pods that the gang would have placed now, in its first choice of sets or in another.
-func (tr *trial) try(g *GangState) *Diagnosis {
+func (tr *trial) try(g *ledger.GangState) *recorder.Diagnosis {
 	pods, request := tr.ledger.Next(g)
 	switch {
 	case len(pods) == 0: // what it had when the action began was evicted since
-		return &Diagnosis{Verdict: tr.rules.Admit(g)}
+		return &recorder.Diagnosis{Verdict: tr.rules.Admit(g)}
 	case !tr.choice(g):
 		return tr.tryPods(g, pods, request)
 	}
 	pods, request = slices.Clone(pods), request.Clone()
 	d := tr.tryPods(g, pods, request)
-	if d != nil && d.Verdict.Code != Wait {
+	if d != nil && d.Verdict.Code != policy.Wait {
 		d = tr.others(g, request, d)
 	}
 	return d
 }
 
 // tryPods places the pods of a gang, which ask for request.
-func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Resources) *Diagnosis {
+func (tr *trial) tryPods(g *ledger.GangState, pods []cluster.PodID, request cluster.Resources) *recorder.Diagnosis {
 	start, promised := tr.st.Mark(), tr.ledger.Holds(g)
 	held := tr.st.OpenHolds(g, pods)
 	if v := tr.rules.CheckGates(g, request); !v.Yes() {
 		tr.st.RollbackTo(start)
-		return &Diagnosis{Verdict: v}
+		return &recorder.Diagnosis{Verdict: v}
 	}
 	now := tr.rules.CheckGatesNow(g, request)
 	key, memo := tr.shape(g, pods)
@@ -120,11 +131,11 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 		}
 	}
 	mark := tr.st.Mark()
-	d := tr.placeGang(g, pods)
+	d, final := tr.placeGang(g, pods)
 	if d != nil {
 		tr.st.RollbackTo(mark)
 		switch {
-		case d.final || !d.Verdict.Reason.Room():
+		case final || !d.Verdict.Reason.Room():
 		case tr.Constrained(g):
 			d = tr.rearrangedGroups(g, pods, d)
 		case !tr.single(pods):
@@ -149,16 +160,16 @@ func (tr *trial) tryPods(g *GangState, pods []cluster.PodID, request cluster.Res
 	default: // there is room, and it must not be kept from others for a queue that may not have it yet
 		tr.st.RollbackTo(start)
 		tr.limited[g.ID] = true
-		return &Diagnosis{Verdict: now}
+		return &recorder.Diagnosis{Verdict: now}
 	}
 	return nil
 }
 
 // Limited says whether there is room for the gang, which its queue may have when others have gone.
-func (pl *Placer) Limited(g *GangState) bool { return pl.limited[g.ID] }
+func (pl *Placer) Limited(g *ledger.GangState) bool { return pl.limited[g.ID] }
 
 // failures are the diagnoses of gangs that failed since room last came back, by shape.
-func (pl *Placer) failures() map[string]*Diagnosis {
+func (pl *Placer) failures() map[string]*recorder.Diagnosis {
 	if pl.failedOf != pl.ledger.Freed() {
 		clear(pl.failed)
 		pl.failedOf = pl.ledger.Freed()
@@ -167,13 +178,13 @@ func (pl *Placer) failures() map[string]*Diagnosis {
 }
 
 // Promise is TryGang for a gang that waits for what the statement releases: all its pods are nominated, none is placed.
-func (pl *Placer) Promise(st *Statement, g *GangState) *Diagnosis {
+func (pl *Placer) Promise(st *ledger.Statement, g *ledger.GangState) *recorder.Diagnosis {
 	tr := trial{Placer: pl, st: st, mode: onRelease}
 	return tr.try(g)
 }
 
 // PromisePod nominates one waiting pod on its best node, and says whether there was one. Gates are the caller's.
-func (pl *Placer) PromisePod(st *Statement, p *cluster.Pod) bool {
+func (pl *Placer) PromisePod(st *ledger.Statement, p *cluster.Pod) bool {
 	if pl.nobody(p) != "" {
 		pl.rec.Step()
 		return false
@@ -183,7 +194,7 @@ func (pl *Placer) PromisePod(st *Statement, p *cluster.Pod) bool {
 }
 
 // PromiseOn nominates one waiting pod on a node, if it may run there and fits.
-func (pl *Placer) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) bool {
+func (pl *Placer) PromiseOn(st *ledger.Statement, p *cluster.Pod, n cluster.NodeID) bool {
 	if !pl.Allows(p.Class, n) || !pl.ledger.FitsLater(p.Class, n) || !pl.filtersAllow(p, n) {
 		return false
 	}
@@ -195,7 +206,7 @@ func (pl *Placer) PromiseOn(st *Statement, p *cluster.Pod, n cluster.NodeID) boo
 func (pl *Placer) Allows(c *cluster.Class, n cluster.NodeID) bool { return pl.staticMask(c).has(n) }
 
 // CheckPods says whether each of the pods could run anywhere at all.
-func (pl *Placer) CheckPods(pods []cluster.PodID) Verdict {
+func (pl *Placer) CheckPods(pods []cluster.PodID) policy.Verdict {
 	var last *cluster.Class
 	for _, id := range pods {
 		p := pl.snap.Pod(id)
@@ -207,7 +218,7 @@ func (pl *Placer) CheckPods(pods []cluster.PodID) Verdict {
 			return v
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // Filtered says whether filters have a say about any of the pods, so that more room need not mean a better chance.
@@ -225,8 +236,8 @@ func (pl *Placer) Filtered(pods []cluster.PodID) bool {
 
 // wanted says whether some filter has a say about pods of the class.
 func (pl *Placer) wanted(c *cluster.Class) bool {
-	for _, f := range pl.points.filters {
-		if f.it.Wants(c) {
+	for _, f := range pl.points.Filters {
+		if f.It.Wants(c) {
 			return true
 		}
 	}
@@ -243,7 +254,7 @@ func (pl *Placer) Exact(pods []cluster.PodID) bool {
 // Room says whether the nodes, as the session stands, have places enough for each kind of pod among these pods of g, filters
 // apart, each kind for itself, and each set that must be together for itself. Without it, nothing can be placed; exact says
 // that with it everything can.
-func (pl *Placer) Room(g *GangState, pods []cluster.PodID) (enough, exact bool) {
+func (pl *Placer) Room(g *ledger.GangState, pods []cluster.PodID) (enough, exact bool) {
 	if pl.Constrained(g) {
 		return pl.quietly(g, pods) == nil, false
 	}
@@ -274,7 +285,7 @@ func (pl *Placer) mixed(pods []cluster.PodID) bool {
 
 // shape describes the pods by class and number, and what keeps them together. It can stand for them when nothing but room
 // decides.
-func (pl *Placer) shape(g *GangState, pods []cluster.PodID) (string, bool) {
+func (pl *Placer) shape(g *ledger.GangState, pods []cluster.PodID) (string, bool) {
 	if pl.snap.HasAntiAffinity() {
 		return "", false
 	}
@@ -310,7 +321,7 @@ func (pl *Placer) shape(g *GangState, pods []cluster.PodID) (string, bool) {
 
 // AppendKinds appends what the pods of g ask for to a key that answers rest under: classes and numbers, and of a gang whose pods have to
 // be near each other, which sets. It says nothing that another Store would call otherwise.
-func (pl *Placer) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []byte {
+func (pl *Placer) AppendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID) []byte {
 	constrained := pl.Constrained(g)
 	var last *cluster.Class
 	for i := 0; i < len(pods); {
@@ -333,7 +344,7 @@ func (pl *Placer) AppendKinds(key []byte, g *GangState, pods []cluster.PodID) []
 }
 
 // placeAll places the pods, in their order, within a range.
-func (tr *trial) placeAll(pods []cluster.PodID, in NodeRange) *Diagnosis {
+func (tr *trial) placeAll(pods []cluster.PodID, in nodeRange) *recorder.Diagnosis {
 	for i := 0; i < len(pods); {
 		same, d := tr.run(pods, i, in)
 		if d != nil {
@@ -350,17 +361,17 @@ func (tr *trial) placeAll(pods []cluster.PodID, in NodeRange) *Diagnosis {
 }
 
 // run returns how many pods from the i-th on are alike, or why they cannot all be placed in the range.
-func (tr *trial) run(pods []cluster.PodID, i int, in NodeRange) (int, *Diagnosis) {
+func (tr *trial) run(pods []cluster.PodID, i int, in nodeRange) (int, *recorder.Diagnosis) {
 	p := tr.snap.Pod(pods[i])
 	same := 1
 	for i+same < len(pods) && tr.snap.Pod(pods[i+same]).Class == p.Class {
 		same++
 	}
 	if v := tr.checkPod(p); !v.Yes() {
-		return 0, &Diagnosis{Verdict: v, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
+		return 0, &recorder.Diagnosis{Verdict: v, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
 	}
 	if len(tr.snap.NodeOrder) == 0 {
-		return 0, &Diagnosis{Verdict: Verdict{Code: No, Reason: ReasonNodesEmpty}, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
+		return 0, &recorder.Diagnosis{Verdict: policy.Verdict{Code: policy.No, Reason: policy.ReasonNodesEmpty}, Class: tr.snap.Dims.Format(tr.snap.ChargeWaiting(p.Class)), Pods: p.Class}
 	}
 	if room := tr.rankingIn(p.Class, in.order).in(in); room < same { // as cheap a no as a yes
 		return 0, tr.noRoom(p, i+room, len(pods), in)
@@ -373,17 +384,17 @@ func (tr *trial) run(pods []cluster.PodID, i int, in NodeRange) (int, *Diagnosis
 }
 
 // checkPod asks the pod gates, once per class, which has a namespace where that matters.
-func (pl *Placer) checkPod(p *cluster.Pod) Verdict {
-	if len(pl.points.podGates) == 0 {
-		return Verdict{}
+func (pl *Placer) checkPod(p *cluster.Pod) policy.Verdict {
+	if len(pl.points.PodGates) == 0 {
+		return policy.Verdict{}
 	}
 	if v, ok := pl.gateMemo[p.Class.ID]; ok {
 		return v
 	}
-	v := Verdict{}
-	for _, gate := range pl.points.podGates {
-		if v = gate.it.CheckPod(p.Class, p.Namespace); !v.Yes() {
-			v.Plugin = gate.name
+	v := policy.Verdict{}
+	for _, gate := range pl.points.PodGates {
+		if v = gate.It.CheckPod(p.Class, p.Namespace); !v.Yes() {
+			v.Plugin = gate.Name
 			break
 		}
 	}
@@ -392,15 +403,15 @@ func (pl *Placer) checkPod(p *cluster.Pod) Verdict {
 }
 
 // placePod puts one pod on the best node of a range that takes it: at once if it fits there now, else by nomination.
-func (tr *trial) placePod(p *cluster.Pod, in NodeRange) bool {
+func (tr *trial) placePod(p *cluster.Pod, in nodeRange) bool {
 	if tr.mode == elsewhere && in.has(p.Node) && tr.mayStay(p) {
 		tr.st.Spare(p)
 		return true
 	}
 	r := tr.rankingFor(p, in.order)
-	var filters []named[NodeFilter]
-	for _, f := range tr.points.filters {
-		if f.it.Wants(p.Class) {
+	var filters []policy.Named[policy.NodeFilter]
+	for _, f := range tr.points.Filters {
+		if f.It.Wants(p.Class) {
 			filters = append(filters, f)
 		}
 	}
@@ -435,8 +446,8 @@ func (tr *trial) placePod(p *cluster.Pod, in NodeRange) bool {
 // [NodeRefusals].
 func (pl *Placer) RefusedAll(pods []cluster.PodID) bool {
 	p := pl.snap.Pod(pods[0])
-	return !pl.mixed(pods) && slices.ContainsFunc(pl.points.refusals, func(f named[NodeRefusals]) bool {
-		return f.it.Wants(p.Class) && f.it.RefusesAll(p)
+	return !pl.mixed(pods) && slices.ContainsFunc(pl.points.Refusals, func(f policy.Named[policy.NodeRefusals]) bool {
+		return f.It.Wants(p.Class) && f.It.RefusesAll(p)
 	})
 }
 
@@ -461,20 +472,20 @@ func (tr *trial) put(p *cluster.Pod, n cluster.NodeID) bool {
 	return true
 }
 
-func (pl *Placer) checkNode(filters []named[NodeFilter], p *cluster.Pod, n *cluster.Node) Verdict {
+func (pl *Placer) checkNode(filters []policy.Named[policy.NodeFilter], p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	for _, f := range filters {
-		if v := f.it.CheckNode(p, n); !v.Yes() {
-			v.Plugin = f.name
+		if v := f.It.CheckNode(p, n); !v.Yes() {
+			v.Plugin = f.Name
 			return v
 		}
 	}
-	return Verdict{}
+	return policy.Verdict{}
 }
 
 // filtersAllow asks the filters about an evicted pod and the node it had or may get.
 func (pl *Placer) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
-	for _, f := range pl.points.filters {
-		if f.it.Wants(p.Class) && !f.it.CheckNode(p, pl.snap.Node(n)).Yes() {
+	for _, f := range pl.points.Filters {
+		if f.It.Wants(p.Class) && !f.It.CheckNode(p, pl.snap.Node(n)).Yes() {
 			return false
 		}
 	}
@@ -487,12 +498,12 @@ func (pl *Placer) mayStay(p *cluster.Pod) bool {
 		return false
 	}
 	n := pl.snap.Node(p.Node)
-	for _, f := range pl.points.filters {
-		if !f.it.Wants(p.Class) {
+	for _, f := range pl.points.Filters {
+		if !f.It.Wants(p.Class) {
 			continue
 		}
-		stay, part := f.it.(NodeStay)
-		if part && !stay.CheckStay(p, n) || !part && !f.it.CheckNode(p, n).Yes() {
+		stay, part := f.It.(policy.NodeStay)
+		if part && !stay.CheckStay(p, n) || !part && !f.It.CheckNode(p, n).Yes() {
 			return false
 		}
 	}
@@ -501,7 +512,7 @@ func (pl *Placer) mayStay(p *cluster.Pod) bool {
 
 // Awaits says whether the room that is held for the gang may be of use once those have gone who had to go for it: filters have a
 // say about its pods, and who is leaving may be what they mind.
-func (pl *Placer) Awaits(g *GangState) bool {
+func (pl *Placer) Awaits(g *ledger.GangState) bool {
 	for h, on := range pl.ledger.HeldFor(g) {
 		if p := pl.snap.Pod(h.Waits); p != nil && !(pl.wanted(p.Class) && pl.Allows(p.Class, on)) {
 			return false
@@ -519,7 +530,7 @@ func (pl *Placer) Awaits(g *GangState) bool {
 
 // readyNow says whether nothing of what the filters counted on is still being released.
 func (pl *Placer) readyNow(p *cluster.Pod, n cluster.NodeID) bool {
-	for _, r := range pl.points.ready {
+	for _, r := range pl.points.Ready {
 		if r.Wants(p.Class) && !r.CheckReady(p, pl.snap.Node(n)).Yes() {
 			return false
 		}
