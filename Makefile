@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-file
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,6 +163,9 @@ prove-image: ## test-image for every architecture (needs each one's C compiler w
 generate: ## Run the generators (deepcopy methods and CRDs of api/, the client); leaves no diff when all is up to date
 	$(GO) generate ./...
 	cd client && $(GO) generate ./...
+
+status: ## Write docs/status.md of its claims and results; with ID="claim …" run their commands first and leave the results (needs a clean tree)
+	$(GO) run ./docs/status $(ID)
 
 bench: ## Go benchmarks; compare two runs with: go tool -modfile=go.tools.mod benchstat OLD NEW
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $$($(GO) list ./internal/... | grep -E '/internal/(cluster|fairshare|engine|dialect|scheduler|usage)(/|$$)' || echo ./internal/archtest)

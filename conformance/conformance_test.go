@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -114,7 +115,7 @@ func TestAllRun(t *testing.T) {
 		n := r.Tags[tag]
 		t.Logf("%-18s passed %3d of %3d, ledgered %d", tag, n.Passed, n.Total, n.Ledgered)
 	}
-	t.Logf("passed %d of %d, ledgered %d", r.Passed, r.Total, r.Ledgered)
+	t.Attr("cases", fmt.Sprintf("%d of %d pass, %d in the ledger", r.Passed, r.Total, r.Ledgered))
 }
 
 const someCase = `{"id":"x/1","title":"t","tags":["allocate"],"actions":["allocate"],"defaultStalenessGraceSeconds":0,

@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -139,11 +140,15 @@ func (n *names) flag(name string) bool {
 }
 
 // goTest says what is wrong with a command line of go test: a package that is not there, or a part of a pattern that finds nothing in
-// any of its packages. Folders that are said in other words (`in deploy/chart/proof: go test .`) are not known: then all are looked at.
+// any of its packages. Where no package is named, or all, tests anywhere will do.
 func (n *names) goTest(command string) (wrong []string) {
-	_, rest, found := strings.Cut(command, "go test ")
+	before, rest, found := strings.Cut(command, "go test ")
 	if !found {
 		return nil
+	}
+	in := "."
+	if m := regexp.MustCompile(`\bcd (\S+) && `).FindStringSubmatch(before); m != nil {
+		in = m[1]
 	}
 	patterns, dirs := map[string]string{}, []string{}
 	words := shellWords(rest)
@@ -156,8 +161,8 @@ func (n *names) goTest(command string) (wrong []string) {
 				value = words[i+1]
 			}
 			patterns[key] = value
-		case strings.HasPrefix(word, "./") && word != "./...":
-			dir := strings.TrimSuffix(path.Clean(word), "/")
+		case word == "." && in != ".", strings.HasPrefix(word, "./") && (word != "./..." || in != "."):
+			dir := path.Join(in, word)
 			dirs = append(dirs, dir)
 			if _, err := os.Stat(filepath.Join(n.root, filepath.FromSlash(strings.TrimSuffix(dir, "/...")))); err != nil {
 				wrong = append(wrong, fmt.Sprintf("names the package %s, which does not exist", word))
@@ -169,8 +174,8 @@ func (n *names) goTest(command string) (wrong []string) {
 	}
 	for _, key := range []string{"-run", "-bench", "-fuzz"} {
 		prefix := map[string]string{"-run": "^(Test|Fuzz|Example)", "-bench": "^Benchmark", "-fuzz": "^Fuzz"}[key]
-		for _, part := range strings.Split(patterns[key], "|") {
-			part, sub, _ := strings.Cut(strings.Trim(part, "()"), "/")
+		for _, part := range alternatives(patterns[key]) {
+			part, sub, _ := strings.Cut(part, "/")
 			if part == "" || part == "XXX" || part == "^$" || part == "." {
 				continue
 			}
@@ -184,16 +189,37 @@ func (n *names) goTest(command string) (wrong []string) {
 				ok = ok || n.has(dir, regexp.MustCompile(prefix), re)
 			}
 			if !ok {
-				wrong = append(wrong, fmt.Sprintf("has %s %s, which finds nothing in %s", key, part, strings.Join(dirs, ", ")))
+				wrong = append(wrong, fmt.Sprintf("has %s %s, which finds nothing in %s", key, part, cmp.Or(strings.Join(dirs, ", "), "any package")))
 			}
-			if part == "Scenarios" && sub != "" {
-				if files, err := filepath.Glob(filepath.Join(n.root, "scenarios", strings.Trim(sub, "^$")+"*.txtar")); err != nil || len(files) == 0 {
-					wrong = append(wrong, fmt.Sprintf("has -run %s/%s, and no scenario begins so", part, sub))
+			if part != "Scenarios" {
+				continue
+			}
+			for _, name := range alternatives(strings.Trim(sub, "()$")) {
+				if files, err := filepath.Glob(filepath.Join(n.root, "scenarios", strings.Trim(name, "^$")+"*.txtar")); err != nil || len(files) == 0 {
+					wrong = append(wrong, fmt.Sprintf("has -run %s/%s, and no scenario begins so", part, name))
 				}
 			}
 		}
 	}
 	return wrong
+}
+
+// alternatives are the parts of a pattern between bars that stand in no brackets.
+func alternatives(pattern string) (out []string) {
+	depth, from := 0, 0
+	for i, r := range pattern {
+		switch r {
+		case '(', '[':
+			depth++
+		case ')', ']':
+			depth--
+		case '|':
+			if depth == 0 {
+				out, from = append(out, pattern[from:i]), i+1
+			}
+		}
+	}
+	return append(out, pattern[from:])
 }
 
 // shellWords splits a command line at blanks, but for those between single or double quotes.

@@ -382,7 +382,7 @@ func TestExplanationIsTrue(t *testing.T) {
 			t.Errorf("%s was proposed %d times: too few to prove anything", k, kinds[k])
 		}
 	}
-	t.Logf("%d blocked gangs, %d parts left out in turn, %d without a known change", waiting, parts, unknown)
+	t.Attr("explained", fmt.Sprintf("%d blocked gangs, %d parts left out in turn, %d without a known change", waiting, parts, unknown))
 	t.Logf("changes: %s", strings.TrimPrefix(fmt.Sprint(kinds), "map"))
 	t.Logf("reasons: %s", strings.TrimPrefix(fmt.Sprint(reasons), "map"))
 }

@@ -44,9 +44,11 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
+	f := &s.world.Figures
+	t.Attr("GPUs", fmt.Sprintf("%d placed, %.2f evicted for each", f.PlacedGPU/1000, float64(f.EvictedGPU)/float64(max(1, f.PlacedGPU))))
+	t.Attr("Jain", fmt.Sprintf("%.3f against fair share; %d pairs of beneficiary and victim seen again without news", Jain(s.got, s.entitled), f.Unprovoked))
 	t.Logf("%d nodes of %d GPUs\n%s\n%s for all, %s the longest cycle", nodes, soakGPUs, s.report(), took.Round(time.Millisecond), s.longest.Round(time.Microsecond))
 	s.freeze(t)
-	f := &s.world.Figures
 	if f.Unprovoked != 0 {
 		t.Errorf("%d evictions repeated a pair of beneficiary and victim without news", f.Unprovoked)
 	}

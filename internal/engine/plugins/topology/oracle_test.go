@@ -487,7 +487,7 @@ func TestOracle(t *testing.T) {
 			refused++
 		}
 	}
-	t.Logf("%d sites: %d placed, %d refused or not ready, %d missed by a search that says it is partial, %d wrong", n, placed, refused, partials, wrong)
+	t.Attr("sites", fmt.Sprintf("%d: %d placed, %d refused or not ready, %d missed by a search that says it is partial, %d wrong", n, placed, refused, partials, wrong))
 	if partials > n/50 {
 		t.Errorf("%d of %d searches are partial where there is a way; for gangs so small there should be few", partials, n)
 	}
