@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/plugins/gpuspread"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/kubeflow"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/minruntime"
+	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeaffinity"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeavailability"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nodeplacement"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/nominatednode"
@@ -50,6 +51,7 @@ func Registry() engine.Registry {
 			gpuspread.Name:        {gpuspread.Factory},
 			kubeflow.Name:         {kubeflow.Factory},
 			minruntime.Name:       {minruntime.Factory},
+			nodeaffinity.Name:     {nodeaffinity.Factory},
 			nodeavailability.Name: {nodeavailability.Factory},
 			nodeplacement.Name:    {nodeplacement.Factory},
 			nominatednode.Name:    {nominatednode.Factory},
