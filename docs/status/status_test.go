@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,6 +109,41 @@ func TestShow(t *testing.T) {
 	} {
 		if got := r.cell(); got != want {
 			t.Errorf("shown as %q, want %q", got, want)
+		}
+	}
+}
+
+// TestCommits: the commits that results name are in the history, and those of docs/contributing/adding.md touched as many files as it says.
+// A checkout without all of its history cannot tell.
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
+		t.Skip("NOT CHECKED: no history here, or not all of it, to look up commits in")
+	}
+	filesOf := func(commit string) int {
+		names, err := exec.Command("git", "show", "--format=", "--name-only", commit+"^{commit}", "--").Output()
+		if err != nil {
+			t.Errorf("there is no commit %s: take the one that came of it (git log)", commit)
+		}
+		return strings.Count(string(names), "\n")
+	}
+	_, results, err := read(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, all := range results { // order: each on its own
+		for _, r := range all {
+			filesOf(strings.TrimPrefix(r.Commit, "before "))
+		}
+	}
+	page, err := os.ReadFile("../contributing/adding.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`([0-9a-f]{7,40})`(?: \\| (\\d+) \\|)?").FindAllStringSubmatch(string(page), -1) {
+		if n := filesOf(m[1]); m[2] != "" && m[2] != strconv.Itoa(n) {
+			t.Errorf("docs/contributing/adding.md: %s touched %d files, not %s", m[1], n, m[2])
 		}
 	}
 }
