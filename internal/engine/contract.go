@@ -54,31 +54,7 @@ const (
 	Repair        = policy.Repair
 )
 
-// This file is what an action may ask and do: all of it, by name. A test compares it with the code.
-//
-// # One cycle
-//
-// Driver says what its caller keeps to.
-//
-//	Driver.Begin                    the Store's Snapshot
-//	Driver.Ready                    runs actions until one decided something; the first time, before them,
-//	  newSession                    ledger.New lays the snapshot out; each plugin is opened, once; Rules.Open
-//	  Action.Run                    for each action of the profile, in order. Allocate, for one:
-//	    Session.Pending               who waits and can be tried (Rules.Admit); the others get their Diagnosis
-//	    Session.NewGangQueue          in the order in which they are served
-//	    GangQueue.Pop                 the next one, nil for none
-//	      Ledger.Begin                a Statement for it
-//	      Placer.TryGang              Ledger.Next says which pods; Rules.CheckGates whether its queue may; then trial.placeGang,
-//	                                  which ends in Statement.Place or Nominate for each pod, and in Observer.Done
-//	      Session.Accept              it got what it asked for: the statement becomes a Bundle; GangQueue.Push, if it wants more
-//	      Recorder.Diagnose           it did not, and the statement is as it was
-//	  Plan.assume                   over the Store; then the caller has the Plan carried out, and asks Ready again
-//	Driver.Advance                  no action is left
-//	  Session.finish                Closer.Close of each plugin; the Trace
-//	  Result.remember               by the Store
-//
-// A disruptive action takes Session.Waiting, and between Begin and AcceptFor package solver evicts and tries: Ledger.NextUnit,
-// Rules.CheckUnit, Statement.EvictUnit, Placer.Promise, Statement.RollbackTo.
+// This file is what an action may ask and do: all of it, by name. A test compares it with the code. The life of a cycle is in doc.go.
 //
 // # The parts, and what each may be asked
 //
