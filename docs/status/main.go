@@ -4,8 +4,8 @@
 //	go run ./docs/status           write the page of the claims and results that are here (make status)
 //	go run ./docs/status ID…       first run the commands of these claims, as they stand there, and leave their results
 //
-// A result says the commit, so a tree that differs from its commit is refused, but for this folder and the page. Commands run with -v, so
-// that a test's attributes (testing.T.Attr), benchmarks and skipped tests are seen; a command of the lab wants `make build` first.
+// A result says the commit, so a tree that differs from its commit is refused, but for this folder and the page. Commands run with -v and
+// -count=1, so that a test's attributes (testing.T.Attr), benchmarks and skipped tests are seen, and no answer is an earlier run's; a command of the lab wants `make build` first.
 package main
 
 import (
@@ -88,17 +88,18 @@ func run(ids []string) error {
 	if err != nil {
 		return err
 	}
-	failed := false
 	for _, id := range ids {
-		claim := claims.find(id)
-		if claim == nil {
+		if claims.find(id) == nil {
 			return fmt.Errorf("claims.yaml has no claim %q", id)
 		}
+	}
+	failed := false
+	for _, id := range ids {
 		commit, err := cleanCommit()
 		if err != nil {
 			return err
 		}
-		r := claim.show(os.Stdout)
+		r := claims.find(id).show(os.Stdout)
 		r.Commit, r.Date, r.Machine = commit, time.Now().UTC().Format(time.DateOnly), machine()
 		failed = failed || len(r.Failed) > 0
 		kept := []Result{}
@@ -185,7 +186,7 @@ func (c *Claim) show(out io.Writer) Result {
 		fmt.Fprintln(out, "$", command)
 		var said strings.Builder
 		cmd := exec.Command("bash", "-euo", "pipefail", "-c", command)
-		cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"))
+		cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v -count=1"))
 		for name, binary := range map[string]string{"MUSTER_BINARY": "bin/muster", "MUSTER_LAB_BINARY": "bin/muster-lab"} { // order: each on its own
 			if full, err := filepath.Abs(binary); err == nil && os.Getenv(name) == "" {
 				cmd.Env = append(cmd.Env, name+"="+full)

@@ -12,7 +12,7 @@ import (
 )
 
 // checkNamed looks at what pages name beside paths: go test commands, whose patterns must find something in each of their packages'
-// tests; tests, scenarios and files of Go; flags; and variables of tests. Links and make targets are checkDocs'; what a command line of
+// tests; tests, scenarios, files and names of Go code; flags; and variables of tests. Links and make targets are checkDocs'; what a command line of
 // ours may say is checked by its program (internal/app/helptest), metrics by docs/operations.
 func checkNamed(t *Tree) ([]Violation, error) {
 	all, err := t.names()
@@ -26,6 +26,7 @@ func checkNamed(t *Tree) ([]Violation, error) {
 	var (
 		test      = regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
 		goFile    = regexp.MustCompile("`(?:[\\w./]*/)?(\\w+\\.go)`")
+		member    = regexp.MustCompile("`([A-Za-z]\\w*)\\.([A-Z]\\w+)`")
 		flag      = regexp.MustCompile("`(--[a-z][a-z0-9-]+)[^`]*`")
 		variable  = regexp.MustCompile(`\b(MUSTER_[A-Z_]+)\b`)
 		scenarios = regexp.MustCompile("scenarios? (`[a-z0-9*-]+`(?:(?:, | and |, and )`[a-z0-9*-]+`)*)")
@@ -49,6 +50,11 @@ func checkNamed(t *Tree) ([]Violation, error) {
 		for _, m := range goFile.FindAllStringSubmatch(l.text, -1) {
 			if !all.files[m[1]] {
 				add("names the file %s, and there is none", m[1])
+			}
+		}
+		for _, m := range member.FindAllStringSubmatch(l.text, -1) {
+			if !all.words[m[1]] || !all.words[m[2]] {
+				add("names %s.%s, and no code has such a name", m[1], m[2])
 			}
 		}
 		for _, m := range variable.FindAllStringSubmatch(l.text, -1) {
@@ -78,6 +84,7 @@ type names struct {
 	root   string
 	tests  map[string][]string // tests, benchmarks, fuzzers and examples by folder, of nested modules too
 	files  map[string]bool     // Go files by their last name
+	words  map[string]bool     // of all Go code
 	source string              // all Go code, the Makefile and the ledger of KAI's flags
 }
 
@@ -87,8 +94,9 @@ func (t *Tree) names() (*names, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &names{root: t.Root, tests: map[string][]string{}, files: map[string]bool{}}
+	out := &names{root: t.Root, tests: map[string][]string{}, files: map[string]bool{}, words: map[string]bool{}}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
+	word := regexp.MustCompile(`\w+`)
 	var source strings.Builder
 	for _, name := range tracked {
 		isGo := strings.HasSuffix(name, ".go")
@@ -104,6 +112,9 @@ func (t *Tree) names() (*names, error) {
 			continue
 		}
 		out.files[path.Base(name)] = true
+		for _, w := range word.FindAllString(string(data), -1) {
+			out.words[w] = true
+		}
 		dir := path.Dir(name)
 		if strings.HasSuffix(name, "_test.go") {
 			for _, m := range declared.FindAllStringSubmatch(string(data), -1) {

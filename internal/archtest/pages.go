@@ -79,6 +79,9 @@ func (l pageLine) commands() (out []string) {
 	if l.fenced {
 		return []string{strings.TrimPrefix(strings.TrimSpace(l.text), "$ ")}
 	}
+	if strings.HasPrefix(l.text, "    go ") { // a code block by its indent
+		return []string{strings.TrimSpace(l.text)}
+	}
 	for i, part := range strings.Split(l.text, "`") {
 		if i%2 == 1 {
 			out = append(out, strings.ReplaceAll(part, `\|`, "|"))
