@@ -37,8 +37,8 @@ func (h *Hold) ID() string { return h.Pod + h.Moved }
 
 // Hold records a promise, in place of any with the same ID.
 func (s *Store) Hold(h Hold) {
-	if old, ok := s.holds[h.ID()]; ok && old.Gang == h.Gang && old.Node == h.Node && old.Set == h.Set && old.Requests.Equal(h.Requests) && old.Share == h.Share && same(old.Claims, h.Claims) &&
-		slices.EqualFunc(old.Zones, h.Zones, ZoneShare.equal) {
+	if old, ok := s.holds[h.ID()]; ok && old.Gang == h.Gang && old.Node == h.Node && old.Set == h.Set && old.Requests.Equal(h.Requests) && old.Charge.Equal(h.Charge) && old.Share == h.Share &&
+		same(old.Claims, h.Claims) && slices.EqualFunc(old.Zones, h.Zones, ZoneShare.equal) {
 		return
 	}
 	s.holds[h.ID()] = h
@@ -334,8 +334,8 @@ type GangMemory struct {
 // Gone is what a Store knows of a pod that goes: whether it sent the pod away itself, and by when it has to be gone by the
 // Store's own clock, which may have been set back since its object said so; Unix nanoseconds, 0 for what the object says.
 type Gone struct {
-	Sent bool
-	By   int64
+	Sent bool  `json:"sent,omitzero"`
+	By   int64 `json:"by,omitzero"`
 }
 
 // Memory returns what this snapshot remembers: O(pods).

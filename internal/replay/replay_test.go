@@ -6,15 +6,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
+	"github.com/muster-scheduler/muster/internal/fieldtest"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 )
@@ -159,6 +164,78 @@ func TestRefused(t *testing.T) {
 	exact := replay.Limits{Packed: int64(len(packed)), Unpacked: int64(len(text))}
 	if _, err := replay.Read(bytes.NewReader(packed), exact); err != nil {
 		t.Errorf("exactly as long as allowed: %v", err)
+	}
+}
+
+// everything is an image in which every field is stated, in whatever depth.
+func everything() cluster.Image {
+	cpu := []cluster.Quantity{{Name: "cpu", Value: 7}}
+	sets := []cluster.Set{{Name: "root", Parent: cluster.None, Children: []int32{1}, Min: 1}, {Name: "a", Leaf: true, Min: 1}}
+	return cluster.Image{
+		Now: 1, Dims: []string{"cpu", "memory", "gpu", "pods"}, Postponed: map[string]int64{"p": 7},
+		Events: []cluster.Event{
+			fieldtest.Filled(cluster.NodeState{}),
+			fieldtest.Filled(cluster.TopologyState{}),
+			fieldtest.Filled(cluster.QueueState{}),
+			fieldtest.Filled(cluster.UsageState{Queues: map[string][]cluster.Quantity{"q": cpu}}),
+			fieldtest.Filled(cluster.GangState{Sets: sets}),
+			fieldtest.Filled(cluster.PodState{}),
+			fieldtest.Filled(cluster.ObjectState{Kind: cluster.NodeResourceTopologies, Object: &cluster.NodeZones{}}),
+		},
+		Memory: fieldtest.Filled(cluster.Memory{Generation: 7, Answers: map[string]cluster.RememberedAnswer{
+			"q": {Until: 7, Asked: 7, Wake: 7, Why: &engine.Told{Asks: "a"}},
+		}}),
+	}
+}
+
+// TestEveryFieldIsWritten: whatever a snapshot says and a Store remembers is read as it was written.
+func TestEveryFieldIsWritten(t *testing.T) {
+	t.Parallel()
+	c, err := replay.Read(bytes.NewReader(written(t, &replay.Case{Image: everything()})), replay.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, c.Image, everything())
+}
+
+// TestOldFile: a file of an earlier version is read. What it did not say then is not known.
+func TestOldFile(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("testdata", "everything.v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := replay.Read(bytes.NewReader(text), replay.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := everything()
+	want.Memory.Gone = nil
+	same(t, c.Image, want)
+	if again := unpacked(t, written(t, c)); again != string(text) {
+		t.Errorf("it is written again as\n%s", again)
+	}
+}
+
+// same compares an image that was read with the one that was written.
+func same(t *testing.T, is, was cluster.Image) {
+	t.Helper()
+	if why, ok := is.Memory.Answers["q"].Why.(*engine.Told); !ok || why.Asks != "a" {
+		t.Errorf("an answer is read as %+v", is.Memory.Answers["q"])
+	}
+	pod := was.Events[5].(cluster.PodState)
+	pod.Returning = false                             // the memory says so
+	pod.Spec.Requests, pod.Spec.Charge = nil, nil     // PodState's are used
+	was.Events[5], was.Memory.Holds[0].Waits = pod, 0 // follows from Pod
+	is.Memory.Answers = nil
+	was.Memory.Answers, was.Memory.Generation = nil, 1 // in other numbers
+	for _, of := range [][2]any{{is, was}, {is.Memory, was.Memory}} {
+		got, want := reflect.ValueOf(of[0]), reflect.ValueOf(of[1])
+		for i := range want.NumField() {
+			if name := want.Type().Field(i).Name; !equality.Semantic.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) && name != "Memory" {
+				t.Errorf("%s: read\n%+v\nwritten\n%+v", name, got.Field(i), want.Field(i))
+			}
+		}
 	}
 }
 

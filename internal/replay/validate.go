@@ -235,7 +235,7 @@ const longAgo = 1 << 50
 func (v *validator) memory(m *memory) cluster.Memory {
 	out := cluster.Memory{
 		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Answers: map[string]cluster.RememberedAnswer{}, Charged: m.Charged,
-		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News, Served: m.Served,
+		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News, Served: m.Served, Gone: m.Gone,
 	}
 	for i := range m.Holds {
 		h := &m.Holds[i]

@@ -74,6 +74,7 @@ type memory struct {
 	Rests     map[string]rest            `json:"rests,omitzero"`
 	Charged   map[string]cluster.Charged `json:"charged,omitzero"`
 	Returning []string                   `json:"returning,omitzero"`
+	Gone      map[string]cluster.Gone    `json:"gone,omitzero"`
 	Frozen    []frozen                   `json:"frozen,omitzero"`
 	News      int64                      `json:"news,omitzero"`
 	Served    map[string]int64           `json:"served,omitzero"`

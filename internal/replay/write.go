@@ -121,7 +121,7 @@ func packPod(p *cluster.PodState) pod {
 }
 
 func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
-	out = memory{Held: m.Held, Moved: m.Moved, Charged: m.Charged, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News, Served: m.Served}
+	out = memory{Held: m.Held, Moved: m.Moved, Charged: m.Charged, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News, Served: m.Served, Gone: m.Gone}
 	if len(m.Answers) > 0 {
 		out.Rests = map[string]rest{}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,8 +50,8 @@ func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluste
 
 // Compare says where two snapshots differ in what was observed, one line per object, sorted: "pod a/p (uid): only in the
 // first", or both states. Pods that the scheduler has decided about but nobody confirmed, and the ledgers of their
-// nodes, are left out, and so is what only the passing of time makes of a pod. Snapshots of equal content compare
-// equal whatever Store they come from. It costs a text per object.
+// nodes, are left out, and so is what only the passing of time makes of a pod; usage and what is carried for filters are, too. Snapshots
+// of equal content compare equal whatever Store they come from. It costs a state per object.
 func Compare(first, second *cluster.Snapshot) []string {
 	assumed := map[string]bool{} // pods by UID, and nodes by "node "+name
 	for _, s := range [2]*cluster.Snapshot{first, second} {
@@ -66,8 +67,8 @@ func Compare(first, second *cluster.Snapshot) []string {
 		switch y, ok := b[name]; {
 		case !ok:
 			out = append(out, name+": only in the first")
-		case x != y:
-			out = append(out, name+": "+x+" in the first, "+y+" in the second")
+		case !equality.Semantic.DeepEqual(x, y):
+			out = append(out, name+": "+text(x)+" in the first, "+text(y)+" in the second")
 		}
 	}
 	for name := range b { // order: sorted below
@@ -79,38 +80,41 @@ func Compare(first, second *cluster.Snapshot) []string {
 	return out
 }
 
-// picture says what a snapshot means in names, because IDs and dimension indices are each Store's own.
-func picture(s *cluster.Snapshot, assumed map[string]bool) map[string]string {
-	out := map[string]string{}
-	for _, id := range s.NodeOrder {
-		n := s.Node(id)
-		state := []any{n.UID, n.Problem, n.GPUMemoryMiB, n.Labels, n.Taints, named(s.Dims, n.Allocatable), n.ClaimGPUs, n.ByClaim}
-		if !assumed["node "+n.Name] {
-			state = append(state, named(s.Dims, n.Used), named(s.Dims, n.Foreign))
+// picture says what a snapshot means, in states with amounts by name, because IDs and dimension indices are each Store's own.
+func picture(s *cluster.Snapshot, assumed map[string]bool) map[string][]any {
+	out := map[string][]any{}
+	for _, e := range s.Image().Events {
+		switch st := e.(type) {
+		case cluster.NodeState:
+			n := s.NodeByName(st.Name)
+			st.Allocatable = nil
+			state := []any{st, named(s.Dims, n.Allocatable)}
+			if !assumed["node "+n.Name] {
+				state = append(state, named(s.Dims, n.Used), named(s.Dims, n.Foreign))
+			}
+			out["node "+n.Name] = state
+		case cluster.TopologyState:
+			out["topology "+st.Name] = []any{st}
+		case cluster.QueueState:
+			q := s.QueueByName(st.Name)
+			st.Quota, st.Limit, st.Weight = nil, nil, nil
+			out["queue "+q.Name] = []any{st, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight)}
+		case cluster.GangState: // remnants follow from the pods, and from what a store knows by itself of pods without a record
+			out["gang "+st.Key.String()] = []any{st}
+		case cluster.PodState:
+			if assumed[st.UID] {
+				continue
+			}
+			if st.Phase == cluster.StuckReleasing {
+				st.Phase = cluster.Releasing
+			}
+			st.Spec.Requests, st.Spec.Charge = nil, nil // said by Requests, in names
+			for _, qs := range [][]cluster.Quantity{st.Requests, st.Charge} {
+				slices.SortFunc(qs, func(x, y cluster.Quantity) int { return strings.Compare(x.Name, y.Name) })
+			}
+			out["pod "+st.Namespace+"/"+st.Name+" ("+st.UID+")"] = []any{st}
 		}
-		out["node "+n.Name] = text(state)
 	}
-	for _, id := range s.QueueOrder {
-		q := s.Queue(id)
-		out["queue "+q.Name] = text([]any{q.UID, q.Display, q.Parent, q.Priority, q.Created, named(s.Dims, q.Quota), limits(s.Dims, q.Limit), named(s.Dims, q.Weight), q.PreemptMinRuntime, q.ReclaimMinRuntime, q.BudgetsBlock})
-	}
-	s.EachGang(func(g *cluster.Gang) {
-		if !g.Key.Remnant() { // these follow from the pods, and from what a store knows by itself of pods without a record
-			out["gang "+g.Key.String()] = text(g.State())
-		}
-	})
-	s.EachPod(func(p *cluster.Pod) {
-		if assumed[p.UID] {
-			return
-		}
-		st := p.State(s.Dims)
-		if st.Phase == cluster.StuckReleasing {
-			st.Phase = cluster.Releasing
-		}
-		st.Spec.Requests, st.Spec.Charge = nil, nil // said by Requests, in names
-		slices.SortFunc(st.Requests, func(x, y cluster.Quantity) int { return strings.Compare(x.Name, y.Name) })
-		out["pod "+p.FullName()+" ("+p.UID+")"] = text(st)
-	})
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/fieldtest"
 )
 
 // shelf is a client.Reader that lists what lies on it.
@@ -90,7 +91,7 @@ func TestRebuildIsTheFeed(t *testing.T) {
 	}
 	// Without n1, r and the request: both are gone, with them p's place and n2's ledger.
 	diff := Compare(s.store.Snapshot(0), fresh(objects[1:7]...))
-	want := []string{"node n1: only in the first", "node n2: [", "pod a/p (u1): {", "pod a/r (u3): only in the first"}
+	want := []string{"node n1: only in the first", "node n2: [", "pod a/p (u1): [{", "pod a/r (u3): only in the first"}
 	for i := range max(len(diff), len(want)) {
 		if i >= len(diff) || i >= len(want) || !strings.HasPrefix(diff[i], want[i]) {
 			t.Fatalf("differences, want those of %q:\n%s", want, strings.Join(diff, "\n"))
@@ -99,5 +100,42 @@ func TestRebuildIsTheFeed(t *testing.T) {
 	err := Rebuild(t.Context(), shelf{fail: "*v1.PodList"}, Options{}, cluster.NewStore(cluster.Options{}))
 	if err == nil || !strings.Contains(err.Error(), "list *v1.Pod: forbidden") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestAuditSeesEveryField: snapshots that differ in any field of any observed object do not compare equal.
+func TestAuditSeesEveryField(t *testing.T) {
+	t.Parallel()
+	ignored := map[string]string{
+		"Spec.Requests": "Requests are used", "Spec.Charge": "Charge is used",
+		"Spec.Tolerations[0].TolerationSeconds": "says when to leave a node; where pods may run is the same",
+	}
+	differs(t, ignored, func() cluster.NodeState { return cluster.NodeState{} })
+	differs(t, ignored, func() cluster.TopologyState { return cluster.TopologyState{} })
+	differs(t, ignored, func() cluster.QueueState { return cluster.QueueState{} })
+	differs(t, ignored, func() cluster.GangState { return cluster.GangState{Sets: cluster.FlatTree(7)} })
+	differs(t, ignored, func() cluster.PodState {
+		return cluster.PodState{Phase: cluster.Running, Requests: []cluster.Quantity{{Name: "cpu", Value: 7}}}
+	})
+}
+
+func differs[E cluster.Event](t *testing.T, ignored map[string]string, state func() E) {
+	t.Helper()
+	snapshot := func(e cluster.Event) *cluster.Snapshot {
+		s := cluster.NewStore(cluster.Options{})
+		s.Apply(e)
+		return s.Snapshot(1)
+	}
+	for i, c := range fieldtest.Changes(state()) {
+		if c.In(ignored) || strings.HasPrefix(c.Path, "Sets[0].Children") { // no tree
+			continue
+		}
+		was, is := fieldtest.Filled(state()), fieldtest.Changed(state(), i)
+		if out := Compare(snapshot(was), snapshot(fieldtest.Filled(state()))); len(out) > 0 {
+			t.Fatalf("%T: the same compares as %v", was, out)
+		}
+		if len(Compare(snapshot(was), snapshot(is))) == 0 {
+			t.Errorf("%T: %s is not seen", was, c)
+		}
 	}
 }
