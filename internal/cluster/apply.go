@@ -8,17 +8,15 @@ import (
 
 func (e NodeState) apply(s *Store) bool {
 	alloc := s.resources(e.Allocatable, 0)
+	e.Allocatable = nil
 	id, known := s.nodeIDs[e.Name]
 	if known {
-		n := s.nodes.get(int32(id))
-		if n.UID == e.UID && n.Problem == e.Problem && n.GPUMemoryMiB == e.GPUMemoryMiB && n.Slicing == e.Slicing && n.Allocatable.Equal(alloc) &&
-			n.ClaimGPUs == e.ClaimGPUs && slices.Equal(n.ByClaim, e.ByClaim) &&
-			maps.Equal(n.Labels, e.Labels) && same(n.Taints, e.Taints) {
+		if n := s.nodes.get(int32(id)); n.NodeState.equal(&e) && n.Allocatable.Equal(alloc) {
 			return false
 		}
 	} else {
 		id = NodeID(s.nodes.alloc(s.epoch))
-		s.nodes.set(s.epoch, int32(id), &Node{ID: id, Name: e.Name, epoch: s.epoch})
+		s.nodes.set(s.epoch, int32(id), &Node{ID: id, epoch: s.epoch})
 		s.nodeIDs[e.Name] = id
 		s.unsorted = true
 	}
@@ -34,10 +32,8 @@ func (e NodeState) apply(s *Store) bool {
 			s.detach(s.pod(pid))
 		}
 	}
-	n.UID, n.Labels, n.Taints, n.Problem, n.GPUMemoryMiB = e.UID, e.Labels, e.Taints, e.Problem, e.GPUMemoryMiB
-	n.Allocatable, n.Slicing, n.StaticGen = alloc, e.Slicing, s.sgen
+	n.NodeState, n.Allocatable, n.StaticGen = e, alloc, s.sgen
 	s.relabel(n, before, n.Labels)
-	n.ClaimGPUs, n.ByClaim = e.ClaimGPUs, e.ByClaim
 	if resized {
 		for _, pid := range on {
 			s.attach(s.pod(pid))
@@ -74,21 +70,26 @@ func (e NodeGone) apply(s *Store) bool {
 }
 
 func (e PodState) apply(s *Store) bool {
-	e.Spec.Requests, e.Spec.Charge = s.asked(e.Requests), nil
+	var spec ClassSpec
+	if e.Spec != nil {
+		spec = *e.Spec
+	}
+	spec.Requests, spec.Charge = s.asked(e.Requests), nil
 	if e.Charge != nil {
-		e.Spec.Charge = s.asked(e.Charge)
+		spec.Charge = s.asked(e.Charge)
 	}
-	if !e.Ours || !e.Phase.Holds() || e.NodeName == "" {
-		e.Charged = Charged{}
+	class := s.classes.acquire(&spec)
+	said := e.Charged
+	if !e.Ours || !e.Phase.Holds() || e.NodeName == "" || said.Queue == "" {
+		said = Charged{}
 	}
-	class := s.classes.acquire(&e.Spec)
+	e.Requests, e.Charge, e.Spec, e.Charged = nil, nil, nil, Charged{}
 	id, known := s.podIDs[e.UID]
 	if known {
 		p := s.pods.get(int32(id))
-		if p.Class == class && p.observed == (observed{e.Phase, e.NodeName}) && p.gangKey == e.Gang && p.setName == e.SetName &&
-			p.Ours == e.Ours && p.Utility == e.Utility && p.deletedAt == e.DeletedAt && p.Nominated == e.Nominated &&
-			(e.Charged == Charged{} || p.recorded) && p.abroad == e.Abroad && p.Namespace == e.Namespace && p.Name == e.Name && p.Created == e.Created && p.Recreated == e.Recreated && (p.returning || !e.Returning) && slices.Equal(p.said, e.Groups) && slices.EqualFunc(p.zonesSaid, e.Zones, ZoneShare.equal) && maps.Equal(p.Labels, e.Labels) &&
-			p.sameClaims(&e) {
+		e.Charged = p.PodState.Charged
+		e.Returning = e.Returning || p.Returning // an eviction of ours may show nothing but the end
+		if p.Class == class && p.PodState.equal(&e) && (said == Charged{} || p.recorded) {
 			s.classes.release(class)
 			return false
 		}
@@ -100,22 +101,16 @@ func (e PodState) apply(s *Store) bool {
 		s.countClass(p.Class, -1)
 	} else {
 		id = PodID(s.pods.alloc(s.epoch))
-		s.pods.set(s.epoch, int32(id), &Pod{ID: id, UID: e.UID, Node: None, Gang: None, Set: None, epoch: s.epoch})
+		s.pods.set(s.epoch, int32(id), &Pod{ID: id, Node: None, Gang: None, Set: None, epoch: s.epoch})
 		s.podIDs[e.UID] = id
 	}
 	s.countClass(class, 1)
 	p := s.pod(id)
 	held := p.Phase.Holds() && known
-	p.Namespace, p.Name, p.Labels, p.Class, p.Recreated = e.Namespace, e.Name, e.Labels, class, e.Recreated
-	p.returning = p.returning || e.Returning // an eviction of ours may show nothing but the end
-	p.gangKey, p.setName, p.Ours, p.Utility = e.Gang, e.SetName, e.Ours, e.Utility
-	if p.deletedAt != e.DeletedAt {
+	if p.DeletedAt != e.DeletedAt {
 		p.goneBy = e.DeletedAt
 	}
-	p.Created, p.deletedAt, p.Nominated, p.abroad = e.Created, e.DeletedAt, e.Nominated, e.Abroad
-	p.observed = observed{e.Phase, e.NodeName}
-	p.DeviceClaims, p.Allocations, p.allocations = e.DeviceClaims, e.Allocations, e.Allocations
-	p.Phase, p.NodeName, p.said, p.zonesSaid = e.Phase, e.NodeName, e.Groups, e.Zones
+	p.PodState, p.Class, p.Phase, p.NodeName, p.Allocations = e, class, e.Phase, e.NodeName, e.Allocations
 	if p.assumed != nil {
 		if e.Phase == Pending && e.NodeName == "" { // not confirmed yet: our decision still stands
 			p.Phase, p.NodeName, p.Allocations = Binding, p.assumed.node, p.assumed.claims
@@ -135,7 +130,7 @@ func (e PodState) apply(s *Store) bool {
 	if p.Phase.Holds() && !held {
 		p.Held = s.now
 	}
-	p.record(e.Charged)
+	p.record(said)
 	s.attach(p)
 	return true
 }
@@ -173,20 +168,17 @@ func (e GangState) apply(s *Store) bool {
 			if g.stale.Set {
 				e.StaleSince = g.stale.Value
 			}
-			if g.aside != "" && g.generation == e.Generation {
+			if g.aside != "" && g.Generation == e.Generation {
 				e.Invalid = g.aside
 			}
 		}
-		if g.UID == e.UID && g.Queue == e.Queue && g.Priority == e.Priority && g.Preemptible == e.Preemptible && g.Created == e.Created &&
-			g.Invalid == e.Invalid && g.MarkUnschedulable == e.MarkUnschedulable && g.Backoff == e.Backoff && g.GaveUp == e.GaveUp &&
-			g.LastStart == e.LastStart && g.LastEviction == e.LastEviction && g.StaleSince == e.StaleSince &&
-			g.PreemptionDelay == e.PreemptionDelay && g.StaleGrace == e.StaleGrace && g.generation == e.Generation && slices.EqualFunc(g.Sets, e.Sets, equalSet) {
+		if g.GangState.equal(&e) {
 			return false
 		}
 		members = slices.Clone(g.Pods)
 	} else {
 		id = GangID(s.gangs.alloc(s.epoch))
-		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, Key: e.Key, epoch: s.epoch})
+		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, epoch: s.epoch})
 		s.gangIDs[e.Key] = id
 	}
 	for pid := range s.lostPods[e.Key] { // order: each pod on its own
@@ -196,19 +188,16 @@ func (e GangState) apply(s *Store) bool {
 		s.detach(s.pods.get(int32(pid)))
 	}
 	g := s.gang(id)
-	if !known || g.UID != e.UID || g.generation != e.Generation || g.Queue != e.Queue || g.Priority != e.Priority || g.Preemptible != e.Preemptible {
+	if !known || g.UID != e.UID || g.Generation != e.Generation || g.Queue != e.Queue || g.Priority != e.Priority || g.Preemptible != e.Preemptible {
 		s.news = s.now
 	}
 	if known && g.UID != e.UID {
 		g.Displaced, g.Since, g.Displacements, g.started, g.evicted, g.stale = 0, 0, nil, 0, 0, Maybe{}
 	}
-	g.UID, g.Queue, g.Priority, g.Preemptible, g.Created = e.UID, e.Queue, e.Priority, e.Preemptible, e.Created
 	if g.aside != e.Invalid {
 		g.aside = ""
 	}
-	g.Invalid, g.MarkUnschedulable, g.Backoff, g.GaveUp = e.Invalid, e.MarkUnschedulable, e.Backoff, e.GaveUp
-	g.LastStart, g.generation = e.LastStart, e.Generation
-	g.LastEviction, g.StaleSince, g.PreemptionDelay, g.StaleGrace = e.LastEviction, e.StaleSince, e.PreemptionDelay, e.StaleGrace
+	g.GangState = e
 	s.plant(g, e.Sets)
 	s.serve(e.Queue, e.LastStart)
 	if e.LastEviction > g.Displaced { // by whoever led before us; for whom is not on record
@@ -218,10 +207,6 @@ func (e GangState) apply(s *Store) bool {
 		s.attach(s.pod(pid))
 	}
 	return true
-}
-
-func equalSet(a, b Set) bool {
-	return a.Name == b.Name && a.Parent == b.Parent && a.Leaf == b.Leaf && a.Min == b.Min && a.Near == b.Near && slices.Equal(a.Children, b.Children)
 }
 
 // FlatTree is the tree of a gang without sub-sets: one pod set called DefaultSet that needs min pods.
@@ -257,24 +242,21 @@ func (e GangGone) apply(s *Store) bool {
 
 func (e QueueState) apply(s *Store) bool {
 	quota, limit, weight := s.resources(e.Quota, 0), s.resources(e.Limit, Unlimited), s.resources(e.Weight, 0)
+	e.Quota, e.Limit, e.Weight = nil, nil, nil
 	id, known := s.queueIDs[e.Name]
 	if known {
 		q := s.queues.get(int32(id))
-		if q.UID == e.UID && q.Display == e.Display && q.Parent == e.Parent && q.Priority == e.Priority && q.Created == e.Created &&
-			q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) && q.PreemptMinRuntime == e.PreemptMinRuntime &&
-			q.ReclaimMinRuntime == e.ReclaimMinRuntime && q.BudgetsBlock == e.BudgetsBlock {
+		if q.QueueState.equal(&e) && q.Quota.Equal(quota) && slices.Equal(q.Limit, limit) && q.Weight.Equal(weight) {
 			return false
 		}
 	} else {
 		id = QueueID(s.queues.alloc(s.epoch))
-		s.queues.set(s.epoch, int32(id), &Queue{ID: id, Name: e.Name, epoch: s.epoch})
+		s.queues.set(s.epoch, int32(id), &Queue{ID: id, epoch: s.epoch})
 		s.queueIDs[e.Name] = id
 		s.unsortedQueues = true
 	}
 	q := s.queue(id)
-	q.UID, q.Display, q.Parent, q.Priority, q.Created = e.UID, e.Display, e.Parent, e.Priority, e.Created
-	q.Quota, q.Limit, q.Weight = quota, limit, weight
-	q.PreemptMinRuntime, q.ReclaimMinRuntime, q.BudgetsBlock = e.PreemptMinRuntime, e.ReclaimMinRuntime, e.BudgetsBlock
+	q.QueueState, q.Quota, q.Limit, q.Weight = e, quota, limit, weight
 	if !known {
 		q.Usage = s.usage[e.Name].Clone()
 	}
@@ -357,12 +339,12 @@ func (s *Store) countClass(c *Class, by int) {
 
 // attach adds everything the pod stands for to its node, gang and account. The pod must be writable and detached.
 func (s *Store) attach(p *Pod) {
-	p.Node, p.Groups, p.Zones = None, nil, p.zonesSaid
+	p.Node, p.Groups, p.Zones = None, nil, p.PodState.Zones
 	if p.assumed != nil {
 		p.Zones = p.assumed.zones
 	}
 	if p.Phase.Holds() && p.NodeName != "" {
-		p.Groups = p.groupsHeld(p.said)
+		p.Groups = p.groupsHeld(p.PodState.Groups)
 		if p.assumed != nil {
 			p.Groups = p.groupsHeld(p.assumed.groups)
 		}
@@ -459,7 +441,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 			move(&acc.nonPreemptible)
 		}
 	case p.Phase.Holds() && p.NodeName != "":
-		if p.returning { // or shares would dip with each eviction, and what dips long enough would be news
+		if p.Returning { // or shares would dip with each eviction, and what dips long enough would be news
 			move(&acc.requested)
 		}
 		fixed := g.FixedCharge(p)
@@ -467,7 +449,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 		if p.Phase == StuckReleasing {
 			acc.stuck.move(acc, p, fixed, int(by))
 		}
-	case p.returning:
+	case p.Returning:
 		move(&acc.requested)
 	}
 	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0)

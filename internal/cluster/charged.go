@@ -56,37 +56,36 @@ func (k Key) Former() (namespace, name string) {
 }
 
 // Charged returns the record by which the pod is charged; the zero value for a pod that holds no room, or is not ours.
-func (p *Pod) Charged() Charged { return p.charged }
+func (p *Pod) Charged() Charged { return p.PodState.Charged }
 
 // FixedCharge says whether what a pod of the gang holds is charged as non-preemptible: if the gang says so now, and if it did
 // when the pod was placed. Or quota for such work could be given back in words, used by others, and taken again.
-func (g *Gang) FixedCharge(p *Pod) bool { return !g.Preemptible || p.charged.Fixed }
+func (g *Gang) FixedCharge(p *Pod) bool { return !g.Preemptible || p.PodState.Charged.Fixed }
 
 // record takes in what the API server says of a pod's charge. The first word stands while the pod holds its room; what the
 // Store found out by itself gives way to it.
 func (p *Pod) record(said Charged) {
 	if said.Queue != "" && !p.recorded {
-		p.charged, p.recorded = said, true
+		p.PodState.Charged, p.recorded = said, true
 	}
 }
 
 // join puts a pod into its gang, or into the remnant of it, if it is in one. The pod must be writable.
 func (s *Store) join(p *Pod) {
-	p.home = p.gangKey
-	set, holds := p.setName, p.Ours && p.Phase.Holds() && p.NodeName != ""
+	set, holds := p.PodState.SetName, p.Ours && p.Phase.Holds() && p.NodeName != ""
 	switch {
 	case !holds:
-		p.charged, p.recorded = Charged{}, false
-	case p.charged.Queue != "":
-		p.home, set = p.charged.Gang, p.charged.Set
+		p.PodState.Charged, p.recorded = Charged{}, false
+	case p.PodState.Charged.Queue != "":
+		set = p.PodState.Charged.Set
 	}
-	id, known := s.gangIDs[p.home]
+	id, known := s.gangIDs[p.home()]
 	if known && holds {
 		queue := s.gangs.get(int32(id)).Queue
-		if asked := cmp.Or(queue, s.opts.DefaultQueue); p.charged.Queue == "" && asked != "" {
-			p.charged = Charged{Queue: asked, Gang: p.home, Set: set, Fixed: !s.gangs.get(int32(id)).Preemptible}
+		if asked := cmp.Or(queue, s.opts.DefaultQueue); p.PodState.Charged.Queue == "" && asked != "" {
+			p.PodState.Charged = Charged{Queue: asked, Gang: p.home(), Set: set, Fixed: !s.gangs.get(int32(id)).Preemptible}
 		}
-		known = queue == p.charged.Queue
+		known = queue == p.PodState.Charged.Queue
 	}
 	if !known {
 		id = None
@@ -109,13 +108,13 @@ func (s *Store) join(p *Pod) {
 
 // wait lists a pod with those that go to a gang as soon as it is there, and in their queue.
 func (s *Store) wait(p *Pod) {
-	if p.home.Name == "" {
+	if p.home().Name == "" {
 		return
 	}
-	lost := s.lostPods[p.home]
+	lost := s.lostPods[p.home()]
 	if lost == nil {
 		lost = map[PodID]struct{}{}
-		s.lostPods[p.home] = lost
+		s.lostPods[p.home()] = lost
 	}
 	lost[p.ID] = struct{}{}
 }
@@ -127,27 +126,27 @@ func (s *Store) part(p *Pod) {
 		g.Pods = without(g.Pods, p.ID)
 		s.count(g, p, -1)
 	}
-	if m := s.lostPods[p.home]; m != nil {
+	if m := s.lostPods[p.home()]; m != nil {
 		delete(m, p.ID)
 		if len(m) == 0 {
-			delete(s.lostPods, p.home)
+			delete(s.lostPods, p.home())
 		}
 	}
 }
 
 // remnant returns the remnant that a pod that holds room is in, as its former gang is now; None if nobody can be charged.
 func (s *Store) remnant(p *Pod) GangID {
-	queue := cmp.Or(p.charged.Queue, s.opts.DefaultQueue)
+	queue := cmp.Or(p.PodState.Charged.Queue, s.opts.DefaultQueue)
 	if queue == "" {
 		return None
 	}
-	former := p.home
+	former := p.home()
 	former.Namespace = p.Namespace
 	key := RemnantKey(former, queue)
 	id, known := s.gangIDs[key]
 	if !known {
 		id = GangID(s.gangs.alloc(s.epoch))
-		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, Key: key, UID: key.String(), epoch: s.epoch})
+		s.gangs.set(s.epoch, int32(id), &Gang{ID: id, GangState: GangState{Key: key, UID: key.String()}, epoch: s.epoch})
 		s.gangIDs[key] = id
 		s.remnants = append(s.remnants, id)
 		s.news = s.now
@@ -156,8 +155,8 @@ func (s *Store) remnant(p *Pod) GangID {
 	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
 		return id
 	}
-	g.Queue, g.Former, g.FormerUID = queue, p.home, p.abroad
-	if of, ok := s.gangIDs[p.home]; ok {
+	g.Queue, g.Former, g.FormerUID = queue, p.home(), p.Abroad
+	if of, ok := s.gangIDs[p.home()]; ok {
 		o := s.gangs.get(int32(of))
 		g.FormerUID = o.UID
 		if !g.formed { // a gang that is edited, made anew or starts elsewhere does not protect anew what it left behind
@@ -212,10 +211,10 @@ func (s *Store) sweep() {
 // unsaid is the record that this Store alone knows of; the zero value if the pod's objects say as much.
 func (p *Pod) unsaid(g *Gang) Charged {
 	switch {
-	case p.recorded || g == nil || g.Key == p.gangKey && p.charged.Set == p.setName && p.charged.Fixed == !g.Preemptible:
+	case p.recorded || g == nil || g.Key == p.PodState.Gang && p.PodState.Charged.Set == p.PodState.SetName && p.PodState.Charged.Fixed == !g.Preemptible:
 		return Charged{}
-	case g.Key.Remnant() && p.charged.Queue == "": // by Options, which another Store need not have
-		return Charged{Queue: g.Queue, Gang: p.home, Set: p.setName}
+	case g.Key.Remnant() && p.PodState.Charged.Queue == "": // by Options, which another Store need not have
+		return Charged{Queue: g.Queue, Gang: p.home(), Set: p.PodState.SetName}
 	}
-	return p.charged
+	return p.PodState.Charged
 }

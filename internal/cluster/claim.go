@@ -69,9 +69,3 @@ func perPod(needs []DeviceNeed) bool {
 	}
 	return true
 }
-
-// sameClaims compares what two events say about a pod's claims. Allocations are told apart by their devices.
-func (p *Pod) sameClaims(e *PodState) bool {
-	return len(p.DeviceClaims) == len(e.DeviceClaims) && len(p.allocations) == len(e.Allocations) &&
-		same(p.DeviceClaims, e.DeviceClaims) && same(p.allocations, e.Allocations)
-}

@@ -15,7 +15,7 @@ func TestSharedDevices(t *testing.T) {
 	pod := func(uid string, phase Phase, portion int64, groups ...string) PodState {
 		return PodState{
 			UID: uid, Name: uid, Namespace: "a", Ours: true, Phase: phase, NodeName: "n", Groups: groups, Requests: []Quantity{{"pods", 1}},
-			Charge: []Quantity{{"gpu", portion / 1000}}, Spec: ClassSpec{Share: Share{Devices: int32(len(groups)), Portion: portion}},
+			Charge: []Quantity{{"gpu", portion / 1000}}, Spec: &ClassSpec{Share: Share{Devices: int32(len(groups)), Portion: portion}},
 		}
 	}
 	reservation := func(uid, group string) PodState {

@@ -12,32 +12,45 @@ type Quantity struct {
 // of events about different objects does not matter to the state that results.
 type Event interface{ apply(s *Store) bool }
 
-// NodeState is a node as observed: the event that creates or updates it.
+// NodeState is a node as observed: the event that creates or updates it, and the part of Node that the API server says.
 type NodeState struct {
-	Name         string
-	UID          string
-	Labels       map[string]string
-	Taints       []v1.Taint
-	Problem      string // see Node.Problem
+	Name   string
+	UID    string
+	Labels map[string]string // shared with the API object, never written
+	Taints []v1.Taint
+	// Problem says why the node takes no pods at all: "NotReady", "Unschedulable", "MemoryPressure", "DiskPressure",
+	// "PIDPressure", "NetworkUnavailable", NoWorkerLabel; "" when it is fine.
+	Problem string
+	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
 	GPUMemoryMiB int64
-	Slicing      Slicing
-	Allocatable  []Quantity
-	ClaimGPUs    int64    // see Node.ClaimGPUs
-	ByClaim      []string // see Node.ByClaim
+	// Slicing is how its GPUs are cut into slices.
+	Slicing Slicing
+	// Allocatable is what pods may take in all; in a Node, a vector.
+	Allocatable []Quantity
+	// ClaimGPUs is how many GPUs pods get by resource claim, in milli-GPU, over those in Allocatable.
+	ClaimGPUs int64
+	// ByClaim names the extended resources that are given as devices here, by the structured allocator; of these, Allocatable
+	// is an upper bound.
+	ByClaim []string
 }
 
 // NodeGone removes a node. Pods on it keep their node name and take room nowhere.
 type NodeGone struct{ Name string }
 
-// PodState is a pod as observed: the event that creates or updates it. Pods are identified by UID.
+// PodState is a pod as observed: the event that creates or updates it, and the part of Pod that the API server says. Pods are
+// identified by UID.
 type PodState struct {
-	UID, Namespace, Name string
-	Labels               map[string]string
-	Requests             []Quantity
-	// Charge is what its queue is charged for it; nil for the same as Requests.
-	Charge []Quantity
-	// Spec is the pod's class; its fields Requests and Charge are ignored (those above are used).
-	Spec ClassSpec
+	UID       string
+	Namespace string
+	Name      string
+	// Labels is shared with the API object and never written.
+	Labels map[string]string
+	// Requests is what it takes of a node's sums, Charge what its queue is charged for it; nil for the same as Requests. In a Pod, its
+	// Class has them, and Spec too.
+	Requests []Quantity
+	Charge   []Quantity
+	// Spec is the pod's class, nil for nothing but Requests; its fields Requests and Charge are ignored. It is not written to.
+	Spec *ClassSpec
 	// Groups are the shared devices that it holds, or that a live BindRequest gives it; of a reservation pod, the one that
 	// it is for.
 	Groups []string
@@ -48,22 +61,25 @@ type PodState struct {
 	NodeName string // spec.nodeName, or the node of a live BindRequest
 	Gang     Key    // zero: of no gang
 	SetName  string // the pod set it asks for, "" for the default one
-	Ours     bool
-	Utility  bool
-	// Charged is the record of what it holds its room by, the zero value for none; it counts while the pod holds room.
-	Charged Charged
-	// Abroad is the UID of the gang that it holds its room for, if that has moved to another shard; "" otherwise. It says only
-	// whom to tell.
-	Abroad  string
-	Created int64
+	// Ours says whether one of our scheduler names is on the pod; others only take room.
+	Ours bool
+	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
+	Utility bool
+	Created int64 // Unix nanoseconds
 	// DeletedAt is when its grace ends or ended (deletionTimestamp), Unix nanoseconds; 0 when it is not being deleted.
 	DeletedAt int64
+	// Nominated is the node of status.nominatedNodeName, "" for none.
 	Nominated string
 	// Recreated says that a controller makes a new pod when this one is deleted.
 	Recreated bool
 	// Returning says that it is going because it was evicted, by whomever, and that a controller makes a new pod then: what it
 	// asks for is still asked for.
 	Returning bool
+	// Charged is the record of what it holds its room by, the zero value for none; it counts while the pod holds room.
+	Charged Charged
+	// Abroad is the UID of the gang that it holds its room for, if that has moved to another shard; "" otherwise. It says only
+	// whom to tell.
+	Abroad string
 	// DeviceClaims says which objects stand for Spec.Devices, one for each; Allocations is what a live BindRequest gives them.
 	DeviceClaims []DeviceClaim
 	Allocations  []ClaimAllocation
@@ -72,25 +88,36 @@ type PodState struct {
 // PodGone removes a pod.
 type PodGone struct{ UID string }
 
-// GangState is a gang as observed: the event that creates or updates it. Gangs are identified by Key; another UID
-// under the same Key is another gang that takes its place.
+// GangState is a gang as observed: the event that creates or updates it, and the part of Gang that its object says. Gangs are identified
+// by Key; another UID under the same Key is another gang that takes its place.
 type GangState struct {
-	Key               Key
-	UID               string
-	Queue             string
-	Priority          int32
-	Preemptible       bool
-	Created           int64
-	Sets              []Set
-	Invalid           string
+	Key Key
+	UID string
+	// Queue is the leaf queue's name as the gang asks for it; of a remnant, the one that is charged.
+	Queue       string
+	Priority    int32
+	Preemptible bool
+	Created     int64 // Unix nanoseconds
+	// Sets is the tree; Sets[0] is the root. A gang with a broken tree has Sets of the root only and Invalid set.
+	Sets []Set
+	// Invalid says why the gang cannot be scheduled as it is written ("" when it can): one sentence for its owner.
+	Invalid string
+	// MarkUnschedulable: write PodScheduled=False on the pods that cannot be placed. Backoff: stop after the first
+	// failed attempt until the gang changes.
 	MarkUnschedulable bool
 	Backoff           bool
-	GaveUp            bool
-	LastStart         int64
-	LastEviction      int64
-	StaleSince        int64
-	PreemptionDelay   int64
-	StaleGrace        Maybe
+	// GaveUp is set by the dialect when Backoff applies and a failed attempt has been recorded on the object.
+	GaveUp bool
+	// LastStart is when the gang last got its minimum, Unix nanoseconds; 0 for never. LastEviction is when pods of it were
+	// last evicted, StaleSince since when it has had pods and too few of them. In a Gang, they are what the Store knows.
+	LastStart    int64
+	LastEviction int64
+	StaleSince   int64
+	// PreemptionDelay is how long the gang waits, from its creation or last eviction on, before others may be disturbed for
+	// it, in nanoseconds. StaleGrace is how long it may stay below its minimum once it has run, in nanoseconds: negative for
+	// ever; unset for the scheduler's default.
+	PreemptionDelay int64
+	StaleGrace      Maybe
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -98,16 +125,25 @@ type GangState struct {
 // GangGone removes a gang. Its pods stay, belonging to none; those that hold room are charged as before, see [Charged].
 type GangGone struct{ Key Key }
 
-// QueueState is a queue as observed. Quota, Limit (Unlimited allowed) and Weight (thousandths) name their dimensions; a
-// dimension not named has quota 0, no limit, and weight 0.
+// QueueState is a queue as observed: the event that creates or updates it, and the part of Queue that its object says.
 type QueueState struct {
-	Name, UID, Display, Parent string
-	Priority                   int32
-	Created                    int64
-	Quota, Limit, Weight       []Quantity
-	PreemptMinRuntime          Maybe
-	ReclaimMinRuntime          Maybe
-	BudgetsBlock               bool
+	Name     string
+	UID      string
+	Display  string
+	Parent   string // "" for a top-level queue
+	Priority int32
+	Created  int64 // Unix nanoseconds
+	// Quota (deserved), Limit and Weight (over-quota weight, in thousandths) name their dimensions; Unlimited is allowed for Quota and
+	// Limit. A dimension not named has quota 0, no limit, and weight 0. In a Queue, they are vectors.
+	Quota  []Quantity
+	Limit  []Quantity
+	Weight []Quantity
+	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
+	// nanoseconds; unset for what the queues above say.
+	PreemptMinRuntime Maybe
+	ReclaimMinRuntime Maybe
+	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
+	BudgetsBlock bool
 }
 
 // UsageState is what queues used of the cluster lately: queue name, dimension, millionths of the cluster. It replaces

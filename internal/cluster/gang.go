@@ -29,37 +29,11 @@ type Set struct {
 
 // Gang is our model of a PodGroup: a tree of pod sets with minimums. It is immutable in a Snapshot.
 type Gang struct {
-	ID  GangID
-	Key Key
-	UID string
+	GangState
+	ID GangID
 	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone. It may be another shard's now.
 	Former    Key
 	FormerUID string
-	// Queue is the leaf queue's name as the gang asks for it; of a remnant, the one that is charged.
-	Queue       string
-	Priority    int32
-	Preemptible bool
-	Created     int64 // Unix nanoseconds
-	// Sets is the tree; Sets[0] is the root. A gang with a broken tree has Sets of the root only and Invalid set.
-	Sets []Set
-	// Invalid says why the gang cannot be scheduled as it is written ("" when it can): one sentence for its owner.
-	Invalid string
-	// MarkUnschedulable: write PodScheduled=False on the pods that cannot be placed. Backoff: stop after the first
-	// failed attempt until the gang changes.
-	MarkUnschedulable bool
-	Backoff           bool
-	// GaveUp is set by the dialect when Backoff applies and a failed attempt has been recorded on the object.
-	GaveUp bool
-	// LastStart is when the gang last got its minimum, Unix nanoseconds; 0 for never. LastEviction is when pods of it were
-	// last evicted, StaleSince since when it has had pods and too few of them; both as its object says.
-	LastStart    int64
-	LastEviction int64
-	StaleSince   int64
-	// PreemptionDelay is how long the gang waits, from its creation or last eviction on, before others may be disturbed for
-	// it, in nanoseconds. StaleGrace is how long it may stay below its minimum once it has run, in nanoseconds: negative for
-	// ever; unset for the scheduler's default.
-	PreemptionDelay int64
-	StaleGrace      Maybe
 	// Pods are the gang's pods, in no meaningful order.
 	Pods []PodID
 	// Counts of the gang's own pods, kept by the Store.
@@ -75,16 +49,15 @@ type Gang struct {
 	Since         int64
 	Displacements []Displacement
 
-	least      int32 // MinPods, computed once
-	leaves     map[string]int32
-	near       string // see Shape
-	generation int64
-	aside      string // why it is not scheduled although its object is in order; see Store.SetAside
-	formed     bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
-	started    int64  // by us, whether or not its object says so yet
-	evicted    int64
-	stale      Maybe
-	epoch      uint64
+	least   int32 // MinPods, computed once
+	leaves  map[string]int32
+	near    string // see Shape
+	aside   string // why it is not scheduled although its object is in order; see Store.SetAside
+	formed  bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
+	started int64  // by us, whether or not its object says so yet
+	evicted int64
+	stale   Maybe
+	epoch   uint64
 }
 
 // Displacement is an eviction of pods of a gang by us: when, and for whom.

@@ -74,7 +74,7 @@ func (s *Snapshot) events() []Event {
 		out = append(out, s.Node(id).State(s.Dims))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.topologies)) {
-		out = append(out, s.topologies[name].State())
+		out = append(out, s.topologies[name].TopologyState)
 	}
 	usage := map[string][]Quantity{}
 	for _, id := range s.QueueOrder {
@@ -90,7 +90,7 @@ func (s *Snapshot) events() []Event {
 	var gangs []GangState
 	s.EachGang(func(g *Gang) {
 		if !g.Key.Remnant() { // these follow from the pods
-			gangs = append(gangs, g.State())
+			gangs = append(gangs, g.GangState)
 		}
 	})
 	slices.SortFunc(gangs, func(a, b GangState) int {

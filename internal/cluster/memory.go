@@ -72,7 +72,7 @@ func (s *Store) HoldFor(uid, node string, until int64) bool {
 	if p.Phase != Pending || p.Gang == None {
 		return false
 	}
-	s.Hold(Hold{Gang: p.gangKey, Pod: uid, Set: p.setName, Node: node, Requests: p.Class.Requests, Share: p.Class.Share, Until: until}.charged(s, p.Class))
+	s.Hold(Hold{Gang: p.PodState.Gang, Pod: uid, Set: p.PodState.SetName, Node: node, Requests: p.Class.Requests, Share: p.Class.Share, Until: until}.charged(s, p.Class))
 	return true
 }
 
@@ -142,7 +142,7 @@ func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.evicting, p.Phase, p.sent, p.returning = until, Releasing, true, p.Recreated
+	p.evicting, p.Phase, p.sent, p.Returning = until, Releasing, true, p.Recreated
 	s.evicting[id] = struct{}{}
 	s.attach(p)
 	s.disturbed = true
@@ -165,9 +165,9 @@ func (s *Store) Spare(uid string) bool {
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.evicting, p.sent, p.returning = 0, false, false
+	p.evicting, p.sent, p.Returning = 0, false, false
 	delete(s.evicting, id)
-	p.Phase, p.NodeName = p.observed.phase, p.observed.nodeName
+	p.Phase, p.NodeName = p.PodState.Phase, p.PodState.NodeName
 	if p.assumed != nil {
 		p.Phase, p.NodeName = Binding, p.assumed.node
 	}
@@ -204,7 +204,7 @@ func (s *Store) RememberAnswer(question string, r RememberedAnswer) { s.answers[
 // lost notes that a gang lost room by something that was not our doing. p may be detached.
 func (s *Store) lost(p *Pod) {
 	s.news = s.now
-	if id, ok := s.gangIDs[p.home]; ok {
+	if id, ok := s.gangIDs[p.home()]; ok {
 		s.gang(id).Since = s.now
 	}
 }
@@ -359,10 +359,10 @@ func (s *Snapshot) Memory() Memory {
 		if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
 			m.Charged[p.UID] = c
 		}
-		if p.returning {
+		if p.Returning {
 			m.Returning[p.UID] = struct{}{}
 		}
-		if p.sent || p.goneBy != p.deletedAt {
+		if p.sent || p.goneBy != p.DeletedAt {
 			m.Gone[p.UID] = Gone{p.sent, p.goneBy}
 		}
 	})
@@ -387,7 +387,7 @@ func (s *Store) Restore(m Memory) {
 		if id, ok := s.podIDs[uid]; ok && !s.pods.get(int32(id)).recorded && s.pods.get(int32(id)).Phase.Holds() {
 			s.detach(s.pods.get(int32(id)))
 			p := s.pod(id)
-			p.charged = c
+			p.PodState.Charged = c
 			s.attach(p)
 		}
 	}
@@ -419,7 +419,7 @@ func (s *Store) Restore(m Memory) {
 		if id, ok := s.podIDs[uid]; ok {
 			s.detach(s.pods.get(int32(id)))
 			p := s.pod(id)
-			p.returning = true
+			p.Returning = true
 			s.attach(p)
 		}
 	}

@@ -42,7 +42,7 @@ func TestEvictedIsStillAskedFor(t *testing.T) {
 		}
 		restarted := NewStore(Options{})
 		told := s.Snapshot(second)
-		restarted.Apply(QueueState{Name: "q"}, told.Gang(0).State(), told.Pod(0).State(told.Dims))
+		restarted.Apply(QueueState{Name: "q"}, told.Gang(0).GangState, told.Pod(0).State(told.Dims))
 		if got := restarted.Snapshot(second).QueueByName("q").Requested.At(GPU); got != want {
 			t.Errorf("recreated %v, after a restart: asks for %d, want %d", recreated, got, want)
 		}

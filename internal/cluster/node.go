@@ -1,31 +1,14 @@
 package cluster
 
-import v1 "k8s.io/api/core/v1"
-
 // NoWorkerLabel is the Problem of a node that carries neither label of workers where nodes are restricted.
 const NoWorkerLabel = "NoWorkerLabel"
 
 // Node is one node as the scheduler sees it. It is immutable in a Snapshot.
 type Node struct {
-	ID     NodeID
-	Name   string
-	UID    string
-	Labels map[string]string // shared with the API object, never written
-	Taints []v1.Taint
-	// Problem says why the node takes no pods at all: "NotReady", "Unschedulable", "MemoryPressure", "DiskPressure",
-	// "PIDPressure", "NetworkUnavailable", NoWorkerLabel; "" when it is fine.
-	Problem string
-	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
-	GPUMemoryMiB int64
-	// Slicing is how its GPUs are cut into slices.
-	Slicing Slicing
+	NodeState // as observed; amounts are in the fields below
+	ID        NodeID
 	// Devices are the GPUs that pods share, by group.
 	Devices []SharedDevice
-	// ClaimGPUs is how many GPUs pods get by resource claim, in milli-GPU, over those in Allocatable.
-	ClaimGPUs int64
-	// ByClaim names the extended resources that are given as devices here, by the structured allocator; of these, Allocatable
-	// is an upper bound.
-	ByClaim []string
 	// Allocatable is what pods may take in all.
 	Allocatable Resources
 	// Used is the sum of the requests of the pods holding room, Releasing the part of Used that is being given back; both stop

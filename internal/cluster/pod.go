@@ -56,18 +56,16 @@ func (p Phase) Alive() bool { return p <= Running }
 
 // Finished says that the pod is a member that ended well and is still on record: it counts towards the minimum of its set,
 // see [Set.Need]. One that is being deleted was sent away, however well it ended.
-func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.deletedAt == 0 }
+func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.DeletedAt == 0 }
 
 // Pod is one pod as the scheduler sees it. It is immutable in a Snapshot.
 type Pod struct {
-	ID        PodID
-	UID       string
-	Namespace string
-	Name      string
-	// Labels is shared with the API object and never written.
-	Labels map[string]string
-	Class  *Class
-	Phase  Phase
+	// PodState is what the API server last said; Returning and Charged stand as long as they are remembered. Fields of the same names
+	// below are what that comes to with our own decisions laid over it.
+	PodState
+	ID    PodID
+	Class *Class
+	Phase Phase
 	// Node is where the pod is, or has been decided to go; None while it has none.
 	Node NodeID
 	// NodeName is the name behind Node, kept for a node the Store does not know.
@@ -76,18 +74,9 @@ type Pod struct {
 	// [Charged]. Set is the index of its pod set in the gang's tree, None when the gang has no set of that name.
 	Gang GangID
 	Set  int32
-	// Ours says whether one of our scheduler names is on the pod; others only take room.
-	Ours bool
-	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
-	Utility bool
-	Created int64 // Unix nanoseconds
-	// Recreated says that a controller makes a new pod when this one is deleted.
-	Recreated bool
 	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before, Unix nanoseconds;
 	// 0 for pods that had it from the beginning, which hold it since their creation at most.
 	Held int64
-	// DeviceClaims says which objects stand for Class.Devices, one for each.
-	DeviceClaims []DeviceClaim
 	// Allocations are the devices that a decision on its way gives the pod's claims: ours, or that of its BindRequest.
 	Allocations []ClaimAllocation
 	// Charge is what its queue is charged for it where it is; of one that waits, Class.Charge.
@@ -97,35 +86,23 @@ type Pod struct {
 	Groups []string
 	// Zones is what it has of the NUMA zones of its node, nil when that is not on record.
 	Zones []ZoneShare
-	// Nominated is the node of status.nominatedNodeName, "" for none.
-	Nominated string
 	// NotBefore is when the pod may be placed again after a failed bind, Unix nanoseconds; 0 for at once.
 	NotBefore int64
 
-	said      []string    // the groups that the API server says
-	zonesSaid []ZoneShare // what the API server says of its NUMA zones
-	gangKey   Key
-	setName   string
-	deletedAt int64 // as its object says
-	goneBy    int64 // the same by the Store's clock, which may have been set back since
-	observed  observed
-	// allocations are what the API server last said of Allocations
-	allocations []ClaimAllocation
-	assumed     *assumption
-	charged     Charged
-	abroad      string // see PodState
-	recorded    bool   // charged is what the API server said, not what the Store found out
-	home        Key    // the gang it is in or waits for: that of its record, or the one it asks for
-	evicting    int64  // until when our eviction is assumed, 0 for none
-	sent        bool   // evicted by us, as far as this Store knows
-	returning   bool   // evicted, and made anew: what it asks for is still asked for
-	epoch       uint64
+	goneBy   int64 // DeletedAt by the Store's clock, which may have been set back since
+	assumed  *assumption
+	evicting int64 // until when our eviction is assumed, 0 for none
+	epoch    uint64
+	recorded bool // Charged is what the API server said, not what the Store found out
+	sent     bool // evicted by us, as far as this Store knows
 }
 
-// observed is what the API server last said of where the pod is, before our own assumption is laid over it.
-type observed struct {
-	phase    Phase
-	nodeName string
+// home is the gang it is in or waits for: that of its record, or the one it asks for.
+func (p *Pod) home() Key {
+	if p.PodState.Charged.Queue != "" {
+		return p.PodState.Charged.Gang
+	}
+	return p.PodState.Gang
 }
 
 // Key names an object of one face: the API family it came from, its namespace and name.
@@ -158,10 +135,10 @@ func (k Key) Less(o Key) bool {
 func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
 
 // SetName returns the name of the pod set the pod asks to be in ("" for the default one).
-func (p *Pod) SetName() string { return p.setName }
+func (p *Pod) SetName() string { return p.PodState.SetName }
 
 // GangKey returns the gang the pod asks to be in; the zero Key for none.
-func (p *Pod) GangKey() Key { return p.gangKey }
+func (p *Pod) GangKey() Key { return p.PodState.Gang }
 
 // Assumed says whether the pod's phase and node are our own decision, not yet confirmed by the API server.
 func (p *Pod) Assumed() bool { return p.assumed != nil }

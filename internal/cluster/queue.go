@@ -2,15 +2,9 @@ package cluster
 
 // Queue is one node of the queue forest. It is immutable in a Snapshot.
 type Queue struct {
-	ID       QueueID
-	Name     string
-	UID      string
-	Display  string
-	Parent   string // "" for a top-level queue
-	Priority int32
-	Created  int64 // Unix nanoseconds
-	// Quota (deserved), Limit and Weight (over-quota weight, in thousandths) per dimension. Unlimited is allowed for Quota
-	// and Limit. A dimension beyond the tail has quota 0, no limit, and weight 0.
+	QueueState // as observed; amounts are in the fields below
+	ID         QueueID
+	// Quota, Limit and Weight over the dimensions. One beyond the tail has quota 0, no limit, and weight 0.
 	Quota  Resources
 	Limit  Resources
 	Weight Resources
@@ -28,12 +22,6 @@ type Queue struct {
 	Stuck                 Resources
 	StuckNonPreemptible   Resources
 
-	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
-	// nanoseconds; unset for what the queues above say.
-	PreemptMinRuntime Maybe
-	ReclaimMinRuntime Maybe
-	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
-	BudgetsBlock bool
 	// Usage is the part of the cluster that the queue used lately, per dimension in millionths; nil without history.
 	Usage Resources
 	// ShareMoved is when its fair share last moved to stay, Unix nanoseconds; 0 for never in this Store's memory.

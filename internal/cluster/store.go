@@ -174,7 +174,7 @@ func (s *Store) Snapshot(now int64) *Snapshot {
 		} else if a == nil { // whoever names it is no queue's
 			delete(s.served, name)
 		} else if slices.ContainsFunc(a.allocated.read(nil), func(x int64) bool { return x > 0 }) {
-			q := &Queue{ID: None, Name: name}
+			q := &Queue{ID: None, QueueState: QueueState{Name: name}}
 			s.tell(q, a)
 			s.gone[name] = q
 		}
@@ -263,7 +263,7 @@ func (s *Store) leaves(p *Pod) Phase {
 	case s.now-p.goneBy > s.opts.StuckAfter, p.goneBy-s.now > FarAhead && !p.sent:
 		return StuckReleasing
 	}
-	return p.observed.phase
+	return p.PodState.Phase
 }
 
 // sizeDevices finds the least GPU memory of any node after nodes have changed, and what queues ask for with it.
@@ -327,7 +327,7 @@ func (s *Store) Forget(uid string) bool {
 	p := s.pod(id)
 	p.assumed = nil
 	delete(s.assumed, id)
-	p.Phase, p.NodeName, p.Allocations = p.observed.phase, p.observed.nodeName, p.allocations
+	p.Phase, p.NodeName, p.Allocations = p.PodState.Phase, p.PodState.NodeName, p.PodState.Allocations
 	s.attach(p)
 	s.gen++
 	return true
@@ -397,20 +397,16 @@ func Fork(snap *Snapshot, o Options) *Store {
 
 // State returns the event that would make this node, without the pods on it.
 func (n *Node) State(d Dims) NodeState {
-	return NodeState{
-		Name: n.Name, UID: n.UID, Labels: n.Labels, Taints: n.Taints, Problem: n.Problem,
-		GPUMemoryMiB: n.GPUMemoryMiB, Slicing: n.Slicing, Allocatable: d.quantities(n.Allocatable),
-		ClaimGPUs: n.ClaimGPUs, ByClaim: n.ByClaim,
-	}
+	st := n.NodeState
+	st.Allocatable = d.quantities(n.Allocatable)
+	return st
 }
 
 // State returns the event that would make this queue.
 func (q *Queue) State(d Dims) QueueState {
-	return QueueState{
-		Name: q.Name, UID: q.UID, Display: q.Display, Parent: q.Parent, Priority: q.Priority,
-		Created: q.Created, Quota: d.quantities(q.Quota), Limit: d.quantities(q.Limit), Weight: d.quantities(q.Weight),
-		PreemptMinRuntime: q.PreemptMinRuntime, ReclaimMinRuntime: q.ReclaimMinRuntime, BudgetsBlock: q.BudgetsBlock,
-	}
+	st := q.QueueState
+	st.Quota, st.Limit, st.Weight = d.quantities(q.Quota), d.quantities(q.Limit), d.quantities(q.Weight)
+	return st
 }
 
 // SetAside has a gang not be scheduled, for a reason that is told to its owner, until its specification changes or it is made anew.
@@ -420,35 +416,22 @@ func (s *Store) SetAside(key Key, why string) bool {
 	if !known || s.gangs.get(int32(id)).Invalid != "" {
 		return false
 	}
-	st := s.gangs.get(int32(id)).State()
+	st := s.gangs.get(int32(id)).GangState
 	s.gang(id).aside, st.Invalid = why, why
 	return s.Apply(st)
 }
 
-// State returns the event that would make this gang.
-func (g *Gang) State() GangState {
-	return GangState{
-		Key: g.Key, UID: g.UID, Queue: g.Queue, Priority: g.Priority, Preemptible: g.Preemptible,
-		Created: g.Created, Sets: g.Sets, Invalid: g.Invalid, MarkUnschedulable: g.MarkUnschedulable,
-		Backoff: g.Backoff, GaveUp: g.GaveUp, LastStart: g.LastStart, LastEviction: g.LastEviction, StaleSince: g.StaleSince,
-		PreemptionDelay: g.PreemptionDelay, StaleGrace: g.StaleGrace, Generation: g.generation,
-	}
-}
-
-// State returns the event that would make this pod, as it stands now.
+// State returns the event that would make this pod, as it stands now. Its Spec is the caller's.
 func (p *Pod) State(d Dims) PodState {
-	st := PodState{
-		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Class.ClassSpec,
-		Phase: p.Phase, NodeName: p.NodeName, Gang: p.gangKey, SetName: p.setName, Ours: p.Ours, Utility: p.Utility,
-		Created: p.Created, DeletedAt: p.goneBy, Nominated: p.Nominated, Recreated: p.Recreated, Returning: p.returning, Abroad: p.abroad, Groups: p.Groups, Zones: p.Zones,
-		DeviceClaims: p.DeviceClaims, Allocations: p.Allocations,
-	}
-	if p.recorded {
-		st.Charged = p.charged
-	}
-	st.Requests = d.some(p.Class.Requests)
+	st, spec := p.PodState, p.Class.ClassSpec
+	spec.Requests, spec.Charge = nil, nil
+	st.Spec, st.Requests = &spec, d.some(p.Class.Requests)
 	if !p.Class.Charge.Equal(p.Class.Requests) {
 		st.Charge = d.some(p.Class.Charge)
+	}
+	st.Phase, st.NodeName, st.Groups, st.Zones, st.Allocations, st.DeletedAt = p.Phase, p.NodeName, p.Groups, p.Zones, p.Allocations, p.goneBy
+	if !p.recorded {
+		st.Charged = Charged{}
 	}
 	return st
 }

@@ -46,7 +46,7 @@ func (w world) event(t *rapid.T) Event {
 		return QueueGone{Name: pick(w.queues, "queue")}
 	default:
 		st := PodState{
-			UID: pick(w.pods, "pod"), Namespace: "ns", Requests: amounts(), Ours: rapid.Bool().Draw(t, "ours"),
+			UID: pick(w.pods, "pod"), Namespace: "ns", Requests: amounts(), Spec: &ClassSpec{}, Ours: rapid.Bool().Draw(t, "ours"),
 			Phase: Phase(rapid.IntRange(0, int(Unknown)).Draw(t, "phase")), SetName: pick([]string{"", "other"}, "set"),
 		}
 		st.Name = st.UID

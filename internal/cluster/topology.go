@@ -33,9 +33,7 @@ func (l Level) Name() string {
 // Topology is one way in which the nodes nest: a tree of domains, kept up to date from node labels. A node belongs to it
 // only if it has the labels of all levels. It is immutable in a Snapshot.
 type Topology struct {
-	Name   string
-	UID    string
-	Levels []Level // widest first
+	TopologyState
 
 	domains []*Domain // by ID; nil for IDs that are free
 	free    []DomainID
@@ -58,8 +56,9 @@ type Domain struct {
 
 // TopologyState is a topology as observed: the event that creates or updates it.
 type TopologyState struct {
-	Name, UID string
-	Levels    []Level
+	Name   string
+	UID    string
+	Levels []Level // widest first
 }
 
 // TopologyGone removes a topology. Gangs that refer to it wait for it.
@@ -121,27 +120,22 @@ func (t *Topology) Path(d DomainID) string {
 	return strings.Join(values, "/")
 }
 
-// State returns the event that would make this topology.
-func (t *Topology) State() TopologyState {
-	return TopologyState{Name: t.Name, UID: t.UID, Levels: t.Levels}
-}
-
 // Topology returns a topology by name; nil when there is none.
 func (s *Snapshot) Topology(name string) *Topology { return s.topologies[name] }
 
 func (e TopologyState) apply(s *Store) bool {
 	if old := s.topologies[e.Name]; old != nil {
-		if old.UID == e.UID && slices.Equal(old.Levels, e.Levels) {
+		if old.TopologyState.equal(&e) {
 			return false
 		}
 		if slices.EqualFunc(old.Levels, e.Levels, func(a, b Level) bool { return a.Label == b.Label }) {
 			t := s.topology(e.Name) // the tree stays
-			t.UID, t.Levels = e.UID, e.Levels
+			t.TopologyState = e
 			s.news = s.now
 			return true
 		}
 	}
-	t := &Topology{Name: e.Name, UID: e.UID, Levels: e.Levels, epoch: s.epoch}
+	t := &Topology{TopologyState: e, epoch: s.epoch}
 	t.domains = []*Domain{{Parent: None, Level: -1, epoch: s.epoch}}
 	s.writableTopologies()[e.Name] = t
 	for name := range s.nodeIDs { // order: children and nodes are kept sorted

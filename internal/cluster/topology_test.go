@@ -96,7 +96,7 @@ func trees(s *Snapshot) string {
 // TestLevelByName: labels come before aliases, and nothing is no level.
 func TestLevelByName(t *testing.T) {
 	t.Parallel()
-	top := &Topology{Levels: []Level{{Label: "zone"}, {Label: "example.com/rack", Alias: "rack"}, {Label: "host", Alias: "zone"}}}
+	top := &Topology{TopologyState: TopologyState{Levels: []Level{{Label: "zone"}, {Label: "example.com/rack", Alias: "rack"}, {Label: "host", Alias: "zone"}}}}
 	for name, want := range map[string]int{"zone": 0, "rack": 1, "example.com/rack": 1, "host": 2, "": None, "row": None} {
 		if got, ok := top.LevelByName(name); got != want || ok != (want != None) {
 			t.Errorf("level %q is %d (%v), want %d", name, got, ok, want)

@@ -32,7 +32,7 @@ func TestMeasureIsIncremental(t *testing.T) {
 				s.Apply(cluster.NodeGone{Name: node})
 			}
 		default:
-			p := cluster.PodState{UID: uid, Name: uid, Namespace: "ns", Ours: true, Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}}}
+			p := cluster.PodState{UID: uid, Name: uid, Namespace: "ns", Ours: true, Spec: &cluster.ClassSpec{}, Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}}}
 			if r.IntN(2) == 0 {
 				p.Requests = append(p.Requests, cluster.Quantity{Name: "gpu", Value: 1000 * int64(1+r.IntN(3))})
 			} else {

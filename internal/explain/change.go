@@ -220,7 +220,7 @@ func (c *Change) roomEvents(snap *cluster.Snapshot) []cluster.Event {
 func (c *Change) placeName(i int) string { return "new/" + c.same + "/" + strconv.Itoa(i) }
 
 func (c *Change) editGang(g *cluster.Gang) cluster.Event {
-	st := g.State()
+	st := g.GangState
 	switch c.Kind {
 	case MoveToQueue:
 		st.Queue = c.Queue

@@ -32,7 +32,7 @@ func gang(name string, pods, gpu int, edit func(*cluster.GangState, *cluster.Pod
 	g := cluster.GangState{Key: key(name), UID: name, Queue: "q", Preemptible: true, Sets: cluster.FlatTree(int32(pods)), Created: int64(len(name))}
 	var out []cluster.Event
 	for i := range pods {
-		p := cluster.PodState{UID: name + string(rune('a'+i)), Namespace: "team", Name: name + "-" + string(rune('a'+i)), Ours: true, Gang: g.Key, Requests: request(1, 1, gpu)}
+		p := cluster.PodState{UID: name + string(rune('a'+i)), Namespace: "team", Name: name + "-" + string(rune('a'+i)), Ours: true, Gang: g.Key, Spec: &cluster.ClassSpec{}, Requests: request(1, 1, gpu)}
 		if edit != nil {
 			edit(&g, &p)
 		}
@@ -370,7 +370,7 @@ func state(s *cluster.Snapshot) map[string]any {
 		out["queue "+q.Name] = []any{q.State(s.Dims), s.Dims.Format(q.Requested)}
 	}
 	s.EachGang(func(g *cluster.Gang) {
-		out["gang "+g.Key.String()] = []any{g.State(), g.PendingPods, g.GatedPods, g.ActivePods}
+		out["gang "+g.Key.String()] = []any{g.GangState, g.PendingPods, g.GatedPods, g.ActivePods}
 	})
 	s.EachPod(func(p *cluster.Pod) { out["pod "+p.UID] = p.State(s.Dims) })
 	for k := range s.Objects(cluster.ConfigMaps) {

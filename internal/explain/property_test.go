@@ -122,7 +122,7 @@ func (d *draw) others() {
 		d.store.Apply(cluster.GangState{Key: key, UID: name, Queue: pickOne(d, "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: d.chance(50), Created: int64(i)})
 		for k := range 1 + d.Intn(4) {
 			p := cluster.PodState{
-				UID: fmt.Sprintf("%s-%d", name, k), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, k), Ours: true, Gang: key,
+				UID: fmt.Sprintf("%s-%d", name, k), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, k), Ours: true, Gang: key, Spec: &cluster.ClassSpec{},
 				Requests: request(1+d.Intn(8), 1+d.Intn(16), d.Intn(5)),
 			}
 			if d.chance(15) {
@@ -157,7 +157,7 @@ func (d *draw) makeTarget() {
 		req := request(1+d.Intn(8), 1+d.Intn(32), pickOne(d, 0, 1, 2, 4, 8))
 		extra := pickOne(d, 0, 0, 0, 1, 2)
 		for k := range min + extra {
-			p := cluster.PodState{UID: fmt.Sprintf("t-%s%d", name, k), Namespace: "team", Name: fmt.Sprintf("t-%s%d", name, k), Ours: true, Gang: d.target, SetName: name, Requests: req}
+			p := cluster.PodState{UID: fmt.Sprintf("t-%s%d", name, k), Namespace: "team", Name: fmt.Sprintf("t-%s%d", name, k), Ours: true, Gang: d.target, SetName: name, Spec: &cluster.ClassSpec{}, Requests: req}
 			d.pods = append(d.pods, p)
 		}
 	}

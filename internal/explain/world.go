@@ -114,7 +114,7 @@ func (w *world) before(e cluster.Event) cluster.Event {
 		}
 		return cluster.QueueGone{Name: e.Name}
 	case cluster.GangState:
-		return w.base.GangByKey(e.Key).State()
+		return w.base.GangByKey(e.Key).GangState
 	case cluster.PodState:
 		if p := w.pods[e.UID]; p != nil {
 			return p.State(dims)

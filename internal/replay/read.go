@@ -128,12 +128,9 @@ func unpack(f *file) (*Case, error) {
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		k := &f.Classes[p.Class]
-		im.Events = append(im.Events, cluster.PodState{
-			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Requests: k.Requests, Charge: k.Charge, Spec: k.Spec,
-			Groups: p.Groups, Zones: p.Zones, Phase: v.phases[p.Phase], NodeName: p.Node, Gang: p.Gang, SetName: p.Set, Ours: p.Ours,
-			Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt, Nominated: p.Nominated, Recreated: p.Recreated,
-			Charged: p.Charged, Abroad: p.Abroad, DeviceClaims: p.Claims, Allocations: p.Allocations,
-		})
+		st := cluster.PodState(p.pod)
+		st.Requests, st.Charge, st.Spec, st.Phase = k.Requests, k.Charge, &k.Spec, v.phases[p.Phase]
+		im.Events = append(im.Events, st)
 	}
 	if err := unpackObjects(f, im); err != nil {
 		return nil, fmt.Errorf("read a snapshot: %w", err)

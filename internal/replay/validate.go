@@ -125,7 +125,7 @@ func (v *validator) class(c *class) error {
 	return cmp.Or(v.amounts("requests", c.Requests, false), v.amounts("charge", c.Charge, false), share(c.Spec.Share))
 }
 
-func (v *validator) pod(p *pod, classes int) error {
+func (v *validator) pod(p *placed, classes int) error {
 	if p.Class < 0 || p.Class >= classes {
 		return fmt.Errorf("class is %d; there are %d", p.Class, classes)
 	}

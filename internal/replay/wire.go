@@ -25,7 +25,7 @@ type file struct {
 	Usage           map[string][]cluster.Quantity                     `json:"usage,omitzero"`
 	Gangs           []cluster.GangState                               `json:"gangs,omitzero"`
 	Classes         []class                                           `json:"classes,omitzero"`
-	Pods            []pod                                             `json:"pods,omitzero"`
+	Pods            []placed                                          `json:"pods,omitzero"`
 	Objects         map[cluster.ObjectKind]map[string]json.RawMessage `json:"objects,omitzero"`
 	Postponed       map[string]int64                                  `json:"postponed,omitzero"`
 	Memory          memory                                            `json:"memory,omitzero"`
@@ -40,29 +40,40 @@ type class struct {
 	Charge   []cluster.Quantity `json:"charge,omitzero"`
 }
 
-// pod is a cluster.PodState without its class, of which it has the index.
+// pod is a cluster.PodState as files name its fields; one that is missing here does not compile. What is left out is said elsewhere:
+// by the class, by the phase's name, and by the memory.
 type pod struct {
-	UID         string                    `json:"uid"`
-	Namespace   string                    `json:"namespace,omitzero"`
-	Name        string                    `json:"name"`
-	Class       int                       `json:"class"`
-	Labels      map[string]string         `json:"labels,omitzero"`
-	Groups      []string                  `json:"groups,omitzero"`
-	Zones       []cluster.ZoneShare       `json:"zones,omitzero"`
-	Phase       string                    `json:"phase"`
-	Node        string                    `json:"node,omitzero"`
-	Gang        cluster.Key               `json:"gang,omitzero"`
-	Set         string                    `json:"set,omitzero"`
-	Ours        bool                      `json:"ours,omitzero"`
-	Utility     bool                      `json:"utility,omitzero"`
-	Created     int64                     `json:"created,omitzero"`
-	DeletedAt   int64                     `json:"deletedAt,omitzero"`
-	Nominated   string                    `json:"nominated,omitzero"`
-	Recreated   bool                      `json:"recreated,omitzero"`
-	Charged     cluster.Charged           `json:"charged,omitzero"`
-	Abroad      string                    `json:"abroad,omitzero"`
-	Claims      []cluster.DeviceClaim     `json:"claims,omitzero"`
-	Allocations []cluster.ClaimAllocation `json:"allocations,omitzero"`
+	UID          string                    `json:"uid"`
+	Namespace    string                    `json:"namespace,omitzero"`
+	Name         string                    `json:"name"`
+	Labels       map[string]string         `json:"labels,omitzero"`
+	Requests     []cluster.Quantity        `json:"-"`
+	Charge       []cluster.Quantity        `json:"-"`
+	Spec         *cluster.ClassSpec        `json:"-"`
+	Groups       []string                  `json:"groups,omitzero"`
+	Zones        []cluster.ZoneShare       `json:"zones,omitzero"`
+	Phase        cluster.Phase             `json:"-"`
+	NodeName     string                    `json:"node,omitzero"`
+	Gang         cluster.Key               `json:"gang,omitzero"`
+	SetName      string                    `json:"set,omitzero"`
+	Ours         bool                      `json:"ours,omitzero"`
+	Utility      bool                      `json:"utility,omitzero"`
+	Created      int64                     `json:"created,omitzero"`
+	DeletedAt    int64                     `json:"deletedAt,omitzero"`
+	Nominated    string                    `json:"nominated,omitzero"`
+	Recreated    bool                      `json:"recreated,omitzero"`
+	Returning    bool                      `json:"-"`
+	Charged      cluster.Charged           `json:"charged,omitzero"`
+	Abroad       string                    `json:"abroad,omitzero"`
+	DeviceClaims []cluster.DeviceClaim     `json:"claims,omitzero"`
+	Allocations  []cluster.ClaimAllocation `json:"allocations,omitzero"`
+}
+
+// placed is a pod with the index of its class and the name of its phase.
+type placed struct {
+	pod
+	Class int    `json:"class"`
+	Phase string `json:"phase"`
 }
 
 // memory is a cluster.Memory: what is a map there by more than a text is a sorted list here.

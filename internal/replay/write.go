@@ -50,12 +50,11 @@ func pack(c *Case) (*file, error) {
 		case cluster.GangState:
 			f.Gangs = append(f.Gangs, e)
 		case cluster.PodState:
-			p := packPod(&e)
-			var err error
-			if p.Class, err = f.class(classes, &e); err != nil {
+			class, err := f.class(classes, &e)
+			if err != nil {
 				return nil, err
 			}
-			f.Pods = append(f.Pods, p)
+			f.Pods = append(f.Pods, placed{pod: pod(e), Class: class, Phase: e.Phase.String()})
 		case cluster.ObjectState:
 			if err := f.object(e); err != nil {
 				return nil, err
@@ -75,8 +74,11 @@ func pack(c *Case) (*file, error) {
 
 // class returns the index of the pod's class, which it adds if it is new.
 func (f *file) class(known map[string]int, p *cluster.PodState) (int, error) {
-	c := class{Spec: p.Spec, Requests: p.Requests, Charge: p.Charge}
-	c.Spec.Requests, c.Spec.Charge = nil, nil
+	c := class{Requests: p.Requests, Charge: p.Charge}
+	if p.Spec != nil {
+		c.Spec = *p.Spec
+		c.Spec.Requests, c.Spec.Charge = nil, nil
+	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		return 0, fmt.Errorf("write pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -110,14 +112,6 @@ func (f *file) object(e cluster.ObjectState) error {
 	}
 	f.Objects[e.Kind][e.Key] = text
 	return nil
-}
-
-func packPod(p *cluster.PodState) pod {
-	return pod{
-		UID: p.UID, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Groups: p.Groups, Zones: p.Zones, Phase: p.Phase.String(),
-		Node: p.NodeName, Gang: p.Gang, Set: p.SetName, Ours: p.Ours, Utility: p.Utility, Created: p.Created, DeletedAt: p.DeletedAt,
-		Nominated: p.Nominated, Recreated: p.Recreated, Charged: p.Charged, Abroad: p.Abroad, Claims: p.DeviceClaims, Allocations: p.Allocations,
-	}
 }
 
 func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {

@@ -145,7 +145,7 @@ func (w *World) make(p *pod) {
 		Gang: p.gang.state.Key, Ours: true, Recreated: true, Created: w.now,
 	}
 	if share := p.gang.Share; !share.None() {
-		p.state.Spec.Share = share
+		p.state.Spec = &cluster.ClassSpec{Share: share}
 		p.state.Charge = append(slices.Clone(p.gang.Requests), cluster.Quantity{Name: "gpu", Value: share.Charge(0)})
 	}
 	w.pods[p.state.UID] = p

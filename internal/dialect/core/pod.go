@@ -25,6 +25,7 @@ func Pod(p *v1.Pod) cluster.PodState {
 		Phase: PodPhase(p), Created: Nanoseconds(&p.CreationTimestamp), DeletedAt: Nanoseconds(p.DeletionTimestamp),
 	}
 	if st.Phase == cluster.Succeeded || st.Phase == cluster.Failed {
+		st.Spec = &cluster.ClassSpec{}
 		return st
 	}
 	st.NodeName, st.Nominated = p.Spec.NodeName, p.Status.NominatedNodeName
@@ -100,8 +101,8 @@ func PodPhase(p *v1.Pod) cluster.Phase {
 }
 
 // Class returns what decides where p may run, apart from its requests.
-func Class(p *v1.Pod) cluster.ClassSpec {
-	s := cluster.ClassSpec{
+func Class(p *v1.Pod) *cluster.ClassSpec {
+	s := &cluster.ClassSpec{
 		NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, Spread: p.Spec.TopologySpreadConstraints,
 		HostPorts: hostPorts(p), Claims: claims(p), ConfigMaps: configMaps(p),
 	}

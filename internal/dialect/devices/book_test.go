@@ -32,7 +32,7 @@ func sliceOf(node, driver string, devices int) *resourceapi.ResourceSlice {
 
 // needs returns a pod's event as the book completes it.
 func (b *Book) needs(p *v1.Pod) cluster.PodState {
-	st := cluster.PodState{Phase: cluster.Pending, Requests: []cluster.Quantity{{Name: "cpu", Value: 1}}}
+	st := cluster.PodState{Phase: cluster.Pending, Spec: &cluster.ClassSpec{}, Requests: []cluster.Quantity{{Name: "cpu", Value: 1}}}
 	b.Pod(&st, p)
 	return st
 }

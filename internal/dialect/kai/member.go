@@ -78,7 +78,7 @@ func (r *Roles) complete(st *cluster.PodState, p *v1.Pod, share cluster.Share, w
 	}
 	st.Spec.Share = share
 	if !share.None() {
-		forgetOwnMaps(&st.Spec, p)
+		forgetOwnMaps(st.Spec, p)
 		st.Groups = Groups(p.Labels)
 		if share.Portion != 0 {
 			charge(st, share.Charge(0))

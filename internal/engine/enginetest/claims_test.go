@@ -120,7 +120,7 @@ func BenchmarkClaims(b *testing.B) {
 			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true,
 			Requests:     []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}},
 			Charge:       []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
-			Spec:         cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text), GPUs: 1}}},
+			Spec:         &cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text), GPUs: 1}}},
 			DeviceClaims: []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}},
 		})
 	}

@@ -236,7 +236,7 @@ func TestDisruptionIsReproducible(t *testing.T) {
 			switch e := e.(type) {
 			case cluster.GangState:
 				if g := snap.GangByKey(e.Key); g != nil {
-					events[i] = g.State()
+					events[i] = g.GangState
 				}
 			case cluster.PodState:
 				snap.EachPod(func(p *cluster.Pod) {

@@ -75,7 +75,7 @@ func (s *situation) crew(c crew) {
 	for i := range c.pods {
 		name := fmt.Sprintf("%s-%d", c.name, i)
 		p := cluster.PodState{
-			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Labels: c.labels, Spec: c.spec,
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Labels: c.labels, Spec: &c.spec,
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: c.gpu * 1000}, {Name: "pods", Value: 1}},
 			Created:  (benchNow - c.age) * 1e9,
 		}

@@ -25,7 +25,7 @@ func TestFragmentationDescends(t *testing.T) {
 	for _, part := range []int64{2, 3, 5, 7} {
 		shapes = append(shapes, cluster.PodState{
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}},
-			Spec:     cluster.ClassSpec{Share: cluster.Share{Devices: 1, Portion: part * cluster.PortionUnit / 10}},
+			Spec:     &cluster.ClassSpec{Share: cluster.Share{Devices: 1, Portion: part * cluster.PortionUnit / 10}},
 		})
 	}
 	const nodes = 3
@@ -82,7 +82,7 @@ func TestFragmentationDescends(t *testing.T) {
 			for n := range nodes {
 				node := fmt.Sprint("n", n)
 				choices := [][]string{nil}
-				if !p.Spec.Share.None() {
+				if p.Spec != nil {
 					choices = [][]string{{"new"}}
 					for _, d := range with().Snapshot(1).NodeByName(node).Devices {
 						choices = append(choices, []string{d.Group})

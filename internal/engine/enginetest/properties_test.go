@@ -173,7 +173,7 @@ func near(t *rapid.T) cluster.Constraint {
 
 // shape is what pods of a gang ask for.
 func (h *herd) shape(t *rapid.T, namespace string) cluster.PodState {
-	p := cluster.PodState{Namespace: namespace, Ours: true, Requests: []cluster.Quantity{
+	p := cluster.PodState{Namespace: namespace, Ours: true, Spec: &cluster.ClassSpec{}, Requests: []cluster.Quantity{
 		{Name: "pods", Value: 1},
 		{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 1, 2, 4}).Draw(t, "gpu")) * 1000},
 		{Name: "cpu", Value: int64(rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "cpu"))},
@@ -227,7 +227,9 @@ func (h *herd) pod(t *rapid.T, k cluster.Key, set string, shape cluster.PodState
 		p.SetName = "nowhere"
 	}
 	if p.Ours = rapid.IntRange(0, 14).Draw(t, "foreign") > 0; !p.Ours {
-		p.Spec.Share, p.Charge = cluster.Share{}, nil
+		spec := *p.Spec
+		spec.Share = cluster.Share{}
+		p.Spec, p.Charge = &spec, nil
 	}
 	if len(h.nodes) > 0 {
 		node := rapid.SampledFrom(h.nodes).Draw(t, "node")
@@ -257,7 +259,7 @@ func ended(t *rapid.T, p cluster.PodState) cluster.PodState {
 	if rapid.IntRange(0, 4).Draw(t, "told to go") == 0 {
 		p.DeletedAt = noon
 	}
-	p.NodeName, p.Groups, p.Spec, p.Requests, p.Charge = "", nil, cluster.ClassSpec{}, nil, nil
+	p.NodeName, p.Groups, p.Spec, p.Requests, p.Charge = "", nil, &cluster.ClassSpec{}, nil, nil
 	return p
 }
 

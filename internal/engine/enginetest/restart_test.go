@@ -18,7 +18,7 @@ func restarted(snap *cluster.Snapshot, told bool) *cluster.Store {
 	for _, id := range snap.QueueOrder {
 		s.Apply(snap.Queue(id).State(snap.Dims))
 	}
-	snap.EachGang(func(g *cluster.Gang) { s.Apply(g.State()) })
+	snap.EachGang(func(g *cluster.Gang) { s.Apply(g.GangState) })
 	snap.EachPod(func(p *cluster.Pod) { s.Apply(p.State(snap.Dims)) })
 	for i := range snap.Holds {
 		if h := &snap.Holds[i]; told && h.Pod != "" {

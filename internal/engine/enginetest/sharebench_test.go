@@ -28,7 +28,7 @@ func sharers(p plant, portions ...int64) *cluster.Store {
 			requests := []cluster.Quantity{{Name: "cpu", Value: 500}, {Name: "memory", Value: 1 << 30}, {Name: "pods", Value: 1}}
 			s.Apply(cluster.PodState{
 				UID: fmt.Sprintf("%s-%d", key.Name, m), Namespace: "ns", Name: fmt.Sprintf("%s-%d", key.Name, m), Gang: key, Ours: true,
-				Requests: requests, Charge: append(requests, cluster.Quantity{Name: "gpu", Value: share.Charge(0)}), Spec: cluster.ClassSpec{Share: share},
+				Requests: requests, Charge: append(requests, cluster.Quantity{Name: "gpu", Value: share.Charge(0)}), Spec: &cluster.ClassSpec{Share: share},
 			})
 			n++
 		}

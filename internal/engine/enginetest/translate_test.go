@@ -106,7 +106,7 @@ func TestConditionsOfAShard(t *testing.T) {
 		if err := b.Apply(pg); err != nil {
 			t.Fatal(err)
 		}
-		st := b.store.Snapshot(0).GangByKey(kai.GangKey("default", "g")).State()
+		st := b.store.Snapshot(0).GangByKey(kai.GangKey("default", "g")).GangState
 		if st.GaveUp != (pool == "a") {
 			t.Errorf("a condition of shard %s counts in shard a: %v", pool, st.GaveUp)
 		}

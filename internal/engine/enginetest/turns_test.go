@@ -85,7 +85,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 			for k := range pods {
 				uid := fmt.Sprint(key.Name, "-", k)
 				s.Apply(cluster.PodState{
-					UID: uid, Namespace: "ns", Name: uid, Gang: key, Ours: true, Created: noon - 1, Spec: cluster.ClassSpec{Claims: []string{uid}},
+					UID: uid, Namespace: "ns", Name: uid, Gang: key, Ours: true, Created: noon - 1, Spec: &cluster.ClassSpec{Claims: []string{uid}},
 					Requests: []cluster.Quantity{{Name: "gpu", Value: 1000 * int64(rapid.IntRange(1, 2).Draw(t, "gpu"))}, {Name: "pods", Value: 1}},
 				})
 			}
@@ -201,7 +201,7 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 			gang := func(name, queue string, priority int32, gpus int64) {
 				key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 				s.Apply(cluster.GangState{Key: key, UID: name, Queue: queue, Priority: priority, Created: noon, Sets: cluster.FlatTree(1)}, cluster.PodState{
-					UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: cluster.ClassSpec{Claims: []string{name}},
+					UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: &cluster.ClassSpec{Claims: []string{name}},
 					Requests: []cluster.Quantity{{Name: "gpu", Value: 1000 * gpus}, {Name: "pods", Value: 1}},
 				})
 			}
@@ -275,7 +275,7 @@ func TestChallengeEnds(t *testing.T) {
 		name := fmt.Sprint("g", i)
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		s.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Created: noon + int64(i), Sets: cluster.FlatTree(1)}, cluster.PodState{
-			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: cluster.ClassSpec{Claims: []string{name}},
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: &cluster.ClassSpec{Claims: []string{name}},
 			Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		})
 	}

@@ -332,7 +332,7 @@ func (w *town) events() []cluster.Event {
 		for k, p := range g.pods {
 			name := fmt.Sprintf("%s-%d", gangName(i), k)
 			ps := cluster.PodState{
-				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon - 1e13 + int64(k),
+				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon - 1e13 + int64(k), Spec: &cluster.ClassSpec{},
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: p.gpu * 1000}, {Name: "cpu", Value: p.cpu * 1000}},
 			}
 			if g.sets != nil {

@@ -165,7 +165,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 				pod := fmt.Sprint(name, "-", k, "-", m)
 				gpu := 1 + r.IntN(2)
 				p := cluster.PodState{
-					UID: pod, Namespace: "x", Name: pod, Gang: gang(name), SetName: set.Name, Ours: true, Recreated: true, Created: noon - 1e9,
+					UID: pod, Namespace: "x", Name: pod, Gang: gang(name), SetName: set.Name, Ours: true, Recreated: true, Created: noon - 1e9, Spec: &cluster.ClassSpec{},
 					Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: int64(gpu) * 1000}},
 				}
 				switch size := r.IntN(6); {

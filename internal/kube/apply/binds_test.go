@@ -376,7 +376,7 @@ func TestSharedDeviceIsFull(t *testing.T) {
 	s := cluster.NewStore(cluster.Options{})
 	half := cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
 	s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 10}}},
-		cluster.PodState{UID: "u-p", Namespace: "a", Name: "p", Ours: true, Spec: cluster.ClassSpec{Share: half}})
+		cluster.PodState{UID: "u-p", Namespace: "a", Name: "p", Ours: true, Spec: &cluster.ClassSpec{Share: half}})
 	decided := s.Snapshot(1).Generation
 	s.Assume("u-p", "n1", []string{"g"}, cluster.Forever)
 	in := &engine.Intent{Verb: engine.Bind, UID: "u-p", Node: "n1", Groups: []string{"g"}, Share: half}
@@ -390,7 +390,7 @@ func TestSharedDeviceIsFull(t *testing.T) {
 		}
 		for k := range 2 {
 			uid := fmt.Sprint("other", i, k)
-			s.Apply(cluster.PodState{UID: uid, Namespace: "a", Name: uid, Phase: cluster.Running, NodeName: "n1", Groups: []string{"g"}, Ours: true, Spec: cluster.ClassSpec{Share: half}})
+			s.Apply(cluster.PodState{UID: uid, Namespace: "a", Name: uid, Phase: cluster.Running, NodeName: "n1", Groups: []string{"g"}, Ours: true, Spec: &cluster.ClassSpec{Share: half}})
 		}
 	}
 }

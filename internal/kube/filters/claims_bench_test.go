@@ -33,7 +33,7 @@ func claimed(name string, m int) []cluster.Event {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		p := cluster.PodState{
 			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Created: at - 1e9, NodeName: node,
-			Spec:     cluster.ClassSpec{Namespace: "ns", Claims: []string{claim}},
+			Spec:     &cluster.ClassSpec{Namespace: "ns", Claims: []string{claim}},
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		}
 		if node != "" {

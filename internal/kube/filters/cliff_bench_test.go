@@ -38,11 +38,11 @@ func others(n, running int, spec func(i int) (cluster.ClassSpec, map[string]stri
 		s.Namespace, s.Labels = "ns", labels
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		p := cluster.PodState{
-			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Labels: labels, Spec: s, Created: at - 1e9,
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Labels: labels, Spec: &s, Created: at - 1e9,
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		}
 		if node != "" {
-			p.Phase, p.NodeName, p.Spec = cluster.Running, node, cluster.ClassSpec{}
+			p.Phase, p.NodeName, p.Spec = cluster.Running, node, nil
 		}
 		out = append(out, cluster.GangState{Key: key, UID: name, Queue: "team", Priority: 50, Preemptible: true, Created: at - 1e9, Sets: cluster.FlatTree(1)}, p)
 	}

@@ -45,7 +45,7 @@ func apartGang(n, spare, guards int) []cluster.Event {
 		for i := range pods {
 			p := cluster.PodState{
 				UID: fmt.Sprintf("%s-%d", name, i), Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, i), Gang: key, Ours: true, Recreated: true,
-				Labels: labels, Spec: spec, Created: created,
+				Labels: labels, Spec: &spec, Created: created,
 				Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: gpus * 1000}, {Name: "pods", Value: 1}},
 			}
 			if node != "" {

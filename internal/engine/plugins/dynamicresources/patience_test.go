@@ -166,7 +166,7 @@ func claiming(t *testing.T, s *cluster.Store, name, queue string, spec resourcea
 	s.Apply(cluster.GangState{Key: key, UID: name, Queue: queue, Sets: cluster.FlatTree(1)})
 	s.Apply(cluster.ObjectState{Kind: cluster.ResourceClaims, Key: "ns/" + name, Object: &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: spec}})
 	s.Apply(cluster.PodState{
-		UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Spec: cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text)}}},
+		UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Spec: &cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text)}}},
 		DeviceClaims: []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}},
 	})
 }

@@ -76,7 +76,7 @@ func TestShared(t *testing.T) {
 		asking := n("asking", 1, 4)
 		for i := range asking {
 			name := fmt.Sprint("pod-", i)
-			p := cluster.PodState{UID: name, Namespace: "ns", Name: name, Ours: true}
+			p := cluster.PodState{UID: name, Namespace: "ns", Name: name, Ours: true, Spec: &cluster.ClassSpec{}}
 			for k := range n("claims", 4, 8) / 4 {
 				spec := drawSpec(n)
 				text, err := json.Marshal(spec)
@@ -291,7 +291,7 @@ func TestAskedOnce(t *testing.T) {
 				name := fmt.Sprint("pod-", i)
 				s.Apply(cluster.ObjectState{Kind: cluster.ResourceClaims, Key: "ns/" + name, Object: &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: spec}})
 				s.Apply(cluster.PodState{
-					UID: name, Namespace: "ns", Name: name, Ours: true, Spec: cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text)}}},
+					UID: name, Namespace: "ns", Name: name, Ours: true, Spec: &cluster.ClassSpec{Devices: []cluster.DeviceNeed{{Spec: string(text)}}},
 					DeviceClaims: []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}},
 				})
 			}

@@ -88,7 +88,7 @@ func tree(t *testing.T, text string) map[string]*ledger.QueueLedger {
 	queues := map[string]*ledger.QueueLedger{}
 	for _, word := range strings.Fields(text) {
 		path, value, stated := strings.Cut(word, "=")
-		q := &ledger.QueueLedger{Queue: &cluster.Queue{Name: path}}
+		q := &ledger.QueueLedger{Queue: &cluster.Queue{QueueState: cluster.QueueState{Name: path}}}
 		if stated {
 			q.ReclaimMinRuntime.Set = true
 			if _, err := fmt.Sscan(value, &q.ReclaimMinRuntime.Value); err != nil {
@@ -98,7 +98,7 @@ func tree(t *testing.T, text string) map[string]*ledger.QueueLedger {
 		if at := strings.LastIndex(path, "/"); at >= 0 {
 			if q.Parent = queues[path[:at]]; q.Parent == nil {
 				// A queue above that states nothing need not be listed.
-				q.Parent = &ledger.QueueLedger{Queue: &cluster.Queue{Name: path[:at]}}
+				q.Parent = &ledger.QueueLedger{Queue: &cluster.Queue{QueueState: cluster.QueueState{Name: path[:at]}}}
 				queues[path[:at]] = q.Parent
 			}
 			q.Depth = q.Parent.Depth + 1

@@ -17,8 +17,8 @@ func TestScore(t *testing.T) {
 		return v1.PreferredSchedulingTerm{Weight: weight, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}}
 	}
 	name := v1.PreferredSchedulingTerm{Weight: 3, Preference: v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n1"}}}}}
-	n1 := &cluster.Node{Name: "n1", Labels: map[string]string{"zone": "a", "generation": "7"}}
-	n2 := &cluster.Node{Name: "n2", Labels: map[string]string{"zone": "b"}}
+	n1 := &cluster.Node{NodeState: cluster.NodeState{Name: "n1", Labels: map[string]string{"zone": "a", "generation": "7"}}}
+	n2 := &cluster.Node{NodeState: cluster.NodeState{Name: "n2", Labels: map[string]string{"zone": "b"}}}
 	for id, c := range []struct {
 		terms  []v1.PreferredSchedulingTerm
 		n1, n2 int64 // points

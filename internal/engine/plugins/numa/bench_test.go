@@ -47,7 +47,7 @@ func BenchmarkGang(b *testing.B) {
 			}
 			for k := range 1024 {
 				name := fmt.Sprint("g-", k)
-				s.Apply(cluster.PodState{UID: name, Namespace: "ns", Name: name, Gang: key, SetName: "default", Ours: true, Requests: append(amounts(16, 2), cluster.Quantity{Name: "pods", Value: 1}), Spec: cluster.ClassSpec{Align: []cluster.Need{{Amounts: amounts(16, 2)}}}})
+				s.Apply(cluster.PodState{UID: name, Namespace: "ns", Name: name, Gang: key, SetName: "default", Ours: true, Requests: append(amounts(16, 2), cluster.Quantity{Name: "pods", Value: 1}), Spec: &cluster.ClassSpec{Align: []cluster.Need{{Amounts: amounts(16, 2)}}}})
 			}
 			snap := s.Snapshot(1)
 			b.ReportAllocs()

@@ -123,7 +123,7 @@ func gang(t *rapid.T, s *cluster.Store, g, nodes int) {
 		st := cluster.PodState{
 			UID: fmt.Sprint(name, "-", k), Namespace: "ns", Name: fmt.Sprint(name, "-", k), Gang: key, SetName: "default", Ours: true, Recreated: true,
 			Requests: []cluster.Quantity{{Name: "cpu", Value: cpu}, {Name: "gpu", Value: gpu}, {Name: "memory", Value: 1}, {Name: "pods", Value: 1}},
-			Spec:     cluster.ClassSpec{Align: needs},
+			Spec:     &cluster.ClassSpec{Align: needs},
 		}
 		if running {
 			st.Phase, st.NodeName = cluster.Running, fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on"))
@@ -160,7 +160,7 @@ func TestForgedRecord(t *testing.T) {
 		cluster.QueueState{Name: "q", UID: "q", Quota: cpu(100_000)},
 		cluster.GangState{Key: key, UID: "g", Queue: "q", Sets: []cluster.Set{{Parent: cluster.None, Children: []int32{1}, Min: 1}, {Name: "default", Parent: 0, Leaf: true, Min: 1}}},
 		cluster.PodState{UID: "liar", Namespace: "ns", Name: "liar", Phase: cluster.Running, NodeName: "n", Requests: request(500), Zones: []cluster.ZoneShare{{Zone: "node-0", Amounts: cpu(4000)}}},
-		cluster.PodState{UID: "p", Namespace: "ns", Name: "p", Gang: key, SetName: "default", Ours: true, Requests: request(3000), Spec: cluster.ClassSpec{Align: []cluster.Need{{Amounts: cpu(3000)}}}},
+		cluster.PodState{UID: "p", Namespace: "ns", Name: "p", Gang: key, SetName: "default", Ours: true, Requests: request(3000), Spec: &cluster.ClassSpec{Align: []cluster.Need{{Amounts: cpu(3000)}}}},
 	)
 	var got []string
 	e.Run(context.Background(), s.Snapshot(1), func(p engine.Plan) {

@@ -30,7 +30,7 @@ func TestPorts(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
 			name := fmt.Sprint("p", i)
 			key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
-			p := cluster.PodState{UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Requests: []cluster.Quantity{{Name: "pods", Value: 1}}}
+			p := cluster.PodState{UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Spec: &cluster.ClassSpec{}, Requests: []cluster.Quantity{{Name: "pods", Value: 1}}}
 			for range rapid.IntRange(0, 3).Draw(t, "ports") {
 				p.Spec.HostPorts = append(p.Spec.HostPorts, cluster.HostPort{
 					IP:       rapid.SampledFrom([]string{"0.0.0.0", "10.0.0.1", "10.0.0.2"}).Draw(t, "address"),
