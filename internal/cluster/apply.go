@@ -164,9 +164,9 @@ func (e GangState) apply(s *Store) bool {
 	if known {
 		g := s.gangs.get(int32(id))
 		if g.UID == e.UID { // what we know before the object says so
-			e.LastStart, e.LastEviction = max(e.LastStart, g.started), max(e.LastEviction, g.evicted)
-			if g.stale.Set {
-				e.StaleSince = g.stale.Value
+			e.LastStart, e.LastEviction = max(e.LastStart, g.Started), max(e.LastEviction, g.Evicted)
+			if g.Stale.Set {
+				e.StaleSince = g.Stale.Value
 			}
 			if g.aside != "" && g.Generation == e.Generation {
 				e.Invalid = g.aside
@@ -192,7 +192,7 @@ func (e GangState) apply(s *Store) bool {
 		s.news = s.now
 	}
 	if known && g.UID != e.UID {
-		g.Displaced, g.Since, g.Displacements, g.started, g.evicted, g.stale = 0, 0, nil, 0, 0, Maybe{}
+		g.GangHistory = GangHistory{}
 	}
 	if g.aside != e.Invalid {
 		g.aside = ""

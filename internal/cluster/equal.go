@@ -39,6 +39,12 @@ func (a *QueueState) equal(b *QueueState) bool {
 		a.PreemptMinRuntime == b.PreemptMinRuntime && a.ReclaimMinRuntime == b.ReclaimMinRuntime && a.BudgetsBlock == b.BudgetsBlock
 }
 
+// equal leaves out when the promise runs out, and who made it: it is made anew in each cycle, and is the same.
+func (a *HoldState) equal(b *HoldState) bool {
+	return a.Gang == b.Gang && a.Pod == b.Pod && a.Moved == b.Moved && a.Set == b.Set && a.Node == b.Node && a.Share == b.Share &&
+		same(a.Claims, b.Claims) && slices.EqualFunc(a.Zones, b.Zones, ZoneShare.equal)
+}
+
 func (a *TopologyState) equal(b *TopologyState) bool {
 	return a.Name == b.Name && a.UID == b.UID && slices.Equal(a.Levels, b.Levels)
 }

@@ -3,7 +3,10 @@ package cluster
 import "maps"
 
 // Frozen is a pair of gangs of which one may not have the other evicted for a while: it went round in circles.
-type Frozen struct{ Taker, Giver Key }
+type Frozen struct {
+	Taker Key `json:"taker"`
+	Giver Key `json:"giver"`
+}
 
 // Freeze forbids that pods of giver be evicted for taker before until (Unix nanoseconds).
 func (s *Store) Freeze(taker, giver Key, until int64) {

@@ -30,6 +30,7 @@ type Set struct {
 // Gang is our model of a PodGroup: a tree of pod sets with minimums. It is immutable in a Snapshot.
 type Gang struct {
 	GangState
+	GangHistory
 	ID GangID
 	// Former and FormerUID are, of a remnant, the gang that its pods were bound for, "" if that is gone. It may be another shard's now.
 	Former    Key
@@ -42,22 +43,29 @@ type Gang struct {
 	ActivePods  int32
 	StrayPods   int32 // the part of ActivePods whose set is not in the tree
 
-	// Displaced is when pods of it were last evicted by us, or as its object says by who led before us; Since when it last lost
-	// room by anything else, Unix nanoseconds; 0 for never as far as is known. Displacements are the latest evictions that this
-	// Store remembers, oldest first, at most MaxDisplacements.
-	Displaced     int64
-	Since         int64
-	Displacements []Displacement
+	least  int32 // MinPods, computed once
+	leaves map[string]int32
+	near   string // see Shape
+	aside  string // why it is not scheduled although its object is in order; see Store.SetAside
+	formed bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
+	epoch  uint64
+}
 
-	least   int32 // MinPods, computed once
-	leaves  map[string]int32
-	near    string // see Shape
-	aside   string // why it is not scheduled although its object is in order; see Store.SetAside
-	formed  bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
-	started int64  // by us, whether or not its object says so yet
-	evicted int64
-	stale   Maybe
-	epoch   uint64
+// GangHistory is what a Store knows of a gang by itself. Times are in Unix nanoseconds.
+type GangHistory struct {
+	// Displaced is when pods of it were last evicted by us, or as its object says by who led before us; Since when it last lost
+	// room by anything else; 0 for never as far as is known. Displacements are the latest evictions that the Store remembers,
+	// oldest first, at most MaxDisplacements.
+	Displaced, Since int64
+	Displacements    []Displacement
+	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
+	Started, Evicted int64
+	Stale            Maybe
+}
+
+// empty says that there is nothing to be remembered.
+func (h *GangHistory) empty() bool {
+	return h.Displaced == 0 && h.Since == 0 && h.Started == 0 && h.Evicted == 0 && !h.Stale.Set
 }
 
 // Displacement is an eviction of pods of a gang by us: when, and for whom.

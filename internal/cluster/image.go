@@ -17,14 +17,12 @@ type Image struct {
 	// Events are the objects as they stand, what is assumed of them included: nodes, topologies, queues, usage, gangs, pods, and what
 	// is carried for filters, in this order, each kind sorted by name.
 	Events []Event
-	// Postponed says until when pods may not be placed, by UID.
-	Postponed map[string]int64
-	Memory    Memory
+	Memory Memory
 }
 
 // Image returns the snapshot as plain data: O(objects).
 func (s *Snapshot) Image() Image {
-	im := Image{Now: s.Now, Dims: slices.Clone(s.Dims.names), Events: s.events(), Postponed: s.postponed(), Memory: s.Memory()}
+	im := Image{Now: s.Now, Dims: slices.Clone(s.Dims.names), Events: s.events(), Memory: s.Memory()}
 	for _, kind := range slices.Sorted(maps.Keys(s.objects)) {
 		of := s.objects[kind]
 		for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -41,30 +39,8 @@ func (im *Image) Store(o Options) *Store {
 		s.dims, _ = s.dims.With(name)
 	}
 	s.Apply(im.Events...)
-	s.remember(im.Postponed, im.Memory)
+	s.Restore(im.Memory)
 	return s
-}
-
-// remember takes in what events do not say.
-func (s *Store) remember(postponed map[string]int64, m Memory) {
-	for uid, until := range postponed { // order: each pod on its own
-		s.Postpone(uid, until)
-	}
-	s.Restore(m)
-}
-
-// postponed says until when pods may not be placed, by UID; nil for none.
-func (s *Snapshot) postponed() map[string]int64 {
-	var out map[string]int64
-	s.EachPod(func(p *Pod) {
-		if p.NotBefore > s.Now {
-			if out == nil {
-				out = map[string]int64{}
-			}
-			out[p.UID] = p.NotBefore
-		}
-	})
-	return out
 }
 
 // events are those that make everything but what is carried for filters, in the order of Image.Events.
@@ -93,9 +69,7 @@ func (s *Snapshot) events() []Event {
 			gangs = append(gangs, g.GangState)
 		}
 	})
-	slices.SortFunc(gangs, func(a, b GangState) int {
-		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name), cmp.Compare(a.Key.Face, b.Key.Face))
-	})
+	slices.SortFunc(gangs, func(a, b GangState) int { return a.Key.compare(b.Key) })
 	for i := range gangs {
 		out = append(out, gangs[i])
 	}

@@ -5,40 +5,45 @@ import (
 	"slices"
 )
 
-// Hold is room on a node that is promised and still being released: nobody else gets it until the promise is kept,
-// withdrawn, or has run out.
-type Hold struct {
+// HoldState is a promise as plain data: room on a node that is promised and still being released, which nobody else gets until the
+// promise is kept, withdrawn, or has run out.
+type HoldState struct {
 	// Gang is whom it is promised to.
-	Gang Key
+	Gang Key `json:"gang"`
 	// Pod is the UID of the waiting pod it is for. A hold for a pod that is to be made anew after its move has Moved
 	// instead: the UID of the pod that had to go; whichever pod of the same set and size comes next may use it.
-	Pod   string
-	Moved string
-	Set   string // name of the pod set
-	Node  string
-	// Requests is how much of the node's sums, Share how much of devices, Charge what the queue is charged.
-	Requests Resources
-	Share    Share
-	Charge   Resources
+	Pod   string `json:"pod,omitzero"`
+	Moved string `json:"moved,omitzero"`
+	Set   string `json:"set,omitzero"` // name of the pod set
+	Node  string `json:"node"`
+	// Requests is how much of the node's sums, Share how much of devices, Charge what the queue is charged; in a Hold, vectors.
+	Requests []Quantity `json:"requests,omitzero"`
+	Share    Share      `json:"share,omitzero"`
+	Charge   []Quantity `json:"charge,omitzero"`
 	// Claims are the devices that its resource claims are to get.
-	Claims []ClaimAllocation
+	Claims []ClaimAllocation `json:"claims,omitzero"`
 	// Zones is how much of which NUMA zones of the node; nil when nobody says.
-	Zones []ZoneShare
+	Zones []ZoneShare `json:"zones,omitzero"`
 	// Until is when it runs out, Unix nanoseconds.
-	Until int64
+	Until int64 `json:"until"`
 	// Bundle names the decision that promised it, "" for one of another process.
-	Bundle string
+	Bundle string `json:"bundle,omitzero"`
+}
+
+// Hold is a promise of room.
+type Hold struct {
+	HoldState
+	Requests, Charge Resources
 	// Waits is, in a Snapshot, the pod that Pod names; None for a hold with Moved.
 	Waits PodID
 }
 
 // ID names the hold: one pod has one.
-func (h *Hold) ID() string { return h.Pod + h.Moved }
+func (h *HoldState) ID() string { return h.Pod + h.Moved }
 
-// Hold records a promise, in place of any with the same ID.
+// Hold records a promise, in place of any with the same ID. One that is made again runs out when the first did.
 func (s *Store) Hold(h Hold) {
-	if old, ok := s.holds[h.ID()]; ok && old.Gang == h.Gang && old.Node == h.Node && old.Set == h.Set && old.Requests.Equal(h.Requests) && old.Charge.Equal(h.Charge) && old.Share == h.Share &&
-		same(old.Claims, h.Claims) && slices.EqualFunc(old.Zones, h.Zones, ZoneShare.equal) {
+	if old, ok := s.holds[h.ID()]; ok && old.HoldState.equal(&h.HoldState) && old.Requests.Equal(h.Requests) && old.Charge.Equal(h.Charge) {
 		return
 	}
 	s.holds[h.ID()] = h
@@ -72,25 +77,24 @@ func (s *Store) HoldFor(uid, node string, until int64) bool {
 	if p.Phase != Pending || p.Gang == None {
 		return false
 	}
-	s.Hold(Hold{Gang: p.PodState.Gang, Pod: uid, Set: p.PodState.SetName, Node: node, Requests: p.Class.Requests, Share: p.Class.Share, Until: until}.charged(s, p.Class))
+	h := HoldState{Gang: p.PodState.Gang, Pod: uid, Set: p.PodState.SetName, Node: node, Share: p.Class.Share, Until: until}
+	s.Hold(Hold{HoldState: h, Requests: p.Class.Requests, Charge: p.Class.ChargeOn(s.nodeByName(node))})
 	return true
 }
 
-// charged fills in what the gang's queue is charged for the hold.
-func (h Hold) charged(s *Store, c *Class) Hold {
-	var n *Node
-	if id, ok := s.nodeIDs[h.Node]; ok {
-		n = s.nodes.get(int32(id))
+// nodeByName returns a node, nil for one that is not known.
+func (s *Store) nodeByName(name string) *Node {
+	if id, ok := s.nodeIDs[name]; ok {
+		return s.nodes.get(int32(id))
 	}
-	h.Charge = c.ChargeOn(n)
-	return h
+	return nil
 }
 
 // Started records that we give a gang its minimum now, which its object will say later.
 func (s *Store) Started(key Key) {
 	if id, ok := s.gangIDs[key]; ok {
 		g := s.gang(id)
-		g.started = s.now
+		g.Started = s.now
 		g.LastStart = max(g.LastStart, s.now)
 	}
 }
@@ -99,7 +103,7 @@ func (s *Store) Started(key Key) {
 func (s *Store) Stale(key Key, since int64) {
 	if id, ok := s.gangIDs[key]; ok {
 		g := s.gang(id)
-		g.stale, g.StaleSince = Maybe{Set: true, Value: since}, since
+		g.Stale, g.StaleSince = Maybe{Set: true, Value: since}, since
 	}
 }
 
@@ -151,7 +155,7 @@ func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
 		if d := (Displacement{s.now, by}); !slices.Contains(g.Displacements, d) {
 			g.Displacements = append(slices.Clone(g.Displacements[max(0, len(g.Displacements)+1-MaxDisplacements):]), d)
 		}
-		g.Displaced, g.evicted, g.LastEviction = s.now, s.now, max(g.LastEviction, s.now)
+		g.Displaced, g.Evicted, g.LastEviction = s.now, s.now, max(g.LastEviction, s.now)
 	}
 	s.gen++
 	return true
@@ -291,161 +295,4 @@ func moved(a, b Resources) bool {
 		}
 	}
 	return false
-}
-
-// Memory is what a Store knows beyond what objects say: promises, displacements, and what was displaced for whom. It is
-// plain data.
-type Memory struct {
-	// Generation is the snapshot's, which tells how old the remembered answers are; see [RememberedAnswer].
-	Generation uint64
-
-	Holds   []Hold
-	Gangs   map[Key]GangMemory
-	Held    map[string]int64            // by pod UID, see [Pod]
-	Moved   map[string]int64            // by queue name, see Queue.ShareMoved
-	Answers map[string]RememberedAnswer // by question
-	// Charged are the records of pods that hold room of which their objects do not say as much, by UID.
-	Charged map[string]Charged
-	// Returning are the UIDs of pods that were evicted and somebody makes anew, while they go.
-	Returning map[string]struct{}
-	// Gone is, by UID, what is known of the going of pods beyond what their objects say.
-	Gone map[string]Gone
-	// Frozen says until when pods of one gang may not be evicted for another.
-	Frozen map[Frozen]int64
-	// News is Snapshot.News.
-	News int64
-	// Served is Queue.Served by queue name.
-	Served map[string]int64
-}
-
-// GangMemory is what is remembered of a gang; see [Gang].
-type GangMemory struct {
-	Displaced, Since int64
-	Displacements    []Displacement
-	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
-	Started, Evicted int64
-	Stale            Maybe
-	// LastStart and LastEviction are the gang's own where they may differ from what objects say: a clock has been set back, or a
-	// remnant was formed before its former gang started anew. 0 for what objects say, and Started and Evicted; but of a remnant, a
-	// LastStart of 0 is that it never started.
-	LastStart, LastEviction int64
-}
-
-// Gone is what a Store knows of a pod that goes: whether it sent the pod away itself, and by when it has to be gone by the
-// Store's own clock, which may have been set back since its object said so; Unix nanoseconds, 0 for what the object says.
-type Gone struct {
-	Sent bool  `json:"sent,omitzero"`
-	By   int64 `json:"by,omitzero"`
-}
-
-// Memory returns what this snapshot remembers: O(pods).
-func (s *Snapshot) Memory() Memory {
-	m := Memory{
-		Generation: s.Generation, Holds: s.Holds, Frozen: s.frozen, Gangs: map[Key]GangMemory{}, Held: map[string]int64{}, Moved: map[string]int64{}, Answers: s.answers,
-		Returning: map[string]struct{}{}, Charged: map[string]Charged{}, News: s.News, Served: map[string]int64{}, Gone: map[string]Gone{},
-	}
-	s.EachGang(func(g *Gang) {
-		if g.Displaced != 0 || g.Since != 0 || g.started != 0 || g.evicted != 0 || g.stale.Set || g.formed {
-			m.Gangs[g.Key] = GangMemory{
-				Displaced: g.Displaced, Since: g.Since, Displacements: g.Displacements, Started: g.started, Evicted: g.evicted, Stale: g.stale,
-				LastStart: g.LastStart, LastEviction: g.LastEviction,
-			}
-		}
-	})
-	s.EachPod(func(p *Pod) {
-		if p.Held != 0 {
-			m.Held[p.UID] = p.Held
-		}
-		if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
-			m.Charged[p.UID] = c
-		}
-		if p.Returning {
-			m.Returning[p.UID] = struct{}{}
-		}
-		if p.sent || p.goneBy != p.DeletedAt {
-			m.Gone[p.UID] = Gone{p.sent, p.goneBy}
-		}
-	})
-	for _, id := range s.QueueOrder {
-		q := s.Queue(id)
-		if q.ShareMoved != 0 {
-			m.Moved[q.Name] = q.ShareMoved
-		}
-		if q.Served != 0 {
-			m.Served[q.Name] = q.Served
-		}
-	}
-	return m
-}
-
-// Restore takes over what another Store remembered about the same objects.
-func (s *Store) Restore(m Memory) {
-	for _, h := range m.Holds {
-		s.Hold(h)
-	}
-	for uid, c := range m.Charged { // order: each pod on its own
-		if id, ok := s.podIDs[uid]; ok && !s.pods.get(int32(id)).recorded && s.pods.get(int32(id)).Phase.Holds() {
-			s.detach(s.pods.get(int32(id)))
-			p := s.pod(id)
-			p.PodState.Charged = c
-			s.attach(p)
-		}
-	}
-	for key, gm := range m.Gangs { // order: each gang on its own
-		if id, ok := s.gangIDs[key]; ok {
-			g := s.gang(id)
-			g.Displaced, g.Since, g.Displacements = gm.Displaced, gm.Since, gm.Displacements
-			g.started, g.evicted, g.stale = gm.Started, gm.Evicted, gm.Stale
-			if key.Remnant() {
-				g.LastStart, g.formed = gm.LastStart, true
-			} else {
-				g.LastStart = cmp.Or(gm.LastStart, max(g.LastStart, g.started))
-			}
-			g.LastEviction = cmp.Or(gm.LastEviction, max(g.LastEviction, g.evicted))
-			if g.stale.Set {
-				g.StaleSince = g.stale.Value
-			}
-			s.setPartial(g)
-			s.disturbed = s.disturbed || gm.Displaced != 0
-		}
-	}
-	for uid, held := range m.Held { // order: each pod on its own
-		if id, ok := s.podIDs[uid]; ok {
-			s.pod(id).Held = held
-		}
-	}
-	s.news = max(s.news, m.News)
-	for uid := range m.Returning { // order: each pod on its own
-		if id, ok := s.podIDs[uid]; ok {
-			s.detach(s.pods.get(int32(id)))
-			p := s.pod(id)
-			p.Returning = true
-			s.attach(p)
-		}
-	}
-	for uid, gone := range m.Gone { // order: each pod on its own
-		if id, ok := s.podIDs[uid]; ok {
-			p := s.pod(id)
-			p.sent, p.goneBy = gone.Sent, cmp.Or(gone.By, p.goneBy)
-		}
-	}
-	for name, at := range m.Served { // order: each queue on its own
-		s.served[name], s.dirty[name] = at, struct{}{}
-	}
-	for pair, until := range m.Frozen { // order: each on its own
-		s.Freeze(pair.Taker, pair.Giver, until)
-	}
-	for name, at := range m.Moved { // order: each queue on its own
-		if id, ok := s.queueIDs[name]; ok {
-			s.queue(id).ShareMoved = at
-		}
-	}
-	// Answers stay as old as they are.
-	s.gen = max(s.gen+1, m.Generation)
-	for q, r := range m.Answers { // order: each on its own
-		if r.Asked > 0 {
-			r.Asked += s.gen - m.Generation
-		}
-		s.RememberAnswer(q, r)
-	}
 }

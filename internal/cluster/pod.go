@@ -1,6 +1,10 @@
 package cluster
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"strings"
+)
 
 // PodID is a pod's dense index in one Store and its Snapshots; None means no pod.
 type PodID int32
@@ -121,14 +125,10 @@ func (k Key) String() string {
 }
 
 // Less orders keys by namespace, name, face.
-func (k Key) Less(o Key) bool {
-	if k.Namespace != o.Namespace {
-		return k.Namespace < o.Namespace
-	}
-	if k.Name != o.Name {
-		return k.Name < o.Name
-	}
-	return k.Face < o.Face
+func (k Key) Less(o Key) bool { return k.compare(o) < 0 }
+
+func (k Key) compare(o Key) int {
+	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name), strings.Compare(k.Face, o.Face))
 }
 
 // FullName returns "namespace/name".

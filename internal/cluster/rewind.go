@@ -53,22 +53,22 @@ func (s *Store) rewind(by int64) {
 	}
 	for _, id := range s.gangIDs { // order: each gang on its own
 		was := s.gangs.get(int32(id))
-		if was.Displaced == 0 && was.Since == 0 && was.started == 0 && was.evicted == 0 && !was.stale.Set {
+		if was.empty() {
 			continue
 		}
 		g := s.gang(id)
-		ours := [3]bool{g.LastStart == g.started, g.LastEviction == g.evicted, g.stale.Set}
-		for _, t := range []*int64{&g.Displaced, &g.Since, &g.started, &g.evicted, &g.stale.Value} {
+		ours := [3]bool{g.LastStart == g.Started, g.LastEviction == g.Evicted, g.Stale.Set}
+		for _, t := range []*int64{&g.Displaced, &g.Since, &g.Started, &g.Evicted, &g.Stale.Value} {
 			back(t)
 		}
 		if ours[0] {
-			g.LastStart = g.started
+			g.LastStart = g.Started
 		}
 		if ours[1] {
-			g.LastEviction = g.evicted
+			g.LastEviction = g.Evicted
 		}
 		if ours[2] {
-			g.StaleSince = g.stale.Value
+			g.StaleSince = g.Stale.Value
 		}
 		old := g.Displacements
 		g.Displacements = make([]Displacement, len(old))

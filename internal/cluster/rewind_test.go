@@ -72,8 +72,8 @@ func from(s *Snapshot) string {
 	s.EachPod(func(p *Pod) {
 		text += fmt.Sprintln(p.UID, p.Phase, ago(p.Held), p.NotBefore > s.Now, p.Evicting(), p.Assumed())
 	})
-	for _, until := range m.Frozen {
-		text += fmt.Sprintln("frozen", ago(until))
+	for _, f := range m.Frozen {
+		text += fmt.Sprintln("frozen", ago(f.Until))
 	}
 	for name, at := range m.Moved {
 		text += fmt.Sprintln("moved", name, ago(at))

@@ -391,7 +391,7 @@ func Fork(snap *Snapshot, o Options) *Store {
 	for kind, m := range snap.objects { // order: a set
 		s.objects[kind], s.shared[kind] = m, true
 	}
-	s.remember(snap.postponed(), snap.Memory())
+	s.Restore(snap.Memory())
 	return s
 }
 

@@ -63,9 +63,9 @@ func (p *Plan) EvictionsStand() int64 {
 func (in *Intent) hold(b *Bundle) (cluster.Hold, bool) {
 	switch {
 	case in.Verb == ledger.Nominate && (b.Eviction != nil || in.Kept != ""):
-		return cluster.Hold{Gang: b.Gang, Pod: in.UID, Set: in.Set, Node: in.Node, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
+		return cluster.Hold{HoldState: cluster.HoldState{Gang: b.Gang, Pod: in.UID, Set: in.Set, Node: in.Node, Share: in.Share, Claims: in.Claims, Zones: in.Zones}, Requests: in.Requests, Charge: in.Charge}, true
 	case in.Verb == ledger.Evict && in.To != "":
-		return cluster.Hold{Gang: in.Gang, Moved: in.UID, Set: in.Set, Node: in.To, Requests: in.Requests, Share: in.Share, Charge: in.Charge, Claims: in.Claims, Zones: in.Zones}, true
+		return cluster.Hold{HoldState: cluster.HoldState{Gang: in.Gang, Moved: in.UID, Set: in.Set, Node: in.To, Share: in.Share, Claims: in.Claims, Zones: in.Zones}, Requests: in.Requests, Charge: in.Charge}, true
 	}
 	return cluster.Hold{}, false
 }

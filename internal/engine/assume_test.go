@@ -95,7 +95,7 @@ func TestAssumeNominations(t *testing.T) {
 	if d := cmp.Diff(seen(assumeStore()), seen(s)); d != "" {
 		t.Errorf("a nomination alone holds nothing: %s", d)
 	}
-	s.Hold(cluster.Hold{Gang: beneficiary, Moved: "gone", Node: "n", Until: 100})
+	s.Hold(cluster.Hold{HoldState: cluster.HoldState{Gang: beneficiary, Moved: "gone", Node: "n", Until: 100}})
 	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{
 		{Verb: ledger.Nominate, UID: "t1", Node: "n", Kept: "gone"},
 		{Verb: ledger.Bind, UID: "t2", Node: "n"},

@@ -107,9 +107,10 @@ func unpack(f *file) (*Case, error) {
 	}
 	c := &Case{
 		Version: f.Version, Profile: f.Profile, StorageCapacity: f.StorageCapacity, Decided: f.Decided, Plans: f.Plans,
-		Image: cluster.Image{Now: f.Now, Dims: f.Dims, Postponed: f.Postponed},
+		Image: cluster.Image{Now: f.Now, Dims: f.Dims, Memory: f.Memory.unpack()},
 	}
 	im := &c.Image
+	im.Memory.Postponed = f.Postponed
 	for i := range f.Nodes {
 		im.Events = append(im.Events, f.Nodes[i])
 	}
@@ -135,7 +136,6 @@ func unpack(f *file) (*Case, error) {
 	if err := unpackObjects(f, im); err != nil {
 		return nil, fmt.Errorf("read a snapshot: %w", err)
 	}
-	im.Memory = v.memory(&f.Memory)
 	return c, nil
 }
 

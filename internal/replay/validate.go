@@ -231,24 +231,10 @@ func tree(sets []cluster.Set) error {
 // longAgo is more changes than any Store has seen.
 const longAgo = 1 << 50
 
-// memory is what the file remembers; it has been checked.
-func (v *validator) memory(m *memory) cluster.Memory {
-	out := cluster.Memory{
-		Gangs: map[cluster.Key]cluster.GangMemory{}, Held: m.Held, Moved: m.Moved, Answers: map[string]cluster.RememberedAnswer{}, Charged: m.Charged,
-		Returning: map[string]struct{}{}, Frozen: map[cluster.Frozen]int64{}, News: m.News, Served: m.Served, Gone: m.Gone,
-	}
-	for i := range m.Holds {
-		h := &m.Holds[i]
-		requests, _ := v.dims.Vector(h.Requests)
-		charge, _ := v.dims.Vector(h.Charge)
-		out.Holds = append(out.Holds, cluster.Hold{
-			Gang: h.Gang, Pod: h.Pod, Moved: h.Moved, Set: h.Set, Node: h.Node, Requests: requests, Share: h.Share, Charge: charge,
-			Claims: h.Claims, Zones: h.Zones, Until: h.Until, Bundle: h.Bundle,
-		})
-	}
-	for _, g := range m.Gangs {
-		out.Gangs[g.Gang] = g.GangMemory
-	}
+// unpack is what the file remembers; it has been checked.
+func (m *memory) unpack() cluster.Memory {
+	out := m.Memory
+	out.Answers = map[string]cluster.RememberedAnswer{}
 	for _, r := range m.Rests { // order: the largest
 		if r.Ago <= longAgo {
 			out.Generation = max(out.Generation, r.Ago)
@@ -268,12 +254,6 @@ func (v *validator) memory(m *memory) cluster.Memory {
 			continue // nobody could use it
 		}
 		out.Answers[question] = of
-	}
-	for _, uid := range m.Returning {
-		out.Returning[uid] = struct{}{}
-	}
-	for _, p := range m.Frozen {
-		out.Frozen[cluster.Frozen{Taker: p.Taker, Giver: p.Giver}] = p.Until
 	}
 	return out
 }

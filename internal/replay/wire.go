@@ -76,39 +76,10 @@ type placed struct {
 	Phase string `json:"phase"`
 }
 
-// memory is a cluster.Memory: what is a map there by more than a text is a sorted list here.
+// memory is a cluster.Memory with its answers, of which the model does not know what they say.
 type memory struct {
-	Holds     []hold                     `json:"holds,omitzero"`
-	Gangs     []gangMemory               `json:"gangs,omitzero"`
-	Held      map[string]int64           `json:"held,omitzero"`
-	Moved     map[string]int64           `json:"moved,omitzero"`
-	Rests     map[string]rest            `json:"rests,omitzero"`
-	Charged   map[string]cluster.Charged `json:"charged,omitzero"`
-	Returning []string                   `json:"returning,omitzero"`
-	Gone      map[string]cluster.Gone    `json:"gone,omitzero"`
-	Frozen    []frozen                   `json:"frozen,omitzero"`
-	News      int64                      `json:"news,omitzero"`
-	Served    map[string]int64           `json:"served,omitzero"`
-}
-
-type hold struct {
-	Gang     cluster.Key               `json:"gang"`
-	Pod      string                    `json:"pod,omitzero"`
-	Moved    string                    `json:"moved,omitzero"`
-	Set      string                    `json:"set,omitzero"`
-	Node     string                    `json:"node"`
-	Requests []cluster.Quantity        `json:"requests,omitzero"`
-	Share    cluster.Share             `json:"share,omitzero"`
-	Charge   []cluster.Quantity        `json:"charge,omitzero"`
-	Claims   []cluster.ClaimAllocation `json:"claims,omitzero"`
-	Zones    []cluster.ZoneShare       `json:"zones,omitzero"`
-	Until    int64                     `json:"until"`
-	Bundle   string                    `json:"bundle,omitzero"`
-}
-
-type gangMemory struct {
-	Gang cluster.Key `json:"gang"`
-	cluster.GangMemory
+	cluster.Memory
+	Rests map[string]rest `json:"rests,omitzero"`
 }
 
 // rest is a remembered answer: an attempt of the solver, or what allocate told a gang. Ago is how many changes of the Store it is old,
@@ -119,10 +90,4 @@ type rest struct {
 	Told  *engine.Told    `json:"told,omitzero"`
 	Ago   uint64          `json:"ago,omitzero"`
 	Wake  int64           `json:"wake,omitzero"`
-}
-
-type frozen struct {
-	Taker cluster.Key `json:"taker"`
-	Giver cluster.Key `json:"giver"`
-	Until int64       `json:"until"`
 }

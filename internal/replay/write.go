@@ -1,13 +1,10 @@
 package replay
 
 import (
-	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect"
@@ -34,7 +31,7 @@ func Write(w io.Writer, c *Case) error {
 func pack(c *Case) (*file, error) {
 	f := &file{
 		Format: Format, Version: c.Version, Now: c.Image.Now, Profile: c.Profile, StorageCapacity: c.StorageCapacity,
-		Dims: c.Image.Dims, Postponed: c.Image.Postponed, Decided: c.Decided, Plans: c.Plans,
+		Dims: c.Image.Dims, Postponed: c.Image.Memory.Postponed, Decided: c.Decided, Plans: c.Plans,
 	}
 	classes := map[string]int{} // by their text
 	for _, e := range c.Image.Events {
@@ -63,12 +60,8 @@ func pack(c *Case) (*file, error) {
 			return nil, fmt.Errorf("write a snapshot: an event of type %T is no state", e)
 		}
 	}
-	dims := cluster.BaseDims()
-	for _, name := range c.Image.Dims {
-		dims, _ = dims.With(name)
-	}
 	var err error
-	f.Memory, err = packMemory(&c.Image.Memory, dims)
+	f.Memory, err = packMemory(&c.Image.Memory)
 	return f, err
 }
 
@@ -114,8 +107,8 @@ func (f *file) object(e cluster.ObjectState) error {
 	return nil
 }
 
-func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
-	out = memory{Held: m.Held, Moved: m.Moved, Charged: m.Charged, Returning: slices.Sorted(maps.Keys(m.Returning)), News: m.News, Served: m.Served, Gone: m.Gone}
+func packMemory(m *cluster.Memory) (memory, error) {
+	out := memory{Memory: *m}
 	if len(m.Answers) > 0 {
 		out.Rests = map[string]rest{}
 	}
@@ -134,24 +127,5 @@ func packMemory(m *cluster.Memory, dims cluster.Dims) (out memory, err error) {
 		}
 		out.Rests[question] = of
 	}
-	for i := range m.Holds {
-		h := &m.Holds[i]
-		out.Holds = append(out.Holds, hold{
-			Gang: h.Gang, Pod: h.Pod, Moved: h.Moved, Set: h.Set, Node: h.Node, Requests: dims.Quantities(h.Requests), Share: h.Share,
-			Charge: dims.Quantities(h.Charge), Claims: h.Claims, Zones: h.Zones, Until: h.Until, Bundle: h.Bundle,
-		})
-	}
-	for key, g := range m.Gangs { // order: sorted below
-		out.Gangs = append(out.Gangs, gangMemory{key, g})
-	}
-	slices.SortFunc(out.Gangs, func(a, b gangMemory) int { return compare(a.Gang, b.Gang) })
-	for pair, until := range m.Frozen { // order: sorted below
-		out.Frozen = append(out.Frozen, frozen{pair.Taker, pair.Giver, until})
-	}
-	slices.SortFunc(out.Frozen, func(a, b frozen) int { return cmp.Or(compare(a.Taker, b.Taker), compare(a.Giver, b.Giver)) })
 	return out, nil
-}
-
-func compare(a, b cluster.Key) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Face, b.Face))
 }

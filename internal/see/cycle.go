@@ -136,7 +136,7 @@ func (c *Cycle) members() []*member {
 	for _, e := range im.Events {
 		switch e := e.(type) {
 		case cluster.GangState:
-			m := &member{state: e, work: c.Works[e.Key], started: max(e.LastStart, im.Memory.Gangs[e.Key].Started)}
+			m := &member{state: e, work: c.Works[e.Key], started: max(e.LastStart, im.Memory.Gang(e.Key).Started)}
 			m.shape = Shape{Priority: e.Priority, Fixed: !e.Preemptible}
 			byKey[e.Key], counts[e.Key] = m, map[string]int32{}
 			out = append(out, m)

@@ -25,9 +25,8 @@ func NewWorldFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) t
 			w.nodes[e.Name] = &node{state: e, pods: map[string]*pod{}}
 		case cluster.GangState:
 			g := &gang{Gang: Gang{Name: e.Key.Name, Queue: e.Queue, Priority: e.Priority, Fixed: !e.Preemptible, Duration: lasts(&e)}, state: e, adopted: true}
-			if m, ok := im.Memory.Gangs[e.Key]; ok { // what its object will say later
-				g.state.LastStart, g.state.LastEviction = max(e.LastStart, m.Started), max(e.LastEviction, m.Evicted)
-			}
+			m := im.Memory.Gang(e.Key) // what its object will say later
+			g.state.LastStart, g.state.LastEviction = max(e.LastStart, m.Started), max(e.LastEviction, m.Evicted)
 			w.gangs[e.Key] = g
 		}
 	}

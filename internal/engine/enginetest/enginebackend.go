@@ -301,23 +301,11 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	for _, k := range slices.Backward(keys) {
 		b.feed(tell, s, b.objects[k])
 	}
-	for uid := range b.postponed { // order: each pod on its own
-		snap.EachPod(func(p *cluster.Pod) {
-			if p.UID == string(uid) {
-				s.Postpone(p.UID, p.NotBefore) // which goes back with the clock
-			}
-		})
-	}
 	if b.usage != nil {
 		s.Apply(*b.usage)
 	}
-	m, dims := snap.Memory(), s.Snapshot(0).Dims
-	m.Holds = slices.Clone(m.Holds)
-	for i := range m.Holds {
-		h := &m.Holds[i]
-		h.Requests, h.Charge = under(h.Requests, snap.Dims, dims), under(h.Charge, snap.Dims, dims)
-	}
-	s.Restore(m)
+	s.Snapshot(0)
+	s.Restore(snap.Memory())
 	return s.Snapshot(snap.Now)
 }
 

@@ -74,7 +74,7 @@ func past(r *rand.Rand, w *town) func(*cluster.Store) {
 		}
 		return noon - 1e14 + int64(r.IntN(2*len(w.gangs)+1))*5e8
 	}
-	m := cluster.Memory{Gangs: map[cluster.Key]cluster.GangMemory{}, Held: map[string]int64{}}
+	m := cluster.Memory{Held: map[string]int64{}}
 	if r.IntN(2) == 0 {
 		m.News = when()
 	}
@@ -82,7 +82,7 @@ func past(r *rand.Rand, w *town) func(*cluster.Store) {
 		if r.IntN(3) > 0 {
 			continue
 		}
-		var gm cluster.GangMemory
+		gm := cluster.GangMemory{Gang: gang(gangName(i))}
 		for range []int{1, 1, 2, 3, cluster.MaxDisplacements}[r.IntN(5)] {
 			by := gang("other")
 			if r.IntN(4) == 0 {
@@ -92,7 +92,7 @@ func past(r *rand.Rand, w *town) func(*cluster.Store) {
 		}
 		slices.SortFunc(gm.Displacements, func(a, b cluster.Displacement) int { return cmp.Compare(a.At, b.At) })
 		gm.Displaced = gm.Displacements[len(gm.Displacements)-1].At
-		m.Gangs[gang(gangName(i))] = gm
+		m.Gangs = append(m.Gangs, gm)
 		for k := range g.pods {
 			m.Held[fmt.Sprintf("%s-%d", gangName(i), k)] = when()
 		}

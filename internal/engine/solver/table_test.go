@@ -49,13 +49,13 @@ func budget(s *cluster.Store) {
 // at news.
 func displaced(by string, news int64, at ...int64) func(*cluster.Store) {
 	return func(s *cluster.Store) {
-		gm := cluster.GangMemory{Displaced: at[len(at)-1]}
+		gm := cluster.GangMemory{Gang: gang("g0"), GangHistory: cluster.GangHistory{Displaced: at[len(at)-1]}}
 		for _, t := range at {
 			for _, name := range strings.Fields(by) {
 				gm.Displacements = append(gm.Displacements, cluster.Displacement{At: t, By: gang(name)})
 			}
 		}
-		s.Restore(cluster.Memory{Gangs: map[cluster.Key]cluster.GangMemory{gang("g0"): gm}, Held: map[string]int64{"g0-0": noon}, News: news})
+		s.Restore(cluster.Memory{Gangs: []cluster.GangMemory{gm}, Held: map[string]int64{"g0-0": noon}, News: news})
 	}
 }
 

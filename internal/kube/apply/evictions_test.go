@@ -409,7 +409,7 @@ func TestRoomWillNotDo(t *testing.T) {
 				s.Apply(cluster.PodState{UID: v, Namespace: "a", Name: v, Phase: cluster.Running, NodeName: "n1", Ours: true, Requests: gpus(1)})
 			}
 			decided := s.Snapshot(1).Generation
-			hold := cluster.Hold{Gang: taker, Pod: "p", Node: "n1", Until: cluster.Forever, Bundle: "b"}
+			hold := cluster.Hold{HoldState: cluster.HoldState{Gang: taker, Pod: "p", Node: "n1", Until: cluster.Forever, Bundle: "b"}}
 			hold.Requests.Set(cluster.GPU, 2000)
 			s.Hold(hold)
 			s.AssumeEvicted("v1", taker, cluster.Forever)

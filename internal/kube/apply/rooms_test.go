@@ -180,7 +180,7 @@ func TestRooms(t *testing.T) {
 
 		s.HoldFor("u-p", "n1", forever)
 		s.HoldFor("u-q", "n1", forever)
-		s.Hold(cluster.Hold{Gang: kai.GangKey("a", "g"), Moved: "other", Node: "n1", Until: forever})
+		s.Hold(cluster.Hold{HoldState: cluster.HoldState{Gang: kai.GangKey("a", "g"), Moved: "other", Node: "n1", Until: forever}})
 		p.after(5*time.Second, publish)
 		p.mu.Lock()
 		if len(p.said) != 2 {
