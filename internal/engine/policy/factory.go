@@ -71,35 +71,67 @@ func (f *Factory) Extensions() []Extension {
 	return out
 }
 
+// Point names an extension point, in configuration (what a mutation neutralises) and in errors. This is how the opinions of several
+// plugins combine; they are asked tier by tier, in the order of the profile:
+//
+//	point                interface          combination
+//	queue-order          QueueOrder         first opinion that is not 0
+//	gang-order           GangOrder          first opinion that is not 0, then age, then key
+//	set-order            SetOrder           first opinion that is not 0, then name
+//	pod-order            PodOrder           first opinion that is not 0, then age, then name as text
+//	queue-shares         QueueShares        exclusive: two owners are a start-up error
+//	reclaim-gate         ReclaimGate        all must agree; the first no is the verdict; nobody asked means no
+//	victim-queue-filter  VictimQueueFilter  all must agree; the first no is the verdict
+//	victim-filter        VictimFilter       all must agree; the first no is the verdict
+//	unit-check           UnitCheck          all must agree; the first no is the verdict
+//	victim-order         VictimOrder        first opinion that is not 0, then the reverse of queue-order's fallback
+//	victim-tier          VictimTier         largest
+//	queue-gate           QueueGate          all must agree; the first no is the verdict
+//	fixed-quota          FixedQuota         one yes is enough
+//	pod-gate             PodGate            all must agree; the first no is the verdict
+//	node-sets            NodeSets           first that narrows a set
+//	node-static          NodeStatic         all must agree; cached per class and node
+//	node-filter          NodeFilter         all must agree; asked for each placement
+//	node-ready           NodeReady          all must agree; a no turns a placement into a nomination
+//	node-score           NodeScore          sum
+//	pod-bonus            PodBonus           sum
+//	company-score        CompanyScore       exclusive: two owners are a start-up error
+//	device-order         DeviceOrder        sum; larger first, then devices in use, then the group
+//	observer             Observer           told in order, undone in reverse order
+//	                     Promises           told in order
+//	detail               Detailer           all asked, in order
+//	close                Closer             all called, in order
+type Point string
+
 // extensions are all of them, point by point in the order of the table at [Point].
 var extensions = []Extension{
-	many(PointQueueOrder, func(ps *Plugins) *[]QueueOrder { return &ps.QueueOrder }),
-	many(PointGangOrder, func(ps *Plugins) *[]GangOrder { return &ps.GangOrder }),
-	many(PointSetOrder, func(ps *Plugins) *[]SetOrder { return &ps.setOrder }),
-	many(PointPodOrder, func(ps *Plugins) *[]PodOrder { return &ps.podOrder }),
-	one(PointQueueShares, func(ps *Plugins) *QueueShares { return &ps.Shares }),
-	naming(PointReclaimGate, func(ps *Plugins) *[]Named[ReclaimGate] { return &ps.Reclaim }),
-	naming(PointVictimQueueFilter, func(ps *Plugins) *[]Named[VictimQueueFilter] { return &ps.VictimQueues }),
-	naming(PointVictimFilter, func(ps *Plugins) *[]Named[VictimFilter] { return &ps.Victims }),
-	naming(PointUnitCheck, func(ps *Plugins) *[]Named[UnitCheck] { return &ps.Units }),
-	many(PointVictimOrder, func(ps *Plugins) *[]VictimOrder { return &ps.VictimOrders }),
-	many(PointVictimTier, func(ps *Plugins) *[]VictimTier { return &ps.Tiers }),
-	naming(PointQueueGate, func(ps *Plugins) *[]Named[QueueGate] { return &ps.QueueGates }),
-	naming(PointFixedQuota, func(ps *Plugins) *[]Named[FixedQuota] { return &ps.FixedQuota }),
-	naming(PointPodGate, func(ps *Plugins) *[]Named[PodGate] { return &ps.PodGates }),
-	naming(PointNodeSets, func(ps *Plugins) *[]Named[NodeSets] { return &ps.NodeSets }),
-	naming(PointNodeStatic, func(ps *Plugins) *[]Named[NodeStatic] { return &ps.Statics }),
-	naming(PointNodeFilter, func(ps *Plugins) *[]Named[NodeFilter] { return &ps.Filters }),
-	naming(PointNodeFilter, func(ps *Plugins) *[]Named[NodeRefusals] { return &ps.Refusals }),
-	many(PointNodeReady, func(ps *Plugins) *[]NodeReady { return &ps.Ready }),
-	many(PointNodeScore, func(ps *Plugins) *[]NodeScore { return &ps.Scores }),
-	many(PointPodBonus, func(ps *Plugins) *[]PodBonus { return &ps.Bonuses }),
-	one(PointCompanyScore, func(ps *Plugins) *CompanyScore { return &ps.Company }),
-	many(PointDeviceOrder, func(ps *Plugins) *[]DeviceOrder { return &ps.deviceOrder }),
-	many(PointObserver, func(ps *Plugins) *[]Observer { return &ps.observers }),
-	many(PointObserver, func(ps *Plugins) *[]Promises { return &ps.promises }),
-	many(PointDetail, func(ps *Plugins) *[]Detailer { return &ps.Details }),
-	naming(PointClose, func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
+	many("queue-order", func(ps *Plugins) *[]QueueOrder { return &ps.QueueOrder }),
+	many("gang-order", func(ps *Plugins) *[]GangOrder { return &ps.GangOrder }),
+	many("set-order", func(ps *Plugins) *[]SetOrder { return &ps.setOrder }),
+	many("pod-order", func(ps *Plugins) *[]PodOrder { return &ps.podOrder }),
+	one("queue-shares", func(ps *Plugins) *QueueShares { return &ps.Shares }),
+	naming("reclaim-gate", func(ps *Plugins) *[]Named[ReclaimGate] { return &ps.Reclaim }),
+	naming("victim-queue-filter", func(ps *Plugins) *[]Named[VictimQueueFilter] { return &ps.VictimQueues }),
+	naming("victim-filter", func(ps *Plugins) *[]Named[VictimFilter] { return &ps.Victims }),
+	naming("unit-check", func(ps *Plugins) *[]Named[UnitCheck] { return &ps.Units }),
+	many("victim-order", func(ps *Plugins) *[]VictimOrder { return &ps.VictimOrders }),
+	many("victim-tier", func(ps *Plugins) *[]VictimTier { return &ps.Tiers }),
+	naming("queue-gate", func(ps *Plugins) *[]Named[QueueGate] { return &ps.QueueGates }),
+	naming("fixed-quota", func(ps *Plugins) *[]Named[FixedQuota] { return &ps.FixedQuota }),
+	naming("pod-gate", func(ps *Plugins) *[]Named[PodGate] { return &ps.PodGates }),
+	naming("node-sets", func(ps *Plugins) *[]Named[NodeSets] { return &ps.NodeSets }),
+	naming("node-static", func(ps *Plugins) *[]Named[NodeStatic] { return &ps.Statics }),
+	naming("node-filter", func(ps *Plugins) *[]Named[NodeFilter] { return &ps.Filters }),
+	naming("node-filter", func(ps *Plugins) *[]Named[NodeRefusals] { return &ps.Refusals }),
+	many("node-ready", func(ps *Plugins) *[]NodeReady { return &ps.Ready }),
+	many("node-score", func(ps *Plugins) *[]NodeScore { return &ps.Scores }),
+	many("pod-bonus", func(ps *Plugins) *[]PodBonus { return &ps.Bonuses }),
+	one("company-score", func(ps *Plugins) *CompanyScore { return &ps.Company }),
+	many("device-order", func(ps *Plugins) *[]DeviceOrder { return &ps.deviceOrder }),
+	many("observer", func(ps *Plugins) *[]Observer { return &ps.observers }),
+	many("observer", func(ps *Plugins) *[]Promises { return &ps.promises }),
+	many("detail", func(ps *Plugins) *[]Detailer { return &ps.Details }),
+	naming("close", func(ps *Plugins) *[]Named[Closer] { return &ps.Closers }),
 }
 
 func has[T any](i Instance) bool {

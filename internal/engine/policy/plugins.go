@@ -86,3 +86,14 @@ type Named[T any] struct {
 	Name string
 	It   T
 }
+
+// FirstNo asks one plugin after the other, and returns the first no, with the plugin's name: all must agree.
+func FirstNo[T any](of []Named[T], ask func(T) Verdict) Verdict {
+	for _, p := range of {
+		if v := ask(p.It); !v.Yes() {
+			v.Plugin = p.Name
+			return v
+		}
+	}
+	return Verdict{}
+}

@@ -10,67 +10,6 @@ import (
 // Instance is one run of a plugin. The engine asks it which of the point interfaces it implements.
 type Instance any
 
-// Point names an extension point, in configuration (what a mutation neutralises) and in errors.
-type Point string
-
-// The extension points and how the opinions of several plugins combine. Plugins are asked tier by tier, in the order of
-// the profile.
-//
-//	point                interface          combination
-//	queue-order          QueueOrder         first opinion that is not 0
-//	gang-order           GangOrder          first opinion that is not 0, then age, then key
-//	set-order            SetOrder           first opinion that is not 0, then name
-//	pod-order            PodOrder           first opinion that is not 0, then age, then name as text
-//	queue-shares         QueueShares        exclusive: two owners are a start-up error
-//	reclaim-gate         ReclaimGate        all must agree; the first no is the verdict; nobody asked means no
-//	victim-queue-filter  VictimQueueFilter  all must agree; the first no is the verdict
-//	victim-filter        VictimFilter       all must agree; the first no is the verdict
-//	unit-check           UnitCheck          all must agree; the first no is the verdict
-//	victim-order         VictimOrder        first opinion that is not 0, then the reverse of queue-order's fallback
-//	victim-tier          VictimTier         largest
-//	queue-gate           QueueGate          all must agree; the first no is the verdict
-//	fixed-quota          FixedQuota         one yes is enough
-//	pod-gate             PodGate            all must agree; the first no is the verdict
-//	node-sets            NodeSets           first that narrows a set
-//	node-static          NodeStatic         all must agree; cached per class and node
-//	node-filter          NodeFilter         all must agree; asked for each placement
-//	node-ready           NodeReady          all must agree; a no turns a placement into a nomination
-//	node-score           NodeScore          sum
-//	pod-bonus            PodBonus           sum
-//	company-score        CompanyScore       exclusive: two owners are a start-up error
-//	device-order         DeviceOrder        sum; larger first, then devices in use, then the group
-//	observer             Observer           told in order, undone in reverse order
-//	                     Promises           told in order
-//	detail               Detailer           all asked, in order
-//	close                Closer             all called, in order
-const (
-	PointQueueOrder        Point = "queue-order"
-	PointGangOrder         Point = "gang-order"
-	PointSetOrder          Point = "set-order"
-	PointPodOrder          Point = "pod-order"
-	PointQueueShares       Point = "queue-shares"
-	PointReclaimGate       Point = "reclaim-gate"
-	PointVictimQueueFilter Point = "victim-queue-filter"
-	PointVictimFilter      Point = "victim-filter"
-	PointUnitCheck         Point = "unit-check"
-	PointVictimOrder       Point = "victim-order"
-	PointVictimTier        Point = "victim-tier"
-	PointQueueGate         Point = "queue-gate"
-	PointFixedQuota        Point = "fixed-quota"
-	PointPodGate           Point = "pod-gate"
-	PointNodeSets          Point = "node-sets"
-	PointNodeStatic        Point = "node-static"
-	PointNodeFilter        Point = "node-filter"
-	PointNodeReady         Point = "node-ready"
-	PointNodeScore         Point = "node-score"
-	PointPodBonus          Point = "pod-bonus"
-	PointCompanyScore      Point = "company-score"
-	PointDeviceOrder       Point = "device-order"
-	PointObserver          Point = "observer"
-	PointDetail            Point = "detail"
-	PointClose             Point = "close"
-)
-
 // QueueOrder orders two sibling queues: negative when l is served before r. next is what the best waiting gang below
 // each would take. Shares in the session change only by placements, so an answer holds until the next one below either.
 type QueueOrder interface {

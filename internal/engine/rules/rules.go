@@ -121,23 +121,13 @@ func anyPodWill(g *ledger.GangState) bool {
 // CheckGates says whether the gang's queue, and the queues above it, may take request more as the session stands, once all
 // that is leaving has gone, what is stuck excepted.
 func (ru *Rules) CheckGates(g *ledger.GangState, request cluster.Resources) policy.Verdict {
-	return ru.checkGates(g, request, false)
+	return policy.FirstNo(ru.points.QueueGates, func(gate policy.QueueGate) policy.Verdict { return gate.CheckQueue(g, request, false) })
 }
 
 // CheckGatesNow is CheckGates of what they may take now, beside all that is leaving: what is evicted by this run included, since
 // nobody has gone before he is gone.
 func (ru *Rules) CheckGatesNow(g *ledger.GangState, request cluster.Resources) policy.Verdict {
-	return ru.checkGates(g, request, true)
-}
-
-func (ru *Rules) checkGates(g *ledger.GangState, request cluster.Resources, now bool) policy.Verdict {
-	for _, gate := range ru.points.QueueGates {
-		if v := gate.It.CheckQueue(g, request, now); !v.Yes() {
-			v.Plugin = gate.Name
-			return v
-		}
-	}
-	return policy.Verdict{}
+	return policy.FirstNo(ru.points.QueueGates, func(gate policy.QueueGate) policy.Verdict { return gate.CheckQueue(g, request, true) })
 }
 
 // FairShare is what a queue is entitled to now; nil when nobody says. It is a plugin's own: it must not be written to, and whoever

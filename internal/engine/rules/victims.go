@@ -14,15 +14,9 @@ import (
 // CheckReclaim says whether the gang's queue may take from others. Without anybody to say so, it may not.
 func (ru *Rules) CheckReclaim(g *ledger.GangState, request cluster.Resources) policy.Verdict {
 	if len(ru.points.Reclaim) == 0 {
-		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonSwitchedOff, Object: string(policy.PointReclaimGate)}
+		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonSwitchedOff, Object: "reclaim-gate"}
 	}
-	for _, gate := range ru.points.Reclaim {
-		if v := gate.It.CheckReclaim(g, request); !v.Yes() {
-			v.Plugin = gate.Name
-			return v
-		}
-	}
-	return policy.Verdict{}
+	return policy.FirstNo(ru.points.Reclaim, func(gate policy.ReclaimGate) policy.Verdict { return gate.CheckReclaim(g, request) })
 }
 
 // CheckVictimQueue says whether anything may be taken from the gangs of a leaf queue.
@@ -30,13 +24,7 @@ func (ru *Rules) CheckVictimQueue(r policy.EvictionCause, g *ledger.GangState, r
 	if r == policy.Preempt && leaf != g.Leaf || r == policy.Reclaim && leaf == g.Leaf {
 		return policy.Verdict{Code: policy.No, Reason: policy.ReasonOtherQueue, Object: leaf.Name}
 	}
-	for _, f := range ru.points.VictimQueues {
-		if v := f.It.CheckVictimQueue(r, g, request, leaf); !v.Yes() {
-			v.Plugin = f.Name
-			return v
-		}
-	}
-	return policy.Verdict{}
+	return policy.FirstNo(ru.points.VictimQueues, func(f policy.VictimQueueFilter) policy.Verdict { return f.CheckVictimQueue(r, g, request, leaf) })
 }
 
 // BySiblings says whether CheckVictimQueue has one answer for all leaves below a queue that is not on the beneficiary's way; see
@@ -98,13 +86,7 @@ func (ru *Rules) CheckVictim(r policy.EvictionCause, g *ledger.GangState, reques
 	if n, until := ru.recent(v); r == policy.Reclaim && n >= maxEvictionsPerHour {
 		return policy.Verdict{Code: policy.Wait, Reason: policy.ReasonEvictionRate, Object: v.Key.String(), Have: int64(n), WakeAt: until}
 	}
-	for _, f := range ru.points.Victims {
-		if verdict := f.It.CheckVictim(r, g, request, v); !verdict.Yes() {
-			verdict.Plugin = f.Name
-			return verdict
-		}
-	}
-	return policy.Verdict{}
+	return policy.FirstNo(ru.points.Victims, func(f policy.VictimFilter) policy.Verdict { return f.CheckVictim(r, g, request, v) })
 }
 
 // AnyBeneficiary says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
