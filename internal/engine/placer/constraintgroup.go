@@ -345,11 +345,8 @@ func (pl *Placer) CheckNear(g *ledger.GangState, pods []cluster.PodID) policy.Ve
 func (pl *Placer) checkNear(g *ledger.GangState, c *constraintGroup, known cluster.Constraint) policy.Verdict {
 	near := g.Sets[c.set].Near
 	if near != (cluster.Constraint{}) && near != known {
-		for _, p := range pl.points.NodeSets {
-			if v := p.It.CheckNear(near); !v.Yes() {
-				v.Plugin = p.Name
-				return v
-			}
+		if v := policy.FirstNo(pl.points.NodeSets, func(p policy.NodeSets) policy.Verdict { return p.CheckNear(near) }); !v.Yes() {
+			return v
 		}
 	}
 	for _, kid := range c.kids {

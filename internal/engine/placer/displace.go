@@ -90,23 +90,6 @@ func (pl *Placer) chargeAnywhere(u *ledger.VictimUnit) cluster.Resources {
 
 // bestFor returns the best node for one pod, filters included.
 func (pl *Placer) bestFor(p *cluster.Pod) (int32, bool) {
-	r := pl.rankingFor(p, pl.all())
-	aside, kept, none := pl.refusedLeaves(r, p, pl.everywhere())
-	if none {
-		return 0, false
-	}
-	chosen, found := int32(-1), false
-	for !found {
-		i, ok := r.best(pl.everywhere())
-		if !ok {
-			break
-		}
-		if pl.filtersAllow(p, pl.snap.NodeOrder[i]) {
-			chosen, found = i, true
-			break
-		}
-		aside, kept = append(aside, i), append(kept, r.setAside(i))
-	}
-	r.restore(aside, kept)
-	return chosen, found
+	r, in := pl.rankingFor(p, pl.all()), pl.everywhere()
+	return pl.choose(r, p, in, func() (int32, bool) { return r.best(in) }, func(int) {})
 }

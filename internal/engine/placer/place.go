@@ -236,12 +236,7 @@ func (pl *Placer) Filtered(pods []cluster.PodID) bool {
 
 // wanted says whether some filter has a say about pods of the class.
 func (pl *Placer) wanted(c *cluster.Class) bool {
-	for _, f := range pl.points.Filters {
-		if f.It.Wants(c) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pl.points.Filters, func(f policy.Named[policy.NodeFilter]) bool { return f.It.Wants(c) })
 }
 
 // Exact says whether it does not matter on which of the nodes that take them these pods are: they are alike, and no filter
@@ -286,42 +281,29 @@ func (pl *Placer) mixed(pods []cluster.PodID) bool {
 // shape describes the pods by class and number, and what keeps them together. It can stand for them when nothing but room
 // decides.
 func (pl *Placer) shape(g *ledger.GangState, pods []cluster.PodID) (string, bool) {
-	if pl.snap.HasAntiAffinity() {
+	if pl.snap.HasAntiAffinity() || pl.Constrained(g) && g.Rooted() { // it goes where its members are
 		return "", false
 	}
-	var key []byte
-	constrained := pl.Constrained(g)
-	if constrained {
-		if g.Rooted() { // it goes where its members are
+	for _, id := range pods {
+		if pl.snap.Pod(id).Class.NeedsFilters() {
 			return "", false
 		}
+	}
+	var key []byte
+	if pl.Constrained(g) {
 		key = append(key, g.Shape()...)
 	}
-	for i := 0; i < len(pods); {
-		c := pl.snap.Pod(pods[i]).Class
-		if c.NeedsFilters() {
-			return "", false
-		}
-		n := 1
-		set := pl.snap.Pod(pods[i]).Set
-		for i+n < len(pods) && pl.snap.Pod(pods[i+n]).Class == c && (!constrained || pl.snap.Pod(pods[i+n]).Set == set) {
-			n++
-		}
-		if constrained {
-			key = append(strconv.AppendInt(key, int64(set), 36), ':')
-		}
-		key = strconv.AppendUint(key, c.ID, 36)
-		key = append(key, '*')
-		key = strconv.AppendInt(key, int64(n), 36)
-		key = append(key, ' ')
-		i += n
-	}
-	return string(key), true
+	return string(pl.appendKinds(key, g, pods, func(key []byte, c *cluster.Class) []byte { return strconv.AppendUint(key, c.ID, 36) })), true
 }
 
 // AppendKinds appends what the pods of g ask for to a key that answers rest under: classes and numbers, and of a gang whose pods have to
 // be near each other, which sets. It says nothing that another Store would call otherwise.
 func (pl *Placer) AppendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID) []byte {
+	return pl.appendKinds(key, g, pods, func(key []byte, c *cluster.Class) []byte { return append(key, c.Key...) })
+}
+
+// appendKinds is AppendKinds with a name for each class.
+func (pl *Placer) appendKinds(key []byte, g *ledger.GangState, pods []cluster.PodID, name func([]byte, *cluster.Class) []byte) []byte {
 	constrained := pl.Constrained(g)
 	var last *cluster.Class
 	for i := 0; i < len(pods); {
@@ -335,7 +317,7 @@ func (pl *Placer) AppendKinds(key []byte, g *ledger.GangState, pods []cluster.Po
 			key = append(strconv.AppendInt(key, int64(set), 36), ':')
 		}
 		if c != last { // of many sets of one class it is said once
-			key, last = append(key, c.Key...), c
+			key, last = name(key, c), c
 		}
 		key = strconv.AppendInt(append(key, '*'), int64(n), 36)
 		i += n
@@ -391,13 +373,7 @@ func (pl *Placer) checkPod(p *cluster.Pod) policy.Verdict {
 	if v, ok := pl.gateMemo[p.Class.ID]; ok {
 		return v
 	}
-	v := policy.Verdict{}
-	for _, gate := range pl.points.PodGates {
-		if v = gate.It.CheckPod(p.Class, p.Namespace); !v.Yes() {
-			v.Plugin = gate.Name
-			break
-		}
-	}
+	v := policy.FirstNo(pl.points.PodGates, func(gate policy.PodGate) policy.Verdict { return gate.CheckPod(p.Class, p.Namespace) })
 	pl.gateMemo[p.Class.ID] = v
 	return v
 }
@@ -409,37 +385,30 @@ func (tr *trial) placePod(p *cluster.Pod, in nodeRange) bool {
 		return true
 	}
 	r := tr.rankingFor(p, in.order)
-	var filters []policy.Named[policy.NodeFilter]
-	for _, f := range tr.points.Filters {
-		if f.It.Wants(p.Class) {
-			filters = append(filters, f)
-		}
-	}
-	aside, kept, none := tr.refusedLeaves(r, p, in)
-	if none {
-		return false
-	}
-	known := len(aside)
-	chosen := int32(-1)
-	for chosen < 0 {
-		i, ok := tr.favourite(r, p, in)
-		if !ok {
-			break
-		}
-		if tr.checkNode(filters, p, tr.snap.Node(in.order.nodes[i])).Yes() {
-			chosen = i
-			break
-		}
-		if n := len(aside) - known; n%refusalsPerStep == 0 || tr.mode == asItStands { // nobody has it for nothing
+	best := func() (int32, bool) { return tr.favourite(r, p, in) }
+	i, ok := tr.choose(r, p, in, best, func(n int) {
+		if n%refusalsPerStep == 0 || tr.mode == asItStands { // nobody has it for nothing
 			tr.rec.Step()
 		}
+	})
+	return ok && tr.put(p, in.order.nodes[i])
+}
+
+// choose returns the first leaf that best names whose node the filters allow the pod: those before it are set aside meanwhile, and
+// refused is told how many there have been.
+func (pl *Placer) choose(r *ranking, p *cluster.Pod, in nodeRange, best func() (int32, bool), refused func(n int)) (int32, bool) {
+	aside, kept, none := pl.refusedLeaves(r, p, in)
+	if none {
+		return 0, false
+	}
+	known := len(aside)
+	i, ok := best()
+	for ; ok && !pl.filtersAllow(p, in.order.nodes[i]); i, ok = best() {
+		refused(len(aside) - known)
 		aside, kept = append(aside, i), append(kept, r.setAside(i))
 	}
 	r.restore(aside, kept)
-	if chosen < 0 {
-		return false
-	}
-	return tr.put(p, in.order.nodes[chosen])
+	return i, ok
 }
 
 // RefusedAll says whether some filter refuses each of the pods, which are alike, every node, whoever of those that are there goes; see
@@ -468,26 +437,6 @@ func (tr *trial) put(p *cluster.Pod, n cluster.NodeID) bool {
 		tr.st.Place(p, n)
 	default:
 		tr.st.Nominate(p, n)
-	}
-	return true
-}
-
-func (pl *Placer) checkNode(filters []policy.Named[policy.NodeFilter], p *cluster.Pod, n *cluster.Node) policy.Verdict {
-	for _, f := range filters {
-		if v := f.It.CheckNode(p, n); !v.Yes() {
-			v.Plugin = f.Name
-			return v
-		}
-	}
-	return policy.Verdict{}
-}
-
-// filtersAllow asks the filters about an evicted pod and the node it had or may get.
-func (pl *Placer) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
-	for _, f := range pl.points.Filters {
-		if f.It.Wants(p.Class) && !f.It.CheckNode(p, pl.snap.Node(n)).Yes() {
-			return false
-		}
 	}
 	return true
 }

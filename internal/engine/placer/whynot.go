@@ -178,6 +178,11 @@ func (pl *Placer) refusedFirst(p *cluster.Pod) (mask, *policy.Verdict) {
 	return mask{}, nil
 }
 
+// filtersAllow says whether the filters allow a pod on a node.
+func (pl *Placer) filtersAllow(p *cluster.Pod, n cluster.NodeID) bool {
+	return pl.whyNot(p, pl.snap.Node(n)).Yes()
+}
+
 // whyNot is one node's verdict on one pod that may use it, and for which it has room.
 func (pl *Placer) whyNot(p *cluster.Pod, n *cluster.Node) policy.Verdict {
 	for _, f := range pl.points.Filters {

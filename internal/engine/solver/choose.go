@@ -61,7 +61,7 @@ func (q *search) choose(hinges bool) (all, found bool) {
 			q.back(0)
 			return false, false
 		}
-		if len(gangs) == 0 || gangs[len(gangs)-1] != t.Gang {
+		if !slices.Contains(gangs, t.Gang) {
 			gangs = append(gangs, t.Gang)
 		}
 		q.evict(t)
@@ -72,19 +72,7 @@ func (q *search) choose(hinges bool) (all, found bool) {
 	}
 	hopeless := !q.fits() && !q.doubt && !q.s.Placer.Filtered(q.pods) // not even with all of them, legal or not
 	q.back(0)
-	return true, !hopeless && q.branch(distinct(gangs), map[string]bool{})
-}
-
-func distinct(gangs []*ledger.GangState) []*ledger.GangState {
-	seen := map[*ledger.GangState]bool{}
-	out := gangs[:0:0]
-	for _, g := range gangs {
-		if !seen[g] {
-			seen[g] = true
-			out = append(out, g)
-		}
-	}
-	return out
+	return true, !hopeless && q.branch(gangs, map[string]bool{})
 }
 
 // might says whether, with those gone that are, moving others could do: there would be room enough in all, and somebody
