@@ -158,7 +158,7 @@ func New(p Profile, r Registry) (*Engine, error) {
 					}
 				}
 				part := pluginPart{open: open}
-				for _, x := range f.Extensions() {
+				for x := range f.Extensions() {
 					if owner := owners[x.Point]; x.Alone && owner != "" {
 						return nil, fmt.Errorf("profile: plugins %q and %q both own the exclusive point %s; keep one", owner, use.Name, x.Point)
 					}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"iter"
 	"reflect"
 	"slices"
 )
@@ -61,14 +62,14 @@ func (x *Extension) Bind(ps *Plugins, plugin string, i Instance) {
 }
 
 // Extensions are those of the points that the plugin has.
-func (f *Factory) Extensions() []Extension {
-	var out []Extension
-	for _, x := range extensions {
-		if slices.Contains(f.Points, x.Point) {
-			out = append(out, x)
+func (f *Factory) Extensions() iter.Seq[Extension] {
+	return func(yield func(Extension) bool) {
+		for _, x := range extensions {
+			if slices.Contains(f.Points, x.Point) && !yield(x) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Point names an extension point, in configuration (what a mutation neutralises) and in errors. This is how the opinions of several
