@@ -10,6 +10,7 @@ const (
 	dirAPI         = "api"
 	dirApp         = "internal/app"
 	dirCluster     = "internal/cluster"
+	dirExplain     = "internal/explain"
 	dirFairshare   = "internal/fairshare"
 	dirEngine      = "internal/engine"
 	dirLedger      = dirEngine + "/ledger"
@@ -215,7 +216,8 @@ func checkLayers(t *Tree) ([]Violation, error) {
 		{dirProfile, []string{dirProfile, dirEngine, dirUsage, dirCluster, dirAPI}},
 		{dirVM, []string{dirVM, dirApp}},
 		// What forecasts are proven on must be out of their reach: it is in internal/trial, and so is nothing that they may import.
-		{dirSee, []string{dirSee, dirSim, dirReplay, dirEngine, dirFairshare, dirCluster}},
+		{dirSee, []string{dirSee, dirExplain, dirSim, dirReplay, dirEngine, dirFairshare, dirCluster}},
+		{dirExplain, []string{dirExplain, dirEngine, dirCluster}},
 		{dirSim, []string{dirSim, dirProfile, dirEngine, dirFairshare, dirUsage, dirCluster}},
 		{dirReplay, []string{dirReplay, dirDialect, dirKube, dirProfile, dirEngine, dirFairshare, dirCluster, dirAPI}},
 	}

@@ -6,62 +6,141 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine/policy"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 func newExplain(d Deps) *cobra.Command {
-	c := &cobra.Command{
-		Use: "explain", Short: "Say why a gang or a pod waits, and what would change it", Args: cobra.NoArgs,
-		RunE: app.NeedsCommand,
-	}
-	about := map[string]string{
-		"gang": "Say why one gang waits: the blocking rule with its numbers, and what would change it. NAME is its PodGroup's, or enough of the\n" +
-			"beginning of it; for a workload that Muster grouped, the workload's own name will do.",
-		"pod": "Say why one pod waits, which is why its gang does; or why it has no gang.",
-	}
-	for _, kind := range []string{"gang", "pod"} {
-		l := &looker{deps: d}
-		var namespace string
-		one := &cobra.Command{
-			Use: kind + " NAME", Long: about[kind], Short: "Say why one " + kind + " waits: the blocking rule with its numbers, and what would change it",
-			Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-				v, err := l.look(c.Context())
-				if err != nil {
-					return err
-				}
-				ns, err := l.namespace(namespace)
-				if err != nil {
-					return err
-				}
-				what := v.explainGang
-				if kind == "pod" {
-					what = v.explainPod
-				}
-				e, err := what(c.Context(), ns, args[0])
-				if err != nil {
-					return err
-				}
-				return form.Emit(c.OutOrStdout(), l.output, e, func() string { return e.Text })
-			},
-		}
-		l.flags(one)
-		one.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
-		c.AddCommand(one)
-	}
+	const short = ": the blocking rule with its numbers, and what would change it"
+	about := "Say why a gang waits" + short + ". NAME is its PodGroup's, or enough of the beginning of it; for a workload that Muster grouped,\n" +
+		"the workload's own name will do; or a pod's.\n\nThe answer begins with one word: starting (the next run of the scheduler gives it room), in line (it could start by itself; those\n" +
+		"before it take what it needs), blocked (it could not start even were it next), never (nor would it in an empty cluster: somebody has to\n" +
+		"change something). What would change it has been tried, while everybody else waits too.\n\n" +
+		"Exit status: 0 an answer was printed, 1 there is none (the message says why)."
+	c := explainOne(d, "explain NAME", "Say why a gang or a pod waits, and what would change it", about, (*view).explainAny)
+	c.AddCommand(
+		explainOne(d, "gang NAME", "Say why one gang waits"+short, about, (*view).explainGang),
+		explainOne(d, "pod NAME", "Say why one pod waits"+short, "Say why one pod waits, which is why its gang does; or why it has no gang.", (*view).explainPod),
+	)
 	return c
+}
+
+// explainOne is one of the commands that explain, each by names of its own.
+func explainOne(d Deps, use, short, long string, what func(*view, context.Context, string, string) (*answer, error)) *cobra.Command {
+	l := &looker{deps: d}
+	var namespace string
+	c := &cobra.Command{
+		Use: use, Long: long, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: l.complete(&namespace),
+		RunE: func(c *cobra.Command, args []string) error {
+			ns, err := l.namespace(namespace)
+			if err != nil {
+				return err
+			}
+			v, err := l.look(c.Context())
+			if err != nil {
+				return err
+			}
+			a, err := what(v, c.Context(), ns, args[0])
+			if err != nil {
+				return err
+			}
+			return form.Emit(c.OutOrStdout(), l.output, a.Explanation, func() string { return a.text(form.WidthOf(c.OutOrStdout())) })
+		},
+	}
+	l.flags(c)
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
+	return c
+}
+
+// answer is an explanation and what is said before and after it.
+type answer struct {
+	*see.Explanation
+	before string
+	said   string // what the scheduler's own condition says, where that is another thing
+}
+
+func (a *answer) text(width int) string {
+	s := a.before + a.Explanation.Text(width)
+	if a.said != "" {
+		s += "the scheduler itself says: " + a.said + "\n"
+	}
+	return s
+}
+
+// explainAny explains the gang of that name, or else the pod.
+func (v *view) explainAny(ctx context.Context, namespace, name string) (*answer, error) {
+	a, err := v.explainGang(ctx, namespace, name)
+	if err == nil {
+		return a, nil
+	}
+	found := false
+	v.snap.EachPod(func(p *cluster.Pod) { found = found || p.Namespace == namespace && p.Name == name })
+	if found {
+		return v.explainPod(ctx, namespace, name)
+	}
+	return nil, err
+}
+
+// explain explains a gang that exists, with everybody in line, and what the scheduler itself wrote of it.
+func (v *view) explain(ctx context.Context, key cluster.Key) (*answer, error) {
+	var said string
+	if v.group != nil {
+		g, err := v.group(key.Namespace, key.Name)
+		if err == nil { // who may not read it goes without
+			said = v.learn(key, g)
+		}
+	}
+	e, err := see.InLine(ctx, v.cycle, key)
+	if err != nil {
+		return nil, err
+	}
+	e.Cycle.Aged(time.Now())
+	a := &answer{Explanation: e}
+	if e.Word == explain.Starting && said != "" && e.Reason != policy.ReasonReleasing.Key {
+		// What only the scheduler remembers, such as a bind that failed, a look at the cluster does not show.
+		e.Word, e.Message, a.said = explain.Blocked, said, said
+	}
+	return a, nil
+}
+
+// learn takes over what a gang's object says of its owner, and returns what the scheduler says in its condition.
+func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) string {
+	for i := range g.OwnerReferences {
+		if o := &g.OwnerReferences[i]; o.Controller != nil && *o.Controller || len(g.OwnerReferences) == 1 {
+			if v.cycle.Works == nil {
+				v.cycle.Works = map[cluster.Key]see.Work{}
+			}
+			v.cycle.Works[key], _ = see.Declared(o.Kind, o.Name, g.Annotations, nil) // what cannot be read is not said
+		}
+	}
+	for i := range g.Status.SchedulingConditions {
+		if c := &g.Status.SchedulingConditions[i]; c.Type == v2alpha2.UnschedulableOnNodePool && c.Status == v1.ConditionTrue {
+			return fmt.Sprintf("%s (%s, since %s)", c.Message, reasonOf(c), c.LastTransitionTime.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
+func reasonOf(c *v2alpha2.SchedulingCondition) string {
+	if len(c.Reasons) > 0 {
+		return string(c.Reasons[0].Reason)
+	}
+	return string(c.Reason)
 }
 
 // explainGang explains a gang by its PodGroup's name, or by the beginning of it that no other gang of the namespace has: tables
 // cut long names, and what stands behind the workload's name is a UID.
-func (v *view) explainGang(ctx context.Context, namespace, name string) (*explain.Explanation, error) {
+func (v *view) explainGang(ctx context.Context, namespace, name string) (*answer, error) {
 	name = strings.TrimSuffix(name, "…")
 	key := kai.GangKey(namespace, name)
 	if v.snap.GangByKey(key) == nil {
@@ -78,7 +157,7 @@ func (v *view) explainGang(ctx context.Context, namespace, name string) (*explai
 			}
 		})
 		if len(meant) == 1 {
-			return explain.Gang(ctx, v.snap, v.build, kai.GangKey(namespace, meant[0]))
+			return v.explain(ctx, kai.GangKey(namespace, meant[0]))
 		}
 		if len(meant) > 1 {
 			slices.Sort(meant)
@@ -89,11 +168,11 @@ func (v *view) explainGang(ctx context.Context, namespace, name string) (*explai
 		}
 		return nil, fmt.Errorf("there is no gang %s in namespace %s%s", name, namespace, orNear(name, here))
 	}
-	return explain.Gang(ctx, v.snap, v.build, key)
+	return v.explain(ctx, key)
 }
 
 // explainPod explains the gang of a pod, or says why the pod has none.
-func (v *view) explainPod(ctx context.Context, namespace, name string) (*explain.Explanation, error) {
+func (v *view) explainPod(ctx context.Context, namespace, name string) (*answer, error) {
 	var pod *cluster.Pod
 	var here []string
 	elsewhere := ""
@@ -121,11 +200,11 @@ func (v *view) explainPod(ctx context.Context, namespace, name string) (*explain
 		return nil, err
 	}
 	key := pod.GangKey()
-	e, err := explain.Gang(ctx, v.snap, v.build, key)
+	e, err := v.explain(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	e.Text = podLine(pod) + e.Text
+	e.before = podLine(pod)
 	return e, nil
 }
 
@@ -168,7 +247,7 @@ func orNear(name string, among []string) string {
 	}
 	var found []candidate
 	for _, c := range among {
-		d := distance(name, c)
+		d := explain.Distance(name, c)
 		if strings.Contains(c, name) {
 			d = 0
 		}
@@ -190,25 +269,4 @@ func orNear(name string, among []string) string {
 		return fmt.Sprintf(" (there are %d others)", len(among))
 	}
 	return "; did you mean " + strings.Join(names, ", ") + "?"
-}
-
-// distance is how many letters have to be changed, added or removed to make a of b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

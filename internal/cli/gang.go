@@ -101,6 +101,9 @@ func (v *view) gangs() []GangReport {
 			r.Next = t.Placed > 0
 			if d := t.Diagnosis; d != nil {
 				r.Reason, r.Message, r.rule = d.Verdict.Reason.Key, t.Message(), d.Verdict.String()+t.Hindrance()
+				if unmet := explain.Unmet(v.snap, d.Pods); unmet != "" { // nobody who makes way could help it
+					r.rule = unmet
+				}
 			}
 		}
 		out = append(out, r)

@@ -33,6 +33,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/feed"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // Deps are what the commands cannot know by themselves.
@@ -90,11 +91,11 @@ func (l *looker) flags(c *cobra.Command) {
 // view is a cluster at one moment, and what the scheduler makes of it.
 type view struct {
 	snap  *cluster.Snapshot
-	trace engine.Trace // of a whole run
-	now   engine.Trace // of a run without actions: queues as they stand
-	names []string     // scheduler names
-	build func() (*engine.Engine, error)
-	pod   func(namespace, name string) (*v1.Pod, error) // reads one pod as it is
+	cycle *see.Cycle
+	trace *engine.Trace                                            // of a whole run
+	names []string                                                 // scheduler names
+	pod   func(namespace, name string) (*v1.Pod, error)            // reads one pod as it is
+	group func(namespace, name string) (*v2alpha2.PodGroup, error) // reads one PodGroup as it is
 }
 
 // look reads the cluster once and runs the engine on it.
@@ -116,11 +117,9 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
-		}
+	scheme, err := kinds()
+	if err != nil {
+		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -139,7 +138,7 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {
 		return nil, advise(err, config.Host)
 	}
-	v, err := newView(ctx, store.Snapshot(time.Now().UnixNano()), prof, l.deps.Registry(l.csi))
+	v, err := newView(ctx, see.NewCycle(store.Snapshot(time.Now().UnixNano()), prof, l.deps.Registry(l.csi)))
 	if err != nil {
 		return nil, err
 	}
@@ -151,25 +150,46 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 		}
 		return &p, nil
 	}
+	v.group = func(namespace, name string) (*v2alpha2.PodGroup, error) {
+		var g v2alpha2.PodGroup
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &g); err != nil {
+			return nil, advise(err, config.Host)
+		}
+		return &g, nil
+	}
 	return v, nil
 }
 
-// newView runs the engine on a snapshot.
-func newView(ctx context.Context, snap *cluster.Snapshot, prof engine.Profile, registry engine.Registry) (*view, error) {
-	v := &view{snap: snap, names: []string{keys.SchedulerName}, build: func() (*engine.Engine, error) { return engine.New(prof, registry) }}
-	idle := prof
-	idle.Actions = nil
-	for _, run := range []struct {
-		profile engine.Profile
-		into    *engine.Trace
-	}{{prof, &v.trace}, {idle, &v.now}} {
-		e, err := engine.New(run.profile, registry)
-		if err != nil {
-			return nil, err
-		}
-		*run.into = e.Run(ctx, snap, func(engine.Plan) {}).Trace
+// newView has the engine decide on a cycle.
+func newView(ctx context.Context, c *see.Cycle) (*view, error) {
+	run, err := c.Look(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return v, nil
+	return &view{snap: run.Snapshot(), cycle: c, trace: run.Trace(), names: []string{keys.SchedulerName}}, nil
+}
+
+// now is what a run without actions says: queues as they stand.
+func (v *view) now(ctx context.Context) (*engine.Trace, error) {
+	idle := v.cycle.Case.Profile
+	idle.Actions = nil
+	e, err := engine.New(idle, v.cycle.Registry)
+	if err != nil {
+		return nil, err
+	}
+	t := e.Run(ctx, v.snap, func(engine.Plan) {}).Trace
+	return &t, nil
+}
+
+// kinds are those that commands read.
+func kinds() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	return scheme, nil
 }
 
 // namespace is the one that -n names, or the kubeconfig's.
@@ -194,12 +214,24 @@ func advise(err error, host string) error {
 		apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource"):
 		return fmt.Errorf("%w\n%s does not have Muster's custom resources. Install them first: kubectl apply -f api/crds", err, host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w\nthis command lists nodes, pods, namespaces, ConfigMaps (names only), priority and storage classes, volumes, queues, "+
-			"podgroups and bindrequests of the whole cluster: ask for a ClusterRole that may", err)
+		return fmt.Errorf("you may not %s", missingRight(err))
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w\n%s does not accept the credentials of the kubeconfig: log in again", err, host)
 	case errors.As(err, &nobody):
 		return fmt.Errorf("%w\nnothing answers at %s: is this the right cluster (--kubeconfig, --context), and is it up?", err, host)
 	}
 	return err
+}
+
+// missingRight is the right that an API server refused for want of: "list nodes of the whole cluster".
+func missingRight(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error()
+	}
+	text := status.Status().Message
+	if _, rest, ok := strings.Cut(text, "cannot "); ok { // what authorizers say: User "u" cannot list resource "nodes" in API group "" at the cluster scope
+		return strings.TrimSpace(strings.NewReplacer(`resource "`, "", `" in API group ""`, "", `" in API group "`, ".", `" at`, " at", `" in the`, " in the").Replace(rest))
+	}
+	return text
 }

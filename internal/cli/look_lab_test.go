@@ -27,8 +27,8 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
-	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // TestLab runs every command against a real API server: first without our kinds, then with a gang that waits.
@@ -97,9 +97,11 @@ func TestLab(t *testing.T) {
 		{[]string{"gang", "list", "--queue", "p"}, `queue "p" does not exist; did you mean q?`},
 		{[]string{"gang", "list", "-o", "wide"}, `--output is "wide"; it must be table, json or yaml`},
 		{[]string{"explain", "gang", "train"}, "what would change it"},
+		{[]string{"explain", "train"}, "what would change it"},
+		{[]string{"explain", "a"}, "pod default/a: pending\ngang default/train: "},
 		{[]string{"explain", "gang", "trian"}, "did you mean train?"},
 		{[]string{"explain", "gang", "train", "-n", "kube-system"}, "but one in namespace default: add -n default"},
-		{[]string{"explain", "pod", "a"}, "pod default/a: pending\ngang default/train: pending"},
+		{[]string{"explain", "pod", "a"}, "pod default/a: pending\ngang default/train: "},
 		{[]string{"explain", "pod", "stranger"}, `its spec.schedulerName is "default-scheduler"`},
 		{[]string{"explain", "pod", "lone"}, "the podgrouper writes"},
 		{[]string{"explain", "pod", "lost"}, "PodGroup default/away"},
@@ -112,12 +114,12 @@ func TestLab(t *testing.T) {
 			t.Errorf("muster %s: %q is not in\n%s", strings.Join(want.args, " "), want.text, out)
 		}
 	}
-	var e explain.Explanation
+	var e see.Explanation
 	out, err := call(t, l, "explain", "gang", "train", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Gang != "train" || len(e.Changes) == 0 {
+	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Gang != "train" || len(e.Remedies) == 0 || e.Kind != "Explanation" {
 		t.Errorf("as JSON: %v\n%s", err, out)
 	}
 }

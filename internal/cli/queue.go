@@ -48,7 +48,11 @@ func newQueue(d Deps) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			queues := v.queues()
+			now, err := v.now(c.Context())
+			if err != nil {
+				return err
+			}
+			queues := v.queues(now)
 			return form.Emit(c.OutOrStdout(), l.output, queues, func() string { return drawQueues(queues, dims) })
 		},
 	}
@@ -89,15 +93,15 @@ func (v *view) amounts(r cluster.Resources, none int64) map[string]string {
 	return out
 }
 
-// queues reports every queue: the tree, parents before children, then those without a place in it.
-func (v *view) queues() []QueueReport {
+// queues reports every queue as a run without actions has it: the tree, parents before children, then those without a place in it.
+func (v *view) queues(now *engine.Trace) []QueueReport {
 	waiting := map[string]int{}
 	for g := range v.snap.PendingGangs() {
 		waiting[g.Queue]++
 	}
 	out := make([]QueueReport, 0, len(v.snap.QueueOrder))
-	for i := range v.now.Queues {
-		q := &v.now.Queues[i]
+	for i := range now.Queues {
+		q := &now.Queues[i]
 		out = append(out, QueueReport{
 			Name: q.Name, Parent: q.Parent, Depth: q.Depth, Priority: v.snap.QueueByName(q.Name).Priority,
 			Quota: v.amounts(q.Quota, 0), Limit: v.amounts(q.Limit, cluster.Unlimited), FairShare: v.amounts(q.FairShare, 0), Used: v.amounts(q.Allocated, 0),
@@ -106,7 +110,7 @@ func (v *view) queues() []QueueReport {
 	}
 	for _, id := range v.snap.QueueOrder {
 		q := v.snap.Queue(id)
-		if slices.ContainsFunc(v.now.Queues, func(t engine.QueueTrace) bool { return t.Name == q.Name }) {
+		if slices.ContainsFunc(now.Queues, func(t engine.QueueTrace) bool { return t.Name == q.Name }) {
 			continue
 		}
 		problem := fmt.Sprintf("its parents form a cycle (parent %s)", q.Parent)

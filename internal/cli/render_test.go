@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -78,7 +79,7 @@ func fixed(t *testing.T) *view {
 	store.Apply(cluster.PodState{UID: "stranger", Namespace: "team", Name: "stranger", Ours: false},
 		cluster.PodState{UID: "lone", Namespace: "team", Name: "lone", Ours: true},
 		cluster.PodState{UID: "lost", Namespace: "team", Name: "lost", Ours: true, Gang: cluster.Key{Face: "kai", Namespace: "team", Name: "away"}})
-	v, err := newView(context.Background(), store.Snapshot(now), profile.BuiltIn(), builtin.Registry())
+	v, err := newView(context.Background(), see.NewCycle(store.Snapshot(now), profile.BuiltIn(), builtin.Registry()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +110,14 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return plain(e.Text), nil
+		return plain(e.text(form.Width)), nil
 	}
 	pod := func(ctx context.Context, ns, name string) (fmt.Stringer, error) {
 		e, err := v.explainPod(ctx, ns, name)
 		if err != nil {
 			return nil, err
 		}
-		return plain(e.Text), nil
+		return plain(e.text(form.Width)), nil
 	}
 	asYAML := func(x any) string {
 		b, err := yaml.Marshal(x)
@@ -137,10 +138,15 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	idle, err := v.now(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Cycle.AgeSeconds = 0
 	for name, got := range map[string]string{
-		"status.txt": drawStatus(v.status(), "gpu"), "status.yaml": asYAML(v.status()), "queues.txt": drawQueues(v.queues(), "gpu"),
+		"status.txt": drawStatus(v.status(idle), "gpu"), "status.yaml": asYAML(v.status(idle)), "queues.txt": drawQueues(v.queues(idle), "gpu"),
 		"gangs.txt": drawGangs(v.gangs(), true), "gangs.yaml": asYAML(v.gangs()[:3]), "explain-gang.txt": gangs.String(), "explain-pod.txt": pods.String(),
-		"explain.yaml": asYAML(e),
+		"explain.yaml": asYAML(e.Explanation),
 	} {
 		file := filepath.Join("testdata", name)
 		if *update {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
 )
 
@@ -71,7 +72,11 @@ func newStatus(d Deps) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := v.status()
+			now, err := v.now(c.Context())
+			if err != nil {
+				return err
+			}
+			s := v.status(now)
 			return form.Emit(c.OutOrStdout(), l.output, s, func() string { return drawStatus(s, dim) })
 		},
 	}
@@ -79,8 +84,8 @@ func newStatus(d Deps) *cobra.Command {
 	return c
 }
 
-func (v *view) status() StatusReport {
-	s := StatusReport{Queues: v.queues()}
+func (v *view) status(now *engine.Trace) StatusReport {
+	s := StatusReport{Queues: v.queues(now)}
 	var used, allocatable int64
 	for _, id := range v.snap.NodeOrder {
 		n := v.snap.Node(id)
@@ -97,7 +102,7 @@ func (v *view) status() StatusReport {
 		s.Nodes.Problems[n.Problem]++
 	}
 	s.GPUs = Capacity{Used: v.snap.Dims.FormatOne(cluster.GPU, used), Allocatable: v.snap.Dims.FormatOne(cluster.GPU, allocatable)}
-	f := v.now.Fragmentation
+	f := now.Fragmentation
 	s.Free = FreeReport{GPUs: v.snap.Dims.FormatOne(cluster.GPU, f.Free), Unusable: v.snap.Dims.FormatOne(cluster.GPU, f.Unusable)}
 	if f.Free > 0 {
 		s.Free.Percent = int((f.Unusable*100 + f.Free/2) / f.Free)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,8 +38,12 @@ const (
 	DropFeature     Kind = "DropFeature"     // Detail: what the gang's pods would no longer ask for
 	DropNodeName    Kind = "DropNodeName"    // nothing: the gang's pods would no longer ask for a node by its name
 	DropAffinity    Kind = "DropAffinity"    // nothing: the gang's pods would no longer have a required node affinity, which no node can meet
-	RaisePriority   Kind = "RaisePriority"   // From, To: the gang's
+	RaisePriority   Kind = "RaisePriority"   // From, To: the gang's; Object: the PriorityClass that has it
 	MakePreemptible Kind = "MakePreemptible" // nothing: the gang may be preempted, and so needs no quota
+	CorrectSelector Kind = "CorrectSelector" // From: the pair that no node has, Labels: the one that was likely meant, Detail
+	DropSelector    Kind = "DropSelector"    // Labels: what the gang's pods would no longer ask of a node; Detail: what nodes have instead
+	CorrectResource Kind = "CorrectResource" // From, To: names of resources
+	ShrinkPods      Kind = "ShrinkPods"      // Dimension, From, To: what the largest pod that fits asks for
 	Retry           Kind = "Retry"           // nothing: forget the failed attempt that stopped the gang
 	WaitUntil       Kind = "WaitUntil"       // At, Detail: what happens then
 )
@@ -66,6 +71,7 @@ type Change struct {
 
 	gang      cluster.Key
 	bound, to int64              // From and To in base units of the dimension
+	classes   []priorityClass    // RaisePriority: those that the gang could have, lowest first
 	requests  []cluster.Quantity // Resources, exactly
 	absent    []string           // AddRoom and LabelNode: label keys that must not be there
 	template  *cluster.PodState  // AddPods: what each new pod is like
@@ -127,8 +133,10 @@ func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Eve
 		if gang != nil {
 			out = append(out, c.editGang(gang))
 		}
-	case LiftGate, SetSubgroup, Tolerate, DropFeature, DropNodeName, DropAffinity:
+	case LiftGate, SetSubgroup, Tolerate, DropFeature, DropNodeName, DropAffinity, CorrectSelector, DropSelector, CorrectResource, ShrinkPods:
 		out = c.editPods(snap, gang)
+	case SetQuota, SetLimit, SetWeight, SetPriority, AddNodes, Cordon, DeleteGang:
+		return now, c.setEvents(snap)
 	case AddPods:
 		for i := range c.Count {
 			p := *c.template
@@ -273,6 +281,14 @@ func (c *Change) editPods(snap *cluster.Snapshot, g *cluster.Gang) []cluster.Eve
 			st.Spec.NodeAffinity = anyName(st.Spec.NodeAffinity)
 		case DropAffinity:
 			st.Spec.NodeAffinity = nil
+		case CorrectSelector:
+			st.Spec.NodeSelector = relabel(st.Spec.NodeSelector, c.Labels, nil)
+		case DropSelector:
+			st.Spec.NodeSelector = relabel(st.Spec.NodeSelector, nil, slices.Collect(maps.Keys(c.Labels)))
+		case CorrectResource:
+			st.Requests, st.Charge = rename(st.Requests, c.From, c.To), rename(st.Charge, c.From, c.To)
+		case ShrinkPods:
+			st.Requests, st.Charge = atMost(st.Requests, c.Dimension, c.to), atMost(st.Charge, c.Dimension, c.to)
 		}
 		out = append(out, st)
 	}
@@ -306,9 +322,14 @@ func (c *Change) Parts() []*Change {
 		out = append(out, &d)
 	}
 	switch {
-	case c.Kind == RaiseLimit || c.Kind == RaiseQuota || c.Kind == RaisePriority:
+	case c.Kind == RaiseLimit || c.Kind == RaiseQuota:
 		out = append(out, nil)
 		less(func(d *Change) { d.to-- })
+	case c.Kind == RaisePriority:
+		out = append(out, nil)
+		if i := slices.IndexFunc(c.classes, func(p priorityClass) bool { return int64(p.value) == c.to }); i > 0 {
+			less(func(d *Change) { d.to = int64(d.classes[i-1].value) })
+		}
 	case c.Count > 1:
 		less(func(d *Change) { d.Count-- })
 	case len(c.Nodes) > 1:
@@ -373,7 +394,9 @@ func (c *Change) describe(dims cluster.Dims) {
 		c.Text = "create queue " + c.Queue
 	case MoveToQueue:
 		c.Text = "move the gang to queue " + c.Queue
-		if c.From != "" {
+		if c.Detail != "" {
+			c.Text = fmt.Sprintf("move the gang to queue %s: did you mean that by %q?", c.Queue, c.From)
+		} else if c.From != "" {
 			c.Text = fmt.Sprintf("move the gang from queue %s to queue %s", c.From, c.Queue)
 		}
 	case FixParent:
@@ -406,8 +429,16 @@ func (c *Change) describe(dims cluster.Dims) {
 	case Retry:
 		c.Text = "delete the gang's Unschedulable condition: schedulingBackoff stopped it after a failed attempt"
 	case RaisePriority:
-		c.From, c.To = strconv.FormatInt(c.bound, 10), strconv.FormatInt(c.to, 10)
-		c.Text = fmt.Sprintf("raise the gang's priority from %s to %s, so that others of its queue make way", c.From, c.To)
+		c.From, c.To = quote(c.bound), quote(c.to)
+		c.Text = fmt.Sprintf("give the gang the PriorityClass %s: priority %s instead of %s", c.Object, c.To, c.From)
+	case CorrectSelector:
+		c.Text = fmt.Sprintf("recreate the gang's pods with the node selector %s: did you mean that by %s?", formatMap(c.Labels, dims), c.Detail)
+	case DropSelector:
+		c.Text = "recreate the gang's pods without the node selector " + c.Detail
+	case CorrectResource:
+		c.Text = fmt.Sprintf("recreate the gang's pods with the resource %s: did you mean that by %q?", c.To, c.From)
+	case ShrinkPods:
+		c.Text = fmt.Sprintf("recreate the gang's pods with at most %s %s each instead of %s: no node has more", c.To, c.Dimension, c.From)
 	case WaitUntil:
 		c.Text = "wait until " + c.At.UTC().Format(time.RFC3339) + ", " + c.Detail
 	}

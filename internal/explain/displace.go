@@ -27,15 +27,30 @@ type Barred struct {
 	Named   []string `json:"named,omitempty"`
 }
 
-// Displaced is what the next run of the scheduler takes from others for the gang.
+// Displaced is what a run of the scheduler takes from others for the gang.
 type Displaced struct {
 	// Action is the one that does it; Gangs is from how many gangs.
 	Action string `json:"action"`
 	Gangs  int    `json:"gangs"`
-	// Evicted pods lose their room, Moved ones have room elsewhere.
-	Evicted int `json:"evicted,omitempty"`
-	Moved   int `json:"moved,omitempty"`
+	// Evicted pods lose their room, GPUs is what they had; Moved ones have room elsewhere.
+	Evicted int    `json:"evicted,omitempty"`
+	Moved   int    `json:"moved,omitempty"`
+	GPUs    string `json:"gpus"`
+	// From are the first of the gangs, at most eight.
+	From []Victim `json:"from,omitempty"`
 }
+
+// Victim is a gang that gives room.
+type Victim struct {
+	Namespace string `json:"namespace,omitempty"`
+	Gang      string `json:"gang"`
+	Queue     string `json:"queue"`
+	Pods      int    `json:"pods"`
+	GPUs      string `json:"gpus"`
+}
+
+// named is how many gangs an explanation names.
+const named = 8
 
 // String prints "reclaim takes the room of 3 pods and moves 2, of 2 gangs".
 func (d *Displaced) String() string {
@@ -88,7 +103,11 @@ func displaced(o *outcome, key cluster.Key) *Displaced {
 			for _, v := range b.Eviction.Victims {
 				d.Evicted += v.Pods - v.Moved
 				d.Moved += v.Moved
+				if len(d.From) < named {
+					d.From = append(d.From, Victim{Namespace: v.Gang.Namespace, Gang: v.Gang.Name, Queue: v.Queue, Pods: v.Pods, GPUs: o.snap.Dims.FormatOne(cluster.GPU, v.GPU)})
+				}
 			}
+			d.GPUs = o.snap.Dims.FormatOne(cluster.GPU, b.Eviction.Evicted)
 			return d
 		}
 	}
@@ -102,14 +121,25 @@ const (
 )
 
 // instead looks for changes after which others make way for the gang, when o says that they do not: to wait, to have a
-// higher priority, to be entitled to more. Nil when none is known.
-func (w *world) instead(o *outcome) []*Change {
-	for _, way := range []func(*outcome) []*Change{w.wait, w.promote, w.entitle} {
+// higher priority, to be entitled to more. Empty when none is known.
+func (w *world) instead(o *outcome) [][]*Change {
+	var out [][]*Change
+	for _, way := range []func(*outcome) []*Change{w.wait, w.outrank, w.entitle} {
 		if changes := way(o); changes != nil {
-			return changes
+			out = append(out, changes)
 		}
 	}
-	return nil
+	return out
+}
+
+// outrank finds the PriorityClass with which others of its queue make way for the gang, when it is their priority that protects them.
+func (w *world) outrank(o *outcome) []*Change {
+	if !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
+		return slices.ContainsFunc(a.Barred, func(b recorder.Barrier) bool { return b.Verdict.Reason.Unblock == policy.UnblockPriority })
+	}) {
+		return nil
+	}
+	return w.promote(nil)
 }
 
 // wait finds the moment from which time alone helps: a preemption delay is over, or others have had their minimum runtime.
@@ -131,43 +161,6 @@ func (w *world) wait(o *outcome) []*Change {
 		at = next.trace.WakeAt
 	}
 	return nil
-}
-
-// maxPreemptible is the highest priority that does not make a gang non-preemptible by itself.
-const maxPreemptible = 99
-
-// promote finds the lowest priority at which enough of the gangs in its queue give way. A preemptible gang is not made
-// one that needs quota.
-func (w *world) promote(o *outcome) []*Change {
-	gang := o.snap.GangByKey(w.key)
-	if gang == nil || !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
-		return slices.ContainsFunc(a.Barred, func(b recorder.Barrier) bool { return b.Verdict.Reason.Unblock == policy.UnblockPriority })
-	}) {
-		return nil
-	}
-	var above []int32
-	o.snap.EachGang(func(v *cluster.Gang) {
-		if v.Queue == gang.Queue && v.Preemptible && v.ActivePods > 0 && v.Priority >= gang.Priority && (v.Priority < maxPreemptible || !gang.Preemptible) {
-			above = append(above, v.Priority+1)
-		}
-	})
-	slices.Sort(above)
-	above = slices.Compact(above)
-	to := func(i int) []*Change {
-		return w.one(Change{Kind: RaisePriority, bound: int64(gang.Priority), to: int64(above[i])})
-	}
-	if len(above) == 0 || !w.enough(to(len(above)-1)) {
-		return nil
-	}
-	none, most := -1, len(above)-1
-	for most-none > 1 {
-		if mid := none + (most-none)/2; w.enough(to(mid)) {
-			most = mid
-		} else {
-			none = mid
-		}
-	}
-	return to(most)
 }
 
 // entitle finds the quotas with which the gang's queue may take room back from others.

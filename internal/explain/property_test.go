@@ -71,7 +71,7 @@ func newDraw(seed int64) *draw {
 func (d *draw) nodes() {
 	for i := range d.Intn(8) {
 		n := cluster.NodeState{
-			Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": pickOne(d, "a", "b")},
+			Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": pickOne(d, "a", "b"), "model": pickOne(d, "a100", "h100")},
 			Allocatable: []cluster.Quantity{
 				{Name: "cpu", Value: 64000},
 				{Name: "memory", Value: 256 * gib},
@@ -112,6 +112,9 @@ func (d *draw) queues() {
 	add("ring2", "ring1")
 	add("hang", "ring1")
 	add("self", "self")
+	for name, value := range map[string]int32{"one": 1, "two": 2, "three": 3, "four": 4, "fixed": 125} {
+		d.store.Apply(class(name, value))
+	}
 }
 
 // others run, and wait.
@@ -204,7 +207,7 @@ func (d *draw) block() {
 			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}},
 		}}}}
 	}
-	switch d.Intn(23) {
+	switch d.Intn(24) {
 	case 0:
 		d.gang.Queue = pickOne(d, "absent", "", "lost")
 	case 1:
@@ -263,6 +266,8 @@ func (d *draw) block() {
 		all(func(p *cluster.PodState) {
 			p.Spec.HostPorts = []cluster.HostPort{{IP: "0.0.0.0", Protocol: "TCP", Port: 80}}
 		})
+	case 23:
+		all(func(p *cluster.PodState) { p.Spec.NodeSelector = map[string]string{"model": "a1000"} })
 	case 18:
 		all(func(p *cluster.PodState) { p.Spec.RestrictTo = []string{"node-role.kubernetes.io/worker"} })
 	case 22: // a contradiction
@@ -332,7 +337,7 @@ func TestExplanationIsTrue(t *testing.T) {
 		if placeable(t, snap, d.target, nil) {
 			continue
 		}
-		e, err := Gang(context.Background(), snap, newEngine, d.target)
+		e, err := gangOf(t.Context(), snap, newEngine, d.target)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -343,16 +348,16 @@ func TestExplanationIsTrue(t *testing.T) {
 		reasons[e.Reason]++
 		if e.Unknown {
 			unknown++
-			t.Errorf("seed %d: nothing is known to help: %s", seed, e.Text)
+			t.Errorf("seed %d: nothing is known to help: %s", seed, e.Text(100))
 			continue
 		}
-		sets := [][]*Change{e.Changes}
-		if len(e.Or) > 0 {
-			sets = append(sets, e.Or)
-		}
-		for _, changes := range sets {
+		for _, r := range e.Remedies {
+			changes := r.Changes
+			if !r.First {
+				t.Errorf("seed %d: a remedy is not proven: %+v", seed, r)
+			}
 			if len(changes) == 0 || !placeable(t, snap, d.target, changes) {
-				t.Errorf("seed %d: after the changes the gang does not start:\n%s", seed, e.Text)
+				t.Errorf("seed %d: after the changes the gang does not start:\n%s", seed, e.Text(100))
 			}
 			for i, c := range changes {
 				kinds[c.Kind]++
@@ -364,19 +369,19 @@ func TestExplanationIsTrue(t *testing.T) {
 					less[i] = part
 					parts++
 					if placeable(t, snap, d.target, less) {
-						t.Errorf("seed %d: the gang starts without a part of %q:\n%s", seed, c.Text, e.Text)
+						t.Errorf("seed %d: the gang starts without a part of %q:\n%s", seed, c.Text, e.Text(100))
 					}
 				}
 			}
 		}
 		if e.Message == "" || e.Reason == "" {
-			t.Errorf("seed %d: no reason:\n%s", seed, e.Text)
+			t.Errorf("seed %d: no reason:\n%s", seed, e.Text(100))
 		}
 	}
 	for _, k := range []Kind{
 		AddRoom, Uncordon, RepairNode, RemoveTaint, Tolerate, LabelNode, RaiseLimit, RaiseQuota, CreateQueue, MoveToQueue, FixParent,
 		CreateConfigMap, LiftGate, AddPods, SetSubgroup, EditGang, DropFeature, DropNodeName, DropAffinity, MakePreemptible, Retry, WaitUntil,
-		RaisePriority,
+		RaisePriority, CorrectSelector, DropSelector, ShrinkPods,
 	} {
 		if kinds[k] < 2 {
 			t.Errorf("%s was proposed %d times: too few to prove anything", k, kinds[k])

@@ -30,6 +30,9 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 			}
 			return append(w.one(Change{Kind: CreateQueue, Queue: "default"}), w.one(Change{Kind: MoveToQueue, Queue: "default"})...)
 		}
+		if near := nearest(v.Object, leaves(&o.trace)); near != "" && w.own {
+			return w.one(Change{Kind: MoveToQueue, From: v.Object, Queue: near, Detail: "likely a typo"})
+		}
 		return w.one(Change{Kind: CreateQueue, Queue: v.Object})
 	case policy.UnblockLeaf:
 		if leaf := bestLeaf(&o.trace, v.Object); leaf != "" {

@@ -19,6 +19,11 @@ func (w *world) makeRoom(have []*Change, o *outcome) []*Change {
 	if class == nil {
 		return nil
 	}
+	if w.own {
+		if c := w.corrections(class, o); len(c) > 0 { // facts: whatever else is missing, this is wrong
+			return c[0]
+		}
+	}
 	for _, c := range w.openings(class, o) {
 		if c = w.fewest(have, c, o); c != nil {
 			return c
@@ -171,6 +176,14 @@ func obstacles(class *cluster.Class, n *cluster.Node) (steps []Change, ok bool) 
 	}
 	labels, absent, ok := wanted(class, n.Name, n.Labels)
 	if !ok {
+		return nil, false
+	}
+	for k := range labels { // order: any one of them
+		if describesHardware(k) {
+			return nil, false
+		}
+	}
+	if slices.ContainsFunc(absent, describesHardware) {
 		return nil, false
 	}
 	if len(labels)+len(absent) > 0 {

@@ -18,7 +18,7 @@ func (w *world) search(changes []*Change) (_ []*Change, last outcome, ok bool) {
 			return w.minimise(changes), o, true
 		}
 		more := w.propose(changes, &o)
-		if len(more) == 0 || w.tries > maxTries || w.ctx.Err() != nil {
+		if len(more) == 0 || w.spent() {
 			return nil, o, false
 		}
 		changes = merge(changes, more)
@@ -59,7 +59,7 @@ func (c *Change) like(o *Change) bool {
 		return false
 	}
 	switch c.Kind {
-	case LabelNode:
+	case LabelNode, CorrectSelector, DropSelector:
 		return formatMap(c.Labels, cluster.BaseDims()) == formatMap(o.Labels, cluster.BaseDims()) && slices.Equal(c.absent, o.absent)
 	case AddRoom:
 		return c.same == o.same
@@ -80,7 +80,7 @@ func union(a, b []string) []string {
 // minimise takes parts away until every single one of those that are left is needed. Each success makes the set smaller, so it ends.
 func (w *world) minimise(changes []*Change) []*Change {
 	changes = slices.Clone(changes)
-	for again := true; again && w.tries < maxTries && w.ctx.Err() == nil; {
+	for again := true; again && !w.spent(); {
 		again = false
 		for i := 0; i < len(changes); i++ {
 			if without := slices.Delete(slices.Clone(changes), i, i+1); w.enough(without) {
@@ -140,6 +140,17 @@ func (w *world) shrink(changes []*Change, i int) bool {
 		return len(all) < len(have)
 	}
 	switch {
+	case c.Kind == RaisePriority:
+		for _, p := range c.classes { // few, and a higher one need not do what a lower one does
+			lower := with(func(d *Change) { d.to, d.Object = int64(p.value), p.name })
+			if int64(p.value) >= c.to {
+				return false
+			}
+			if w.enough(lower) {
+				changes[i] = lower[i]
+				return true
+			}
+		}
 	case c.Kind == RaiseLimit || c.Kind == RaiseQuota:
 		low := c.bound
 		n := cut(low, c.to, func(n int64) []*Change { return with(func(d *Change) { d.to = n }) })

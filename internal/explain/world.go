@@ -7,21 +7,83 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// world is a copy of the cluster in which the gang is the only one that waits, and in which changes can be tried and
-// taken back. A try costs what the changes touch and one run of the engine with one gang.
-type world struct {
-	ctx    context.Context
+// stage is a copy of the cluster with an engine of its own, in which changes are tried and taken back: with everybody who waits, with
+// nobody else who waits, or with nobody else at all.
+type stage struct {
+	snap   *cluster.Snapshot // what it is a copy of
 	store  *cluster.Store
-	base   *cluster.Snapshot
 	engine *engine.Engine
-	key    cluster.Key
-	pods   map[string]*cluster.Pod // the gang's own, by UID
-	tries  int
+	absent func(*cluster.Pod) bool // whose pods were left out
 }
 
-// maxTries bounds one explanation. It is far beyond what the search needs for anything but a gang of thousands of pods that
-// are each held back by something of their own.
+// newStage forks the snapshot without some of its pods. Options without StuckAfter keep the fork from changing by the passing of time.
+// O(pods).
+func newStage(snap *cluster.Snapshot, e *engine.Engine, absent func(*cluster.Pod) bool) *stage {
+	s := &stage{snap: snap, store: cluster.Fork(snap, cluster.Options{Revisits: true}), engine: e, absent: absent}
+	var gone []cluster.Event
+	snap.EachPod(func(p *cluster.Pod) {
+		if absent(p) {
+			gone = append(gone, cluster.PodGone{UID: p.UID})
+		}
+	})
+	s.store.Apply(gone...)
+	return s
+}
+
+// Who is left out of a stage.
+func nobody(*cluster.Pod) bool          { return false }
+func everyWaiting(p *cluster.Pod) bool  { return p.Phase == cluster.Pending }
+func everybodyOurs(p *cluster.Pod) bool { return p.Ours }
+
+// enter brings the pods of a gang onto the stage; leave takes them away again.
+func (s *stage) enter(ctx context.Context, key cluster.Key) *world {
+	w := &world{ctx: ctx, stage: s, key: key, pods: map[string]*cluster.Pod{}, most: maxTries}
+	if g := s.snap.GangByKey(key); g != nil {
+		for _, id := range g.Pods {
+			if p := s.snap.Pod(id); s.absent(p) {
+				s.store.Apply(p.State(s.snap.Dims))
+				if p.NotBefore > s.snap.Now {
+					s.store.Postpone(p.UID, p.NotBefore)
+				}
+			}
+		}
+	}
+	w.base = s.store.Snapshot(s.snap.Now)
+	if g := w.base.GangByKey(key); g != nil {
+		for _, id := range g.Pods {
+			p := w.base.Pod(id)
+			w.pods[p.UID] = p
+		}
+	}
+	return w
+}
+
+func (w *world) leave() {
+	for _, p := range w.pods { // order: each pod on its own
+		if w.absent(p) {
+			w.store.Apply(cluster.PodGone{UID: p.UID})
+		}
+	}
+}
+
+// world is a stage on which one gang is asked about. A try costs what the changes touch and one run of the engine.
+type world struct {
+	*stage
+	ctx   context.Context
+	base  *cluster.Snapshot
+	key   cluster.Key
+	pods  map[string]*cluster.Pod // the gang's own, by UID
+	tries int
+	most  int  // bounds tries
+	own   bool // what the submitter can mend is proposed first
+}
+
+// maxTries bounds one search. It is far beyond what a search needs for anything but a gang of thousands of pods that are each held back by
+// something of their own.
 const maxTries = 4000
+
+// spent says that the search may not go on.
+func (w *world) spent() bool { return w.tries > w.most || w.ctx.Err() != nil }
 
 // outcome is what a run said of the gang.
 type outcome struct {
@@ -50,25 +112,6 @@ func (o *outcome) verdict() engine.Verdict {
 	return engine.Verdict{}
 }
 
-// newWorld forks the snapshot and leaves out the waiting pods of everybody else. Options without StuckAfter keep the
-// fork from changing by the passing of time.
-func newWorld(ctx context.Context, snap *cluster.Snapshot, e *engine.Engine, key cluster.Key) *world {
-	w := &world{ctx: ctx, store: cluster.Fork(snap, cluster.Options{Revisits: true}), engine: e, key: key, pods: map[string]*cluster.Pod{}}
-	snap.EachPod(func(p *cluster.Pod) {
-		if p.Phase == cluster.Pending && p.GangKey() != key {
-			w.store.Apply(cluster.PodGone{UID: p.UID})
-		}
-	})
-	w.base = w.store.Snapshot(snap.Now)
-	if g := w.base.GangByKey(key); g != nil {
-		for _, id := range g.Pods {
-			p := w.base.Pod(id)
-			w.pods[p.UID] = p
-		}
-	}
-	return w
-}
-
 // try makes the changes, asks the engine, and takes them back.
 func (w *world) try(changes []*Change) outcome {
 	w.tries++
@@ -83,6 +126,9 @@ func (w *world) try(changes []*Change) outcome {
 	o := run(w.ctx, w.engine, w.store.Snapshot(now), w.key)
 	for i := len(made) - 1; i >= 0; i-- {
 		w.store.Apply(w.before(made[i]))
+		if p, ok := made[i].(cluster.PodState); ok && w.pods[p.UID] != nil && w.pods[p.UID].NotBefore > w.base.Now {
+			w.store.Postpone(p.UID, w.pods[p.UID].NotBefore)
+		}
 	}
 	return o
 }

@@ -3,11 +3,13 @@ package see
 import (
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
@@ -97,4 +99,82 @@ func spent() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// queued is a full cluster of so many nodes in which so many gangs of fifty shapes wait.
+func queued(b *testing.B, nodes, waiting int) *Cycle {
+	b.Helper()
+	s := newStage(b, nodes, "a", "b", "c", "d")
+	for i := range nodes {
+		s.submit(fmt.Sprintf("runs-%d", i), string(rune('a'+i%4)), 8, 0, Work{})
+	}
+	s.live(time.Minute, nil)
+	for i := range waiting {
+		shape := i % 50
+		pods := 1 + shape%5
+		if err := s.Submit(sim.Gang{Name: fmt.Sprintf("waits-%d", i), Queue: string(rune('a' + i%4)), Pods: pods, Requests: sim.Room(int64(1+shape/5)*1000, 1000, 1<<30, 1), Priority: 50}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s.cycle()
+}
+
+// BenchmarkExplain is what questions cost on 500 full nodes on which 2,000 gangs of 50 shapes (and four queues) wait: "one" the answer for one gang of a
+// cycle that was looked at, with its 99th percentile; "cycle" the first answer of a new cycle; "all" those of all gangs anew; "inline" one, proven
+// at its place; "whatif" one change.
+func BenchmarkExplain(b *testing.B) {
+	c := queued(b, 500, 2000)
+	fresh := func() *Cycle { return &Cycle{Cluster: c.Cluster, Case: c.Case, Registry: c.Registry} }
+	key := func(i int) cluster.Key { return sim.Key(fmt.Sprintf("waits-%d", i%2000)) }
+	b.Run("one", func(b *testing.B) {
+		k := fresh()
+		if _, err := Explain(b.Context(), k, key(0)); err != nil {
+			b.Fatal(err)
+		}
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			at := time.Now()
+			if _, err := Explain(b.Context(), k, key(i*37)); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(at))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms-p99")
+	})
+	b.Run("cycle", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			if _, err := Explain(b.Context(), fresh(), key(i*37)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			k := fresh()
+			for i := range 2000 {
+				if _, err := Explain(b.Context(), k, key(i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("inline", func(b *testing.B) {
+		k := fresh()
+		if _, err := Explain(b.Context(), k, key(0)); err != nil {
+			b.Fatal(err)
+		}
+		for i := 0; b.Loop(); i++ {
+			if _, err := InLine(b.Context(), k, key(i*37+1400)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("whatif", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := WhatIf(b.Context(), fresh(), []*explain.Change{explain.MoreNodes("node-000", 1)}, Horizon{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

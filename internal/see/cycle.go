@@ -5,15 +5,18 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// Cycle is one decision of a scheduler, what it depended on, and where it was.
+// Cycle is one decision of a scheduler, what it depended on, where it was, and what the engine says of it when it decides again. Its
+// exported fields must not change once it was asked about. It is safe for concurrent use and must not be copied.
 type Cycle struct {
 	// Cluster is the UID of the namespace kube-system; "" where nobody knows.
 	Cluster string
@@ -23,6 +26,11 @@ type Cycle struct {
 	Registry engine.Registry
 	// Works says of gangs what their owners say of them; a gang that is missing says nothing.
 	Works map[cluster.Key]Work
+
+	mu   sync.Mutex // guards what follows
+	snap *cluster.Snapshot
+	run  *explain.Run
+	own  bool // the engine comes to the plans that are on record
 }
 
 // Work is what a gang's owner says of it.
@@ -79,7 +87,11 @@ func Stem(name string) string {
 type Refusal struct{ Object, Field, Rule string }
 
 func (r *Refusal) Error() string {
-	return strings.TrimLeft(r.Object+": ", ": ") + r.Field + " " + r.Rule
+	said := strings.TrimSpace(r.Field + " " + r.Rule)
+	if r.Object == "" {
+		return said
+	}
+	return r.Object + ": " + said
 }
 
 // Shape is what gangs that are placed alike have in common.

@@ -1,5 +1,7 @@
-// Package see says what becomes of the gangs that wait, from the scheduler's own cycle: [Forecast] tells when each of them starts, with a
-// band, what decides it, and how such bands have held. Conditions, the command line and web pages are to call it alike.
+// Package see says what becomes of the gangs that wait, from the scheduler's own cycle: [Explain] why one waits and what would change that, [InLine] with the
+// proof that it starts at its place, [WhatIf] what changes would bring about, and [Forecast] when each of them starts, with a band, what
+// decides it, and how such bands have held. Conditions, the command line and web pages are to call it alike; what somebody may not read is taken
+// out by his [Scope] before anything is written.
 //
 //	Cycle ──► runtimes: declared, or learned from History ─┐
 //	          arrivals of the last days, drawn anew        ├─► 32 draws of a sim.World, by the real engine ─► Outlook ─► Text

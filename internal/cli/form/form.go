@@ -5,14 +5,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
 
 // Width is how many runes wide a table may become.
 const Width = 100
+
+// WidthOf is how many runes wide texts for w may be: the terminal's width, between 60 and 200, or Width where w is none.
+func WidthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return min(max(n, 60), 200)
+		}
+	}
+	return Width
+}
 
 // Check refuses what the flag --output does not know.
 func Check(o string) error {
