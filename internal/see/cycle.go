@@ -16,7 +16,8 @@ import (
 )
 
 // Cycle is one decision of a scheduler, what it depended on, where it was, and what the engine says of it when it decides again. Its
-// exported fields must not change once it was asked about. It is safe for concurrent use and must not be copied.
+// case and registry must not change once it was asked about; what owners say may, between questions. It is safe for concurrent use otherwise, and must not be
+// copied.
 type Cycle struct {
 	// Cluster is the UID of the namespace kube-system; "" where nobody knows.
 	Cluster string
