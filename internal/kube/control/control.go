@@ -152,7 +152,7 @@ func (l *Loop[K, W]) Run(ctx context.Context) error {
 			}
 		}
 		if err == nil {
-			err = ctrl.Watch(s)
+			err = ctrl.Watch(s.TypedSource) // not s, which hides that the source can be waited for
 		}
 		if err != nil {
 			return fmt.Errorf("%s role: watch %T: %w", l.role.Name, s.kind, err)
@@ -177,7 +177,7 @@ func (l *Loop[K, W]) await(ctx context.Context, ctrl controller.TypedController[
 			if err := l.served(ctx, s.kind); err != nil {
 				return err
 			}
-			return ctrl.Watch(s)
+			return ctrl.Watch(s.TypedSource)
 		})
 	})
 }

@@ -188,3 +188,40 @@ func TestLater(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingBeforeAllIsSeen: a kind that is slow to come is waited for by what is decided about another.
+func TestNothingBeforeAllIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(kubetest.Options{})
+		s.Put(value("a", "1"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}})
+		s.Fault(kubetest.Nth(1, kubetest.Is("list Secret"), kubetest.Outcome{Delay: 5 * time.Second}))
+		s.Fault(kubetest.Nth(1, kubetest.Is("watch Secret"), kubetest.Outcome{Delay: 5 * time.Second}))
+		secrets, early, decisions := 0, 0, 0
+		s.Process("slow").Run(t, func(objects cache.Cache, _ client.Client) (func(context.Context) error, error) {
+			loop := control.New(control.Deps{Cache: objects}, control.Role[string, string]{
+				Name: "slow", Workers: 1, MinRetry: time.Second, MaxRetry: time.Second,
+				Decide: func(name string, _ time.Time) (string, []control.Due[string], time.Time) {
+					if decisions++; secrets == 0 {
+						early++
+					}
+					return name, nil, time.Time{}
+				},
+				Write: func(context.Context, string) error { return nil },
+			})
+			control.Watch(loop, &corev1.ConfigMap{}, func(m *corev1.ConfigMap, _ bool) []control.Due[string] {
+				return []control.Due[string]{{Key: m.Name}}
+			})
+			control.Watch(loop, &corev1.Secret{}, func(*corev1.Secret, bool) []control.Due[string] {
+				secrets++
+				return nil
+			})
+			return loop.Run, nil
+		})
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if decisions == 0 || early > 0 {
+			t.Errorf("%d decisions, of which %d came before all was seen", decisions, early)
+		}
+	})
+}
