@@ -231,7 +231,13 @@ func (in *request) patched(old object) (object, error) {
 // remove deletes, or begins to.
 func (s *Server) remove(in *request) (any, error) {
 	o := &metav1.DeleteOptions{}
-	if len(in.body) > 0 {
+	switch {
+	case len(in.body) == 0:
+	case in.kind.Custom: // clients send options of the kind's own group
+		if err := json.Unmarshal(in.body, o); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	default:
 		if _, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(in.body, &schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}, o); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}

@@ -106,6 +106,7 @@ func requests() []step {
 		{method: "DELETE", path: pods + "/gated", want: "200 -"}, // no grace where nothing runs
 		{method: "GET", path: pods + "/gated", want: "404 NotFound"},
 		{method: "POST", path: groups, body: `{"apiVersion":"scheduling.run.ai/v2alpha2","kind":"PodGroup","metadata":{"generateName":"g-","finalizers":["example.org/f"]},"spec":{"minMember":1,"queue":"q"}}`, as: "g", show: []string{"metadata.generateName"}, want: "201 g-"},
+		{method: "DELETE", path: groups + "/$g.name", body: `{"apiVersion":"scheduling.run.ai/v2alpha2","kind":"DeleteOptions","preconditions":{"uid":"another"}}`, want: "409 Conflict"},
 		{method: "DELETE", path: groups + "/$g.name", show: []string{"metadata.finalizers", "metadata.deletionGracePeriodSeconds"}, want: "200 [example.org/f] 0"},
 		{method: merge, path: groups + "/$g.name", body: `{"metadata":{"finalizers":null}}`, want: "200 -"},
 		{method: "GET", path: groups + "/$g.name", want: "404 NotFound"},

@@ -100,6 +100,7 @@ func lasting(v any) any {
 	case map[string]any:
 		for _, field := range []string{
 			"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "lastTransitionTime", "lastProbeTime", "lastHeartbeatTime",
+			"runningDuration",
 		} {
 			delete(v, field)
 		}

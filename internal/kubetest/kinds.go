@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 )
 
 // Kind is a kind of object that the server serves.
@@ -82,34 +83,49 @@ func Builtin() []Kind {
 }
 
 // Own returns the kinds of Muster's CustomResourceDefinitions.
-func Own() []Kind {
-	var out []Kind
+func Own() (out []Kind) {
 	for _, file := range crds.All() {
-		var d struct {
-			Spec struct {
-				Group, Scope string
-				Names        struct{ Kind, Plural string }
-				Versions     []struct {
-					Name         string
-					Served       bool
-					Subresources struct{ Status *struct{} }
-				}
-			}
-		}
-		if err := yaml.Unmarshal(file.YAML, &d); err != nil {
-			panic(fmt.Sprintf("%s: %v", file.Name, err))
-		}
-		for _, v := range d.Spec.Versions {
-			if v.Served {
-				gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
-				out = append(out, Kind{
-					GroupVersionKind: gvk, Plural: d.Spec.Names.Plural, Namespaced: d.Spec.Scope == "Namespaced",
-					Status: v.Subresources.Status != nil, Custom: true, Generation: true,
-				})
+		out = append(out, defined(file.Name, file.YAML)...)
+	}
+	sortKinds(out)
+	return out
+}
+
+// Volcano returns the kinds of Volcano's CustomResourceDefinitions. Some are called as kinds of Muster's, and one as one of Kubernetes': what
+// names a kind by that word alone means each of them.
+func Volcano() (out []Kind) {
+	for _, file := range volcanocrds.All() {
+		out = append(out, defined(file.Name, file.YAML)...)
+	}
+	sortKinds(out)
+	return out
+}
+
+// defined are the kinds that a CustomResourceDefinition has served.
+func defined(name string, definition []byte) (out []Kind) {
+	var d struct {
+		Spec struct {
+			Group, Scope string
+			Names        struct{ Kind, Plural string }
+			Versions     []struct {
+				Name         string
+				Served       bool
+				Subresources struct{ Status *struct{} }
 			}
 		}
 	}
-	sortKinds(out)
+	if err := yaml.Unmarshal(definition, &d); err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err))
+	}
+	for _, v := range d.Spec.Versions {
+		if v.Served {
+			gvk := schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}
+			out = append(out, Kind{
+				GroupVersionKind: gvk, Plural: d.Spec.Names.Plural, Namespaced: d.Spec.Scope == "Namespaced",
+				Status: v.Subresources.Status != nil, Custom: true, Generation: true,
+			})
+		}
+	}
 	return out
 }
 

@@ -26,6 +26,7 @@ import (
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	schedulingv2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	schedulingv2alpha2 "github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano"
 )
 
 // Options say what a server serves.
@@ -96,12 +97,12 @@ func New(o Options) *Server {
 	return s
 }
 
-// Scheme returns the Go types of Builtin and Own, and those of NodeResourceTopologies.
+// Scheme returns the Go types of Builtin, Own and Volcano, and those of NodeResourceTopologies.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, schedulingv1alpha2.AddToScheme, schedulingv2.AddToScheme,
-		schedulingv2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
+		schedulingv2alpha2.AddToScheme, topologyv1alpha2.AddToScheme, volcano.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("kubetest: %v", err))
