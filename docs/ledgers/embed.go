@@ -105,3 +105,26 @@ func Virtlet() (map[string]map[string]VirtletRow, error) {
 	}
 	return all, nil
 }
+
+//go:embed volcano.yaml
+var volcano []byte
+
+// VolcanoRow says what Muster does otherwise than Volcano.
+type VolcanoRow struct {
+	// What says what Muster does and what Volcano does, Why gives the reason.
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Shown names Go tests that show it.
+	Shown []string `json:"shown,omitempty"`
+	// Planned says that Muster does not do it yet.
+	Planned bool `json:"planned,omitempty"`
+}
+
+// Volcano returns the list of differences from Volcano by part.
+func Volcano() (map[string][]VolcanoRow, error) {
+	var all map[string][]VolcanoRow
+	if err := yaml.UnmarshalStrict(volcano, &all); err != nil {
+		return nil, fmt.Errorf("ledger of Volcano: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,196 @@
+package vcjob
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresource "k8s.io/component-helpers/resource"
+
+	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+)
+
+// groupFor makes a Job's PodGroup, or brings one up to date; nil: it is. Of one that exists the priority class, the minimums and the
+// subgroups follow the Job; its queue, labels, annotations and topology stay as they were made.
+func (b *book) groupFor(j *batch.Job, have *scheduling.PodGroup) *groupWrite {
+	want := b.groupSpec(j)
+	if have == nil {
+		return &groupWrite{group: &scheduling.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: j.Namespace, Name: groupName(j), Labels: maps.Clone(j.Labels), Annotations: maps.Clone(j.Annotations), OwnerReferences: ownedBy(j),
+			},
+			Spec: want,
+		}}
+	}
+	change := map[string]any{}
+	if have.Spec.PriorityClassName != want.PriorityClassName {
+		change["priorityClassName"] = want.PriorityClassName
+	}
+	if have.Spec.MinMember != want.MinMember || !equality.Semantic.DeepEqual(have.Spec.MinResources, want.MinResources) {
+		change["minMember"] = want.MinMember
+		change["minResources"] = replaced(have.Spec.MinResources, *want.MinResources)
+	}
+	tasks := map[string]int32{}
+	for name, n := range want.MinTaskMember { // order: the result is a map
+		if was, ok := have.Spec.MinTaskMember[name]; !ok || was != n {
+			tasks[name] = n
+		}
+	}
+	if len(tasks) > 0 {
+		change["minTaskMember"] = tasks
+	}
+	if !equality.Semantic.DeepEqual(have.Spec.SubGroupPolicy, want.SubGroupPolicy) {
+		change["subGroupPolicy"] = want.SubGroupPolicy
+	}
+	if len(change) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID}, "spec": change})
+	if err != nil {
+		panic(fmt.Sprintf("a PodGroup's spec does not encode: %v", err))
+	}
+	return &groupWrite{group: have, patch: body}
+}
+
+// replaced is the merge patch that makes one list of another.
+func replaced(was *corev1.ResourceList, is corev1.ResourceList) map[corev1.ResourceName]any {
+	out := map[corev1.ResourceName]any{}
+	if was != nil {
+		for name := range *was { // order: the result is a map
+			out[name] = nil
+		}
+	}
+	for name, q := range is { // order: the same
+		out[name] = q
+	}
+	return out
+}
+
+// groupSpec is what a Job's PodGroup asks for.
+func (b *book) groupSpec(j *batch.Job) scheduling.PodGroupSpec {
+	least := b.minResources(&j.Spec)
+	s := scheduling.PodGroupSpec{
+		MinMember: j.Spec.MinAvailable, MinTaskMember: map[string]int32{}, Queue: j.Spec.Queue, PriorityClassName: j.Spec.PriorityClassName, MinResources: &least,
+		NetworkTopology: topology(j.Spec.NetworkTopology),
+	}
+	for i := range j.Spec.Tasks {
+		t := &j.Spec.Tasks[i]
+		s.MinTaskMember[t.Name] = minimum(t)
+		if p := t.PartitionPolicy; p != nil {
+			size, groups := p.PartitionSize, p.MinPartitions
+			s.SubGroupPolicy = append(s.SubGroupPolicy, scheduling.SubGroupPolicySpec{
+				Name: t.Name, SubGroupSize: &size, MinSubGroups: &groups, NetworkTopology: topology(p.NetworkTopology),
+				LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{keys.TaskSpec: t.Name}},
+				MatchLabelKeys: []string{keys.PartitionID},
+			})
+		}
+	}
+	return s
+}
+
+// topology is a constraint as PodGroups have it: of two tiers that exclude each other, the number.
+func topology(n *batch.NetworkTopologySpec) *scheduling.NetworkTopologySpec {
+	if n = n.DeepCopy(); n != nil && n.HighestTierAllowed != nil {
+		n.HighestTierName = ""
+	}
+	return n
+}
+
+// minResources is what the Job's minimum uses: of the tasks in order of their priority, the minimum of each, and then more of them up to the
+// Job's; or, if the Job's is below the sum, as many pods as it says.
+func (b *book) minResources(j *batch.JobSpec) corev1.ResourceList {
+	tasks := make([]*batch.TaskSpec, len(j.Tasks))
+	for i := range j.Tasks {
+		tasks[i] = &j.Tasks[i]
+	}
+	slices.SortStableFunc(tasks, func(x, y *batch.TaskSpec) int { return cmp.Compare(b.priority(y, j), b.priority(x, j)) })
+	sum := corev1.ResourceList{}
+	left := int64(j.MinAvailable)
+	take := func(t *batch.TaskSpec, n int64) {
+		if n = min(n, left); n > 0 {
+			left -= n
+			addTimes(sum, usage(&t.Template), n)
+		}
+	}
+	if left < minimums(j) {
+		for _, t := range tasks {
+			take(t, int64(t.Replicas))
+		}
+		return sum
+	}
+	for _, t := range tasks {
+		take(t, int64(minimum(t)))
+	}
+	for _, t := range tasks {
+		take(t, int64(t.Replicas)-int64(minimum(t)))
+	}
+	return sum
+}
+
+// priority is that of a task's pods.
+func (b *book) priority(t *batch.TaskSpec, j *batch.JobSpec) int32 {
+	if c := b.classes[cmp.Or(t.Template.Spec.PriorityClassName, j.PriorityClassName)]; c != nil {
+		return c.Value
+	}
+	return 0
+}
+
+// usage is what a pod uses of quotas: what it requests under two names, what its limits are, itself, under two names too.
+func usage(t *corev1.PodTemplateSpec) corev1.ResourceList {
+	p := &corev1.Pod{Spec: *t.Spec.DeepCopy()}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			defaultRequests(&list[i].Resources)
+		}
+	}
+	one := resource.MustParse("1")
+	out := corev1.ResourceList{"pods": one, "count/pods": one}
+	for name, q := range podresource.PodRequests(p, podresource.PodResourcesOptions{}) { // order: the result is a map
+		out[name] = q
+		out["requests."+name] = q
+	}
+	for name, q := range podresource.PodLimits(p, podresource.PodResourcesOptions{}) { // order: the same
+		switch name {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+			out["limits."+name] = q
+		}
+	}
+	return out
+}
+
+// defaultRequests makes limits requests where these are missing, as API servers do to pods.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	for name, q := range r.Limits { // order: each for itself
+		if _, has := r.Requests[name]; !has {
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = q
+		}
+	}
+}
+
+// addTimes adds n times what is added.
+func addTimes(sum, add corev1.ResourceList, n int64) {
+	for name, q := range add { // order: each for itself
+		total := sum[name]
+		many := q.DeepCopy()
+		if !many.Mul(n) { // beyond what fits: it is a bound that nobody reaches
+			many = resource.MustParse("1E")
+		}
+		total.Add(many)
+		sum[name] = total
+	}
+}
+
+// fieldName is a task's name as names of variables and files have it.
+func fieldName(task string) string { return strings.ReplaceAll(task, "-", "_") }

@@ -1,0 +1,153 @@
+package vcqueue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+)
+
+// Deps are what the controller needs of the process around it.
+type Deps struct {
+	// Cache feeds Queues, PodGroups and Commands; it is started by the process.
+	Cache cache.Cache
+	// Client writes Queues and deletes Commands. It must know Volcano's kinds.
+	Client client.Client
+	// Log takes the controller's messages.
+	Log logr.Logger
+	// Registry takes the controller's metrics; nil for none.
+	Registry prometheus.Registerer
+	// Clock times work; nil is the real one.
+	Clock clock.WithTicker
+	// Guard sets aside what ends in a defect; nil: nobody is told.
+	Guard *aside.Guard
+}
+
+// Controller is the queue controller.
+type Controller struct {
+	kit  *write.Kit
+	book *book
+	loop *control.Loop[string, plan]
+}
+
+// New returns the controller, not yet running. workers is how many queues are written at a time, 1 or more.
+func New(deps Deps, workers int) (*Controller, error) {
+	if workers < 1 {
+		return nil, fmt.Errorf("queue controller: %d workers: at least one is needed", workers)
+	}
+	kit, err := write.New(deps.Client, "vcqueue", deps.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("queue controller: %w", err)
+	}
+	b := newBook()
+	c := &Controller{kit: kit, book: b}
+	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, plan]{
+		Name: "vcqueue", Workers: workers, MinRetry: 5 * time.Millisecond, MaxRetry: 3 * time.Minute,
+		About: func(name string) client.Object { return &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}} },
+		Decide: func(name string, _ time.Time) (plan, []control.Due[string], time.Time) {
+			return b.decide(name), nil, time.Time{}
+		},
+		Write: c.write,
+	})
+	control.Watch(c.loop, &scheduling.Queue{}, func(q *scheduling.Queue, gone bool) []control.Due[string] { return due(b.queueSeen(q, gone)) })
+	control.Watch(c.loop, &scheduling.PodGroup{}, func(g *scheduling.PodGroup, gone bool) []control.Due[string] { return due(b.groupSeen(g, gone)) })
+	control.Watch(c.loop, &bus.Command{}, func(m *bus.Command, gone bool) []control.Due[string] { return due(b.commandSeen(m, gone)) })
+	return c, nil
+}
+
+func due(names []string) (out []control.Due[string]) {
+	for _, name := range names {
+		out = append(out, control.Due[string]{Key: name})
+	}
+	return out
+}
+
+// Run opens and closes queues until ctx ends, which is no error. It must be called once.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// write carries a plan out.
+func (c *Controller) write(ctx context.Context, p plan) error {
+	for _, m := range p.take {
+		result, err := c.kit.Delete(ctx, m)
+		if err != nil {
+			return err
+		}
+		if result == write.Written {
+			c.loop.Lock()
+			c.book.commandTaken(m)
+			c.loop.Unlock()
+		}
+	}
+	q := p.queue
+	if q == nil {
+		return nil
+	}
+	steps := []func() (write.Result, error){
+		func() (write.Result, error) {
+			return c.patch(ctx, q, p.adopt, map[string]any{"spec": map[string]any{"parent": keys.RootQueue}})
+		},
+		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "true") },
+		func() (write.Result, error) { return c.state(ctx, q, p.state) },
+		func() (write.Result, error) { return c.mark(ctx, q, p.mark, "false") },
+	}
+	for _, step := range steps {
+		if _, err := step(); err != nil {
+			return err
+		}
+	}
+	c.loop.Lock()
+	defer c.loop.Unlock()
+	if p.answers != "" && c.book.asked[q.Name] == p.answers {
+		delete(c.book.asked, q.Name)
+	}
+	return nil
+}
+
+// patch merges into the very queue that was looked at, if that is wanted.
+func (c *Controller) patch(ctx context.Context, q *scheduling.Queue, wanted bool, change map[string]any) (write.Result, error) {
+	if !wanted {
+		return write.Unchanged, nil
+	}
+	meta, _ := change["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		change["metadata"] = meta
+	}
+	meta["uid"] = q.UID
+	body, err := json.Marshal(change)
+	if err != nil {
+		return write.Unchanged, fmt.Errorf("patch of Queue %s: %w", q.Name, err)
+	}
+	return c.kit.Merge(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+}
+
+// mark writes the annotation, if it is the turn of what it is to say.
+func (c *Controller) mark(ctx context.Context, q *scheduling.Queue, mark, turn string) (write.Result, error) {
+	return c.patch(ctx, q, mark == turn, map[string]any{"metadata": map[string]any{"annotations": map[string]string{keys.ClosedByParent: mark}}})
+}
+
+// state writes the state, if there is one to write.
+func (c *Controller) state(ctx context.Context, q *scheduling.Queue, state scheduling.QueueState) (write.Result, error) {
+	if state == "" {
+		return write.Unchanged, nil
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"state": state}})
+	if err != nil {
+		return write.Unchanged, fmt.Errorf("state of Queue %s: %w", q.Name, err)
+	}
+	return c.kit.MergeStatus(ctx, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: q.Name}}, body)
+}

@@ -1,0 +1,193 @@
+package vcqueue
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+)
+
+// book is what the controller knows.
+type book struct {
+	queues   map[string]*scheduling.Queue
+	below    map[string]map[string]bool // by parent
+	groups   map[types.NamespacedName]string
+	busy     map[string]int                        // PodGroups by queue
+	commands map[string]map[types.UID]*bus.Command // by queue
+	asked    map[string]bus.Action                 // what the last Command asks for that was deleted
+}
+
+func newBook() *book {
+	return &book{
+		queues: map[string]*scheduling.Queue{}, below: map[string]map[string]bool{}, groups: map[types.NamespacedName]string{}, busy: map[string]int{},
+		commands: map[string]map[types.UID]*bus.Command{}, asked: map[string]bus.Action{},
+	}
+}
+
+// parentOf is the queue above; root has none.
+func parentOf(q *scheduling.Queue) string {
+	if q.Name == keys.RootQueue {
+		return ""
+	}
+	return cmp.Or(q.Spec.Parent, keys.RootQueue)
+}
+
+// queueSeen takes in a queue, and returns the queues to look at: it and those below.
+func (b *book) queueSeen(q *scheduling.Queue, gone bool) []string {
+	if had := b.queues[q.Name]; had != nil {
+		up := parentOf(had)
+		delete(b.below[up], q.Name)
+		if len(b.below[up]) == 0 {
+			delete(b.below, up)
+		}
+	}
+	if gone {
+		delete(b.queues, q.Name)
+		delete(b.asked, q.Name)
+	} else {
+		b.queues[q.Name] = q
+		up := parentOf(q)
+		if b.below[up] == nil {
+			b.below[up] = map[string]bool{}
+		}
+		b.below[up][q.Name] = true
+	}
+	return append([]string{q.Name}, slices.Sorted(maps.Keys(b.below[q.Name]))...)
+}
+
+// groupSeen takes in a PodGroup, and returns the queues to look at.
+func (b *book) groupSeen(g *scheduling.PodGroup, gone bool) (due []string) {
+	k := client.ObjectKeyFromObject(g)
+	was, had := b.groups[k]
+	if had && !gone && was == g.Spec.Queue {
+		return nil
+	}
+	if had {
+		delete(b.groups, k)
+		if b.busy[was]--; b.busy[was] == 0 {
+			delete(b.busy, was)
+		}
+		due = append(due, was)
+	}
+	if !gone {
+		b.groups[k] = g.Spec.Queue
+		b.busy[g.Spec.Queue]++
+		due = append(due, g.Spec.Queue)
+	}
+	return due
+}
+
+// commandSeen takes in a Command, and returns the queue that it is for.
+func (b *book) commandSeen(c *bus.Command, gone bool) []string {
+	t := c.TargetObject
+	if t == nil || t.Kind != "Queue" || t.APIVersion != scheduling.GroupVersion.String() {
+		return nil
+	}
+	if gone {
+		delete(b.commands[t.Name], c.UID)
+		if len(b.commands[t.Name]) == 0 {
+			delete(b.commands, t.Name)
+		}
+		return []string{t.Name}
+	}
+	if b.commands[t.Name] == nil {
+		b.commands[t.Name] = map[types.UID]*bus.Command{}
+	}
+	b.commands[t.Name][c.UID] = c
+	return []string{t.Name}
+}
+
+// commandTaken takes in that a Command was deleted in order to be obeyed: it takes the place of an earlier one. One that names another queue
+// of the name by its UID is for nobody.
+func (b *book) commandTaken(c *bus.Command) {
+	q := b.queues[c.TargetObject.Name]
+	if q != nil && (c.TargetObject.UID == "" || c.TargetObject.UID == q.UID) {
+		b.asked[q.Name] = bus.Action(c.Action)
+	}
+}
+
+// open says whether a queue takes work. One that nobody looked at does.
+func open(q *scheduling.Queue) bool {
+	return q.Status.State == "" || q.Status.State == scheduling.QueueStateOpen
+}
+
+// shut says whether a queue was closed: those below it are to be, too.
+func shut(q *scheduling.Queue) bool {
+	return q != nil && (q.Status.State == scheduling.QueueStateClosed || q.Status.State == scheduling.QueueStateClosing)
+}
+
+// next is the state after an action: Volcano's table of states. closed is what closing leads to.
+func next(state scheduling.QueueState, action bus.Action, closed scheduling.QueueState) scheduling.QueueState {
+	switch {
+	case action == bus.OpenQueueAction:
+		return scheduling.QueueStateOpen
+	case state == scheduling.QueueStateClosed:
+		return scheduling.QueueStateClosed
+	case state == scheduling.QueueStateClosing, action == bus.CloseQueueAction:
+		return closed
+	case state == "":
+		return scheduling.QueueStateOpen
+	}
+	return state
+}
+
+// plan is what a look at a queue has written, in this order.
+type plan struct {
+	queue *scheduling.Queue // nil: nothing but Commands is written
+	// take are Commands that are to be deleted, and obeyed if they were.
+	take []*bus.Command
+	// adopt says that a queue without a parent gets root.
+	adopt bool
+	// mark is what the annotation closed-by-parent is to say; empty: as it is. It comes before the state when a queue is closed, after it when
+	// one is opened, so that what is half done is gone on with.
+	mark string
+	// state is what the state is to be; empty: as it is.
+	state scheduling.QueueState
+	// answers is what was asked for and is done by this.
+	answers bus.Action
+}
+
+// decide says what is to be written of a queue.
+func (b *book) decide(name string) plan {
+	p := plan{take: slices.SortedFunc(maps.Values(b.commands[name]), func(x, y *bus.Command) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})}
+	q := b.queues[name]
+	if q == nil || q.DeletionTimestamp != nil || len(p.take) > 0 {
+		return p
+	}
+	p.queue = q
+	p.adopt = q.Spec.Parent == "" && name != keys.RootQueue
+	action := b.asked[name]
+	p.answers = action
+	above, byParent := b.queues[parentOf(q)], q.Annotations[keys.ClosedByParent] == "true"
+	switch {
+	case action == bus.CloseQueueAction && name == keys.RootQueue:
+		action = bus.SyncQueueAction // it cannot be closed
+	case action == bus.OpenQueueAction && shut(above):
+		action, p.answers = bus.SyncQueueAction, "" // not before its parent is
+	case action != bus.OpenQueueAction && open(q) && shut(above):
+		action = bus.CloseQueueAction
+		if !byParent {
+			p.mark = "true"
+		}
+	case byParent && !shut(above) && (above != nil || parentOf(q) == keys.RootQueue) && action != bus.CloseQueueAction:
+		action, p.mark = bus.OpenQueueAction, "false"
+	case action == bus.OpenQueueAction && byParent:
+		p.mark = "false"
+	}
+	closed := scheduling.QueueStateClosed
+	if b.busy[name] > 0 {
+		closed = scheduling.QueueStateClosing
+	}
+	if to := next(q.Status.State, action, closed); to != q.Status.State {
+		p.state = to
+	}
+	return p
+}
