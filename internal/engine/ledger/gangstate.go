@@ -145,17 +145,10 @@ func (l *Ledger) recount(g *GangState, i int32) {
 	st.satisfied = 0
 	for _, c := range g.Sets[i].Children {
 		l.recount(g, c)
-		if g.satisfied(c) {
+		if g.SetSatisfied(c) {
 			st.satisfied++
 		}
 	}
-}
-
-func (g *GangState) satisfied(i int32) bool {
-	if g.Sets[i].Leaf {
-		return g.sets[i].active >= g.sets[i].need
-	}
-	return g.sets[i].satisfied >= g.sets[i].need
 }
 
 // bump moves a leaf's count of active pods and carries changes of satisfaction up the tree: O(depth).
@@ -165,15 +158,15 @@ func (g *GangState) bump(leaf int32, by int32) {
 		g.nextOK = false
 		return
 	}
-	before := g.satisfied(leaf)
+	before := g.SetSatisfied(leaf)
 	g.sets[leaf].active += by
 	g.nextOK = false
-	for i := leaf; before != g.satisfied(i); {
+	for i := leaf; before != g.SetSatisfied(i); {
 		up := g.Sets[i].Parent
 		if up == cluster.None {
 			return
 		}
-		was := g.satisfied(up)
+		was := g.SetSatisfied(up)
 		if before {
 			g.sets[up].satisfied--
 		} else {
@@ -184,10 +177,10 @@ func (g *GangState) bump(leaf int32, by int32) {
 }
 
 // Satisfied says whether the gang has its minimum.
-func (g *GangState) Satisfied() bool { return g.satisfied(0) }
+func (g *GangState) Satisfied() bool { return g.SetSatisfied(0) }
 
 // SetSatisfied says whether one set has its minimum.
-func (g *GangState) SetSatisfied(i int32) bool { return g.satisfied(i) }
+func (g *GangState) SetSatisfied(i int32) bool { return g.SetActive(i) >= g.sets[i].need }
 
 // SetActive returns how many members of a set have room: pods of a leaf, satisfied children of an inner set.
 func (g *GangState) SetActive(i int32) int32 {
@@ -224,20 +217,6 @@ func (g *GangState) Elastic() int {
 	return 0
 }
 
-// ready says whether enough pods exist to reach the minimum of set i, and counts what is missing.
-func (g *GangState) ready(i int32) bool {
-	if g.Sets[i].Leaf {
-		return g.sets[i].alive >= g.sets[i].need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.ready(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
-
 // Next returns the pods the gang would have placed now, in order, and what its queue would be charged: what is missing to its
 // minimum, or, above it, one more pod; nothing when the pods that wait do not make up its minimum, others of its pods having been
 // evicted by this run. The answer is cached until the gang changes.
@@ -246,7 +225,7 @@ func (g *GangState) ready(i int32) bool {
 func (l *Ledger) Next(g *GangState) ([]cluster.PodID, cluster.Resources) {
 	if !g.nextOK {
 		g.next = g.next[:0]
-		if g.satisfied(0) || g.readyNow(0) {
+		if g.SetSatisfied(0) || g.SetReadyNow(0) {
 			g.next = l.Collect(g, 0, g.next)
 		}
 		g.nextReq = g.nextReq[:0]
@@ -269,7 +248,7 @@ func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.P
 	missing := st.need - st.satisfied
 	if missing > 0 {
 		for _, c := range l.SetOrder(g, i) {
-			if g.satisfied(c) || !g.readyNow(c) {
+			if g.SetSatisfied(c) || !g.SetReadyNow(c) {
 				continue
 			}
 			out = l.Collect(g, c, out)
@@ -280,7 +259,7 @@ func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.P
 		return out
 	}
 	for _, c := range l.SetOrder(g, i) { // elastic: the first child that has something to add
-		if !g.readyNow(c) {
+		if !g.SetReadyNow(c) {
 			continue
 		}
 		if more := l.Collect(g, c, out); len(more) > len(out) {
@@ -342,21 +321,6 @@ func (l *Ledger) EachGang(f func(*GangState)) {
 	l.snap.EachGang(func(g *cluster.Gang) { f(l.Gang(g.ID)) })
 }
 
-// readyNow is ready with postponed pods left out.
-func (g *GangState) readyNow(i int32) bool {
-	st := &g.sets[i]
-	if g.Sets[i].Leaf {
-		return st.active+int32(len(st.pods)-st.head) >= st.need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.readyNow(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
-
 // WaitsForRelease says whether some pod set would not have its minimum now, counting only pods that need not wait.
 func (g *GangState) WaitsForRelease() bool {
 	for i := range g.Sets {
@@ -368,20 +332,6 @@ func (g *GangState) WaitsForRelease() bool {
 	return false
 }
 
-// bound says whether set i has its minimum without the pods that are still being bound.
-func (g *GangState) bound(i int32) bool {
-	if g.Sets[i].Leaf {
-		return g.sets[i].active-g.sets[i].binding >= g.sets[i].need
-	}
-	n := int32(0)
-	for _, c := range g.Sets[i].Children {
-		if g.bound(c) {
-			n++
-		}
-	}
-	return n >= g.sets[i].need
-}
-
 // Succeeds says whether a pod that is made anew can take the place of p: somebody makes one, and it is of the same gang and set.
 func (g *GangState) Succeeds(p *cluster.Pod) bool {
 	return p.Recreated && p.Set != cluster.None && !g.Key.Remnant() && g.HasQueue()
@@ -391,13 +341,33 @@ func (g *GangState) Succeeds(p *cluster.Pod) bool {
 func (g *GangState) HasQueue() bool { return g.Lack.Kind == LackNothing }
 
 // Ready says whether enough of its pods exist to reach its minimum.
-func (g *GangState) Ready() bool { return g.ready(0) }
+func (g *GangState) Ready() bool {
+	return g.reaches(0, func(st *setState) int32 { return st.alive })
+}
 
 // SetReadyNow says whether set i has or can have its minimum without pods that are postponed.
-func (g *GangState) SetReadyNow(i int32) bool { return g.readyNow(i) }
+func (g *GangState) SetReadyNow(i int32) bool {
+	return g.reaches(i, func(st *setState) int32 { return st.active + int32(len(st.pods)-st.head) })
+}
 
 // Bound says whether it has its minimum without the pods that are still being bound, of which there are Binding.
-func (g *GangState) Bound() bool { return g.bound(0) }
+func (g *GangState) Bound() bool {
+	return g.reaches(0, func(st *setState) int32 { return st.active - st.binding })
+}
+
+// reaches says whether set i would have its minimum, if each leaf had so many pods.
+func (g *GangState) reaches(i int32, pods func(*setState) int32) bool {
+	if g.Sets[i].Leaf {
+		return pods(&g.sets[i]) >= g.sets[i].need
+	}
+	n := int32(0)
+	for _, c := range g.Sets[i].Children {
+		if g.reaches(c, pods) {
+			n++
+		}
+	}
+	return n >= g.sets[i].need
+}
 
 // Binding returns how many of its pods an earlier run decided on that are not bound yet.
 func (g *GangState) Binding() int { return g.binding }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -97,12 +98,7 @@ func (l *Ledger) EachPromise(n cluster.NodeID, f func(to cluster.GangID, room cl
 
 // Holds says whether room is promised to the gang.
 func (l *Ledger) Holds(g *GangState) bool {
-	for _, k := range l.holders[g.ID] {
-		if !l.holds[k].open {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.holders[g.ID], func(k int) bool { return !l.holds[k].open })
 }
 
 // OpenHolds gives the pods that are about to be tried the room that is held for them, and says whether there was any.
@@ -217,10 +213,5 @@ func (st *Statement) Binds() bool { return st.BindsSince(0) }
 
 // BindsSince says whether the statement places anybody at once since the mark.
 func (st *Statement) BindsSince(m Mark) bool {
-	for i := range st.ops[m:] {
-		if st.ops[int(m)+i].Verb == Bind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(st.ops[m:], func(op Op) bool { return op.Verb == Bind })
 }

@@ -212,32 +212,25 @@ func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
 func (q *QueueLedger) charge(r cluster.Resources, nonPreemptible bool, up bool) {
 	for n := q; n != nil; n = n.Parent {
 		n.Charges++
-		if up {
-			n.Allocated.Add(r)
-		} else {
-			n.Allocated.Sub(r)
-		}
-		if nonPreemptible {
-			if up {
-				n.AllocatedNonPreemptible.Add(r)
-			} else {
-				n.AllocatedNonPreemptible.Sub(r)
-			}
-		}
+		move(&n.Allocated, &n.AllocatedNonPreemptible, r, nonPreemptible, up)
 	}
 }
 
 // hold moves what pods of the queue and of everything above it hold now by r, up or down.
 func (q *QueueLedger) hold(r cluster.Resources, nonPreemptible bool, up bool) {
-	move := (*cluster.Resources).Add
-	if !up {
-		move = (*cluster.Resources).Sub
-	}
 	for n := q; n != nil; n = n.Parent {
-		move(&n.Holding, r)
-		if nonPreemptible {
-			move(&n.HoldingNonPreemptible, r)
-		}
+		move(&n.Holding, &n.HoldingNonPreemptible, r, nonPreemptible, up)
+	}
+}
+
+// move moves a sum by r, up or down, and the part of it that is non-preemptible where r is.
+func move(all, part *cluster.Resources, r cluster.Resources, nonPreemptible, up bool) {
+	by := (*cluster.Resources).Add
+	if !up {
+		by = (*cluster.Resources).Sub
+	}
+	if by(all, r); nonPreemptible {
+		by(part, r)
 	}
 }
 

@@ -86,7 +86,7 @@ func (l *Ledger) NextUnit(g *GangState) (VictimUnit, bool) { return l.nextUnit(g
 // when it has nothing there.
 func (l *Ledger) NextUnitOn(g *GangState, on func(cluster.NodeID) bool, of func(*cluster.Pod) bool) (VictimUnit, bool) {
 	u, ok := l.nextUnit(g, on, of)
-	if ok && u.BelowMinimum && len(g.Sets) > 2 && g.satisfied(0) {
+	if ok && u.BelowMinimum && len(g.Sets) > 2 && g.SetSatisfied(0) {
 		return l.nextUnit(g, on, nil)
 	}
 	return u, ok
@@ -105,8 +105,8 @@ func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(
 	if len(u.holds) > 0 {
 		return u, true
 	}
-	u.Pods = l.strays(g, want)
-	if len(u.Pods) == 0 && g.satisfied(0) {
+	u.Pods = l.last(&g.sets[len(g.Sets)], want) // of no set: it does as well without
+	if len(u.Pods) == 0 && g.SetSatisfied(0) {
 		u.Pods, u.Set = l.surplus(g, 0, want)
 	}
 	if len(u.Pods) == 0 {
@@ -124,9 +124,8 @@ func (l *Ledger) nextUnit(g *GangState, on func(cluster.NodeID) bool, want func(
 	return u, len(u.Pods) > 0
 }
 
-// strays returns the last pod, of those that are wanted, that is of no set of the gang: it does as well without.
-func (l *Ledger) strays(g *GangState, want func(*cluster.Pod) bool) []*cluster.Pod {
-	st := &g.sets[len(g.Sets)]
+// last returns the last pod that a set could give, of those that are wanted.
+func (l *Ledger) last(st *setState, want func(*cluster.Pod) bool) []*cluster.Pod {
 	for k := st.live - 1; k >= 0; k-- {
 		if p := l.snap.Pod(st.held[k]); want == nil || want(p) {
 			return []*cluster.Pod{p}
@@ -141,17 +140,13 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
 		if st.active > st.need {
-			for k := st.live - 1; k >= 0; k-- {
-				if p := l.snap.Pod(st.held[k]); want == nil || want(p) {
-					return []*cluster.Pod{p}, 0
-				}
-			}
+			return l.last(st, want), 0
 		}
 		return nil, 0
 	}
 	order := l.SetOrder(g, i)
 	for _, c := range slices.Backward(order) {
-		if !g.satisfied(c) {
+		if !g.SetSatisfied(c) {
 			continue
 		}
 		if pods, set := l.surplus(g, c, want); len(pods) > 0 {
@@ -163,7 +158,7 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 			break
 		}
 		for _, c := range slices.Backward(order) {
-			if g.satisfied(c) != whole {
+			if g.SetSatisfied(c) != whole {
 				continue
 			}
 			if pods := l.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {

@@ -91,11 +91,7 @@ func (w *walk) tell(known *sifted) {
 		w.queues.wake = min(w.queues.wake, known.wake)
 	}
 	for i := range known.bars {
-		b := w.barredBy(known.bars[i].Verdict)
-		b.Gangs += known.bars[i].Gangs
-		for _, text := range known.bars[i].Named {
-			nameAs(b, text)
-		}
+		w.count(w.barredBy(known.bars[i].Verdict), known.bars[i].Gangs, known.bars[i].Named)
 	}
 }
 
