@@ -37,6 +37,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
 		orders, taken, done := newLine[int](2), make(chan int, 10), make(chan struct{})
 		orders.put(1, 2, 3, 4, 5)
 		go func() {
