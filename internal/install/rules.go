@@ -133,8 +133,8 @@ func schedulerRules() Permissions {
 	return Permissions{
 		Cluster: []rbacv1.PolicyRule{
 			rule(groupCore, watch, "pods", "nodes", "namespaces", "configmaps", "persistentvolumes", "persistentvolumeclaims"),
-			rule(groupCore, []string{"delete"}, "pods"), // --eviction-mode=delete
-			rule(groupCore, []string{"create"}, "pods/eviction"),
+			rule(groupCore, []string{"delete"}, "pods"),                          // --eviction-mode=delete
+			rule(groupCore, []string{"create"}, "pods/eviction", "pods/binding"), // bindings of pods that need no binder
 			rule(groupCore, []string{"patch"}, "pods/status"),
 			rule(groupPriority, watch, "priorityclasses"),
 			rule(groupStorage, watch, "storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),

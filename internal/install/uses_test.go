@@ -35,7 +35,8 @@ func uses() map[string][]string {
 		"app/election.go take leases.Update":                          by(electing, "home update leases.coordination.k8s.io"),
 		"app/election.go write Leases.Update":                         by(electing, "home update leases.coordination.k8s.io"),
 		"roles/events.go run writer.Create":                           by(telling, "cluster create events"),
-		"kube/apply/binds.go create client.Create":                    {"scheduler cluster create bindrequests" + kai},
+		"kube/apply/binds.go request client.Create":                   {"scheduler cluster create bindrequests" + kai},
+		"kube/apply/alone.go bind SubResource.Create":                 {"scheduler cluster create pods/binding"},
 		"kube/apply/binds.go remove client.Delete":                    {"scheduler cluster delete bindrequests" + kai},
 		"kube/apply/evictions.go write kit.Evict":                     {"scheduler cluster create pods/eviction"},
 		"kube/apply/evictions.go write kit.Delete":                    {"scheduler cluster delete pods"}, // --eviction-mode=delete

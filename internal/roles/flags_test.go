@@ -431,6 +431,22 @@ func TestSettingsAreRead(t *testing.T) {
 	}
 }
 
+// TestBindRequests: pods that stand alone are bound by the scheduler, unless the flag asks for BindRequests of all.
+func TestBindRequests(t *testing.T) {
+	t.Parallel()
+	for flag, alone := range map[string]bool{"needed": true, "all": false} {
+		if o, err := parse(t, Scheduler, "--bind-requests="+flag).binds(); err != nil || o.Alone != alone {
+			t.Errorf("--bind-requests=%s: %+v, %v", flag, o, err)
+		}
+	}
+	if o, err := parse(t, Scheduler).binds(); err != nil || !o.Alone {
+		t.Errorf("the default: %+v, %v", o, err)
+	}
+	if _, err := parse(t, Scheduler, "--bind-requests=none").binds(); err == nil || !strings.Contains(err.Error(), `"none" is neither needed nor all`) {
+		t.Error(err)
+	}
+}
+
 // TestDisruptionFlags: the flags that rule evictions reach the engine and whoever carries them out.
 func TestDisruptionFlags(t *testing.T) {
 	t.Parallel()

@@ -79,6 +79,20 @@ func (s *Settings) conf() ([]byte, error) {
 	return text, nil
 }
 
+// The values of --bind-requests.
+const (
+	bindRequestsNeeded = "needed"
+	bindRequestsAll    = "all"
+)
+
+func (s *Settings) binds() (apply.BindOptions, error) {
+	o := apply.BindOptions{Partition: s.partition(), Alone: s.BindRequests == bindRequestsNeeded}
+	if !o.Alone && s.BindRequests != bindRequestsAll {
+		return o, fmt.Errorf("--bind-requests: %q is neither %s nor %s", s.BindRequests, bindRequestsNeeded, bindRequestsAll)
+	}
+	return o, nil
+}
+
 func (s *Settings) evictions() (apply.EvictionOptions, error) {
 	o := apply.EvictionOptions{Mode: apply.Mode(s.EvictionMode), Mark: s.MarkEvictions, MaxGrace: s.MaxGrace}
 	if o.Mode != apply.ByEviction && o.Mode != apply.ByDelete {

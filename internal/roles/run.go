@@ -414,12 +414,18 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	var known atomic.Pointer[cluster.Snapshot]
 	fates := &apply.Fates{}
 	eo.Latest, eo.Fates = known.Load, fates
-	binds := apply.NewBinds(c, p.cache, apply.BindOptions{Partition: p.partition(), Latest: known.Load, Fates: fates, Guard: guard, Written: metrics.Bound, Complete: func(b *engine.Bundle) {
+	bo, err := p.binds()
+	if err != nil {
+		return nil, err
+	}
+	bo.Latest, bo.Fates, bo.Guard, bo.Written, bo.Bound = known.Load, fates, guard, metrics.Bound, news.Bound
+	bo.Complete = func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
 		news.Scheduled(b)
-	}})
+	}
+	binds := apply.NewBinds(c, p.cache, bo)
 	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event, Guard: guard})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
@@ -478,6 +484,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		g.Add("binds", binds.Run)
 		g.Add("evictions", evictions.Run)
 		g.Add("rooms", rooms.Run)
+		g.Add("news", news.Run)
 		g.Add("marks", marks.Run)
 		g.Add("reports", reports.Run)
 		g.Add("loop", loop.Run)

@@ -58,7 +58,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 	m := &Metrics{
 		latency: prometheus.NewGauge(kai("e2e_scheduling_latency_milliseconds", "Duration of the last run that decided, from its snapshot to its last plan, in milliseconds.")),
 		decided: latency("task_scheduling_latency_milliseconds", "Time from the creation of a pod, which is known to the second, to the decision where it runs, in milliseconds."),
-		bound:   latency("task_bind_latency_milliseconds", "Time from the decision where a pod runs to its BindRequest, in milliseconds."),
+		bound:   latency("task_bind_latency_milliseconds", "Time from the decision where a pod runs to its BindRequest, or its Binding if it has none, in milliseconds."),
 		scheduled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "podgroups_scheduled_by_action",
 			Help: "Gangs given room, by action.",
@@ -109,7 +109,7 @@ func NewMetrics(namespace, pool string, r prometheus.Registerer) (*Metrics, erro
 	return m, err
 }
 
-// Bound counts a BindRequest that was written so long after its decision. Safe for concurrent use.
+// Bound counts a BindRequest, or the Binding of a pod without one, that was written so long after its decision. Safe for concurrent use.
 func (m *Metrics) Bound(after time.Duration) { m.bound.Observe(milliseconds(after)) }
 
 // evicted counts what a bundle took and gave.

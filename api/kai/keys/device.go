@@ -35,7 +35,7 @@ const (
 
 // Keys with which binder, admission and reservation pods keep track of shared GPUs.
 const (
-	// ReceivedResourceTypeAnnotation, on a bound pod, is Regular or Fraction. Written by the binder.
+	// ReceivedResourceTypeAnnotation, on a bound pod, is Regular or Fraction. Written with the Binding.
 	ReceivedResourceTypeAnnotation = "received-resource-type"
 
 	// SharedGPUConfigMapAnnotation, on a pod, is what the names of its ConfigMaps with device settings begin with.

@@ -176,7 +176,7 @@ const (
 	// EventNotReady: the gang has fewer pods than its minimum.
 	EventNotReady = "NotReady"
 
-	// EventBound: the binder bound the pod.
+	// EventBound: the pod is bound, by the binder or, when it stands alone, by the scheduler.
 	EventBound = "Bound"
 
 	// EventBindingError: the binder failed to bind the pod.

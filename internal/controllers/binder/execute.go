@@ -2,7 +2,6 @@ package binder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 // undoTries is how often in a row the undoing of a preparation may fail before the failure is recorded without it.
@@ -118,36 +118,13 @@ func (x *executor) bind(ctx context.Context, t task) outcome {
 	return out
 }
 
-// binding is the Binding of a task, with the annotations that the API server copies to the pod in the same write.
+// binding is the Binding of a task.
 func binding(t task) (*corev1.Binding, error) {
-	r := t.request
-	received := r.Spec.ReceivedResourceType
-	if received == "" {
-		received = schedulingv1alpha2.ResourceTypeRegular
+	bundle := t.bundle.ID
+	if t.bundle.single() {
+		bundle = ""
 	}
-	b := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.Member.PodName.Namespace, Name: t.Member.PodName.Name, UID: t.Member.PodUID,
-			Annotations: map[string]string{keys.ReceivedResourceTypeAnnotation: received},
-		},
-		Target: corev1.ObjectReference{Kind: "Node", Name: r.Spec.SelectedNode},
-	}
-	for _, key := range []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation} { // in one write with the node: nobody holds room without them
-		if text := r.Annotations[key]; text != "" || t.pod != nil && t.pod.Annotations[key] != "" {
-			b.Annotations[key] = text
-		}
-	}
-	if !t.bundle.single() {
-		b.Annotations[keys.BundleLabel] = t.bundle.ID
-	}
-	if len(r.Spec.PredictedNUMAZones) > 0 {
-		zones, err := json.Marshal(r.Spec.PredictedNUMAZones)
-		if err != nil {
-			return nil, fmt.Errorf("spec.predictedNUMAZones: %w", err)
-		}
-		b.Annotations[keys.NUMAPredictedAnnotation] = string(zones)
-	}
-	return b, nil
+	return kai.Bind(t.request, t.pod, bundle)
 }
 
 // report records that a pod is bound. The request's status comes last: as long as it is missing the rest is made good.

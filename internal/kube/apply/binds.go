@@ -29,9 +29,13 @@ type BindOptions struct {
 	Workers int
 	// Partition is the shard that decides.
 	Partition kai.Partition
-	// Written, if set, is told of each BindRequest that was made, with the time since its plan was submitted. It is
+	// Written, if set, is told of each BindRequest that was made, and of each pod that was bound without one, with the time since its plan was submitted. It is
 	// called by many goroutines and must not block.
 	Written func(after time.Duration)
+	// Alone has a pod that is the only one of its bundle, and needs no preparing, bound at once, without a BindRequest.
+	Alone bool
+	// Bound, if set, is told of each pod that was bound so. Like Written, it must not block.
+	Bound func(in *engine.Intent)
 	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
 	Complete func(b *engine.Bundle)
 	// Fates is what becomes of bundles, shared with Evictions; nil for one of its own.
@@ -98,6 +102,9 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	}
 	if o.Written == nil {
 		o.Written = func(time.Duration) {}
+	}
+	if o.Bound == nil {
+		o.Bound = func(*engine.Intent) {}
 	}
 	if o.Complete == nil {
 		o.Complete = func(*engine.Bundle) {}
@@ -212,9 +219,9 @@ func (b *Binds) do(ctx context.Context, t task) {
 	signal(b.failed)
 }
 
-// create makes the intent's BindRequest exist, or says why it must not.
+// create carries the intent out, by a BindRequest or at once, or says why it must not.
 func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
-	in, note := &run.bundle.Intents[index], &run.made[index]
+	in := &run.bundle.Intents[index]
 	p, err := stillWaits(ctx, b.pods, in)
 	if err != nil {
 		return err
@@ -224,34 +231,26 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 		Charged: in.Charged,
 		Bundle:  run.bundle.ID, Size: run.size, Partition: b.o.Partition,
 	}
+	attempt, what := func() (bool, error) { return b.request(ctx, &want, &run.made[index]) }, "create BindRequest"
+	if b.o.Alone && run.size == 1 && !want.NeedsBinder(p) {
+		if err := b.unasked(ctx, &want); err != nil {
+			return err
+		}
+		attempt, what = func() (bool, error) { return b.bind(ctx, in, p, &want) }, "bind pod"
+	}
 	for try := 1; ; try++ {
 		if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
 			return err
 		}
-		br := want.BindRequest()
-		err := b.client.Create(ctx, br)
+		again, err := attempt()
 		switch {
 		case err == nil:
-			note.uid = br.UID
 			b.o.Written(time.Since(run.submitted))
 			return nil
-		case apierrors.IsAlreadyExists(err):
-			uid, replaceErr := b.replace(ctx, &want)
-			if replaceErr != nil {
-				return replaceErr
-			}
-			if uid != "" { // an earlier attempt made it, and its answer was lost
-				note.uid = uid
-				b.o.Written(time.Since(run.submitted))
-				return nil
-			}
-		case transient(err):
-			note.unsure = true
-		default:
-			return fmt.Errorf("create BindRequest %s/%s: %w", in.Namespace, in.Pod, err)
-		}
-		if try == attempts {
-			return fmt.Errorf("create BindRequest %s/%s: gave up after %d attempts: %w", in.Namespace, in.Pod, try, err)
+		case !again:
+			return fmt.Errorf("%s %s/%s: %w", what, in.Namespace, in.Pod, err)
+		case try == attempts:
+			return fmt.Errorf("%s %s/%s: gave up after %d attempts: %w", what, in.Namespace, in.Pod, try, err)
 		}
 		if other := run.failed.Load(); other != nil {
 			return *other // the bundle is lost already
@@ -260,6 +259,31 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// request makes the BindRequest of an intent exist. again says that trying again may help.
+func (b *Binds) request(ctx context.Context, want *kai.Intent, note *made) (again bool, err error) {
+	br := want.BindRequest()
+	err = b.client.Create(ctx, br)
+	switch {
+	case err == nil:
+		note.uid = br.UID
+	case apierrors.IsAlreadyExists(err):
+		uid, replaceErr := b.replace(ctx, want)
+		if replaceErr != nil {
+			return false, replaceErr
+		}
+		if uid == "" {
+			return true, err
+		}
+		note.uid = uid // an earlier attempt made it, and its answer was lost
+	case transient(err):
+		note.unsure = true
+		return true, err
+	default:
+		return false, err
+	}
+	return false, nil
 }
 
 // stillWaits checks the intent against the live cache: the pod of this UID is there and still has no node; it returns the pod.
@@ -272,15 +296,24 @@ func stillWaits(ctx context.Context, pods client.Reader, in *engine.Intent) (*v1
 		}
 		return nil, fmt.Errorf("read pod %s/%s: %w", in.Namespace, in.Pod, err)
 	}
+	return &p, moved(&p, in)
+}
+
+// moved says why a pod is not the one that the intent means, or waits for a node no more; nil for neither.
+func moved(p *v1.Pod, in *engine.Intent) error {
 	switch {
 	case string(p.UID) != in.UID:
-		return nil, fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, ErrMoved)
+		return fmt.Errorf("%s/%s: %w: another pod has its name", in.Namespace, in.Pod, ErrMoved)
 	case p.Spec.NodeName != "":
-		return nil, fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
+		return fmt.Errorf("%s/%s: %w: it is on node %s", in.Namespace, in.Pod, ErrMoved, p.Spec.NodeName)
 	case p.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, ErrMoved)
+		return fmt.Errorf("%s/%s: %w: it is being deleted", in.Namespace, in.Pod, ErrMoved)
+	case p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded:
+		return fmt.Errorf("%s/%s: %w: it has ended", in.Namespace, in.Pod, ErrMoved)
+	case len(p.Spec.SchedulingGates) > 0:
+		return fmt.Errorf("%s/%s: %w: it has scheduling gates", in.Namespace, in.Pod, ErrMoved)
 	}
-	return &p, nil
+	return nil
 }
 
 // replace looks at the BindRequest that has our name. It returns the UID of the one we meant to create; it deletes one

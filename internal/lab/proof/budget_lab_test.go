@@ -219,6 +219,6 @@ func TestWriteBudget(t *testing.T) {
 
 // What a pod costs now, in revisions of etcd, with room for the events and statuses that come or not by chance. It only ever falls.
 const (
-	budgetAlone = 12.5
+	budgetAlone = 8.4
 	budgetGang  = 9
 )

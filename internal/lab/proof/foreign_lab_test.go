@@ -217,7 +217,7 @@ type ledger struct {
 	mu       sync.Mutex
 	capacity map[string]int64
 	pods     map[types.UID]*entry
-	decided  map[types.UID]stamp // BindRequests by the pod they are for
+	decided  map[types.UID]stamp // BindRequests by the pod they are for; a pod that stands alone has none
 }
 
 // stamp is a moment: the API server's, and ours when we heard of it.
@@ -320,7 +320,10 @@ func (l *ledger) audit() (a audit) {
 	for i, e := range all {
 		used := e.gpus
 		late := ""
-		decision := l.decided[e.uid]
+		decision, asked := l.decided[e.uid]
+		if !asked {
+			decision = e.bound // by the scheduler itself
+		}
 		for _, o := range all[:i] {
 			if o.node != e.node || o.ended.revision != 0 && o.ended.revision < e.bound.revision {
 				continue

@@ -27,14 +27,16 @@ type kind struct {
 	name    string
 	match   lab.Match
 	volumes bool // the write is only made for pods with volumes
+	alone   bool // and this one for pods that stand alone: as many of them as a gang has
 }
 
 func kinds() []kind {
 	return []kind{
-		{"BindRequest", lab.Match{Method: "POST", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests"}, false},
-		{"prepare", lab.Match{Method: "PATCH", Resource: "persistentvolumeclaims"}, true},
-		{"bind", lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, false},
-		{"status", lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}, false},
+		{name: "BindRequest", match: lab.Match{Method: "POST", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests"}},
+		{name: "prepare", match: lab.Match{Method: "PATCH", Resource: "persistentvolumeclaims"}, volumes: true},
+		{name: "bind", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}},
+		{name: "status", match: lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}},
+		{name: "bind-alone", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, alone: true},
 	}
 }
 
@@ -71,9 +73,9 @@ type column struct {
 
 func columns() []column {
 	return []column{
-		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest"}},
+		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest", "bind-alone"}},
 		{"binder", []string{"scheduler", "podgrouper", "podgroup", "queue"}, []string{"prepare", "bind", "status"}},
-		{"all", nil, []string{"BindRequest", "prepare", "bind", "status"}},
+		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "bind-alone"}},
 	}
 }
 
@@ -169,7 +171,13 @@ func (m *matrix) cell(t *testing.T, at point) string {
 	if at.kind.volumes {
 		class = storageClass
 	}
-	w.create(t, gang(ns, "gang", gangSize, class))
+	if at.kind.alone {
+		for i := range gangSize {
+			w.create(t, gang(ns, fmt.Sprintf("alone-%02d", i), 1, class))
+		}
+	} else {
+		w.create(t, gang(ns, "gang", gangSize, class))
+	}
 	select {
 	case <-fired:
 	case <-time.After(30 * time.Second):
@@ -200,7 +208,7 @@ func (m *matrix) cell(t *testing.T, at point) string {
 // aftermath watches the gang after the restart and returns how long things took, or what went wrong.
 func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 	whole, what := m.w.await(10*time.Second, func() string {
-		if n := m.w.bound(ns); n != 0 && n != gangSize {
+		if n := m.w.bound(ns); !kind.alone && n != 0 && n != gangSize {
 			return fmt.Sprintf("10 s after the restart %d of %d pods are bound", n, gangSize)
 		}
 		return ""
@@ -212,8 +220,12 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 	if what != "" {
 		return "", "60 s later: " + what
 	}
-	if what := m.w.early(ns, gangSize, kind.volumes); what != "" {
-		return "", what
+	if !kind.alone {
+		if what := m.w.early(ns, gangSize, kind.volumes); what != "" {
+			return "", what
+		}
+	} else if n := m.w.asked(ns); n > 0 {
+		return "", fmt.Sprintf("%d pods that stand alone had a BindRequest", n)
 	}
 	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
 		return "", what

@@ -242,6 +242,13 @@ func (w *world) tell(namespace string) {
 	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
+// asked is how many BindRequests a namespace has had.
+func (w *world) asked(namespace string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stories[namespace].requests)
+}
+
 // early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or
 // claims that were bound; "" for nothing.
 func (w *world) early(namespace string, size int, volumes bool) string {

@@ -1,0 +1,250 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kubetest"
+)
+
+// lonely is the decision that pod p goes to node n1, and who pays.
+func lonely() engine.Plan {
+	b := bundle("b1", "p")
+	b.Intents[0].Charged = cluster.Charged{Queue: "q", Gang: kai.GangKey("a", "g")}
+	return engine.Plan{Bundles: []engine.Bundle{b}}
+}
+
+// binding runs Binds, which bind lone pods, over one plan in a process.
+func binding(t *testing.T, p *kubetest.Process, plan engine.Plan, bound func(*engine.Intent)) (b *Binds, stop func()) {
+	t.Helper()
+	stop = p.Run(t, func(objects cache.Cache, c client.Client) (func(context.Context) error, error) {
+		for _, o := range []client.Object{&v1.Pod{}, &v1alpha2.BindRequest{}} {
+			if _, err := objects.GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
+				return nil, err
+			}
+		}
+		b = NewBinds(c, objects, BindOptions{Workers: 4, Alone: true, Bound: bound})
+		return func(ctx context.Context) error {
+			objects.WaitForCacheSync(ctx) // as the loop waits, before it decides anything
+			b.Submit(plan)
+			return b.Run(ctx)
+		}, nil
+	})
+	return b, stop
+}
+
+// TestAloneCrashes: whenever the scheduler dies around the one write of a lone pod, the pod is bound once, and nothing else is left.
+func TestAloneCrashes(t *testing.T) {
+	t.Parallel()
+	kubetest.Story{
+		Set: func(s *kubetest.Server) { s.Put(aPod("p")) },
+		Run: func(t *testing.T, p *kubetest.Process) func() {
+			_, stop := binding(t, p, lonely(), nil)
+			return stop
+		},
+		Settle: 10 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			p := aPod("p")
+			s.Get(p)
+			want := map[string]string{keys.ReceivedResourceTypeAnnotation: "Regular", keys.ChargedAnnotation: "q/g", keys.BundleLabel: "b1"}
+			if d := cmp.Diff(want, p.Annotations); d != "" || p.Spec.NodeName != "n1" {
+				t.Errorf("on node %q, %s", p.Spec.NodeName, d)
+			}
+			if s.Get(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}) {
+				t.Error("there is a BindRequest")
+			}
+		},
+	}.Crashes(t)
+}
+
+// TestAloneFaults: what becomes of a lone pod when its Binding does not go well.
+func TestAloneFaults(t *testing.T) {
+	t.Parallel()
+	const call = "create Pod/binding a/p"
+	behind := func(change func(*v1.Pod)) func(*kubetest.Server) { // the scheduler's back: its cache does not know
+		return func(s *kubetest.Server) {
+			s.Hold("Pod")
+			kubetest.Edit(s, aPod("p"), change)
+		}
+	}
+	for name, c := range map[string]struct {
+		fault  func(kubetest.Call) kubetest.Outcome
+		behind func(*kubetest.Server)
+		node   string // the pod is on in the end
+		moved  bool
+		failed bool
+		calls  int
+	}{
+		"all is well":                       {nil, nil, "n1", false, false, 1},
+		"the answer is lost":                {kubetest.Nth(1, kubetest.Is(call), kubetest.LostAnswer()), nil, "n1", false, false, 1},
+		"the request is lost":               {kubetest.Nth(1, kubetest.Is(call), kubetest.LostRequest()), nil, "n1", false, false, 2},
+		"the server is busy":                {kubetest.Nth(1, kubetest.Is(call), kubetest.Broken("no store")), nil, "n1", false, false, 2},
+		"the server stays away":             {always(call, kubetest.LostRequest()), nil, "", false, true, attempts},
+		"another bound it elsewhere":        {nil, behind(func(p *v1.Pod) { p.Spec.NodeName = "n7" }), "n7", true, true, 1},
+		"another bound it there":            {nil, behind(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "n1", true, true, 1},
+		"another pod has its name":          {nil, behind(func(p *v1.Pod) { p.UID = "other" }), "", true, true, 1},
+		"it has been given a gate":          {nil, behind(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "", true, true, 1},
+		"it is gone":                        {nil, func(s *kubetest.Server) { s.Hold("Pod"); s.Remove(aPod("p")) }, "", true, true, 1},
+		"another has asked the binder":      {nil, func(s *kubetest.Server) { s.Put(asked("u-p", false)) }, "", true, true, 0},
+		"a request that failed is there":    {nil, func(s *kubetest.Server) { s.Put(asked("u-p", true)) }, "n1", false, false, 1},
+		"an earlier pod's request is there": {nil, func(s *kubetest.Server) { s.Put(asked("u-before", false)) }, "n1", false, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := kubetest.New(kubetest.Options{})
+				s.Put(aPod("p"))
+				bound := 0
+				b, _ := binding(t, s.Process("scheduler"), engine.Plan{}, func(*engine.Intent) { bound++ })
+				if c.behind != nil {
+					c.behind(s)
+					synctest.Wait()
+				}
+				if c.fault != nil {
+					s.Fault(c.fault)
+				}
+				s.Writes()
+				b.Submit(lonely())
+				<-time.After(time.Minute)
+				synctest.Wait()
+				failures := b.Failures()
+				if c.failed != (len(failures) == 1) || c.failed && c.moved != errors.Is(failures[0].Err, ErrMoved) {
+					t.Errorf("failures %v", failures)
+				}
+				p := aPod("p")
+				s.Get(p)
+				if p.Spec.NodeName != c.node || (bound == 1) == c.failed {
+					t.Errorf("on node %q; told %d times that it is bound", p.Spec.NodeName, bound)
+				}
+				var calls []string
+				for _, w := range s.Writes() {
+					calls = append(calls, w.String())
+				}
+				if want := slices.Repeat([]string{call}, c.calls); !slices.Equal(calls, want) {
+					t.Errorf("wrote %v", calls)
+				}
+			})
+		})
+	}
+}
+
+// always has each such call end so.
+func always(call string, o kubetest.Outcome) func(kubetest.Call) kubetest.Outcome {
+	return func(c kubetest.Call) kubetest.Outcome {
+		if c.String() == call {
+			return o
+		}
+		return kubetest.Outcome{}
+	}
+}
+
+// asked is another's BindRequest for pod p of that UID to node n9.
+func asked(uid string, failed bool) *v1alpha2.BindRequest {
+	br := existing("p", uid, "", failed)
+	br.UID = ""
+	return br
+}
+
+// TestWhoIsAlone: only a pod that is decided on by itself, and for which the binder has nothing to do, is bound without a BindRequest.
+func TestWhoIsAlone(t *testing.T) {
+	t.Parallel()
+	volume := func(v v1.VolumeSource) func(*v1.Pod, *engine.Plan) {
+		return func(p *v1.Pod, _ *engine.Plan) { p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v}} }
+	}
+	for name, c := range map[string]struct {
+		change func(p *v1.Pod, plan *engine.Plan)
+		alone  bool
+	}{
+		"a pod":          {func(*v1.Pod, *engine.Plan) {}, true},
+		"with ConfigMap": {volume(v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}), true},
+		"with a promise for another": {func(_ *v1.Pod, plan *engine.Plan) {
+			plan.Bundles[0].Intents = append(plan.Bundles[0].Intents, engine.Intent{Verb: engine.Nominate, Namespace: "a", Pod: "q", UID: "u-q", Node: "n1"})
+		}, true},
+		"two of a gang":           {func(_ *v1.Pod, plan *engine.Plan) { plan.Bundles[0] = bundle("b1", "p", "q") }, false},
+		"with a volume claim":     {volume(v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}), false},
+		"with its own volume":     {volume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}), false},
+		"with a claim of devices": {func(p *v1.Pod, _ *engine.Plan) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c"}} }, false},
+		"with devices for its resources": {func(_ *v1.Pod, plan *engine.Plan) {
+			plan.Bundles[0].Intents[0].Claims = []cluster.ClaimAllocation{{}}
+		}, false},
+		"with a shared device": {func(_ *v1.Pod, plan *engine.Plan) { plan.Bundles[0].Intents[0].Groups = []string{"g"} }, false},
+		"with a slice of one": {func(p *v1.Pod, _ *engine.Plan) {
+			p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{keys.MIGResourcePrefix + "1g.5gb": {}}}}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p, plan := aPod("p"), lonely()
+				c.change(p, &plan)
+				s := kubetest.New(kubetest.Options{})
+				s.Put(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, p, aPod("q"))
+				b, _ := binding(t, s.Process("scheduler"), plan, nil)
+				<-time.After(time.Minute)
+				if failures := b.Failures(); len(failures) > 0 {
+					t.Error(failures[0].Err)
+				}
+				s.Get(p)
+				asked := s.Get(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}})
+				if bound := p.Spec.NodeName != ""; bound != c.alone || asked == c.alone {
+					t.Errorf("bound %v, asked the binder %v", bound, asked)
+				}
+			})
+		})
+	}
+}
+
+// TestBoundIsToldLater: events of bound pods wait until binds pause, all of them come, and none holds up whoever binds.
+func TestBoundIsToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var told []time.Duration
+		of := map[types.UID]int{}
+		n := NewNews("pool", func(about client.Object, _, reason, _ string) {
+			if reason == keys.EventBound {
+				told = append(told, time.Since(start))
+				of[about.GetUID()]++
+			}
+		})
+		go func() { _ = n.Run(t.Context()) }()
+		const binds = 3000 // forty a second, for longer than a pod waits at most
+		for i := range binds {
+			n.Bound(&engine.Intent{Pod: "p", UID: string(rune(i + 1)), Node: "n"})
+			<-time.After(25 * time.Millisecond)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if len(told) != binds || len(of) != binds {
+			t.Fatalf("%d events of %d pods", len(told), len(of))
+		}
+		if told[0] < boundLongest || told[0] > boundLongest+time.Second {
+			t.Errorf("the first is told after %v", told[0])
+		}
+		during := 0
+		for _, at := range told {
+			if at < 75*time.Second {
+				during++
+			}
+		}
+		if most := boundBusy*15 + 1; during > most || during < most/2 {
+			t.Errorf("%d are told while binds go on", during)
+		}
+	})
+}
