@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -55,6 +56,10 @@ func main() {
 	}
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
+		var says interface{ ExitCode() int }
+		if errors.As(err, &says) {
+			os.Exit(says.ExitCode())
+		}
 		os.Exit(1)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +48,10 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 				return err
 			}
 			v, err := l.look(c.Context())
+			var no *Forbidden
+			if errors.As(err, &no) {
+				return l.explainNarrow(c, ns, args[0], no)
+			}
 			if err != nil {
 				return err
 			}
@@ -123,12 +128,20 @@ func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) string {
 			v.cycle.Works[key], _ = see.Declared(o.Kind, o.Name, g.Annotations, nil) // what cannot be read is not said
 		}
 	}
-	for i := range g.Status.SchedulingConditions {
-		if c := &g.Status.SchedulingConditions[i]; c.Type == v2alpha2.UnschedulableOnNodePool && c.Status == v1.ConditionTrue {
-			return fmt.Sprintf("%s (%s, since %s)", c.Message, reasonOf(c), c.LastTransitionTime.UTC().Format(time.RFC3339))
-		}
+	if c := unschedulable(g); c != nil {
+		return fmt.Sprintf("%s (%s, since %s)", c.Message, reasonOf(c), c.LastTransitionTime.UTC().Format(time.RFC3339))
 	}
 	return ""
+}
+
+// unschedulable is the condition in which the scheduler says why a gang waits; nil when it says nothing.
+func unschedulable(g *v2alpha2.PodGroup) *v2alpha2.SchedulingCondition {
+	for i := range g.Status.SchedulingConditions {
+		if c := &g.Status.SchedulingConditions[i]; c.Type == v2alpha2.UnschedulableOnNodePool && c.Status == v1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
 }
 
 func reasonOf(c *v2alpha2.SchedulingCondition) string {

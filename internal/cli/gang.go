@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,6 +45,10 @@ func newGang(d Deps) *cobra.Command {
 		Use: "list", Short: "List gangs: pods running, pending and needed, and why they wait", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
+			var no *Forbidden
+			if errors.As(err, &no) && !all && queue == "" {
+				return l.listNarrow(c, namespace, pending, no)
+			}
 			if err != nil {
 				return err
 			}

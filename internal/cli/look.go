@@ -46,10 +46,10 @@ type Deps struct {
 	SchedulerFlags []string
 }
 
-// New returns the commands that look at a cluster: status, queue, gang, explain, decisions; and render, which looks at none.
+// New returns the commands that look at a cluster: status, queue, gang, explain, what-if, decisions; and render, which looks at none.
 // They read, and write nothing.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newDecisions(d), newRender(d)}
+	return []*cobra.Command{newStatus(d), newQueue(d), newGang(d), newExplain(d), newWhatIf(d), newDecisions(d), newRender(d)}
 }
 
 // looker makes one look at a cluster, as its flags say.
@@ -214,7 +214,7 @@ func advise(err error, host string) error {
 		apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource"):
 		return fmt.Errorf("%w\n%s does not have Muster's custom resources. Install them first: kubectl apply -f api/crds", err, host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you may not %s", missingRight(err))
+		return &Forbidden{Right: missingRight(err)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w\n%s does not accept the credentials of the kubeconfig: log in again", err, host)
 	case errors.As(err, &nobody):
@@ -222,6 +222,11 @@ func advise(err error, host string) error {
 	}
 	return err
 }
+
+// Forbidden says which right is missing, and names no other.
+type Forbidden struct{ Right string }
+
+func (f *Forbidden) Error() string { return "you may not " + f.Right }
 
 // missingRight is the right that an API server refused for want of: "list nodes of the whole cluster".
 func missingRight(err error) string {

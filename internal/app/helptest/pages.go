@@ -91,7 +91,7 @@ func unknown(root *cobra.Command, line string) string {
 		switch {
 		case next != nil:
 			at = next
-		case !at.HasSubCommands(): // an argument
+		case !at.HasSubCommands() || strings.Contains(at.Use, " "): // an argument
 		case i > 0 && strings.HasPrefix(words[i], "--") && !strings.Contains(words[i], "="): // a flag's value
 		case regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(word):
 			return at.CommandPath() + " has no command " + word
