@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/vm"
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
 
 // Garbage is something that nobody needs.
@@ -45,10 +45,13 @@ type Service struct {
 	Bounds Bounds
 }
 
-// Serve serves at a unix socket, which only the user of this process can connect to, until ctx ends. A socket that is there is replaced: whoever calls this
-// knows that it is this process's. ready, if set, is called once calls are answered.
+// Serve serves at a unix socket, which only the user of this process can connect to, until ctx ends. A socket that nobody serves is replaced; one that
+// is served is an error. ready, if set, is called once calls are answered.
 func Serve(ctx context.Context, path string, s Service, ready func()) error {
-	l, err := listen(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil { //nolint:gosec // QEMU's user gets through
+		return err
+	}
+	l, err := socket.Listen(path, 0o600)
 	if err != nil {
 		return fmt.Errorf("diagnostics: %w", err)
 	}
@@ -62,28 +65,6 @@ func Serve(ctx context.Context, path string, s Service, ready func()) error {
 		return fmt.Errorf("diagnostics: %w", err)
 	}
 	return nil
-}
-
-func listen(path string) (net.Listener, error) {
-	if st, err := os.Lstat(path); err == nil {
-		if st.Mode()&fs.ModeSocket == 0 {
-			return nil, vm.Errorf(vm.Invalid, "%s is there and is no socket", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil { //nolint:gosec // QEMU's user gets through
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }
 
 func (s Service) handler() http.Handler {

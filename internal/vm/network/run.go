@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,7 +13,11 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
+
+// socketMode: anybody may connect; the kernel says who does, and that decides.
+const socketMode = 0o666
 
 // Config says where a network process has its things.
 type Config struct {
@@ -126,7 +128,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	if err := m.reconcile(ops); err != nil {
 		return fmt.Errorf("network process: %w", err)
 	}
-	l, err := listen(c.Socket)
+	l, err := socket.Listen(c.Socket, socketMode)
 	if err != nil {
 		return fmt.Errorf("network process: %w", err)
 	}
@@ -142,7 +144,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 		c.Ready()
 	}
 	s := &server{manager: m, admins: c.AdminUIDs, getters: c.GetUIDs, log: log, who: peer}
-	if err := s.serve(ops, l); err != nil {
+	if err := s.serve(ops, l.UnixListener); err != nil {
 		return fmt.Errorf("network process: %w", err)
 	}
 	return nil
@@ -153,25 +155,4 @@ func newManager(c Config, machine machine, plugins plugins, records records, log
 		machine: machine, plugins: plugins, records: records, netnsDir: c.NetnsDir, lease: c.Lease, fallback: c.FallbackDNS, maxPods: c.MaxPods,
 		timeout: 2 * c.CNITimeout, log: log, locks: map[string]*podLock{}, dhcp: map[string]*dhcp.Server{},
 	}
-}
-
-// listen makes the socket. Anybody may connect: the kernel says who does, and that decides.
-func listen(path string) (*net.UnixListener, error) {
-	if st, err := os.Lstat(path); err == nil {
-		if st.Mode()&fs.ModeSocket == 0 {
-			return nil, fmt.Errorf("%s is there and is no socket", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		_ = l.Close()
-		return nil, err
-	}
-	return l, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/network/wire"
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
 
 // served is a manager on a fake world behind a real socket. Who calls is the test's choice.
@@ -39,7 +40,7 @@ func serveFake(t *testing.T) *served {
 	dir := t.TempDir()
 	w := newWorld()
 	b := begin(t, w, dir)
-	l, err := listen(filepath.Join(dir, "s"))
+	l, err := socket.Listen(filepath.Join(dir, "s"), socketMode)
 	must(t, err)
 	s := &served{Client: Client{Socket: filepath.Join(dir, "s")}, w: w, b: b, uid: adminUID}
 	server := &server{manager: b.Manager, admins: []uint32{adminUID}, getters: []uint32{getUID}, log: logr.Discard(), who: func(*net.UnixConn) (uint32, error) {
@@ -48,7 +49,7 @@ func serveFake(t *testing.T) *served {
 		return s.uid, nil
 	}}
 	ended := make(chan error, 1)
-	go func() { ended <- server.serve(context.Background(), l) }()
+	go func() { ended <- server.serve(context.Background(), l.UnixListener) }()
 	t.Cleanup(func() {
 		_ = l.Close()
 		if err := <-ended; err != nil {
@@ -206,7 +207,7 @@ func TestClient(t *testing.T) {
 	c := Client{Socket: filepath.Join(dir, "s")}
 	_, err := c.List(t.Context())
 	kind(t, err, vm.Unavailable)
-	l, err := listen(c.Socket)
+	l, err := socket.Listen(c.Socket, socketMode)
 	must(t, err)
 	defer func() { _ = l.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -242,22 +243,5 @@ func TestClient(t *testing.T) {
 	}
 	if err := fromWire(&wireError{Kind: "Later", Text: "x"}); vm.KindOf(err) != vm.Internal {
 		t.Errorf("an unknown kind is %d", vm.KindOf(err))
-	}
-}
-
-// TestSocket: a socket of before is replaced, any other file is not.
-func TestSocket(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "s")
-	first, err := listen(path)
-	must(t, err)
-	first.SetUnlinkOnClose(false)
-	_ = first.Close()
-	second, err := listen(path)
-	must(t, err)
-	_ = second.Close()
-	must(t, os.WriteFile(path, nil, 0o600))
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a file was taken for a socket: %v", err)
 	}
 }

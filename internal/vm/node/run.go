@@ -2,10 +2,7 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/network"
 	"github.com/muster-scheduler/muster/internal/vm/runtime"
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 	"github.com/muster-scheduler/muster/internal/vm/store"
 	"github.com/muster-scheduler/muster/internal/vm/suspend"
@@ -155,7 +153,10 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 		return err
 	}
 	close(made)
-	l, err := listen(c.Socket)
+	if err := os.MkdirAll(filepath.Dir(c.Socket), 0o755); err != nil { //nolint:gosec // as /run
+		return err
+	}
+	l, err := socket.Listen(c.Socket, 0o600)
 	if err != nil {
 		return err
 	}
@@ -215,27 +216,4 @@ func libvirtAt(uri string) (libvirt.Options, error) {
 		return libvirt.Options{}, bad
 	}
 	return libvirt.Options{Socket: socket}, nil
-}
-
-// listen makes the socket, for root alone. The lock of the records has said that nobody serves one that is there.
-func listen(path string) (net.Listener, error) {
-	if st, err := os.Lstat(path); err == nil {
-		if st.Mode()&fs.ModeSocket == 0 {
-			return nil, vm.Errorf(vm.Invalid, "%s is there and is no socket", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as /run
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
+
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
 
 // Run serves the CRI at c.Listen until ctx ends, and then for c.Grace what is under way. It returns nil when it was ended, and an error
@@ -24,11 +23,11 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(c.Listen, c.Mode)
+	l, err := socket.Listen(c.Listen, c.Mode)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	p, err := newRouter(c, log)
 	if err != nil {
 		return err
@@ -120,68 +119,4 @@ func (p *router) serve(ctx context.Context, l net.Listener) error {
 	}
 	s.Stop() // returns when every handler has
 	return nil
-}
-
-// listener is a unix socket that removes its path when it is closed, unless another process has put its own there since.
-type listener struct {
-	*net.UnixListener
-	path string
-	made os.FileInfo
-	once sync.Once
-}
-
-// Close ends listening.
-func (l *listener) Close() error {
-	l.once.Do(func() {
-		if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
-			_ = os.Remove(l.path) // a path that stays is replaced by the next listener
-		}
-	})
-	return l.UnixListener.Close()
-}
-
-// listen makes the socket. One that nobody serves any more is replaced; one that is served, and what is no socket, is an error. The socket
-// is made in a folder that only this user can enter and moved to its place when its mode is right, so that nobody can connect before.
-func listen(path string, mode os.FileMode) (net.Listener, error) {
-	fail := func(err error) (net.Listener, error) { return nil, fmt.Errorf("socket %s: %w", path, err) }
-	if st, err := os.Lstat(path); err == nil {
-		if st.Mode().Type() != os.ModeSocket {
-			return fail(errors.New("there is something else of that name, which is not removed"))
-		}
-		conn, err := net.DialTimeout("unix", path, time.Second)
-		if err == nil {
-			conn.Close()
-			return fail(errors.New("another process serves it"))
-		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return fail(fmt.Errorf("it cannot be told whether another process serves it: %w", err))
-		}
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir)
-	made := filepath.Join(dir, "s")
-	if len(made) > 107 {
-		return fail(errors.New("a socket's path, and that of a folder beside it, has at most 107 bytes"))
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
-	if err != nil {
-		return fail(err)
-	}
-	l.SetUnlinkOnClose(false)
-	var st os.FileInfo
-	err = os.Chmod(made, mode)
-	if err == nil {
-		st, err = os.Lstat(made)
-	}
-	if err == nil {
-		err = os.Rename(made, path)
-	}
-	if err != nil {
-		_ = l.Close()
-		return fail(err)
-	}
-	return &listener{UnixListener: l, path: path, made: st}, nil
 }

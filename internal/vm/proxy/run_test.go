@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -377,62 +375,6 @@ func TestBackpressure(t *testing.T) {
 		if ahead := written - read; ahead > 64 {
 			t.Fatalf("the runtime is %d pieces ahead of the reader", ahead)
 		}
-	}
-}
-
-// TestListen looks at what may be in a socket's place.
-func TestListen(t *testing.T) {
-	t.Parallel()
-	dir := shortDir(t)
-	path := filepath.Join(dir, "s")
-	l, err := listen(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st, err := os.Stat(path); err != nil || st.Mode() != os.ModeSocket|0o660 {
-		t.Errorf("socket: %v, %v", st.Mode(), err)
-	}
-	if _, err := listen(path, 0o600); err == nil || !strings.Contains(err.Error(), "another process serves it") {
-		t.Errorf("a served socket: %v", err)
-	}
-	l.Close()
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a closed socket stays: %v", err)
-	}
-
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.SetUnlinkOnClose(false)
-	_ = stale.Close()
-	first, err := listen(path, 0o600)
-	if err != nil {
-		t.Fatalf("a stale socket: %v", err)
-	}
-	// Another has put its own in the place: it is not removed.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	second, err := listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("another's socket was removed: %v", err)
-	}
-	second.Close()
-
-	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listen(path, 0o600); err == nil || !strings.Contains(err.Error(), "something else") {
-		t.Errorf("a file: %v", err)
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 {
-		t.Errorf("left in the folder: %v, %v", left, err)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
 
 // fill gives a message with every field set, to a depth, and with fields that nobody knows in it and in the messages in it.
@@ -231,7 +233,7 @@ func startProxy(t testing.TB, c Config) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := listen(c.Listen, c.Mode)
+	l, err := socket.Listen(c.Listen, c.Mode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +243,7 @@ func startProxy(t testing.TB, c Config) *grpc.ClientConn {
 	}
 	go func() {
 		ended <- p.serve(ctx, l)
-		l.Close()
+		_ = l.Close()
 	}()
 	conn := dialKubelet(t, c.Listen)
 	t.Cleanup(func() {

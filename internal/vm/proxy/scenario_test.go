@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
 
 // TestScenarios plays the conversations in testdata: each file of an archive is one, in which "> command" is followed by what comes back.
@@ -111,7 +113,7 @@ func (h *house) start() error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(c.Listen, c.Mode)
+	l, err := socket.Listen(c.Listen, c.Mode)
 	if err != nil {
 		return err
 	}
@@ -121,14 +123,14 @@ func (h *house) start() error {
 	}
 	p, err := newRouter(c, log)
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
 		served <- p.serve(ctx, l)
-		l.Close()
+		_ = l.Close()
 	}()
 	h.conn = dialKubelet(h.t, c.Listen)
 	h.RuntimeServiceClient, h.ImageServiceClient = cri.NewRuntimeServiceClient(h.conn), cri.NewImageServiceClient(h.conn)
