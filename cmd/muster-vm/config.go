@@ -23,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/vm/config"
 	"github.com/muster-scheduler/muster/internal/vm/config/cluster"
+	"github.com/muster-scheduler/muster/internal/vm/image"
 )
 
 // virtletFlags are where up's settings come from besides its flags.
@@ -39,7 +40,7 @@ func (v *virtletFlags) bind(f *pflag.FlagSet) {
 		name, _ = os.Hostname()
 	}
 	f.StringVar(&v.file, "config", "", "file of Virtlet's settings: a map, in YAML, of the keys that VirtletConfigMapping objects have")
-	f.StringVar(&v.kubeconfig, "kubeconfig", "", "ask a cluster for VirtletConfigMapping objects, as this file says, or, with "+inCluster+", as this pod may; empty asks none")
+	f.StringVar(&v.kubeconfig, "kubeconfig", "", "ask a cluster for VirtletConfigMapping objects, and before each pull for VirtletImageMapping objects, as this file says, or, with "+inCluster+", as this pod may; empty asks none")
 	f.StringVar(&v.node, "node-name", name, "this node's name in the cluster (default: KUBE_NODE_NAME, or the host's name)")
 	for _, k := range config.Keys() {
 		if k.Flag == "" || f.Lookup(k.Flag) != nil {
@@ -98,25 +99,56 @@ func (v *virtletFlags) resolve(ctx context.Context, f *pflag.FlagSet, dir string
 }
 
 func (v *virtletFlags) ask(ctx context.Context, kept string, log logr.Logger) (cluster.Seen, error) {
-	var c *rest.Config
-	var err error
-	if v.kubeconfig == inCluster {
-		c, err = rest.InClusterConfig()
-	} else {
-		c, err = clientcmd.BuildConfigFromFlags("", v.kubeconfig)
-	}
+	client, err := clusterAt(v.kubeconfig)
 	if err != nil {
-		return cluster.Seen{}, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	client, err := dynamic.NewForConfig(c)
-	if err != nil {
-		return cluster.Seen{}, fmt.Errorf("--kubeconfig: %w", err)
+		return cluster.Seen{}, err
 	}
 	seen, stale, err := cluster.Keep(ctx, client, v.node, kept)
 	if stale != nil {
 		log.Error(stale, "The cluster does not answer: what it said before is used", "file", kept)
 	}
 	return seen, err
+}
+
+// clusterAt is a client of the cluster that --kubeconfig names.
+func clusterAt(kubeconfig string) (dynamic.Interface, error) {
+	var c *rest.Config
+	var err error
+	if kubeconfig == inCluster {
+		c, err = rest.InClusterConfig()
+	} else {
+		c, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	client, err := dynamic.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return client, nil
+}
+
+// imageMappings are the objects as the image store takes them: each judged like a translation file, so that a bad one is named and hinders no other.
+func imageMappings(ctx context.Context, from *cluster.Images, log logr.Logger) ([]image.Mapping, error) {
+	objects, stale, err := from.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stale != nil {
+		log.Error(stale, "The cluster does not answer: the image mappings that it had before are used", "mappings", len(objects))
+	}
+	var out []image.Mapping
+	var bad []error
+	for _, o := range objects {
+		m, err := image.ParseMapping("VirtletImageMapping "+o.Name, o.Spec)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		out = append(out, m)
+	}
+	return out, errors.Join(bad...)
 }
 
 // maxSettings bounds a file of settings, in bytes.

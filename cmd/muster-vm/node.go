@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/vm/config/cluster"
 	"github.com/muster-scheduler/muster/internal/vm/image"
 	"github.com/muster-scheduler/muster/internal/vm/node"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
@@ -48,7 +49,7 @@ func (m *machineFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&m.virtiofsd, "virtiofsd", "/usr/libexec/virtiofsd,/usr/lib/qemu/virtiofsd", "paths of virtiofsd: the first that is there serves directories to guests; where none is, pods that mount one are refused")
 	f.StringVar(&m.pods, "kubelet-pods-dir", "/var/lib/kubelet/pods", "the kubelet's folder of pods")
 	f.StringVar(&m.translations, "translation-dir", "", "folder of Virtlet's image translation files")
-	f.BoolVar(&m.skipTranslation, "skip-image-translation", false, "use no translation files")
+	f.BoolVar(&m.skipTranslation, "skip-image-translation", false, "use no translation files, and no VirtletImageMapping objects")
 	f.BoolVar(&m.regexps, "enable-regexp-image-translation", true, "let translations have regular expressions")
 	f.StringVar(&m.protocol, "image-download-protocol", "https", "scheme of image names that are URLs without one: https or http")
 	f.StringVar(&m.rawDevices, "raw-devices", "loop*", "patterns of names below /dev, with commas between, that FlexVolumes of type raw may have")
@@ -142,6 +143,7 @@ func owner(text string) (uid, gid int, err error) {
 func runtimeCommand() *cobra.Command {
 	var own node.Config
 	var m machineFlags
+	var kubeconfig string
 	var logs app.LogOptions
 	c := &cobra.Command{
 		Use: "runtime", Short: "Serve the CRI: pods that are machines, with their images and volumes", Args: cobra.NoArgs,
@@ -160,6 +162,14 @@ func runtimeCommand() *cobra.Command {
 			o.Version, o.Socket, o.StateDir, o.RunDir, o.NetSocket, o.Emulator = version, own.Socket, own.StateDir, own.RunDir, own.NetSocket, own.Emulator
 			o.DiagSocket = own.DiagSocket
 			o.Handlers, o.SystemdCgroups, o.Limits.DefaultMemory, o.ShareServer = own.Handlers, own.SystemdCgroups, own.Limits.DefaultMemory, []string{"/proc/self/exe", shareServer}
+			if kubeconfig != "" && !m.skipTranslation {
+				client, err := clusterAt(kubeconfig)
+				if err != nil {
+					return err
+				}
+				from := &cluster.Images{From: client}
+				o.Images.Mappings = func() ([]image.Mapping, error) { return imageMappings(c.Context(), from, log) }
+			}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
 			return node.Run(c.Context(), o, log)
 		},
@@ -174,6 +184,7 @@ func runtimeCommand() *cobra.Command {
 	f.StringSliceVar(&own.Handlers, "handler", []string{handler}, "names of RuntimeClass handlers that are answered to")
 	f.BoolVar(&own.SystemdCgroups, "systemd-cgroups", false, "the kubelet's cgroup driver is systemd")
 	f.Int64Var(&own.Limits.DefaultMemory, "default-memory", 1<<30, "bytes of memory of a machine whose container has no limit")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "ask a cluster for VirtletImageMapping objects before each pull, as this file says, or, with "+inCluster+", as this pod may; empty asks none")
 	m.bind(f)
 	app.BindZapFlags(f, &logs)
 	return c
@@ -189,10 +200,10 @@ func shareCommand() *cobra.Command {
 
 // places is where up has its things, and what it passes on.
 type places struct {
-	dir, cri, primary, binDir, confDir string
-	machines                           machineFlags
-	verbosity                          int
-	systemd                            bool
+	dir, cri, primary, binDir, confDir, kubeconfig string
+	machines                                       machineFlags
+	verbosity                                      int
+	systemd                                        bool
 	// parts are the processes that up runs; none for all.
 	parts []string
 }
@@ -227,6 +238,9 @@ func (p *places) processes(self, wrapper string, uid int) []up.Process {
 		self, "runtime", "--listen=" + in("runtime.sock"), "--state-dir=" + in("state"), "--run-dir=" + in("run"), "--net-socket=" + in("net.sock"),
 		"--emulator=" + wrapper, "--diag-socket=" + p.diag("runtime"), fmt.Sprintf("--systemd-cgroups=%t", p.systemd),
 	}, p.machines.args()...)
+	if p.kubeconfig != "" {
+		machines = append(machines, "--kubeconfig="+p.kubeconfig)
+	}
 	proxy := []string{self, "proxy", "--listen=" + p.cri, "--state=" + in("proxy.db"), "--diag-socket=" + p.diag("proxy")}
 	if p.primary == "" {
 		proxy = append(proxy, "--primary="+in("runtime.sock"))
@@ -259,6 +273,7 @@ func upCommand() *cobra.Command {
 			if _, err := v.resolve(c.Context(), c.Flags(), p.dir, log); err != nil {
 				return err
 			}
+			p.kubeconfig = v.kubeconfig
 			for _, one := range p.parts {
 				if !slices.Contains(processNames(), one) {
 					return fmt.Errorf("--parts %q: must be of %s", one, strings.Join(processNames(), ", "))

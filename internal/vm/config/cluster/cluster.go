@@ -1,5 +1,5 @@
-// Package cluster reads what a Kubernetes cluster has for package config: a node's labels, and the VirtletConfigMapping objects of kube-system, where Virtlet
-// looked for them. It may read nothing else. How many objects there are, and how long the answers may take, is bounded.
+// Package cluster reads what a Kubernetes cluster has for a node: its labels, and the VirtletConfigMapping and VirtletImageMapping objects of kube-system, where
+// Virtlet looked for them. It may read nothing else. How many objects there are, and how long the answers may take, is bounded.
 package cluster
 
 import (
