@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/muster-scheduler/muster/docs/ledgers"
@@ -138,6 +139,37 @@ func TestVirtletCalls(t *testing.T) {
 			if !calls[name] {
 				t.Errorf("%s is no call of the CRI v1", name)
 			}
+		}
+	}
+}
+
+// TestVirtletFields: every field of a pod's and a container's configuration has a row, its own or that of a message that it is in, and every row is of a field.
+func TestVirtletFields(t *testing.T) {
+	t.Parallel()
+	all, err := ledgers.Virtlet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, fields := all["fields"], map[string]bool{}
+	var walk func(path string, m protoreflect.MessageDescriptor, covered bool)
+	walk = func(path string, m protoreflect.MessageDescriptor, covered bool) {
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			name := path + "." + string(f.Name())
+			_, own := rows[name]
+			fields[name] = true
+			if f.Message() != nil && !f.IsMap() {
+				walk(name, f.Message(), covered || own)
+			} else if !covered && !own {
+				t.Errorf("%s: there is no row", name)
+			}
+		}
+	}
+	walk("sandbox", (&runtimeapi.PodSandboxConfig{}).ProtoReflect().Descriptor(), false)
+	walk("container", (&runtimeapi.ContainerConfig{}).ProtoReflect().Descriptor(), false)
+	for name := range rows { // order: each by itself
+		if !fields[name] {
+			t.Errorf("%s is no field of the CRI v1", name)
 		}
 	}
 }
