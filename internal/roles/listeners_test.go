@@ -31,8 +31,10 @@ var (
 		"internal/controllers/admission/controller.go: net.Listen": "webhooks",
 		"internal/vm/network/links.go: dhcp.Listen":                "muster-vm: a packet socket on taps in a pod's own network namespace; only the pod's guest is heard",
 		"internal/vm/ctl/ctl.go: net.Listen":                       "muster-vm ctl vnc: the loopback of a person's own host",
-		"internal/vm/diag/serve.go: net.Listen":                    "muster-vm: what a process tells of itself, a file for root alone",
-		"internal/vm/node/run.go: net.Listen":                      "muster-vm: the socket of its CRI, a file for root alone",
+		"internal/vm/diag/serve.go: socket.Listen":                 "muster-vm: what a process tells of itself, a file for root alone",
+		"internal/vm/network/run.go: socket.Listen":                "muster-vm: the socket that hands out taps; anybody on the node may connect, and the kernel and a token say who does",
+		"internal/vm/node/run.go: socket.Listen":                   "muster-vm: the socket of its CRI, a file for root alone",
+		"internal/vm/proxy/run.go: socket.Listen":                  "muster-vm: the kubelet's endpoint, a file of the mode that its settings say",
 		"internal/trial/sim.go: new(net.ListenConfig).Listen":      "muster-lab sim fairshare --listen: a calculator for a user, at the address the user names",
 	}
 	// public are the patterns that are answered beyond this machine; they must stay so few.
