@@ -9,42 +9,42 @@ import (
 // are all the code that goes over the fields of an event one by one: what a model says is copied whole. A test proves by reflection that
 // they forget none.
 
-func (a *NodeState) equal(b *NodeState) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Problem == b.Problem && a.GPUMemoryMiB == b.GPUMemoryMiB && a.Slicing == b.Slicing &&
-		a.ClaimGPUs == b.ClaimGPUs && slices.Equal(a.ByClaim, b.ByClaim) && maps.Equal(a.Labels, b.Labels) && same(a.Taints, b.Taints)
+func (e *NodeState) equal(b *NodeState) bool {
+	return e.Name == b.Name && e.UID == b.UID && e.Problem == b.Problem && e.GPUMemoryMiB == b.GPUMemoryMiB && e.Slicing == b.Slicing &&
+		e.ClaimGPUs == b.ClaimGPUs && slices.Equal(e.ByClaim, b.ByClaim) && maps.Equal(e.Labels, b.Labels) && same(e.Taints, b.Taints)
 }
 
-func (a *PodState) equal(b *PodState) bool {
-	return a.UID == b.UID && a.Namespace == b.Namespace && a.Name == b.Name && a.Phase == b.Phase && a.NodeName == b.NodeName &&
-		a.Gang == b.Gang && a.SetName == b.SetName && a.Ours == b.Ours && a.Utility == b.Utility && a.Created == b.Created &&
-		a.DeletedAt == b.DeletedAt && a.Nominated == b.Nominated && a.Recreated == b.Recreated && a.Returning == b.Returning &&
-		a.Charged == b.Charged && a.Abroad == b.Abroad && slices.Equal(a.Groups, b.Groups) && slices.EqualFunc(a.Zones, b.Zones, ZoneShare.equal) &&
-		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.DeviceClaims, b.DeviceClaims) &&
-		len(a.Allocations) == len(b.Allocations) && (len(a.Allocations) == 0 || same(a.Allocations, b.Allocations))
+func (e *PodState) equal(b *PodState) bool {
+	return e.UID == b.UID && e.Namespace == b.Namespace && e.Name == b.Name && e.Phase == b.Phase && e.NodeName == b.NodeName &&
+		e.Gang == b.Gang && e.SetName == b.SetName && e.Ours == b.Ours && e.Utility == b.Utility && e.Created == b.Created &&
+		e.DeletedAt == b.DeletedAt && e.Nominated == b.Nominated && e.Recreated == b.Recreated && e.Returning == b.Returning &&
+		e.Charged == b.Charged && e.Abroad == b.Abroad && slices.Equal(e.Groups, b.Groups) && slices.EqualFunc(e.Zones, b.Zones, ZoneShare.equal) &&
+		maps.Equal(e.Labels, b.Labels) && slices.Equal(e.DeviceClaims, b.DeviceClaims) &&
+		len(e.Allocations) == len(b.Allocations) && (len(e.Allocations) == 0 || same(e.Allocations, b.Allocations))
 }
 
-func (a *GangState) equal(b *GangState) bool {
-	return a.Key == b.Key && a.UID == b.UID && a.Queue == b.Queue && a.Priority == b.Priority && a.Preemptible == b.Preemptible &&
-		a.Created == b.Created && a.Invalid == b.Invalid && a.MarkUnschedulable == b.MarkUnschedulable && a.Backoff == b.Backoff &&
-		a.GaveUp == b.GaveUp && a.LastStart == b.LastStart && a.LastEviction == b.LastEviction && a.StaleSince == b.StaleSince &&
-		a.PreemptionDelay == b.PreemptionDelay && a.StaleGrace == b.StaleGrace && a.Generation == b.Generation && slices.EqualFunc(a.Sets, b.Sets, Set.equal)
+func (e *GangState) equal(b *GangState) bool {
+	return e.Key == b.Key && e.UID == b.UID && e.Queue == b.Queue && e.Priority == b.Priority && e.Preemptible == b.Preemptible &&
+		e.Created == b.Created && e.Invalid == b.Invalid && e.MarkUnschedulable == b.MarkUnschedulable && e.Backoff == b.Backoff &&
+		e.GaveUp == b.GaveUp && e.LastStart == b.LastStart && e.LastEviction == b.LastEviction && e.StaleSince == b.StaleSince &&
+		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
 }
 
 func (s Set) equal(o Set) bool {
 	return s.Name == o.Name && s.Parent == o.Parent && s.Leaf == o.Leaf && s.Min == o.Min && s.Near == o.Near && slices.Equal(s.Children, o.Children)
 }
 
-func (a *QueueState) equal(b *QueueState) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Display == b.Display && a.Parent == b.Parent && a.Priority == b.Priority && a.Created == b.Created &&
-		a.PreemptMinRuntime == b.PreemptMinRuntime && a.ReclaimMinRuntime == b.ReclaimMinRuntime && a.BudgetsBlock == b.BudgetsBlock
+func (e *QueueState) equal(b *QueueState) bool {
+	return e.Name == b.Name && e.UID == b.UID && e.Display == b.Display && e.Parent == b.Parent && e.Priority == b.Priority && e.Created == b.Created &&
+		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock
 }
 
 // equal leaves out when the promise runs out, and who made it: it is made anew in each cycle, and is the same.
-func (a *HoldState) equal(b *HoldState) bool {
-	return a.Gang == b.Gang && a.Pod == b.Pod && a.Moved == b.Moved && a.Set == b.Set && a.Node == b.Node && a.Share == b.Share &&
-		same(a.Claims, b.Claims) && slices.EqualFunc(a.Zones, b.Zones, ZoneShare.equal)
+func (h *HoldState) equal(b *HoldState) bool {
+	return h.Gang == b.Gang && h.Pod == b.Pod && h.Moved == b.Moved && h.Set == b.Set && h.Node == b.Node && h.Share == b.Share &&
+		same(h.Claims, b.Claims) && slices.EqualFunc(h.Zones, b.Zones, ZoneShare.equal)
 }
 
-func (a *TopologyState) equal(b *TopologyState) bool {
-	return a.Name == b.Name && a.UID == b.UID && slices.Equal(a.Levels, b.Levels)
+func (e *TopologyState) equal(b *TopologyState) bool {
+	return e.Name == b.Name && e.UID == b.UID && slices.Equal(e.Levels, b.Levels)
 }
