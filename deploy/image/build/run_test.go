@@ -49,6 +49,9 @@ var goldens = map[string]string{
 	"deploy/chart/muster/templates":           "deploy/chart/proof/testdata/*.golden",
 }
 
+// tenants are the places that put a container into a tenant's own pod, of an image of his: nothing of ours is run in it.
+var tenants = map[string]bool{"internal/controllers/vcjob/frameworks.go": true}
+
 // TestEveryContainerIsRun: no other place of the product makes a container with an image. muster-vm, whose containers are machines, makes no pods.
 func TestEveryContainerIsRun(t *testing.T) {
 	t.Parallel()
@@ -79,7 +82,7 @@ func TestEveryContainerIsRun(t *testing.T) {
 				}
 				// A container: corev1.Container{…}, or an element of a list of them.
 				kind, isContainer := lit.Type.(*ast.SelectorExpr)
-				if has("Image") && has("Name") && (lit.Type == nil || isContainer && kind.Sel.Name == "Container") && goldens[rel] == "" {
+				if has("Image") && has("Name") && (lit.Type == nil || isContainer && kind.Sel.Name == "Container") && goldens[rel] == "" && !tenants[rel] {
 					t.Errorf("%s makes a container whose command line no golden file holds", rel)
 				}
 				return true
