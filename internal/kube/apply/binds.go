@@ -88,12 +88,6 @@ type made struct {
 	unsure bool      // an answer was lost: it may have been made all the same
 }
 
-// How often one BindRequest is tried, and how long after the first failure; the wait doubles. Six seconds in all.
-const (
-	attempts  = 8
-	firstWait = 50 * time.Millisecond
-)
-
 // NewBinds returns a writer of BindRequests; Run starts it.
 func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Workers <= 0 {
@@ -180,13 +174,7 @@ func (b *Binds) Run(ctx context.Context) error {
 			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
 		}
 	})
-	for range b.o.Workers {
-		workers.Go(func() {
-			for t, ok := b.work.take(ctx); ok; t, ok = b.work.take(ctx) {
-				b.do(ctx, t)
-			}
-		})
-	}
+	drain(ctx, b.work, b.o.Workers, b.do)
 	workers.Wait()
 	return nil
 }
@@ -236,7 +224,6 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 		Charged: in.Charged,
 		Bundle:  run.bundle.ID, Size: run.size, Partition: b.o.Partition,
 	}
-	wait := firstWait
 	for try := 1; ; try++ {
 		if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
 			return err
@@ -269,12 +256,7 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 		if other := run.failed.Load(); other != nil {
 			return *other // the bundle is lost already
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-			wait *= 2
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, try) {
 			return ctx.Err()
 		}
 	}

@@ -172,15 +172,7 @@ func (e *Evictions) Outcomes() []Outcome {
 // Run works until ctx ends. A bundle that is half carried out then has no outcome: the next process decides on what it
 // finds.
 func (e *Evictions) Run(ctx context.Context) error {
-	var workers sync.WaitGroup
-	for range e.o.Workers {
-		workers.Go(func() {
-			for c, ok := e.work.take(ctx); ok; c, ok = e.work.take(ctx) {
-				e.clear(ctx, c)
-			}
-		})
-	}
-	workers.Wait()
+	drain(ctx, e.work, e.o.Workers, e.clear)
 	return nil
 }
 
@@ -244,7 +236,6 @@ func (c *clearing) done(in *engine.Intent, going bool, err error) {
 
 // evict makes one pod go, if everything still stands, and says whether it goes.
 func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (bool, error) {
-	wait := firstWait
 	for try := 1; ; try++ {
 		if err := e.stands(ctx, c, in); err != nil {
 			return false, err
@@ -262,12 +253,7 @@ func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (
 		case !transient(err) || try == attempts:
 			return false, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-			wait *= 2
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, try) {
 			return false, fmt.Errorf("it took too long: %w", err)
 		}
 	}

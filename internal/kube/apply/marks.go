@@ -108,7 +108,7 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
 
 // Run writes until ctx ends.
 func (m *Marks) Run(ctx context.Context) error {
-	work(ctx, m.queue, markers, m.guard, m.about, m.serve)
+	work(ctx, m.queue, markers, m.guard, "a write", m.about, m.serve)
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -136,9 +135,6 @@ type message struct {
 }
 
 type podRef struct{ name, uid string }
-
-// retryMost is the longest wait between attempts to write about a gang.
-const retryMost = 5 * time.Minute
 
 // NewReports returns a writer of reasons; Run starts it, once.
 func NewReports(kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
@@ -334,24 +330,7 @@ func (p *publication) text(g *engine.GangTrace) string {
 
 // Run writes until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
-	var workers sync.WaitGroup
-	for range r.o.Workers {
-		workers.Go(func() {
-			for {
-				gang, stopped := r.queue.Get()
-				if stopped {
-					return
-				}
-				if ctx.Err() == nil && r.o.Guard.Catch("why a gang waits", r.about(gang), func() error { r.serve(ctx, gang); return nil }) != nil {
-					r.queue.AddRateLimited(gang)
-				}
-				r.queue.Done(gang)
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	workers.Wait()
+	work(ctx, r.queue, r.o.Workers, r.o.Guard, "why a gang waits", r.about, r.serve)
 	return nil
 }
 
@@ -366,26 +345,20 @@ func (r *Reports) about(gang item) client.Object {
 }
 
 // serve writes what is to be said of one gang; it is never at work on one gang twice at once.
-func (r *Reports) serve(ctx context.Context, gang item) {
+func (r *Reports) serve(ctx context.Context, gang item) error {
 	uid := gang.uid
 	r.mu.Lock()
 	rep := r.gangs[uid]
 	if rep == nil || rep.out == nil {
 		r.mu.Unlock()
-		r.queue.Forget(gang)
-		return
+		return nil
 	}
 	m, key := rep.out, rep.key
 	r.mu.Unlock()
 
 	if err := r.write(ctx, key, uid, m); err != nil {
-		if ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "writing why a gang waits, to be repeated", "gang", key.String())
-			r.queue.AddRateLimited(gang)
-		}
-		return
+		return fmt.Errorf("why gang %s waits: %w", key, err)
 	}
-	r.queue.Forget(gang)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !m.rest {
@@ -403,6 +376,7 @@ func (r *Reports) serve(ctx context.Context, gang item) {
 	if rep.says == (said{}) && rep.out == nil {
 		delete(r.gangs, uid)
 	}
+	return nil
 }
 
 // write brings the gang's condition, and its pods', up to date.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -165,45 +163,8 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 
 // Run writes until ctx ends.
 func (r *Rooms) Run(ctx context.Context) error {
-	work(ctx, r.queue, r.o.Workers, r.o.Guard, r.about, r.serve)
+	work(ctx, r.queue, r.o.Workers, r.o.Guard, "a write", r.about, r.serve)
 	return nil
-}
-
-// item is the gang or pod of that UID, which something is to be written about.
-type item struct{ namespace, uid string }
-
-// inTurn is a queue of such, which serves namespaces in turn.
-func inTurn(workers int, backoff time.Duration) workqueue.TypedRateLimitingInterface[item] {
-	return turns.New(turns.Options[item]{Tenant: func(i item) string { return i.namespace }, Workers: workers, Backoff: backoff, MaxBackoff: retryMost})
-}
-
-// work serves a queue until ctx ends; an item is never worked on twice at once. about is the object that an item is about.
-func work(
-	ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, guard *aside.Guard, about func(item) client.Object, serve func(context.Context, item) error,
-) {
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			for {
-				item, stopped := queue.Get()
-				if stopped {
-					return
-				}
-				if ctx.Err() == nil {
-					if err := guard.Catch("a write", about(item), func() error { return serve(ctx, item) }); err == nil {
-						queue.Forget(item)
-					} else if ctx.Err() == nil {
-						logr.FromContextOrDiscard(ctx).Error(err, "a write is left for later")
-						queue.AddRateLimited(item)
-					}
-				}
-				queue.Done(item)
-			}
-		})
-	}
-	<-ctx.Done()
-	queue.ShutDown()
-	group.Wait()
 }
 
 // about is the pod of an item; without a name once nothing is known of it.
