@@ -74,6 +74,7 @@ type Auditor struct {
 	queues     map[string]*queuev2.Queue
 	groups     map[string]*groupSeen
 	chosen     map[string][]string // nodes that the scheduler chose for a pod, by its UID
+	brought    map[string]int      // how many pods a bundle's Bindings were for, by its id
 	forged     map[types.UID]string
 	forgedFor  map[string]bool
 	tried      map[types.UID]bool
@@ -123,6 +124,7 @@ type holder struct {
 	at, doubted       time.Time // when it was bound, and when its last doubt came
 	forced            bool      // no decision of ours
 	charge            string    // what its annotation said then
+	bundle            string    // what its annotation said before it was bound; then, what the Binding brought, "" for nothing new
 	doubts            []doubt
 }
 
@@ -156,7 +158,7 @@ type groupSeen struct {
 func NewAuditor(o Audit) *Auditor {
 	return &Auditor{
 		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
-		chosen: map[string][]string{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
+		chosen: map[string][]string{}, brought: map[string]int{}, forged: map[types.UID]string{}, forgedFor: map[string]bool{}, tried: map[types.UID]bool{}, bound: map[types.UID]bool{},
 		disturbed: map[types.UID]bool{}, unequal: map[string]time.Time{}, beyond: map[string]time.Time{}, blamed: map[string]bool{},
 	}
 }
@@ -344,8 +346,16 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 	if h.leaving = p.DeletionTimestamp != nil; h.leaving {
 		h.until = p.DeletionTimestamp.Time
 	}
-	if h.node == "" && p.Spec.NodeName != "" {
+	switch bundle := p.Annotations[keys.BundleLabel]; {
+	case h.node == "" && p.Spec.NodeName != "":
+		if bundle == h.bundle || h.made {
+			bundle = ""
+		}
+		h.bundle = bundle
+		a.brought[bundle]++
 		a.placed(h, p, now)
+	case h.node == "":
+		h.bundle = bundle
 	}
 	at := now
 	if now := p.Annotations[a.o.Charge]; a.o.Enforce && h.node != "" && now != h.charge {

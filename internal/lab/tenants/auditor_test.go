@@ -230,6 +230,38 @@ func TestAuditor(t *testing.T) {
 		s.status("mean", "1")
 		s.wants(t, "S1: it was bound to n,")
 	})
+	t.Run("it stands alone", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		s.Seen(p.DeepCopy(), false, s.now)
+		p.Annotations[keys.BundleLabel] = "b"
+		s.appears(p)
+		s.status("mean", "1")
+		s.wants(t)
+	})
+	t.Run("a bundle that it called itself", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		p := s.pod("eve", "a", "g", "1")
+		p.Annotations[keys.BundleLabel] = "b"
+		s.Seen(p.DeepCopy(), false, s.now)
+		s.appears(p)
+		s.status("mean", "1")
+		s.wants(t, "S1: it was bound to n,")
+	})
+	t.Run("one bundle for two, and nobody was asked", func(t *testing.T) {
+		s := newStage()
+		s.gang("eve", "g", "mean", 1, "")
+		for _, name := range []string{"a", "b"} {
+			p := s.pod("eve", name, "g", "1")
+			s.Seen(p.DeepCopy(), false, s.now)
+			p.Annotations[keys.BundleLabel] = "b"
+			s.appears(p)
+		}
+		s.status("mean", "2")
+		s.wants(t, "S1: it was bound to n,", "S1: it was bound to n,")
+	})
 	t.Run("a forged decision", func(t *testing.T) {
 		s := newStage()
 		s.gang("eve", "g", "mean", 1, "")
