@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -86,7 +87,7 @@ const (
 )
 
 func (s *Settings) binds() (apply.BindOptions, error) {
-	o := apply.BindOptions{Partition: s.partition(), Alone: s.BindRequests == bindRequestsNeeded}
+	o := apply.BindOptions{Partition: s.partition(), Alone: cmp.Or(s.BindRequests, bindRequestsNeeded) == bindRequestsNeeded} // "" where no flags are read
 	if !o.Alone && s.BindRequests != bindRequestsAll {
 		return o, fmt.Errorf("--bind-requests: %q is neither %s nor %s", s.BindRequests, bindRequestsNeeded, bindRequestsAll)
 	}
