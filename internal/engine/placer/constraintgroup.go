@@ -145,6 +145,9 @@ func (tr *trial) placeConstraintGroup(g *ledger.GangState, c *constraintGroup, i
 		switch {
 		case d != nil:
 			tr.st.RollbackTo(mark)
+			if d.Verdict.Reason == policy.ReasonGangNoRoom && d.Verdict.Object == "" && r.domain != cluster.RootDomain && (r.order != in.order || r.domain != in.domain) {
+				d.Verdict.Object = r.name()
+			}
 		case c.set != 0 || tr.mode != asItStands || !tr.st.Waits(mark):
 			return nil
 		default: // perhaps the gang can start at once in another domain of the level
@@ -169,6 +172,12 @@ func (tr *trial) placeConstraintGroup(g *ledger.GangState, c *constraintGroup, i
 
 // atOnceDomains is how many domains are tried for a gang that would have to wait in the best one.
 const atOnceDomains = 8
+
+// name is what people call the domain that a range is, which must not be the root.
+func (in nodeRange) name() string {
+	t := in.order.topology
+	return t.Levels[t.Domain(in.domain).Level].Name() + " " + t.Path(in.domain) + " of topology " + t.Name
+}
 
 // level says whether two ranges are domains of the same level.
 func (in nodeRange) level(o nodeRange) bool {

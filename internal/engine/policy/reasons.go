@@ -4,11 +4,12 @@ package policy
 var (
 	ReasonInsufficient   = &Reason{Key: "InsufficientResources", Text: "insufficient {dim}", Unblock: UnblockNode}
 	ReasonNoSharedDevice = &Reason{Key: "NoSharedDevice", Text: "no GPU has so much left to share", Unblock: UnblockNode}
-	ReasonGangNoRoom     = &Reason{Key: "GangNoRoom", Say: func(v Verdict) string {
+	// ReasonGangNoRoom: the object is the domain that comes closest, where pods must be in one
+	ReasonGangNoRoom = &Reason{Key: "GangNoRoom", Say: func(v Verdict) string {
 		if v.Need == 1 {
-			return "no node has room for the pod"
+			return v.Fill("no node[ of {object}] has room for the pod")
 		}
-		return v.Fill("room for {have} of the {need} pods that must start together[ ({partial})]")
+		return v.Fill("room for {have} of the {need} pods that must start together[ in {object}][ ({partial})]")
 	}, Unblock: UnblockRoom}
 	ReasonQueueMissing    = &Reason{Key: "QueueDoesNotExist", Text: "queue {object:q} does not exist", Unblock: UnblockQueue, Untried: true}
 	ReasonQueueNotLeaf    = &Reason{Key: "QueueNotLeaf", Text: "queue {object:q} has child queues; work belongs in a leaf", Unblock: UnblockLeaf, Untried: true}
