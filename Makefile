@@ -20,7 +20,7 @@ TOOL        := $(GO) tool -modfile=go.tools.mod
 VULNDB      ?= https://vuln.go.dev
 
 # Packages that have tests behind the build tag "lab".
-LAB_PKGS     = $(filter-out deploy/chart/proof/,$(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*lab_test.go'))))
+LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files --cached --others --exclude-standard '*lab_test.go'))))
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
@@ -34,7 +34,7 @@ demo: build ## Build, start a simulated cluster, schedule on it and tell the sto
 
 test: ## Every test that needs no running lab
 	$(GO) test -ldflags=-w -timeout 11m ./...
-	cd deploy/chart/proof && $(GO) test -ldflags=-w -timeout 5m ./...
+	cd deploy/chart/e2e && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd deploy/image/build && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd internal/vm/conformity && $(GO) test -ldflags=-w -timeout 5m ./...
 	cd client && $(GO) test -ldflags=-w -timeout 5m ./...
@@ -42,10 +42,10 @@ test: ## Every test that needs no running lab
 test-lab: build ## Tests against a real API server with simulated nodes, one package at a time
 	@if [ -z "$(LAB_PKGS)" ]; then echo "no lab tests in this tree"; else set -x; \
 	  MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -p 1 -timeout 30m -ldflags "$(LAB_LDFLAGS)" $(addprefix ./,$(LAB_PKGS)); fi
-	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^(TestInstall|TestVMAdmission)$$' -timeout 10m -ldflags -w ./...
+	cd deploy/chart/e2e && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster $(GO) test -count=1 -tags lab -run '^(TestInstall|TestVMAdmission)$$' -timeout 10m -ldflags -w ./...
 
 test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real node, in containers (needs root, cgroups, and Debian's containerd, runc, containernetworking-plugins, iptables, busybox-static)
-	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
+	cd deploy/chart/e2e && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  $(GO) test -count=1 -tags lab,node -run '^TestNode$$' -v -timeout 20m -ldflags -w ./...
 
 test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
@@ -55,7 +55,7 @@ test-vm: ## Pods that boot, and the parts of muster-vm with real machines, witho
 
 test-vm-node: bin/realnode bin/muster-lab bin/muster-vm dist/node ## An installation on a real node whose kubelet has muster-vm for its runtime: Jobs and gangs of machines, without KVM (needs what test-node and test-vm need); else NOT CHECKED
 	-$(MAKE) vm-image
-	cd deploy/chart/proof && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
+	cd deploy/chart/e2e && MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_REALNODE_BINARY=$(CURDIR)/bin/realnode MUSTER_IMAGES=$(CURDIR)/dist/node \
 	  MUSTER_VM_BINARY=$(CURDIR)/bin/muster-vm MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 \
 	  $(GO) test -count=1 -tags lab,node -run '^TestVMNode$$' -v -timeout 40m -ldflags -w ./...
 
@@ -66,7 +66,7 @@ prove-vm: bin/muster-vm bin/critest bin/crictl ## test-vm, then critest and cric
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
-	  $(GO) test -count=1 -tags lab -run '^TestRealGPU$$' -v -timeout 5m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/proof
+	  $(GO) test -count=1 -tags lab -run '^TestRealGPU$$' -v -timeout 5m -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
 test-soak: ## A busy cluster of 200 simulated nodes for 10,000 cycles, every one audited (a few minutes); prints the figures
 	SOAK_ROUNDS=10000 $(GO) test -count=1 -run '^TestSoak$$' -v -timeout 30m ./internal/sim
@@ -76,7 +76,7 @@ prove-forecast: ## Forecasts of starts against what came: FORECASTS (2000) for e
 
 prove-tenants: build ## Tenants that write whatever Muster reads, 20 writes a second for TENANT_FUZZ (60m), all audited; prints a table
 	TENANT_FUZZ=$(or $(TENANT_FUZZ),60m) MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \
-	  $(GO) test -count=1 -tags lab -run '^TestTenantFuzz$$' -v -timeout 24h -ldflags "$(LAB_LDFLAGS)" ./internal/lab/proof
+	  $(GO) test -count=1 -tags lab -run '^TestTenantFuzz$$' -v -timeout 24h -ldflags "$(LAB_LDFLAGS)" ./internal/lab/e2e
 
 test-oracle: ## The victim search against brute force on 60,000 small clusters, and its properties on thousands (some minutes); prints the figures
 	ORACLE_CASES=60000 $(GO) test -count=1 -v -timeout 30m ./internal/engine/solver ./internal/engine/plugins/topology
@@ -87,7 +87,7 @@ test-oracle: ## The victim search against brute force on 60,000 small clusters, 
 check: archtest ## Architecture rules, vet, format and linters
 	$(GO) vet ./...
 	cd internal/lab/realnode && GOOS=linux $(GO) vet ./...
-	cd deploy/chart/proof && GOOS=linux $(GO) vet -tags lab,node ./...
+	cd deploy/chart/e2e && GOOS=linux $(GO) vet -tags lab,node ./...
 	cd internal/vm/conformity && GOOS=linux $(GO) vet ./...
 	@unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (run: make format):"; echo "$$unformatted"; exit 1; fi
@@ -114,7 +114,7 @@ bin/realnode: FORCE
 	cd internal/lab/realnode && $(GO) build -o ../../../$@ -ldflags "$(LAB_LDFLAGS)" .
 
 bin/helm-install: FORCE
-	cd deploy/chart/proof && $(GO) build -o ../../../$@ -ldflags -w ./install
+	cd deploy/chart/e2e && $(GO) build -o ../../../$@ -ldflags -w ./install
 
 node: bin/muster-node ## What runs on nodes into bin/ (needs a C compiler: it loads the GPU driver's library when asked)
 

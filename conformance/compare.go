@@ -25,8 +25,8 @@ func (m Mismatch) String() string {
 	return fmt.Sprintf("%s: expected %s, got %s", m.What, m.Expected, m.Got)
 }
 
-// compare holds the world against what is expected.
-func (w *world) compare() []Mismatch {
+// compare holds what became of the case against what is expected.
+func (w *caseRun) compare() []Mismatch {
 	var out []Mismatch
 	e := &w.c.Expect
 	miss := func(what, expected, got string) { out = append(out, Mismatch{what, expected, got}) }
@@ -72,7 +72,7 @@ func (w *world) compare() []Mismatch {
 	return out
 }
 
-type report func(what, expected, got string)
+type reporter func(what, expected, got string)
 
 func (o Outcome) text() string {
 	s := o.Status
@@ -89,7 +89,7 @@ func (f fate) text() string {
 	return f.status
 }
 
-func (w *world) checkPod(name string, want Outcome, miss report) {
+func (w *caseRun) checkPod(name string, want Outcome, miss reporter) {
 	got := w.fates[name]
 	if got.status != want.Status || want.Node != "" && got.node != want.Node && !w.alike(name, want.Node, got.node) {
 		miss("pod "+name, want.text(), got.text())
@@ -110,7 +110,7 @@ func (w *world) checkPod(name string, want Outcome, miss report) {
 
 // checkRequest holds our reading of the request against the file's own restatement of it. Shares and slices are stated
 // there in other units.
-func (w *world) checkRequest(what string, g *Gang, milli int64, want Outcome, miss report) {
+func (w *caseRun) checkRequest(what string, g *Gang, milli int64, want Outcome, miss reporter) {
 	if want.GPUsRequired == nil || milli%1000 != 0 || g.PerPod != nil && (g.PerPod.GPUMemoryMiB > 0 || g.PerPod.GPUDevices > 0) {
 		return
 	}
@@ -125,7 +125,7 @@ func (w *world) checkRequest(what string, g *Gang, milli int64, want Outcome, mi
 }
 
 // checkMessage compares the rule that an expected message is about: the messages contain KAI's name of it.
-func (w *world) checkMessage(g *Gang, want Outcome, miss report) {
+func (w *caseRun) checkMessage(g *Gang, want Outcome, miss reporter) {
 	if want.ErrorMessage == "" {
 		return
 	}
@@ -146,7 +146,7 @@ func (w *world) checkMessage(g *Gang, want Outcome, miss report) {
 }
 
 // checkNode computes what is left of a node after the last run's decisions.
-func (w *world) checkNode(name string, want NodeOutcome, miss report) {
+func (w *caseRun) checkNode(name string, want NodeOutcome, miss reporter) {
 	if w.snap.NodeByName(name) == nil {
 		miss("node "+name, "to exist", "no such node")
 		return
@@ -162,7 +162,7 @@ func (w *world) checkNode(name string, want NodeOutcome, miss report) {
 }
 
 // zones are the indices, in its node's list, of the zones that a pod has something of.
-func (w *world) zones(f fate) []int {
+func (w *caseRun) zones(f fate) []int {
 	var out []int
 	for i := range w.c.Given.Nodes {
 		n := &w.c.Given.Nodes[i]
@@ -180,7 +180,7 @@ func (w *world) zones(f fate) []int {
 
 // checkZones computes what is left of a node's zones: what they can give, without what the pods have that are on it, or
 // are promised room there.
-func (w *world) checkZones(node string, want NodeOutcome, miss report) {
+func (w *caseRun) checkZones(node string, want NodeOutcome, miss reporter) {
 	left := map[string]map[string]int64{} // zone, resource
 	var ids []string
 	for i := range w.c.Given.Nodes {
@@ -222,7 +222,7 @@ func (w *world) checkZones(node string, want NodeOutcome, miss report) {
 	}
 }
 
-func (w *world) gang(name string) *Gang {
+func (w *caseRun) gang(name string) *Gang {
 	for i := range w.c.Given.Gangs {
 		if g := &w.c.Given.Gangs[i]; g.Name == name {
 			return g
@@ -231,7 +231,7 @@ func (w *world) gang(name string) *Gang {
 	return nil
 }
 
-func (w *world) pod(name string) (*Gang, *Pod) {
+func (w *caseRun) pod(name string) (*Gang, *Pod) {
 	for i := range w.c.Given.Gangs {
 		g := &w.c.Given.Gangs[i]
 		for k := range g.Pods {

@@ -152,7 +152,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := run(write(t, tc.status), Options{}, tc.rows)
+			r, err := runCases(write(t, tc.status), Options{}, tc.rows)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	t.Parallel()
-	r, err := run(write(t, "Pending"), Options{}, nil)
+	r, err := runCases(write(t, "Pending"), Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

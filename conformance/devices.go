@@ -76,7 +76,7 @@ func (g *Gang) memory(p *Pod, capacity int64) int64 {
 
 // checkDevices compares which pods share a device, pair by pair, of those that are expected to be placed on shared ones.
 // Names of devices are everybody's own.
-func (w *world) checkDevices(miss report) {
+func (w *caseRun) checkDevices(miss reporter) {
 	type seat struct {
 		name, node string // the node that is expected, or else the one that it got
 		groups     []string
@@ -114,7 +114,7 @@ func (w *world) checkDevices(miss report) {
 }
 
 // eachExpected calls f for every pod of which something is expected, by name.
-func (w *world) eachExpected(f func(*Gang, *Pod, Outcome)) {
+func (w *caseRun) eachExpected(f func(*Gang, *Pod, Outcome)) {
 	wants := map[string]Outcome{}
 	for name, want := range w.c.Expect.Gangs { // order: a set
 		if g := w.gang(name); g != nil {
@@ -143,7 +143,7 @@ func common(a, b []string) int {
 
 // left returns the whole GPUs of a node that nobody has, and those that are being released and promised to nobody, after
 // this run's decisions. A device that is shared counts as a whole, and as being released once nobody stays on it.
-func (w *world) left(node string) (idle, giving int64) {
+func (w *caseRun) left(node string) (idle, giving int64) {
 	idle = w.snap.NodeByName(node).Allocatable.At(cluster.GPU)
 	held, stays, promised := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range w.c.Given.Gangs {

@@ -11,7 +11,7 @@ import (
 // alike says whether a pod on node got is as well placed as on node want, in a case about topologies: at every level the pods
 // that were placed are grouped as expected, and the domains it is in had as much room at first. Which of such domains
 // or nodes is taken is chance.
-func (w *world) alike(pod, want, got string) bool {
+func (w *caseRun) alike(pod, want, got string) bool {
 	for i := range w.c.Given.Topologies {
 		var labels []string
 		for _, l := range w.c.Given.Topologies[i].Spec.Levels {
@@ -31,7 +31,7 @@ func (w *world) alike(pod, want, got string) bool {
 }
 
 // domain names the domain of a node at the level of the last label.
-func (w *world) domain(labels []string, node string) string {
+func (w *caseRun) domain(labels []string, node string) string {
 	for i := range w.c.Given.Nodes {
 		if n := &w.c.Given.Nodes[i]; n.Name == node {
 			values := make([]string, len(labels))
@@ -47,7 +47,7 @@ func (w *world) domain(labels []string, node string) string {
 }
 
 // free is how many milli-GPU the domain of a node had at first.
-func (w *world) free(labels []string, node string) int64 {
+func (w *caseRun) free(labels []string, node string) int64 {
 	at, sum := w.domain(labels, node), int64(0)
 	for i := range w.c.Given.Nodes {
 		if n := &w.c.Given.Nodes[i]; w.domain(labels, n.Name) == at {

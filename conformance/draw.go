@@ -99,7 +99,7 @@ func (t *Tree) text() string {
 func letter(i int) string { return string(rune('A' + i%26)) }
 
 // decided lists whom the run evicted, and what the last cycle did for each gang that waits or got something.
-func (w *world) decided() []string {
+func (w *caseRun) decided() []string {
 	out := slices.Clone(w.told)
 	for i := range w.trace.Gangs {
 		t := &w.trace.Gangs[i]

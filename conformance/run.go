@@ -66,10 +66,10 @@ func Run(dir string, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return run(dir, o, rows)
+	return runCases(dir, o, rows)
 }
 
-func run(dir string, o Options, rows []ledgers.Case) (Report, error) {
+func runCases(dir string, o Options, rows []ledgers.Case) (Report, error) {
 	cases, err := Load(dir)
 	if err != nil {
 		return Report{}, err
@@ -125,7 +125,7 @@ func run(dir string, o Options, rows []ledgers.Case) (Report, error) {
 }
 
 func play(c *Case, o Options) *Failure {
-	w, err := newWorld(c, o.KeepNominations)
+	w, err := newCaseRun(c, o.KeepNominations)
 	if err != nil {
 		return &Failure{ID: c.ID, Error: err.Error()}
 	}

@@ -79,7 +79,7 @@ func TestHost(t *testing.T) {
 // TestChart: the command lines that the chart gives to its pod on nodes are read, and name one folder.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	golden, err := os.ReadFile("../../deploy/chart/proof/testdata/everything.golden")
+	golden, err := os.ReadFile("../../deploy/chart/e2e/testdata/everything.golden")
 	if err != nil {
 		t.Fatal(err)
 	}

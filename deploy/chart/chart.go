@@ -12,11 +12,11 @@ import (
 )
 
 //go:embed all:muster
-var files embed.FS
+var embedded embed.FS
 
 // Files is the chart's folder: Chart.yaml, values.yaml, templates and so on.
 func Files() fs.FS {
-	sub, err := fs.Sub(files, "muster")
+	sub, err := fs.Sub(embedded, "muster")
 	if err != nil {
 		panic(err) // the folder is embedded above
 	}

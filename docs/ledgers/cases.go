@@ -8,7 +8,7 @@ import (
 )
 
 //go:embed cases.yaml
-var cases []byte
+var casesFile []byte
 
 // Case accepts one difference between KAI's expectation in a behaviour case and what Muster does.
 type Case struct {
@@ -32,7 +32,7 @@ type Outcome struct {
 // Cases returns the accepted differences. A row that lacks a field is an error naming it.
 func Cases() ([]Case, error) {
 	var rows []Case
-	if err := yaml.UnmarshalStrict(cases, &rows); err != nil {
+	if err := yaml.UnmarshalStrict(casesFile, &rows); err != nil {
 		return nil, fmt.Errorf("ledger of cases: %w", err)
 	}
 	seen := map[string]bool{}

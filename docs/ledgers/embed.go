@@ -8,7 +8,7 @@ import (
 )
 
 //go:embed flags.yaml
-var flags []byte
+var flagsFile []byte
 
 // Flag is one row of the flag ledger.
 type Flag struct {
@@ -23,7 +23,7 @@ type Flag struct {
 // Flags returns the flags of one of KAI's programs by name; an error for a program the ledger does not have.
 func Flags(program string) (map[string]Flag, error) {
 	var all map[string]map[string]Flag
-	if err := yaml.UnmarshalStrict(flags, &all); err != nil {
+	if err := yaml.UnmarshalStrict(flagsFile, &all); err != nil {
 		return nil, fmt.Errorf("flag ledger: %w", err)
 	}
 	rows, ok := all[program]
@@ -34,7 +34,7 @@ func Flags(program string) (map[string]Flag, error) {
 }
 
 //go:embed properties.yaml
-var properties []byte
+var propertiesFile []byte
 
 // Property is one row of the ledger of properties.
 type Property struct {
@@ -50,7 +50,7 @@ type Property struct {
 // does not have.
 func Properties(resource string) (map[string]Property, error) {
 	var all map[string]map[string]Property
-	if err := yaml.UnmarshalStrict(properties, &all); err != nil {
+	if err := yaml.UnmarshalStrict(propertiesFile, &all); err != nil {
 		return nil, fmt.Errorf("property ledger: %w", err)
 	}
 	rows, ok := all[resource]
@@ -61,7 +61,7 @@ func Properties(resource string) (map[string]Property, error) {
 }
 
 //go:embed differences.yaml
-var differences []byte
+var differencesFile []byte
 
 // Difference is one row of the list of what Muster does otherwise than KAI.
 type Difference struct {
@@ -77,14 +77,14 @@ type Difference struct {
 // Differences returns the list by area.
 func Differences() (map[string][]Difference, error) {
 	var all map[string][]Difference
-	if err := yaml.UnmarshalStrict(differences, &all); err != nil {
+	if err := yaml.UnmarshalStrict(differencesFile, &all); err != nil {
 		return nil, fmt.Errorf("list of differences: %w", err)
 	}
 	return all, nil
 }
 
 //go:embed virtlet.yaml
-var virtlet []byte
+var virtletFile []byte
 
 // VirtletRow says what muster-vm does with one thing of Virtlet's.
 type VirtletRow struct {
@@ -100,14 +100,14 @@ type VirtletRow struct {
 // Virtlet returns the ledger of Virtlet's interface by section and name.
 func Virtlet() (map[string]map[string]VirtletRow, error) {
 	var all map[string]map[string]VirtletRow
-	if err := yaml.UnmarshalStrict(virtlet, &all); err != nil {
+	if err := yaml.UnmarshalStrict(virtletFile, &all); err != nil {
 		return nil, fmt.Errorf("ledger of Virtlet: %w", err)
 	}
 	return all, nil
 }
 
 //go:embed volcano.yaml
-var volcano []byte
+var volcanoFile []byte
 
 // VolcanoRow says what Muster does otherwise than Volcano.
 type VolcanoRow struct {
@@ -123,7 +123,7 @@ type VolcanoRow struct {
 // Volcano returns the list of differences from Volcano by part.
 func Volcano() (map[string][]VolcanoRow, error) {
 	var all map[string][]VolcanoRow
-	if err := yaml.UnmarshalStrict(volcano, &all); err != nil {
+	if err := yaml.UnmarshalStrict(volcanoFile, &all); err != nil {
 		return nil, fmt.Errorf("ledger of Volcano: %w", err)
 	}
 	return all, nil

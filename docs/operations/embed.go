@@ -9,7 +9,7 @@ import (
 )
 
 //go:embed metrics.md
-var metrics string
+var metricsPage string
 
 // Metric is one row of metrics.md.
 type Metric struct {
@@ -24,7 +24,7 @@ type Metric struct {
 
 // Metrics returns the rows of metrics.md, of all its tables, in their order. A table whose first column is "name" must have the columns
 // type and labels; a row that cannot be understood is an error that shows it.
-func Metrics() ([]Metric, error) { return parse(metrics) }
+func Metrics() ([]Metric, error) { return parse(metricsPage) }
 
 func parse(page string) ([]Metric, error) {
 	word := regexp.MustCompile("`([^`]+)`")

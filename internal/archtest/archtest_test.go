@@ -11,8 +11,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestHouse runs every rule over this repository.
-func TestHouse(t *testing.T) {
+// TestArchitecture runs every rule over this repository.
+func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	root, err := FindRoot(".")
 	if err != nil {

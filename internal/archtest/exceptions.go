@@ -32,7 +32,7 @@ func Exceptions() []Exception {
 			Why: "The HTTP server's: it has a goroutine for each request, and the reviews are guarded where they are answered",
 		},
 		{
-			Rule: "D12", File: "internal/controllers/operator/wire.go", What: "starts a goroutine",
+			Rule: "D12", File: "internal/controllers/operator/apiclient.go", What: "starts a goroutine",
 			Why: "The cache's: its handlers and transforms are guarded",
 		},
 		{

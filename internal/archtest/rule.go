@@ -144,6 +144,12 @@ func Rules() []Rule {
 			Check:   checkSize,
 		},
 		{
+			ID:      "words",
+			Says:    "each exported type of cluster, fairshare and the engine stands in the last column of docs/glossary.md, which names no other; no two names of a package differ by case only",
+			Instead: "name the type by a word of the glossary and put it into that word's row (a new word needs a row); rename one of the two so that both say what they are",
+			Check:   checkWords,
+		},
+		{
 			ID:      "places",
 			Says:    "tracked files name no path of one machine and no package proxy",
 			Instead: "use paths relative to the repository or to a folder that the user names",

@@ -44,7 +44,7 @@ type waitingGang struct {
 	Text   string `json:"text"`
 }
 
-func newReplay(d Deps) *cobra.Command {
+func newReplayCase(d Deps) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "replay FILE", Short: "Decide again on a saved snapshot: ours, or KAI's archive", Args: cobra.ExactArgs(1),

@@ -33,7 +33,7 @@ func NewReplay(d Deps) []*cobra.Command {
 		RunE: app.NeedsCommand,
 	}
 	s.AddCommand(newSave(d), newCycles(d))
-	return []*cobra.Command{s, newReplay(d), newSnapshotTool(d), newDebug(d)}
+	return []*cobra.Command{s, newReplayCase(d), newSnapshotTool(d), newDebug(d)}
 }
 
 // source is where a scheduler serves its snapshots.

@@ -155,7 +155,7 @@ func (s *Store) remnant(p *Pod) GangID {
 	if len(g.Pods) > 0 { // whatever changes its former gang takes all pods out first
 		return id
 	}
-	g.Queue, g.Former, g.FormerUID = queue, p.home(), p.Abroad
+	g.Queue, g.Former, g.FormerUID = queue, p.home(), p.InOtherShard
 	if of, ok := s.gangIDs[p.home()]; ok {
 		o := s.gangs.get(int32(of))
 		g.FormerUID = o.UID

@@ -60,8 +60,8 @@ func (s *Store) AssumeClaims(uid string, as []ClaimAllocation) bool {
 	return true
 }
 
-// perPod says whether every claim of the class is made for each pod, so that pods of the class are interchangeable.
-func perPod(needs []DeviceNeed) bool {
+// countedPerPod says whether every claim of the class is made for each pod, so that pods of the class are interchangeable.
+func countedPerPod(needs []DeviceNeed) bool {
 	for i := range needs {
 		if needs[i].Shared != "" {
 			return false

@@ -95,7 +95,7 @@ func (c *Class) Site() *Class {
 // NeedsFilters says whether pods of the class use a feature that makes their feasibility depend on where other pods are,
 // and not on room alone: what only the upstream filters understand, and claims that pods share.
 func (c *Class) NeedsFilters() bool {
-	return c.PodAffinity != nil || c.PodAntiAffinity != nil || len(c.Spread) > 0 || len(c.Claims) > 0 || !perPod(c.Devices)
+	return c.PodAffinity != nil || c.PodAntiAffinity != nil || len(c.Spread) > 0 || len(c.Claims) > 0 || !countedPerPod(c.Devices)
 }
 
 // PrefersPods says whether pods of the class have terms that bear on the scores of nodes: preferred pod affinity or

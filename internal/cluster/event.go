@@ -77,9 +77,9 @@ type PodState struct {
 	Returning bool
 	// Charged is the record of what it holds its room by, the zero value for none; it counts while the pod holds room.
 	Charged Charged
-	// Abroad is the UID of the gang that it holds its room for, if that has moved to another shard; "" otherwise. It says only
+	// InOtherShard is the UID of the gang that it holds its room for, if that has moved to another shard; "" otherwise. It says only
 	// whom to tell.
-	Abroad string
+	InOtherShard string
 	// DeviceClaims says which objects stand for Spec.Devices, one for each; Allocations is what a live BindRequest gives them.
 	DeviceClaims []DeviceClaim
 	Allocations  []ClaimAllocation

@@ -103,7 +103,7 @@ var rows = [Kinds]Row{
 	Queues:                 of[v2.Queue, v2.QueueList](Row{Name: "Queue", Pooled: true}),
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
-	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: blank[metav1.PartialObjectMetadata]}),
+	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),
 	PersistentVolumeClaims: of[v1.PersistentVolumeClaim, v1.PersistentVolumeClaimList](Row{Name: "PersistentVolumeClaim", Namespaced: true, Carried: cluster.PersistentVolumeClaims}),
 	StorageClasses:         of[storagev1.StorageClass, storagev1.StorageClassList](Row{Name: "StorageClass", Carried: cluster.StorageClasses}),
@@ -111,7 +111,7 @@ var rows = [Kinds]Row{
 	CSIDrivers:             of[storagev1.CSIDriver, storagev1.CSIDriverList](Row{Name: "CSIDriver", Carried: cluster.CSIDrivers}),
 	CSIStorageCapacities:   of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList](Row{Name: "CSIStorageCapacity", Namespaced: true, Carried: cluster.CSIStorageCapacities}),
 	PodDisruptionBudgets:   of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](Row{Name: "PodDisruptionBudget", Namespaced: true, Carried: cluster.PodDisruptionBudgets, carry: budget}),
-	NodeResourceTopologies: of[topologyv1alpha2.NodeResourceTopology, topologyv1alpha2.NodeResourceTopologyList](Row{Name: "NodeResourceTopology", Optional: true, Carried: cluster.NodeResourceTopologies, carry: zones, blank: blank[cluster.NodeZones]}),
+	NodeResourceTopologies: of[topologyv1alpha2.NodeResourceTopology, topologyv1alpha2.NodeResourceTopologyList](Row{Name: "NodeResourceTopology", Optional: true, Carried: cluster.NodeResourceTopologies, carry: zones, blank: newObject[cluster.NodeZones]}),
 	DeviceClasses:          of[resourcev1.DeviceClass, resourcev1.DeviceClassList](Row{Name: "DeviceClass", Optional: true, Carried: cluster.DeviceClasses}),
 	ResourceSlices:         of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](Row{Name: "ResourceSlice", Optional: true, Carried: cluster.ResourceSlices}),
 	ResourceClaimTemplates: of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](Row{Name: "ResourceClaimTemplate", Namespaced: true, Optional: true, Unread: true}),
@@ -134,7 +134,7 @@ func of[O, L any, PO interface {
 	return r
 }
 
-func blank[T any]() any { return new(T) }
+func newObject[T any]() any { return new(T) }
 
 // Of some kinds only what is read is carried, so that their other changes are none.
 

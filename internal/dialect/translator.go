@@ -30,7 +30,7 @@ type Options struct {
 	FlatQueues bool
 	// QueueLabel is the key of the label that says to which queue a resource claim that pods share belongs; "" means KAI's.
 	QueueLabel string
-	// Extended says, whenever it is asked, whether the API server gives extended resources as devices (devices.Book); nil means
+	// Extended says, whenever it is asked, whether the API server gives extended resources as devices (devices.Index); nil means
 	// that it does.
 	Extended func() bool
 	// Broken hears of an object the reading of which ended in a panic: what was known of it stays, and the others are read. Nil
@@ -55,18 +55,18 @@ type Translator struct {
 	extended  func() bool // see Options
 	report    func(v any, k Kind, key types.NamespacedName, stack []byte)
 
-	priorities kai.Priorities
-	nodes      map[string]*v1.Node // those of our shard
-	devices    *devices.Book
-	gangs      map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard
-	pods       map[types.NamespacedName]*v1.Pod
-	requests   map[types.NamespacedName]*request
-	byPod      map[types.NamespacedName][]*request
-	stale      map[types.NamespacedName]StaleBindRequest
-	abroad     abroad
-	problems   map[name]string
-	broken     map[name]bool // objects the reading of which ends in a panic
-	applying   bool          // whoever gets the events is at work
+	priorities  kai.Priorities
+	nodes       map[string]*v1.Node // those of our shard
+	devices     *devices.Index
+	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard
+	pods        map[types.NamespacedName]*v1.Pod
+	requests    map[types.NamespacedName]*request
+	byPod       map[types.NamespacedName][]*request
+	stale       map[types.NamespacedName]StaleBindRequest
+	otherShards otherShards
+	problems    map[name]string
+	broken      map[name]bool // objects the reading of which ends in a panic
+	applying    bool          // whoever gets the events is at work
 
 	// What a batch has found out so far, and has not acted upon yet.
 	dirty        map[types.NamespacedName]struct{} // pods of which something else has changed
@@ -90,9 +90,9 @@ func NewTranslator(o Options) *Translator {
 	}
 	return &Translator{
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
-		nodes: map[string]*v1.Node{}, devices: devices.NewBook(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
+		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
 		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
-		stale: map[types.NamespacedName]StaleBindRequest{}, abroad: newAbroad(), problems: map[name]string{}, broken: map[name]bool{},
+		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
 	}
 }
@@ -189,10 +189,10 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case Nodes:
 		n, _ := object.(*v1.Node)
 		_, known := t.nodes[key.Name]
-		_, theirs := t.abroad.nodes[key.Name]
+		_, theirs := t.otherShards.nodes[key.Name]
 		ours := n != nil && t.partition.Includes(n.Labels)
 		if t.node(key.Name, n != nil && !ours); ours != known || (n != nil && !ours) != theirs {
-			t.abroad.moved[key.Name] = struct{}{}
+			t.otherShards.moved[key.Name] = struct{}{}
 		}
 		if !ours {
 			t.nodesChanged = t.nodesChanged || known
@@ -231,11 +231,11 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case PodGroups:
 		pg, _ := object.(*v2alpha2.PodGroup)
 		theirs := pg != nil && !t.partition.Includes(pg.Labels)
-		abroad := ""
+		inOtherShard := ""
 		if theirs {
-			abroad = string(pg.UID)
+			inOtherShard = string(pg.UID)
 		}
-		t.gang(key, pg != nil && !theirs, abroad)
+		t.gang(key, pg != nil && !theirs, inOtherShard)
 		if pg == nil || theirs {
 			delete(t.gangs, key)
 			t.problem(k, key, "")
@@ -311,7 +311,7 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 		apply(cluster.PodGone{UID: st.UID})
 		return
 	}
-	st.Abroad = t.left(&st)
+	st.InOtherShard = t.left(&st)
 	apply(st)
 }
 

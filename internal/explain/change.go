@@ -88,7 +88,7 @@ func (c *Change) Apply(store *cluster.Store, now int64) int64 {
 	return later
 }
 
-// events are what the world would report once the change is made in snap.
+// events are what the cluster would report once the change is made in snap.
 func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Event) {
 	var out []cluster.Event
 	gang := snap.GangByKey(c.gang)

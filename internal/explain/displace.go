@@ -92,8 +92,8 @@ func tried(o *outcome) []Attempt {
 	return out
 }
 
-// displaced finds what a run takes from others for the gang; nil for nothing.
-func displaced(o *outcome, key cluster.Key) *Displaced {
+// displacedBy finds what a run takes from others for the gang; nil for nothing.
+func displacedBy(o *outcome, key cluster.Key) *Displaced {
 	for i := range o.plans {
 		for _, b := range o.plans[i].Bundles {
 			if b.Gang != key || b.Eviction == nil || b.Eviction.Cause == engine.Repair {
@@ -122,7 +122,7 @@ const (
 
 // instead looks for changes after which others make way for the gang, when o says that they do not: to wait, to have a
 // higher priority, to be entitled to more. Empty when none is known.
-func (w *world) instead(o *outcome) [][]*Change {
+func (w *trial) instead(o *outcome) [][]*Change {
 	var out [][]*Change
 	for _, way := range []func(*outcome) []*Change{w.wait, w.outrank, w.entitle} {
 		if changes := way(o); changes != nil {
@@ -133,7 +133,7 @@ func (w *world) instead(o *outcome) [][]*Change {
 }
 
 // outrank finds the PriorityClass with which others of its queue make way for the gang, when it is their priority that protects them.
-func (w *world) outrank(o *outcome) []*Change {
+func (w *trial) outrank(o *outcome) []*Change {
 	if !slices.ContainsFunc(o.gang.Tried, func(a engine.Attempt) bool {
 		return slices.ContainsFunc(a.Barred, func(b recorder.Barrier) bool { return b.Verdict.Reason.Unblock == policy.UnblockPriority })
 	}) {
@@ -143,7 +143,7 @@ func (w *world) outrank(o *outcome) []*Change {
 }
 
 // wait finds the moment from which time alone helps: a preemption delay is over, or others have had their minimum runtime.
-func (w *world) wait(o *outcome) []*Change {
+func (w *trial) wait(o *outcome) []*Change {
 	at := o.trace.WakeAt
 	for range maxWaits {
 		if at >= cluster.Forever {
@@ -164,7 +164,7 @@ func (w *world) wait(o *outcome) []*Change {
 }
 
 // entitle finds the quotas with which the gang's queue may take room back from others.
-func (w *world) entitle(o *outcome) []*Change {
+func (w *trial) entitle(o *outcome) []*Change {
 	var changes []*Change
 	for range maxRaises {
 		i := slices.IndexFunc(o.gang.Tried, func(a engine.Attempt) bool { return a.Verdict.Reason.Unblock == policy.UnblockShare })

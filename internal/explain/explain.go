@@ -97,8 +97,8 @@ type Remedy struct {
 	Cost *Displaced `json:"cost,omitempty"`
 }
 
-func remedy(changes []*Change, o *outcome, key cluster.Key) Remedy {
-	r := Remedy{By: Submitter, Changes: changes, Cost: displaced(o, key)}
+func newRemedy(changes []*Change, o *outcome, key cluster.Key) Remedy {
+	r := Remedy{By: Submitter, Changes: changes, Cost: displacedBy(o, key)}
 	for _, c := range changes {
 		c.describe(o.snap.Dims)
 		if slices.Index(order[:], c.By()) > slices.Index(order[:], r.By) {

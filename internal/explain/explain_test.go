@@ -331,7 +331,7 @@ func TestExplanationIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := run(context.Background(), scheduler, snap, key("ours"))
+	o := ask(context.Background(), scheduler, snap, key("ours"))
 	if !slices.ContainsFunc(tried(&o), cutShort) {
 		t.Fatalf("the scheduler answers it in its first run, which proves nothing: %+v", tried(&o))
 	}

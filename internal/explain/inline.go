@@ -68,8 +68,8 @@ func (r *Run) Prove(ctx context.Context, e *Explanation) error {
 	return nil
 }
 
-// prove returns a remedy that holds in this world, made of the changes; nil when they do not suffice or tries ran out.
-func (w *world) prove(changes []*Change) *Remedy {
+// prove returns a remedy that holds on this stage, made of the changes; nil when they do not suffice or tries ran out.
+func (w *trial) prove(changes []*Change) *Remedy {
 	if w.spent() || !w.enough(changes) {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (w *world) prove(changes []*Change) *Remedy {
 	if w.spent() || !o.placed() {
 		return nil
 	}
-	m := remedy(changes, &o, w.key)
+	m := newRemedy(changes, &o, w.key)
 	m.InLine = true
 	return &m
 }
@@ -95,7 +95,7 @@ func same(a, b []*Change) bool {
 
 // favour raises quotas of the gang's queue, and of those above, to all that is asked for there, so that it is served before others: of GPUs, or
 // for work without any of CPUs and memory.
-func (w *world) favour(changes []*Change) []*Change {
+func (w *trial) favour(changes []*Change) []*Change {
 	g := w.base.GangByKey(w.key)
 	dims := []int{cluster.CPU, cluster.RAM}
 	if slices.ContainsFunc(g.Pods, func(id cluster.PodID) bool { return w.base.Pod(id).Class.Charge.At(cluster.GPU) > 0 }) {
@@ -118,7 +118,7 @@ const maxPursuit = 12
 
 // makeWay lifts what stops the gang at its place, rule by rule, for those ahead of it too: limits as high as all of them need, and places for
 // one pod each until it gets one.
-func (w *world) makeWay(changes []*Change) []*Change {
+func (w *trial) makeWay(changes []*Change) []*Change {
 	for range maxPursuit {
 		o := w.try(changes)
 		if o.placed() {
@@ -146,7 +146,7 @@ func (w *world) makeWay(changes []*Change) []*Change {
 }
 
 // roomForAll adds places for one pod each until the gang starts, or something else than room stops it.
-func (w *world) roomForAll(changes []*Change, o *outcome) []*Change {
+func (w *trial) roomForAll(changes []*Change, o *outcome) []*Change {
 	if o.gang.Diagnosis.Pods == nil {
 		return nil
 	}

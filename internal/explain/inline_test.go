@@ -50,7 +50,7 @@ func startsInLine(t *testing.T, snap *cluster.Snapshot, key cluster.Key, changes
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := run(t.Context(), e, store.Snapshot(at), key)
+	o := ask(t.Context(), e, store.Snapshot(at), key)
 	return o.placed()
 }
 

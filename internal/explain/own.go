@@ -96,7 +96,7 @@ func Unmet(snap *cluster.Snapshot, class *cluster.Class) string {
 }
 
 // corrections are what is wrong with what the pods of a class ask for, each as one change of the gang.
-func (w *world) corrections(class *cluster.Class, o *outcome) [][]*Change {
+func (w *trial) corrections(class *cluster.Class, o *outcome) [][]*Change {
 	var out [][]*Change
 	for _, p := range unmetPairs(o.snap, class) {
 		if len(o.snap.NodeOrder) == 0 {
@@ -255,7 +255,7 @@ func higher(snap *cluster.Snapshot, g *cluster.Gang) []priorityClass {
 const maxClasses = 32
 
 // promote finds the lowest PriorityClass with which the gang starts once the changes are made; nil when there is none.
-func (w *world) promote(changes []*Change) []*Change {
+func (w *trial) promote(changes []*Change) []*Change {
 	g := w.base.GangByKey(w.key)
 	classes := higher(w.base, g)
 	if len(classes) == 0 {

@@ -313,7 +313,7 @@ func placeable(t *testing.T, snap *cluster.Snapshot, key cluster.Key, changes []
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := run(context.Background(), e, store.Snapshot(at), key)
+	o := ask(context.Background(), e, store.Snapshot(at), key)
 	return o.placed()
 }
 

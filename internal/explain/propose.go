@@ -14,7 +14,7 @@ import (
 
 // propose names changes that would lift what blocks the gang in o. They may be too many, never knowingly too few; none
 // means that nothing is known to help.
-func (w *world) propose(have []*Change, o *outcome) []*Change {
+func (w *trial) propose(have []*Change, o *outcome) []*Change {
 	gang := o.snap.GangByKey(w.key)
 	if gang == nil || o.gang == nil || o.gang.Diagnosis == nil {
 		return nil
@@ -73,7 +73,7 @@ func (w *world) propose(have []*Change, o *outcome) []*Change {
 	return nil
 }
 
-func (w *world) one(c Change) []*Change {
+func (w *trial) one(c Change) []*Change {
 	c.gang = w.key
 	return []*Change{&c}
 }
@@ -149,7 +149,7 @@ func bestLeaf(t *engine.Trace, below string) string {
 
 // mendTree finds what is wrong above a queue: a parent that does not exist is created; of a cycle, one queue becomes a top
 // queue, chosen so that the gang's queue stays the leaf it is meant to be.
-func (w *world) mendTree(snap *cluster.Snapshot, name string) []*Change {
+func (w *trial) mendTree(snap *cluster.Snapshot, name string) []*Change {
 	seen := map[string]bool{}
 	at := snap.QueueByName(name)
 	for at != nil && !seen[at.Name] && at.Parent != "" {
@@ -179,7 +179,7 @@ func podNames(snap *cluster.Snapshot, g *cluster.Gang, want func(*cluster.Pod) b
 }
 
 // raise lifts one bound to what the queue holds plus what the gang asks for.
-func (w *world) raise(o *outcome, v engine.Verdict) []*Change {
+func (w *trial) raise(o *outcome, v engine.Verdict) []*Change {
 	dim, ok := o.snap.Dims.Index(v.Dim)
 	i := slices.IndexFunc(o.trace.Queues, func(q engine.QueueTrace) bool { return q.Name == v.Object })
 	if !ok || i < 0 {
@@ -271,7 +271,7 @@ func subgroup(g *cluster.Gang, leaf int32) string {
 }
 
 // adopt gives pods of unknown subgroups to those that miss some.
-func (w *world) adopt(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
+func (w *trial) adopt(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
 	c := newCensus(snap, g)
 	leaves, missing := c.shortLeaves()
 	if len(leaves) == 0 { // nobody is short: they can only add to a subgroup
@@ -300,7 +300,7 @@ func (w *world) adopt(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
 }
 
 // fill adds the pods that are missing, each like one that is there: of its own subgroup, or else any.
-func (w *world) fill(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
+func (w *trial) fill(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
 	c := newCensus(snap, g)
 	leaves, missing := c.shortLeaves()
 	var out []*Change

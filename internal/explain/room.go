@@ -14,7 +14,7 @@ import (
 
 // makeRoom proposes how the class of pods that found no place gets one. In this order: nodes that are there and could be used if
 // something about them changed, when they suffice; more room; and, for pods that ask for what no node can be, that they do not.
-func (w *world) makeRoom(have []*Change, o *outcome) []*Change {
+func (w *trial) makeRoom(have []*Change, o *outcome) []*Change {
 	class := o.gang.Diagnosis.Pods
 	if class == nil {
 		return nil
@@ -43,7 +43,7 @@ func (w *world) makeRoom(have []*Change, o *outcome) []*Change {
 
 // helped says whether the changes get the gang further than o: it starts, or something other than the place for this class
 // stops it.
-func (w *world) helped(changes []*Change, o *outcome) bool {
+func (w *trial) helped(changes []*Change, o *outcome) bool {
 	next := w.try(changes)
 	if next.placed() || next.gang == nil || next.gang.Diagnosis == nil {
 		return next.placed()
@@ -63,7 +63,7 @@ type opening struct {
 
 // openings lists, for a class, the ways to make existing nodes with room usable, each as changes to all nodes it could be done
 // to: first the nodes that are one step away, by kind of step; then all of those; then all that could be used at all.
-func (w *world) openings(class *cluster.Class, o *outcome) [][]*Change {
+func (w *trial) openings(class *cluster.Class, o *outcome) [][]*Change {
 	matches := len(class.RestrictTo) == 0 && slices.ContainsFunc(o.snap.NodeOrder, func(id cluster.NodeID) bool {
 		set, absent, ok := wanted(class, o.snap.Node(id).Name, o.snap.Node(id).Labels)
 		return ok && len(set)+len(absent) == 0
@@ -124,7 +124,7 @@ func (w *world) openings(class *cluster.Class, o *outcome) [][]*Change {
 const manyPods = 1 << 16
 
 // onNode makes steps changes to one node.
-func (w *world) onNode(steps []Change, n *cluster.Node) []*Change {
+func (w *trial) onNode(steps []Change, n *cluster.Node) []*Change {
 	var out []*Change
 	for _, c := range steps {
 		c.Nodes = []string{n.Name}
@@ -134,7 +134,7 @@ func (w *world) onNode(steps []Change, n *cluster.Node) []*Change {
 }
 
 // fewest returns as much of the opening as gets the gang further, nil when all of it does not.
-func (w *world) fewest(have, opening []*Change, o *outcome) []*Change {
+func (w *trial) fewest(have, opening []*Change, o *outcome) []*Change {
 	if !w.helped(merge(have, opening), o) {
 		return nil
 	}
@@ -292,7 +292,7 @@ func forExpression(e *v1.NodeSelectorRequirement, x string, there bool) (value s
 }
 
 // moreRoom proposes the fewest places, each for one pod of the class, that get the gang further.
-func (w *world) moreRoom(have []*Change, class *cluster.Class, o *outcome) []*Change {
+func (w *trial) moreRoom(have []*Change, class *cluster.Class, o *outcome) []*Change {
 	for _, p := range w.places(class, o) {
 		c := p.room
 		with := func() []*Change { return append(slices.Clone(p.first), &c) }
@@ -334,7 +334,7 @@ type place struct {
 
 // places lists the kinds of room that could do for the class: a new node with just the labels that are asked for; for pods whose
 // place depends on what runs nearby, one with the labels of a node that exists; and the very node that is asked for.
-func (w *world) places(class *cluster.Class, o *outcome) []place {
+func (w *trial) places(class *cluster.Class, o *outcome) []place {
 	c := Change{Kind: AddRoom, gang: w.key, Resources: map[string]string{}, same: class.Key}
 	for d, x := range class.Requests {
 		if x == 0 {

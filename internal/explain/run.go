@@ -31,7 +31,7 @@ func Look(ctx context.Context, snap *cluster.Snapshot, newEngine func() (*engine
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{snap: snap, build: newEngine, all: run(ctx, e, snap, cluster.Key{}), index: map[cluster.Key]int{}, shapes: map[string]*found{}}
+	r := &Run{snap: snap, build: newEngine, all: ask(ctx, e, snap, cluster.Key{}), index: map[cluster.Key]int{}, shapes: map[string]*found{}}
 	for i := range r.all.trace.Gangs {
 		r.index[r.all.trace.Gangs[i].Gang] = i
 	}
@@ -105,7 +105,7 @@ func (r *Run) Gang(ctx context.Context, key cluster.Key) (*Explanation, error) {
 		return nil, err
 	}
 	if now.placed() {
-		e.Next, e.Displaces = now.gang.Placed, displaced(&now, key)
+		e.Next, e.Displaces = now.gang.Placed, displacedBy(&now, key)
 	} else if e.Tried = tried(&now); slices.ContainsFunc(e.Tried, func(a Attempt) bool { return a.Reason == policy.ReasonNextCycle.Key }) {
 		e.Tried = tried(&f.by) // what the scheduler leaves for its next run was answered when the gang was asked about alone
 	}
@@ -180,11 +180,11 @@ func lasting(r *engine.Reason) bool {
 }
 
 // search collects the ways in which the gang would start.
-func (f *found) search(w *world) {
+func (f *found) search(w *trial) {
 	add := func(changes []*Change) {
 		o := w.try(changes)
 		if o.placed() {
-			r := remedy(changes, &o, w.key)
+			r := newRemedy(changes, &o, w.key)
 			r.First = true
 			f.remedies = append(f.remedies, r)
 		}

@@ -11,7 +11,7 @@ const maxRounds = 100
 
 // search finds changes that let the gang start, beginning with some, and takes away what is not needed. ok is false when it
 // knows of none; last is then what still blocks.
-func (w *world) search(changes []*Change) (_ []*Change, last outcome, ok bool) {
+func (w *trial) search(changes []*Change) (_ []*Change, last outcome, ok bool) {
 	for range maxRounds {
 		o := w.try(changes)
 		if o.placed() {
@@ -78,7 +78,7 @@ func union(a, b []string) []string {
 }
 
 // minimise takes parts away until every single one of those that are left is needed. Each success makes the set smaller, so it ends.
-func (w *world) minimise(changes []*Change) []*Change {
+func (w *trial) minimise(changes []*Change) []*Change {
 	changes = slices.Clone(changes)
 	for again := true; again && !w.spent(); {
 		again = false
@@ -96,13 +96,13 @@ func (w *world) minimise(changes []*Change) []*Change {
 	return changes
 }
 
-func (w *world) enough(changes []*Change) bool {
+func (w *trial) enough(changes []*Change) bool {
 	o := w.try(changes)
 	return o.placed()
 }
 
 // shrink makes change i as small as it can be. It reports whether it became smaller.
-func (w *world) shrink(changes []*Change, i int) bool {
+func (w *trial) shrink(changes []*Change, i int) bool {
 	c := changes[i]
 	with := func(f func(*Change)) []*Change {
 		d := *c

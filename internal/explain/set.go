@@ -44,7 +44,7 @@ func WithoutGang(gang cluster.Key) *Change {
 // Gang is the gang that the change is about; the zero key for none.
 func (c *Change) Gang() cluster.Key { return c.gang }
 
-// setEvents are what the world would report of a change that somebody thought of.
+// setEvents are what the cluster would report of a change that somebody thought of.
 func (c *Change) setEvents(snap *cluster.Snapshot) []cluster.Event {
 	var out []cluster.Event
 	switch c.Kind {

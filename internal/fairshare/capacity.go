@@ -58,7 +58,7 @@ func first(chain []*State, over func(*State) (Excess, bool)) (Excess, bool) {
 
 func exceeds(read func([]int64, int) int64, bounds, used, besides, request []int64, shared []bool) (Excess, bool) {
 	for dim := range request {
-		if !shares(shared, dim) {
+		if !sharesDim(shared, dim) {
 			continue
 		}
 		// Of what is used both are sums, of which two can be added.

@@ -127,7 +127,7 @@ func (d *Divider) Divide(in *Input) Shares {
 	d.tree.build(in.Queues)
 	boost := reduce(in.KValue)
 	for dim := range dims {
-		if shares(in.Shared, dim) {
+		if sharesDim(in.Shared, dim) {
 			d.siblings(in, out, boost, d.tree.children(-1), dim, at(in.Total, dim))
 		}
 	}
@@ -137,7 +137,7 @@ func (d *Divider) Divide(in *Input) Shares {
 			continue
 		}
 		for dim, total := range out.Of(int(parent)) {
-			if shares(in.Shared, dim) {
+			if sharesDim(in.Shared, dim) {
 				d.siblings(in, out, boost, group, dim, total)
 			}
 		}

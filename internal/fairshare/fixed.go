@@ -61,8 +61,8 @@ func limitAt(v []int64, dim int) int64 {
 	return quotaAt(v, dim)
 }
 
-// shares tells whether queues share a dimension.
-func shares(mask []bool, dim int) bool {
+// sharesDim tells whether queues share a dimension.
+func sharesDim(mask []bool, dim int) bool {
 	return mask == nil || dim < len(mask) && mask[dim]
 }
 

@@ -80,7 +80,7 @@ func (o *Order) Key(s *State, request, victims []int64) Key {
 	}
 	k := Key{order: o, state: s, dims: dims, over: core > 0, next: Share{den: 1}, now: Share{den: 1}}
 	for dim := range dims {
-		if !shares(o.Shared, dim) {
+		if !sharesDim(o.Shared, dim) {
 			continue
 		}
 		allocated := at(s.Allocated, dim)
@@ -199,7 +199,7 @@ func Decide(a, b *Key) (int, Rule) {
 		return c, RuleShareNow
 	}
 	for dim := max(a.dims, b.dims) - 1; dim >= 0; dim-- {
-		if !shares(a.order.Shared, dim) {
+		if !sharesDim(a.order.Shared, dim) {
 			continue
 		}
 		if c := compareBounds(a.state.Allocatable(dim), b.state.Allocatable(dim)); c != 0 {

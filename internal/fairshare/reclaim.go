@@ -29,7 +29,7 @@ type Reclaim struct {
 
 // relevant tells whether a dimension counts for a reclaimer with that request.
 func (r *Reclaim) relevant(request []int64, dim int) bool {
-	return shares(r.Shared, dim) && (dim < r.Core || at(request, dim) > 0)
+	return sharesDim(r.Shared, dim) && (dim < r.Core || at(request, dim) > 0)
 }
 
 // dims is the number of dimensions that can be relevant.
@@ -171,7 +171,7 @@ func (r *Reclaim) FilterVictim(reclaimer, victim []*State, request []int64) (Ref
 	refusal := Refusal{}
 	for dim := range request {
 		quota := quotaAt(theirs.Quota, dim)
-		if request[dim] <= 0 || quota == Unlimited || !shares(r.Shared, dim) {
+		if request[dim] <= 0 || quota == Unlimited || !sharesDim(r.Shared, dim) {
 			continue
 		}
 		switch held := at(theirs.Allocated, dim); {
@@ -189,7 +189,7 @@ func (r *Reclaim) FilterVictim(reclaimer, victim []*State, request []int64) (Ref
 func (r *Reclaim) Standing(key []byte, s *State, dims int) []byte {
 	for dim := range max(r.Core, dims) {
 		x := byte('-')
-		if shares(r.Shared, dim) {
+		if sharesDim(r.Shared, dim) {
 			quota, share, held := quotaAt(s.Quota, dim), s.Allocatable(dim), at(s.Allocated, dim)
 			if x = '0'; quota != Unlimited {
 				x = byte('2' + cmp.Compare(held, quota))

@@ -59,7 +59,7 @@ func jsonFlag[T any](f *flags, name string, value *T) {
 	f.set(name, string(body))
 }
 
-func (r *render) podGrouper(p *kaiv1.PodGrouper) {
+func (r *renderer) podGrouper(p *kaiv1.PodGrouper) {
 	if !*p.Service.Enabled {
 		return
 	}
@@ -85,7 +85,7 @@ func (r *render) podGrouper(p *kaiv1.PodGrouper) {
 	}
 	if a := r.spec.Admission; *a.Service.Enabled {
 		o := admission.Options{}
-		(&render{notes: r.notes}).guards(&o) // warned of where the admission role is rendered
+		(&renderer{notes: r.notes}).guards(&o) // warned of where the admission role is rendered
 		f.set("authorize-queues", o.AuthorizeQueues)
 	}
 	if len(g.PodLabelSelector) > 0 {
@@ -106,7 +106,7 @@ func (r *render) podGrouper(p *kaiv1.PodGrouper) {
 }
 
 // priorities lets the podgrouper read the ConfigMap of default priorities.
-func (r *render) priorities(namespace, name string) {
+func (r *renderer) priorities(namespace, name string) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: Name(PodGrouper) + "-priorities"}
 	v := rbacv1.SchemeGroupVersion.String()
 	r.add(PodGrouper, &rbacv1.Role{
@@ -119,7 +119,7 @@ func (r *render) priorities(namespace, name string) {
 }
 
 // usual completes and deploys a component with ports of metrics and of health checks, and a Service of the former.
-func (r *render) usual(w *workload, metrics, health int) {
+func (r *renderer) usual(w *workload, metrics, health int) {
 	w.args = append(w.args, fmt.Sprintf("--metrics-bind-address=:%d", metrics), fmt.Sprintf("--health-probe-bind-address=:%d", health))
 	w.ports, w.probe = append([]corev1.ContainerPort{port(PortMetrics, metrics)}, w.ports...), PortMetrics
 	if health != metrics {
@@ -131,7 +131,7 @@ func (r *render) usual(w *workload, metrics, health int) {
 	}
 }
 
-func (r *render) binder(b *kaiv1.Binder) {
+func (r *renderer) binder(b *kaiv1.Binder) {
 	if !*b.Service.Enabled {
 		return
 	}
@@ -164,7 +164,7 @@ func (r *render) binder(b *kaiv1.Binder) {
 }
 
 // binderPlugins are the binder's plugins, all of them, as KAI's operator names them.
-func (r *render) binderPlugins(b *kaiv1.Binder) map[string]kaiv1.PluginConfig {
+func (r *renderer) binderPlugins(b *kaiv1.Binder) map[string]kaiv1.PluginConfig {
 	timeout := map[string]string{"bindTimeoutSeconds": strconv.Itoa(*b.VolumeBindingTimeoutSeconds)}
 	cdi := strconv.FormatBool(ptr.Deref(b.CDIEnabled, r.env.CDI))
 	out := map[string]kaiv1.PluginConfig{
@@ -197,7 +197,7 @@ func (r *render) binderPlugins(b *kaiv1.Binder) map[string]kaiv1.PluginConfig {
 	return out
 }
 
-func (r *render) podGroup(p *kaiv1.PodGroupController) {
+func (r *renderer) podGroup(p *kaiv1.PodGroupController) {
 	if !*p.Service.Enabled {
 		return
 	}
@@ -212,13 +212,13 @@ func (r *render) podGroup(p *kaiv1.PodGroupController) {
 }
 
 // elsewhere warns of a webhook port that is not the usual one: all webhooks are the admission role's.
-func (r *render) elsewhere(field string, p *kaiv1.ServicePort) {
+func (r *renderer) elsewhere(field string, p *kaiv1.ServicePort) {
 	if *p.Port != WebhookServicePort || *p.TargetPort != WebhookPort || *p.Name != PortWebhook {
 		r.warn(field, "has no effect: the role admission serves all webhooks, at the ports of spec.admission.webhook")
 	}
 }
 
-func (r *render) queue(q *kaiv1.QueueController) {
+func (r *renderer) queue(q *kaiv1.QueueController) {
 	if !*q.Service.Enabled {
 		return
 	}
@@ -239,7 +239,7 @@ func (r *render) queue(q *kaiv1.QueueController) {
 	r.inFront(w, w.name, corev1.ServiceSpec{Ports: []corev1.ServicePort{servicePort(*m.Name, *m.Port, PortQueueMetrics)}}, nil)
 }
 
-func (r *render) nodeScale(n *kaiv1.NodeScaleAdjuster) {
+func (r *renderer) nodeScale(n *kaiv1.NodeScaleAdjuster) {
 	if !*n.Service.Enabled {
 		return
 	}
@@ -265,7 +265,7 @@ func (r *render) nodeScale(n *kaiv1.NodeScaleAdjuster) {
 }
 
 // exporter renders the node agent: if Config says so, or if it does not say and a shard looks at zones.
-func (r *render) exporter(e *kaiv1.NUMAPlacementExporter) {
+func (r *renderer) exporter(e *kaiv1.NUMAPlacementExporter) {
 	looks := slices.ContainsFunc(r.shards, func(s kaiv1.SchedulingShard) bool {
 		p, named := s.Spec.Plugins["numa"]
 		return named && ptr.Deref(p.Enabled, true)

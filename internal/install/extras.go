@@ -40,7 +40,7 @@ var unalterable = map[string]string{
 }
 
 // extras reads the annotation. What cannot be read has no effect as a whole, so that nothing is half done.
-func (r *render) extras() map[string]Extra {
+func (r *renderer) extras() map[string]Extra {
 	text := r.notes[AnnotationRoles]
 	if text == "" {
 		return nil
@@ -63,7 +63,7 @@ func (r *render) extras() map[string]Extra {
 
 // extra is what a role gets, of all roles' and of its own, in its own words: the level of the log is one of its flags. Flags are left
 // out that are among given.
-func (r *render) extra(role string, given []string) Extra {
+func (r *renderer) extra(role string, given []string) Extra {
 	all := r.extras()
 	common, own := all[AllRoles], all[role]
 	out := Extra{
@@ -92,7 +92,7 @@ func (r *render) extra(role string, given []string) Extra {
 }
 
 // given says whether a role is given one of these flags besides those that Config leads to, whatever their values.
-func (r *render) given(role string, names ...string) bool {
+func (r *renderer) given(role string, names ...string) bool {
 	all := r.extras()
 	return slices.ContainsFunc(slices.Concat(all[AllRoles].Args, all[role].Args), func(arg string) bool {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -101,7 +101,7 @@ func (r *render) given(role string, names ...string) bool {
 }
 
 // logLevel is the flag by which a role is told what to log: the scheduler's is another, as KAI's, and knows numbers only.
-func (r *render) logLevel(role, level string) (f flags) {
+func (r *renderer) logLevel(role, level string) (f flags) {
 	number, word := map[string]int{"debug": 1, "info": 0, "error": 0}[level]
 	if !word {
 		var err error

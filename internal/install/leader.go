@@ -26,7 +26,7 @@ type Leader struct {
 
 // leads says whether Services of schedulers have the pod that leads as their only endpoint, as KAI's have with several replicas: with KAI's
 // names, for what finds the leader there. Otherwise they have all pods.
-func (r *render) leads() bool {
+func (r *renderer) leads() bool {
 	return r.kaiNames() && *r.spec.Scheduler.Service.Enabled && *r.spec.Scheduler.Replicas > 1
 }
 
@@ -43,7 +43,7 @@ func Leases(config *kaiv1.Config, shards []kaiv1.SchedulingShard) (namespace str
 }
 
 // lease is that of a shard's scheduler, whose own arguments win.
-func (r *render) lease(s *kaiv1.SchedulingShard) string {
+func (r *renderer) lease(s *kaiv1.SchedulingShard) string {
 	names := cmp.Or(s.Spec.Args["scheduler-name"], *r.spec.Global.SchedulerName)
 	first, _, _ := strings.Cut(names, ",")
 	return app.SchedulerLease(first, cmp.Or(s.Spec.Args["partition-label-value"], s.Spec.PartitionLabelValue))
@@ -51,7 +51,7 @@ func (r *render) lease(s *kaiv1.SchedulingShard) string {
 
 // leader renders the EndpointSlice of a scheduler's Service: the pod that leads, or nobody while nobody does. Such a slice holds addresses of
 // one family, so that of IPv6 has another name.
-func (r *render) leader(w *workload, service string, s *kaiv1.SchedulingShard) {
+func (r *renderer) leader(w *workload, service string, s *kaiv1.SchedulingShard) {
 	o := &discoveryv1.EndpointSlice{
 		TypeMeta: kind(discoveryv1.SchemeGroupVersion.String(), "EndpointSlice"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.spec.Namespace, Name: service + "-leader", Labels: map[string]string{

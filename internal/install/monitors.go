@@ -17,7 +17,7 @@ const (
 
 // prometheus renders the store of metrics and what it collects: the store if Config asks for one and names no other, the
 // monitors for either.
-func (r *render) prometheus(p *kaiv1.Prometheus) {
+func (r *renderer) prometheus(p *kaiv1.Prometheus) {
 	if p.SampleInterval != nil {
 		r.warn("spec.prometheus.sampleInterval", "has no effect: spec.prometheus.serviceMonitor.interval counts")
 	}
@@ -69,7 +69,7 @@ func (r *render) prometheus(p *kaiv1.Prometheus) {
 }
 
 // store renders the Prometheus server itself.
-func (r *render) store(p *kaiv1.Prometheus, accounting map[string]any) {
+func (r *renderer) store(p *kaiv1.Prometheus, accounting map[string]any) {
 	r.account(Prometheus)
 	selector := func() map[string]any { return map[string]any{"matchLabels": accounting} }
 	spec := map[string]any{

@@ -43,7 +43,7 @@ const prefix = "muster-"
 func Name(role string) string { return prefix + role }
 
 // name is Name, or, in an installation that has KAI's names, KAI's name of the role's Deployment or DaemonSet, account and Service.
-func (r *render) name(role string) string {
+func (r *renderer) name(role string) string {
 	if r.kaiNames() {
 		return admission.KAIAccount(Name(role))
 	}
@@ -51,7 +51,7 @@ func (r *render) name(role string) string {
 }
 
 // schedulerName is SchedulerName, or, in an installation that has KAI's names, SCHEDULER-SHARD after the name by which pods ask for it.
-func (r *render) schedulerName(shard string) string {
+func (r *renderer) schedulerName(shard string) string {
 	if r.kaiNames() {
 		return fitted(*r.spec.Global.SchedulerName + "-" + shard)
 	}
@@ -59,7 +59,7 @@ func (r *render) schedulerName(shard string) string {
 }
 
 // kaiNames says whether the Config wants KAI's names.
-func (r *render) kaiNames() bool { return r.notes[AnnotationKAINames] == "true" }
+func (r *renderer) kaiNames() bool { return r.notes[AnnotationKAINames] == "true" }
 
 // SchedulerName is the name of the Deployment, Service and ConfigMap of a shard's scheduler: muster-scheduler-<shard>. A shard
 // whose name fits no Service (more than 46 characters, or a dot) has its name shortened, with a hash of it at the end.

@@ -10,7 +10,7 @@ import (
 
 // pace is the flags that the Config's annotations give to every role: the times of its Lease, and after how long its work counts as
 // hung. Times that no role would start with have no effect, all three together.
-func (r *render) pace() []string {
+func (r *renderer) pace() []string {
 	read := func(annotation string, into *time.Duration) (given bool) {
 		text := r.notes[annotation]
 		if text == "" {

@@ -53,12 +53,12 @@ func servicePort(name string, number int, target string) corev1.ServicePort {
 }
 
 // account renders a role's ServiceAccount in the control plane's namespace, and what it may do.
-func (r *render) account(role string) {
+func (r *renderer) account(role string) {
 	r.serviceAccount(role, r.spec.Namespace, r.name(role))
 	r.grant(role, r.spec.Namespace, r.name(role))
 }
 
-func (r *render) serviceAccount(role, namespace, name string) {
+func (r *renderer) serviceAccount(role, namespace, name string) {
 	o := &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if role == NodeScale && namespace != r.spec.Namespace {
 		// The pods that stand for demand ask nothing of the API server.
@@ -68,7 +68,7 @@ func (r *render) serviceAccount(role, namespace, name string) {
 }
 
 // grant renders a role's rules, bound to an account.
-func (r *render) grant(role, namespace, account string) {
+func (r *renderer) grant(role, namespace, account string) {
 	p := Rules(role)
 	name := Name(role)
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}}
@@ -102,7 +102,7 @@ func (r *render) grant(role, namespace, account string) {
 }
 
 // named puts the names that Config gives to webhook configurations into the rules about them.
-func (r *render) named(role string, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+func (r *renderer) named(role string, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	if role != Admission {
 		return rules
 	}
@@ -115,7 +115,7 @@ func (r *render) named(role string, rules []rbacv1.PolicyRule) []rbacv1.PolicyRu
 }
 
 // service renders a Service in front of a workload's pods.
-func (r *render) inFront(w *workload, name string, spec corev1.ServiceSpec, notes map[string]string) {
+func (r *renderer) inFront(w *workload, name string, spec corev1.ServiceSpec, notes map[string]string) {
 	if !w.led {
 		spec.Selector = Selector(w.name)
 	}
@@ -133,7 +133,7 @@ func (r *render) inFront(w *workload, name string, spec corev1.ServiceSpec, note
 }
 
 // reachable renders who may connect to a workload: anybody, but only to the ports that it says it serves.
-func (r *render) reachable(w *workload) {
+func (r *renderer) reachable(w *workload) {
 	p := &networkingv1.NetworkPolicy{
 		TypeMeta:   kind(networkingv1.SchemeGroupVersion.String(), "NetworkPolicy"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.spec.Namespace, Name: w.name},
@@ -153,7 +153,7 @@ func (r *render) reachable(w *workload) {
 }
 
 // budget renders a PodDisruptionBudget, for several replicas, where Config asks for one.
-func (r *render) budget(w *workload) {
+func (r *renderer) budget(w *workload) {
 	b := w.service.PodDisruptionBudget
 	if w.replicas < 2 || !*b.Enabled {
 		return
@@ -171,7 +171,7 @@ func (r *render) budget(w *workload) {
 }
 
 // autoscaler renders a VerticalPodAutoscaler where Config asks for one.
-func (r *render) autoscaler(w *workload, target string) {
+func (r *renderer) autoscaler(w *workload, target string) {
 	if w.vpa == nil || !*w.vpa.Enabled {
 		return
 	}
@@ -180,9 +180,9 @@ func (r *render) autoscaler(w *workload, target string) {
 		return
 	}
 	spec := map[string]any{"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": target, "name": w.name}}
-	spec["updatePolicy"] = plain(w.vpa.UpdatePolicy)
+	spec["updatePolicy"] = plainFields(w.vpa.UpdatePolicy)
 	if w.vpa.ResourcePolicy != nil {
-		spec["resourcePolicy"] = plain(w.vpa.ResourcePolicy)
+		spec["resourcePolicy"] = plainFields(w.vpa.ResourcePolicy)
 	}
 	o := r.foreign(w.role, "autoscaling.k8s.io/v1", KindVPA.Kind, w.name, spec)
 	if w.shard != "" {
@@ -193,7 +193,7 @@ func (r *render) autoscaler(w *workload, target string) {
 }
 
 // foreign renders an object of a kind that is not Kubernetes' own.
-func (r *render) foreign(role, version, kind, name string, spec map[string]any) *unstructured.Unstructured {
+func (r *renderer) foreign(role, version, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "spec": spec}}
 	o.SetNamespace(r.spec.Namespace)
 	o.SetName(name)
@@ -201,8 +201,8 @@ func (r *render) foreign(role, version, kind, name string, spec map[string]any) 
 	return o
 }
 
-// plain turns a typed part into what an unstructured object holds.
-func plain(typed any) map[string]any {
+// plainFields turns a typed part into what an unstructured object holds.
+func plainFields(typed any) map[string]any {
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		panic(err) // types of the API: they are made of what JSON knows

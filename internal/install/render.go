@@ -105,8 +105,8 @@ func rank(o client.Object) int {
 	return len(order)
 }
 
-// render is one rendering.
-type render struct {
+// renderer is one rendering.
+type renderer struct {
 	spec     *kaiv1.ConfigSpec
 	notes    map[string]string       // the Config's annotations
 	shards   []kaiv1.SchedulingShard // by name
@@ -116,8 +116,8 @@ type render struct {
 	warnings []Warning
 }
 
-func newRender(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environment) *render {
-	r := &render{spec: Defaulted(config), notes: config.Annotations, env: env, claims: map[string]string{}}
+func newRender(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environment) *renderer {
+	r := &renderer{spec: Defaulted(config), notes: config.Annotations, env: env, claims: map[string]string{}}
 	for i := range shards {
 		r.shards = append(r.shards, *shards[i].DeepCopy())
 	}
@@ -125,18 +125,18 @@ func newRender(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environ
 	return r
 }
 
-func (r *render) warn(field, rule string, args ...any) {
+func (r *renderer) warn(field, rule string, args ...any) {
 	r.warnings = append(r.warnings, Warning{Object: "Config", Field: field, Rule: fmt.Sprintf(rule, args...)})
 }
 
-func (r *render) missing(field, kind, what string) {
+func (r *renderer) missing(field, kind, what string) {
 	r.warnings = append(r.warnings, Warning{
 		Object: "Config", Field: field, Missing: true, Rule: fmt.Sprintf("asks for a %s, which the cluster does not know: %s", kind, what),
 	})
 }
 
 // add takes an object in, with the labels of its role.
-func (r *render) add(role string, o client.Object) {
+func (r *renderer) add(role string, o client.Object) {
 	labels := Labels(role)
 	for k, v := range o.GetLabels() { // order: the result is a map
 		labels[k] = v
@@ -149,7 +149,7 @@ func (r *render) add(role string, o client.Object) {
 }
 
 // controlPlane renders what there is once, however many shards there are.
-func (r *render) controlPlane() {
+func (r *renderer) controlPlane() {
 	s := r.spec
 	r.namespaces()
 	r.podGrouper(s.PodGrouper)
@@ -166,7 +166,7 @@ func (r *render) controlPlane() {
 }
 
 // namespaces renders those of pods that components make.
-func (r *render) namespaces() {
+func (r *renderer) namespaces() {
 	b, n := r.spec.Binder, r.spec.NodeScaleAdjuster
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	reserved := *b.ResourceReservation.Namespace
@@ -219,7 +219,7 @@ const volumeGroup = 65532
 // A new version rolls without a gap: one new pod more, and none less until it is ready, which it is while it stands by. The
 // old one then ends its work, gives the Lease back, and the new one takes it within a second. So that old and new never work
 // beside each other, every replica elects, whatever their number.
-func (r *render) deploy(w *workload) {
+func (r *renderer) deploy(w *workload) {
 	g := r.spec.Global
 	labels := Selector(w.name)
 	pod := Labels(w.role)
@@ -273,7 +273,7 @@ func (r *render) deploy(w *workload) {
 }
 
 // arguments are a role's own flags and those that all roles share.
-func (r *render) arguments(w *workload) []string {
+func (r *renderer) arguments(w *workload) []string {
 	args := append(w.args, pacing(w.client).without(w.args)...)
 	args = append(args, "--leader-elect=true")
 	args = append(args, flags(r.pace()).without(w.args)...)
@@ -306,7 +306,7 @@ var kaiImages = []string{
 }
 
 // image is REPOSITORY/NAME:TAG, with @DIGEST for those whose digest the environment says. An image of KAI's cannot run our roles: its place is taken by ours, from where ours come from.
-func (r *render) image(field string, i *kaiv1.Image, program string) string {
+func (r *renderer) image(field string, i *kaiv1.Image, program string) string {
 	repository, tag, name := ptr.Deref(i.Repository, r.env.Repository), ptr.Deref(i.Tag, r.env.Tag), *i.Name
 	if slices.Contains(kaiImages, strings.TrimSuffix(name, "-fips")) {
 		r.warn(field, "is KAI's %s; %s runs instead", name, program)
@@ -325,7 +325,7 @@ func (r *render) image(field string, i *kaiv1.Image, program string) string {
 	return name
 }
 
-func (r *render) pullSecrets() []corev1.LocalObjectReference {
+func (r *renderer) pullSecrets() []corev1.LocalObjectReference {
 	var out []corev1.LocalObjectReference
 	for _, name := range slices.Concat(r.spec.Global.AdditionalImagePullSecrets, r.env.PullSecrets) {
 		if ref := (corev1.LocalObjectReference{Name: name}); name != "" && !slices.Contains(out, ref) {
@@ -336,14 +336,14 @@ func (r *render) pullSecrets() []corev1.LocalObjectReference {
 }
 
 // security is the containers' context; on OpenShift the platform's.
-func (r *render) security() *corev1.SecurityContext {
+func (r *renderer) security() *corev1.SecurityContext {
 	if *r.spec.Global.Openshift {
 		return nil
 	}
 	return r.spec.Global.SecurityContext.DeepCopy()
 }
 
-func (r *render) podSecurity() *corev1.PodSecurityContext {
+func (r *renderer) podSecurity() *corev1.PodSecurityContext {
 	if *r.spec.Global.Openshift {
 		return nil
 	}
@@ -353,8 +353,8 @@ func (r *render) podSecurity() *corev1.PodSecurityContext {
 }
 
 // queueKey and poolKey are the labels of queues and node pools.
-func (r *render) queueKey() string { return ptr.Deref(r.spec.Global.QueueLabelKey, keys.QueueLabel) }
+func (r *renderer) queueKey() string { return ptr.Deref(r.spec.Global.QueueLabelKey, keys.QueueLabel) }
 
-func (r *render) poolKey() string {
+func (r *renderer) poolKey() string {
 	return ptr.Deref(r.spec.Global.NodePoolLabelKey, keys.NodePoolLabel)
 }

@@ -57,8 +57,8 @@ func only(names []string, r rbacv1.PolicyRule) rbacv1.PolicyRule {
 // events are written about pods and gangs of all namespaces, and in the namespace default about objects that have none.
 func events() rbacv1.PolicyRule { return rule(groupCore, []string{"create"}, "events") }
 
-// leases lets a role take its turn: create its Lease, and from then on that one alone.
-func leases(name string) []rbacv1.PolicyRule {
+// leaseRules lets a role take its turn: create its Lease, and from then on that one alone.
+func leaseRules(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule(groupLease, []string{"create"}, "leases"),
 		only([]string{name}, rule(groupLease, []string{"get", "update"}, "leases")),
@@ -88,7 +88,7 @@ func Rules(role string) Permissions {
 				rule(groupWork, []string{"patch"}, "queues", "podgroups/status"),
 				events(),
 			},
-			Home: leases(keys.LeasePodGroupController),
+			Home: leaseRules(keys.LeasePodGroupController),
 		}
 	case Queue:
 		return Permissions{
@@ -97,7 +97,7 @@ func Rules(role string) Permissions {
 				rule(groupWork, []string{"patch"}, "queues", "queues/status"),
 				events(), // of defects, as of every role
 			},
-			Home: leases(keys.LeaseQueueController),
+			Home: leaseRules(keys.LeaseQueueController),
 		}
 	case Admission:
 		return admissionRules()
@@ -108,7 +108,7 @@ func Rules(role string) Permissions {
 				rule(groupWork, watch, "podgroups", "bindrequests"),
 				events(),
 			},
-			Home: leases(keys.LeaseNodeScaleAdjuster),
+			Home: leaseRules(keys.LeaseNodeScaleAdjuster),
 			Scaling: []rbacv1.PolicyRule{
 				rule(groupCore, []string{"create", "delete"}, "pods"),
 				rule(groupCore, []string{"patch"}, "pods/status"),
@@ -169,7 +169,7 @@ func binderRules() Permissions {
 			rule(groupDevice, []string{"update", "patch"}, "resourceclaims/binding"), // since Kubernetes 1.36
 			events(),
 		},
-		Home:     leases(keys.LeaseBinder),
+		Home:     leaseRules(keys.LeaseBinder),
 		Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"create", "delete"}, "pods")},
 	}
 }
@@ -199,7 +199,7 @@ func podGrouperRules() Permissions {
 			rule(groupWork, append([]string{"create", "patch"}, watch...), "podgroups"),
 			events(),
 		}, workloads()...),
-		Home: leases(keys.LeasePodGrouper),
+		Home: leaseRules(keys.LeasePodGrouper),
 	}
 }
 
@@ -215,7 +215,7 @@ func admissionRules() Permissions {
 			only(validating, rule(groupAdmission, verbs, "validatingwebhookconfigurations")),
 			rule(groupWork, []string{"list"}, "queues", "podgroups"),
 		},
-		Home: append(leases(keys.LeaseAdmission),
+		Home: append(leaseRules(keys.LeaseAdmission),
 			rule(groupCore, []string{"create"}, "secrets"),
 			only([]string{AdmissionSecret}, rule(groupCore, append([]string{"update"}, watch...), "secrets")),
 		),
@@ -246,7 +246,7 @@ func operatorRules() Permissions {
 			rule("nvidia.com", watch, "clusterpolicies"),
 			events(),
 		},
-		Home: append(append(leases(keys.LeaseOperator),
+		Home: append(append(leaseRules(keys.LeaseOperator),
 			rule("apps", own, "deployments", "daemonsets"),
 			rule(groupCore, own, "services", "configmaps"),
 			// Histories of usage: it makes claims for them, and deletes none.

@@ -25,7 +25,7 @@ const (
 )
 
 // shard renders the scheduler of one shard. After an error nothing of it has been rendered.
-func (r *render) shard(s *kaiv1.SchedulingShard) error {
+func (r *renderer) shard(s *kaiv1.SchedulingShard) error {
 	c := r.spec.Scheduler
 	if !*c.Service.Enabled {
 		return nil
@@ -78,7 +78,7 @@ func (r *render) shard(s *kaiv1.SchedulingShard) error {
 
 // alone refuses a shard whose part of the cluster is another's already: the elder's, or of two of the same age the first's by
 // name. Their schedulers would compete for one Lease.
-func (r *render) alone(s *kaiv1.SchedulingShard) error {
+func (r *renderer) alone(s *kaiv1.SchedulingShard) error {
 	for i := range r.shards {
 		o := &r.shards[i]
 		if o.Name == s.Name || o.Spec.PartitionLabelValue != s.Spec.PartitionLabelValue || o.Spec.Args["partition-label-value"] != s.Spec.Args["partition-label-value"] {
@@ -91,11 +91,11 @@ func (r *render) alone(s *kaiv1.SchedulingShard) error {
 	return nil
 }
 
-func (r *render) warnShard(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
+func (r *renderer) warnShard(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
 	r.warnings = append(r.warnings, Warning{Object: "SchedulingShard " + s.Name, Field: field, Rule: fmt.Sprintf(rule, args...)})
 }
 
-func (r *render) warnUnknown(s *kaiv1.SchedulingShard, field, rule string) {
+func (r *renderer) warnUnknown(s *kaiv1.SchedulingShard, field, rule string) {
 	r.warnings = append(r.warnings, Warning{Object: "SchedulingShard " + s.Name, Field: field, Rule: rule, Unknown: true})
 }
 
@@ -106,7 +106,7 @@ var reserved = map[string]string{
 }
 
 // schedulerArgs are the flags that the operator derives, and those of the shard, which win.
-func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
+func (r *renderer) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 	g := r.spec.Global
 	names := []string{
 		"scheduler-conf", "scheduler-name", "namespace", "nodepool-label-key", "partition-label-value", "resource-reservation-app-label", "resource-reservation-namespace", "scale-adjust-namespace", "queue-label-key", "listen-address",
@@ -148,7 +148,7 @@ func (r *render) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 	return out
 }
 
-func (r *render) schedulerEnv(s *kaiv1.SchedulingShard, conf *schedulerConf) []corev1.EnvVar {
+func (r *renderer) schedulerEnv(s *kaiv1.SchedulingShard, conf *schedulerConf) []corev1.EnvVar {
 	out := []corev1.EnvVar{{Name: "GOGC", Value: strconv.Itoa(*r.spec.Scheduler.GOGC)}}
 	if limit := s.Spec.GoMemLimit; limit != nil {
 		if s.Spec.GoMemLimitRatio != nil {
@@ -175,7 +175,7 @@ type schedulerConf struct {
 
 // schedulerConfig writes a shard's configuration file, and reads it as the scheduler will, so that what it would refuse is
 // known here.
-func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, error) {
+func (r *renderer) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, error) {
 	if err := checkShard(s); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (r *render) schedulerConfig(s *kaiv1.SchedulingShard) (*schedulerConf, erro
 }
 
 // overridden warns of fields that are lost because arguments replace all that a plugin would get, as in KAI.
-func (r *render) overridden(s *kaiv1.SchedulingShard) {
+func (r *renderer) overridden(s *kaiv1.SchedulingShard) {
 	for _, o := range []struct {
 		field, plugin string
 		given         bool

@@ -67,7 +67,7 @@ func (p *past) place(scheduler string, extra map[string]string) error {
 }
 
 // claim refuses a shard whose claim is another's already: one process at a time has a history open.
-func (r *render) claim(s *kaiv1.SchedulingShard, name string) error {
+func (r *renderer) claim(s *kaiv1.SchedulingShard, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *render) claim(s *kaiv1.SchedulingShard, name string) error {
 }
 
 // history renders where a shard keeps what queues used, if it keeps that itself.
-func (r *render) history(s *kaiv1.SchedulingShard, w *workload, conf *schedulerConf) {
+func (r *renderer) history(s *kaiv1.SchedulingShard, w *workload, conf *schedulerConf) {
 	p := &conf.past
 	if p.folder == "" {
 		return
@@ -109,13 +109,13 @@ func (r *render) history(s *kaiv1.SchedulingShard, w *workload, conf *schedulerC
 }
 
 // forgets warns that a shard's history of usage is lost with a pod.
-func (r *render) forgets(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
+func (r *renderer) forgets(s *kaiv1.SchedulingShard, field, rule string, args ...any) {
 	r.warnShard(s, field, rule, args...)
 	r.warnings[len(r.warnings)-1].Forgets = true
 }
 
 // usage is the shard's usageDBConfig as its scheduler needs it: with an address.
-func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.UsageDBConfig, error) {
+func (r *renderer) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.UsageDBConfig, error) {
 	u := s.Spec.UsageDBConfig.DeepCopy()
 	if u == nil {
 		return nil, nil
@@ -160,7 +160,7 @@ func (r *render) usage(s *kaiv1.SchedulingShard, conf *schedulerConf) (*kaiv1.Us
 }
 
 // ours has the bundled store asked for what our own queue role says, and nobody else, unless the shard names its metrics.
-func (r *render) ours(p *kaiv1.UsageParams) *kaiv1.UsageParams {
+func (r *renderer) ours(p *kaiv1.UsageParams) *kaiv1.UsageParams {
 	if p == nil {
 		p = &kaiv1.UsageParams{}
 	}

@@ -106,10 +106,10 @@ func uses() map[string][]string {
 		"controllers/vcqueue/controller.go patch kit.Merge":       nil,
 		"controllers/vcqueue/controller.go state kit.MergeStatus": nil,
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
-		"controllers/operator/wire.go apply kit.Apply":               nil,
-		"controllers/operator/wire.go remove kit.Delete":             nil,
-		"controllers/operator/wire.go annotate kit.Merge":            nil,
-		"controllers/operator/wire.go setConditions kit.MergeStatus": {"operator cluster patch configs/status.kai.scheduler", "operator cluster patch schedulingshards/status.kai.scheduler"},
+		"controllers/operator/apiclient.go apply kit.Apply":               nil,
+		"controllers/operator/apiclient.go remove kit.Delete":             nil,
+		"controllers/operator/apiclient.go annotate kit.Merge":            nil,
+		"controllers/operator/apiclient.go setConditions kit.MergeStatus": {"operator cluster patch configs/status.kai.scheduler", "operator cluster patch schedulingshards/status.kai.scheduler"},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // admission renders the role that answers the API server's questions, the Service by which it is asked, and the webhook
 // configurations. What these trust is written into them by the role itself.
-func (r *render) admission(a *kaiv1.Admission) {
+func (r *renderer) admission(a *kaiv1.Admission) {
 	if !*a.Service.Enabled {
 		return
 	}
@@ -83,7 +83,7 @@ func hamicore(plugins map[string]kaiv1.PluginConfig) map[string]kaiv1.PluginConf
 }
 
 // webhookNames are the configurations that the role may complete.
-func (r *render) webhookNames() []string {
+func (r *renderer) webhookNames() []string {
 	a := r.spec.Admission
 	return []string{
 		*a.MutatingWebhookConfigurationName, *a.ValidatingWebhookConfigurationName,
@@ -92,7 +92,7 @@ func (r *render) webhookNames() []string {
 }
 
 // admissionOptions are what the role is told by its flags, as far as the API server has to know it, too.
-func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
+func (r *renderer) admissionOptions(a *kaiv1.Admission) admission.Options {
 	g, names := r.spec.Global, r.webhookNames()
 	o := admission.DefaultOptions()
 	o.SchedulerNames, o.Namespace, o.QueueLabel = []string{*g.SchedulerName}, r.spec.Namespace, r.queueKey()
@@ -114,7 +114,7 @@ func (r *render) admissionOptions(a *kaiv1.Admission) admission.Options {
 
 // guards reads what the Config's annotations say of identity and queues. What cannot be understood is the safe thing, not the
 // weak one: whoever wrote it wanted a guard.
-func (r *render) guards(o *admission.Options) {
+func (r *renderer) guards(o *admission.Options) {
 	switch mode := admission.Mode(r.notes[AnnotationIdentity]); mode {
 	case admission.Off, admission.Warn, admission.Enforce:
 		o.Identity = mode
@@ -146,7 +146,7 @@ func (r *render) guards(o *admission.Options) {
 }
 
 // webhooks renders what the API server has to be told: the role's own configurations and policies.
-func (r *render) webhooks(o *admission.Options, a *kaiv1.Admission) {
+func (r *renderer) webhooks(o *admission.Options, a *kaiv1.Admission) {
 	for _, object := range o.Objects(nil) {
 		switch c := object.(type) {
 		case *admissionregv1.MutatingWebhookConfiguration:
@@ -163,7 +163,7 @@ func (r *render) webhooks(o *admission.Options, a *kaiv1.Admission) {
 }
 
 // aim makes a webhook's address that of the Service.
-func (r *render) aim(c *admissionregv1.WebhookClientConfig, a *kaiv1.Admission) {
+func (r *renderer) aim(c *admissionregv1.WebhookClientConfig, a *kaiv1.Admission) {
 	if c.Service == nil {
 		panic(fmt.Sprintf("a webhook without a Service: %v", c.URL)) // no URL is ever set here
 	}

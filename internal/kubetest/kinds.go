@@ -42,9 +42,9 @@ func (k *Kind) groupResource() schema.GroupResource {
 
 func (k *Kind) groupKind() schema.GroupKind { return k.GroupVersionKind.GroupKind() }
 
-// builtin is what Kubernetes itself serves: by group and version the kinds, each with the letters n (namespaced), s (status
+// builtinKinds is what Kubernetes itself serves: by group and version the kinds, each with the letters n (namespaced), s (status
 // subresource) and g (generation).
-var builtin = map[string]string{
+var builtinKinds = map[string]string{
 	"v1": "Pod:nsg Node:s Namespace:s ConfigMap:n Secret:n Service:ns ServiceAccount:n PersistentVolume:s PersistentVolumeClaim:ns " +
 		"Event:n ReplicationController:nsg",
 	"apps/v1":                         "Deployment:nsg DaemonSet:nsg StatefulSet:nsg ReplicaSet:nsg",
@@ -65,7 +65,7 @@ var builtin = map[string]string{
 // Builtin returns the kinds that Kubernetes serves by itself and Muster uses.
 func Builtin() []Kind {
 	var out []Kind
-	for version, kinds := range builtin { // order: sorted below
+	for version, kinds := range builtinKinds { // order: sorted below
 		gv, err := schema.ParseGroupVersion(version)
 		if err != nil {
 			panic(err)

@@ -28,7 +28,7 @@ type Fault struct {
 	Until <-chan struct{}
 }
 
-type fault struct {
+type faultPlan struct {
 	Fault
 	seen, hit int
 }
@@ -36,7 +36,7 @@ type fault struct {
 // Fail has matching requests fail, or wait, from now on until Reset. The function it returns tells how many were hit. Of
 // several faults that match a request, the first one counts.
 func (p *Proxy) Fail(f Fault) func() int {
-	one := &fault{Fault: f}
+	one := &faultPlan{Fault: f}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = append(p.faults, one)
@@ -73,7 +73,7 @@ func (p *Proxy) connection(c net.Conn, state http.ConnState) {
 	}
 }
 
-// fault returns what hits a request; nil for nothing.
+// faultPlan returns what hits a request; nil for nothing.
 func (p *Proxy) fault(req Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

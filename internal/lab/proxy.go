@@ -37,7 +37,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	rules  []*rule
-	faults []*fault
+	faults []*faultPlan
 	open   map[net.Conn]struct{}
 }
 

@@ -30,7 +30,7 @@ func Known(p engine.Profile, r engine.Registry) (engine.Profile, []Unknown) {
 	for i, tier := range p.Tiers {
 		for _, u := range tier {
 			if _, known := r.Plugins[u.Name]; !known {
-				out = append(out, unknown(fmt.Sprintf("tiers[%d].plugins", i), "plugin", u.Name, r.Plugins))
+				out = append(out, unknownName(fmt.Sprintf("tiers[%d].plugins", i), "plugin", u.Name, r.Plugins))
 				continue
 			}
 			tiers[i] = append(tiers[i], u)
@@ -48,12 +48,12 @@ func (s *Shard) Unknown(r engine.Registry) []Unknown {
 	var out []Unknown
 	for _, name := range slices.Sorted(maps.Keys(s.Plugins)) {
 		if _, known := r.Plugins[name]; !known {
-			out = append(out, unknown("plugins", "plugin", name, r.Plugins))
+			out = append(out, unknownName("plugins", "plugin", name, r.Plugins))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Actions)) {
 		if _, known := r.Actions[name]; !known {
-			out = append(out, unknown("actions", "action", name, r.Actions))
+			out = append(out, unknownName("actions", "action", name, r.Actions))
 		}
 	}
 	return out
@@ -84,7 +84,7 @@ func Check(s Shard, p engine.Profile, r engine.Registry) ([]Unknown, error) {
 	return names, nil
 }
 
-func unknown[T any](field, kind, name string, known map[string]T) Unknown {
+func unknownName[T any](field, kind, name string, known map[string]T) Unknown {
 	return Unknown{
 		Field: field + "." + brief(name),
 		Rule:  fmt.Sprintf("is the name of no %s; the nearest that is known is %s", kind, Nearest(name, slices.Collect(maps.Keys(known)))),

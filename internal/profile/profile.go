@@ -13,8 +13,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/usage"
 )
 
-// file is KAI's configuration file.
-type file struct {
+// yamlFile is KAI's configuration file.
+type yamlFile struct {
 	Actions             *string         `json:"actions,omitempty"`
 	Tiers               []tier          `json:"tiers,omitempty"`
 	QueueDepthPerAction map[string]int  `json:"queueDepthPerAction,omitempty"`
@@ -73,7 +73,7 @@ func defaultActions() []string {
 // Parse reads KAI's configuration file. What it leaves out is the built-in profile's. Empty input is the built-in profile.
 func Parse(text []byte) (engine.Profile, error) {
 	p := BuiltIn()
-	var f file
+	var f yamlFile
 	if err := yaml.UnmarshalStrict(text, &f); err != nil {
 		return p, fmt.Errorf("scheduler configuration: %w", err)
 	}
@@ -135,14 +135,14 @@ func checkDepth(depths map[string]int, actions []string) error {
 // Usage reads from KAI's configuration file where the history of usage comes from; nil if shares do not look at the past.
 // It is no part of the engine's profile: the engine gets usage as data.
 func Usage(text []byte) (*usage.Config, error) {
-	var f file
+	var f yamlFile
 	if err := yaml.UnmarshalStrict(text, &f); err != nil {
 		return nil, fmt.Errorf("scheduler configuration: %w", err)
 	}
 	return f.usage()
 }
 
-func (f *file) usage() (*usage.Config, error) {
+func (f *yamlFile) usage() (*usage.Config, error) {
 	if f.UsageDBConfig == nil || string(f.UsageDBConfig) == "null" {
 		return nil, nil
 	}

@@ -104,7 +104,7 @@ func File(s Shard) ([]byte, error) {
 		return nil, err
 	}
 	actions := strings.Join(p.Actions, ", ")
-	f := file{Actions: &actions, QueueDepthPerAction: s.QueueDepth}
+	f := yamlFile{Actions: &actions, QueueDepthPerAction: s.QueueDepth}
 	for _, uses := range p.Tiers {
 		var t tier
 		for _, u := range uses {
@@ -222,7 +222,7 @@ func (s *Shard) resolve() (engine.Profile, error) {
 		if err != nil {
 			return p, fmt.Errorf("usageDBConfig: %w", err)
 		}
-		if _, err := (&file{UsageDBConfig: text}).usage(); err != nil {
+		if _, err := (&yamlFile{UsageDBConfig: text}).usage(); err != nil {
 			return p, err
 		}
 	}

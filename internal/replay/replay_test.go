@@ -26,8 +26,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
-// town is a small cluster in which something is to be decided.
-func town() *replay.Case {
+// smallCluster is a small cluster in which something is to be decided.
+func smallCluster() *replay.Case {
 	gang := cluster.Key{Face: "kai", Namespace: "ns", Name: "g"}
 	s := cluster.NewStore(cluster.Options{})
 	unlimited := []cluster.Quantity{{Name: "cpu", Value: -1}, {Name: "memory", Value: -1}, {Name: "gpu", Value: -1}}
@@ -68,7 +68,7 @@ func unpacked(t testing.TB, packed []byte) string {
 // TestOtherDecision: a replay says when what is on record is not what is decided.
 func TestOtherDecision(t *testing.T) {
 	t.Parallel()
-	c := town()
+	c := smallCluster()
 	out, err := c.Run(t.Context(), builtin.Registry())
 	if err != nil || len(out.Plans) != 1 || out.Plans[0].Binds() != 2 || out.Same {
 		t.Fatalf("nothing is on record: %+v, %v", out, err)
@@ -99,7 +99,7 @@ func (fall) Run(*engine.Session) { panic("fell") }
 
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	c := town()
+	c := smallCluster()
 	r := builtin.Registry()
 	r.Actions["fall"] = func() engine.Action { return fall{} }
 	c.Profile.Actions = []string{"fall"}
@@ -111,7 +111,7 @@ func TestPanicIsAnError(t *testing.T) {
 // TestRefused: each file that is no snapshot is refused with what is wrong with it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	packed := written(t, town())
+	packed := written(t, smallCluster())
 	text := unpacked(t, packed)
 	if _, err := replay.Read(strings.NewReader(text), replay.DefaultLimits()); err != nil {
 		t.Fatalf("an unpacked file: %v", err)
@@ -276,7 +276,7 @@ func same(t *testing.T, is, was cluster.Image) {
 // FuzzRead: whatever the bytes, reading ends with an error or with a case that a Store takes in, that the engine
 // decides on without a panic, and that is written as it was read.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte(unpacked(f, written(f, town()))))
+	f.Add([]byte(unpacked(f, written(f, smallCluster()))))
 	f.Add([]byte(`{"format":"muster.snapshot/v1","now":0,"profile":{},"dims":["cpu","memory","gpu","pods"]}`))
 	for _, text := range seeds(f) {
 		f.Add(text)

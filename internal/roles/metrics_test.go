@@ -15,7 +15,7 @@ import (
 )
 
 // TestMetricsPage: docs/operations/metrics.md lists what the roles serve, with its labels, no more and no less. (Types are held
-// against a running process by TestDashboards in internal/lab/proof.) No label is about a pod.
+// against a running process by TestDashboards in internal/lab/e2e.) No label is about a pod.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	server := newPlane(t, true)

@@ -31,10 +31,10 @@ const (
 )
 
 // Names lists the roles a process can run one of, without All.
-func Names() []string { return names(false) }
+func Names() []string { return rolesNamed(false) }
 
 // Apart lists the roles that are no part of All: the operator deploys the others.
-func Apart() []string { return names(true) }
+func Apart() []string { return rolesNamed(true) }
 
 // FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
 func FlagNames(role string) []string {

@@ -142,8 +142,8 @@ func roleOf(name string) (role, error) {
 	return role{}, fmt.Errorf("unknown role %q; known: %v", name, append(Names(), Apart()...))
 }
 
-// names are those of the roles that are apart, or of the others.
-func names(apart bool) (out []string) {
+// rolesNamed are those of the roles that are apart, or of the others.
+func rolesNamed(apart bool) (out []string) {
 	for _, r := range table() {
 		if r.apart == apart {
 			out = append(out, r.name)

@@ -67,7 +67,7 @@ func (l *Loop) evicted(log logr.Logger) {
 			}
 		}
 		l.metrics.evicted(&o)
-		rec := record(&o, now)
+		rec := newRecord(&o, now)
 		l.o.Records.add(rec)
 		l.tell(&o, &rec, now)
 		if o.Err == nil {
@@ -114,7 +114,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 	switch {
 	case b.Eviction.Cause == engine.Repair:
 	case o.Err != nil:
-		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, evictions(b)-len(o.Evicted), spared), decision)
+		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, countEvictions(b)-len(o.Evicted), spared), decision)
 	default:
 		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
 	}

@@ -113,11 +113,11 @@ func (r *Records) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_ = e.Encode(r.Latest()) // the reader has gone
 }
 
-// record is what is remembered of an outcome.
-func record(o *apply.Outcome, at time.Time) Record {
+// newRecord is what is remembered of an outcome.
+func newRecord(o *apply.Outcome, at time.Time) Record {
 	rec := Record{
 		At: at.UTC(), Action: o.Action, Bundle: o.Bundle.ID, Gang: o.Bundle.Gang.String(), Eviction: o.Bundle.Eviction,
-		Pods: evictions(&o.Bundle), Evicted: len(o.Evicted),
+		Pods: countEvictions(&o.Bundle), Evicted: len(o.Evicted),
 	}
 	if o.Err != nil {
 		rec.Spared = o.Err.Error()
@@ -125,8 +125,8 @@ func record(o *apply.Outcome, at time.Time) Record {
 	return rec
 }
 
-// evictions counts the pods that a bundle evicts.
-func evictions(b *engine.Bundle) (n int) {
+// countEvictions counts the pods that a bundle evicts.
+func countEvictions(b *engine.Bundle) (n int) {
 	for i := range b.Intents {
 		if b.Intents[i].Verb == engine.Evict {
 			n++

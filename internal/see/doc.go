@@ -4,13 +4,13 @@
 // out by his [Scope] before anything is written.
 //
 //	Cycle ──► runtimes: declared, or learned from History ─┐
-//	          arrivals of the last days, drawn anew        ├─► 32 draws of a sim.World, by the real engine ─► Outlook ─► Text
+//	          arrivals of the last days, drawn anew        ├─► 32 draws of a sim.Cluster, by the real engine ─► Outlook ─► Text
 //	          what was forecast, and when gangs did start ─┘
 //
 // It is pure: no client, no clock, no file; the time is the cycle's, randomness is a seed, and one input gives one Outlook. It never says
 // more than it knows: runtimes that nobody knows are named as unknown, and what lies beyond the horizon is "not within a day".
 //
-// What a draw leaves out is what sim.World leaves out: nodes do not fail, pods never fail by themselves, and work that is evicted
+// What a draw leaves out is what sim.Cluster leaves out: nodes do not fail, pods never fail by themselves, and work that is evicted
 // begins anew. The bands are scaled by their own record, so that what is left out widens them ([Record]).
 //
 // The proof is package trial/forecast: made-up loads and a recorded one, which this package cannot import.

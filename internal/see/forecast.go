@@ -80,7 +80,7 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 	if err != nil {
 		return nil, fmt.Errorf("forecast: %w", err)
 	}
-	f := &forecast{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}}
+	f := &forecaster{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}}
 	f.prepare()
 	out = &Outlook{APIVersion: APIVersion, Kind: "Outlook", Cluster: c.Cluster, At: time.Unix(0, f.now).UTC(), Draws: d.N, Seed: d.Seed, Horizon: d.Horizon, Past: f.past, Unknown: f.unknown, Notes: f.notes}
 	starts := make([][]float64, len(f.waiting)) // seconds from now, by gang and draw
@@ -102,8 +102,8 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 	return out, nil
 }
 
-// forecast is one call of Forecast.
-type forecast struct {
+// forecaster is one call of Forecast.
+type forecaster struct {
 	cycle   *Cycle
 	history *History
 	draws   Draws
@@ -135,12 +135,12 @@ type prospect struct {
 	strata  []float64 // a number in (0, 1) for each draw
 }
 
-func (f *forecast) note(code NoteCode, object, text string, args ...any) {
+func (f *forecaster) note(code NoteCode, object, text string, args ...any) {
 	f.notes = append(f.notes, Note{Code: code, Object: object, Text: fmt.Sprintf(text, args...)})
 }
 
 // prepare reads what all draws have in common.
-func (f *forecast) prepare() {
+func (f *forecaster) prepare() {
 	members := f.cycle.members()
 	f.runtimes = learn(f.history, f.now, members)
 	source := newRandom(f.draws.Seed, 1<<32)
@@ -189,7 +189,7 @@ func (f *forecast) prepare() {
 }
 
 // judge notes what the history lacks.
-func (f *forecast) judge() {
+func (f *forecaster) judge() {
 	ended := 0
 	for i := range f.history.Runs {
 		if f.history.Runs[i].Ended {
@@ -232,13 +232,13 @@ const finer = 60
 const toCome = "yet-to-come-"
 
 // play plays the k-th future.
-func (f *forecast) play(ctx context.Context, k int, starts [][]float64, causes []map[string]int) error {
+func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes []map[string]int) error {
 	for i := range starts {
 		starts[i][k] = math.Inf(1)
 	}
 	left := len(starts)
 	end := f.now + int64(f.draws.Horizon)
-	var w *sim.World
+	var w *sim.Cluster
 	o := sim.Options{Engine: f.engine, Cycle: f.draws.Cycle, Grace: f.draws.Grace, Arrivals: f.come(newRandom(f.draws.Seed, uint64(k)))}
 	o.Started = func(gang cluster.Key, _ []string, after cluster.Key) {
 		i, ok := f.index[gang]
@@ -255,7 +255,7 @@ func (f *forecast) play(ctx context.Context, k int, starts [][]float64, causes [
 			causes[i][after.Name+" ends"]++
 		}
 	}
-	w = sim.NewWorldFrom(o, &f.cycle.Case.Image, func(g *cluster.GangState) time.Duration {
+	w = sim.NewClusterFrom(o, &f.cycle.Case.Image, func(g *cluster.GangState) time.Duration {
 		p := f.gangs[g.Key]
 		return p.runtime.draw(p.age, p.strata[k])
 	})
@@ -283,7 +283,7 @@ const block = 2 * time.Hour
 // come draws what comes: by queue, one piece of the past after another (a moving block bootstrap: Künsch, "The jackknife and the bootstrap for
 // general stationary observations", 1989), so that what came together comes together, and shapes come as often as they did. Of three days and
 // more, a piece is from about the same time of another day.
-func (f *forecast) come(r *random) func() (sim.Gang, bool) {
+func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
 	var out []sim.Gang
 	length := int64(min(block, f.past))
 	if length <= 0 {
@@ -322,7 +322,7 @@ func (f *forecast) come(r *random) func() (sim.Gang, bool) {
 }
 
 // conclude makes an outlook of a gang's starts, and has the history keep it.
-func (f *forecast) conclude(p *prospect, waits []float64, causes map[string]int) GangOutlook {
+func (f *forecaster) conclude(p *prospect, waits []float64, causes map[string]int) GangOutlook {
 	known := f.history.Gangs[p.state.Key]
 	record := f.history.record(p.state.Queue, len(known.Told) == 0)
 	g := GangOutlook{Gang: p.state.Key, UID: p.state.UID, Queue: p.state.Queue, Runtime: p.runtime.Source, Word: NotWithinHorizon, Held: record.Held, Of: record.Of}

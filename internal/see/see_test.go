@@ -16,9 +16,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
-// stage is a world whose cycles are looked at.
+// stage is a cluster whose cycles are looked at.
 type stage struct {
-	*sim.World
+	*sim.Cluster
 	t     testing.TB
 	works map[cluster.Key]Work
 }
@@ -30,7 +30,7 @@ func newStage(t testing.TB, nodes int, queues ...string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{World: sim.NewWorld(sim.Options{Engine: e, Start: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}), t: t, works: map[cluster.Key]Work{}}
+	s := &stage{Cluster: sim.NewCluster(sim.Options{Engine: e, Start: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}), t: t, works: map[cluster.Key]Work{}}
 	for i := range nodes {
 		if err := s.AddNode(sim.Node{Name: fmt.Sprintf("node-%03d", i), Allocatable: sim.Room(8000, 128_000, 1<<40, 250)}); err != nil {
 			t.Fatal(err)

@@ -177,7 +177,7 @@ func (c *Cycle) play(ctx context.Context, im *cluster.Image, h Horizon) (*played
 		}
 		return nil
 	}}
-	w := sim.NewWorldFrom(o, im, func(*cluster.GangState) time.Duration { return 0 })
+	w := sim.NewClusterFrom(o, im, func(*cluster.GangState) time.Duration { return 0 })
 	if _, err := w.Decide(ctx); err != nil {
 		return nil, err
 	}

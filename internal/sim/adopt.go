@@ -7,30 +7,30 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// NewWorldFrom returns a world that goes on from an image of a cluster (see [cluster.Snapshot.Image], replay.Case): at its moment, which
+// NewClusterFrom returns a cluster that goes on from an image of a cluster (see [cluster.Snapshot.Image], replay.Case): at its moment, which
 // stands for Options.Start, with its nodes, queues, gangs, pods and promises of room. The image is not written to, so that any
 // number of worlds may start from one.
 //
 // lasts says for how long a gang works from its start on; 0 for ever. A gang that has its minimum already works since its last
 // start; if its time is over, it ends in the first moment. Pods on their way to a node run; pods that are being deleted go when
 // their grace ends, or in the first moment, and are made anew if somebody does that. Pods of no gang stay.
-func NewWorldFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) time.Duration) *World {
+func NewClusterFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) time.Duration) *Cluster {
 	o.Start = time.Unix(0, im.Now)
-	w := NewWorld(o)
+	w := NewCluster(o)
 	w.Restart(im.Store(cluster.Options{}))
 	var changed []cluster.Event
 	for _, e := range im.Events {
 		switch e := e.(type) {
 		case cluster.NodeState:
-			w.nodes[e.Name] = &node{state: e, pods: map[string]*pod{}}
+			w.nodes[e.Name] = &nodeState{state: e, pods: map[string]*pod{}}
 		case cluster.GangState:
-			g := &gang{Gang: Gang{Name: e.Key.Name, Queue: e.Queue, Priority: e.Priority, Fixed: !e.Preemptible, Duration: lasts(&e)}, state: e, adopted: true}
+			g := &gangState{Gang: Gang{Name: e.Key.Name, Queue: e.Queue, Priority: e.Priority, Fixed: !e.Preemptible, Duration: lasts(&e)}, state: e, adopted: true}
 			m := im.Memory.Gang(e.Key) // what its object will say later
 			g.state.LastStart, g.state.LastEviction = max(e.LastStart, m.Started), max(e.LastEviction, m.Evicted)
 			w.gangs[e.Key] = g
 		}
 	}
-	loose := &gang{loose: true}
+	loose := &gangState{loose: true}
 	for _, e := range im.Events {
 		st, ok := e.(cluster.PodState)
 		if !ok {
@@ -71,7 +71,7 @@ func NewWorldFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) t
 		}
 	}
 	w.Store.Apply(changed...)
-	for _, e := range im.Events { // in the image's order: one image, one world
+	for _, e := range im.Events { // in the image's order: one image, one cluster
 		if st, ok := e.(cluster.GangState); ok {
 			if g := w.gangs[st.Key]; g.active > 0 && g.enough() {
 				g.whole = true
@@ -83,7 +83,7 @@ func NewWorldFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) t
 }
 
 // since is when a gang that has its minimum got it, as far as is known, and not later than now.
-func (g *gang) since(now int64) int64 {
+func (g *gangState) since(now int64) int64 {
 	at := g.state.LastStart
 	if at == 0 {
 		at = g.state.Created
@@ -92,7 +92,7 @@ func (g *gang) since(now int64) int64 {
 }
 
 // leave removes a pod that was going when its image was taken.
-func (w *World) leave(p *pod) {
+func (w *Cluster) leave(p *pod) {
 	if p.gang.loose || !p.state.Recreated && !p.state.Returning {
 		w.remove(p)
 		return
@@ -101,10 +101,10 @@ func (w *World) leave(p *pod) {
 }
 
 // again lets the owner of an adopted pod make it anew, with a UID that never was.
-func (w *World) again(p *pod) {
+func (w *Cluster) again(p *pod) {
 	p.state.UID = p.first + "#" + strconv.Itoa(p.lives)
 	p.state.Phase, p.state.NodeName, p.state.Nominated, p.state.Groups, p.state.Zones, p.state.Allocations = cluster.Pending, "", "", nil, nil, nil
-	p.state.DeletedAt, p.state.Returning, p.state.Charged, p.state.Abroad, p.state.Created = 0, false, cluster.Charged{}, "", w.now
+	p.state.DeletedAt, p.state.Returning, p.state.Charged, p.state.InOtherShard, p.state.Created = 0, false, cluster.Charged{}, "", w.now
 	w.pods[p.state.UID] = p
 	w.Store.Apply(p.state)
 }
@@ -132,7 +132,7 @@ func Satisfied(sets []cluster.Set, members map[string]int32) bool {
 }
 
 // members counts the pods that count towards the minimum, by set.
-func (g *gang) members() map[string]int32 {
+func (g *gangState) members() map[string]int32 {
 	counts := map[string]int32{}
 	for _, p := range g.pods {
 		if p.state.Phase.Active() || p.state.Phase == cluster.Succeeded {

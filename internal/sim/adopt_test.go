@@ -12,10 +12,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// TestWorldFromGoesOn: a world that is started from an image of another in mid-flight lives on as that one does: the same gangs start at the
+// TestClusterFromGoesOn: a cluster that is started from an image of another in mid-flight lives on as that one does: the same gangs start at the
 // same times, evictions, graces and gangs that have part of their pods included. (But for a second or so: answers that rest are as old as
 // they were, yet ages are counted in changes, and the two stores were not changed equally often. A second may be enough for another choice of victims: two worlds of the forty may go another way.)
-func TestWorldFromGoesOn(t *testing.T) {
+func TestClusterFromGoesOn(t *testing.T) {
 	t.Parallel()
 	starts, evicted, apart := 0, 0, 0
 	for seed := range uint64(40) {
@@ -54,7 +54,7 @@ func TestWorldFromGoesOn(t *testing.T) {
 		o := Options{Grace: 30 * time.Second, Arrivals: from(-1), Started: started}
 		w := small(t, o)
 		o.Engine = w.o.Engine
-		live := func(w *World, to int64) map[string][]float64 {
+		live := func(w *Cluster, to int64) map[string][]float64 {
 			told = map[string]bool{}
 			log := map[string][]float64{}
 			for w.Now() < to {
@@ -77,12 +77,12 @@ func TestWorldFromGoesOn(t *testing.T) {
 		live(w, half)
 		im := w.Store.Snapshot(w.Now()).Image()
 		o.Arrivals = from(10 * time.Minute)
-		again := NewWorldFrom(o, &im, func(g *cluster.GangState) time.Duration { return durations[g.Key.Name] })
+		again := NewClusterFrom(o, &im, func(g *cluster.GangState) time.Duration { return durations[g.Key.Name] })
 		end := half + int64(30*time.Minute)
 		before := w.Figures.EvictedPods
 		want := live(w, end)
 		if diff := cmp.Diff(want, live(again, end), cmpopts.EquateApprox(0, 3)); diff != "" {
-			t.Logf("seed %d: starts (-the first world +the one from its image):\n%s", seed, diff)
+			t.Logf("seed %d: starts (-the first cluster +the one from its image):\n%s", seed, diff)
 			apart++
 		}
 		starts, evicted = starts+len(want), evicted+w.Figures.EvictedPods-before
@@ -108,7 +108,7 @@ func TestWorldFromPast(t *testing.T) {
 		im.Now -= int64(back)
 		after := ""
 		o := Options{Engine: w.o.Engine, Started: func(g cluster.Key, _ []string, last cluster.Key) { after = g.Name + " after " + last.Name }}
-		again := NewWorldFrom(o, &im, func(g *cluster.GangState) time.Duration {
+		again := NewClusterFrom(o, &im, func(g *cluster.GangState) time.Duration {
 			if g.Key.Name == "over" {
 				return time.Nanosecond
 			}

@@ -75,7 +75,7 @@ func TestConstantUsageIsCalm(t *testing.T) {
 		seen, evicted, last := newTaken(), 0, 0
 		var shares, first map[string]int64
 		cycle := 0
-		w := NewWorld(Options{Engine: e, Cycle: step, Grace: 20 * time.Second, Check: func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error {
+		w := NewCluster(Options{Engine: e, Cycle: step, Grace: 20 * time.Second, Check: func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error {
 			if n := seen.see(snap.Now, plans); n > 0 {
 				evicted, last = evicted+n, cycle
 			}
@@ -146,7 +146,7 @@ func TestConstantUsageIsCalm(t *testing.T) {
 }
 
 // drawQueues makes departments and teams, and what they used; it returns the teams.
-func drawQueues(w *World, r *rand.Rand, gpus int, usage map[string][]cluster.Quantity) (leaves []string) {
+func drawQueues(w *Cluster, r *rand.Rand, gpus int, usage map[string][]cluster.Quantity) (leaves []string) {
 	add := func(name, parent string) {
 		quota := int64(0)
 		if r.IntN(2) == 0 {
@@ -204,7 +204,7 @@ func TestLivingUsageIsCalm(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := newTaken()
-		sim.world.o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Trace) error {
+		sim.cluster.o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Trace) error {
 			seen.see(snap.Now, plans)
 			return nil
 		}

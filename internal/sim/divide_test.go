@@ -162,7 +162,7 @@ func TestDivideSane(t *testing.T) {
 	})
 }
 
-// TestHandler: the wire is KAI's, to the byte where a body comes back.
+// TestHandler: the wire format is KAI's, to the byte where a body comes back.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	const body = `{"totalResource":{"GPU":3,"CPU":1000,"Memory":0},"queues":[{"uid":"b","resourceShare":{"gpu":{"request":2.5}}},{"uid":"a","more":1}]}`

@@ -5,7 +5,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// Figures count what happened in a World.
+// Figures count what happened in a Cluster.
 type Figures struct {
 	Decisions int // cycles run
 	Arrived   int // gangs

@@ -193,7 +193,7 @@ func (x Inflation) play(ctx context.Context, p Placement, registry engine.Regist
 	if err != nil {
 		return 0, 0, err
 	}
-	w := NewWorld(Options{Engine: e})
+	w := NewCluster(Options{Engine: e})
 	for i := range x.Nodes {
 		room := Room(inflationGPUs*cluster.Whole, inflationCPUs*1000, 1<<40, 250)
 		if err := w.AddNode(Node{Name: fmt.Sprintf("node-%05d", i), Allocatable: room}); err != nil {

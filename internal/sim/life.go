@@ -9,8 +9,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// node is a node as it is.
-type node struct {
+// nodeState is a node as it is.
+type nodeState struct {
 	state   cluster.NodeState
 	outages int // under way: a second one may begin before the first is over
 	pods    map[string]*pod
@@ -18,8 +18,8 @@ type node struct {
 	leftAt  int64
 }
 
-// gang is a gang as it is.
-type gang struct {
+// gangState is a gang as it is.
+type gangState struct {
 	Gang
 	state  cluster.GangState
 	pods   []*pod
@@ -35,7 +35,7 @@ type gang struct {
 
 // pod is one member of a gang, the present one of possibly many of that index.
 type pod struct {
-	gang  *gang
+	gang  *gangState
 	index int
 	lives int // how many were made before it
 	state cluster.PodState
@@ -43,28 +43,28 @@ type pod struct {
 	first string // the UID of the first of that index, if it was adopted
 }
 
-// face is the API family under which a World's gangs are known.
+// face is the API family under which a Cluster's gangs are known.
 const face = "sim"
 
-// namespace is that of a World's gangs.
+// namespace is that of a Cluster's gangs.
 const namespace = "sim"
 
-// Key is how the scheduler knows a World's gang of that name.
+// Key is how the scheduler knows a Cluster's gang of that name.
 func Key(name string) cluster.Key { return cluster.Key{Face: face, Namespace: namespace, Name: name} }
 
 // AddNode adds a node. An error names the rule it breaks.
-func (w *World) AddNode(n Node) error {
+func (w *Cluster) AddNode(n Node) error {
 	if w.nodes[n.Name] != nil {
 		return fmt.Errorf("there are two nodes called %q", n.Name)
 	}
 	st := cluster.NodeState{Name: n.Name, UID: n.Name, Labels: n.Labels, Allocatable: n.Allocatable}
-	w.nodes[n.Name] = &node{state: st, pods: map[string]*pod{}}
+	w.nodes[n.Name] = &nodeState{state: st, pods: map[string]*pod{}}
 	w.Store.Apply(st)
 	return nil
 }
 
 // outage lets a node fail, and puts down its repair.
-func (w *World) outage(o Outage) error {
+func (w *Cluster) outage(o Outage) error {
 	n := w.nodes[o.Node]
 	if n == nil {
 		return fmt.Errorf("outage of node %q, which does not exist", o.Node)
@@ -95,7 +95,7 @@ func (w *World) outage(o Outage) error {
 }
 
 // Submit adds a gang and its pods, which wait from now. An error names the gang and the rule it breaks.
-func (w *World) Submit(g Gang) error {
+func (w *Cluster) Submit(g Gang) error {
 	key := Key(g.Name)
 	if g.Min == 0 {
 		g.Min = g.Pods
@@ -110,7 +110,7 @@ func (w *World) Submit(g Gang) error {
 	case g.Duration < 0:
 		return fmt.Errorf("gang %q: its duration is %s; it must not be negative", g.Name, g.Duration)
 	}
-	it := &gang{
+	it := &gangState{
 		Gang: g, state: cluster.GangState{
 			Key: key, UID: g.Name, Queue: g.Queue, Priority: g.Priority, Preemptible: !g.Fixed, Created: w.now, Sets: cluster.FlatTree(int32(g.Min)),
 		},
@@ -133,7 +133,7 @@ func (w *World) Submit(g Gang) error {
 }
 
 // make lets the owner create the pod of that index, with a UID that never was.
-func (w *World) make(p *pod) {
+func (w *Cluster) make(p *pod) {
 	if p.first != "" {
 		w.again(p)
 		return
@@ -153,7 +153,7 @@ func (w *World) make(p *pod) {
 }
 
 // run lets a pod run on a node, and on devices there that it shares. The gang works from the moment it has its minimum.
-func (w *World) run(p *pod, on string, groups []string) {
+func (w *Cluster) run(p *pod, on string, groups []string) {
 	g := p.gang
 	p.state.Phase, p.state.NodeName, p.state.Nominated, p.state.Groups = cluster.Running, on, "", groups
 	if n := w.nodes[on]; n != nil {
@@ -176,7 +176,7 @@ func (w *World) run(p *pod, on string, groups []string) {
 }
 
 // enough says whether a gang has its minimum.
-func (g *gang) enough() bool {
+func (g *gangState) enough() bool {
 	if g.adopted {
 		return Satisfied(g.state.Sets, g.members())
 	}
@@ -184,7 +184,7 @@ func (g *gang) enough() bool {
 }
 
 // works puts down the end of a gang that has worked since then.
-func (w *World) works(g *gang, since int64) {
+func (w *Cluster) works(g *gangState, since int64) {
 	if g.Duration <= 0 {
 		return
 	}
@@ -197,7 +197,7 @@ func (w *World) works(g *gang, since int64) {
 }
 
 // tell says that a gang has started, where, and after whom.
-func (w *World) tell(g *gang) {
+func (w *Cluster) tell(g *gangState) {
 	var on []string
 	var after cluster.Key
 	last := int64(0)
@@ -214,7 +214,7 @@ func (w *World) tell(g *gang) {
 }
 
 // stop takes a running pod out of its gang's and queue's counts.
-func (w *World) stop(p *pod) {
+func (w *Cluster) stop(p *pod) {
 	if p.state.Phase != cluster.Running {
 		return
 	}
@@ -236,7 +236,7 @@ func (w *World) stop(p *pod) {
 }
 
 // evict lets a running pod go, within the grace.
-func (w *World) evict(p *pod) {
+func (w *Cluster) evict(p *pod) {
 	p.gang.state.LastEviction = w.now
 	if w.o.Grace <= 0 {
 		w.gone(p)
@@ -254,7 +254,7 @@ func (w *World) evict(p *pod) {
 }
 
 // gone removes a pod; its owner makes another one.
-func (w *World) gone(p *pod) {
+func (w *Cluster) gone(p *pod) {
 	w.stop(p)
 	w.remove(p)
 	if p.gang.loose {
@@ -264,8 +264,8 @@ func (w *World) gone(p *pod) {
 	w.make(p)
 }
 
-// remove takes a pod out of the world.
-func (w *World) remove(p *pod) {
+// remove takes a pod out of the cluster.
+func (w *Cluster) remove(p *pod) {
 	if n := w.nodes[p.state.NodeName]; n != nil {
 		delete(n.pods, p.state.UID)
 		n.left, n.leftAt = p.gang.state.Key, w.now
@@ -275,7 +275,7 @@ func (w *World) remove(p *pod) {
 }
 
 // end is when a gang has worked for as long as it had to.
-func (w *World) end(g *gang) {
+func (w *Cluster) end(g *gangState) {
 	for _, p := range g.pods {
 		if p.state.Phase == cluster.Running {
 			w.held[g.Queue] -= p.gpu

@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	f := &s.world.Figures
+	f := &s.cluster.Figures
 	t.Attr("GPUs", fmt.Sprintf("%d placed, %.2f evicted for each", f.PlacedGPU/1000, float64(f.EvictedGPU)/float64(max(1, f.PlacedGPU))))
 	t.Attr("Jain", fmt.Sprintf("%.3f against fair share; %d pairs of beneficiary and victim seen again without news", Jain(s.got, s.entitled), f.Unprovoked))
 	t.Logf("%d nodes of %d GPUs\n%s\n%s for all, %s the longest cycle", nodes, soakGPUs, s.report(), took.Round(time.Millisecond), s.longest.Round(time.Microsecond))
@@ -71,7 +71,7 @@ func TestSmallSoaks(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.freeze(t)
-			if f := &s.world.Figures; f.Unprovoked != 0 {
+			if f := &s.cluster.Figures; f.Unprovoked != 0 {
 				t.Errorf("%d evictions repeated a pair of beneficiary and victim without news", f.Unprovoked)
 			}
 		})
@@ -80,8 +80,8 @@ func TestSmallSoaks(t *testing.T) {
 
 // soak is a cluster that lives, and what is asked of it over time.
 type soak struct {
-	world  *World
-	queues []string
+	cluster *Cluster
+	queues  []string
 	// Over time: what each queue held and was entitled to, GPU-seconds.
 	got, entitled []float64
 	used, whole   float64
@@ -103,13 +103,13 @@ func newSoak(seed uint64, nodes int, outages time.Duration) (*soak, error) {
 	}
 	gpus := nodes * soakGPUs
 	streams := soakStreams(gpus)
-	s.world = NewWorld(Options{
+	s.cluster = NewCluster(Options{
 		Engine: e, Cycle: 2 * time.Second, Grace: 20 * time.Second, Arrivals: Arrivals(seed, streams),
 		Outages: Outages(seed, names, outages, 20*time.Minute), Check: s.check,
 	})
-	s.last = s.world.Now()
+	s.last = s.cluster.Now()
 	for _, name := range names {
-		if err := s.world.AddNode(Node{Name: name, Allocatable: Room(soakGPUs*1000, 128_000, 1<<40, 110)}); err != nil {
+		if err := s.cluster.AddNode(Node{Name: name, Allocatable: Room(soakGPUs*1000, 128_000, 1<<40, 110)}); err != nil {
 			return nil, err
 		}
 	}
@@ -123,8 +123,8 @@ func (s *soak) tree(gpus int) {
 		room := func(gpu int64) []cluster.Quantity {
 			return []cluster.Quantity{{Name: "gpu", Value: gpu}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 		}
-		s.world.Store.Apply(cluster.QueueState{
-			Name: name, UID: name, Parent: parent, Priority: 100, Created: s.world.Now(), Quota: room(quota), Limit: room(limit),
+		s.cluster.Store.Apply(cluster.QueueState{
+			Name: name, UID: name, Parent: parent, Priority: 100, Created: s.cluster.Now(), Quota: room(quota), Limit: room(limit),
 			Weight: []cluster.Quantity{{Name: "gpu", Value: weight * 1000}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
 		})
 	}
@@ -181,11 +181,11 @@ func soakStreams(gpus int) []Stream {
 	return out
 }
 
-// live lets the world decide so often.
+// live lets the cluster decide so often.
 func (s *soak) live(ctx context.Context, rounds int) error {
 	for range rounds {
 		began := time.Now()
-		more, err := s.world.Step(ctx)
+		more, err := s.cluster.Step(ctx)
 		if err != nil {
 			return err
 		}
@@ -201,10 +201,10 @@ func (s *soak) live(ctx context.Context, rounds int) error {
 // there comes a time from which nothing is decided.
 func (s *soak) freeze(t *testing.T) {
 	t.Helper()
-	s.world.frozen = true
+	s.cluster.frozen = true
 	evicted := map[string]int{} // by what survives a pod: gang and index
-	check := s.world.o.Check
-	s.world.o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error {
+	check := s.cluster.o.Check
+	s.cluster.o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.Trace) error {
 		for i := range plans {
 			for j := range plans[i].Bundles {
 				for _, in := range plans[i].Bundles[j].Intents {
@@ -216,9 +216,9 @@ func (s *soak) freeze(t *testing.T) {
 		}
 		return check(snap, plans, trace)
 	}
-	began := s.world.Elapsed()
+	began := s.cluster.Elapsed()
 	for cycles := range 5000 {
-		more, err := s.world.Step(t.Context())
+		more, err := s.cluster.Step(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func (s *soak) freeze(t *testing.T) {
 				t.Errorf("frozen: pod %s was evicted %d times", pod, n)
 			}
 		}
-		t.Logf("frozen: at rest after %d cycles, %s; %d pods were evicted, %d of them twice", cycles, s.world.Elapsed()-began, len(evicted), twice)
+		t.Logf("frozen: at rest after %d cycles, %s; %d pods were evicted, %d of them twice", cycles, s.cluster.Elapsed()-began, len(evicted), twice)
 		return
 	}
 	t.Error("frozen: it does not come to rest")
@@ -276,8 +276,8 @@ func (s *soak) check(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.
 		if k < 0 {
 			continue
 		}
-		if w := s.world.Held(q.Name); w != held[q.Name] {
-			return fmt.Errorf("queue %s: the store says that it holds %d, the world %d", q.Name, held[q.Name], w)
+		if w := s.cluster.Held(q.Name); w != held[q.Name] {
+			return fmt.Errorf("queue %s: the store says that it holds %d, the cluster %d", q.Name, held[q.Name], w)
 		}
 		s.got[k] += float64(held[q.Name]) / 1000 * seconds
 		s.used += float64(held[q.Name]) / 1000 * seconds
@@ -287,16 +287,16 @@ func (s *soak) check(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.
 }
 
 func (s *soak) report() string {
-	f := &s.world.Figures
+	f := &s.cluster.Figures
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d rounds, %s of virtual time\n", f.Decisions, s.world.Elapsed().Round(time.Second))
-	fmt.Fprintf(&b, "gangs: %d came, %d ended, %d are there\n", f.Arrived, f.Ended, s.world.Gangs())
+	fmt.Fprintf(&b, "%d rounds, %s of virtual time\n", f.Decisions, s.cluster.Elapsed().Round(time.Second))
+	fmt.Fprintf(&b, "gangs: %d came, %d ended, %d are there\n", f.Arrived, f.Ended, s.cluster.Gangs())
 	fmt.Fprintf(&b, "nodes: %d outages, %d running pods lost\n", f.Outages, f.LostPods)
 	fmt.Fprintf(&b, "pods: %d placed, %d evicted (%d of them moved, %d from gangs that worked on): %v\n", f.PlacedPods, f.EvictedPods, f.MovedPods, f.ShrunkPods, f.ByCause)
 	fmt.Fprintf(&b, "GPUs: %d placed, %d evicted, %.4f evicted per placed; %.1f %% of the ready ones in use\n",
 		f.PlacedGPU/1000, f.EvictedGPU/1000, float64(f.EvictedGPU)/float64(max(1, f.PlacedGPU)), 100*s.used/max(1, s.whole))
 	for i, name := range s.queues {
-		fmt.Fprintf(&b, "queue %s: %.1f GPUs of a fair share of %.1f\n", name, s.got[i]/s.world.Elapsed().Seconds(), s.entitled[i]/s.world.Elapsed().Seconds())
+		fmt.Fprintf(&b, "queue %s: %.1f GPUs of a fair share of %.1f\n", name, s.got[i]/s.cluster.Elapsed().Seconds(), s.entitled[i]/s.cluster.Elapsed().Seconds())
 	}
 	fmt.Fprintf(&b, "Jain's index of allocation against fair share: %.4f\n", Jain(s.got, s.entitled))
 	fmt.Fprintf(&b, "pairs of beneficiary and victim seen again: %d after news, %d without", f.Repeats-f.Unprovoked, f.Unprovoked)
@@ -312,7 +312,7 @@ func TestCostlyAnswerRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(Options{Engine: e, Cycle: 10 * time.Millisecond}) // shorter than any rest
+	w := NewCluster(Options{Engine: e, Cycle: 10 * time.Millisecond}) // shorter than any rest
 	for i := range nodes {
 		if err := w.AddNode(Node{Name: fmt.Sprintf("node-%03d", i), Allocatable: Room(soakGPUs*1000, 128_000, 1<<40, 110)}); err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func Timeshare(ctx context.Context, c *Config, registry engine.Registry, report 
 }
 
 // play plays all cycles.
-func (t *timeshare) play(ctx context.Context, report func(done, of int)) (*Series, error) {
+func (t *timeshareRun) play(ctx context.Context, report func(done, of int)) (*Series, error) {
 	for k := range t.cycles {
 		if k%256 == 0 {
 			if err := ctx.Err(); err != nil {
@@ -85,26 +85,26 @@ func (t *timeshare) play(ctx context.Context, report func(done, of int)) (*Serie
 	if report != nil {
 		report(t.cycles, t.cycles)
 	}
-	t.out.Figures = t.world.Figures
+	t.out.Figures = t.cluster.Figures
 	return t.out, nil
 }
 
-// timeshare is a simulation under way.
-type timeshare struct {
+// timeshareRun is a simulation under way.
+type timeshareRun struct {
 	*settings
-	world  *World
-	shares *engine.Driver // without actions: only divides
-	out    *Series
-	index  map[string]int // of out.Queues
-	parent []int          // index of the parent queue, -1 at the top
-	used   []*Fading      // by queue
-	whole  *Fading        // what there was to use
-	seen   []int64        // fair shares at the last decision
-	held   []int64
-	always bool // decide in every cycle, for the proof that it changes nothing
+	cluster *Cluster
+	shares  *engine.Driver // without actions: only divides
+	out     *Series
+	index   map[string]int // of out.Queues
+	parent  []int          // index of the parent queue, -1 at the top
+	used    []*Fading      // by queue
+	whole   *Fading        // what there was to use
+	seen    []int64        // fair shares at the last decision
+	held    []int64
+	always  bool // decide in every cycle, for the proof that it changes nothing
 }
 
-func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshare, error) {
+func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshareRun, error) {
 	p := profile.BuiltIn()
 	for i, use := range p.Tiers[0] {
 		if use.Name == "proportion" {
@@ -120,10 +120,10 @@ func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshar
 	if err != nil {
 		return nil, err
 	}
-	t := &timeshare{settings: set, index: map[string]int{}, whole: NewFading(set.window, set.halfLife)}
+	t := &timeshareRun{settings: set, index: map[string]int{}, whole: NewFading(set.window, set.halfLife)}
 	t.out = &Series{Step: set.step, Timed: c.Step != nil, GPUs: set.gpus}
-	t.world = NewWorld(Options{Engine: decides, Cycle: set.step, Grace: set.grace, Arrivals: Arrivals(c.Seed, set.streams)})
-	t.shares = engine.NewDriver(divides, t.world.Store)
+	t.cluster = NewCluster(Options{Engine: decides, Cycle: set.step, Grace: set.grace, Arrivals: Arrivals(c.Seed, set.streams)})
+	t.shares = engine.NewDriver(divides, t.cluster.Store)
 	if err := t.nodes(c); err != nil {
 		return nil, err
 	}
@@ -131,12 +131,12 @@ func newTimeshare(c *Config, set *settings, registry engine.Registry) (*timeshar
 	return t, nil
 }
 
-func (t *timeshare) nodes(c *Config) error {
+func (t *timeshareRun) nodes(c *Config) error {
 	n := 0
 	for i := range c.Nodes {
 		for range or(c.Nodes[i].Count, 1) {
 			room := Room(int64(c.Nodes[i].GPUs)*1000, 1_000_000, 1<<40, 10_000)
-			if err := t.world.AddNode(Node{Name: fmt.Sprintf("node-%05d", n), Allocatable: room}); err != nil {
+			if err := t.cluster.AddNode(Node{Name: fmt.Sprintf("node-%05d", n), Allocatable: room}); err != nil {
 				return err
 			}
 			n++
@@ -145,7 +145,7 @@ func (t *timeshare) nodes(c *Config) error {
 	return nil
 }
 
-func (t *timeshare) queues(c *Config) {
+func (t *timeshareRun) queues(c *Config) {
 	byName := map[string]*ConfigQueue{}
 	for i := range c.Queues {
 		byName[c.Queues[i].Name] = &c.Queues[i]
@@ -172,8 +172,8 @@ func (t *timeshare) queues(c *Config) {
 			}
 			return []cluster.Quantity{{Name: "gpu", Value: amount}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 		}
-		t.world.Store.Apply(cluster.QueueState{
-			Name: q.Name, UID: q.Name, Parent: q.Parent, Priority: int32(or(q.Priority, defaultPriority)), Created: t.world.Now() - int64(len(c.Queues)-i)*int64(time.Second),
+		t.cluster.Store.Apply(cluster.QueueState{
+			Name: q.Name, UID: q.Name, Parent: q.Parent, Priority: int32(or(q.Priority, defaultPriority)), Created: t.cluster.Now() - int64(len(c.Queues)-i)*int64(time.Second),
 			Quota: gpus(q.DeservedGPUs), Limit: gpus(or(q.LimitGPUs, -1)),
 			Weight: []cluster.Quantity{{Name: "gpu", Value: fairshare.Fixed(or(q.Weight, defaultWeight)) / 1000}},
 		})
@@ -187,8 +187,8 @@ func (t *timeshare) queues(c *Config) {
 }
 
 // cycle plays cycle k.
-func (t *timeshare) cycle(ctx context.Context, k int) error {
-	w := t.world
+func (t *timeshareRun) cycle(ctx context.Context, k int) error {
+	w := t.cluster
 	if err := w.Advance(w.start + int64(k)*int64(t.step)); err != nil {
 		return err
 	}
@@ -218,21 +218,21 @@ func (t *timeshare) cycle(ctx context.Context, k int) error {
 }
 
 // publishUsage tells the scheduler what the queues used lately.
-func (t *timeshare) publishUsage() {
+func (t *timeshareRun) publishUsage() {
 	usage := make(map[string][]cluster.Quantity, len(t.used))
 	for i := range t.used {
 		part := t.used[i].Part(t.whole)
 		t.out.Queues[i].Usage = append(t.out.Queues[i].Usage, int32(part))
 		usage[t.out.Queues[i].Name] = []cluster.Quantity{{Name: "gpu", Value: part}}
 	}
-	t.world.Store.Apply(cluster.UsageState{Queues: usage})
+	t.cluster.Store.Apply(cluster.UsageState{Queues: usage})
 }
 
 // sample notes what is allocated, of every queue with all below it.
-func (t *timeshare) sample() {
+func (t *timeshareRun) sample() {
 	clear(t.held)
 	for i := range t.out.Queues {
-		held := t.world.Held(t.out.Queues[i].Name)
+		held := t.cluster.Held(t.out.Queues[i].Name)
 		for at := i; at >= 0 && held > 0; at = t.parent[at] {
 			t.held[at] += held
 		}

@@ -46,7 +46,7 @@ var goldens = map[string]string{
 	"internal/install/components.go":          "internal/install/testdata/*.txtar",
 	"internal/controllers/reservation/pod.go": "internal/controllers/reservation/testdata/pod.yaml",
 	"internal/controllers/nodescale/pod.go":   "internal/controllers/nodescale/testdata/pod.yaml",
-	"deploy/chart/muster/templates":           "deploy/chart/proof/testdata/*.golden",
+	"deploy/chart/muster/templates":           "deploy/chart/e2e/testdata/*.golden",
 }
 
 // tenants are the places that put a container into a tenant's own pod, of an image of his: nothing of ours is run in it.

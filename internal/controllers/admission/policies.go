@@ -127,7 +127,7 @@ func (p *policy) objects() []client.Object {
 
 // on matches operations on resources of a group.
 func on(group, version string, resources []string, operations ...admissionregv1.OperationType) admissionregv1.NamedRuleWithOperations {
-	return admissionregv1.NamedRuleWithOperations{RuleWithOperations: rules(group, version, resources, operations...)[0]}
+	return admissionregv1.NamedRuleWithOperations{RuleWithOperations: webhookRules(group, version, resources, operations...)[0]}
 }
 
 func variable(name, expression string) admissionregv1.Variable {

@@ -74,7 +74,7 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		TypeMeta:   typeOf("MutatingWebhookConfiguration"),
 		ObjectMeta: metav1.ObjectMeta{Name: o.Mutating},
 		Webhooks: []admissionregv1.MutatingWebhook{{
-			Name: name, ClientConfig: o.clientConfig(MutatePodPath, bundle), Rules: rules("", "v1", []string{"pods"}, create),
+			Name: name, ClientConfig: o.clientConfig(MutatePodPath, bundle), Rules: webhookRules("", "v1", []string{"pods"}, create),
 			FailurePolicy: ptr.To(admissionregv1.Fail), MatchPolicy: ptr.To(admissionregv1.Equivalent), SideEffects: ptr.To(admissionregv1.SideEffectClassNone),
 			TimeoutSeconds: ptr.To[int32](timeout), AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: ptr.To(admissionregv1.IfNeededReinvocationPolicy),
 			NamespaceSelector: o.namespaces(), ObjectSelector: pods, MatchConditions: completed,
@@ -94,24 +94,24 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 		}
 	}
 	forPods := validating(name, ValidatePodPath, admissionregv1.Fail,
-		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
+		append(webhookRules("", "v1", []string{"pods"}, create, update), webhookRules("", "v1", []string{"pods/ephemeralcontainers"}, update)...))
 	forPods.NamespaceSelector, forPods.ObjectSelector, forPods.MatchConditions = o.namespaces(), pods.DeepCopy(), judged
 	kai := kaiv1alpha1.GroupVersion.Group
 	forMembers := validating("podgroup-use."+name, ValidateMemberPath, admissionregv1.Fail,
-		append(rules("", "v1", []string{"pods"}, create, update), rules("", "v1", []string{"pods/*"}, update)...))
+		append(webhookRules("", "v1", []string{"pods"}, create, update), webhookRules("", "v1", []string{"pods/*"}, update)...))
 	forMembers.MatchConditions = append(slices.Clone(matches),
 		admissionregv1.MatchCondition{Name: "names-a-podgroup", Expression: o.namesGroup()}, admissionregv1.MatchCondition{Name: "not-trusted", Expression: "!(" + o.trusted() + ")"})
 	v := []*admissionregv1.ValidatingWebhookConfiguration{configuration(
 		o.Validating, forPods,
-		validating("topology."+name, ValidateTopologyPath, admissionregv1.Ignore, rules(kai, kaiv1alpha1.GroupVersion.Version, []string{"topologies"}, create, update)),
-		validating("schedulingshard."+name, ValidateShardPath, admissionregv1.Ignore, rules(kai, kaiv1.GroupVersion.Version, []string{"schedulingshards"}, create, update)),
+		validating("topology."+name, ValidateTopologyPath, admissionregv1.Ignore, webhookRules(kai, kaiv1alpha1.GroupVersion.Version, []string{"topologies"}, create, update)),
+		validating("schedulingshard."+name, ValidateShardPath, admissionregv1.Ignore, webhookRules(kai, kaiv1.GroupVersion.Version, []string{"schedulingshards"}, create, update)),
 	)}
 	if o.AuthorizeQueues { // wherever the scheduler serves, which is in all namespaces
 		v[0].Webhooks = append(v[0].Webhooks, forMembers)
 	}
 	if o.QueueWebhook != "" {
 		queues := func(operations ...admissionregv1.OperationType) []admissionregv1.RuleWithOperations {
-			return rules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, operations...)
+			return webhookRules(v2.GroupVersion.Group, v2.GroupVersion.Version, []string{"queues"}, operations...)
 		}
 		v = append(v, configuration(
 			o.QueueWebhook,
@@ -121,7 +121,7 @@ func (o *Options) Webhooks(bundle []byte) (*admissionregv1.MutatingWebhookConfig
 	}
 	if o.PodGroupWebhook != "" {
 		groups := validating(podGroupWebhook, ValidatePodGroupPath, admissionregv1.Ignore,
-			rules(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, create, update))
+			webhookRules(v2alpha2.GroupVersion.Group, v2alpha2.GroupVersion.Version, []string{"podgroups"}, create, update))
 		groups.MatchConditions = []admissionregv1.MatchCondition{{Name: "has-a-tree", Expression: hasTree()}}
 		v = append(v, configuration(o.PodGroupWebhook, groups))
 	}
@@ -146,7 +146,7 @@ func (o *Options) namespaces() *metav1.LabelSelector {
 	return s
 }
 
-func rules(group, version string, resources []string, operations ...admissionregv1.OperationType) []admissionregv1.RuleWithOperations {
+func webhookRules(group, version string, resources []string, operations ...admissionregv1.OperationType) []admissionregv1.RuleWithOperations {
 	return []admissionregv1.RuleWithOperations{{Operations: operations, Rule: admissionregv1.Rule{
 		APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources, Scope: ptr.To(admissionregv1.AllScopes),
 	}}}

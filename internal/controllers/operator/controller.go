@@ -81,7 +81,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 // Run keeps the installation as it is asked for until ctx ends, which is no error. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
-	w := newWire(c, func() {
+	w := newAPIClient(c, func() {
 		select {
 		case wake <- struct{}{}:
 		default:
@@ -91,7 +91,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return fmt.Errorf("operator role: %w", err)
 	}
-	r := &reconciler{world: w.world(), warned: map[string]string{}, log: c.deps.Log, guarded: time.Now()}
+	r := &reconciler{api: w.api(), warned: map[string]string{}, log: c.deps.Log, guarded: time.Now()}
 	retry := retryMin
 	for {
 		var again time.Duration

@@ -19,7 +19,7 @@ import (
 
 // leaders are the pods that hold Leases of a namespace, by Lease. They are watched as long as somebody asks for some: a Lease is renewed
 // several times a second, which is news to nobody else.
-func (w *wire) leaders(ctx context.Context, namespace string, leases []string) (map[string]install.Leader, error) {
+func (w *apiClient) leaders(ctx context.Context, namespace string, leases []string) (map[string]install.Leader, error) {
 	if len(leases) == 0 {
 		w.leads.close()
 		w.leads = nil

@@ -379,12 +379,12 @@ func TestInstallation(t *testing.T) {
 
 	// At rest nothing is written: not by a second look, nor by the first of a new process.
 	stop()
-	w := newWire(role, func() {})
+	w := newAPIClient(role, func() {})
 	looking, endLooking := context.WithCancel(t.Context())
 	defer endLooking()
 	must(w.open(looking))
 	var writes []string
-	r := &reconciler{world: w.world(), warned: map[string]string{}}
+	r := &reconciler{api: w.api(), warned: map[string]string{}}
 	apply := r.apply
 	r.apply = func(ctx context.Context, o object) error {
 		writes = append(writes, "apply "+name(o))

@@ -20,8 +20,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/install"
 )
 
-// world is the cluster, as far as the role needs it. Its methods are fields, so that tests play the cluster.
-type world struct {
+// api is the cluster, as far as the role needs it. Its methods are fields, so that tests play the cluster.
+type api struct {
 	// config is the Config kai-config, nil if there is none.
 	config func(context.Context) (*kaiv1.Config, error)
 	// shards are all SchedulingShards.
@@ -56,9 +56,9 @@ const (
 	eventRemoved = "Removed"
 )
 
-// reconciler looks at the world once at a time.
+// reconciler looks at the cluster once at a time.
 type reconciler struct {
-	world
+	api
 	homes, others []string          // namespaces used so far: what is not asked for any more has to be found there
 	warned        map[string]string // by object, what its last events said
 	guarded       time.Time         // when a policy was last to be made or changed; in a process that may have followed another, when it started

@@ -33,8 +33,8 @@ import (
 
 var errTest = errors.New("no answer")
 
-// town is a cluster that a test plays.
-type town struct {
+// fakeAPI is a cluster that a test plays.
+type fakeAPI struct {
 	config  *kaiv1.Config
 	shards  []kaiv1.SchedulingShard
 	objects map[string]object
@@ -46,8 +46,8 @@ type town struct {
 	version int
 }
 
-func newTown(shards ...string) *town {
-	c := &town{config: &kaiv1.Config{}, objects: map[string]object{}}
+func newFakeAPI(shards ...string) *fakeAPI {
+	c := &fakeAPI{config: &kaiv1.Config{}, objects: map[string]object{}}
 	c.config.Name, c.config.UID, c.config.Generation = kaiv1.ConfigName, "config", 1
 	for i, name := range shards {
 		s := kaiv1.SchedulingShard{}
@@ -60,9 +60,9 @@ func newTown(shards ...string) *town {
 	return c
 }
 
-func (c *town) reconciler() *reconciler {
+func (c *fakeAPI) reconciler() *reconciler {
 	wrote := func(format string, args ...any) { c.writes = append(c.writes, fmt.Sprintf(format, args...)) }
-	return &reconciler{warned: map[string]string{}, world: world{
+	return &reconciler{warned: map[string]string{}, api: api{
 		config: func(context.Context) (*kaiv1.Config, error) {
 			if c.config == nil {
 				return nil, nil
@@ -136,7 +136,7 @@ func (c *town) reconciler() *reconciler {
 	}}
 }
 
-func (c *town) schedulers() (out []string) {
+func (c *fakeAPI) schedulers() (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
 		if o := c.objects[key]; o.GetKind() == "Deployment" && strings.HasPrefix(o.GetName(), "muster-scheduler-") {
 			out = append(out, o.GetName())
@@ -154,7 +154,7 @@ func condition(list []metav1.Condition, kind string) string {
 	return ""
 }
 
-func (c *town) look(t *testing.T, r *reconciler) error {
+func (c *fakeAPI) look(t *testing.T, r *reconciler) error {
 	t.Helper()
 	c.writes, c.events = nil, nil
 	_, err := r.reconcile(t.Context())
@@ -164,7 +164,7 @@ func (c *town) look(t *testing.T, r *reconciler) error {
 // TestAtRestNothingIsWritten: the second look writes nothing, and so does one of a process that was started anew.
 func TestAtRestNothingIsWritten(t *testing.T) {
 	t.Parallel()
-	c := newTown("default", "b")
+	c := newFakeAPI("default", "b")
 	r := c.reconciler()
 	if err := c.look(t, r); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 // TestShardsComeAndGo, and one that cannot run keeps what it has, says why, and hinders nobody.
 func TestShardsComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := newTown("default", "b")
+	c := newFakeAPI("default", "b")
 	r := c.reconciler()
 	if err := c.look(t, r); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestShardsComeAndGo(t *testing.T) {
 // cannot be made.
 func TestOldPoliciesStay(t *testing.T) {
 	t.Parallel()
-	c := newTown("default")
+	c := newFakeAPI("default")
 	r := c.reconciler()
 	if err := c.look(t, r); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestOldPoliciesStay(t *testing.T) {
 // claim stays when nobody asks for it any more, as does what it holds.
 func TestPastIsKept(t *testing.T) {
 	t.Parallel()
-	c := newTown("default")
+	c := newFakeAPI("default")
 	r := c.reconciler()
 	see := func(want, event string) {
 		t.Helper()
@@ -339,7 +339,7 @@ func TestPastIsKept(t *testing.T) {
 // was probably meant, until it is put right; who cannot run at all says nothing of names.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	c := newTown("default")
+	c := newFakeAPI("default")
 	r := c.reconciler()
 	var lines []string
 	r.log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
@@ -414,7 +414,7 @@ func TestUnknownNames(t *testing.T) {
 // cannot be rolled out says that, too.
 func TestWhoDecides(t *testing.T) {
 	t.Parallel()
-	c := newTown("default")
+	c := newFakeAPI("default")
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	key := "apps/Deployment/kai-scheduler/muster-scheduler-default"
@@ -489,7 +489,7 @@ func TestWhoDecides(t *testing.T) {
 // TestOneFailureHindersNobody: what cannot be applied is named, all else is applied.
 func TestOneFailureHindersNobody(t *testing.T) {
 	t.Parallel()
-	c := newTown("default", "b")
+	c := newFakeAPI("default", "b")
 	c.refuse = "binder"
 	r := c.reconciler()
 	err := c.look(t, r)
@@ -517,7 +517,7 @@ func TestOneFailureHindersNobody(t *testing.T) {
 // TestServicesComeAndGo: a component that is switched off goes, and its accounts and webhooks with it.
 func TestServicesComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := newTown("default")
+	c := newFakeAPI("default")
 	r := c.reconciler()
 	if err := c.look(t, r); err != nil {
 		t.Fatal(err)
@@ -587,7 +587,7 @@ func TestExternalPrometheusIsAsked(t *testing.T) {
 // as there is one, and to another when that leads; with one replica, to all pods.
 func TestLeaderIsFollowed(t *testing.T) {
 	t.Parallel()
-	c := newTown("default", "b")
+	c := newFakeAPI("default", "b")
 	c.config.Annotations = map[string]string{install.AnnotationKAINames: "true"}
 	c.config.Spec.Scheduler = &kaiv1.Scheduler{Replicas: ptr.To[int32](2)}
 	r := c.reconciler()

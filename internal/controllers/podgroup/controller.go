@@ -52,11 +52,11 @@ type Deps struct {
 	Guard *aside.Guard
 }
 
-// Controller is the podgroup role. Its book is the fold.
+// Controller is the podgroup role. Its book is the aggregator.
 type Controller struct {
-	kit  *write.Kit
-	fold *fold
-	loop *control.Loop[key, body]
+	kit        *write.Kit
+	aggregator *aggregator
+	loop       *control.Loop[key, body]
 }
 
 // key names a PodGroup, or, without a namespace, a Queue.
@@ -77,8 +77,8 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("podgroup role: %w", err)
 	}
-	f := newFold(o.SchedulerNames)
-	c := &Controller{kit: kit, fold: f}
+	f := newAggregator(o.SchedulerNames)
+	c := &Controller{kit: kit, aggregator: f}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[key, body]{
 		Name: "podgroup", Workers: o.MaxConcurrentReconciles, MinRetry: soonAfter, MaxRetry: retryMax,
 		Tenant: func(k key) string { return k.Namespace },

@@ -19,18 +19,18 @@ import (
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time.
-type rig struct {
+// fixture runs the role in a bubble of fake time.
+type fixture struct {
 	*kubetest.Server
 	t     *testing.T
 	role  *Controller
 	start time.Time
 }
 
-// startRig starts the role; the caller is in a synctest bubble. Objects are those that exist.
-func startRig(t *testing.T, objects ...client.Object) *rig {
+// startFixture starts the role; the caller is in a synctest bubble. Objects are those that exist.
+func startFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+	r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t}
 	r.Put(objects...)
 	r.run(r.Process("podgroup"))
 	r.start = time.Now()
@@ -38,7 +38,7 @@ func startRig(t *testing.T, objects ...client.Object) *rig {
 }
 
 // run runs the role in a process until the test ends, or what it returns is called.
-func (r *rig) run(p *kubetest.Process) (stop func()) {
+func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
 		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry()}, DefaultOptions())
 		if err != nil {
@@ -49,7 +49,7 @@ func (r *rig) run(p *kubetest.Process) (stop func()) {
 	})
 }
 
-func (r *rig) get(name string) *v2alpha2.PodGroup {
+func (r *fixture) get(name string) *v2alpha2.PodGroup {
 	pg := makeGroup(name)
 	if !r.Get(pg) {
 		r.t.Errorf("no PodGroup %s", name)
@@ -58,13 +58,13 @@ func (r *rig) get(name string) *v2alpha2.PodGroup {
 }
 
 // sleep lets the bubble's clock run.
-func (r *rig) sleep(d time.Duration) {
+func (r *fixture) sleep(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 // wrote is when statuses of PodGroups were written, or tried to be, since the last call.
-func (r *rig) wrote() (at []time.Duration) {
+func (r *fixture) wrote() (at []time.Duration) {
 	for _, w := range r.Writes() {
 		if w.Kind == "PodGroup" && w.Subresource == "status" {
 			at = append(at, w.At.Sub(r.start))
@@ -73,7 +73,7 @@ func (r *rig) wrote() (at []time.Duration) {
 	return at
 }
 
-func (r *rig) expect(what string, want ...time.Duration) {
+func (r *fixture) expect(what string, want ...time.Duration) {
 	r.t.Helper()
 	if d := cmp.Diff(want, r.wrote()); d != "" {
 		r.t.Errorf("%s: writes at other times: %s", what, d)
@@ -86,7 +86,7 @@ func TestWritesAreFewAndTimely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
-		r := startRig(t, pg)
+		r := startFixture(t, pg)
 		r.Put(makePod("a"))
 		r.sleep(500 * ms)
 		r.Put(makePod("a", on("n1")))
@@ -110,7 +110,7 @@ func TestRequestsAloneAreWrittenWithinThreeSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
-		r := startRig(t, pg)
+		r := startFixture(t, pg)
 		for i := range 50 { // a stream of events must not push the write off for ever
 			r.Put(makePod(fmt.Sprint(i)))
 			r.sleep(210 * ms)
@@ -131,7 +131,7 @@ func TestFillCostsAtMostTwoWritesPerGang(t *testing.T) {
 		for i := range n {
 			objects = append(objects, makeGroup(fmt.Sprintf("g%d", i)))
 		}
-		r := startRig(t)
+		r := startFixture(t)
 		in := func(i int) func(*corev1.Pod) { return annotated(kai.PodGroupAnnotation, fmt.Sprintf("g%d", i)) }
 		for i := range n { // created within a second, bound one by one over forty
 			r.Put(objects[i])
@@ -163,7 +163,7 @@ func TestRestartWritesNothing(t *testing.T) {
 		pg := makeGroup("gang", observed(v2alpha2.PodGroupResourcesStatus{
 			Requested: list("cpu", "2", "nvidia.com/gpu", "2"), Allocated: list("cpu", "2", "nvidia.com/gpu", "2"),
 		}))
-		r := startRig(t, pg, makePod("a", on("n1"), phase(corev1.PodRunning)), makePod("b", on("n1"), phase(corev1.PodRunning)))
+		r := startFixture(t, pg, makePod("a", on("n1"), phase(corev1.PodRunning)), makePod("b", on("n1"), phase(corev1.PodRunning)))
 		r.sleep(10 * time.Second)
 		r.expect("nothing had changed")
 	})
@@ -173,7 +173,7 @@ func TestFailedWritesAreRepeatedAtAMeasuredPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
-		r := startRig(t, pg)
+		r := startFixture(t, pg)
 		works := r.Fault(func(c kubetest.Call) kubetest.Outcome {
 			if c.Write == 0 {
 				return kubetest.Outcome{}
@@ -193,7 +193,7 @@ func TestFailedWritesAreRepeatedAtAMeasuredPace(t *testing.T) {
 func TestGangGoesBeforeItsWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t, makeGroup("gang"))
+		r := startFixture(t, makeGroup("gang"))
 		r.Hold("PodGroup")
 		r.Remove(makeGroup("gang")) // which the role is not told
 		r.Put(makePod("a", on("n1")))
@@ -211,7 +211,7 @@ func TestReplacedPodIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pg := makeGroup("gang")
-		r := startRig(t, pg)
+		r := startFixture(t, pg)
 		r.Put(makePod("a", on("n1")))
 		synctest.Wait()
 		r.Hold("Pod")
@@ -243,7 +243,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 func TestPodGroupsWithoutPodsCostNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t)
+		r := startFixture(t)
 		for i := range 2000 {
 			r.Put(makeGroup(fmt.Sprintf("g%d", i)))
 		}
@@ -253,7 +253,7 @@ func TestPodGroupsWithoutPodsCostNothing(t *testing.T) {
 		}
 		r.sleep(10 * time.Second)
 		r.expect("they hold nothing, and say so")
-		if n := len(r.role.fold.gangs); n != 0 {
+		if n := len(r.role.aggregator.gangs); n != 0 {
 			t.Errorf("%d are remembered", n)
 		}
 	})
@@ -268,7 +268,7 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			pg := makeGroup("gang")
-			r := startRig(t, pg)
+			r := startFixture(t, pg)
 			r.Put(makePod("a", on("n1")))
 			r.sleep(5 * time.Second)
 			r.expect("the pod", 1000*ms)
@@ -285,7 +285,7 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			here, there := makeGroup("gang"), makeGroup("other")
-			r := startRig(t, here, there)
+			r := startFixture(t, here, there)
 			r.Put(makePod("a"))
 			for i := range flips {
 				is := makePod("a", annotated(kai.PodGroupAnnotation, []string{"other", "gang"}[i%2]))
@@ -302,7 +302,7 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			pg := makeGroup("gang")
-			r := startRig(t, pg)
+			r := startFixture(t, pg)
 			r.Put(makePod("a", on("n1")))
 			r.sleep(5 * time.Second)
 			r.wrote()
@@ -327,7 +327,7 @@ func TestFlipsAreWrittenAtOurPace(t *testing.T) {
 func TestClaimsComeLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, start: time.Now()}
+		r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t, start: time.Now()}
 		r.Serve("ResourceClaim", false)
 		r.Put(makeGroup("gang"), makeClaim("c", exactly("gpu.nvidia.com", 2)), makePod("a", on("n1"), uses("c")))
 		r.run(r.Process("podgroup"))
@@ -349,10 +349,10 @@ func TestCrashes(t *testing.T) {
 		Set: func(s *kubetest.Server) {
 			s.Put(makeGroup("gang"), makeGroup("other"), makePod("a", on("n1")), makePod("b", on("n1"), annotated(kai.PodGroupAnnotation, "other")))
 		},
-		Run: func(t *testing.T, p *kubetest.Process) func() { return (&rig{t: t}).run(p) }, Settle: 10 * time.Second,
+		Run: func(t *testing.T, p *kubetest.Process) func() { return (&fixture{t: t}).run(p) }, Settle: 10 * time.Second,
 		Check: func(t *testing.T, s *kubetest.Server) {
 			for _, name := range []string{"gang", "other"} {
-				if got := shown((&rig{Server: s, t: t}).get(name).Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
+				if got := shown((&fixture{Server: s, t: t}).get(name).Status.ResourcesStatus.Allocated)["nvidia.com/gpu"]; got != "1" {
 					t.Errorf("%s: %q GPUs", name, got)
 				}
 			}

@@ -1,11 +1,11 @@
 // Package podgroup keeps PodGroup.status.resourcesStatus true: what the pods of a gang ask for, what they hold, and
 // what of that cannot be preempted.
 //
-//	pods, claims, podgroups, classes, nodes  ──events──► fold ──gangs whose sums changed──► queue, ≥1 s per gang
+//	pods, claims, podgroups, classes, nodes  ──events──► aggregator ──gangs whose sums changed──► queue, ≥1 s per gang
 //	                                                      ▲                                      │
 //	                                                      └────────── desired status ◄───────────┘──► merge patch
 //
-// The fold is pure: plain objects in, desired statuses out. It keeps each gang's sums and each pod's share in them, so
+// The aggregator is pure: plain objects in, desired statuses out. It keeps each gang's sums and each pod's share in them, so
 // an event costs what its pod contributes, whatever the gang's size; nothing is ever listed. After a restart the
 // initial events of the watches rebuild it, and nothing is written before all of them arrived.
 //

@@ -47,7 +47,7 @@ type queueRest struct {
 }
 
 // book changes what a member is charged for.
-func (f *fold) book(m *member, was, now share, u urgency) {
+func (f *aggregator) book(m *member, was, now share, u urgency) {
 	g := m.gang
 	a := g.accounts[m.queue]
 	if a == nil {
@@ -75,14 +75,14 @@ func (f *fold) book(m *member, was, now share, u urgency) {
 }
 
 // restOf looks at all accounts of a gang, whose queue or preemptibility may have changed.
-func (f *fold) restOf(g *gang) {
+func (f *aggregator) restOf(g *gang) {
 	for queue, a := range g.accounts { // the order does not matter: each adds to its own queue, exactly
 		f.tell(g, queue, a)
 	}
 }
 
 // tell puts an account of a gang into the rest of its queue, if no PodGroup's status has it.
-func (f *fold) tell(g *gang, queue string, a *account) {
+func (f *aggregator) tell(g *gang, queue string, a *account) {
 	if queue == "" {
 		return
 	}
@@ -111,7 +111,7 @@ func (f *fold) tell(g *gang, queue string, a *account) {
 	f.markRest(queue, q)
 }
 
-func (f *fold) rest(queue string) *queueRest {
+func (f *aggregator) rest(queue string) *queueRest {
 	q := f.queues[queue]
 	if q == nil {
 		q = &queueRest{}
@@ -121,7 +121,7 @@ func (f *fold) rest(queue string) *queueRest {
 }
 
 // markRest reports a queue whose annotation is not what it should be, and forgets one that nobody needs.
-func (f *fold) markRest(name string, q *queueRest) {
+func (f *aggregator) markRest(name string, q *queueRest) {
 	switch {
 	case q.exists && !q.queued && q.observed != q.desired():
 		q.queued = true
@@ -131,8 +131,8 @@ func (f *fold) markRest(name string, q *queueRest) {
 	}
 }
 
-// queueChanged takes in a Queue that was created or updated, which is also how the fold sees its own writes.
-func (f *fold) queueChanged(queue *v2.Queue) []change {
+// queueChanged takes in a Queue that was created or updated, which is also how the aggregator sees its own writes.
+func (f *aggregator) queueChanged(queue *v2.Queue) []change {
 	f.changes = f.changes[:0]
 	q := f.rest(queue.Name)
 	q.exists, q.observed = true, queue.Annotations[keys.RemnantsAnnotation]
@@ -141,7 +141,7 @@ func (f *fold) queueChanged(queue *v2.Queue) []change {
 }
 
 // queueGone takes in that a Queue was deleted.
-func (f *fold) queueGone(name string) {
+func (f *aggregator) queueGone(name string) {
 	if q := f.queues[name]; q != nil {
 		q.exists, q.queued, q.observed = false, false, ""
 		f.markRest(name, q)
@@ -155,7 +155,7 @@ func (q *queueRest) desired() string {
 
 // takeRest returns the merge patch that makes a queue's annotation what it should be, nil when it is that already or there is no
 // such Queue. From now on events report the queue again.
-func (f *fold) takeRest(name string) []byte {
+func (f *aggregator) takeRest(name string) []byte {
 	q := f.queues[name]
 	if q == nil || !q.exists {
 		return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // expect lets time pass and compares the writes that came.
-func (w *world) expect(want ...string) {
+func (w *fakeAPI) expect(want ...string) {
 	w.t.Helper()
 	w.sleep(time.Second)
 	if d := cmp.Diff(want, w.take()); d != "" {
@@ -67,9 +67,9 @@ func TestCrashes(t *testing.T) {
 			owner := job("train", map[string]string{keys.BatchMinMemberAnnotation: "2"})
 			s.Put(namespace("team"), owner, podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")))
 		},
-		Run: func(t *testing.T, p *kubetest.Process) func() { return (&world{t: t}).run(p) }, Settle: time.Minute,
+		Run: func(t *testing.T, p *kubetest.Process) func() { return (&fakeAPI{t: t}).run(p) }, Settle: time.Minute,
 		Check: func(t *testing.T, s *kubetest.Server) {
-			w := &world{Server: s, t: t}
+			w := &fakeAPI{Server: s, t: t}
 			if writes := w.take(); len(writes) != 3 {
 				t.Errorf("writes %v, want each once", writes)
 			}

@@ -38,7 +38,7 @@ func TestFlips(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")), podOf("r", ref("batch/v1", "Job", "train")))
+				w := newFakeAPI(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")), podOf("r", ref("batch/v1", "Job", "train")))
 				w.mustReconcile("p", "q", "r")
 				w.take()
 				work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

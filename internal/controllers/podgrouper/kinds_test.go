@@ -52,7 +52,7 @@ func TestDefinitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := custom("example.org/v1", "Fleet", "f", map[string]any{"size": int64(3)})
 		pod := podOf("p", ref("example.org/v1", "Fleet", "f"))
-		w := newWorld(t, nil, fleet, pod)
+		w := newFakeAPI(t, nil, fleet, pod)
 		w.mustReconcile("p")
 		if g := w.podGroup("pg-f-u-f"); *g.Spec.MinMember != 1 {
 			t.Errorf("without a definition: %+v", g.Spec)
@@ -70,7 +70,7 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("with two definitions the pod is in %s", got)
 		}
 
-		off := newWorld(t, func(o *Options) { o.Definitions = false }, fleet.DeepCopy(), pod.DeepCopy(), fleetDefinition("one", ".spec.size"))
+		off := newFakeAPI(t, func(o *Options) { o.Definitions = false }, fleet.DeepCopy(), pod.DeepCopy(), fleetDefinition("one", ".spec.size"))
 		off.mustReconcile("p")
 		if got := off.pod("p").Annotations[keys.PodGroupAnnotation]; got != "pg-f-u-f" {
 			t.Errorf("switched off, the pod is in %s", got)
@@ -94,7 +94,7 @@ func TestDefinitionOfNothing(t *testing.T) {
 			t.Errorf("the other one does not count: %+v", d)
 		}
 		fleet := custom("example.org/v1", "Fleet", "f", map[string]any{"size": int64(3)})
-		w := newWorld(t, nil, fleet, podOf("p", ref("example.org/v1", "Fleet", "f")), nothing)
+		w := newFakeAPI(t, nil, fleet, podOf("p", ref("example.org/v1", "Fleet", "f")), nothing)
 		w.mustReconcile("p")
 		if g := w.podGroup("pg-f-u-f"); *g.Spec.MinMember != 1 {
 			t.Errorf("%+v", g.Spec)
@@ -109,7 +109,7 @@ func TestDefinitionOfNothing(t *testing.T) {
 func TestDefinitionsUnreadable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil, job("j", nil), podOf("p", ref("batch/v1", "Job", "j")))
+		w := newFakeAPI(t, nil, job("j", nil), podOf("p", ref("batch/v1", "Job", "j")))
 		works := w.fail("list Karta", errors.New("overloaded"))
 		if _, err := w.reconcile("p"); err == nil || !strings.Contains(err.Error(), "list the Karta objects") {
 			t.Errorf("got %v", err)
@@ -132,7 +132,7 @@ func TestPodGang(t *testing.T) {
 		set := custom("grove.io/v1alpha1", "PodCliqueSet", "llm", nil)
 		pod := podOf("p", ref("grove.io/v1alpha1", "PodCliqueSet", "llm"))
 		pod.Labels = map[string]string{keys.GrovePodGangLabel: "llm-0", "grove.io/podclique": "llm-0-a"}
-		w := newWorld(t, nil, set, pod)
+		w := newFakeAPI(t, nil, set, pod)
 		w.mustReconcile("p")
 		if len(w.events) != 1 || !strings.Contains(w.events[0], `must name a PodGang that exists, "llm-0" does not`) {
 			t.Errorf("events: %v", w.events)
@@ -164,12 +164,12 @@ func TestFlatGroupStaysFlat(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pg-js-u-js"},
 			Spec:       v2alpha2.PodGroupSpec{MinMember: &one, Queue: "default-queue"},
 		}
-		w := newWorld(t, nil, set, owned, pod, old)
+		w := newFakeAPI(t, nil, set, owned, pod, old)
 		w.mustReconcile("p")
 		if g := w.podGroup("pg-js-u-js"); len(g.Spec.SubGroups) != 0 || *g.Spec.MinMember != 6 || w.pod("p").Labels[keys.SubGroupLabel] != "" {
 			t.Errorf("%+v", g.Spec)
 		}
-		fresh := newWorld(t, nil, set.DeepCopy(), owned.DeepCopy(), pod.DeepCopy())
+		fresh := newFakeAPI(t, nil, set.DeepCopy(), owned.DeepCopy(), pod.DeepCopy())
 		fresh.mustReconcile("p")
 		if g := fresh.podGroup("pg-js-u-js"); len(g.Spec.SubGroups) != 3 || fresh.pod("p").Labels[keys.SubGroupLabel] != "w-replica-0" {
 			t.Errorf("%+v", g.Spec)
@@ -192,7 +192,7 @@ func TestContentIsReadOnce(t *testing.T) {
 			pod.Labels = map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": i}
 			objects = append(objects, pod, job("js-w-"+i, nil, *ref("jobset.x-k8s.io/v1alpha2", "JobSet", "js")))
 		}
-		w := newWorld(t, nil, objects...)
+		w := newFakeAPI(t, nil, objects...)
 		reads := func() int {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -47,7 +47,7 @@ func TestAuthorizedQueues(t *testing.T) {
 			"the pod's label against its owner": {pod: byJob(map[string]string{queue: "own"}), owners: []client.Object{labelled(job("train", nil), map[string]string{queue: "rich"})}, off: "rich", on: "own"},
 		} {
 			for _, authorized := range []bool{false, true} {
-				w := newWorld(t, func(o *Options) { o.AuthorizeQueues = authorized }, append(c.owners, c.pod)...)
+				w := newFakeAPI(t, func(o *Options) { o.AuthorizeQueues = authorized }, append(c.owners, c.pod)...)
 				w.mustReconcile("p")
 				want, told := c.off, ""
 				if authorized {
@@ -88,7 +88,7 @@ func TestPodOfAnotherQueue(t *testing.T) {
 			if c.label != "" {
 				p.Labels = map[string]string{keys.QueueLabel: c.label}
 			}
-			w := newWorld(t, func(o *Options) { o.AuthorizeQueues = c.authorized }, p, job("train", nil), c.group)
+			w := newFakeAPI(t, func(o *Options) { o.AuthorizeQueues = c.authorized }, p, job("train", nil), c.group)
 			w.mustReconcile("p")
 			if joined := w.pod("p").Annotations[keys.PodGroupAnnotation] != ""; joined == (c.told != "") {
 				t.Errorf("%s: joins: %t", name, joined)
@@ -147,7 +147,7 @@ func TestNamedGangOfAnotherQueue(t *testing.T) {
 			"of no queue, by default":      {true, pod("", nil), group("", "", ""), ""},
 			"without authorization":        {false, pod("", nil), group("rich", "", ""), ""},
 		} {
-			w := newWorld(t, func(o *Options) { o.AuthorizeQueues = c.authorized }, c.pod, driver("own"), c.group)
+			w := newFakeAPI(t, func(o *Options) { o.AuthorizeQueues = c.authorized }, c.pod, driver("own"), c.group)
 			w.mustReconcile("p")
 			if joined := w.pod("p").Annotations[keys.PodGroupAnnotation] == "hers"; joined == (c.told != "") {
 				t.Errorf("%s: joins: %t", name, joined)
@@ -174,7 +174,7 @@ func TestOwnerRelabelledLater(t *testing.T) {
 			p := podOf("p", ref("batch/v1", "Job", "train"))
 			p.Labels = map[string]string{keys.QueueLabel: "own"}
 			group := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pg-train-u-train", UID: "g", Labels: made}, Spec: v2alpha2.PodGroupSpec{Queue: "rich"}}
-			w := newWorld(t, func(o *Options) { o.AuthorizeQueues = true }, p, owner, group)
+			w := newFakeAPI(t, func(o *Options) { o.AuthorizeQueues = true }, p, owner, group)
 			w.mustReconcile("p")
 			now := w.podGroup(group.Name)
 			if now.Labels[keys.QueueLabel] != made[keys.QueueLabel] || now.Spec.Queue != "rich" || now.Labels["team"] != "a" {

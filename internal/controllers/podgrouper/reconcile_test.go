@@ -35,7 +35,7 @@ func TestGang(t *testing.T) {
 		for i := range size {
 			objects = append(objects, podOf(fmt.Sprintf("train-%d", i), ref("batch/v1", "Job", "train")))
 		}
-		w := newWorld(t, nil, objects...)
+		w := newFakeAPI(t, nil, objects...)
 		w.unwatched("Job")
 		var workers sync.WaitGroup
 		for k := range 10 {
@@ -75,7 +75,7 @@ func TestGang(t *testing.T) {
 func TestSinglePod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil, podOf("solo", nil))
+		w := newFakeAPI(t, nil, podOf("solo", nil))
 		w.mustReconcile("solo", "solo")
 		want := []string{"create PodGroup team/pg-solo-u-solo", "patch Pod team/solo"}
 		if d := cmp.Diff(want, w.take()); d != "" {
@@ -127,7 +127,7 @@ func TestLeftAlone(t *testing.T) {
 				if c.owner != nil {
 					objects = append(objects, c.owner)
 				}
-				w := newWorld(t, c.change, objects...)
+				w := newFakeAPI(t, c.change, objects...)
 				w.mustReconcile("p", "gone")
 				if writes := w.take(); len(writes) != 0 {
 					t.Errorf("writes: %v", writes)
@@ -148,7 +148,7 @@ func TestMissingExternalGroup(t *testing.T) {
 		p := podOf("p", nil)
 		p.Annotations = map[string]string{keys.PodGroupAnnotation: "mine"}
 		elsewhere := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "mine"}}
-		w := newWorld(t, nil, p, elsewhere)
+		w := newFakeAPI(t, nil, p, elsewhere)
 		w.sleep(externalGrace)
 		w.mustReconcile("p")
 		if writes := w.take(); len(writes) != 0 {
@@ -167,7 +167,7 @@ func TestFurtherSchedulers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := podOf("p", nil)
 		p.Spec.SchedulerName = "muster"
-		w := newWorld(t, func(o *Options) { o.SchedulerNames = []string{"kai-scheduler", "muster"} }, p)
+		w := newFakeAPI(t, func(o *Options) { o.SchedulerNames = []string{"kai-scheduler", "muster"} }, p)
 		w.mustReconcile("p")
 		if writes := w.take(); len(writes) != 2 {
 			t.Errorf("writes: %v", writes)
@@ -191,7 +191,7 @@ func TestLabelKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, c.change, p.DeepCopy())
+				w := newFakeAPI(t, c.change, p.DeepCopy())
 				w.mustReconcile("p")
 				if pg := w.podGroup("pg-p-u-p"); pg.Spec.Queue != c.queue || pg.Labels[c.key] != c.value {
 					t.Errorf("queue %q, labels %v", pg.Spec.Queue, pg.Labels)
@@ -247,7 +247,7 @@ func TestBrokenOwners(t *testing.T) {
 				p := podOf("p", nil)
 				// Several owners of the pod itself are fine: the first one counts.
 				p.OwnerReferences = []metav1.OwnerReference{*first, *ref("v1", "ConfigMap", "x")}
-				w := newWorld(t, nil, append(c.objects, p, podOf("p2", first))...)
+				w := newFakeAPI(t, nil, append(c.objects, p, podOf("p2", first))...)
 				for range 2 {
 					result, err := w.reconcile("p")
 					if err != nil || result.RequeueAfter != w.role.grouper.options.MaxBackoff {
@@ -270,7 +270,7 @@ func TestBrokenOwners(t *testing.T) {
 func TestForbiddenOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil,
+		w := newFakeAPI(t, nil,
 			job("train", nil, *ref("example.org/v1", "Fleet", "fleet")),
 			podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("example.org/v1", "Fleet", "fleet")))
 		w.fail("get Fleet", forbidden("fleet"))
@@ -298,7 +298,7 @@ func TestPyTorchJob(t *testing.T) {
 			p.Labels = map[string]string{"training.kubeflow.org/replica-type": role}
 			return p
 		}
-		w := newWorld(t, nil, pytorch("mnist", spec(2)), member("m", "master"), member("w0", "worker"), member("w1", "worker"))
+		w := newFakeAPI(t, nil, pytorch("mnist", spec(2)), member("m", "master"), member("w0", "worker"), member("w1", "worker"))
 		w.mustReconcile("m", "w0", "w1")
 		if writes := w.take(); len(writes) != 4 {
 			t.Errorf("writes: %v", writes)
@@ -342,7 +342,7 @@ func TestBrokenGang(t *testing.T) {
 			names = append(names, fmt.Sprintf("w%d", i))
 			objects = append(objects, podOf(names[i], ref("kubeflow.org/v1", "PyTorchJob", "mnist")))
 		}
-		w := newWorld(t, nil, objects...)
+		w := newFakeAPI(t, nil, objects...)
 		w.mustReconcile(names...)
 		if len(w.take()) != 0 || len(w.events) != 1 || w.reads != 1 {
 			t.Errorf("events %v, reads %d", w.events, w.reads)
@@ -363,7 +363,7 @@ func TestDeployment(t *testing.T) {
 		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "rs", UID: "u-rs", OwnerReferences: []metav1.OwnerReference{*ref("apps/v1", "Deployment", "web")},
 		}}
-		w := newWorld(t, nil, deployment, rs, podOf("a", ref("apps/v1", "ReplicaSet", "rs")), podOf("b", ref("apps/v1", "ReplicaSet", "rs")))
+		w := newFakeAPI(t, nil, deployment, rs, podOf("a", ref("apps/v1", "ReplicaSet", "rs")), podOf("b", ref("apps/v1", "ReplicaSet", "rs")))
 		w.mustReconcile("a", "b", "a", "b")
 		want := []string{"create PodGroup team/pg-a-u-a", "patch Pod team/a", "create PodGroup team/pg-b-u-b", "patch Pod team/b"}
 		if d := cmp.Diff(want, w.take()); d != "" {
@@ -387,7 +387,7 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		foreign := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pg-train-u-train", UID: "u-foreign"}}
-		w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), foreign)
+		w := newFakeAPI(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), foreign)
 		w.mustReconcile("p")
 		want := []string{"create PodGroup team/pg-train-u-train", "patch Pod team/p"}
 		if d := cmp.Diff(want, w.take()); d != "" {
@@ -406,7 +406,7 @@ func TestPodNamedGroup(t *testing.T) {
 				job("train", nil), podOf("p", ref("batch/v1", "Job", "train")), podOf("q", ref("batch/v1", "Job", "train")), old.DeepCopy(),
 			}
 		}
-		w := newWorld(t, nil, objects()...)
+		w := newFakeAPI(t, nil, objects()...)
 		w.mustReconcile("p", "q", "p", "q")
 		want := []string{"patch Pod team/p", "create PodGroup team/pg-train-u-train", "patch Pod team/q"}
 		if d := cmp.Diff(want, w.take()); d != "" {
@@ -415,7 +415,7 @@ func TestPodNamedGroup(t *testing.T) {
 		if got := w.pod("p").Annotations[keys.PodGroupAnnotation]; got != "pg-p-u-train" {
 			t.Errorf("p is in %q", got)
 		}
-		w = newWorld(t, func(o *Options) { o.PodNamedGroups = false }, objects()...)
+		w = newFakeAPI(t, func(o *Options) { o.PodNamedGroups = false }, objects()...)
 		w.mustReconcile("p")
 		if got := w.pod("p").Annotations[keys.PodGroupAnnotation]; got != "pg-train-u-train" {
 			t.Errorf("switched off: p is in %q", got)
@@ -451,7 +451,7 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")))
+				w := newFakeAPI(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")))
 				works := w.fail(c.call, c.err)
 				result, err := w.reconcile("p")
 				if (err != nil) != c.fails || result.RequeueAfter != c.again || len(w.events) != c.events {
@@ -479,7 +479,7 @@ func TestStaleCache(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pg-train-u-train"},
 			Spec:       v2alpha2.PodGroupSpec{MinMember: &minimum, Queue: "kept", PriorityClassName: "train"},
 		}
-		w := newWorld(t, nil, job("other", nil), podOf("q", ref("batch/v1", "Job", "other")))
+		w := newFakeAPI(t, nil, job("other", nil), podOf("q", ref("batch/v1", "Job", "other")))
 		w.mustReconcile("q") // Jobs are watched from here on
 		w.take()
 		w.Hold("Job")
@@ -508,7 +508,7 @@ func TestKindDefaults(t *testing.T) {
 			name := fmt.Sprintf("j%d", i)
 			objects = append(objects, job(name, nil), podOf("p"+name, ref("batch/v1", "Job", name)))
 		}
-		w := newWorld(t, func(o *Options) { o.DefaultsNamespace, o.DefaultsName = "kai", "defaults" }, objects...)
+		w := newFakeAPI(t, func(o *Options) { o.DefaultsNamespace, o.DefaultsName = "kai", "defaults" }, objects...)
 		w.mustReconcile("pj0", "pj1")
 		if w.reads != 1 {
 			t.Errorf("%d reads, want one of the ConfigMap", w.reads)
@@ -529,7 +529,7 @@ func TestKindDefaults(t *testing.T) {
 func TestUnwatchedOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")))
+		w := newFakeAPI(t, nil, job("train", nil), podOf("p", ref("batch/v1", "Job", "train")))
 		w.unwatched("Job")
 		w.mustReconcile("p")
 		w.take()

@@ -48,7 +48,7 @@ func TestUnknownKinds(t *testing.T) {
 			objects = append(objects, p)
 		}
 		objects = append(objects, podOf("honest", ref("batch/v1", "Job", "train")), job("train", nil))
-		w := newWorld(t, nil, objects...)
+		w := newFakeAPI(t, nil, objects...)
 		s := &shown{lists: []*metav1.APIResourceList{serves("batch/v1", "Job"), serves("v1", "Pod")}}
 		w.role.grouper.owners.kinds = &kinds{discovery: s, clock: clock.RealClock{}}
 		for i := range pods {
@@ -81,7 +81,7 @@ func TestUnknownKinds(t *testing.T) {
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFakeAPI(t, nil)
 		w.Put(podOf("p", ref("batch/v1", "Job", "none")))
 		w.sleep(0)
 		for _, want := range []time.Duration{1, 1, 2, 4, 5, 5} {
@@ -126,7 +126,7 @@ func TestForeignUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spy := podOf("spy", ref("batch/v1", "Job", "train"))
 		spy.Namespace = "other"
-		w := newWorld(t, nil, podOf("p", ref("batch/v1", "Job", "train")), job("train", nil), spy)
+		w := newFakeAPI(t, nil, podOf("p", ref("batch/v1", "Job", "train")), job("train", nil), spy)
 		r := request("spy")
 		r.Namespace = "other"
 		if _, err := w.role.grouper.reconcile(t.Context(), r); err != nil {

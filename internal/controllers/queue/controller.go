@@ -49,7 +49,7 @@ type Deps struct {
 	Guard *aside.Guard
 }
 
-// Controller is the queue role. Its book is the fold.
+// Controller is the queue role. Its book is the aggregator.
 type Controller struct {
 	deps    Deps
 	kit     *write.Kit
@@ -73,7 +73,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue role: %w", err)
 	}
-	f := newFold()
+	f := newAggregator()
 	c := &Controller{deps: deps, kit: kit}
 	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Clock: deps.Clock, Guard: deps.Guard}, control.Role[string, patches]{
 		Name: "queue", Workers: writers, MinRetry: settle, MaxRetry: retryMax,

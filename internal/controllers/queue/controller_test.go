@@ -18,25 +18,25 @@ import (
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time.
-type rig struct {
+// fixture runs the role in a bubble of fake time.
+type fixture struct {
 	*kubetest.Server
 	t        *testing.T
 	registry *prometheus.Registry
 	stop     func()
 }
 
-// startRig starts the role with the given objects; the caller is in a synctest bubble.
-func startRig(t *testing.T, objects ...client.Object) *rig {
+// startFixture starts the role with the given objects; the caller is in a synctest bubble.
+func startFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t, registry: prometheus.NewRegistry()}
+	r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t, registry: prometheus.NewRegistry()}
 	r.Put(objects...)
 	r.stop = r.run(r.Process("queue"))
 	return r
 }
 
 // run runs the role in a process until the test ends, or what it returns is called.
-func (r *rig) run(p *kubetest.Process) (stop func()) {
+func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
 		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: r.registry}, DefaultOptions())
 		if err != nil {
@@ -46,7 +46,7 @@ func (r *rig) run(p *kubetest.Process) (stop func()) {
 	})
 }
 
-func (r *rig) get(name string) *v2.Queue {
+func (r *fixture) get(name string) *v2.Queue {
 	q := makeQueue(name, "")
 	if !r.Get(q) {
 		r.t.Errorf("no queue %s", name)
@@ -55,13 +55,13 @@ func (r *rig) get(name string) *v2.Queue {
 }
 
 // sleep lets the bubble's clock run.
-func (r *rig) sleep(d time.Duration) {
+func (r *fixture) sleep(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 // wrote counts the writes of statuses since the last call, by queue.
-func (r *rig) wrote() map[string]int {
+func (r *fixture) wrote() map[string]int {
 	out := map[string]int{}
 	for _, w := range r.Writes() {
 		if w.Subresource == "status" {
@@ -72,7 +72,7 @@ func (r *rig) wrote() map[string]int {
 }
 
 // expect compares the writes since the last call.
-func (r *rig) expect(what string, want map[string]int) {
+func (r *fixture) expect(what string, want map[string]int) {
 	r.t.Helper()
 	if d := cmp.Diff(want, r.wrote()); d != "" {
 		r.t.Errorf("%s: %s", what, d)
@@ -82,7 +82,7 @@ func (r *rig) expect(what string, want map[string]int) {
 func TestFillWritesEachQueueOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t, makeQueue("dept", ""), makeQueue("team", "dept"), makeQueue("idle", "dept"))
+		r := startFixture(t, makeQueue("dept", ""), makeQueue("team", "dept"), makeQueue("idle", "dept"))
 		r.sleep(4500 * time.Millisecond)
 		r.expect("children are found", map[string]int{"dept": 1})
 
@@ -122,7 +122,7 @@ func TestRestartWritesNothing(t *testing.T) {
 			q.Status = v2.QueueStatus{Requested: s.Requested, Allocated: s.Allocated, AllocatedNonPreemptible: s.AllocatedNonPreemptible}
 		}
 		parent.Status.ChildQueues = []string{"team"}
-		r := startRig(t, child, parent, g)
+		r := startFixture(t, child, parent, g)
 		r.sleep(10 * time.Second)
 		r.expect("nothing had changed", map[string]int{})
 	})
@@ -136,7 +136,7 @@ func TestExtendedResourcesOutliveTheirField(t *testing.T) {
 		q := makeQueue("q", "", func(q *v2.Queue) {
 			q.Spec.Resources.Extended = map[string]v2.QueueResource{"rdma/hca": {Quota: 4, Limit: 8}}
 		})
-		r := startRig(t, q)
+		r := startFixture(t, q)
 		r.sleep(5 * time.Second)
 		got := r.get("q")
 		if a := got.Annotations[keys.ExtendedResourcesAnnotation]; a != copied {
@@ -154,7 +154,7 @@ func TestExtendedResourcesOutliveTheirField(t *testing.T) {
 func TestMetricsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t, makeQueue("dept", ""))
+		r := startFixture(t, makeQueue("dept", ""))
 		served := func() int {
 			families, err := r.registry.Gather()
 			if err != nil {
@@ -188,10 +188,10 @@ func TestCrashes(t *testing.T) {
 			}))
 		},
 		Run: func(t *testing.T, p *kubetest.Process) func() {
-			return (&rig{t: t, registry: prometheus.NewRegistry()}).run(p)
+			return (&fixture{t: t, registry: prometheus.NewRegistry()}).run(p)
 		}, Settle: 10 * time.Second,
 		Check: func(t *testing.T, s *kubetest.Server) {
-			q := (&rig{Server: s, t: t}).get("q")
+			q := (&fixture{Server: s, t: t}).get("q")
 			if got := q.Status.Allocated["nvidia.com/gpu"]; got.Value() != 1 || q.Annotations[keys.ExtendedResourcesAnnotation] == "" {
 				t.Errorf("%s GPUs, annotations %v", got.String(), q.Annotations)
 			}

@@ -1,11 +1,11 @@
 // Package queue keeps Queue.status true: what each queue and everything below it asks for and holds, its children, and
 // what is wrong with it. It also serves KAI's queue metrics.
 //
-//	queues, podgroups ──events──► fold ──queues whose sums changed──► work queue, ≥1 s per queue
+//	queues, podgroups ──events──► aggregator ──queues whose sums changed──► work queue, ≥1 s per queue
 //	                               ▲                                    │
 //	                     scrape ───┴────────── desired status ◄─────────┘──► merge patch
 //
-// The fold is pure: plain objects in, desired statuses out. A changed PodGroup status moves the difference into its
+// The aggregator is pure: plain objects in, desired statuses out. A changed PodGroup status moves the difference into its
 // queue and every queue above, so it costs the depth of the tree and all levels are written together, not one level
 // per round trip. Only a queue that appears, goes or moves makes the tree be added up anew, once for all such changes
 // of a second. After a restart the initial events of the watches rebuild everything, and nothing is written before all

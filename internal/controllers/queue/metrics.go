@@ -12,11 +12,11 @@ import (
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 )
 
-// metrics serves a queue's numbers under KAI's names. They are read from the fold at each scrape: nothing is spent on
-// them in between, they are as fresh as the fold, and the series of a deleted queue end with it.
+// metrics serves a queue's numbers under KAI's names. They are read from the aggregator at each scrape: nothing is spent on
+// them in between, they are as fresh as the aggregator, and the series of a deleted queue end with it.
 type metrics struct {
-	mu   sync.Locker // guards fold
-	fold *fold
+	mu         sync.Locker // guards aggregator
+	aggregator *aggregator
 
 	extra []mapped // after the three fixed labels
 
@@ -27,7 +27,7 @@ type metrics struct {
 // mapped is a label of the Queue object that becomes a label of its metrics.
 type mapped struct{ object, metric, fallback string }
 
-func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metrics {
+func newMetrics(mu sync.Locker, f *aggregator, namespace string, extra []mapped) *metrics {
 	labels := []string{"queue_name", "queue_metadata_name", "queue_display_name"}
 	for _, m := range extra {
 		labels = append(labels, m.metric)
@@ -44,7 +44,7 @@ func newMetrics(mu sync.Locker, f *fold, namespace string, extra []mapped) *metr
 		asksMemory: own("queue_requested_memory_bytes", "Memory that the queue and the queues below it ask for, what they hold included, in bytes."),
 		limitGPUs:  own("queue_limit_gpus", "The queue's GPU limit in devices; -1 is without bound."),
 		condition:  own("queue_condition", "Whether a condition of the queue is true (1) or not (0).", "condition"),
-		mu:         mu, fold: f, extra: extra,
+		mu:         mu, aggregator: f, extra: extra,
 		info:        desc("queue_info", "A queue; always 1."),
 		deserved:    desc("queue_deserved_gpus", "The queue's GPU quota in devices; -1 is without bound."),
 		quotaCPU:    desc("queue_quota_cpu_cores", "The queue's CPU quota in cores; -1 is without bound."),
@@ -74,8 +74,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		is       map[v2.QueueConditionType]bool
 	}
 	m.mu.Lock()
-	rows := make([]row, 0, len(m.fold.nodes))
-	for _, n := range m.fold.nodes {
+	rows := make([]row, 0, len(m.aggregator.nodes))
+	for _, n := range m.aggregator.nodes {
 		if n.exists {
 			rows = append(rows, row{m.labels(n), n.holdings(), n.asks(), n.limitGPUs(), map[v2.QueueConditionType]bool{
 				v2.QueueOrphan: n.orphan().Status == corev1.ConditionTrue, v2.QueueOverQuota: n.overQuota().Status == corev1.ConditionTrue,

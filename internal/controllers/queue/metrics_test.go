@@ -37,11 +37,11 @@ func TestMetricsCarryKAIsNames(t *testing.T) {
 	pg.Status.ResourcesStatus.Allocated = list("nvidia.com/gpu", "500m", "amd.com/gpu", "500m", "gpu.example.com", "1", "nvidia.com/mig-1g.5gb", "1",
 		"run.ai/gpu.memory", "5000", "cpu", "1234567u", "memory", "1Gi")
 	pg.Status.ResourcesStatus.Requested = list("nvidia.com/gpu", "4", "cpu", "2", "memory", "2Gi")
-	c.note(c.fold.groupChanged(pg))
+	c.note(c.aggregator.groupChanged(pg))
 	c.settle()
 
 	var mu sync.Mutex
-	m := newMetrics(&mu, c.fold, o.MetricsNamespace, extra)
+	m := newMetrics(&mu, c.aggregator, o.MetricsNamespace, extra)
 	want := `
 # HELP kai_queue_allocated_cpu_cores CPU that the queue and the queues below it hold, in cores.
 # TYPE kai_queue_allocated_cpu_cores gauge

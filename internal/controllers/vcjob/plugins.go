@@ -47,15 +47,15 @@ func Plugins() (names []string) {
 	return names
 }
 
-// plugins are those of a Job.
-type plugins struct {
+// jobPlugins are those of a Job.
+type jobPlugins struct {
 	names []string
 	list  []plugin
 }
 
 // pluginsOf reads a Job's plugins and their arguments; the error names what is wrong.
-func pluginsOf(j *batch.Job) (plugins, error) {
-	var ps plugins
+func pluginsOf(j *batch.Job) (jobPlugins, error) {
+	var ps jobPlugins
 	for i := range known {
 		args, asked := j.Spec.Plugins[known[i].name]
 		if !asked {
@@ -63,26 +63,26 @@ func pluginsOf(j *batch.Job) (plugins, error) {
 		}
 		p, err := known[i].make(j, args)
 		if err != nil {
-			return plugins{}, fmt.Errorf("spec.plugins[%s]: %w", known[i].name, err)
+			return jobPlugins{}, fmt.Errorf("spec.plugins[%s]: %w", known[i].name, err)
 		}
 		ps.names, ps.list = append(ps.names, known[i].name), append(ps.list, p)
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Spec.Plugins)) {
 		if !slices.Contains(ps.names, name) {
-			return plugins{}, fmt.Errorf("spec.plugins[%s]: there is no such plugin, but %s", name, strings.Join(Plugins(), ", "))
+			return jobPlugins{}, fmt.Errorf("spec.plugins[%s]: there is no such plugin, but %s", name, strings.Join(Plugins(), ", "))
 		}
 	}
 	return ps, nil
 }
 
-func (ps plugins) onPod(p *corev1.Pod, t *batch.TaskSpec, index int) {
+func (ps jobPlugins) onPod(p *corev1.Pod, t *batch.TaskSpec, index int) {
 	for _, plugin := range ps.list {
 		plugin.onPod(p, t, index)
 	}
 }
 
 // objects has made what the plugins need and the status does not say was made, and the hosts kept up to date.
-func (ps plugins) objects(e *entry, p *plan, is *batch.JobStatus) {
+func (ps jobPlugins) objects(e *entry, p *plan, is *batch.JobStatus) {
 	for i, plugin := range ps.list {
 		there := is.ControlledResources["plugin-"+ps.names[i]] == ps.names[i]
 		for _, o := range plugin.objects() {

@@ -40,7 +40,7 @@ func ownedBy(j *batch.Job) []metav1.OwnerReference {
 var fromJob = []string{keys.Preemptable, keys.CooldownTime, keys.RevocableZone}
 
 // podOf makes a task's pod.
-func podOf(j *batch.Job, t *batch.TaskSpec, index int, plugins plugins, group string, o rules) *corev1.Pod {
+func podOf(j *batch.Job, t *batch.TaskSpec, index int, plugins jobPlugins, group string, o rules) *corev1.Pod {
 	template := t.Template.DeepCopy()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -120,7 +120,7 @@ func (e *entry) surplus(own []*member, p *plan) {
 }
 
 // missing makes pods of tasks that need not wait for others. A name that any pod has, be it another Job's, is not made.
-func (e *entry) missing(own []*member, p *plan, plugins plugins, group string, now time.Time, o rules) {
+func (e *entry) missing(own []*member, p *plan, plugins jobPlugins, group string, now time.Time, o rules) {
 	j := e.job
 	for i := range j.Spec.Tasks {
 		t := &j.Spec.Tasks[i]

@@ -201,7 +201,7 @@ func TestPodCarries(t *testing.T) {
 		j.Spec.Tasks[1].Template.Annotations = map[string]string{"mine": "1"}
 		j.Status.Version, j.Status.RetryCount = 4, 2
 	})
-	p := podOf(j, &j.Spec.Tasks[1], 5, plugins{}, "g", rules{})
+	p := podOf(j, &j.Spec.Tasks[1], 5, jobPlugins{}, "g", rules{})
 	if p.Spec.PriorityClassName != "high" || p.Spec.SchedulerName != "volcano" || p.Name != "j-w-5" {
 		t.Errorf("%s: %s, %s", p.Name, p.Spec.PriorityClassName, p.Spec.SchedulerName)
 	}

@@ -2,7 +2,7 @@
 // and DeviceClasses as far as they change what pods and nodes are to the model.
 //
 //	ResourceClaim ──┐
-//	ResourceSlice ──┼─► Book ◄── Pod's and Node's events, which it completes
+//	ResourceSlice ──┼─► Index ◄── Pod's and Node's events, which it completes
 //	DeviceClass   ──┘     └────► which pods and nodes have to be told anew
 //
 // It does not decide which devices anybody gets, nor read a selector: that is the allocator's, to which the model carries

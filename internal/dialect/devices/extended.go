@@ -12,7 +12,7 @@ import (
 )
 
 // extended adds the claim that the binder will make for the extended resources that p asks for and a DeviceClass stands for.
-func (b *Book) extended(st *cluster.PodState, p *v1.Pod, key string) {
+func (b *Index) extended(st *cluster.PodState, p *v1.Pod, key string) {
 	spec, resources := resourceapi.ResourceClaimSpec{}, []string(nil)
 	for _, r := range parts(p) {
 		b.use(b.asks, r.resource, key)

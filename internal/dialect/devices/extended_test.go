@@ -149,7 +149,7 @@ func TestExtendedSum(t *testing.T) {
 // TestExtendedNeed: the claim that the binder will make for init and main container asks for the devices once.
 func TestExtendedNeed(t *testing.T) {
 	t.Parallel()
-	b := NewBook("queue")
+	b := NewIndex("queue")
 	class := &resourceapi.DeviceClass{}
 	class.Name, class.Spec.ExtendedResourceName = "gpu", new("x.example/gpu")
 	b.Class("gpu", class)

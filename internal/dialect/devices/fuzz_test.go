@@ -27,7 +27,7 @@ func FuzzBook(f *testing.F) {
 				return
 			}
 		}
-		b := NewBook("kai.scheduler/queue")
+		b := NewIndex("kai.scheduler/queue")
 		b.Class(class.Name, class)
 		b.Slice("s", s)
 		b.Claim(p.Namespace+"/c", c)

@@ -11,7 +11,7 @@ import (
 )
 
 // Pod completes a pod's event: which claims it has, and what its queue is charged for them. A pod that has ended has none.
-func (b *Book) Pod(st *cluster.PodState, p *v1.Pod) {
+func (b *Index) Pod(st *cluster.PodState, p *v1.Pod) {
 	key := p.Namespace + "/" + p.Name
 	if len(b.wants[key]) > 0 {
 		b.Forget(key)
@@ -73,7 +73,7 @@ func ClaimName(p *v1.Pod, ref *v1.PodResourceClaim) (name string, made, needed b
 	return "", true, true
 }
 
-func (b *Book) use(index map[string]map[string]struct{}, what, pod string) {
+func (b *Index) use(index map[string]map[string]struct{}, what, pod string) {
 	if index[what] == nil {
 		index[what] = map[string]struct{}{}
 	}

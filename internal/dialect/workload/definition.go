@@ -58,15 +58,15 @@ const maxParts = 64
 // that says nothing of gangs gives nil. Errors name object, field and rule; beside one that leaves the kind known stands a
 // definition that tells it to every pod of that kind.
 func ParseDefinition(content map[string]any) (*Definition, error) {
-	d, err := parseDefinition(content)
+	d, err := readDefinition(content)
 	if err != nil && d != nil {
 		d = &Definition{Name: d.Name, Kind: d.Kind, problem: err}
 	}
 	return d, err
 }
 
-// parseDefinition is ParseDefinition; what it returns beside an error has name and kind.
-func parseDefinition(content map[string]any) (*Definition, error) {
+// readDefinition is ParseDefinition; what it returns beside an error has name and kind.
+func readDefinition(content map[string]any) (*Definition, error) {
 	meta, _ := content["metadata"].(map[string]any)
 	o := &Object{GVK: DefinitionKind, Name: textAt(meta, "name"), Content: content}
 	const root = "spec.structureDefinition.rootComponent"
@@ -79,7 +79,7 @@ func parseDefinition(content map[string]any) (*Definition, error) {
 		}
 	}
 	if d.Kind.Kind == "" || d.Kind.Version == "" {
-		return nil, invalid(o, root+".kind", "must name version and kind of the workloads that it defines")
+		return nil, invalidField(o, root+".kind", "must name version and kind of the workloads that it defines")
 	}
 	h := &hints{facts: o}
 	value, _, _ := lookup(content, root)
@@ -94,7 +94,7 @@ func parseDefinition(content map[string]any) (*Definition, error) {
 		return d, err
 	}
 	if len(list) > maxParts {
-		return d, invalid(o, children, "must have at most %d components, has %d", maxParts, len(list))
+		return d, invalidField(o, children, "must have at most %d components, has %d", maxParts, len(list))
 	}
 	for i, m := range list {
 		if err := d.component(o, indexed(children, i, ""), m); err != nil {
@@ -115,7 +115,7 @@ func (d *Definition) gangs(h *hints, at string) error {
 	if found {
 		m, ok := one.(map[string]any)
 		if !ok {
-			return invalid(h.facts, at+".podGroup", "must be an object, is %s", shown(one))
+			return invalidField(h.facts, at+".podGroup", "must be an object, is %s", shown(one))
 		}
 		return d.group(h.facts, at+".podGroup", "subGroups", m)
 	}
@@ -124,7 +124,7 @@ func (d *Definition) gangs(h *hints, at string) error {
 		return err
 	}
 	if len(list) == 0 || len(list) > maxParts {
-		return invalid(h.facts, at, "must have a podGroup, or from 1 to %d podGroups, has %d", maxParts, len(list))
+		return invalidField(h.facts, at, "must have a podGroup, or from 1 to %d podGroups, has %d", maxParts, len(list))
 	}
 	for i, m := range list {
 		if err := d.group(h.facts, indexed(at+".podGroups", i, ""), "members", m); err != nil {
@@ -137,7 +137,7 @@ func (d *Definition) gangs(h *hints, at string) error {
 func (d *Definition) component(o *Object, at string, m map[string]any) error {
 	c := &component{name: textAt(m, "name"), value: textAt(m, "podSelector.componentTypeSelector.value")}
 	if c.name == "" || d.components[c.name] != nil {
-		return invalid(o, at+".name", "must be a name that no other component has, is %q", c.name)
+		return invalidField(o, at+".name", "must be a name that no other component has, is %q", c.name)
 	}
 	for path, q := range map[string]**query{ // order: each has a field of its own
 		"podSelector.componentTypeSelector.keyPath":    &c.kind,
@@ -152,7 +152,7 @@ func (d *Definition) component(o *Object, at string, m map[string]any) error {
 		}
 		var err error
 		if *q, err = parseQuery(text); err != nil {
-			return invalid(o, at+"."+path, "%v", err)
+			return invalidField(o, at+"."+path, "%v", err)
 		}
 	}
 	d.components[c.name] = c
@@ -164,28 +164,28 @@ func (d *Definition) group(o *Object, at, list string, m map[string]any) error {
 	g := definedGroup{name: textAt(m, "name"), near: definedTopology(m)}
 	members, _ := m[list].([]any)
 	if len(members) == 0 || len(members) > maxParts {
-		return invalid(o, at+"."+list, "must list from 1 to %d components, lists %d", maxParts, len(members))
+		return invalidField(o, at+"."+list, "must list from 1 to %d components, lists %d", maxParts, len(members))
 	}
 	for i, e := range members {
 		field := indexed(at+"."+list, i, "")
 		m, _ := e.(map[string]any)
 		c := d.components[textAt(m, "componentName")]
 		if c == nil {
-			return invalid(o, field+".componentName", "must name a component, is %q", textAt(m, "componentName"))
+			return invalidField(o, field+".componentName", "must name a component, is %q", textAt(m, "componentName"))
 		}
 		if slices.ContainsFunc(g.members, func(m definedMember) bool { return m.component == c }) {
-			return invalid(o, field+".componentName", "must name each component once, is %q again", c.name)
+			return invalidField(o, field+".componentName", "must name each component once, is %q again", c.name)
 		}
 		member := definedMember{component: c, near: definedTopology(m)}
 		paths, _ := m["groupByKeyPaths"].([]any)
 		if len(paths) > maxParts {
-			return invalid(o, field+".groupByKeyPaths", "must list at most %d paths, lists %d", maxParts, len(paths))
+			return invalidField(o, field+".groupByKeyPaths", "must list at most %d paths, lists %d", maxParts, len(paths))
 		}
 		for _, p := range paths {
 			text, _ := p.(string)
 			q, err := parseQuery(text)
 			if err != nil {
-				return invalid(o, field+".groupByKeyPaths", "%v", err)
+				return invalidField(o, field+".groupByKeyPaths", "%v", err)
 			}
 			member.keys = append(member.keys, q)
 		}
@@ -316,7 +316,7 @@ func (h *hints) defined(d *Definition) (*tree, error) {
 		_, m, err := d.member(podContent(pod))
 		if err != nil || m == nil {
 			self := FromPod(pod)
-			return "", invalid(&self, "metadata", "must be of one component of %s %s", DefinitionKind.Kind, d.Name)
+			return "", invalidField(&self, "metadata", "must be of one component of %s %s", DefinitionKind.Kind, d.Name)
 		}
 		return strings.ToLower(m.component.name), nil
 	}}

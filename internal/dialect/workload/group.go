@@ -135,7 +135,7 @@ func (h *hints) name(rule *Rule, named *Object) (string, error) {
 		if name := h.pod.Labels[rule.NameLabel]; len(validation.IsDNS1123Subdomain(name)) == 0 {
 			return name, nil
 		} else if name != "" {
-			return "", invalid(&h.podAs, "label "+rule.NameLabel, "must be the name of a PodGroup, is %q", name)
+			return "", invalidField(&h.podAs, "label "+rule.NameLabel, "must be the name of a PodGroup, is %q", name)
 		}
 	}
 	if rule.PodPrefix {
@@ -147,10 +147,10 @@ func (h *hints) name(rule *Rule, named *Object) (string, error) {
 	}
 	part := h.pod.Labels[rule.PartLabel]
 	if len(validation.IsDNS1123Label(part)) > 0 {
-		return "", invalid(&h.podAs, "label "+rule.PartLabel, "must say which of the workload's gangs the pod is in, is %q", part)
+		return "", invalidField(&h.podAs, "label "+rule.PartLabel, "must say which of the workload's gangs the pod is in, is %q", part)
 	}
 	if name += rule.Infix + part; len(name) > maxName {
-		return "", invalid(named, "metadata.name", "must be short enough for its PodGroups' names to have at most %d characters", maxName)
+		return "", invalidField(named, "metadata.name", "must be short enough for its PodGroups' names to have at most %d characters", maxName)
 	}
 	return name, nil
 }
@@ -166,16 +166,16 @@ func podPrefix(pod *corev1.Pod) string {
 // distinct refuses a tree in which two subgroups have one name, or a name that the API refuses.
 func (h *hints) distinct(groups []v2alpha2.SubGroup) error {
 	if len(groups) > maxSubGroups {
-		return invalid(h.facts, "spec", "must make at most %d subgroups, makes %d", maxSubGroups, len(groups))
+		return invalidField(h.facts, "spec", "must make at most %d subgroups, makes %d", maxSubGroups, len(groups))
 	}
 	seen := make(map[string]bool, len(groups))
 	for i := range groups {
 		name := groups[i].Name
 		if len(validation.IsDNS1123Label(name)) > 0 && !plainLabel(name) {
-			return invalid(h.facts, "spec", "must give subgroups names of lower-case letters, digits and dashes, gives %q", name)
+			return invalidField(h.facts, "spec", "must give subgroups names of lower-case letters, digits and dashes, gives %q", name)
 		}
 		if seen[name] {
-			return invalid(h.facts, "spec", "must give subgroups names of their own, %q is the name of two", name)
+			return invalidField(h.facts, "spec", "must give subgroups names of their own, %q is the name of two", name)
 		}
 		seen[name] = true
 	}
@@ -195,7 +195,7 @@ const maxSubGroups = MaxSegments + 100
 func (h *hints) minimum(rule *Rule) (int32, error) {
 	for _, path := range rule.Required {
 		if _, found, _ := lookup(h.facts.Content, path); !found {
-			return 0, invalid(h.facts, path, "must be there")
+			return 0, invalidField(h.facts, path, "must be there")
 		}
 	}
 	n, err := h.stated(rule)
@@ -222,7 +222,7 @@ func (h *hints) stated(rule *Rule) (int32, error) {
 				return n, err
 			}
 			if s.Required {
-				return 0, invalid(h.facts, s.Path, "must be an integer of at least 0, is absent")
+				return 0, invalidField(h.facts, s.Path, "must be an integer of at least 0, is absent")
 			}
 		default:
 			if n, found, err := sumAt(h.facts, s.Sum); found || err != nil {

@@ -33,12 +33,12 @@ func podGangTree(h *hints) (*tree, error) {
 		name := textAt(c, "name")
 		names, _ := c["podGroupNames"].([]any)
 		if name == "" || len(names) == 0 {
-			return nil, invalid(h.facts, at+"podGroupNames", "must have a name and name at least 1 pod group")
+			return nil, invalidField(h.facts, at+"podGroupNames", "must have a name and name at least 1 pod group")
 		}
 		for _, n := range names {
 			s, _ := n.(string)
 			if parents[s] != "" {
-				return nil, invalid(h.facts, at+"podGroupNames", "must name groups that no other does, %q is in %s too", s, parents[s])
+				return nil, invalidField(h.facts, at+"podGroupNames", "must name groups that no other does, %q is in %s too", s, parents[s])
 			}
 			parents[s] = name
 		}
@@ -51,11 +51,11 @@ func podGangTree(h *hints) (*tree, error) {
 		at := indexed(list, i, ".")
 		name := textAt(g, "name")
 		if name == "" {
-			return nil, invalid(h.facts, at+"name", "must be there")
+			return nil, invalidField(h.facts, at+"name", "must be there")
 		}
 		n, err := h.number(g, at, "minReplicas", 1, 0)
 		if err == nil && n == 0 {
-			err = invalid(h.facts, at+"minReplicas", "must be an integer of at least 1, is absent")
+			err = invalidField(h.facts, at+"minReplicas", "must be an integer of at least 1, is absent")
 		}
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func podGangTree(h *hints) (*tree, error) {
 	}
 	for _, name := range sortedKeys(parents) {
 		if !parts[name] {
-			return nil, invalid(h.facts, above, "must name pod groups of this object, %q is none", name)
+			return nil, invalidField(h.facts, above, "must name pod groups of this object, %q is none", name)
 		}
 	}
 	out.members = Members{place: func(pod *corev1.Pod) (string, error) {
@@ -87,7 +87,7 @@ func podGangTree(h *hints) (*tree, error) {
 			return name, nil
 		}
 		self := FromPod(pod)
-		return "", invalid(&self, "label "+grovePodClique, "must name one of the gang's pod groups (%s), is %q", some(sortedKeys(parts)), pod.Labels[grovePodClique])
+		return "", invalidField(&self, "label "+grovePodClique, "must name one of the gang's pod groups (%s), is %q", some(sortedKeys(parts)), pod.Labels[grovePodClique])
 	}}
 	out.minimum, err = h.sum(list, counts...)
 	return out, err

@@ -31,7 +31,7 @@ func jobSetTree(h *hints) (*tree, error) {
 		at := indexed(list, i, ".")
 		name := textAt(j, "name")
 		if name == "" {
-			return nil, invalid(h.facts, at+"name", "must be there")
+			return nil, invalidField(h.facts, at+"name", "must be there")
 		}
 		n, err := h.number(j, at, "replicas", 0, 1)
 		if err != nil {
@@ -42,7 +42,7 @@ func jobSetTree(h *hints) (*tree, error) {
 			continue
 		}
 		if leaves += int64(n); leaves > MaxSegments {
-			return nil, invalid(h.facts, list, "must have at most %d Jobs, has %d", MaxSegments, leaves)
+			return nil, invalidField(h.facts, list, "must have at most %d Jobs, has %d", MaxSegments, leaves)
 		}
 		pods, err := h.jobSetPods(j, at)
 		if err != nil {
@@ -63,7 +63,7 @@ func jobSetTree(h *hints) (*tree, error) {
 		}
 	}
 	if count == 0 {
-		return nil, invalid(h.facts, list, "must have a job with at least 1 replica")
+		return nil, invalidField(h.facts, list, "must have a job with at least 1 replica")
 	}
 	least := max(first, 1)
 	if textAt(h.facts.Content, "spec.startupPolicy.startupPolicyOrder") == "InOrder" {
@@ -103,11 +103,11 @@ func jobSetPlace(pod *corev1.Pod, replicas map[string]int32) (string, error) {
 	name := pod.Labels[jobSetReplicatedJob]
 	n, ok := replicas[name]
 	if !ok {
-		return "", invalid(&self, "label "+jobSetReplicatedJob, "must name one of the workload's jobs (%s), is %q", some(sortedKeys(replicas)), name)
+		return "", invalidField(&self, "label "+jobSetReplicatedJob, "must name one of the workload's jobs (%s), is %q", some(sortedKeys(replicas)), name)
 	}
 	i, err := strconv.ParseInt(pod.Labels[jobSetJobIndex], 10, 32)
 	if err != nil || i < 0 || i >= int64(n) {
-		return "", invalid(&self, "label "+jobSetJobIndex, "must be from 0 to %d, is %q", n-1, pod.Labels[jobSetJobIndex])
+		return "", invalidField(&self, "label "+jobSetJobIndex, "must be from 0 to %d, is %q", n-1, pod.Labels[jobSetJobIndex])
 	}
 	return jobSetLeaf(name, int32(i)), nil
 }

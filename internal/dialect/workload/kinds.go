@@ -23,7 +23,7 @@ const (
 	rayPriority          = "ray.io/priority-class-name"
 )
 
-func kinds(group string, names ...string) []schema.GroupKind {
+func groupKinds(group string, names ...string) []schema.GroupKind {
 	out := make([]schema.GroupKind, 0, len(names))
 	for _, n := range names {
 		out = append(out, schema.GroupKind{Group: group, Kind: n})
@@ -42,8 +42,8 @@ func Kinds() []Rule {
 		return Rule{Group: group, Kind: kind, Versions: versions, Between: between, WholeChain: true, Watch: true}
 	}
 	with := func(r Rule, class string) Rule { r.PriorityClass = class; return r }
-	apps := func(names ...string) []schema.GroupKind { return kinds("apps", names...) }
-	job := kinds("batch", "Job")
+	apps := func(names ...string) []schema.GroupKind { return groupKinds("apps", names...) }
+	job := groupKinds("batch", "Job")
 	rows := []Rule{
 		{Kind: "Pod", WholeChain: true, NameLabel: sparkAppSelector, AlsoLabel: sparkAppName},
 		plain("apps", "StatefulSet", nil),
@@ -57,12 +57,12 @@ func Kinds() []Rule {
 
 		plain("machinelearning.seldon.io", "SeldonDeployment", apps("Deployment", "ReplicaSet"), "v1alpha2", "v1"),
 		plain("kubevirt.io", "VirtualMachineInstance", nil, "v1"),
-		plain("kubevirt.io", "VirtualMachine", kinds("kubevirt.io", "VirtualMachineInstance")),
+		plain("kubevirt.io", "VirtualMachine", groupKinds("kubevirt.io", "VirtualMachineInstance")),
 		plain("sparkoperator.k8s.io", "SparkApplication", nil),
-		plain("sparkoperator.k8s.io", "ScheduledSparkApplication", kinds("sparkoperator.k8s.io", "SparkApplication")),
+		plain("sparkoperator.k8s.io", "ScheduledSparkApplication", groupKinds("sparkoperator.k8s.io", "SparkApplication")),
 		plain("workspace.devfile.io", "DevWorkspace", apps("Deployment", "ReplicaSet"), "v1alpha2"),
-		plain("kubeflow.org", "ScheduledWorkflow", kinds("argoproj.io", "Workflow"), "v1alpha1"),
-		plain("tekton.dev", "PipelineRun", kinds("tekton.dev", "TaskRun"), "v1"),
+		plain("kubeflow.org", "ScheduledWorkflow", groupKinds("argoproj.io", "Workflow"), "v1alpha1"),
+		plain("tekton.dev", "PipelineRun", groupKinds("tekton.dev", "TaskRun"), "v1"),
 		plain("tekton.dev", "TaskRun", nil, "v1"),
 		with(plain("kubeflow.org", "Notebook", apps("StatefulSet"), "v1beta1"), keys.PriorityClassBuild),
 		with(plain("egx.nvidia.io", "SPOTRequest", nil, "v1"), keys.PriorityClassInference),
@@ -76,7 +76,7 @@ func Kinds() []Rule {
 			Subject: OwnerOfKind, Of: schema.GroupKind{Group: "serving.knative.dev", Kind: "Revision"},
 			PriorityClass: keys.PriorityClassInference, Watch: true,
 			Minimum: []Source{{Annotation: knativeMinScale, ZeroIsNone: true}},
-			Between: slices.Concat(kinds("serving.knative.dev", "Configuration", "Revision"), apps("Deployment", "ReplicaSet")),
+			Between: slices.Concat(groupKinds("serving.knative.dev", "Configuration", "Revision"), apps("Deployment", "ReplicaSet")),
 		},
 	}
 	rows = append(rows, kubeflow(job)...)
@@ -100,7 +100,7 @@ func Kinds() []Rule {
 	for _, kind := range []string{"PodGangSet", "PodCliqueSet"} {
 		rows = append(rows, Rule{
 			Group: "grove.io", Kind: kind, Versions: []string{"v1alpha1"}, WholeChain: true, Watch: true, Named: gang,
-			Between: kinds("grove.io", "PodClique", "PodCliqueScalingGroup"),
+			Between: groupKinds("grove.io", "PodClique", "PodCliqueScalingGroup"),
 		})
 	}
 	for _, skipped := range []Rule{
@@ -110,8 +110,8 @@ func Kinds() []Rule {
 		{Group: "run.ai", Kind: "DistributedWorkload"},
 		{Group: "run.ai", Kind: "InferenceWorkload"},
 		{Group: "run.ai", Kind: "DistributedInferenceWorkload"},
-		{Group: "trainer.kubeflow.org", Kind: "TrainJob", Versions: []string{"v1alpha1"}, Between: slices.Concat(kinds("jobset.x-k8s.io", "JobSet"), job)},
-		{Group: "nvidia.com", Kind: "DynamoGraphDeployment", Between: kinds("nvidia.com", "DynamoComponentDeployment")},
+		{Group: "trainer.kubeflow.org", Kind: "TrainJob", Versions: []string{"v1alpha1"}, Between: slices.Concat(groupKinds("jobset.x-k8s.io", "JobSet"), job)},
+		{Group: "nvidia.com", Kind: "DynamoGraphDeployment", Between: groupKinds("nvidia.com", "DynamoComponentDeployment")},
 	} {
 		skipped.Skip, skipped.Watch = true, true
 		rows = append(rows, skipped)

@@ -67,7 +67,7 @@ func (h *hints) lwsGang() (g lwsGang, err error) {
 	if own := h.pod.Annotations[lwsSize]; own != "" {
 		n, err := strconv.ParseInt(own, 10, 32)
 		if err != nil || n < 1 {
-			return g, invalid(&h.podAs, "annotation "+lwsSize, "must be an integer of at least 1, is %q", own)
+			return g, invalidField(&h.podAs, "annotation "+lwsSize, "must be an integer of at least 1, is %q", own)
 		}
 		g.size = int32(n)
 	}
@@ -89,19 +89,19 @@ func (h *hints) lwsGang() (g lwsGang, err error) {
 		}
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			return g, invalid(h.facts, field, "must be an integer, is %q", value)
+			return g, invalidField(h.facts, field, "must be an integer, is %q", value)
 		}
 		g.segment = int32(n)
 	}
 	if g.segment < 2 || g.segment > g.size {
-		return g, invalid(h.facts, field, "must be from 2 to %d, the pods of a group, is %d", g.size, g.segment)
+		return g, invalidField(h.facts, field, "must be from 2 to %d, the pods of a group, is %d", g.size, g.segment)
 	}
 	g.apart = textAt(h.facts.Content, policy+"subGroupPolicyType") == "LeaderExcluded"
 	if g.apart && (g.size-1)%g.segment != 0 {
-		return g, invalid(h.facts, field, "must divide %d, the workers of a group, as the leader is in no segment; is %d", g.size-1, g.segment)
+		return g, invalidField(h.facts, field, "must divide %d, the workers of a group, as the leader is in no segment; is %d", g.size-1, g.segment)
 	}
 	if n := ceil(g.size, g.segment); n > MaxSegments {
-		return g, invalid(h.facts, field, "must cut %d pods into at most %d segments, cuts them into %d", g.size, MaxSegments, n)
+		return g, invalidField(h.facts, field, "must cut %d pods into at most %d segments, cuts them into %d", g.size, MaxSegments, n)
 	}
 	return g, nil
 }
@@ -167,7 +167,7 @@ func (g lwsGang) place(pod *corev1.Pod) (string, error) {
 	i, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || i < 0 || i >= int64(g.size) {
 		self := FromPod(pod)
-		return "", invalid(&self, "label "+lwsWorkerIndex, "must be from 0 to %d, is %q", g.size-1, value)
+		return "", invalidField(&self, "label "+lwsWorkerIndex, "must be from 0 to %d, is %q", g.size-1, value)
 	}
 	switch {
 	case i == 0:

@@ -90,6 +90,6 @@ type Invalid struct {
 // Error implements error.
 func (e *Invalid) Error() string { return e.Object + ": " + e.Field + ": " + e.Rule }
 
-func invalid(o *Object, field, format string, args ...any) error {
+func invalidField(o *Object, field, format string, args ...any) error {
 	return &Invalid{Object: o.String(), Field: field, Rule: fmt.Sprintf(format, args...)}
 }

@@ -43,7 +43,7 @@ func (m Members) SubGroup(pod *corev1.Pod) (string, error) {
 	part := strings.ToLower(pod.Labels[m.label])
 	self := FromPod(pod)
 	if !slices.Contains(m.parts, part) {
-		return "", invalid(&self, "label "+m.label, "must name one of the workload's replica types (%s), is %q",
+		return "", invalidField(&self, "label "+m.label, "must name one of the workload's replica types (%s), is %q",
 			strings.Join(m.parts, ", "), pod.Labels[m.label])
 	}
 	if part != m.cut {
@@ -52,11 +52,11 @@ func (m Members) SubGroup(pod *corev1.Pod) (string, error) {
 	value := pod.Labels[m.indexLabel]
 	index, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || index < 0 {
-		return "", invalid(&self, "label "+m.indexLabel, "must be an integer of at least 0, is %q", value)
+		return "", invalidField(&self, "label "+m.indexLabel, "must be an integer of at least 0, is %q", value)
 	}
 	segment := int32(index) / m.size
 	if segment >= m.segments {
-		return "", invalid(&self, "label "+m.indexLabel, "must be less than %d, the workload's replicas of type %s, is %d",
+		return "", invalidField(&self, "label "+m.indexLabel, "must be less than %d, the workload's replicas of type %s, is %d",
 			int64(m.segments)*int64(m.size), part, index)
 	}
 	return segmentName(part, segment), nil
@@ -79,7 +79,7 @@ func byLabel(label string, names map[string]string) Members {
 			return name, nil
 		}
 		self := FromPod(pod)
-		return "", invalid(&self, "label "+label, "must name one of the workload's parts (%s), is %q",
+		return "", invalidField(&self, "label "+label, "must name one of the workload's parts (%s), is %q",
 			some(sortedKeys(names)), pod.Labels[label])
 	}}
 }
@@ -140,7 +140,7 @@ func (h *hints) listed(rule *Parts) ([]part, error) {
 	value, found, ok := lookup(h.facts.Content, rule.Path)
 	specs, isMap := value.(map[string]any)
 	if !ok || found && !isMap {
-		return nil, invalid(h.subject, rule.Path, "must be an object, is %s", shown(value))
+		return nil, invalidField(h.subject, rule.Path, "must be an object, is %s", shown(value))
 	}
 	var out []part
 	for _, name := range rule.Names {
@@ -185,7 +185,7 @@ func (h *hints) segmentSize(rule *Parts, p part) (int32, error) {
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 1 {
-		return 0, invalid(h.subject, p.path+".template, annotation "+keys.SegmentSizeAnnotation,
+		return 0, invalidField(h.subject, p.path+".template, annotation "+keys.SegmentSizeAnnotation,
 			"must be an integer of at least 1, is %q", value)
 	}
 	return int32(n), nil
@@ -209,7 +209,7 @@ func (h *hints) segments(rule *Parts, p part, size, minimum int32) ([]v2alpha2.S
 	}
 	count := ceil(replicas, size)
 	if count > MaxSegments {
-		return nil, invalid(h.subject, p.path+".template, annotation "+keys.SegmentSizeAnnotation,
+		return nil, invalidField(h.subject, p.path+".template, annotation "+keys.SegmentSizeAnnotation,
 			"must cut %d replicas into at most %d segments, cuts them into %d", replicas, MaxSegments, count)
 	}
 	from := append(h.templates(rule, p), h.subject.Annotations)

@@ -51,7 +51,7 @@ func integer(value any) (int64, bool) {
 func integerAt(o *Object, path string, low int64, text bool) (n int32, found bool, err error) {
 	value, found, ok := lookup(o.Content, path)
 	if !ok {
-		return 0, false, invalid(o, path, "a step of this path is not an object")
+		return 0, false, invalidField(o, path, "a step of this path is not an object")
 	}
 	if !found {
 		return 0, false, nil
@@ -68,7 +68,7 @@ func integerAt(o *Object, path string, low int64, text bool) (n int32, found boo
 func inRange(o *Object, path string, value any, low int64) (int32, error) {
 	n, ok := integer(value)
 	if !ok || n < low || n > math.MaxInt32 {
-		return 0, invalid(o, path, "must be an integer from %d to %d, is %s", low, math.MaxInt32, shown(value))
+		return 0, invalidField(o, path, "must be an integer from %d to %d, is %s", low, math.MaxInt32, shown(value))
 	}
 	return int32(n), nil
 }
@@ -79,11 +79,11 @@ func sumAt(o *Object, path string) (sum int32, found bool, err error) {
 	before, after = strings.TrimSuffix(before, "."), strings.TrimPrefix(after, ".")
 	value, found, ok := lookup(o.Content, before)
 	if !ok || !found {
-		return 0, false, invalid(o, before, "must be an object, is absent")
+		return 0, false, invalidField(o, before, "must be an object, is absent")
 	}
 	entries, isMap := value.(map[string]any)
 	if !isMap || len(entries) == 0 {
-		return 0, false, invalid(o, before, "must be an object with at least one entry, is %s", shown(value))
+		return 0, false, invalidField(o, before, "must be an object with at least one entry, is %s", shown(value))
 	}
 	total := int64(0)
 	for _, name := range sortedKeys(entries) {
@@ -101,7 +101,7 @@ func sumAt(o *Object, path string) (sum int32, found bool, err error) {
 		total += int64(n)
 	}
 	if total > math.MaxInt32 {
-		return 0, false, invalid(o, path, "must add up to at most %d, adds up to %d", math.MaxInt32, total)
+		return 0, false, invalidField(o, path, "must add up to at most %d, adds up to %d", math.MaxInt32, total)
 	}
 	return int32(total), true, nil
 }

@@ -62,13 +62,13 @@ func (h *hints) listAt(path string) ([]map[string]any, error) {
 	}
 	list, isList := value.([]any)
 	if !isList {
-		return nil, invalid(h.facts, path, "must be a list, is %s", shown(value))
+		return nil, invalidField(h.facts, path, "must be a list, is %s", shown(value))
 	}
 	out := make([]map[string]any, 0, len(list))
 	for i, e := range list {
 		m, isMap := e.(map[string]any)
 		if !isMap {
-			return nil, invalid(h.facts, indexed(path, i, ""), "must be an object, is %s", shown(e))
+			return nil, invalidField(h.facts, indexed(path, i, ""), "must be an object, is %s", shown(e))
 		}
 		out = append(out, m)
 	}
@@ -79,7 +79,7 @@ func (h *hints) listAt(path string) ([]map[string]any, error) {
 func (h *hints) number(m map[string]any, at, field string, low int64, otherwise int32) (int32, error) {
 	value, found, ok := lookup(m, field)
 	if !ok {
-		return 0, invalid(h.facts, at+field, "a step of this path is not an object")
+		return 0, invalidField(h.facts, at+field, "a step of this path is not an object")
 	}
 	if !found {
 		return otherwise, nil
@@ -122,7 +122,7 @@ func (h *hints) sum(field string, numbers ...int64) (int32, error) {
 	total := int64(0)
 	for _, n := range numbers {
 		if total += n; n > math.MaxInt32 || total > math.MaxInt32 {
-			return 0, invalid(h.facts, field, "must add up to at most %d pods", math.MaxInt32)
+			return 0, invalidField(h.facts, field, "must add up to at most %d pods", math.MaxInt32)
 		}
 	}
 	return int32(total), nil

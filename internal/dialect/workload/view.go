@@ -140,7 +140,7 @@ func (t *Table) Named(pod *corev1.Pod, owners []Object) (kind schema.GroupVersio
 	}
 	name = pod.Labels[n.Label]
 	if name == "" {
-		return kind, "", false, invalid(&v.self, "label "+n.Label, "must name the pod's %s", n.GVK.Kind)
+		return kind, "", false, invalidField(&v.self, "label "+n.Label, "must name the pod's %s", n.GVK.Kind)
 	}
 	return n.GVK, name, true, nil
 }

@@ -24,7 +24,7 @@ const furtherRounds = 50
 
 // frozen is a world in which nothing happens by itself: gangs have come in waves, evicted pods come back, and that is all.
 type frozen struct {
-	world   *sim.World
+	world   *sim.Cluster
 	evicted map[string]int // by pod's name, since the last wave or since a share moved to stay
 	news    int64          // when a share last did
 	last    int            // the round of the last eviction since then
@@ -44,7 +44,7 @@ func newFrozen(t *rapid.T) *frozen {
 	f := &frozen{evicted: map[string]int{}, owed: map[string]int{}}
 	grace := time.Duration(rapid.SampledFrom([]int{0, 3, 20, 120}).Draw(t, "grace")) * time.Second
 	f.grace, f.tick = grace, max(time.Second, grace/20)
-	f.world = sim.NewWorld(sim.Options{Engine: e, Cycle: time.Second, Grace: grace, Check: f.check})
+	f.world = sim.NewCluster(sim.Options{Engine: e, Cycle: time.Second, Grace: grace, Check: f.check})
 	for i := range rapid.IntRange(1, 20).Draw(t, "nodes") {
 		room := sim.Room(int64(rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "gpus"))*1000, 32_000, 1<<38, 110)
 		if err := f.world.AddNode(sim.Node{Name: fmt.Sprintf("n%02d", i), Allocatable: room}); err != nil {

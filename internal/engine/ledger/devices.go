@@ -61,24 +61,24 @@ func (d *device) joins(takes, units int64, now bool) bool {
 // that is free until then, and the slot of its reservation pod.
 func (d *device) opens() bool { return d.now == 0 && !d.reserved }
 
-// spare is how many devices a pod may be the first on.
-type spare struct {
+// sparedDevices is how many devices a pod may be the first on.
+type sparedDevices struct {
 	fresh int64 // that nobody has, now or later
 	all   int64 // those, and such as are promised to others and free until they come; the same as fresh when it is about later
 }
 
-// spare returns how many devices are left on the node besides what r asks for whole: of its GPUs, and of its pod slots, of which each
+// sparedDevices returns how many devices are left on the node besides what r asks for whole: of its GPUs, and of its pod slots, of which each
 // device needs one for its reservation.
-func (l *Ledger) spare(r cluster.Resources, n cluster.NodeID, now bool) spare {
+func (l *Ledger) spare(r cluster.Resources, n cluster.NodeID, now bool) sparedDevices {
 	left := func(of cluster.Resources) int64 {
 		return max(0, min((of[cluster.GPU]-r.At(cluster.GPU))/cluster.Whole, of[cluster.Slots]-r.At(cluster.Slots)))
 	}
 	later := left(l.Later(n))
 	if !now {
-		return spare{later, later}
+		return sparedDevices{later, later}
 	}
 	idle := left(l.Idle(n))
-	return spare{min(later, idle), idle}
+	return sparedDevices{min(later, idle), idle}
 }
 
 func (l *Ledger) shareable(r cluster.Resources, sh cluster.Share, n cluster.NodeID, now bool) bool {

@@ -19,7 +19,7 @@ type Ledger struct {
 	idle   []int64    // by node, dims each: free now, and not promised to a placement of this run
 	later  []int64    // by node, dims each: free once all that is being released has gone, minus promises
 	shared [][]device // by node; nil until first looked at
-	queues queueLedger
+	queues queueForest
 	gangs  []*GangState // by gang ID, nil until first touched
 	states []GangState  // for gangs that are touched next, and their sets
 	sets   []setState

@@ -48,8 +48,8 @@ const (
 	LackLeaf             // it has children
 )
 
-// queueLedger is the queue forest of a run.
-type queueLedger struct {
+// queueForest is the queue forest of a run.
+type queueForest struct {
 	byID   []*QueueLedger
 	order  []*QueueLedger // parents before children
 	tops   []*QueueLedger
@@ -60,7 +60,7 @@ type queueLedger struct {
 
 // build hangs the queues into a forest: O(queues × depth). A queue whose parents do not lead to the top is broken, and
 // says which object to mend.
-func (l *queueLedger) build(snap *cluster.Snapshot) {
+func (l *queueForest) build(snap *cluster.Snapshot) {
 	dims := snap.Dims.Len()
 	l.byID = make([]*QueueLedger, snap.MaxQueueID())
 	l.byName = make(map[string]*QueueLedger, len(snap.QueueOrder))
@@ -158,7 +158,7 @@ func newQueue(q *cluster.Queue, dims int) *QueueLedger {
 // stands appends a leaf for each queue that pods hold room of and that is no leaf: it was deleted, has become a parent, or its
 // parents do not lead to the top. Who holds room can be made to give it, wherever its queue has gone; so there it has what they
 // hold, no quota, and may have nothing. That of a parent is below it, so that what is above goes on counting it.
-func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims int) []*QueueLedger {
+func (l *queueForest) stands(snap *cluster.Snapshot, all []*QueueLedger, dims int) []*QueueLedger {
 	l.lost = map[string]*QueueLedger{}
 	parents := map[string]bool{}
 	for _, n := range all {
@@ -201,7 +201,7 @@ func (l *queueLedger) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 	return all
 }
 
-func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
+func (l *queueForest) get(id cluster.QueueID) *QueueLedger {
 	if id < 0 || int(id) >= len(l.byID) {
 		return nil
 	}
@@ -212,19 +212,19 @@ func (l *queueLedger) get(id cluster.QueueID) *QueueLedger {
 func (q *QueueLedger) charge(r cluster.Resources, nonPreemptible bool, up bool) {
 	for n := q; n != nil; n = n.Parent {
 		n.Charges++
-		move(&n.Allocated, &n.AllocatedNonPreemptible, r, nonPreemptible, up)
+		moveSum(&n.Allocated, &n.AllocatedNonPreemptible, r, nonPreemptible, up)
 	}
 }
 
 // hold moves what pods of the queue and of everything above it hold now by r, up or down.
 func (q *QueueLedger) hold(r cluster.Resources, nonPreemptible bool, up bool) {
 	for n := q; n != nil; n = n.Parent {
-		move(&n.Holding, &n.HoldingNonPreemptible, r, nonPreemptible, up)
+		moveSum(&n.Holding, &n.HoldingNonPreemptible, r, nonPreemptible, up)
 	}
 }
 
-// move moves a sum by r, up or down, and the part of it that is non-preemptible where r is.
-func move(all, part *cluster.Resources, r cluster.Resources, nonPreemptible, up bool) {
+// moveSum moves a sum by r, up or down, and the part of it that is non-preemptible where r is.
+func moveSum(all, part *cluster.Resources, r cluster.Resources, nonPreemptible, up bool) {
 	by := (*cluster.Resources).Add
 	if !up {
 		by = (*cluster.Resources).Sub
@@ -235,7 +235,7 @@ func move(all, part *cluster.Resources, r cluster.Resources, nonPreemptible, up 
 }
 
 // leafFor finds the leaf queue a gang belongs to, or says why it has none.
-func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
+func (l *queueForest) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 	q := l.byName[g.Queue]
 	switch {
 	case q == nil:
@@ -249,7 +249,7 @@ func (l *queueLedger) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 }
 
 // victimQueueFor is leafFor of what a gang holds: of a queue that is no leaf, what stands for it.
-func (l *queueLedger) victimQueueFor(g *cluster.Gang) *QueueLedger {
+func (l *queueForest) victimQueueFor(g *cluster.Gang) *QueueLedger {
 	if leaf, _ := l.leafFor(g); leaf != nil {
 		return leaf
 	}

@@ -45,8 +45,8 @@ type Marks struct {
 	guard *aside.Guard
 
 	mu     sync.Mutex
-	gangs  map[string]*marks // by gang UID; to be written
-	frozen map[string]freeze // by gang UID
+	gangs  map[string]*gangMarks // by gang UID; to be written
+	frozen map[string]freeze     // by gang UID
 }
 
 // freeze is until when a gang says that evictions for it are frozen.
@@ -55,7 +55,7 @@ type freeze struct {
 	until time.Time
 }
 
-type marks struct {
+type gangMarks struct {
 	key   cluster.Key
 	notes map[string]any // annotation to text; nil takes it away
 	// frozen, if set, is the text of the condition; "" takes it back.
@@ -65,7 +65,7 @@ type marks struct {
 // NewMarks returns a writer of annotations; Run starts it, once.
 func NewMarks(kit *write.Kit, guard *aside.Guard) *Marks {
 	return &Marks{
-		kit: kit, guard: guard, gangs: map[string]*marks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
+		kit: kit, guard: guard, gangs: map[string]*gangMarks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
 		queue: inTurn(markers, time.Second),
 	}
 }
@@ -77,14 +77,14 @@ func (m *Marks) Set(key cluster.Key, uid, annotation string, at int64) {
 	if at != 0 {
 		text = time.Unix(0, at).UTC().Format(time.RFC3339)
 	}
-	m.change(key, uid, func(g *marks) { g.notes[annotation] = text })
+	m.change(key, uid, func(g *gangMarks) { g.notes[annotation] = text })
 	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
 }
 
 // Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
 // condition stays; its text says until when it holds.
 func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
-	m.change(key, uid, func(g *marks) { g.frozen = &text })
+	m.change(key, uid, func(g *gangMarks) { g.frozen = &text })
 	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
 	// When it lapses is queued once this has been written: the queue keeps the earlier of two times.
 }
 
-func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
+func (m *Marks) change(key cluster.Key, uid string, change func(*gangMarks)) {
 	if key.Remnant() { // there is no object that says it
 		return
 	}
@@ -100,7 +100,7 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*marks)) {
 	defer m.mu.Unlock()
 	g := m.gangs[uid]
 	if g == nil {
-		g = &marks{key: key, notes: map[string]any{}}
+		g = &gangMarks{key: key, notes: map[string]any{}}
 		m.gangs[uid] = g
 	}
 	change(g)
@@ -126,7 +126,7 @@ func (m *Marks) serve(ctx context.Context, gang item) error {
 		} else {
 			delete(m.frozen, uid)
 			if g == nil {
-				g = &marks{key: f.key}
+				g = &gangMarks{key: f.key}
 			}
 			g.frozen = new(string)
 		}
@@ -162,7 +162,7 @@ func (m *Marks) about(gang item) client.Object {
 	return kai.PodGroup(cluster.Key{}, gang.uid)
 }
 
-func (m *Marks) write(ctx context.Context, uid string, g *marks) error {
+func (m *Marks) write(ctx context.Context, uid string, g *gangMarks) error {
 	pg := kai.PodGroup(g.key, uid)
 	if len(g.notes) > 0 {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": g.notes}})

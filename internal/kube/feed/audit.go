@@ -44,7 +44,7 @@ func Rebuild(ctx context.Context, reader client.Reader, o Options, store *cluste
 		}
 	}
 	boxes, _ := in.take()
-	newDesk(o).work(&boxes, store)
+	newTranslator(o).work(&boxes, store)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func BenchmarkFirstDrain(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		boxes := fill()
-		d, store := newDesk(Options{}), cluster.NewStore(cluster.Options{})
+		d, store := newTranslator(Options{}), cluster.NewStore(cluster.Options{})
 		b.StartTimer()
 		d.work(&boxes, store)
 	}

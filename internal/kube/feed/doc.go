@@ -10,7 +10,7 @@
 //
 // Invariants, each pinned by a test:
 //
-//   - The inbox holds at most one entry for each object that exists or that the desk knows. However far the owner falls
+//   - The inbox holds at most one entry for each object that exists or that the translator knows. However far the owner falls
 //     behind, and however often objects change, come and go meanwhile, it does not grow beyond that.
 //   - The Store that results does not depend on the order in which events about different objects arrive.
 //   - A BindRequest moves only the pod it was made for, by UID: one that outlives its pod does not bind a later pod of that name.

@@ -58,11 +58,11 @@ func (o *Options) wanted(k dialect.Kind) bool {
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.
 type Feed struct {
-	source Source
-	kinds  []dialect.Kind
-	inbox  *inbox
-	desk   *desk
-	synced atomic.Bool
+	source     Source
+	kinds      []dialect.Kind
+	inbox      *inbox
+	translator *translator
+	synced     atomic.Bool
 
 	drained func(objects int, waited time.Duration)
 
@@ -72,7 +72,7 @@ type Feed struct {
 
 // New returns a feed that has not started; Run starts it.
 func New(source Source, o Options) *Feed {
-	f := &Feed{source: source, inbox: newInbox(), desk: newDesk(o), drained: o.Drained}
+	f := &Feed{source: source, inbox: newInbox(), translator: newTranslator(o), drained: o.Drained}
 	for k := range dialect.Kinds {
 		if o.wanted(k) {
 			f.kinds = append(f.kinds, k)
@@ -138,15 +138,15 @@ func (f *Feed) Drain(store *cluster.Store) int {
 		}
 		f.drained(objects, time.Since(since))
 	}
-	n := f.desk.work(&boxes, store)
+	n := f.translator.work(&boxes, store)
 	f.answer(store)
 	return n
 }
 
 // StaleBindRequests lists, as of the last Drain, the BindRequests of our shard that no longer stand for anything and stand
 // in the way of a new decision, by namespace and name. Each stays listed until it is gone. Called by Drain's goroutine.
-func (f *Feed) StaleBindRequests() []StaleBindRequest { return f.desk.Stale() }
+func (f *Feed) StaleBindRequests() []StaleBindRequest { return f.translator.Stale() }
 
 // Problems says, as of the last Drain, which objects were understood only in part, and why: one sentence by
 // "Kind namespace/name". Called by Drain's goroutine.
-func (f *Feed) Problems() map[string]string { return f.desk.Problems() }
+func (f *Feed) Problems() map[string]string { return f.translator.Problems() }

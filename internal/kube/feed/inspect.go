@@ -93,7 +93,7 @@ type finding struct {
 }
 
 // inspect answers an inquiry. Differences are healed: the store is told again.
-func (d *desk) inspect(q *inquiry, store *cluster.Store) (f finding) {
+func (d *translator) inspect(q *inquiry, store *cluster.Store) (f finding) {
 	heal := func(k dialect.Kind, key types.NamespacedName, object client.Object) (changed bool) {
 		d.note(k, key, object)
 		d.Take(k, key, object, func(e cluster.Event) { changed = store.Apply(e) || changed })
@@ -202,6 +202,6 @@ func (f *Feed) answer(store *cluster.Store) {
 	f.inquiries = nil
 	f.asking.Unlock()
 	for _, q := range waiting {
-		q.answer <- f.desk.inspect(q, store)
+		q.answer <- f.translator.inspect(q, store)
 	}
 }

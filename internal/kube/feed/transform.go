@@ -49,7 +49,7 @@ func Trim(o *cache.Options, r Reads) {
 		others = workload.OtherNotes
 	}
 	// The custom kinds are no entries of ByObject: for each of those the cache asks the API server when it is made.
-	o.DefaultTransform = func(obj any) (any, error) { return trim(obj, others) }
+	o.DefaultTransform = func(obj any) (any, error) { return trimObject(obj, others) }
 	if o.ByObject == nil {
 		o.ByObject = map[client.Object]cache.ByObject{}
 	}
@@ -58,9 +58,9 @@ func Trim(o *cache.Options, r Reads) {
 	o.ByObject[&v1.ConfigMap{}] = cache.ByObject{Transform: trimConfigMap}
 }
 
-// trim takes out of an object of a kind without a function of its own what nobody reads; others is how much is kept of annotations
+// trimObject takes out of an object of a kind without a function of its own what nobody reads; others is how much is kept of annotations
 // that nobody knows.
-func trim(obj any, others int) (any, error) {
+func trimObject(obj any, others int) (any, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return obj, nil

@@ -45,7 +45,7 @@ func affinityReasons() map[string]*policy.Reason {
 
 func (i *instance) affinity() *affinity {
 	if i.social == nil {
-		h := newHandle(i.world(), i.options)
+		h := newHandle(i.upstream(), i.options)
 		p, err := interpodaffinity.New(i.ctx, &config.InterPodAffinityArgs{}, h, features())
 		i.social = &affinity{
 			instance: i, upstream: must[*interpodaffinity.InterPodAffinity](p, err), namespaces: h.SharedInformerFactory().Core().V1().Namespaces().Lister(),

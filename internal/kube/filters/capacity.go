@@ -21,11 +21,11 @@ import (
 // Objects are taken for what they say: a pool that two classes or two overlapping topologies draw from counts for each.
 type capacities struct {
 	volumebinding.SchedulerVolumeBinder
-	world   *world
-	objects *objects
-	plain   map[string]*storagev1.CSIStorageCapacity // as published, of those that something was taken from
-	spent   map[string]int64                         // bytes, by object
-	taken   map[string]debit                         // by claim
+	upstream *upstreamSnapshot
+	objects  *objects
+	plain    map[string]*storagev1.CSIStorageCapacity // as published, of those that something was taken from
+	spent    map[string]int64                         // bytes, by object
+	taken    map[string]debit                         // by claim
 }
 
 // debit is what a claim took, of which object, in bytes.
@@ -40,9 +40,9 @@ type wish struct {
 	size         int64
 }
 
-func newCapacities(binder volumebinding.SchedulerVolumeBinder, o *objects, w *world) *capacities {
+func newCapacities(binder volumebinding.SchedulerVolumeBinder, o *objects, w *upstreamSnapshot) *capacities {
 	return &capacities{
-		SchedulerVolumeBinder: binder, objects: o, world: w,
+		SchedulerVolumeBinder: binder, objects: o, upstream: w,
 		plain: map[string]*storagev1.CSIStorageCapacity{}, spent: map[string]int64{}, taken: map[string]debit{},
 	}
 }
@@ -84,8 +84,8 @@ func (c *capacities) FindPodVolumes(log klog.Logger, pod *v1.Pod, claims *volume
 func (c *capacities) AssumePodVolumes(log klog.Logger, pod *v1.Pod, name string, found *volumebinding.PodVolumes) (bool, error) {
 	ws := wishesOf(found) // what upstream leaves in found says nothing of capacity
 	bound, err := c.SchedulerVolumeBinder.AssumePodVolumes(log, pod, name, found)
-	if n := c.world.snap.NodeByName(name); err == nil && n != nil {
-		c.draw(ws, &c.world.byID[n.ID].node)
+	if n := c.upstream.snap.NodeByName(name); err == nil && n != nil {
+		c.draw(ws, &c.upstream.byID[n.ID].node)
 	}
 	return bound, err
 }

@@ -3,7 +3,7 @@
 // judges is upstream's; what is here gives it the snapshot to read and tells it what statements do. Spreading is counted here, and so
 // is what follows from labels and objects alone of many nodes at once; a property test compares all of it with upstream.
 //
-//	View ──► world: nodes with pods (fwk.NodeInfo) ──────┐
+//	View ──► upstreamSnapshot: nodes with pods (fwk.NodeInfo) ──────┐
 //	     └─► replay: objects as informer caches ─────────┼─► upstream's PreFilter, Filter, Reserve ──► Verdict
 //	Statement ──► log of what was done and undone ───────┘
 //

@@ -29,7 +29,7 @@ type instance struct {
 	ctx     context.Context
 	log     []change
 	read    int // how much of the log somebody has read
-	seen    *world
+	seen    *upstreamSnapshot
 	social  *affinity
 	even    *spread
 	disks   *volumes
@@ -109,7 +109,7 @@ func (i *instance) Undone(op ledger.Op) {
 func (i *instance) Turned(h *cluster.Hold, open bool) {
 	c, ok := i.promised(h)
 	switch {
-	case !ok || i.seen == nil: // promises are read as they stand when the world is made
+	case !ok || i.seen == nil: // promises are read as they stand when the upstream snapshot is made
 		return
 	case open:
 		c.by = -1
@@ -152,12 +152,12 @@ func (i *instance) news(read *int) []change {
 	return out
 }
 
-// world returns the view as upstream wants to see it, with everything that has happened in the run so far.
-func (i *instance) world() *world {
+// upstreamSnapshot returns the view as upstream wants to see it, with everything that has happened in the run so far.
+func (i *instance) upstream() *upstreamSnapshot {
 	if i.seen == nil {
 		// Upstream logs each of its steps; the engine's caller gets verdicts instead.
 		i.ctx = klog.NewContext(context.Background(), logr.Discard())
-		i.seen = newWorld(i.view.Snapshot())
+		i.seen = newUpstreamSnapshot(i.view.Snapshot())
 		i.view.EachHold(func(h *cluster.Hold, open bool) {
 			if c, ok := i.promised(h); ok && !open {
 				i.seen.apply(&c)

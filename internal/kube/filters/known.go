@@ -41,7 +41,7 @@ func named(t *v1.PodAffinityTerm) (label, bool) {
 }
 
 // having returns the nodes, by position, that have, or had in this run, a pod with a label: O(pods), once.
-func (w *world) having(l label) []int {
+func (w *upstreamSnapshot) having(l label) []int {
 	if w.labelled == nil {
 		w.labelled = map[label][]int{}
 		for at, n := range w.nodes {
@@ -53,7 +53,7 @@ func (w *world) having(l label) []int {
 	return w.labelled[l]
 }
 
-func (w *world) label(at int, of map[string]string) {
+func (w *upstreamSnapshot) label(at int, of map[string]string) {
 	for k, v := range of { // order: each on its own
 		l := label{k, v}
 		if has := w.labelled[l]; len(has) == 0 || has[len(has)-1] != at {
@@ -64,7 +64,7 @@ func (w *world) label(at int, of map[string]string) {
 
 // meant returns the nodes on which a pod may be that the required terms of a class mean, in their order: a term mostly names a label
 // with its value, and then these are few.
-func (w *world) meant(c *class) []fwk.NodeInfo {
+func (w *upstreamSnapshot) meant(c *class) []fwk.NodeInfo {
 	var at []int
 	add := func(terms []v1.PodAffinityTerm, all bool) bool {
 		for i := range terms {
@@ -107,7 +107,7 @@ func terms(c *class) (near, apart []v1.PodAffinityTerm) {
 }
 
 // inDomain returns the nodes that have a label with a value.
-func (w *world) inDomain(key, value string) []cluster.NodeID {
+func (w *upstreamSnapshot) inDomain(key, value string) []cluster.NodeID {
 	d := w.domains[key]
 	if d == nil {
 		d = map[string][]cluster.NodeID{}
@@ -217,7 +217,7 @@ func nothing(s labels.Selector) bool {
 }
 
 // count lets a pod that came or went count, if the term means it.
-func (x *keptAway) count(w *world, n *nodeInfo, p *v1.Pod, by int) {
+func (x *keptAway) count(w *upstreamSnapshot, n *nodeInfo, p *v1.Pod, by int) {
 	value, ok := n.node.Labels[x.term.TopologyKey]
 	if !ok || !x.term.Matches(p, nil) {
 		return

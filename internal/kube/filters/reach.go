@@ -59,7 +59,7 @@ type capped struct {
 }
 
 // everywhere returns every node.
-func (w *world) everywhere() []uint64 {
+func (w *upstreamSnapshot) everywhere() []uint64 {
 	if w.all == nil {
 		w.all = w.those(func(*nodeInfo) bool { return true })
 	}
@@ -67,7 +67,7 @@ func (w *world) everywhere() []uint64 {
 }
 
 // those returns the nodes for which ok says yes.
-func (w *world) those(ok func(*nodeInfo) bool) []uint64 {
+func (w *upstreamSnapshot) those(ok func(*nodeInfo) bool) []uint64 {
 	out := make([]uint64, (w.snap.MaxNodeID()+63)/64)
 	for _, id := range w.snap.NodeOrder {
 		if ok(w.byID[id]) {
@@ -78,7 +78,7 @@ func (w *world) those(ok func(*nodeInfo) bool) []uint64 {
 }
 
 // except returns all nodes but those for which ok says yes, of some.
-func (w *world) except(some []cluster.NodeID, ok func(*nodeInfo) bool) []uint64 {
+func (w *upstreamSnapshot) except(some []cluster.NodeID, ok func(*nodeInfo) bool) []uint64 {
 	out := slices.Clone(w.everywhere())
 	for _, id := range some {
 		if ok(w.byID[id]) {
@@ -170,7 +170,7 @@ func wanted(terms []v1.NodeSelectorTerm) [][]oneOf {
 }
 
 // selected returns nodes among which all are that have what some term demands.
-func (w *world) selected(terms [][]oneOf) []cluster.NodeID {
+func (w *upstreamSnapshot) selected(terms [][]oneOf) []cluster.NodeID {
 	var out []cluster.NodeID
 	for _, term := range terms {
 		var of []cluster.NodeID

@@ -124,13 +124,13 @@ func (i informer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEve
 // handle is what upstream's constructors ask for. They and the filters call the methods below and no others.
 type handle struct {
 	fwk.Handle
-	world *world
-	kinds map[cluster.ObjectKind]*objects
-	hide  map[cluster.ObjectKind]bool
+	upstream *upstreamSnapshot
+	kinds    map[cluster.ObjectKind]*objects
+	hide     map[cluster.ObjectKind]bool
 }
 
-func newHandle(w *world, o Options) *handle {
-	h := &handle{world: w, kinds: map[cluster.ObjectKind]*objects{}, hide: map[cluster.ObjectKind]bool{}}
+func newHandle(w *upstreamSnapshot, o Options) *handle {
+	h := &handle{upstream: w, kinds: map[cluster.ObjectKind]*objects{}, hide: map[cluster.ObjectKind]bool{}}
 	if !o.StorageCapacity { // a driver that is not known publishes no capacity
 		h.hide[cluster.CSIDrivers], h.hide[cluster.CSIStorageCapacities] = true, true
 	}
@@ -142,7 +142,7 @@ func (h *handle) of(kind cluster.ObjectKind) *objects {
 	if o == nil {
 		o = &objects{}
 		if !h.hide[kind] {
-			o.all = h.world.snap.Objects(kind)
+			o.all = h.upstream.snap.Objects(kind)
 		}
 		h.kinds[kind] = o
 	}
@@ -150,7 +150,7 @@ func (h *handle) of(kind cluster.ObjectKind) *objects {
 }
 
 // SnapshotSharedLister implements fwk.Handle.
-func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h.world }
+func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h.upstream }
 
 // SharedInformerFactory implements fwk.Handle.
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return factory{h: h} }

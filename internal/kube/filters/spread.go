@@ -68,7 +68,7 @@ type evenness struct {
 
 func (i *instance) spread() *spread {
 	if i.even == nil {
-		i.world()
+		i.upstream()
 		i.even = &spread{instance: i, classes: map[uint64]*spreading{}, counts: map[string]*evenness{}, grounds: map[string]*ground{}, lacks: map[string][]uint64{}}
 	}
 	return i.even
@@ -266,7 +266,7 @@ func demanded(selector labels.Selector) label {
 }
 
 // count lets a pod that came or went count, if it is meant.
-func (x *evenness) count(w *world, n *nodeInfo, p *v1.Pod, by int) {
+func (x *evenness) count(w *upstreamSnapshot, n *nodeInfo, p *v1.Pod, by int) {
 	switch {
 	case p.Namespace != x.namespace || p.DeletionTimestamp != nil || x.selector.Empty():
 		return
@@ -312,7 +312,7 @@ func (r *rule) most() int {
 }
 
 // above returns the nodes of domains that count more than most.
-func (x *evenness) above(w *world, most int) []uint64 {
+func (x *evenness) above(w *upstreamSnapshot, most int) []uint64 {
 	if most < 0 {
 		return w.everywhere()
 	}

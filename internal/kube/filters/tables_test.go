@@ -228,7 +228,7 @@ func TestWants(t *testing.T) {
 					t.Errorf("Wants is %t, want %t", got, c.want)
 				}
 				if i.seen != nil {
-					t.Error("the world was opened, and nothing had been asked")
+					t.Error("the upstream snapshot was opened, and nothing had been asked")
 				}
 			})
 		})

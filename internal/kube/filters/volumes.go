@@ -72,7 +72,7 @@ func (i *instance) volumes() *volumes {
 	if i.disks != nil {
 		return i.disks
 	}
-	h := newHandle(i.world(), i.options)
+	h := newHandle(i.upstream(), i.options)
 	v := &volumes{
 		instance: i, storage: h.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
 		reasons: volumeReasons(), classes: map[uint64]*mounting{}, spoken: map[string]struct{}{},

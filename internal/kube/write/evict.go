@@ -80,14 +80,14 @@ func severalBudgets(err error) bool {
 // sends such an answer with the advice to ask again after ten seconds, which clients follow, ten times, without a word.
 func Impatient(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatientTransport{next} })
 	return c
 }
 
-type impatient struct{ next http.RoundTripper }
+type impatientTransport struct{ next http.RoundTripper }
 
 // RoundTrip takes the advice out of the answer.
-func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (i impatientTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := i.next.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusTooManyRequests && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/eviction") {
 		resp.Header.Del("Retry-After")

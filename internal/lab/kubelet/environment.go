@@ -42,7 +42,7 @@ func SourcesOf(ctx context.Context, client kubernetes.Interface, namespace strin
 // Service links are left out, because nothing of the lab is reached by them. References to files of a volume are errors:
 // nobody in the lab asks for them.
 func Environment(pod *corev1.Pod, container *corev1.Container, from Sources) (map[string]string, error) {
-	e := environment{pod: pod, container: container, from: from, vars: map[string]string{}, maps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}}
+	e := environmentReader{pod: pod, container: container, from: from, vars: map[string]string{}, maps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}}
 	for i := range container.EnvFrom {
 		if err := e.all(&container.EnvFrom[i]); err != nil {
 			return nil, fmt.Errorf("container %s: envFrom[%d]: %w", container.Name, i, err)
@@ -61,8 +61,8 @@ func Environment(pod *corev1.Pod, container *corev1.Container, from Sources) (ma
 	return e.vars, nil
 }
 
-// environment is one in the making.
-type environment struct {
+// environmentReader is one in the making.
+type environmentReader struct {
 	pod       *corev1.Pod
 	container *corev1.Container
 	from      Sources
@@ -72,7 +72,7 @@ type environment struct {
 }
 
 // all takes every key of an object.
-func (e *environment) all(s *corev1.EnvFromSource) error {
+func (e *environmentReader) all(s *corev1.EnvFromSource) error {
 	switch {
 	case s.ConfigMapRef != nil:
 		m, err := e.configMap(s.ConfigMapRef.Name, s.ConfigMapRef.Optional)
@@ -95,7 +95,7 @@ func (e *environment) all(s *corev1.EnvFromSource) error {
 }
 
 // value is what a variable becomes; false if it is optional and missing.
-func (e *environment) value(v *corev1.EnvVar) (string, bool, error) {
+func (e *environmentReader) value(v *corev1.EnvVar) (string, bool, error) {
 	if v.Value != "" || v.ValueFrom == nil {
 		return expansion.Expand(v.Value, expansion.MappingFuncFor(e.vars)), true, nil
 	}
@@ -134,7 +134,7 @@ func missing(found bool, optional *bool, kind, name, key string) error {
 }
 
 // resource is what a container may use. Without a limit that is what the node has, which here nobody sizes itself by: 0.
-func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error) {
+func (e *environmentReader) resource(ref *corev1.ResourceFieldSelector) (string, error) {
 	if ref.ContainerName == "" || ref.ContainerName == e.container.Name {
 		return resource.ExtractContainerResourceValue(ref, e.container)
 	}
@@ -142,7 +142,7 @@ func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error
 }
 
 // field is a field of the pod.
-func (e *environment) field(path string) (string, error) {
+func (e *environmentReader) field(path string) (string, error) {
 	switch path {
 	case "spec.nodeName":
 		return e.pod.Spec.NodeName, nil
@@ -156,11 +156,11 @@ func (e *environment) field(path string) (string, error) {
 	return fieldpath.ExtractFieldPathAsString(e.pod, path)
 }
 
-func (e *environment) configMap(name string, optional *bool) (*corev1.ConfigMap, error) {
+func (e *environmentReader) configMap(name string, optional *bool) (*corev1.ConfigMap, error) {
 	return read(e.maps, name, optional, e.from.ConfigMap)
 }
 
-func (e *environment) secret(name string, optional *bool) (*corev1.Secret, error) {
+func (e *environmentReader) secret(name string, optional *bool) (*corev1.Secret, error) {
 	return read(e.secrets, name, optional, e.from.Secret)
 }
 

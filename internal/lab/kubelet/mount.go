@@ -186,7 +186,7 @@ func choose(files, content map[string][]byte, items []corev1.KeyToPath, optional
 }
 
 func downwardFiles(files map[string][]byte, items []corev1.DownwardAPIVolumeFile, pod *corev1.Pod) error {
-	e := environment{pod: pod}
+	e := environmentReader{pod: pod}
 	for _, item := range items {
 		if item.FieldRef == nil {
 			return fmt.Errorf("path %s: only fields are played", item.Path)

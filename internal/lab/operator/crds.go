@@ -24,7 +24,7 @@ func CRDs() [][]byte { return read(".yaml") }
 func AllCRDs() [][]byte {
 	docs := append(CRDs(), read(".yaml.gz")...)
 	for _, m := range Minimal() {
-		docs = append(docs, minimal(m))
+		docs = append(docs, minimalCRD(m))
 	}
 	return docs
 }
@@ -93,8 +93,8 @@ func Minimal() []schema.GroupVersionKind {
 	}
 }
 
-// minimal is a definition that accepts any spec.
-func minimal(gvk schema.GroupVersionKind) []byte {
+// minimalCRD is a definition that accepts any spec.
+func minimalCRD(gvk schema.GroupVersionKind) []byte {
 	plural, singular := meta.UnsafeGuessKindToResource(gvk)
 	scope := "Namespaced"
 	if gvk.Kind == "Karta" {

@@ -6,5 +6,5 @@
 // no code with what it judges: its sums, its idea of what a pod is charged to and of what fits are its own.
 //
 // The package knows no lab: it gets clients and objects. `make prove-tenants` runs it for an hour, TestTenantFuzz in
-// internal/lab/proof for half a minute.
+// internal/lab/e2e for half a minute.
 package tenants

@@ -11,8 +11,8 @@ import (
 const (
 	// MemoryBound is what a role may hold at most, in MiB.
 	MemoryBound = 220
-	// slower is how many times as long honest pods may wait beside hostile writes as beside harmless ones.
-	slower = 2
+	// slowerFactor is how many times as long honest pods may wait beside hostile writes as beside harmless ones.
+	slowerFactor = 2
 	// eventsPerWrite and eventsBesides bound the events that there are.
 	eventsPerWrite, eventsBesides = 5, 1000
 	// growthTests is how many samples it takes before growth is told from getting warm.
@@ -27,7 +27,7 @@ func Slower(calm, hostile []time.Duration) string {
 	if len(calm) == 0 || len(hostile) == 0 {
 		return fmt.Sprintf("there is nothing to compare: %d honest pods waited beside hostile writes and %d beside harmless ones", len(hostile), len(calm))
 	}
-	if c, h := Median(calm), Median(hostile); h > slower*c {
+	if c, h := Median(calm), Median(hostile); h > slowerFactor*c {
 		return fmt.Sprintf("half of them waited %s beside hostile writes and %s beside as many harmless ones", h, c)
 	}
 	return ""

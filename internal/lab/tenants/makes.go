@@ -115,7 +115,7 @@ func (u *turn) queued(o client.Object) {
 
 // submit makes a Job of a few pods.
 func (u *turn) submit() {
-	if len(jobs(u, u.Namespace)) >= mostJobs || len(pods(u, u.Namespace)) >= mostPods {
+	if len(jobs(u, u.Namespace)) >= mostJobs || len(podsOf(u, u.Namespace)) >= mostPods {
 		u.remove()
 		return
 	}
@@ -151,7 +151,7 @@ func (u *turn) submit() {
 
 // pod makes a pod by itself.
 func (u *turn) pod() {
-	if len(pods(u, u.Namespace)) >= mostPods {
+	if len(podsOf(u, u.Namespace)) >= mostPods {
 		u.remove()
 		return
 	}
@@ -188,7 +188,7 @@ func (u *turn) bare(name string) *corev1.Pod {
 
 // group makes, changes or removes a PodGroup.
 func (u *turn) group() {
-	all := groups(u, u.Namespace)
+	all := groupsOf(u, u.Namespace)
 	g := one(u, all)
 	if g == nil || len(all) < mostGroups && u.chance(30) {
 		g = named(&v2alpha2.PodGroup{}, u.Namespace, u.name("group"))
@@ -241,11 +241,11 @@ func (u *turn) groupSpec() v2alpha2.PodGroupSpec {
 
 // request forges a BindRequest, or an answer to one.
 func (u *turn) request() {
-	p := one(u, pods(u, u.anywhere()))
+	p := one(u, podsOf(u, u.anywhere()))
 	if p == nil {
 		return
 	}
-	if r := one(u, requests(u, u.Namespace)); r != nil && (u.chance(50) || len(requests(u, u.Namespace)) >= mostRequest) {
+	if r := one(u, requestsOf(u, u.Namespace)); r != nil && (u.chance(50) || len(requestsOf(u, u.Namespace)) >= mostRequest) {
 		at := named(&v1alpha2.BindRequest{}, u.Namespace, r.Name)
 		if u.chance(50) {
 			text := fmt.Sprintf(`{"status":{"phase":%q,"failedAttempts":%d}}`, pick(u, "Succeeded", "Failed", "Pending"), u.IntN(100))
@@ -276,7 +276,7 @@ func (u *turn) request() {
 // bind binds a pod by its own hand, with marks in the Binding, which the API server copies to the pod.
 func (u *turn) bind() {
 	var waiting []corev1.Pod
-	for _, p := range pods(u, u.Namespace) {
+	for _, p := range podsOf(u, u.Namespace) {
 		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
 			waiting = append(waiting, p)
 		}
@@ -306,7 +306,7 @@ func (u *turn) bind() {
 
 // status writes what only a kubelet should.
 func (u *turn) status() {
-	p := one(u, pods(u, u.Namespace))
+	p := one(u, podsOf(u, u.Namespace))
 	if p == nil || len(p.Spec.Containers) == 0 {
 		return
 	}
@@ -350,7 +350,7 @@ func saidAlready(was, is *corev1.Pod, field string) bool {
 
 // resize asks for more or less for a pod, by the way that is for this, or puts another container into it.
 func (u *turn) resize() {
-	p := one(u, pods(u, u.Namespace))
+	p := one(u, podsOf(u, u.Namespace))
 	if p == nil || len(p.Spec.Containers) == 0 {
 		return
 	}
@@ -374,7 +374,7 @@ func (u *turn) resize() {
 
 // again makes a PodGroup anew under the name that it had, with another queue and other rights, while its pods run.
 func (u *turn) again() {
-	g := one(u, groups(u, u.Namespace))
+	g := one(u, groupsOf(u, u.Namespace))
 	if g == nil {
 		return
 	}
@@ -436,7 +436,7 @@ func (u *turn) other() {
 
 // flood makes many pods at once whose owners are of kinds that nobody knows, or many that are large, and takes them away.
 func (u *turn) flood() {
-	n := min(4+u.IntN(10), mostPods+10-len(pods(u, u.Namespace)))
+	n := min(4+u.IntN(10), mostPods+10-len(podsOf(u, u.Namespace)))
 	owned, large := u.chance(50), u.chance(20)
 	for i := range n {
 		p := u.bare(fmt.Sprintf("%s-%d", u.name("flood"), i))
@@ -479,11 +479,11 @@ func (u *turn) beyond() {
 		p.Namespace = other
 		create("pods elsewhere", p)
 	case 4:
-		if p := one(u, pods(u, other)); p != nil {
+		if p := one(u, podsOf(u, other)); p != nil {
 			change("pods elsewhere", named(&corev1.Pod{}, other, p.Name), `{"metadata":{"labels":{"kai.scheduler/queue":"forged"}}}`)
 		}
 	case 5:
-		if g := one(u, groups(u, other)); g != nil {
+		if g := one(u, groupsOf(u, other)); g != nil {
 			change("PodGroups elsewhere", named(&v2alpha2.PodGroup{}, other, g.Name), `{"spec":{"minMember":1000}}`)
 		}
 	case 6:

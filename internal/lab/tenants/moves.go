@@ -158,15 +158,15 @@ func (u *turn) existing(word string) string {
 	case "$node":
 		return u.node()
 	case "$group":
-		if o := one(u, groups(u, u.Namespace)); o != nil {
+		if o := one(u, groupsOf(u, u.Namespace)); o != nil {
 			return o.Name
 		}
 	case "$pod":
-		if o := one(u, pods(u, u.Namespace)); o != nil {
+		if o := one(u, podsOf(u, u.Namespace)); o != nil {
 			return o.Name
 		}
 	case "$uid":
-		if o := one(u, pods(u, u.anywhere())); o != nil {
+		if o := one(u, podsOf(u, u.anywhere())); o != nil {
 			return string(o.UID)
 		}
 	}
@@ -189,7 +189,7 @@ func (u *turn) anywhere() string {
 	return pick(u, u.o.Honest...)
 }
 
-func pods(u *turn, ns string) []corev1.Pod {
+func podsOf(u *turn, ns string) []corev1.Pod {
 	var l corev1.PodList
 	_ = u.o.Read.List(u.ctx, &l, client.InNamespace(ns))
 	slices.SortFunc(l.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -203,14 +203,14 @@ func jobs(u *turn, ns string) []batchv1.Job {
 	return l.Items
 }
 
-func groups(u *turn, ns string) []v2alpha2.PodGroup {
+func groupsOf(u *turn, ns string) []v2alpha2.PodGroup {
 	var l v2alpha2.PodGroupList
 	_ = u.o.Read.List(u.ctx, &l, client.InNamespace(ns))
 	slices.SortFunc(l.Items, func(a, b v2alpha2.PodGroup) int { return strings.Compare(a.Name, b.Name) })
 	return l.Items
 }
 
-func requests(u *turn, ns string) []v1alpha2.BindRequest {
+func requestsOf(u *turn, ns string) []v1alpha2.BindRequest {
 	var l v1alpha2.BindRequestList
 	_ = u.o.Read.List(u.ctx, &l, client.InNamespace(ns))
 	slices.SortFunc(l.Items, func(a, b v1alpha2.BindRequest) int { return strings.Compare(a.Name, b.Name) })
@@ -292,7 +292,7 @@ func told(marks []mark) string {
 
 // markPods changes labels and annotations of pods: of one, of all of an owner, of all that are on nodes, of all.
 func (u *turn) markPods() {
-	all := pods(u, u.Namespace)
+	all := podsOf(u, u.Namespace)
 	some := one(u, all)
 	if some == nil {
 		return
@@ -350,11 +350,11 @@ func (u *turn) markOwner() {
 			_ = u.patch("patch labels of Jobs", named(&batchv1.Job{}, u.Namespace, j.Name), what, text)
 		}
 	case 1:
-		if g := one(u, groups(u, u.Namespace)); g != nil {
+		if g := one(u, groupsOf(u, u.Namespace)); g != nil {
 			_ = u.patch("patch labels of PodGroups", named(&v2alpha2.PodGroup{}, u.Namespace, g.Name), what, text)
 		}
 	default:
-		if r := one(u, requests(u, u.Namespace)); r != nil {
+		if r := one(u, requestsOf(u, u.Namespace)); r != nil {
 			_ = u.patch("patch labels of BindRequests", named(&v1alpha2.BindRequest{}, u.Namespace, r.Name), what, text)
 		}
 	}
@@ -368,7 +368,7 @@ func named[T client.Object](o T, ns, name string) T {
 
 // own lets pods be owned by anything.
 func (u *turn) own() {
-	if p := one(u, pods(u, u.Namespace)); p != nil {
+	if p := one(u, podsOf(u, u.Namespace)); p != nil {
 		refs := []metav1.OwnerReference{u.owner(p)}
 		if u.chance(20) {
 			refs = append(refs, u.owner(p))
@@ -407,7 +407,7 @@ func (u *turn) owner(self *corev1.Pod) metav1.OwnerReference {
 			return ref("v1", "Namespace", one(u, l.Items))
 		}
 	case 6:
-		if o := one(u, pods(u, u.anywhere())); o != nil {
+		if o := one(u, podsOf(u, u.anywhere())); o != nil {
 			return ref("v1", "Pod", o)
 		}
 	case 7:
@@ -431,7 +431,7 @@ func (u *turn) remove() {
 	}
 	switch u.IntN(6) {
 	case 0, 1:
-		if p := one(u, pods(u, u.Namespace)); p != nil {
+		if p := one(u, podsOf(u, u.Namespace)); p != nil {
 			del("delete pods", named(&corev1.Pod{}, u.Namespace, p.Name), o)
 		}
 	case 2, 3:
@@ -443,11 +443,11 @@ func (u *turn) remove() {
 			del("delete Jobs", named(&batchv1.Job{}, u.Namespace, j.Name), o)
 		}
 	case 4:
-		if g := one(u, groups(u, u.Namespace)); g != nil {
+		if g := one(u, groupsOf(u, u.Namespace)); g != nil {
 			del("delete PodGroups", named(&v2alpha2.PodGroup{}, u.Namespace, g.Name), client.DeleteOptions{})
 		}
 	default:
-		if r := one(u, requests(u, u.Namespace)); r != nil {
+		if r := one(u, requestsOf(u, u.Namespace)); r != nil {
 			kind := "delete BindRequests"
 			if u.o.Auditor.o.Enforce {
 				kind = "beyond: " + kind

@@ -26,8 +26,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// town is a cluster with a node of two GPUs, and a gang of two pods of one GPU each.
-func town() *objects {
+// smallCluster is a cluster with a node of two GPUs, and a gang of two pods of one GPU each.
+func smallCluster() *objects {
 	unlimited := v2.QueueResource{Quota: -1, Limit: -1, OverQuotaWeight: 1}
 	at := metav1.NewTime(noon.Add(-time.Hour))
 	o := &objects{
@@ -67,7 +67,7 @@ func packed(t *testing.T, s *Source) []byte {
 // TestThereAndBack: what is written as KAI's archive is read as the cluster it was, under the profile and flags it had.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	s := &Source{Reader: town(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon.Add(time.Minute)}
+	s := &Source{Reader: smallCluster(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon.Add(time.Minute)}
 	s.Profile.Actions = []string{"allocate", "reclaim"}
 	s.Profile.Settings.QueueDepth = map[string]int{"allocate": 7}
 	s.Profile.Tiers[0][1].Arguments = map[string]string{"kValue": "0.5"}
@@ -92,7 +92,7 @@ func TestThereAndBack(t *testing.T) {
 // TestKAIFields: the fields of the file are those of KAI's, none of them null where KAI has a list.
 func TestKAIFields(t *testing.T) {
 	t.Parallel()
-	archive := packed(t, &Source{Reader: town(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon, Without: []string{"Node"}})
+	archive := packed(t, &Source{Reader: smallCluster(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon, Without: []string{"Node"}})
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil || len(z.File) != 1 || z.File[0].Name != "snapshot.json" {
 		t.Fatalf("%v, %v", z, err)
@@ -133,7 +133,7 @@ func TestKAIFields(t *testing.T) {
 // of the configuration are understood.
 func TestOldArchive(t *testing.T) {
 	t.Parallel()
-	archive := zipped(t, "snapshot.json", `{"config":{"Actions":"allocate","Tiers":[{"Plugins":[{"Name":"predicates"}]}]},"rawObjects":`+string(must(json.Marshal(town())))+`}`)
+	archive := zipped(t, "snapshot.json", `{"config":{"Actions":"allocate","Tiers":[{"Plugins":[{"Name":"predicates"}]}]},"rawObjects":`+string(must(json.Marshal(smallCluster())))+`}`)
 	c, _, err := Read(bytes.NewReader(archive), int64(len(archive)), replay.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestRefusedArchives(t *testing.T) {
 
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
-	s := &Source{Reader: town(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon}
+	s := &Source{Reader: smallCluster(), Profile: profile.BuiltIn(), Params: DefaultParams(), Now: noon}
 	if err := Write(t.Context(), full{}, s); !errors.Is(err, errFull) {
 		t.Errorf("a full disk: %v", err)
 	}
@@ -208,7 +208,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 // FuzzRead: whatever an archive contains, it is an error or a case that can be decided on.
 func FuzzRead(f *testing.F) {
-	f.Add(string(must(json.Marshal(town()))))
+	f.Add(string(must(json.Marshal(smallCluster()))))
 	f.Add(`{"pods":[{"metadata":{"name":"p"}}]}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		archive := zipped(t, "snapshot.json", `{"rawObjects":`+raw+`}`)

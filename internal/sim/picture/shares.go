@@ -45,8 +45,8 @@ func hues() []color.RGBA {
 	}
 }
 
-// shares is a series as it is drawn.
-type shares struct{ *sim.Series }
+// sharesPlot is a series as it is drawn.
+type sharesPlot struct{ *sim.Series }
 
 // Shares draws the leaf queues over time, as "png" or "svg": above, who has how many GPUs, stacked; below, who is entitled to how
 // many.
@@ -63,7 +63,7 @@ func Shares(w io.Writer, s *sim.Series, format, title string) error {
 	default:
 		return fmt.Errorf("a plot can be png or svg, not %q", format)
 	}
-	if err := (shares{s}).draw(draw.New(canvas), title); err != nil {
+	if err := (sharesPlot{s}).draw(draw.New(canvas), title); err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
 	if _, err := out.WriteTo(w); err != nil {
@@ -79,7 +79,7 @@ type curve struct {
 }
 
 // leaves are the trails that are drawn.
-func (s shares) leaves() []*sim.Trail {
+func (s sharesPlot) leaves() []*sim.Trail {
 	var out []*sim.Trail
 	for i := range s.Queues {
 		if s.Queues[i].Leaf {
@@ -90,7 +90,7 @@ func (s shares) leaves() []*sim.Trail {
 }
 
 // axis returns the unit of the time axis, and how many cycles it is.
-func (s shares) axis() (name string, cycles float64) {
+func (s sharesPlot) axis() (name string, cycles float64) {
 	if !s.Timed {
 		return "cycle", 1
 	}
@@ -107,7 +107,7 @@ func (s shares) axis() (name string, cycles float64) {
 }
 
 // curves turns trails into step functions that share their times, and says of how many cycles each value is the mean.
-func (s shares) curves(values func(*sim.Trail) []int64) (out []curve, mean int) {
+func (s sharesPlot) curves(values func(*sim.Trail) []int64) (out []curve, mean int) {
 	leaves := s.leaves()
 	_, unit := s.axis()
 	var at []int
@@ -149,7 +149,7 @@ func (c curve) outline() plotter.XYs {
 	return out
 }
 
-func (s shares) draw(dc draw.Canvas, title string) error {
+func (s sharesPlot) draw(dc draw.Canvas, title string) error {
 	unit, _ := s.axis()
 	top, bottom := plot.New(), plot.New()
 	for _, p := range []*plot.Plot{top, bottom} {

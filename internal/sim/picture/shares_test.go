@@ -56,7 +56,7 @@ func TestShares(t *testing.T) {
 	}
 	for whole, want := range map[time.Duration]string{time.Hour: "minutes", 5 * time.Hour: "hours", 100 * time.Hour: "days"} {
 		s.Step = whole / 12000
-		if got, _ := (shares{s}).axis(); got != want {
+		if got, _ := (sharesPlot{s}).axis(); got != want {
 			t.Errorf("%s are told in %s, want %s", whole, got, want)
 		}
 	}

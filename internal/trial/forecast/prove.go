@@ -102,7 +102,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 	sizes, queue := map[cluster.Key]int{}, map[cluster.Key]string{}
 	pending := map[cluster.Key]*Scored{}
 	past, bounds := newPastWaits(), newQBETS()
-	var w *sim.World
+	var w *sim.Cluster
 	o := sim.Options{Engine: e, Cycle: 10 * time.Second}
 	o.Arrivals = func() (sim.Gang, bool) {
 		j, ok := load.next()
@@ -141,7 +141,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		}
 		return nil
 	}
-	w = sim.NewWorld(o)
+	w = sim.NewCluster(o)
 	for i := range nodes {
 		if err := w.AddNode(sim.Node{Name: fmt.Sprintf("node-%d", i), Allocatable: sim.Room(nodeGPUs*cluster.Whole, 256_000, 1<<40, 250)}); err != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 }
 
 // note keeps a first forecast, with what the rivals say at that moment.
-func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.World, pending map[cluster.Key]*Scored, since map[cluster.Key]int64, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int) {
+func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending map[cluster.Key]*Scored, since map[cluster.Key]int64, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int) {
 	if pending[g.Gang] != nil {
 		return
 	}

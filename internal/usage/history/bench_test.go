@@ -18,7 +18,7 @@ func BenchmarkFetch(b *testing.B) {
 	const queues = 100
 	c := usagetest.Parse(b, `{"usageParams":{"halfLifePeriod":"24h"}}`)
 	folder := b.TempDir()
-	s, err := open(b.Context(), c, folder, false)
+	s, err := openWith(b.Context(), c, folder, false)
 	if err != nil {
 		b.Fatal(err)
 	}

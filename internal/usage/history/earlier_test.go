@@ -98,7 +98,7 @@ func TestEarlierDamaged(t *testing.T) {
 			}
 			before := sizes(t, folder)
 			for range 2 { // the lock is free again
-				s, err := open(t.Context(), c, folder, false)
+				s, err := openWith(t.Context(), c, folder, false)
 				if err == nil {
 					_ = s.Close()
 					t.Fatal("taken")

@@ -71,11 +71,11 @@ const (
 // Open opens the store in a folder, which is made if need be. What an earlier version left there is taken over first, some
 // million samples in a few seconds. Errors name the folder.
 func Open(ctx context.Context, c usage.Config, folder string) (*Store, error) {
-	return open(ctx, c, folder, true)
+	return openWith(ctx, c, folder, true)
 }
 
-// open is Open; without sync a power cut may damage the file, which tests need not survive.
-func open(ctx context.Context, c usage.Config, folder string, sync bool) (s *Store, err error) {
+// openWith is Open; without sync a power cut may damage the file, which tests need not survive.
+func openWith(ctx context.Context, c usage.Config, folder string, sync bool) (s *Store, err error) {
 	log := logr.FromContextOrDiscard(ctx).WithName("history")
 	defer func() {
 		if err != nil {

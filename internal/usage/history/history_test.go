@@ -24,7 +24,7 @@ import (
 // opened is an open store. Power cuts are for TestTorn.
 func opened(t *testing.T, c usage.Config, folder string) *Store {
 	t.Helper()
-	s, err := open(t.Context(), c, folder, false)
+	s, err := openWith(t.Context(), c, folder, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestDamaged(t *testing.T) {
 				t.Errorf("%d: %v does not name %s", i, err, path)
 			}
 		}
-		s, err := open(t.Context(), c, filepath.Dir(path), false)
+		s, err := openWith(t.Context(), c, filepath.Dir(path), false)
 		if check(err); err != nil {
 			continue
 		}

@@ -49,13 +49,13 @@ func Unpack(r Result, dir string) error {
 	}
 	defer func() { _ = root.Close() }()
 	files := 0
-	return unpack(root, "", r, 0, &files)
+	return unpackAt(root, "", r, 0, &files)
 }
 
 // maxFiles bounds what a tree becomes.
 const maxFiles = 100_000
 
-func unpack(root *os.Root, at string, r Result, depth int, files *int) error {
+func unpackAt(root *os.Root, at string, r Result, depth int, files *int) error {
 	if !nameForm.MatchString(r.Name) || r.Ext != "" && !nameForm.MatchString(r.Ext) {
 		return vm.Errorf(vm.Invalid, "%s: result %.64q with ext %.64q: names are letters, digits, '_', '.', '-' and ':', and begin with a letter, digit or '_'", or(at, "root"), r.Name, r.Ext)
 	}
@@ -78,7 +78,7 @@ func unpack(root *os.Root, at string, r Result, depth int, files *int) error {
 			}
 		}
 		for _, child := range r.Children {
-			errs = append(errs, unpack(root, path, child, depth+1, files))
+			errs = append(errs, unpackAt(root, path, child, depth+1, files))
 		}
 	case r.Data != "" || r.Error == "":
 		if r.Ext != "" {

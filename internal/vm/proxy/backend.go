@@ -23,8 +23,8 @@ import (
 // maxMessage bounds one message, in bytes. A kubelet takes 16 MiB; what is larger passes to it, so that it is the kubelet that says no.
 const maxMessage = 64 << 20
 
-// backend is one runtime, the primary included, with its connection, which comes back by itself.
-type backend struct {
+// connection is one runtime, the primary included, with its connection, which comes back by itself.
+type connection struct {
 	name     string
 	primary  bool
 	handlers []string
@@ -90,7 +90,7 @@ type answer struct {
 }
 
 // call makes one call. ctx has outgoing metadata already.
-func (b *backend) call(ctx context.Context, method string, req []byte) answer {
+func (b *connection) call(ctx context.Context, method string, req []byte) answer {
 	var a answer
 	var out frame
 	a.err = b.conn.Invoke(ctx, method, &frame{body: req}, &out, grpc.Header(&a.header), grpc.Trailer(&a.trailer))
@@ -99,13 +99,13 @@ func (b *backend) call(ctx context.Context, method string, req []byte) answer {
 }
 
 // gone tells whether there is no connection to the backend: an error is then about that, and not an answer.
-func (b *backend) gone(err error) bool {
+func (b *connection) gone(err error) bool {
 	return status.Code(err) == codes.Unavailable && b.conn.GetState() != connectivity.Ready
 }
 
 // leaves tells, of a call that failed just now, whether the connection went with it. A call may know that a moment before the connection
 // does.
-func (b *backend) leaves(ctx context.Context) bool {
+func (b *connection) leaves(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return b.conn.GetState() != connectivity.Ready || b.conn.WaitForStateChange(ctx, connectivity.Ready)
@@ -117,7 +117,7 @@ func (k kind) method() string {
 }
 
 // watch keeps the connection up, and has the backend greeted whenever it is new.
-func (b *backend) watch(ctx context.Context) {
+func (b *connection) watch(ctx context.Context) {
 	for {
 		state := b.conn.GetState()
 		switch state {
@@ -135,7 +135,7 @@ func (b *backend) watch(ctx context.Context) {
 }
 
 // ask has the backend greeted soon.
-func (b *backend) ask(g greeting) {
+func (b *connection) ask(g greeting) {
 	for {
 		select {
 		case b.greet <- g:
@@ -152,7 +152,7 @@ func (b *backend) ask(g greeting) {
 }
 
 // learn asks for everything of a kind. No answer leaves what was known.
-func (b *backend) learn(ctx context.Context, kind kind) error {
+func (b *connection) learn(ctx context.Context, kind kind) error {
 	since := b.known.mark()
 	a := b.call(ctx, kind.method(), nil)
 	if a.err != nil {
@@ -168,7 +168,7 @@ func (b *backend) learn(ctx context.Context, kind kind) error {
 
 // pipe connects a call, for as long as ctx, with a backend, message by message, until one side ends it. first are messages that were already
 // read. Neither side is read before the other has taken what was read before, so that a slow reader slows down its writer and nobody else.
-func (b *backend) pipe(ctx context.Context, ss grpc.ServerStream, method string, first ...[]byte) error {
+func (b *connection) pipe(ctx context.Context, ss grpc.ServerStream, method string, first ...[]byte) error {
 	ctx, cancel := context.WithCancel(outgoing(ctx))
 	defer cancel()
 	cs, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
@@ -219,10 +219,10 @@ func (b *backend) pipe(ctx context.Context, ss grpc.ServerStream, method string,
 }
 
 // owns tells whether a handler is declared to be the backend's own.
-func (b *backend) owns(handler string) bool { return slices.Contains(b.handlers, handler) }
+func (b *connection) owns(handler string) bool { return slices.Contains(b.handlers, handler) }
 
 // prefix is the backend's prefix that begins a name, "" if none does.
-func (b *backend) prefix(name string) string {
+func (b *connection) prefix(name string) string {
 	for _, p := range b.prefixes {
 		if strings.HasPrefix(name, p) {
 			return p
@@ -232,4 +232,4 @@ func (b *backend) prefix(name string) string {
 }
 
 // strip takes the backend's prefix off a name.
-func (b *backend) strip(name string) string { return strings.TrimPrefix(name, b.prefix(name)) }
+func (b *connection) strip(name string) string { return strings.TrimPrefix(name, b.prefix(name)) }

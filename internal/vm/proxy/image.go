@@ -78,7 +78,7 @@ func hasImage(body []byte) bool {
 }
 
 // lost gives the error for an image that a backend is known to have and does not answer about.
-func (p *router) lost(b *backend, name string, why error) error {
+func (p *router) lost(b *connection, name string, why error) error {
 	if !b.known.any(images, func(body []byte) bool { return isImage(body, name) }) {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (p *router) lost(b *backend, name string, why error) error {
 }
 
 // findImage serves ImageStatus where nothing tells whose the image is: the primary's answer if it has it or fails, else that of the first
-// backend that has it.
+// connection that has it.
 func (p *router) findImage(ctx context.Context, method, name string, req []byte) answer {
 	first := p.primary().call(outgoing(ctx), method, req)
 	if first.err == nil && hasImage(first.body) {
@@ -96,7 +96,7 @@ func (p *router) findImage(ctx context.Context, method, name string, req []byte)
 		return first
 	}
 	var doubt error
-	answers := p.askEach(ctx, p.others(), method, func(*backend) []byte { return req })
+	answers := p.askEach(ctx, p.others(), method, func(*connection) []byte { return req })
 	for i, b := range p.others() {
 		a := answers[i]
 		if a.err == nil && hasImage(a.body) {
@@ -128,7 +128,7 @@ func (p *router) removeEverywhere(ctx context.Context, method, name string, req 
 	if err != nil {
 		return unreadable(method, err)
 	}
-	answers := p.askEach(ctx, p.backends, imageService+"ImageStatus", func(*backend) []byte { return ask })
+	answers := p.askEach(ctx, p.backends, imageService+"ImageStatus", func(*connection) []byte { return ask })
 	var removed, failure *answer
 	var doubt error
 	for i, b := range p.backends {

@@ -39,7 +39,7 @@ func addPrefix(prefix string) func(string) string {
 }
 
 // shown are a backend's list items as the caller gets them: images by names that find their way back.
-func (b *backend) shown(r rule, body []byte) ([]byte, error) {
+func (b *connection) shown(r rule, body []byte) ([]byte, error) {
 	if !r.keeps || r.kind != images || len(b.prefixes) == 0 {
 		return body, nil
 	}
@@ -47,7 +47,7 @@ func (b *backend) shown(r rule, body []byte) ([]byte, error) {
 }
 
 // asked is a list's request as a backend gets it.
-func (b *backend) asked(r rule, req []byte) []byte {
+func (b *connection) asked(r rule, req []byte) []byte {
 	if !r.keeps || r.kind != images || len(b.prefixes) == 0 {
 		return req
 	}
@@ -58,7 +58,7 @@ func (b *backend) asked(r rule, req []byte) []byte {
 }
 
 // whom are the backends of a list: all, or the owner of the id in its filter.
-func (p *router) whom(r rule, req []byte) []*backend {
+func (p *router) whom(r rule, req []byte) []*connection {
 	if !r.keeps || r.kind == images || wholeList(req) {
 		return p.backends
 	}
@@ -79,12 +79,12 @@ func (p *router) whom(r rule, req []byte) []*backend {
 	if owner == nil {
 		return p.backends
 	}
-	return []*backend{owner}
+	return []*connection{owner}
 }
 
 // remembered gives what is known instead of the answer of a backend that failed: list items as messages of the answer, without those that
 // skip. The error is the list's.
-func (p *router) remembered(b *backend, r rule, req []byte, why error, skip map[string]struct{}) ([]byte, error) {
+func (p *router) remembered(b *connection, r rule, req []byte, why error, skip map[string]struct{}) ([]byte, error) {
 	switch t := b.known.trusted(r.kind); {
 	case t == heard, t == assumed && b.gone(why):
 	default:
@@ -104,7 +104,7 @@ func (p *router) remembered(b *backend, r rule, req []byte, why error, skip map[
 }
 
 // say logs a backend's failing lists once, and their end.
-func (p *router) say(b *backend, method string, err error) {
+func (p *router) say(b *connection, method string, err error) {
 	if err == nil {
 		if b.failing.CompareAndSwap(true, false) {
 			p.log.Info("A runtime answers lists again", "runtime", b.name)
@@ -124,7 +124,7 @@ func (p *router) mergeLists(ctx context.Context, method string, r rule, req []by
 	for i, b := range whom {
 		since[i] = b.known.mark()
 	}
-	answers := p.askEach(ctx, whom, method, func(b *backend) []byte { return b.asked(r, req) })
+	answers := p.askEach(ctx, whom, method, func(b *connection) []byte { return b.asked(r, req) })
 	if err := ctx.Err(); err != nil {
 		return failed(status.FromContextError(err).Err())
 	}
@@ -248,7 +248,7 @@ func (s *stream) send(body []byte) error {
 }
 
 // open starts a stream of one message from the caller.
-func (b *backend) open(ctx context.Context, method string, req []byte) (grpc.ClientStream, error) {
+func (b *connection) open(ctx context.Context, method string, req []byte) (grpc.ClientStream, error) {
 	cs, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
 	if err != nil {
 		return nil, err
@@ -317,7 +317,7 @@ func (p *router) mergeStreams(ss grpc.ServerStream, method string, r rule, req [
 // streamOne passes on one backend's part of a streaming list: its stream, else its plain list, else what it is known to have. started is
 // called once it is clear that the backend has the method, or does not answer. failing: it did not give its part itself. An error ends the
 // whole.
-func (p *router) streamOne(ctx context.Context, b *backend, method string, r rule, req []byte, out *stream, started func()) (failing bool, err error) {
+func (p *router) streamOne(ctx context.Context, b *connection, method string, r rule, req []byte, out *stream, started func()) (failing bool, err error) {
 	since := b.known.mark()
 	told := map[string]struct{}{}
 	var list [][]byte
@@ -349,7 +349,7 @@ func (p *router) streamOne(ctx context.Context, b *backend, method string, r rul
 		if b.primary {
 			return false, why
 		}
-		a := p.askEach(ctx, []*backend{b}, r.plain, func(*backend) []byte { return b.asked(r, req) })[0]
+		a := p.askEach(ctx, []*connection{b}, r.plain, func(*connection) []byte { return b.asked(r, req) })[0]
 		if why = a.err; why == nil {
 			if err := pass(a.body); err != nil {
 				return false, err
@@ -386,7 +386,7 @@ func (p *router) streamOne(ctx context.Context, b *backend, method string, r rul
 }
 
 // receive reads a stream to its end. why is the backend's failure, which silence for longer than its share is too; err is that of pass.
-func (p *router) receive(ctx context.Context, b *backend, method string, req []byte, pass func([]byte) error) (why, err error) {
+func (p *router) receive(ctx context.Context, b *connection, method string, req []byte, pass func([]byte) error) (why, err error) {
 	patience := p.patience(ctx, b)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -441,7 +441,7 @@ func (p *router) events(ss grpc.ServerStream, method string, req []byte) error {
 }
 
 // eventsOf passes on one backend's events. It never returns nil.
-func (p *router) eventsOf(ctx context.Context, b *backend, method string, req []byte, out *stream) error {
+func (p *router) eventsOf(ctx context.Context, b *connection, method string, req []byte, out *stream) error {
 	cs, err := b.open(ctx, method, req)
 	for err == nil {
 		var f frame

@@ -13,7 +13,7 @@ import (
 )
 
 // byHandler gives the backend that declares a handler, else the primary.
-func (p *router) byHandler(handler string) *backend {
+func (p *router) byHandler(handler string) *connection {
 	for _, b := range p.others() {
 		if b.owns(handler) {
 			return b
@@ -23,7 +23,7 @@ func (p *router) byHandler(handler string) *backend {
 }
 
 // byAnnotation gives the backend that annotations ask for, nil if they ask for none. whose says in an error whose annotations they are.
-func (p *router) byAnnotation(annotations map[string]string, whose string) (*backend, error) {
+func (p *router) byAnnotation(annotations map[string]string, whose string) (*connection, error) {
 	value := annotations[TargetAnnotation]
 	if value == "" {
 		return nil, nil
@@ -35,7 +35,7 @@ func (p *router) byAnnotation(annotations map[string]string, whose string) (*bac
 }
 
 // ofSandbox gives the backend of a sandbox that is to be run.
-func (p *router) ofSandbox(req *cri.RunPodSandboxRequest) (*backend, error) {
+func (p *router) ofSandbox(req *cri.RunPodSandboxRequest) (*connection, error) {
 	if h := req.GetRuntimeHandler(); h != "" {
 		return p.byHandler(h), nil
 	}
@@ -52,7 +52,7 @@ func podName(m *cri.PodSandboxMetadata) string {
 
 // ofID gives the owner of a sandbox or container. An id that no answer has told yet is asked for; what no other backend has is the
 // primary's. It fails only where a backend that does not answer might have it.
-func (p *router) ofID(ctx context.Context, kind kind, id string) (*backend, error) {
+func (p *router) ofID(ctx context.Context, kind kind, id string) (*connection, error) {
 	if b := p.knownOwner(kind, id); b != nil {
 		return b, nil
 	}
@@ -64,8 +64,8 @@ func (p *router) ofID(ctx context.Context, kind kind, id string) (*backend, erro
 		method = runtimeService + "ContainerStatus"
 	}
 	req := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), id)
-	answers := p.askEach(ctx, p.others(), method, func(*backend) []byte { return req })
-	var doubt *backend
+	answers := p.askEach(ctx, p.others(), method, func(*connection) []byte { return req })
+	var doubt *connection
 	var why error
 	for i, b := range p.others() {
 		switch a := answers[i]; {
@@ -84,14 +84,14 @@ func (p *router) ofID(ctx context.Context, kind kind, id string) (*backend, erro
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	if a := p.askEach(ctx, p.backends[:1], method, func(*backend) []byte { return req })[0]; a.err == nil {
+	if a := p.askEach(ctx, p.backends[:1], method, func(*connection) []byte { return req })[0]; a.err == nil {
 		return p.primary(), nil
 	}
 	return nil, status.Errorf(codes.Unavailable, "%s %q: not known here, and runtime %q, which may have it, does not answer: %v", kind.one(), id, doubt.name, why)
 }
 
 // knownOwner gives the backend that is known to have an id, nil if none is.
-func (p *router) knownOwner(kind kind, id string) *backend {
+func (p *router) knownOwner(kind kind, id string) *connection {
 	for _, b := range p.backends {
 		if b.known.has(kind, id) {
 			return b
@@ -101,7 +101,7 @@ func (p *router) knownOwner(kind kind, id string) *backend {
 }
 
 // ofUnknownMethod guesses by the id in the first field of a message that nobody here can read; nil if there is none that is known.
-func (p *router) ofUnknownMethod(msg []byte) *backend {
+func (p *router) ofUnknownMethod(msg []byte) *connection {
 	if id := stringField(msg, 1); id != "" {
 		for _, k := range []kind{sandboxes, containers} {
 			if b := p.knownOwner(k, id); b != nil {
@@ -115,14 +115,14 @@ func (p *router) ofUnknownMethod(msg []byte) *backend {
 // place is where an image belongs.
 type place struct {
 	// b is nil where nothing tells.
-	b *backend
+	b *connection
 	// prefix is what names in the answer get.
 	prefix string
 }
 
 // ofImage places an image. sandbox is that of a pull, else nil.
 func (p *router) ofImage(spec *cri.ImageSpec, sandbox *cri.PodSandboxConfig) (place, error) {
-	at := func(b *backend) place { return place{b: b, prefix: b.prefix(spec.GetImage())} }
+	at := func(b *connection) place { return place{b: b, prefix: b.prefix(spec.GetImage())} }
 	if h := spec.GetRuntimeHandler(); h != "" {
 		return at(p.byHandler(h)), nil
 	}
@@ -183,7 +183,7 @@ func sameID(id, name string) bool {
 
 // patience is how long one backend may take for its part in an answer that is made of several. The primary has what its caller gave it, so
 // that a busy node's own runtime is not cut short where it would not be without a proxy.
-func (p *router) patience(ctx context.Context, b *backend) time.Duration {
+func (p *router) patience(ctx context.Context, b *connection) time.Duration {
 	d := p.config.ListTimeout
 	if b.primary {
 		d = primaryPatience
@@ -198,7 +198,7 @@ func (p *router) patience(ctx context.Context, b *backend) time.Duration {
 const primaryPatience = 2 * time.Minute
 
 // askEach asks backends at once, each with its deadline, and gives the answers in their order. One that is known to be away costs no time.
-func (p *router) askEach(ctx context.Context, whom []*backend, method string, req func(*backend) []byte) []answer {
+func (p *router) askEach(ctx context.Context, whom []*connection, method string, req func(*connection) []byte) []answer {
 	answers := make([]answer, len(whom))
 	ctx = outgoing(ctx)
 	done := make(chan struct{}, len(whom))
@@ -222,6 +222,6 @@ func (p *router) askEach(ctx context.Context, whom []*backend, method string, re
 }
 
 // others are the backends beside the primary.
-func (p *router) others() []*backend { return p.backends[1:] }
+func (p *router) others() []*connection { return p.backends[1:] }
 
-func (p *router) primary() *backend { return p.backends[0] }
+func (p *router) primary() *connection { return p.backends[0] }

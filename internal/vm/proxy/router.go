@@ -21,8 +21,8 @@ import (
 type router struct {
 	config   Config
 	log      logr.Logger
-	backends []*backend // the primary first
-	words    map[string]*backend
+	backends []*connection // the primary first
+	words    map[string]*connection
 	wordList []string // sorted
 	store    *store
 	// ending ends when the proxy is asked to: streams without an end have one then.
@@ -99,7 +99,7 @@ func (p *router) unary(ctx context.Context, method string, r rule, req []byte) a
 	switch r.way {
 	case toAll:
 		return p.mergeLists(ctx, method, r, req)
-	case run:
+	case stateRun:
 		return p.run(ctx, method, req)
 	case toSandbox, toContainer:
 		return p.owned(ctx, method, r, req)
@@ -121,7 +121,7 @@ func unreadable(method string, err error) answer {
 	return failed(status.Errorf(codes.InvalidArgument, "%s: request: %v", method, err))
 }
 
-// run serves RunPodSandbox.
+// stateRun serves RunPodSandbox.
 func (p *router) run(ctx context.Context, method string, body []byte) answer {
 	var req cri.RunPodSandboxRequest
 	if err := proto.Unmarshal(body, &req); err != nil {
@@ -142,7 +142,7 @@ func (p *router) run(ctx context.Context, method string, body []byte) answer {
 }
 
 // created remembers what a backend has just made, as its next list will show it, before the caller learns its id.
-func (p *router) created(b *backend, kind kind, id string, as proto.Message) {
+func (p *router) created(b *connection, kind kind, id string, as proto.Message) {
 	body, err := proto.Marshal(as)
 	if err != nil {
 		p.log.Error(err, "What was created cannot be remembered", "runtime", b.name, "id", id)
@@ -217,7 +217,7 @@ func withHost(s string) string {
 }
 
 // createContainer strips the backend's prefixes from the names of images in the request.
-func (p *router) createContainer(ctx context.Context, b *backend, method string, body []byte) answer {
+func (p *router) createContainer(ctx context.Context, b *connection, method string, body []byte) answer {
 	var req cri.CreateContainerRequest
 	if err := proto.Unmarshal(body, &req); err != nil {
 		return unreadable(method, err)
@@ -243,7 +243,7 @@ func (p *router) createContainer(ctx context.Context, b *backend, method string,
 }
 
 // greetLoop asks a backend for what it has whenever it is greeted, until ctx ends.
-func (p *router) greetLoop(ctx context.Context, b *backend) {
+func (p *router) greetLoop(ctx context.Context, b *connection) {
 	for len(p.backends) > 1 { // alone, nothing needs to be known
 		var g greeting
 		select {
@@ -269,7 +269,7 @@ func (p *router) greetLoop(ctx context.Context, b *backend) {
 // greetWait bounds a list that nobody waits for.
 const greetWait = 30 * time.Second
 
-func (p *router) greet(ctx context.Context, b *backend, all []kind, isNew bool) error {
+func (p *router) greet(ctx context.Context, b *connection, all []kind, isNew bool) error {
 	ctx, cancel := context.WithTimeout(ctx, greetWait)
 	defer cancel()
 	var errs []error

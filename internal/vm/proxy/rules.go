@@ -14,8 +14,8 @@ const (
 	// toSandbox and toContainer have the id in their request's first field.
 	toSandbox
 	toContainer
-	// run is RunPodSandbox.
-	run
+	// stateRun is RunPodSandbox.
+	stateRun
 	// imageStatus, pull and removeImage have an ImageSpec as their request's first field.
 	imageStatus
 	pull
@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	runtimeService + "Version":       {way: toPrimary},
 	runtimeService + "RuntimeConfig": {way: toPrimary},
 
-	runtimeService + "RunPodSandbox":             {way: run},
+	runtimeService + "RunPodSandbox":             {way: stateRun},
 	runtimeService + "StopPodSandbox":            {way: toSandbox},
 	runtimeService + "RemovePodSandbox":          {way: toSandbox},
 	runtimeService + "PodSandboxStatus":          {way: toSandbox},

@@ -37,13 +37,13 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 
 // newRouter makes connections and reads what is remembered; close ends it. Nothing runs yet.
 func newRouter(c Config, log logr.Logger) (*router, error) {
-	p := &router{config: c, log: log, words: map[string]*backend{}, ending: context.Background(), now: time.Now}
+	p := &router{config: c, log: log, words: map[string]*connection{}, ending: context.Background(), now: time.Now}
 	add := func(name, socket string, of Backend) error {
 		conn, err := dial(socket)
 		if err != nil {
 			return fmt.Errorf("runtime %q at %s: %w", name, socket, err)
 		}
-		b := &backend{
+		b := &connection{
 			name: name, primary: name == primaryName, handlers: of.Handlers, prefixes: of.ImagePrefixes,
 			conn: conn, known: newKnown(), greet: make(chan greeting, 1),
 		}

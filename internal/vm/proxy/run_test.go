@@ -444,8 +444,8 @@ func FuzzRouting(f *testing.F) {
 		f.Add(name, filled(f, m.Output()))
 	}
 	f.Add(runtimeService+"RunPodSandbox", []byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
-	vm := &backend{name: "vm", handlers: []string{"muster-vm"}, prefixes: []string{"muster-vm/"}, known: newKnown()}
-	p := &router{backends: []*backend{{name: primaryName, primary: true, known: newKnown()}, vm}, words: map[string]*backend{"vm": vm}, wordList: []string{"vm"}}
+	vm := &connection{name: "vm", handlers: []string{"muster-vm"}, prefixes: []string{"muster-vm/"}, known: newKnown()}
+	p := &router{backends: []*connection{{name: primaryName, primary: true, known: newKnown()}, vm}, words: map[string]*connection{"vm": vm}, wordList: []string{"vm"}}
 	f.Fuzz(func(t *testing.T, method string, body []byte) {
 		_ = p.ofUnknownMethod(body)
 		var run cri.RunPodSandboxRequest

@@ -182,13 +182,13 @@ func until(t testing.TB, what string, cond func() bool) {
 }
 
 // greeted waits until the proxy has a connection and knows what the runtime has.
-func (h *house) greeted(b *backend) {
+func (h *house) greeted(b *connection) {
 	until(h.t, b.name+" to be greeted", func() bool {
 		return b.conn.GetState() == connectivity.Ready && b.greetings.Load() > 0
 	})
 }
 
-func (h *house) backend(name string) *backend {
+func (h *house) backend(name string) *connection {
 	for _, b := range h.router.backends {
 		if b.name == name {
 			return b
@@ -422,7 +422,7 @@ func (h *house) do(ctx context.Context, verb string, args []string, opt map[stri
 		a, err := h.PullImage(ctx, r)
 		if err == nil { // the proxy asks the one that pulled for its images; the conversation waits for it
 			until(h.t, "a list of images", func() bool {
-				return slices.ContainsFunc(h.router.backends, func(b *backend) bool { return b.greetings.Load() > before[b.name] })
+				return slices.ContainsFunc(h.router.backends, func(b *connection) bool { return b.greetings.Load() > before[b.name] })
 			})
 		}
 		return a.GetImageRef(), err

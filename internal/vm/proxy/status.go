@@ -18,7 +18,7 @@ func (p *router) status(ctx context.Context, method string, req []byte) answer {
 	// The primary has the caller's own deadline: it alone decides whether there is an answer.
 	first := make(chan answer, 1)
 	go func() { first <- p.primary().call(outgoing(ctx), method, req) }()
-	answers := p.askEach(ctx, p.others(), method, func(*backend) []byte { return req })
+	answers := p.askEach(ctx, p.others(), method, func(*connection) []byte { return req })
 	a := <-first
 	if a.err != nil {
 		return a
@@ -50,7 +50,7 @@ func (p *router) status(ctx context.Context, method string, req []byte) answer {
 }
 
 // condition says how a backend is. It has a type of its own: a node is ready when the primary is.
-func condition(b *backend, s *cri.StatusResponse, err error) *cri.RuntimeCondition {
+func condition(b *connection, s *cri.StatusResponse, err error) *cri.RuntimeCondition {
 	c := &cri.RuntimeCondition{Type: ConditionPrefix + b.name, Status: true, Reason: "Ready"}
 	if err != nil {
 		c.Status, c.Reason, c.Message = false, status.Code(err).String(), fmt.Sprintf("runtime %q: %v", b.name, err)
@@ -73,7 +73,7 @@ func condition(b *backend, s *cri.StatusResponse, err error) *cri.RuntimeConditi
 
 // theirHandlers are the declared handlers of a backend with the features that it last told of them. One that does not answer keeps them: the
 // pods of a handler that a node lacks would be refused.
-func (b *backend) theirHandlers(said answer) []*cri.RuntimeHandler {
+func (b *connection) theirHandlers(said answer) []*cri.RuntimeHandler {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if said.err == nil {
@@ -117,7 +117,7 @@ func (p *router) configure(ctx context.Context, method string, req []byte) answe
 	p.store.setRuntimeConfig(req)
 	first := make(chan answer, 1)
 	go func() { first <- p.primary().call(outgoing(ctx), method, req) }()
-	answers := p.askEach(ctx, p.others(), method, func(*backend) []byte { return req })
+	answers := p.askEach(ctx, p.others(), method, func(*connection) []byte { return req })
 	for i, b := range p.others() {
 		if err := answers[i].err; err != nil && status.Code(err) != codes.Unimplemented {
 			p.log.Info("A runtime was not told the runtime configuration; it is when it is back", "runtime", b.name, "err", err.Error())

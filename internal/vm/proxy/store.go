@@ -34,7 +34,7 @@ var errDamaged = errors.New("damaged")
 // openStore opens the file, fills in what it has of the backends, and decides what it means if it has nothing: see doc.go. A file that
 // cannot be read is moved aside, and its loss is remembered. Errors are those that a new file cannot mend: the file is in use, or the folder
 // cannot be written.
-func openStore(path string, backends []*backend, log logr.Logger) (*store, error) {
+func openStore(path string, backends []*connection, log logr.Logger) (*store, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -60,7 +60,7 @@ func openStore(path string, backends []*backend, log logr.Logger) (*store, error
 }
 
 // open opens the file and reads it. fresh: there was none. A damaged file can make the database panic, which is an error here.
-func (s *store) open(path string, backends []*backend, fresh bool) (err error) {
+func (s *store) open(path string, backends []*connection, fresh bool) (err error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: openWait})
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *store) open(path string, backends []*backend, fresh bool) (err error) {
 }
 
 // load reads what the file has of one backend. A backend that it has not is new if the file's past is whole; the primary never is.
-func load(tx *bolt.Tx, b *backend, past bool) error {
+func load(tx *bolt.Tx, b *connection, past bool) error {
 	top := tx.Bucket([]byte(b.name))
 	if top == nil {
 		var err error

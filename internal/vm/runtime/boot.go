@@ -20,7 +20,7 @@ import (
 const isoSerial = "first-boot"
 
 // create makes a container's record, volumes and first-boot data; again is the sandbox's configuration as the call has it. An error leaves nothing, or a record that Reconcile takes away.
-func (s *Server) create(ctx context.Context, box *sandbox, again *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig) (*Container, error) {
+func (s *Server) create(ctx context.Context, box *sandboxState, again *runtimeapi.PodSandboxConfig, config *runtimeapi.ContainerConfig) (*Container, error) {
 	b, name := box.rec.Load(), config.GetMetadata().GetName()
 	img, err := s.Images.Status(config.GetImage().GetImage())
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Server) judge(ctx context.Context, b *Sandbox, pod *runtimeapi.PodSandb
 }
 
 // unclaimed is an error if a container of another pod has the UUID: an annotation can set it.
-func (s *Server) unclaimed(box *sandbox, uuid, name string) error {
+func (s *Server) unclaimed(box *sandboxState, uuid, name string) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if other := s.machines[uuid]; other != nil && other.box != box {
@@ -150,7 +150,7 @@ func (s *Server) prepare(ctx context.Context, b *Sandbox, rec *Container, judged
 }
 
 // boot starts the machine of a Created container. The sandbox's lock is held.
-func (s *Server) boot(ctx context.Context, c *container) error {
+func (s *Server) boot(ctx context.Context, c *containerState) error {
 	rec, b := c.rec.Load(), c.box.rec.Load()
 	for _, other := range s.of(c.box) { // an annotation gives all machines of a pod one UUID: the one before has to be forgotten
 		if other != c {
@@ -198,7 +198,7 @@ func (s *Server) boot(ctx context.Context, c *container) error {
 }
 
 // runs records that a machine's CPUs run. What it resumed from is of the past.
-func (s *Server) runs(ctx context.Context, c *container) error {
+func (s *Server) runs(ctx context.Context, c *containerState) error {
 	rec := c.rec.Load()
 	if rec.Resumes {
 		if err := s.used(rec); err != nil {
@@ -211,7 +211,7 @@ func (s *Server) runs(ctx context.Context, c *container) error {
 	})
 }
 
-func (s *Server) bootSteps(ctx context.Context, c *container, rec *Container, b *Sandbox) error {
+func (s *Server) bootSteps(ctx context.Context, c *containerState, rec *Container, b *Sandbox) error {
 	input := *rec.Domain
 	pid := 0
 	steps := []struct {
@@ -274,7 +274,7 @@ func (s *Server) bootSteps(ctx context.Context, c *container, rec *Container, b 
 }
 
 // unboot brings a Starting container back to Created. The sandbox's lock is held.
-func (s *Server) unboot(ctx context.Context, c *container) error {
+func (s *Server) unboot(ctx context.Context, c *containerState) error {
 	rec := c.rec.Load()
 	if err := s.do(ctx, "destroy", func(ctx context.Context) error { return s.Hypervisor.Destroy(ctx, rec.UUID) }); err != nil && vm.KindOf(err) != vm.NotFound {
 		return err
@@ -289,7 +289,7 @@ func (s *Server) unboot(ctx context.Context, c *container) error {
 }
 
 // settle finds out what became of a start that nobody saw the end of: the machine runs, or it is as if it had not been tried. The sandbox's lock is held.
-func (s *Server) settle(ctx context.Context, c *container) error {
+func (s *Server) settle(ctx context.Context, c *containerState) error {
 	rec := c.rec.Load()
 	var m Machine
 	err := s.do(ctx, "state", func(ctx context.Context) (err error) {

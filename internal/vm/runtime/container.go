@@ -62,7 +62,7 @@ func (s *Server) CreateContainer(ctx context.Context, r *runtimeapi.CreateContai
 }
 
 // named gives the container of a name and attempt.
-func (s *Server) named(box *sandbox, m *runtimeapi.ContainerMetadata) *container {
+func (s *Server) named(box *sandboxState, m *runtimeapi.ContainerMetadata) *containerState {
 	for _, c := range s.of(box) {
 		if r := c.rec.Load(); r.Name == m.GetName() && r.Attempt == m.GetAttempt() {
 			return c
@@ -72,7 +72,7 @@ func (s *Server) named(box *sandbox, m *runtimeapi.ContainerMetadata) *container
 }
 
 // alone is an error if a container of the pod, other than c, has a machine that runs.
-func (s *Server) alone(box *sandbox, c *container, name string) error {
+func (s *Server) alone(box *sandboxState, c *containerState, name string) error {
 	for _, other := range s.of(box) {
 		if r := other.rec.Load(); other != c && r.live() {
 			return vm.Errorf(vm.Conflict, "pod %s: container %q: the pod's machine runs already, for container %q; a pod has one machine at a time", box.rec.Load(), name, r.Name)
@@ -163,7 +163,7 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerR
 }
 
 // stopping records that a machine is to end; errUnchanged if none runs. The sandbox's lock is held.
-func (s *Server) stopping(ctx context.Context, c *container) error {
+func (s *Server) stopping(ctx context.Context, c *containerState) error {
 	if c.rec.Load().Phase == Starting {
 		if err := s.settle(ctx, c); err != nil {
 			return c.problem(err)
@@ -183,7 +183,7 @@ func (s *Server) stopping(ctx context.Context, c *container) error {
 }
 
 // press presses the power button of a machine until it ends, and destroys it after the grace.
-func (s *Server) press(ctx context.Context, c *container, grace time.Duration) error {
+func (s *Server) press(ctx context.Context, c *containerState, grace time.Duration) error {
 	if grace > 0 {
 		deadline := time.NewTimer(grace)
 		defer deadline.Stop()
@@ -212,7 +212,7 @@ func (s *Server) press(ctx context.Context, c *container, grace time.Duration) e
 }
 
 // destroy ends a machine and waits until its end is recorded.
-func (s *Server) destroy(ctx context.Context, c *container) error {
+func (s *Server) destroy(ctx context.Context, c *containerState) error {
 	uuid := c.rec.Load().UUID
 	if err := s.do(ctx, "destroy", func(ctx context.Context) error { return s.Hypervisor.Destroy(ctx, uuid) }); err != nil && vm.KindOf(err) != vm.NotFound {
 		return err
@@ -221,7 +221,7 @@ func (s *Server) destroy(ctx context.Context, c *container) error {
 }
 
 // endNow ends the machine of a container at once, if it has one. The sandbox's lock is held.
-func (s *Server) endNow(ctx context.Context, c *container) error {
+func (s *Server) endNow(ctx context.Context, c *containerState) error {
 	err := s.stopping(ctx, c)
 	if errors.Is(err, errUnchanged) {
 		return nil
@@ -253,7 +253,7 @@ func (s *Server) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContai
 }
 
 // removeContainer brings a container from any phase to nothing. The sandbox's lock is held.
-func (s *Server) removeContainer(ctx context.Context, c *container) error {
+func (s *Server) removeContainer(ctx context.Context, c *containerState) error {
 	id := c.rec.Load().ID
 	if s.container(id) != c {
 		return nil
@@ -301,7 +301,7 @@ func (s *Server) removeContainer(ctx context.Context, c *container) error {
 }
 
 // forget has the hypervisor forget a machine that is off, where it may know it.
-func (s *Server) forget(ctx context.Context, c *container) error {
+func (s *Server) forget(ctx context.Context, c *containerState) error {
 	c.forgetting.Lock() // once it is forgotten, its UUID may be another machine's of the pod
 	defer c.forgetting.Unlock()
 	rec := c.rec.Load()
@@ -400,7 +400,7 @@ func merged(was, next *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxCont
 func ptr[T any](v T) *T { return &v }
 
 // judgeResources is spec's judgement of resources alone.
-func (s *Server) judgeResources(c *container, r *runtimeapi.LinuxContainerResources) (spec.Resources, error) {
+func (s *Server) judgeResources(c *containerState, r *runtimeapi.LinuxContainerResources) (spec.Resources, error) {
 	rec, box := c.rec.Load(), c.box.rec.Load()
 	in := spec.Input{
 		Sandbox: &runtimeapi.PodSandboxConfig{Metadata: box.Config.GetMetadata(), Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: box.Config.GetLinux().GetCgroupParent()}},

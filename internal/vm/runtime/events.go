@@ -72,7 +72,7 @@ func (h *hub) tell(e *runtimeapi.ContainerEventResponse) {
 }
 
 // announce tells of a container, with all that there is to say of its pod, so that a kubelet need not ask.
-func (s *Server) announce(box *sandbox, id string, what runtimeapi.ContainerEventType) {
+func (s *Server) announce(box *sandboxState, id string, what runtimeapi.ContainerEventType) {
 	s.hub.tell(&runtimeapi.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: what, CreatedAt: s.Clock().UnixNano(),
 		PodSandboxStatus: sandboxStatus(box.rec.Load()), ContainersStatuses: s.statuses(box),

@@ -34,7 +34,7 @@ type Output struct {
 }
 
 // running gives a container whose machine runs.
-func (s *Server) running(id string) (*container, error) {
+func (s *Server) running(id string) (*containerState, error) {
 	c := s.container(id)
 	if c == nil {
 		return nil, noContainer(id)
@@ -46,7 +46,7 @@ func (s *Server) running(id string) (*container, error) {
 }
 
 // exec runs a command by the guest agent, waiting for an agent that does not answer yet until ctx ends. timeout is what ctx's end is called.
-func (s *Server) exec(ctx context.Context, c *container, command []string, input []byte, timeout time.Duration) (Output, error) {
+func (s *Server) exec(ctx context.Context, c *containerState, command []string, input []byte, timeout time.Duration) (Output, error) {
 	size := 0
 	for _, word := range command {
 		size += len(word) + 1
@@ -201,7 +201,7 @@ func (x streamer) Exec(ctx context.Context, id string, cmd []string, stdin io.Re
 }
 
 // input reads a command's input to its end; nil where there is none.
-func (c *container) input(ctx context.Context, from io.Reader) ([]byte, error) {
+func (c *containerState) input(ctx context.Context, from io.Reader) ([]byte, error) {
 	if from == nil {
 		return nil, nil
 	}

@@ -83,16 +83,16 @@ func (s *Server) boxes(keep func(*Sandbox) bool) []*Sandbox {
 }
 
 // made gives the containers that were made, oldest first.
-func (s *Server) made(keep func(*Container) bool) []*container {
+func (s *Server) made(keep func(*Container) bool) []*containerState {
 	s.mu.RLock()
-	out := make([]*container, 0, len(s.containers))
+	out := make([]*containerState, 0, len(s.containers))
 	for _, c := range s.containers {
 		if r := c.rec.Load(); r.Phase != Creating && keep(r) {
 			out = append(out, c)
 		}
 	}
 	s.mu.RUnlock()
-	slices.SortFunc(out, func(x, y *container) int {
+	slices.SortFunc(out, func(x, y *containerState) int {
 		a, b := x.rec.Load(), y.rec.Load()
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
@@ -193,7 +193,7 @@ func containerStatus(b *Sandbox, c *Container) *runtimeapi.ContainerStatus {
 }
 
 // statuses are of all containers of a pod.
-func (s *Server) statuses(box *sandbox) []*runtimeapi.ContainerStatus {
+func (s *Server) statuses(box *sandboxState) []*runtimeapi.ContainerStatus {
 	var out []*runtimeapi.ContainerStatus
 	b := box.rec.Load()
 	for _, c := range s.of(box) {

@@ -75,7 +75,7 @@ func (s *Server) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxR
 }
 
 // reserve gives the sandbox of a name and attempt: a new one, whose lock is held, or the one that there is.
-func (s *Server) reserve(config *runtimeapi.PodSandboxConfig, handler string) (box *sandbox, mine bool, err error) {
+func (s *Server) reserve(config *runtimeapi.PodSandboxConfig, handler string) (box *sandboxState, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if box := s.names[sandboxKey(config)]; box != nil {
@@ -90,7 +90,7 @@ func (s *Server) reserve(config *runtimeapi.PodSandboxConfig, handler string) (b
 }
 
 // attach makes the network of a new sandbox.
-func (s *Server) attach(ctx context.Context, box *sandbox, judged *spec.Spec, bandwidth *network.Bandwidth) error {
+func (s *Server) attach(ctx context.Context, box *sandboxState, judged *spec.Spec, bandwidth *network.Bandwidth) error {
 	if err := s.saveSandbox(ctx, box, func(*Sandbox) {}); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *Server) attach(ctx context.Context, box *sandbox, judged *spec.Spec, ba
 }
 
 // dropSandbox takes away all that a sandbox without containers has, and its record last. Its lock is held.
-func (s *Server) dropSandbox(ctx context.Context, box *sandbox) error {
+func (s *Server) dropSandbox(ctx context.Context, box *sandboxState) error {
 	rec := box.rec.Load()
 	if rec.Phase != Removing { // then it has been released
 		if err := s.do(ctx, "network of pod "+rec.String(), func(ctx context.Context) error { return s.Networks.Release(ctx, rec.ID) }); err != nil {
@@ -145,7 +145,7 @@ func (s *Server) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandbo
 }
 
 // stopSandbox brings a sandbox to NotReady. Its lock is held.
-func (s *Server) stopSandbox(ctx context.Context, box *sandbox) error {
+func (s *Server) stopSandbox(ctx context.Context, box *sandboxState) error {
 	if p := box.rec.Load().Phase; p == NotReady || p == Removing {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (s *Server) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSa
 }
 
 // removeSandbox removes a sandbox with its containers. Its lock is held.
-func (s *Server) removeSandbox(ctx context.Context, box *sandbox) error {
+func (s *Server) removeSandbox(ctx context.Context, box *sandboxState) error {
 	if err := s.stopSandbox(ctx, box); err != nil {
 		return err
 	}

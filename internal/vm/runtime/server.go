@@ -63,22 +63,22 @@ type Server struct {
 	end     context.CancelFunc
 
 	mu         sync.RWMutex
-	sandboxes  map[string]*sandbox
-	containers map[string]*container
-	names      map[string]*sandbox   // by namespace/name/uid/attempt
-	machines   map[string]*container // by UUID: whose machine it was last
+	sandboxes  map[string]*sandboxState
+	containers map[string]*containerState
+	names      map[string]*sandboxState   // by namespace/name/uid/attempt
+	machines   map[string]*containerState // by UUID: whose machine it was last
 }
 
-// sandbox is a record and who works on it.
-type sandbox struct {
+// sandboxState is a record and who works on it.
+type sandboxState struct {
 	lock       chan struct{} // a token: whoever has it changes the pod
 	rec        atomic.Pointer[Sandbox]
-	containers []*container // guarded by Server.mu; replaced, not changed
+	containers []*containerState // guarded by Server.mu; replaced, not changed
 }
 
-// container is a record and who works on it.
-type container struct {
-	box   *sandbox
+// containerState is a record and who works on it.
+type containerState struct {
+	box   *sandboxState
 	rec   atomic.Pointer[Container]
 	write sync.Mutex    // held while a record is written
 	ended chan struct{} // closed once Exited is recorded
@@ -116,7 +116,7 @@ func New(ctx context.Context, parts Parts, opt Options, log logr.Logger) (*Serve
 	}
 	s := &Server{
 		Parts: parts, opt: opt, log: log, mending: make(chan struct{}, 1),
-		sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, names: map[string]*sandbox{}, machines: map[string]*container{},
+		sandboxes: map[string]*sandboxState{}, containers: map[string]*containerState{}, names: map[string]*sandboxState{}, machines: map[string]*containerState{},
 	}
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	starting := "it has not been asked yet"
@@ -215,16 +215,16 @@ func sandboxKey(c *runtimeapi.PodSandboxConfig) string {
 	return fmt.Sprintf("%q/%q/%q/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
 }
 
-func (s *Server) addSandbox(b *Sandbox) *sandbox {
-	box := &sandbox{lock: make(chan struct{}, 1)}
+func (s *Server) addSandbox(b *Sandbox) *sandboxState {
+	box := &sandboxState{lock: make(chan struct{}, 1)}
 	box.rec.Store(b)
 	s.sandboxes[b.ID] = box
 	s.names[sandboxKey(b.Config)] = box
 	return box
 }
 
-func (s *Server) addContainer(box *sandbox, r *Container) *container {
-	c := &container{box: box, ended: make(chan struct{})}
+func (s *Server) addContainer(box *sandboxState, r *Container) *containerState {
+	c := &containerState{box: box, ended: make(chan struct{})}
 	c.rec.Store(r)
 	if r.Phase == Exited || r.Phase == Removing {
 		close(c.ended)
@@ -237,27 +237,27 @@ func (s *Server) addContainer(box *sandbox, r *Container) *container {
 	return c
 }
 
-func (s *Server) sandbox(id string) *sandbox {
+func (s *Server) sandbox(id string) *sandboxState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.sandboxes[id]
 }
 
-func (s *Server) container(id string) *container {
+func (s *Server) container(id string) *containerState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.containers[id]
 }
 
 // of gives a sandbox's containers, in the order in which they were created.
-func (s *Server) of(box *sandbox) []*container {
+func (s *Server) of(box *sandboxState) []*containerState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return box.containers
 }
 
 // hold takes a sandbox's lock. It is false if the sandbox is gone by then. Whoever got true calls free.
-func (s *Server) hold(ctx context.Context, box *sandbox) (bool, error) {
+func (s *Server) hold(ctx context.Context, box *sandboxState) (bool, error) {
 	select {
 	case box.lock <- struct{}{}:
 	case <-ctx.Done():
@@ -271,7 +271,7 @@ func (s *Server) hold(ctx context.Context, box *sandbox) (bool, error) {
 }
 
 // tryHold is hold for those who do not wait.
-func (s *Server) tryHold(box *sandbox) bool {
+func (s *Server) tryHold(box *sandboxState) bool {
 	select {
 	case box.lock <- struct{}{}:
 	default:
@@ -284,7 +284,7 @@ func (s *Server) tryHold(box *sandbox) bool {
 	return true
 }
 
-func (*Server) free(box *sandbox) { <-box.lock }
+func (*Server) free(box *sandboxState) { <-box.lock }
 
 // patient bounds one side effect.
 func (s *Server) patient(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -308,7 +308,7 @@ func (s *Server) do(ctx context.Context, what string, f func(context.Context) er
 func undoing(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // saveSandbox changes a record. The sandbox's lock is held.
-func (s *Server) saveSandbox(ctx context.Context, box *sandbox, change func(*Sandbox)) error {
+func (s *Server) saveSandbox(ctx context.Context, box *sandboxState, change func(*Sandbox)) error {
 	next := *box.rec.Load()
 	change(&next)
 	if err := s.Records.SaveSandbox(ctx, &next); err != nil {
@@ -322,7 +322,7 @@ func (s *Server) saveSandbox(ctx context.Context, box *sandbox, change func(*San
 var errUnchanged = errors.New("unchanged")
 
 // saveContainer changes a record; change may refuse. Both holders of the sandbox's lock and those who saw a machine end do this.
-func (s *Server) saveContainer(ctx context.Context, c *container, change func(*Container) error) error {
+func (s *Server) saveContainer(ctx context.Context, c *containerState, change func(*Container) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	next := *c.rec.Load()
@@ -340,12 +340,12 @@ func (s *Server) saveContainer(ctx context.Context, c *container, change func(*C
 }
 
 // phase is saveContainer for a change of phase alone.
-func (s *Server) phase(ctx context.Context, c *container, p Phase) error {
+func (s *Server) phase(ctx context.Context, c *containerState, p Phase) error {
 	return s.saveContainer(ctx, c, func(r *Container) error { r.Phase = p; return nil })
 }
 
 // problem names pod and container before an error that does not name the pod itself.
-func (c *container) problem(err error) error {
+func (c *containerState) problem(err error) error {
 	if strings.HasPrefix(err.Error(), "pod "+c.box.rec.Load().String()+": ") {
 		return err
 	}

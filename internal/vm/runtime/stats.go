@@ -24,7 +24,7 @@ const leastWindow = time.Second
 func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
 
 // stats are of the given containers. One that does not run, or cannot be asked, has no figures.
-func (s *Server) stats(ctx context.Context, cs []*container) ([]*runtimeapi.ContainerStats, error) {
+func (s *Server) stats(ctx context.Context, cs []*containerState) ([]*runtimeapi.ContainerStats, error) {
 	if len(cs) == 0 {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (s *Server) stats(ctx context.Context, cs []*container) ([]*runtimeapi.Cont
 }
 
 // rate gives nanoseconds of CPU a second since the time before; false while there is none.
-func (c *container) rate(now time.Time, cpu uint64) (uint64, bool) {
+func (c *containerState) rate(now time.Time, cpu uint64) (uint64, bool) {
 	was := c.last.Load()
 	if was == nil || cpu < was.cpu {
 		c.last.Store(&usage{at: now, cpu: cpu})
@@ -96,7 +96,7 @@ func (s *Server) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStat
 	if c == nil {
 		return nil, noContainer(r.GetContainerId())
 	}
-	out, err := s.stats(ctx, []*container{c})
+	out, err := s.stats(ctx, []*containerState{c})
 	if err != nil {
 		return nil, c.problem(err)
 	}

@@ -149,7 +149,7 @@ func (s *Server) unslept(b *Sandbox, at suspend.Place) error {
 }
 
 // letGo is the last moment at which a state can be somebody else's.
-func (s *Server) letGo(ctx context.Context, c *container) error {
+func (s *Server) letGo(ctx context.Context, c *containerState) error {
 	rec := c.rec.Load()
 	if rec.LetGo {
 		return nil
@@ -186,7 +186,7 @@ func (s *Server) doLong(rec *Container) func(context.Context, string, func(conte
 }
 
 // suspend saves a machine within the grace, if its pod asked for that. If it cannot be, it goes on running, and nothing is said but in the log.
-func (s *Server) suspend(ctx context.Context, c *container, grace time.Duration) error {
+func (s *Server) suspend(ctx context.Context, c *containerState, grace time.Duration) error {
 	rec := c.rec.Load()
 	if rec.Domain == nil || !rec.Domain.Spec.Machine.Suspend || grace <= 0 || rec.Phase != Stopping {
 		return nil

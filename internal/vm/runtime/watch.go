@@ -62,7 +62,7 @@ func (s *Server) lookAll() {
 
 // look has somebody look whether a machine has ended. It does not wait. There is one who looks for each container, and however often something
 // happens while they do, they look once more.
-func (s *Server) look(c *container) {
+func (s *Server) look(c *containerState) {
 	c.poke.Lock()
 	defer c.poke.Unlock()
 	c.poked = true
@@ -88,7 +88,7 @@ func (s *Server) look(c *container) {
 }
 
 // check asks for the state of a machine that ran, and records its end. What an event said is not looked at: it may be old.
-func (s *Server) check(ctx context.Context, c *container) error {
+func (s *Server) check(ctx context.Context, c *containerState) error {
 	rec := c.rec.Load()
 	if !rec.ran() {
 		return nil
@@ -110,7 +110,7 @@ func (s *Server) check(ctx context.Context, c *container) error {
 }
 
 // finish records how a machine ended, once. What it says: the guest's own word first, then the hypervisor's.
-func (s *Server) finish(ctx context.Context, c *container, m Machine) error {
+func (s *Server) finish(ctx context.Context, c *containerState, m Machine) error {
 	c.finishing.Lock() // who destroyed it and who was told of its end come here at once
 	defer c.finishing.Unlock()
 	rec := c.rec.Load()

@@ -46,7 +46,7 @@ func Judge(in Input) (*Spec, error) {
 	if s.Pod.Hostname == "" {
 		s.Pod.Hostname = strings.TrimRight(s.Pod.Name[:min(len(s.Pod.Name), maxHostname)], "-.")
 	}
-	j := &judge{pod: Short(s.Pod.Namespace) + "/" + Short(s.Pod.Name)}
+	j := &judgement{pod: Short(s.Pod.Namespace) + "/" + Short(s.Pod.Name)}
 	if in.Node.MaxVCPUs <= 0 || in.Node.MaxVCPUs > maxVCPUs {
 		in.Node.MaxVCPUs = maxVCPUs
 	}
@@ -75,7 +75,7 @@ func Judge(in Input) (*Spec, error) {
 	return s, nil
 }
 
-func (j *judge) sandbox(s *Spec, c *runtimeapi.PodSandboxConfig) {
+func (j *judgement) sandbox(s *Spec, c *runtimeapi.PodSandboxConfig) {
 	for _, must := range []struct{ field, value string }{
 		{"metadata.name", s.Pod.Name}, {"metadata.namespace", s.Pod.Namespace}, {"metadata.uid", s.Pod.UID},
 	} {
@@ -116,7 +116,7 @@ func (j *judge) sandbox(s *Spec, c *runtimeapi.PodSandboxConfig) {
 
 // shared says what a pod asks for that a machine with a kernel of its own can never have of the node. What only keeps a process from the node's kernel is left out: a guest does not get
 // to that.
-func (j *judge) shared(c *runtimeapi.LinuxPodSandboxConfig) {
+func (j *judgement) shared(c *runtimeapi.LinuxPodSandboxConfig) {
 	n := c.GetSecurityContext().GetNamespaceOptions()
 	for _, one := range []struct {
 		field, what string
@@ -134,7 +134,7 @@ func (j *judge) shared(c *runtimeapi.LinuxPodSandboxConfig) {
 	}
 }
 
-func (j *judge) container(s *Spec, in Input) {
+func (j *judgement) container(s *Spec, in Input) {
 	c := in.Container
 	s.Container = Container{
 		Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(), Image: c.GetImage().GetImage(),
@@ -182,7 +182,7 @@ func (j *judge) container(s *Spec, in Input) {
 // kubeletCopies are the volumes that first-boot data carries: kinds as the kubelet names their directories.
 var kubeletCopies = []string{"kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~projected", "kubernetes.io~downward-api"}
 
-func (j *judge) mounts(s *Spec, in Input) {
+func (j *judgement) mounts(s *Spec, in Input) {
 	if !j.few("container mounts", len(in.Container.GetMounts())) {
 		return
 	}
@@ -234,7 +234,7 @@ func copies(hostPath string) bool {
 	return false
 }
 
-func (j *judge) devices(s *Spec, c *runtimeapi.ContainerConfig) {
+func (j *judgement) devices(s *Spec, c *runtimeapi.ContainerConfig) {
 	if !j.few("container devices", len(c.GetDevices())) || !j.few("container CDI_devices", len(c.GetCDIDevices())) {
 		return
 	}
@@ -287,7 +287,7 @@ func (j *judge) devices(s *Spec, c *runtimeapi.ContainerConfig) {
 	}
 }
 
-func (j *judge) resources(s *Spec, r *runtimeapi.LinuxContainerResources, node Node) {
+func (j *judgement) resources(s *Spec, r *runtimeapi.LinuxContainerResources, node Node) {
 	out := &s.Resources
 	out.Memory = node.DefaultMemory
 	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
@@ -346,7 +346,7 @@ const (
 var part = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // suspend refuses what could not be saved when the machine stops. The mount that keeps the machine is no mount of the guest.
-func (j *judge) suspend(s *Spec, in Input) {
+func (j *judgement) suspend(s *Spec, in Input) {
 	to := s.Pod.Annotations[OwnSuspendTo]
 	if !s.Machine.Suspend {
 		if to != "" {
@@ -382,7 +382,7 @@ func (j *judge) suspend(s *Spec, in Input) {
 }
 
 // owner says whose machine it is that is saved.
-func (j *judge) owner(s *Spec) {
+func (j *judgement) owner(s *Spec) {
 	m := &s.Machine
 	if v := s.Pod.Annotations[OwnOwner]; v != "" {
 		m.Owner, m.Index, _ = strings.Cut(v, "/")
@@ -401,13 +401,13 @@ func (j *judge) owner(s *Spec) {
 }
 
 // text refuses what could not stand in a line of XML.
-func (j *judge) text(field, value string) {
+func (j *judgement) text(field, value string) {
 	if !plain(value) || len(value) > maxEntries {
 		j.bad(field, value, "must be UTF-8 without control characters, at most %d bytes", maxEntries)
 	}
 }
 
-func (j *judge) few(field string, n int) bool {
+func (j *judgement) few(field string, n int) bool {
 	if n > maxEntries {
 		j.bad(field, "", "must have at most %d entries, has %d", maxEntries, n)
 	}

@@ -48,15 +48,15 @@ const (
 	maxProblems = 100 // of a pod; what comes after is only counted
 )
 
-// judge gathers the problems of one pod.
-type judge struct {
+// judgement gathers the problems of one pod.
+type judgement struct {
 	pod      string
 	problems Problems
 	more     int
 }
 
 // bad notes a problem. The value is shortened here.
-func (j *judge) bad(field, value, rule string, args ...any) {
+func (j *judgement) bad(field, value, rule string, args ...any) {
 	if len(j.problems) == maxProblems {
 		j.more++
 		return
@@ -75,7 +75,7 @@ func oneLine(s string) string {
 }
 
 // err is nil or all problems, as an error of kind vm.Invalid.
-func (j *judge) err() error {
+func (j *judgement) err() error {
 	if len(j.problems) == 0 {
 		return nil
 	}

@@ -29,7 +29,7 @@ func Wanted(sandbox *runtimeapi.PodSandboxConfig) []Source {
 }
 
 // annotations reads all annotations. Resources that depend on the container are there already.
-func (j *judge) annotations(s *Spec, in Input) {
+func (j *judgement) annotations(s *Spec, in Input) {
 	r := reader{j: j, a: in.Sandbox.GetAnnotations(), sources: in.Sources, sourced: in.Container != nil}
 	for _, key := range slices.Sorted(maps.Keys(r.a)) {
 		value := r.a[key]
@@ -69,7 +69,7 @@ func (j *judge) annotations(s *Spec, in Input) {
 
 // reader reads annotations. A value that is wrong is a problem, and reads as the default.
 type reader struct {
-	j       *judge
+	j       *judgement
 	a       map[string]string
 	sources Sources
 	// sourced says that sources are there to be read; without a container they are not.

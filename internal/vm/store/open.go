@@ -40,10 +40,10 @@ func formats() []format { return []format{{number: 1}} }
 const openWait = 2 * time.Second
 
 // Open opens the store in a file, which it makes where there is none; the folder has to be there. Errors: Unavailable where another process has it
-// open; Invalid where a later version wrote it; Internal where it is damaged, with what to do about it. In none of these is the file changed.
-func Open(path string) (*Store, error) { return open(path, formats()) }
+// openWith; Invalid where a later version wrote it; Internal where it is damaged, with what to do about it. In none of these is the file changed.
+func Open(path string) (*Store, error) { return openWith(path, formats()) }
 
-func open(path string, known []format) (*Store, error) {
+func openWith(path string, known []format) (*Store, error) {
 	_, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -119,7 +119,7 @@ func TestVersions(t *testing.T) {
 		must(t, tx.DeleteBucket([]byte(Sandboxes)))
 		return os.ErrInvalid
 	}})
-	if _, err := open(path, broken); err == nil || !strings.Contains(err.Error(), "from format 1 to 2") {
+	if _, err := openWith(path, broken); err == nil || !strings.Contains(err.Error(), "from format 1 to 2") {
 		t.Fatalf("an upgrade that fails: %v", err)
 	}
 	later := append(formats(), format{2, func(tx *bbolt.Tx) error {
@@ -135,7 +135,7 @@ func TestVersions(t *testing.T) {
 		}
 		return b.Put([]byte("s1"), v)
 	}})
-	s, err := open(path, later)
+	s, err := openWith(path, later)
 	must(t, err)
 	if got := all(t, s)[0]; len(got) != 1 || got[0].Text != "upgraded" {
 		t.Errorf("after the upgrade: %v", got)
@@ -150,7 +150,7 @@ func TestVersions(t *testing.T) {
 	if !bytes.Equal(before, after) {
 		t.Error("a file that was refused has changed")
 	}
-	s, err = open(path, later)
+	s, err = openWith(path, later)
 	must(t, err)
 	must(t, s.Close())
 }

@@ -160,13 +160,13 @@ func Reach(who string, uid, gid int, paths ...string) Check {
 	return Check{Name: "reach", Run: func(context.Context) (string, error) {
 		var errs []error
 		for _, p := range paths {
-			errs = append(errs, reach(who, uid, gid, p))
+			errs = append(errs, reaches(who, uid, gid, p))
 		}
 		return fmt.Sprintf("%s gets to %s", who, strings.Join(paths, ", ")), errors.Join(errs...)
 	}}
 }
 
-func reach(who string, uid, gid int, path string) error {
+func reaches(who string, uid, gid int, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	for err != nil && path != "/" { // what is not there yet will be made with the right mode
 		path = filepath.Dir(path)

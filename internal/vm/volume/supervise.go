@@ -158,12 +158,12 @@ func listen(d Daemon) (*os.File, error) {
 func Serve(args []string) error {
 	report := os.NewFile(fdReport, "report")
 	syscall.CloseOnExec(fdReport)
-	err := serve(args)
+	err := serveShare(args)
 	_, _ = report.WriteString(err.Error())
 	return err
 }
 
-func serve(args []string) error {
+func serveShare(args []string) error {
 	if len(args) != 5 {
 		return fmt.Errorf("must have 5 arguments, has %d", len(args))
 	}

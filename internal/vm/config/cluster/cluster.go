@@ -101,7 +101,7 @@ func Keep(ctx context.Context, from dynamic.Interface, node, file string) (seen 
 	case vm.KindOf(err) != vm.Unavailable:
 		return Seen{}, nil, err
 	}
-	kept, bad := read(file)
+	kept, bad := readFile(file)
 	if errors.Is(bad, fs.ErrNotExist) {
 		return Seen{}, nil, fmt.Errorf("%w (and there is no earlier answer in %s)", err, file)
 	}
@@ -136,7 +136,7 @@ func write(file string, seen Seen) error {
 	return os.Rename(part, file)
 }
 
-func read(file string) (out Seen, err error) {
+func readFile(file string) (out Seen, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return out, err

@@ -16,10 +16,10 @@ const (
 // and every whole packet of UDP to a port of DHCP, 67 and 68 of IPv4, 546 and 547 of IPv6. Behind extension headers of IPv6 it does
 // not look.
 func Leaks() ([]bpf.RawInstruction, error) {
-	return bpf.Assemble(leaks())
+	return bpf.Assemble(leakFilter())
 }
 
-func leaks() []bpf.Instruction {
+func leakFilter() []bpf.Instruction {
 	const pass, drop = 16, 17 // where the program ends
 	at := 0
 	var p []bpf.Instruction

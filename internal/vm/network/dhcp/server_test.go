@@ -88,7 +88,7 @@ func TestServer(t *testing.T) {
 // TestLeaks runs the filter in a machine of x/net: what has to do with DHCP is dropped, in either direction, and nothing else is.
 func TestLeaks(t *testing.T) {
 	t.Parallel()
-	machine, err := bpf.NewVM(leaks())
+	machine, err := bpf.NewVM(leakFilter())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,89 @@
+package feed
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// translator is where objects become events. Besides what the translator knows it remembers what it was told, for the Inspector. One
+// goroutine works at it.
+type translator struct {
+	*dialect.Translator
+	told    [dialect.Kinds]map[types.NamespacedName]client.Object // the latest of every object
+	doubted map[doubt]bool                                        // objects of which there is a suspicion; true: something was told of it since
+}
+
+// translator says the same to the translator.
+func (o *Options) translator() dialect.Options {
+	r := kai.Roles{SchedulerNames: o.SchedulerNames, ReservationApp: o.ReservationApp, ReservationSpace: o.ReservationSpace, ScalingSpace: o.ScalingSpace, MIGWorker: o.MIGWorkerLabel, Zones: o.Zones}
+	if o.RestrictNodes {
+		r.RestrictGPU, r.RestrictCPU = o.GPUWorkerLabel, o.CPUWorkerLabel
+	}
+	hear := o.Broken
+	return dialect.Options{
+		Roles: r, Partition: o.Partition, FlatQueues: o.FlatQueues, QueueLabel: o.QueueLabel, Extended: o.Extended,
+		Broken: func(v any, k dialect.Kind, key types.NamespacedName, stack []byte) {
+			if hear == nil {
+				return
+			}
+			object := k.Watched()
+			object.SetNamespace(key.Namespace)
+			object.SetName(key.Name)
+			hear(v, object, stack)
+		},
+	}
+}
+
+func newTranslator(o Options) *translator {
+	return &translator{Translator: dialect.NewTranslator(o.translator())}
+}
+
+// work turns one drain's objects into events, applies them, and returns how many changed the store.
+func (d *translator) work(in *[dialect.Kinds]box, store *cluster.Store) (n int) {
+	d.Translate(func(k dialect.Kind, take func(types.NamespacedName, dialect.Object)) {
+		in[k].each(func(key types.NamespacedName, object client.Object) {
+			d.note(k, key, object)
+			take(key, object)
+		})
+	}, func(e cluster.Event) {
+		if store.Apply(e) {
+			n++
+		}
+	})
+	return n
+}
+
+// note remembers what the translator is told; nil is no such object.
+func (d *translator) note(k dialect.Kind, key types.NamespacedName, object client.Object) {
+	if _, doubted := d.doubted[doubt{k, key}]; doubted {
+		d.doubted[doubt{k, key}] = true
+	}
+	if object == nil {
+		delete(d.told[k], key)
+		return
+	}
+	if d.told[k] == nil {
+		d.told[k] = map[types.NamespacedName]client.Object{}
+	}
+	d.told[k][key] = object
+}
+
+// Package dialect finds them.
+type (
+	// StaleBindRequest is a BindRequest that ought to be deleted.
+	StaleBindRequest = dialect.StaleBindRequest
+	// StaleReason says why.
+	StaleReason = dialect.StaleReason
+)
+
+// The reasons, by precedence.
+const (
+	Failed    = dialect.StaleFailed
+	NodeGone  = dialect.StaleNodeGone
+	Ownerless = dialect.StaleOwnerless
+	OtherPod  = dialect.StaleOtherPod
+)
