@@ -2,10 +2,12 @@ package chart
 
 import (
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/kube/served"
 	"github.com/muster-scheduler/muster/internal/monitoring"
@@ -27,6 +29,9 @@ func Generated() (map[string][]byte, error) {
 	}
 	const head = "# Generated from internal/install (make generate): what the operator may do, in the cluster, in its own namespace, in that of\n# the pods that hold shared GPUs, and in that of the pods that show demand.\n"
 	out["files/rbac.yaml"] = append([]byte(head), rules...)
+	if out["files/volcano.yaml"], err = volcano(); err != nil {
+		return nil, err
+	}
 	if out["files/kubernetes.yaml"], err = needs(); err != nil {
 		return nil, err
 	}
@@ -41,6 +46,22 @@ func Generated() (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// volcano is what the templates of Volcano's face know: the names of its definitions, and what the controllers may do.
+func volcano() ([]byte, error) {
+	var names []string
+	for _, f := range volcanocrds.All() {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), "_")
+		names = append(names, plural+"."+group)
+	}
+	may := install.Rules(install.VolcanoControllers)
+	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home})
+	if err != nil {
+		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
+	}
+	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, and what its controllers may do, in the\n# cluster, and in the namespace of their Lease.\n"
+	return append([]byte(head), text...), nil
 }
 
 // needs are what comes with Kubernetes, and Muster can do without: what the notes after an install say is lacking.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/internal/app"
 )
 
@@ -18,13 +19,14 @@ const crdsManager = "muster-crds"
 
 // NewCRDs returns `muster crds`: the CustomResourceDefinitions that this version needs, and a cluster's brought up to them.
 func NewCRDs(d Deps) *cobra.Command {
+	volcano := false
 	c := &cobra.Command{
 		Use: "crds", Short: "Print the CustomResourceDefinitions that this version needs", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var out bytes.Buffer
-			for _, text := range crds.Documents() {
+			for _, f := range definitions(volcano) {
 				out.WriteString("---\n")
-				out.Write(bytes.TrimPrefix(text, []byte("---\n")))
+				out.Write(bytes.TrimPrefix(f.YAML, []byte("---\n")))
 			}
 			_, err := out.WriteTo(c.OutOrStdout())
 			return err
@@ -34,7 +36,8 @@ func NewCRDs(d Deps) *cobra.Command {
 	apply := &cobra.Command{
 		Use: "apply", Short: "Bring a cluster's CustomResourceDefinitions up to those of this version", Args: cobra.NoArgs,
 		Long: `Applies them on the server, and takes over the fields that others manage: Helm never changes a CustomResourceDefinition, and those of KAI
-or of an older version may lack fields. Objects stay as they are. It needs create and patch on those six, and nothing else.`,
+or of an older version may lack fields. Objects stay as they are. It needs create and patch on those six, with --volcano on Volcano's eleven
+too, and nothing else.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := app.RESTConfig(o)
 			if err != nil {
@@ -44,7 +47,7 @@ or of an older version may lack fields. Objects stay as they are. It needs creat
 			if err != nil {
 				return advise(err, config.Host)
 			}
-			for _, f := range crds.All() {
+			for _, f := range definitions(volcano) {
 				object := &unstructured.Unstructured{}
 				if err := yaml.Unmarshal(f.YAML, &object.Object); err != nil {
 					return fmt.Errorf("read our own %s: %w", f.Name, err)
@@ -58,8 +61,20 @@ or of an older version may lack fields. Objects stay as they are. It needs creat
 			return nil
 		},
 	}
+	c.PersistentFlags().BoolVar(&volcano, "volcano", false, "those of Volcano's face, too")
 	apply.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; empty: $KUBECONFIG or the user's default, in a pod its cluster")
 	apply.Flags().StringVar(&o.Context, "context", "", "context of the kubeconfig; empty: its current one")
 	c.AddCommand(apply)
 	return c
+}
+
+// definitions are Muster's CustomResourceDefinitions, and, if that is wanted, those of Volcano's face.
+func definitions(volcano bool) []crds.File {
+	all := crds.All()
+	if volcano {
+		for _, f := range volcanocrds.All() {
+			all = append(all, crds.File(f))
+		}
+	}
+	return all
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/api/crds"
+	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 )
 
 // crdServer is as much of an API server as applying CRDs takes; it answers with the code, and notes what is written.
@@ -91,6 +92,13 @@ func TestCRDs(t *testing.T) {
 	const want = "application/apply-patch+yaml /apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.scheduling.run.ai?fieldManager=muster-crds&force=true"
 	if len(good.writes) != len(crds.All()) || !slices.ContainsFunc(good.writes, func(w string) bool { return strings.HasPrefix(w, want) }) {
 		t.Errorf("%q, want %s among them", good.writes, want)
+	}
+	both, file := newCRDServer(t, http.StatusOK)
+	printed, err = run("--volcano")
+	told, errs := run("apply", "--volcano", "--kubeconfig="+file)
+	all := len(crds.All()) + len(volcanocrds.All())
+	if n := strings.Count(printed, "\nkind: CustomResourceDefinition\n"); err != nil || errs != nil || n != all || strings.Count(printed, "---\n") != n || strings.Count(told, "applied ") != n || len(both.writes) != n {
+		t.Errorf("with Volcano's: %d are printed, %s; want %d: %v, %v", n, told, all, err, errs)
 	}
 	bad, file := newCRDServer(t, http.StatusForbidden)
 	if _, err := run("apply", "--kubeconfig="+file); err == nil || !strings.Contains(err.Error(), "apply the CustomResourceDefinition configs.kai.scheduler") || len(bad.writes) != 1 {

@@ -20,6 +20,8 @@ const (
 	Admission  = "admission"
 	NodeScale  = "nodescale"
 	Operator   = "operator"
+	// VolcanoControllers is no part of KAI's face: the chart installs it, where that is asked for.
+	VolcanoControllers = "vc-controller-manager"
 
 	// Reservation is the program in pods that hold shared GPUs, which the binder makes.
 	Reservation = "reservation"
@@ -29,11 +31,14 @@ const (
 	Prometheus = "prometheus"
 )
 
-// Roles lists everything that has an account of its own, in the order in which it is rendered. The operator is installed by
-// the chart, all others by the operator.
+// Roles lists everything that has an account of its own, in the order in which it is rendered. Those of ByChart are installed by the chart,
+// all others by the operator.
 func Roles() []string {
-	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, Reservation, Exporter, Prometheus}
+	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers, Reservation, Exporter, Prometheus}
 }
+
+// ByChart says whether the chart installs a role. Then the operator grants it nothing, and has none of its rights.
+func ByChart(role string) bool { return role == Operator || role == VolcanoControllers }
 
 // prefix begins the names of what we install, so that it lies beside KAI's objects and not on top of them.
 const prefix = "muster-"

@@ -6,6 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	kinds "github.com/muster-scheduler/muster/internal/dialect/workload"
 )
@@ -14,7 +15,7 @@ import (
 type Permissions struct {
 	// Cluster are rules for all namespaces and for objects without one: a ClusterRole.
 	Cluster []rbacv1.PolicyRule
-	// Home are rules for the control plane's own namespace: a Role there.
+	// Home are rules for the control plane's own namespace, or, of Volcano's controllers, for that of Volcano: a Role there.
 	Home []rbacv1.PolicyRule
 	// Reserved are rules for the namespace of the pods that hold shared GPUs.
 	Reserved []rbacv1.PolicyRule
@@ -37,6 +38,10 @@ const (
 	groupAdmission = "admissionregistration.k8s.io"
 	groupMonitors  = "monitoring.coreos.com"
 	groupVPA       = "autoscaling.k8s.io"
+
+	groupVCBatch      = "batch.volcano.sh"
+	groupVCBus        = "bus.volcano.sh"
+	groupVCScheduling = "scheduling.volcano.sh"
 )
 
 // Verbs that go together.
@@ -116,6 +121,8 @@ func Rules(role string) Permissions {
 		}
 	case Operator:
 		return operatorRules()
+	case VolcanoControllers:
+		return volcanoRules()
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
@@ -222,6 +229,30 @@ func admissionRules() Permissions {
 	}
 }
 
+// volcanoRules are what Volcano's controllers do in every namespace in which there are Jobs. That the Secrets and pods which they make are those of
+// Jobs says a policy of the chart's; no rule can.
+func volcanoRules() Permissions {
+	return Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			rule(groupVCBatch, append([]string{"patch", "delete"}, watch...), "jobs"),
+			rule(groupVCBatch, []string{"patch"}, "jobs/status"),
+			rule(groupVCBatch, []string{"update"}, "jobs/finalizers"), // what is made for a Job keeps it until it is gone
+			rule(groupVCBus, append([]string{"delete"}, watch...), "commands"),
+			rule(groupVCScheduling, own, "podgroups"),
+			rule(groupVCScheduling, append([]string{"patch"}, watch...), "queues"),
+			rule(groupVCScheduling, []string{"patch"}, "queues/status"),
+			rule(groupPriority, watch, "priorityclasses"),
+			rule(groupCore, own, "pods"),
+			rule(groupCore, append([]string{"create"}, watch...), "persistentvolumeclaims"),
+			rule(groupCore, []string{"create", "patch"}, "configmaps"), // plugin svc
+			rule(groupCore, []string{"create"}, "services", "secrets"), // plugins svc, ray and ssh
+			rule("networking.k8s.io", []string{"create"}, "networkpolicies"),
+			events(),
+		},
+		Home: leaseRules(volcano.LeaseControllers),
+	}
+}
+
 // operatorRules are the operator's own, then all that it grants.
 func operatorRules() Permissions {
 	accounts := func() []rbacv1.PolicyRule {
@@ -263,7 +294,7 @@ func operatorRules() Permissions {
 		Scaling:  accounts(),
 	}
 	for _, role := range Roles() {
-		if role == Operator {
+		if ByChart(role) {
 			continue
 		}
 		granted := Rules(role)

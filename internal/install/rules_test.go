@@ -100,7 +100,7 @@ func TestRulesOnlyShrink(t *testing.T) {
 func operatorsOwn() []string {
 	granted := map[string]bool{}
 	for _, role := range Roles() {
-		if role != Operator {
+		if !ByChart(role) {
 			for _, line := range permitted(role) {
 				granted[strings.TrimPrefix(line, role)] = true
 			}
@@ -117,6 +117,9 @@ func TestOperatorHoldsWhatItGrants(t *testing.T) {
 		has[strings.TrimPrefix(line, Operator)] = true
 	}
 	for _, role := range Roles() {
+		if ByChart(role) {
+			continue
+		}
 		for _, line := range permitted(role) {
 			if !has[strings.TrimPrefix(line, role)] {
 				t.Errorf("the operator cannot grant %q: it does not have it", line)
@@ -137,7 +140,11 @@ func TestRulesAreLeast(t *testing.T) {
 		for scope, rules := range map[string][]rbacv1.PolicyRule{"cluster": p.Cluster, "home": p.Home, "reserved": p.Reserved, "scaling": p.Scaling} {
 			for _, r := range rules {
 				roles++
-				for _, fault := range faults(scope, r) {
+				as := scope
+				if role == VolcanoControllers && slices.Equal(r.Verbs, []string{"create"}) {
+					as = "home" // a policy says which Secrets it may create: TestVolcanoRights of the chart
+				}
+				for _, fault := range faults(as, r) {
 					t.Errorf("role %s, %s, %v: %s", role, scope, r, fault)
 				}
 			}

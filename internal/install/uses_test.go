@@ -26,9 +26,15 @@ func uses() map[string][]string {
 		}
 		return out
 	}
+	vc := func(rights ...string) (out []string) {
+		for _, r := range rights {
+			out = append(out, VolcanoControllers+" cluster "+r+".volcano.sh")
+		}
+		return out
+	}
 	const kai, hooks, dra = ".scheduling.run.ai", ".admissionregistration.k8s.io", ".resource.k8s.io"
 	claims := []string{"binder cluster patch resourceclaims/status" + dra, "binder cluster patch resourceclaims/binding" + dra, "binder cluster update resourceclaims/binding" + dra}
-	electing := []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator}
+	electing := []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers}
 	telling := slices.DeleteFunc(slices.Clone(electing), func(r string) bool { return r == Admission }) // which answers instead
 	return map[string][]string{
 		"app/election.go take leases.Create":                          by(electing, "home create leases.coordination.k8s.io"),
@@ -90,21 +96,23 @@ func uses() map[string][]string {
 		"controllers/admission/lead.go whole kit.Merge":           nil,
 		"controllers/admission/lead.go forgetOlder Client.Delete": nil,
 		"controllers/admission/lead.go trusting Client.Create":    nil, // who am I: everybody may ask that
-		// No role runs Volcano's controllers yet: their rights come with it.
-		"controllers/vcgc/controller.go remove Client.Delete":     nil,
-		"controllers/vcjob/controller.go write kit.Delete":        nil,
-		"controllers/vcjob/controller.go carryOut kit.JSON":       nil,
-		"controllers/vcjob/controller.go status kit.JSONStatus":   nil,
-		"controllers/vcjob/controller.go create Client.Create":    nil,
-		"controllers/vcjob/controller.go object Client.Create":    nil,
-		"controllers/vcjob/controller.go object kit.JSON":         nil,
-		"controllers/vcjob/controller.go group kit.Delete":        nil,
-		"controllers/vcjob/controller.go group kit.Merge":         nil,
-		"controllers/vcjob/controller.go kill kit.Merge":          nil,
-		"controllers/vcjob/controller.go kill kit.Delete":         nil,
-		"controllers/vcqueue/controller.go write kit.Delete":      nil,
-		"controllers/vcqueue/controller.go patch kit.Merge":       nil,
-		"controllers/vcqueue/controller.go state kit.MergeStatus": nil,
+		"controllers/vcgc/controller.go remove Client.Delete":     vc("delete jobs.batch"),
+		"controllers/vcjob/controller.go write kit.Delete":        vc("delete commands.bus"),
+		"controllers/vcjob/controller.go carryOut kit.JSON":       vc("patch jobs.batch"),
+		"controllers/vcjob/controller.go status kit.JSONStatus":   vc("patch jobs/status.batch"),
+		// What is made has an owner that waits for it to be gone.
+		"controllers/vcjob/controller.go create Client.Create": append(vc("create podgroups.scheduling", "update jobs/finalizers.batch"),
+			VolcanoControllers+" cluster create pods", VolcanoControllers+" cluster create persistentvolumeclaims"),
+		"controllers/vcjob/controller.go object Client.Create": by([]string{VolcanoControllers},
+			"cluster create configmaps", "cluster create services", "cluster create secrets", "cluster create networkpolicies.networking.k8s.io"),
+		"controllers/vcjob/controller.go object kit.JSON":         by([]string{VolcanoControllers}, "cluster patch configmaps"),
+		"controllers/vcjob/controller.go group kit.Delete":        vc("delete podgroups.scheduling"),
+		"controllers/vcjob/controller.go group kit.Merge":         vc("patch podgroups.scheduling"),
+		"controllers/vcjob/controller.go kill kit.Merge":          by([]string{VolcanoControllers}, "cluster patch pods"),
+		"controllers/vcjob/controller.go kill kit.Delete":         by([]string{VolcanoControllers}, "cluster delete pods"),
+		"controllers/vcqueue/controller.go write kit.Delete":      vc("delete commands.bus"),
+		"controllers/vcqueue/controller.go patch kit.Merge":       vc("patch queues.scheduling"),
+		"controllers/vcqueue/controller.go state kit.MergeStatus": vc("patch queues/status.scheduling"),
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
 		"controllers/operator/apiclient.go apply kit.Apply":               nil,
 		"controllers/operator/apiclient.go remove kit.Delete":             nil,

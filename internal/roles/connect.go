@@ -178,10 +178,11 @@ func (p *process) await(ctx context.Context) error {
 func (p *process) findKinds(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	told := time.Time{}
+	kinds, folder := p.needs()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		missing, err := p.missing()
+		missing, err := p.missing(kinds)
 		if err == nil && len(missing) > 0 {
-			return fmt.Errorf("the cluster at %s does not know %s: install the CustomResourceDefinitions (folder api/crds) first", p.config.Host, strings.Join(missing, ", "))
+			return fmt.Errorf("the cluster at %s does not know %s: install the CustomResourceDefinitions (folder %s) first", p.config.Host, strings.Join(missing, ", "), folder)
 		}
 		if err == nil || ctx.Err() != nil {
 			return nil
@@ -214,10 +215,18 @@ func (p *process) autoscaled() bool {
 	return !meta.IsNoMatchError(err)
 }
 
-// missing lists the custom resources that the API server does not know. It may take as long as a few questions, but ends with the
+// needs are the custom kinds without which the process does not work, and the folder of their definitions.
+func (p *process) needs() (kinds []schema.GroupVersionKind, folder string) {
+	if r, err := roleOf(p.names[0]); err == nil && r.needs != nil {
+		return r.needs, "api/volcano/crds"
+	}
+	return []schema.GroupVersionKind{v2alpha2.GroupVersion.WithKind("PodGroup"), queuev2.GroupVersion.WithKind("Queue"), v1alpha2.GroupVersion.WithKind("BindRequest")}, "api/crds"
+}
+
+// missing lists those of the kinds that the API server does not know. It may take as long as a few questions, but ends with the
 // process's life.
-func (p *process) missing() (missing []string, err error) {
-	for _, gvk := range []schema.GroupVersionKind{v2alpha2.GroupVersion.WithKind("PodGroup"), queuev2.GroupVersion.WithKind("Queue"), v1alpha2.GroupVersion.WithKind("BindRequest")} {
+func (p *process) missing(kinds []schema.GroupVersionKind) (missing []string, err error) {
+	for _, gvk := range kinds {
 		_, err := p.client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		switch {
 		case meta.IsNoMatchError(err):

@@ -29,6 +29,9 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
@@ -54,6 +57,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme,
 		v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, topologyv1alpha2.AddToScheme,
+		vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -79,7 +83,7 @@ func Command(version string) *cobra.Command {
 			RunE: func(c *cobra.Command, _ []string) error {
 				ctx, stop := app.SignalContext(c.Context())
 				defer stop()
-				if !c.Flags().Changed("namespace") {
+				if r, err := roleOf(name); !c.Flags().Changed("namespace") && (err != nil || r.home == "") {
 					s.Namespace = home(os.LookupEnv, serviceAccountNamespace)
 				}
 				return Run(ctx, roles, s, version)
@@ -226,7 +230,7 @@ func (p *process) connect() (err error) {
 		return err
 	}
 	o := cache.Options{}
-	feed.Trim(&o, p.reads())
+	p.trim(&o)
 	if p.cache, err = p.newCache(o); err != nil {
 		return err
 	}
@@ -238,6 +242,15 @@ func (p *process) connect() (err error) {
 	}
 	p.events.guard = p.aside
 	return p.elect()
+}
+
+// trim has the process's cache keep no more than its roles read.
+func (p *process) trim(o *cache.Options) {
+	if r, err := roleOf(p.names[0]); err == nil && r.trim != nil {
+		r.trim(o)
+		return
+	}
+	feed.Trim(o, p.reads())
 }
 
 // reads are what the roles of the process read of what the cache watches.
@@ -506,7 +519,11 @@ func (p *process) listen() error {
 	case p.probesGiveWay():
 		p.log.Info("probes are answered where metrics are: at their port the scheduler tells its decisions", "address", p.ProbeListen)
 	default:
-		places = append(places, place{probeFlag, p.ProbeListen})
+		flag := probeFlag
+		if slices.Contains(p.names, VolcanoControllers) {
+			flag = volcanoProbeFlag
+		}
+		places = append(places, place{flag, p.ProbeListen})
 	}
 	for i, at := range places {
 		l, err := app.Listen(at.flag, at.address)
@@ -549,7 +566,7 @@ func (p *process) identified(next http.Handler) http.Handler {
 // listenFlag is the flag that says where the process serves metrics.
 func (p *process) listenFlag() string {
 	switch {
-	case slices.Contains(p.names, Scheduler):
+	case slices.Contains(p.names, Scheduler), slices.Contains(p.names, VolcanoControllers):
 		return "listen-address"
 	case slices.Contains(p.names, Queue):
 		return "metrics-listen-address"

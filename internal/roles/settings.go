@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 	"github.com/muster-scheduler/muster/docs/ledgers"
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
@@ -28,12 +29,16 @@ const (
 	NodeScale  = "nodescale"
 	Operator   = "operator"
 	All        = "all"
+
+	// VolcanoControllers is the program of Volcano's that it takes the place of.
+	VolcanoControllers = "vc-controller-manager"
 )
 
 // Names lists the roles a process can run one of, without All.
 func Names() []string { return rolesNamed(false) }
 
-// Apart lists the roles that are no part of All: the operator deploys the others.
+// Apart lists the roles that are no part of All: the operator deploys the others, and Volcano's controllers have the flags, the Lease and the
+// rights of another face.
 func Apart() []string { return rolesNamed(true) }
 
 // FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
@@ -150,6 +155,10 @@ type Settings struct {
 	TrustedUsers      []string
 	ClientCA          string
 	AuthorizeQueues   bool
+	Controllers       []string
+	QueueWorkers      int
+	CollectorWorkers  int
+	MaxRequeue        int
 	KAINames          bool
 	ForbidForeignGPUs bool
 	SharingClass      string
@@ -160,36 +169,48 @@ type Settings struct {
 // no effect here are taken from the ledger, accepted with KAI's default, and hidden from the help.
 func (s *Settings) flags(role string, fs *pflag.FlagSet) error {
 	own := pflag.NewFlagSet(role, pflag.ContinueOnError)
+	r, err := roleOf(role)
+	if err != nil {
+		return err
+	}
 	if s.Client == (app.ClientOptions{}) {
 		s.Client = app.DefaultClientOptions()
+		if role == VolcanoControllers {
+			s.Client = volcanoClientOptions()
+		}
 	}
 	app.BindClientFlags(own, &s.Client)
-	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{keys.SchedulerName}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
+	ours := keys.SchedulerName
+	if role == VolcanoControllers {
+		ours = volcano.SchedulerName
+	}
+	own.StringSliceVar(&s.SchedulerNames, "scheduler-name", []string{ours}, "spec.schedulerName of the pods that are ours; repeat it, or separate names by commas, to answer to several")
 	own.BoolVar(&s.LeaderElect, "leader-elect", false, "hold a Lease while working, so that a second process can stand by")
 	times := app.DefaultLeaseTimes()
 	own.DurationVar(&s.LeaseDuration, "lease-duration", times.Lease, "how long others wait after the last renewal of a Lease before they take over; whole seconds")
 	own.DurationVar(&s.RenewDeadline, "renew-deadline", times.Renew, "for how long after a renewal of its Lease a leader writes; below --lease-duration")
 	own.DurationVar(&s.RetryPeriod, "retry-period", times.Retry, "time between two attempts to renew a Lease, or to take it over; at most half of --renew-deadline")
 	own.DurationVar(&s.HungAfter, "hung-after", app.DefaultHungAfter, "after how long without getting on the role's work counts as hung: /healthz says so, and a leader gives up its Lease; 0 for never")
-	namespace := keys.Namespace
-	if role == Operator {
+	namespace, otherwise := keys.Namespace, "; not given: $NAMESPACE, else the namespace of the pod this runs in"
+	switch {
+	case role == Operator:
 		namespace = "runai-engine" // KAI's; it only ever counts outside of a pod
+	case r.home != "":
+		namespace, otherwise = r.home, ", wherever this runs"
 	}
-	own.StringVar(&s.Namespace, "namespace", namespace, "namespace of the Leases; not given: $NAMESPACE, else the namespace of the pod this runs in")
-	r, err := roleOf(role)
-	if err != nil {
-		return err
-	}
+	own.StringVar(&s.Namespace, "namespace", namespace, "namespace of the Leases"+otherwise)
 	r.flags(s, own)
-	if role != Scheduler {
+	if role != Scheduler && role != VolcanoControllers {
 		app.BindZapFlags(own, &s.Log)
 		if role != Queue {
 			own.StringVar(&s.Listen, "metrics-bind-address", ":8080", "address of /metrics; empty or 0 for none")
 			own.StringVar(&s.ProbeListen, probeFlag, probeAddress, "address of /healthz and /readyz; empty or 0 for none")
 		}
 	}
-	if err := acceptKAI(r.kai, own); err != nil {
-		return err
+	if r.kai != "" {
+		if err := acceptKAI(r.kai, own); err != nil {
+			return err
+		}
 	}
 	own.VisitAll(func(f *pflag.Flag) {
 		if fs.Lookup(f.Name) == nil {

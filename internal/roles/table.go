@@ -10,7 +10,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -27,10 +29,16 @@ import (
 // role is a row of the table of roles. Its rights are install.Rules of its name, which a test holds against the row.
 type role struct {
 	name, about string
-	// kai is the program of KAI whose flags it takes.
+	// kai is the program of KAI whose flags it takes; "" for none.
 	kai string
 	// lease is that of its turn; "" for the scheduler, each of whose shards has one.
 	lease string
+	// home is the namespace of its Lease by default, wherever it runs; "" for that of its pod.
+	home string
+	// needs are the custom kinds without which it does not work, in a folder of this repository; none: those of api/crds.
+	needs []schema.GroupVersionKind
+	// trim has the cache keep no more than it reads, if it is no part of All; nil: what any role of All reads.
+	trim func(*cache.Options)
 	// apart says that it is no part of All.
 	apart bool
 	// wanted says whether it runs where all roles run in one process; nil: always.
@@ -129,6 +137,7 @@ func table() []role {
 				return p.newOperator(log, c, guard)
 			},
 		},
+		volcanoRole(),
 	}
 }
 

@@ -8,6 +8,10 @@ const (
 	DefaultQueue = "default"
 	// RootQueue is the queue above all.
 	RootQueue = "root"
+	// Namespace is where Volcano lies, and the Leases of its programs.
+	Namespace = "volcano-system"
+	// LeaseControllers is the Lease of the program that runs the controllers.
+	LeaseControllers = "vc-controller-manager"
 )
 
 // On pods and what owns them: which gang, in which queue.

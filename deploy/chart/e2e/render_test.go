@@ -30,6 +30,7 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	kaiv1 "github.com/muster-scheduler/muster/api/kai/v1"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
+	volcanocrds "github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/deploy/chart"
 	"github.com/muster-scheduler/muster/internal/install"
 )
@@ -518,6 +519,56 @@ func TestCRDHook(t *testing.T) {
 			t.Errorf("%s: %v", key, notes)
 		}
 	}
+}
+
+// TestVolcanoFace: nothing of Volcano's is there unless it is asked for; then the hook brings Volcano's definitions, each by its name, and none of the
+// operator's rights grow.
+func TestVolcanoFace(t *testing.T) {
+	t.Parallel()
+	without, err := render(t, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := render(t, "volcano: {enabled: true}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range without {
+		if strings.Contains(text, "volcano") {
+			t.Errorf("%s speaks of Volcano", name)
+		}
+	}
+	if d := cmp.Diff(without["rbac.yaml"], with["rbac.yaml"]); d != "" {
+		t.Errorf("the operator's rights: %s", d)
+	}
+	all := objects(t, map[string]string{"crds.yaml": with["crds.yaml"]})
+	names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
+	if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--volcano"}) {
+		t.Errorf("%q", job.Spec.Template.Spec.Containers[0].Args)
+	}
+	var want []string
+	for _, f := range slices.Concat(volcanoDefinitions(), crds.Documents()) {
+		var crd struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if err := yaml.Unmarshal(f, &crd); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, crd.Metadata.Name)
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, slices.Sorted(slices.Values(names))); d != "" {
+		t.Errorf("definitions that the hook may write (-want +got):\n%s", d)
+	}
+}
+
+func volcanoDefinitions() (out [][]byte) {
+	for _, f := range volcanocrds.All() {
+		out = append(out, f.YAML)
+	}
+	return out
 }
 
 // TestRoles: what all roles get and what one gets stand in the Config's annotation, as whoever renders the rest reads it, and in the

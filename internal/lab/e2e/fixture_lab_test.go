@@ -34,6 +34,9 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
+	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
+	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -92,7 +95,7 @@ func newFixture(t *testing.T, nodes int, o lab.Options) *fixture {
 		}
 	})
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kaiv1.AddToScheme, kaiv1alpha1.AddToScheme, v1alpha2.AddToScheme, queuev2.AddToScheme, v2alpha2.AddToScheme, vcbatch.AddToScheme, vcbus.AddToScheme, vcscheduling.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

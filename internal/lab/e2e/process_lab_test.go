@@ -96,6 +96,8 @@ func newProcess(t testing.TB, role, kubeconfig string, args ...string) *process 
 		p.args = append(p.args, "--listen-address="+address)
 	case "queue":
 		p.args = append(p.args, "--metrics-listen-address="+address)
+	case "vc-controller-manager":
+		p.args = append(p.args, "--listen-address="+address, "--healthz-address="+address)
 	case "all":
 		p.args = append(p.args, "--listen-address="+address, "--health-probe-bind-address="+address)
 	default:
