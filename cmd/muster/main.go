@@ -1,16 +1,19 @@
-// Command muster is the control plane in one binary: every role, and the command line of its users.
+// Command muster is the control plane in one binary: every role, and the command line of its users. By argv[0] it is vcctl, or another of
+// Volcano's command lines.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli"
+	"github.com/muster-scheduler/muster/internal/cli/vcctl"
 	"github.com/muster-scheduler/muster/internal/demo"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -46,16 +49,25 @@ func command() *cobra.Command {
 	}}
 	root.AddCommand(cli.New(deps)...)
 	root.AddCommand(cli.NewReplay(deps)...)
-	root.AddCommand(cli.NewMigrate(deps), cli.NewCRDs(deps))
+	root.AddCommand(cli.NewMigrate(deps), cli.NewCRDs(deps), vcctl.New(vcctl.Options{Version: version}))
 	return root
+}
+
+// called is the command line for a program of that path: one of Volcano's by its name, else muster.
+func called(argv0 string) *cobra.Command {
+	if c := vcctl.Named(filepath.Base(argv0), vcctl.Options{Version: version}); c != nil {
+		return c
+	}
+	return command()
 }
 
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if err := command().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "muster:", err)
+	c := called(os.Args[0])
+	if err := c.Execute(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", c.Name(), err)
 		var says interface{ ExitCode() int }
 		if errors.As(err, &says) {
 			os.Exit(says.ExitCode())

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/app/helptest"
+	"github.com/muster-scheduler/muster/internal/cli/vcctl"
 )
 
 // TestHelp: every flag of every command says what it is for, and calls its value by a name.
@@ -16,4 +17,25 @@ func TestHelp(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	helptest.Pages(t, command(), "../..")
+	helptest.Pages(t, called("vcctl"), "../..")
+	for _, name := range vcctl.Names() {
+		helptest.Pages(t, called(name), "../..")
+	}
+}
+
+// TestCalled: the program is what its name says, wherever it lies; any other name is muster's.
+func TestCalled(t *testing.T) {
+	t.Parallel()
+	for argv0, want := range map[string]string{
+		"muster": "muster", "/bin/muster": "muster", "renamed": "muster", "": "muster", "/usr/local/bin/vcctl": "vcctl",
+		"vsub": "vsub", "./vjobs": "vjobs", "vqueues": "vqueues", "vcancel": "vcancel", "vsuspend": "vsuspend", "vresume": "vresume",
+	} {
+		if got := called(argv0).Name(); got != want {
+			t.Errorf("%q is %s, want %s", argv0, got, want)
+		}
+	}
+	c, _, err := command().Find([]string{"vcctl", "job", "run"})
+	if err != nil || c.CommandPath() != "muster vcctl job run" {
+		t.Errorf("muster vcctl job run is %v, %v", c.CommandPath(), err)
+	}
 }

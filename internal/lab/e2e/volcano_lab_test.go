@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -307,8 +308,8 @@ func TestVolcanoControllers(t *testing.T) {
 	})
 }
 
-// TestVolcanoOrder: the tasks of Volcano's example of dependencies start one after the other, each when the pods before it are ready, and queues open
-// and close by Command, while the controllers are killed between.
+// TestVolcanoOrder: the tasks of Volcano's example of dependencies start one after the other, each when the pods before it are ready, and vcctl closes and
+// opens a queue, shows the Job, suspends and deletes it, while the controllers are killed between.
 func TestVolcanoOrder(t *testing.T) {
 	b := newVolcanoFixture(t)
 	const ns = "order"
@@ -338,9 +339,37 @@ func TestVolcanoOrder(t *testing.T) {
 		}
 	}
 	b.must(t, 20*time.Second, state(vcscheduling.QueueStateOpen))
-	b.command(t, ns, vcscheduling.GroupVersion.String(), "Queue", spare, vcbus.CloseQueueAction)
+	b.vcctl(t, "queue", "operate", "-n", "spare", "-a", "close")
 	b.must(t, 20*time.Second, state(vcscheduling.QueueStateClosed))
 	b.again(t)
-	b.command(t, ns, vcscheduling.GroupVersion.String(), "Queue", spare, vcbus.OpenQueueAction)
+	b.vcctl(t, "queue", "operate", "-n", "spare", "-a", "open")
 	b.must(t, 20*time.Second, state(vcscheduling.QueueStateOpen))
+
+	if row := strings.Fields(strings.Split(b.vcctl(t, "job", "list", "-n", ns), "\n")[1]); len(row) != 12 || row[0] != "job" || row[2] != "Running" || row[7] != "11" {
+		t.Errorf("job list says %q", row)
+	}
+	b.vcctl(t, "job", "suspend", "-n", ns, "-N", "job")
+	b.must(t, 30*time.Second, b.phase(ns, "job", vcbatch.Aborted, 0, 0))
+	if said := b.vcctl(t, "job", "view", "-n", ns, "-N", "job"); !strings.Contains(said, "Aborted") || !strings.Contains(said, "CommandIssued") {
+		t.Errorf("job view says\n%s", said)
+	}
+	b.vcctl(t, "job", "delete", "-n", ns, "-N", "job")
+	b.must(t, 30*time.Second, func() string {
+		if b.job(ns, "job") != nil {
+			return "the Job that was deleted is there"
+		}
+		return ""
+	})
+}
+
+// vcctl runs the program under the name vcctl, and returns what it says.
+func (b *volcanoFixture) vcctl(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), append(args, "--kubeconfig", b.lab.Kubeconfig())...)
+	cmd.Args[0] = "vcctl"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("vcctl %q: %v\n%s", args, err, out)
+	}
+	return string(out)
 }
