@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 
@@ -351,6 +352,21 @@ func TestStreams(t *testing.T) {
 		}
 		h.end()
 	})
+}
+
+// TestMerged: an update changes what it names, and leaves the rest.
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	was := &runtimeapi.LinuxContainerResources{
+		CpuShares: 512, CpusetCpus: "0", OomScoreAdj: 900, MemoryLimitInBytes: 1 << 30, MemorySwapLimitInBytes: 1 << 30, Unified: map[string]string{"memory.min": "1", "memory.oom.group": "1"},
+	}
+	got := merged(was, &runtimeapi.LinuxContainerResources{CpuShares: 1024, MemorySwapLimitInBytes: 2 << 30, Unified: map[string]string{"memory.min": "2"}})
+	want := &runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpusetCpus: "0", OomScoreAdj: 900, MemoryLimitInBytes: 1 << 30, MemorySwapLimitInBytes: 2 << 30, Unified: map[string]string{"memory.min": "2", "memory.oom.group": "1"},
+	}
+	if !proto.Equal(got, want) || was.Unified["memory.min"] != "1" {
+		t.Errorf("%v, want %v; it was %v", got, want, was)
+	}
 }
 
 type buffer struct{ bytes.Buffer }
