@@ -311,10 +311,27 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestDevices: only devices of groups that the pod was given are passed through.
+// TestDevices: only devices of groups that the pod was given are passed through; of a group those that its environment names, or all.
 func TestDevices(t *testing.T) {
 	t.Parallel()
-	n := Node{Sys: made(t, map[string]string{
+	cdi := made(t, map[string]string{
+		"etc/gpu.yaml": `{cdiVersion: 0.6.0, kind: example.com/gpu, containerEdits: {deviceNodes: [{path: /dev/vfio/vfio}], env: [A=1]}, devices: [
+			{name: "0", containerEdits: {deviceNodes: [{path: /dev/vfio/5}]}},
+			{name: "1", containerEdits: {deviceNodes: [{path: /dev/x, hostPath: /dev/vfio/6}]}},
+			{name: node, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}},
+			{name: hook, containerEdits: {deviceNodes: [{path: /dev/vfio/5}], hooks: [{hookName: createContainer, path: /bin/x}]}},
+			{name: mount, containerEdits: {mounts: [{hostPath: /usr/lib/x, containerPath: /usr/lib/x}]}},
+			{name: none, containerEdits: {env: [A=2]}}]}`,
+		"etc/nic.json": `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [
+			{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}, {"name": "twice", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`,
+		"etc/other.json":  `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [{"name": "twice", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/6"}]}}]}`,
+		"etc/broken.json": `{`,
+		"etc/notes.txt":   `{"kind": "example.com/gpu"`,
+		"etc/hooks.json":  `{"cdiVersion": "0.6.0", "kind": "example.com/all", "containerEdits": {"mounts": [{}]}, "devices": [{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`,
+		// What is made while the node runs counts more than what was set up.
+		"run/nic.json": `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/6"}]}}]}`,
+	})
+	n := Node{CDI: []string{filepath.Join(cdi, "etc"), filepath.Join(cdi, "run"), filepath.Join(cdi, "nowhere")}, Sys: made(t, map[string]string{
 		"kernel/iommu_groups/5/devices/0000:3b:02.1": "", "kernel/iommu_groups/5/devices/0000:3b:02.2": "", "kernel/iommu_groups/6/devices/0000:3b:03.0": "",
 	})}
 	for _, c := range []struct {
@@ -325,15 +342,54 @@ func TestDevices(t *testing.T) {
 		{want: spec.HostDevices{}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:02.2"}}, out: []string{"0000:3b:02.2"}},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5", "/dev/vfio/6"}, PCI: []string{"0000:3b:02.2"}}, out: []string{"0000:3b:02.2", "0000:3b:03.0"}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:03.0"}}, bad: "none of the IOMMU groups"},
 		{want: spec.HostDevices{PCI: []string{"0000:3b:03.0"}}, bad: "no IOMMU group"},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/../x"}}, bad: "must be an IOMMU group"},
-		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: "not passed through yet"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0", "example.com/gpu=1"}, PCI: []string{"0000:3b:02.1"}}, out: []string{"0000:3b:02.1", "0000:3b:03.0"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}, VFIO: []string{"/dev/vfio/5"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/nic=a"}}, out: []string{"0000:3b:03.0"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}, PCI: []string{"0000:3b:03.0"}}, bad: "none of the IOMMU groups"},
+		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: `CDI device "a/b=c": no specification in `},
+		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: "broken.json"},
+		{want: spec.HostDevices{CDI: []string{"example.com/nic=twice"}}, bad: "other.json and"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=node"}}, bad: `deviceNodes "/dev/nvidia0": a machine is given IOMMU groups`},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=hook"}}, bad: "hooks: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=mount"}}, bad: "mounts: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/all=a"}}, bad: "mounts: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=none"}}, bad: "deviceNodes: has no IOMMU group"},
 	} {
 		out, err := n.Devices(c.want)
-		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
+		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && (!strings.Contains(err.Error(), c.bad) || vm.KindOf(err) != vm.Invalid) {
 			t.Errorf("%+v: %v, %v", c.want, out, err)
 		}
+	}
+}
+
+// TestCDIBounds: a folder with a file, or with files, beyond all measure costs a machine with such a device and nobody else.
+func TestCDIBounds(t *testing.T) {
+	t.Parallel()
+	sys := made(t, map[string]string{"kernel/iommu_groups/5/devices/0000:3b:02.1": ""})
+	good := `{"kind": "example.com/gpu", "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`
+	large := made(t, map[string]string{"large.json": good + strings.Repeat(" ", maxCDI), "good.json": strings.ReplaceAll(good, "/gpu", "/nic")})
+	if err := syscall.Mkfifo(filepath.Join(large, "pipe.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := Node{Sys: sys, CDI: []string{large}}
+	if out, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/nic=0"}}); err != nil || len(out) != 1 {
+		t.Error(out, err)
+	}
+	if _, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/gpu=0"}}); err == nil || !strings.Contains(err.Error(), "large.json") || !strings.Contains(err.Error(), "pipe.json") {
+		t.Error(err)
+	}
+	many := map[string]string{"z.json": good}
+	for i := range maxCDIFiles {
+		many[strconv.Itoa(i)+".json"] = ""
+	}
+	n.CDI = []string{made(t, many)}
+	if _, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/gpu=0"}}); vm.KindOf(err) != vm.Invalid || !strings.Contains(err.Error(), "files") {
+		t.Error(err)
 	}
 }
 
