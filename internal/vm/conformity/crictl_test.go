@@ -179,6 +179,7 @@ func TestCrictl(t *testing.T) {
 	}
 	p, c := pod("machine", map[string]any{"container_port": 80, "host_port": 12080}), container("vm", machineImage, map[string]any{
 		"command": []string{"sh", "-c"}, "args": []string{guestCommand}, "working_dir": "/run", "envs": []any{map[string]any{"key": "WHO", "value": "everybody"}},
+		"stdin": true,
 	})
 	began := time.Now()
 	box := n.must("runp", "--runtime", "muster-vm", p)

@@ -146,7 +146,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	}
 	server, err = runtime.New(ctx, runtime.Parts{
 		Hypervisor: hypervisor, Agent: hypervisor, Networks: Networks{network.Client{Socket: c.NetSocket}}, Images: images, Volumes: volumes, Folders: folders,
-		Consoles: consoles, States: suspend.Store{Key: c.SuspendKey}, Cgroups: Cgroups{runtime.KernelCgroups{Systemd: c.SystemdCgroups}, volumes.Manager.Processes}, Host: runtime.Node{}, Records: Records{records},
+		Consoles: consoles, States: suspend.Store{Key: c.SuspendKey}, Cgroups: Cgroups{runtime.KernelCgroups{Systemd: c.SystemdCgroups, Log: log}, volumes.Manager.Processes}, Host: runtime.Node{}, Records: Records{records},
 		Clock: time.Now, IDs: runtime.RandomID,
 	}, options, log)
 	if err != nil {

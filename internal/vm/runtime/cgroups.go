@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
@@ -24,6 +26,10 @@ type KernelCgroups struct {
 	Root string
 	// Systemd says that pods' groups are named as slices.
 	Systemd bool
+	// Proc is where procfs is; "" for /proc.
+	Proc string
+	// Log is told what this node could not give.
+	Log logr.Logger
 
 	remove func(string) error // of a folder; nil for what the kernel's file system wants
 }
@@ -119,6 +125,9 @@ func (k KernelCgroups) Enter(_ context.Context, parent, id string, pid int) erro
 	if len(dirs) == 0 {
 		return noGroup(parent)
 	}
+	if unified {
+		delegate(filepath.Dir(dirs[0]))
+	}
 	for _, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("cgroup: %w", err)
@@ -137,6 +146,18 @@ func (k KernelCgroups) Enter(_ context.Context, parent, id string, pid int) erro
 	return nil
 }
 
+// delegate has the groups below one of version 2 accounted and limited by every controller that it has itself: whoever makes a group below does that, which is nobody
+// else where a pod has only a machine. A controller that refuses leaves its files out, and Limit says what lacks.
+func delegate(dir string) {
+	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	for c := range strings.FieldsSeq(string(have)) {
+		_ = write(dir, "cgroup.subtree_control", "+"+c)
+	}
+}
+
 func inherit(dir, file string) error {
 	if have, err := os.ReadFile(filepath.Join(dir, file)); err == nil && len(strings.TrimSpace(string(have))) > 0 {
 		return nil
@@ -153,67 +174,6 @@ func write(dir, file, text string) error {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	return nil
-}
-
-// Limit sets the group's limits. Files that the node's kernel does not have are left out: their controller is not for pods here.
-func (k KernelCgroups) Limit(_ context.Context, parent, id string, limits spec.Resources) error {
-	if parent == "" {
-		return nil
-	}
-	dirs, unified, err := k.groups(parent, id)
-	if err != nil {
-		return err
-	}
-	period := limits.CPUPeriod
-	if period <= 0 {
-		period = 100_000
-	}
-	files := map[string]string{}
-	if unified {
-		if limits.CPUShares > 0 {
-			files["cpu.weight"] = strconv.FormatInt(weight(limits.CPUShares), 10)
-		}
-		files["cpu.max"] = fmt.Sprintf("max %d", period)
-		if limits.CPUQuota > 0 {
-			files["cpu.max"] = fmt.Sprintf("%d %d", limits.CPUQuota, period)
-		}
-	} else {
-		if limits.CPUShares > 0 {
-			files["cpu.shares"] = strconv.FormatInt(limits.CPUShares, 10)
-		}
-		quota := int64(-1)
-		if limits.CPUQuota > 0 {
-			quota = limits.CPUQuota
-		}
-		files["cpu.cfs_period_us"], files["cpu.cfs_quota_us"] = strconv.FormatInt(period, 10), strconv.FormatInt(quota, 10)
-	}
-	if len(limits.CPUs) > 0 {
-		files["cpuset.cpus"] = spec.FormatCPUList(limits.CPUs)
-	}
-	if len(limits.Mems) > 0 {
-		files["cpuset.mems"] = spec.FormatCPUList(limits.Mems)
-	}
-	for _, dir := range dirs {
-		for _, f := range []string{"cpu.weight", "cpu.max", "cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us", "cpuset.mems", "cpuset.cpus"} {
-			text, wanted := files[f]
-			if !wanted {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
-				continue
-			}
-			if err := write(dir, f, text); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// weight is version 2's of version 1's shares, by the line that other runtimes draw: 2 is 1, 262144 is 10000.
-func weight(shares int64) int64 {
-	shares = min(max(shares, 2), 262144)
-	return 1 + (shares-2)*9999/262142
 }
 
 // Leave removes the group. Its last process may need a moment to be gone.

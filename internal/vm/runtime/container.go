@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -393,6 +394,11 @@ func merged(was, next *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxCont
 	}
 	if v := next.GetCpusetMems(); v != "" {
 		out.CpusetMems = v
+	}
+	if len(next.GetUnified()) > 0 {
+		out.Unified = map[string]string{}
+		maps.Copy(out.Unified, was.GetUnified())
+		maps.Copy(out.Unified, next.GetUnified())
 	}
 	return out
 }

@@ -117,7 +117,11 @@ func (s *Server) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi
 
 // Attach gives the URL of the machine's console.
 func (s *Server) Attach(_ context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	if _, err := s.running(r.GetContainerId()); err != nil {
+	c, err := s.running(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayType(r.GetStdin()); err != nil {
 		return nil, err
 	}
 	if s.streams == nil {
@@ -230,10 +234,22 @@ func (c *containerState) input(ctx context.Context, from io.Reader) ([]byte, err
 	}
 }
 
+// mayType is an error if somebody wants to type at a console whose container did not ask for input: a getty may give a root shell to who does, and a person who
+// may attach is told so instead of typing into nothing.
+func (c *container) mayType(wants bool) error {
+	if wants && !c.rec.Load().Stdin {
+		return c.problem(vm.Errorf(vm.Invalid, "attach: stdin: the container has none (stdin: true), so that its console can only be read"))
+	}
+	return nil
+}
+
 // Attach leads to the console. Its size is the guest's own affair.
 func (x streamer) Attach(ctx context.Context, id string, stdin io.Reader, stdout, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
 	c, err := x.s.running(id)
 	if err != nil {
+		return err
+	}
+	if err := c.mayType(stdin != nil); err != nil {
 		return err
 	}
 	var to io.Writer

@@ -608,6 +608,9 @@ func (h fakeConsoles) Reopen(ctx context.Context, id string) error {
 }
 
 func (fakeConsoles) Attach(_ context.Context, _ string, stdin io.Reader, stdout io.Writer) error {
+	if stdin == nil {
+		stdin = strings.NewReader("")
+	}
 	_, err := io.Copy(stdout, io.MultiReader(strings.NewReader("login: "), stdin))
 	return err
 }

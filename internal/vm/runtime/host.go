@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +21,8 @@ import (
 type Node struct {
 	// Sys is where sysfs is; "" for /sys.
 	Sys string
+	// CDI are the folders of specifications of devices, what counts more after what counts less; nil for /etc/cdi and /var/run/cdi.
+	CDI []string
 }
 
 // RegularFiles asks the file system; what cannot be asked is none.
@@ -40,47 +41,70 @@ var (
 	pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
-// Devices gives the PCI devices of the IOMMU groups whose nodes the pod was given: those that its environment names, or all, where it names none. A
-// name of a device of another group is refused: a pod's author can write any.
+// Devices gives the PCI devices of the IOMMU groups that the pod was given, by device nodes and by CDI: of a group those that its environment names, or all, where it names none. A name of
+// a device of another group is refused: a pod's author can write any.
 func (n Node) Devices(want spec.HostDevices) ([]string, error) {
-	if len(want.CDI) > 0 {
-		return nil, vm.Errorf(vm.Invalid, "CDI device %q: such devices are not passed through yet", want.CDI[0])
-	}
-	if len(want.VFIO) == 0 {
-		if len(want.PCI) > 0 {
-			return nil, vm.Errorf(vm.Invalid, "PCI device %q: the pod was given no IOMMU group, /dev/vfio/N", spec.Short(want.PCI[0]))
+	var groups []string
+	add := func(group string) {
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
 		}
-		return nil, nil
 	}
-	sys := n.Sys
-	if sys == "" {
-		sys = "/sys"
-	}
-	var all []string
 	for _, node := range want.VFIO {
 		m := groupNode.FindStringSubmatch(node)
 		if m == nil {
 			return nil, vm.Errorf(vm.Invalid, "device %q: must be an IOMMU group, /dev/vfio/N", spec.Short(node))
 		}
-		entries, err := os.ReadDir(filepath.Join(sys, "kernel/iommu_groups", m[1], "devices"))
-		if err != nil {
-			return nil, fmt.Errorf("device %s: %w", node, err)
-		}
-		for _, e := range entries {
-			if pciAddress.MatchString(e.Name()) {
-				all = append(all, e.Name())
-			}
-		}
+		add(m[1])
 	}
-	if len(want.PCI) == 0 {
-		return all, nil
+	given, err := n.cdi(want.CDI)
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range given {
+		add(group)
+	}
+	if len(groups) == 0 && len(want.PCI) > 0 {
+		return nil, vm.Errorf(vm.Invalid, "PCI device %q: the pod was given no IOMMU group, /dev/vfio/N", spec.Short(want.PCI[0]))
+	}
+	var out, all []string
+	for _, group := range groups {
+		members, err := n.members(group)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, members...)
+		named := slices.DeleteFunc(slices.Clone(members), func(p string) bool { return !slices.Contains(want.PCI, p) })
+		if len(named) == 0 {
+			named = members
+		}
+		out = append(out, named...)
 	}
 	for _, p := range want.PCI {
-		if !slices.Contains(all, strings.ToLower(p)) {
+		if !slices.Contains(all, p) {
 			return nil, vm.Errorf(vm.Invalid, "PCI device %q: it is in none of the IOMMU groups that the pod was given", spec.Short(p))
 		}
 	}
-	return want.PCI, nil
+	return out, nil
+}
+
+// members are the PCI devices of an IOMMU group.
+func (n Node) members(group string) ([]string, error) {
+	sys := n.Sys
+	if sys == "" {
+		sys = "/sys"
+	}
+	entries, err := os.ReadDir(filepath.Join(sys, "kernel/iommu_groups", group, "devices"))
+	if err != nil {
+		return nil, fmt.Errorf("device /dev/vfio/%s: %w", group, err)
+	}
+	var out []string
+	for _, e := range entries {
+		if pciAddress.MatchString(e.Name()) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
 }
 
 // Dial connects by TCP.

@@ -56,35 +56,45 @@ func made(t *testing.T, tree map[string]string) string {
 // TestCgroups: a machine's group is made in its pod's, of each version and driver, filled, bounded and removed.
 func TestCgroups(t *testing.T) {
 	t.Parallel()
-	limits := spec.Resources{CPUShares: 1024, CPUQuota: 150_000, CPUPeriod: 100_000, CPUs: []int{0, 1, 3}}
+	none, some := int64(0), int64(1<<20)
+	limits := spec.Resources{CPUShares: 1024, CPUQuota: 150_000, CPUPeriod: 100_000, CPUs: []int{0, 1, 3}, OOMScore: 500}
+	first, second := limits, limits
+	first.Swap, second.Swap, second.Unified = &none, &some, map[string]string{"memory.min": "4096", "memory.oom.group": "1"}
 	for name, c := range map[string]struct {
 		tree    map[string]string
 		systemd bool
 		parent  string
 		dirs    []string
-		want    map[string]string // below the first folder, after Limit on the files that there are
+		limits  spec.Resources
+		// delegated is the last controller that the pod's group was told to have its machine's group accounted by.
+		delegated string
+		want      map[string]string // below the first folder, after Limit on the files that there are
 	}{
 		"version 2": {
-			tree: map[string]string{"cgroup.controllers": "cpu", "kubepods/pod1/cgroup.procs": ""}, parent: "/kubepods/pod1",
-			dirs: []string{"kubepods/pod1/muster-vm-c1"}, want: map[string]string{"cgroup.procs": "7", "cpu.weight": "39", "cpu.max": "150000 100000", "cpuset.cpus": "0-1,3"},
+			tree:   map[string]string{"cgroup.controllers": "cpu", "kubepods/pod1/cgroup.procs": "", "kubepods/pod1/cgroup.controllers": "memory\n", "kubepods/pod1/cgroup.subtree_control": ""},
+			parent: "/kubepods/pod1", dirs: []string{"kubepods/pod1/muster-vm-c1"}, limits: second, delegated: "+memory",
+			want: map[string]string{
+				"cgroup.procs": "7", "cpu.weight": "39", "cpu.max": "150000 100000", "cpuset.cpus": "0-1,3", "memory.swap.max": "1048576", "memory.min": "4096", "memory.oom.group": "1",
+			},
 		},
 		"version 2, systemd": {
 			tree:    map[string]string{"cgroup.controllers": "cpu", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cgroup.procs": ""},
 			systemd: true, parent: "kubepods-burstable-pod1.slice",
-			dirs: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/muster-vm-c1"}, want: map[string]string{"cgroup.procs": "7", "cpu.weight": "39"},
+			dirs: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/muster-vm-c1"}, limits: limits, want: map[string]string{"cgroup.procs": "7", "cpu.weight": "39"},
 		},
 		"version 1": {
 			tree: map[string]string{
 				"cpuset/kubepods/pod1/cpuset.cpus": "0-3\n", "cpuset/kubepods/pod1/cpuset.mems": "0\n",
 				"cpu,cpuacct/kubepods/pod1/cgroup.procs": "", "memory/kubepods/pod1/cgroup.procs": "", "pids/other/cgroup.procs": "",
 			}, parent: "/kubepods/pod1",
-			dirs: []string{"cpu,cpuacct/kubepods/pod1/muster-vm-c1", "cpuset/kubepods/pod1/muster-vm-c1", "memory/kubepods/pod1/muster-vm-c1"},
-			want: map[string]string{"cgroup.procs": "7", "cpu.shares": "1024", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"},
+			dirs:   []string{"cpu,cpuacct/kubepods/pod1/muster-vm-c1", "cpuset/kubepods/pod1/muster-vm-c1", "memory/kubepods/pod1/muster-vm-c1"},
+			limits: first,
+			want:   map[string]string{"cgroup.procs": "7", "cpu.shares": "1024", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "memory.swappiness": "0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := KernelCgroups{Root: made(t, c.tree), Systemd: c.systemd, remove: os.RemoveAll}
+			k := KernelCgroups{Root: made(t, c.tree), Systemd: c.systemd, Proc: made(t, map[string]string{"7/oom_score_adj": "0", "8/oom_score_adj": "0"}), remove: os.RemoveAll}
 			before := files(t, k.Root)
 			if err := k.There(t.Context(), c.parent); err != nil {
 				t.Error(err)
@@ -109,8 +119,19 @@ func TestCgroups(t *testing.T) {
 					}
 				}
 			}
-			if err := k.Limit(t.Context(), c.parent, "c1", limits); err != nil {
+			if err := k.Limit(t.Context(), c.parent, "c1", c.limits); err != nil {
 				t.Fatal(err)
+			}
+			if scores := files(t, k.Proc); scores["7/oom_score_adj"] != "500" || scores["8/oom_score_adj"] != "0" {
+				t.Errorf("scores: %v", scores)
+			}
+			if got := files(t, filepath.Join(k.Root, filepath.Dir(c.dirs[0])))["cgroup.subtree_control"]; got != c.delegated {
+				t.Errorf("the pod's group has %q accounted below it", got)
+			}
+			lacking := c.limits
+			lacking.Unified = map[string]string{"memory.low": "1"}
+			if err := k.Limit(t.Context(), c.parent, "c1", lacking); vm.KindOf(err) != vm.Invalid || !strings.Contains(err.Error(), "unified: memory.low: the node") {
+				t.Errorf("a file that there is not: %v", err)
 			}
 			got := files(t, filepath.Join(k.Root, c.dirs[0]))
 			for f, want := range c.want {
@@ -189,8 +210,22 @@ func TestKernelCgroups(t *testing.T) {
 	if err := k.Enter(t.Context(), parent, "c1", cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Limit(t.Context(), parent, "c1", spec.Resources{CPUShares: 512, CPUQuota: 50_000, CPUs: []int{0}}); err != nil {
+	if err := k.Limit(t.Context(), parent, "c1", spec.Resources{CPUShares: 512, CPUQuota: 50_000, CPUs: []int{0}, OOMScore: 300, Swap: new(int64)}); err != nil {
 		t.Fatal(err)
+	}
+	score := func() string {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/oom_score_adj")
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	if got := score(); got != "300" {
+		t.Errorf("its score is %s", got)
+	}
+	// Without CAP_SYS_RESOURCE it keeps what it has, and is no reason not to run.
+	if err := k.Limit(t.Context(), parent, "c1", spec.Resources{OOMScore: -900}); err != nil || score() != "-900" && score() != "300" {
+		t.Errorf("its score is %s: %v", score(), err)
 	}
 	where, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/cgroup")
 	if err != nil || strings.Count(string(where), parent+"/muster-vm-c1") != len(pods) {
@@ -276,10 +311,27 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestDevices: only devices of groups that the pod was given are passed through.
+// TestDevices: only devices of groups that the pod was given are passed through; of a group those that its environment names, or all.
 func TestDevices(t *testing.T) {
 	t.Parallel()
-	n := Node{Sys: made(t, map[string]string{
+	cdi := made(t, map[string]string{
+		"etc/gpu.yaml": `{cdiVersion: 0.6.0, kind: example.com/gpu, containerEdits: {deviceNodes: [{path: /dev/vfio/vfio}], env: [A=1]}, devices: [
+			{name: "0", containerEdits: {deviceNodes: [{path: /dev/vfio/5}]}},
+			{name: "1", containerEdits: {deviceNodes: [{path: /dev/x, hostPath: /dev/vfio/6}]}},
+			{name: node, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}},
+			{name: hook, containerEdits: {deviceNodes: [{path: /dev/vfio/5}], hooks: [{hookName: createContainer, path: /bin/x}]}},
+			{name: mount, containerEdits: {mounts: [{hostPath: /usr/lib/x, containerPath: /usr/lib/x}]}},
+			{name: none, containerEdits: {env: [A=2]}}]}`,
+		"etc/nic.json": `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [
+			{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}, {"name": "twice", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`,
+		"etc/other.json":  `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [{"name": "twice", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/6"}]}}]}`,
+		"etc/broken.json": `{`,
+		"etc/notes.txt":   `{"kind": "example.com/gpu"`,
+		"etc/hooks.json":  `{"cdiVersion": "0.6.0", "kind": "example.com/all", "containerEdits": {"mounts": [{}]}, "devices": [{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`,
+		// What is made while the node runs counts more than what was set up.
+		"run/nic.json": `{"cdiVersion": "0.6.0", "kind": "example.com/nic", "devices": [{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/6"}]}}]}`,
+	})
+	n := Node{CDI: []string{filepath.Join(cdi, "etc"), filepath.Join(cdi, "run"), filepath.Join(cdi, "nowhere")}, Sys: made(t, map[string]string{
 		"kernel/iommu_groups/5/devices/0000:3b:02.1": "", "kernel/iommu_groups/5/devices/0000:3b:02.2": "", "kernel/iommu_groups/6/devices/0000:3b:03.0": "",
 	})}
 	for _, c := range []struct {
@@ -290,15 +342,54 @@ func TestDevices(t *testing.T) {
 		{want: spec.HostDevices{}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:02.2"}}, out: []string{"0000:3b:02.2"}},
+		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5", "/dev/vfio/6"}, PCI: []string{"0000:3b:02.2"}}, out: []string{"0000:3b:02.2", "0000:3b:03.0"}},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/5"}, PCI: []string{"0000:3b:03.0"}}, bad: "none of the IOMMU groups"},
 		{want: spec.HostDevices{PCI: []string{"0000:3b:03.0"}}, bad: "no IOMMU group"},
 		{want: spec.HostDevices{VFIO: []string{"/dev/vfio/../x"}}, bad: "must be an IOMMU group"},
-		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: "not passed through yet"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0", "example.com/gpu=1"}, PCI: []string{"0000:3b:02.1"}}, out: []string{"0000:3b:02.1", "0000:3b:03.0"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}, VFIO: []string{"/dev/vfio/5"}}, out: []string{"0000:3b:02.1", "0000:3b:02.2"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/nic=a"}}, out: []string{"0000:3b:03.0"}},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=0"}, PCI: []string{"0000:3b:03.0"}}, bad: "none of the IOMMU groups"},
+		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: `CDI device "a/b=c": no specification in `},
+		{want: spec.HostDevices{CDI: []string{"a/b=c"}}, bad: "broken.json"},
+		{want: spec.HostDevices{CDI: []string{"example.com/nic=twice"}}, bad: "other.json and"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=node"}}, bad: `deviceNodes "/dev/nvidia0": a machine is given IOMMU groups`},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=hook"}}, bad: "hooks: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=mount"}}, bad: "mounts: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/all=a"}}, bad: "mounts: are for a container"},
+		{want: spec.HostDevices{CDI: []string{"example.com/gpu=none"}}, bad: "deviceNodes: has no IOMMU group"},
 	} {
 		out, err := n.Devices(c.want)
-		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
+		if !slices.Equal(out, c.out) || (err == nil) != (c.bad == "") || err != nil && (!strings.Contains(err.Error(), c.bad) || vm.KindOf(err) != vm.Invalid) {
 			t.Errorf("%+v: %v, %v", c.want, out, err)
 		}
+	}
+}
+
+// TestCDIBounds: a folder with a file, or with files, beyond all measure costs a machine with such a device and nobody else.
+func TestCDIBounds(t *testing.T) {
+	t.Parallel()
+	sys := made(t, map[string]string{"kernel/iommu_groups/5/devices/0000:3b:02.1": ""})
+	good := `{"kind": "example.com/gpu", "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/vfio/5"}]}}]}`
+	large := made(t, map[string]string{"large.json": good + strings.Repeat(" ", maxCDI), "good.json": strings.ReplaceAll(good, "/gpu", "/nic")})
+	if err := syscall.Mkfifo(filepath.Join(large, "pipe.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := Node{Sys: sys, CDI: []string{large}}
+	if out, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/nic=0"}}); err != nil || len(out) != 1 {
+		t.Error(out, err)
+	}
+	if _, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/gpu=0"}}); err == nil || !strings.Contains(err.Error(), "large.json") || !strings.Contains(err.Error(), "pipe.json") {
+		t.Error(err)
+	}
+	many := map[string]string{"z.json": good}
+	for i := range maxCDIFiles {
+		many[strconv.Itoa(i)+".json"] = ""
+	}
+	n.CDI = []string{made(t, many)}
+	if _, err := n.Devices(spec.HostDevices{CDI: []string{"example.com/gpu=0"}}); vm.KindOf(err) != vm.Invalid || !strings.Contains(err.Error(), "files") {
+		t.Error(err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 
@@ -307,7 +308,27 @@ func TestStreams(t *testing.T) {
 			t.Errorf("exec of false: %v", err)
 		}
 		out.Reset()
-		if err := x.Attach(t.Context(), s.init, strings.NewReader("root\n"), &out, nil, true, nil); err != nil || out.String() != "login: root\n" {
+		if err := x.Attach(t.Context(), s.init, nil, &out, nil, true, nil); err != nil || out.String() != "login: " {
+			t.Errorf("attach to look: %q, %v", out.String(), err)
+		}
+		// Only a container that asks for input has any: who may attach to look may not type as root.
+		out.Reset()
+		if err := x.Attach(t.Context(), s.init, strings.NewReader("root\n"), &out, nil, true, nil); vm.KindOf(err) != vm.Invalid || out.Len() > 0 {
+			t.Errorf("attach with input to a container without stdin: %q, %v", out.String(), err)
+		}
+		if _, err := call(h, h.Attach, &runtimeapi.AttachRequest{ContainerId: s.init, Stdin: true, Stdout: true}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "stdin") {
+			t.Errorf("a request for that: %v", err)
+		}
+		out.Reset()
+		typed := containerConfig("typed", "tiny", 0)
+		typed.Stdin = true
+		if r, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: podConfig("typed", nil)}); err != nil {
+			t.Fatal(err)
+		} else if c, err := call(h, h.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: r.GetPodSandboxId(), Config: typed}); err != nil {
+			t.Fatal(err)
+		} else if _, err := call(h, h.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: c.GetContainerId()}); err != nil {
+			t.Fatal(err)
+		} else if err := x.Attach(t.Context(), c.GetContainerId(), strings.NewReader("root\n"), &out, nil, true, nil); err != nil || out.String() != "login: root\n" {
 			t.Errorf("attach: %q, %v", out.String(), err)
 		}
 		a, b := net.Pipe()
@@ -331,6 +352,21 @@ func TestStreams(t *testing.T) {
 		}
 		h.end()
 	})
+}
+
+// TestMerged: an update changes what it names, and leaves the rest.
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	was := &runtimeapi.LinuxContainerResources{
+		CpuShares: 512, CpusetCpus: "0", OomScoreAdj: 900, MemoryLimitInBytes: 1 << 30, MemorySwapLimitInBytes: 1 << 30, Unified: map[string]string{"memory.min": "1", "memory.oom.group": "1"},
+	}
+	got := merged(was, &runtimeapi.LinuxContainerResources{CpuShares: 1024, MemorySwapLimitInBytes: 2 << 30, Unified: map[string]string{"memory.min": "2"}})
+	want := &runtimeapi.LinuxContainerResources{
+		CpuShares: 1024, CpusetCpus: "0", OomScoreAdj: 900, MemoryLimitInBytes: 1 << 30, MemorySwapLimitInBytes: 2 << 30, Unified: map[string]string{"memory.min": "2", "memory.oom.group": "1"},
+	}
+	if !proto.Equal(got, want) || was.Unified["memory.min"] != "1" {
+		t.Errorf("%v, want %v; it was %v", got, want, was)
+	}
 }
 
 type buffer struct{ bytes.Buffer }

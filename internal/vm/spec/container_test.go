@@ -34,6 +34,8 @@ func TestContainer(t *testing.T) {
 	c.Linux.Resources = &runtimeapi.LinuxContainerResources{
 		CpuShares: 512, CpuQuota: 50000, CpuPeriod: 100000, MemoryLimitInBytes: 256<<20 + 4097, CpusetCpus: "2-3,8", CpusetMems: "0",
 		HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB"}, {PageSize: "1GB"}},
+		OomScoreAdj:    -997, MemorySwapLimitInBytes: 256<<20 + 4097 + 64<<20,
+		Unified: map[string]string{"memory.oom.group": "1", "memory.min": "1048576", "memory.high": "240000000", "memory.max": "max"},
 	}
 	s := judged(t, Input{Sandbox: sandbox, Container: c, SingleFiles: map[string]bool{"/var/lib/kubelet/pods/0f1e/etc-hosts": true}})
 	want := *s
@@ -49,6 +51,9 @@ func TestContainer(t *testing.T) {
 	want.HostDevices = HostDevices{VFIO: []string{"/dev/vfio/17"}, PCI: []string{"0000:3b:02.1", "0000:3b:02.2"}, CDI: []string{"example.com/gpu=0"}}
 	want.Blocks = []Block{{DevicePath: "/", HostPath: "/dev/loop3"}, {DevicePath: "/dev/data", HostPath: "/dev/loop4", ReadOnly: true}}
 	want.Resources = Resources{VCPUs: 1, Memory: 256 << 20, CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, CPUs: []int{2, 3, 8}, Mems: []int{0}}
+	// What bounds a process's memory would throttle a guest that uses what it was given.
+	swap := int64(64 << 20)
+	want.Resources.OOMScore, want.Resources.Swap, want.Resources.Unified = -997, &swap, map[string]string{"memory.oom.group": "1", "memory.min": "1048576"}
 	if d := cmp.Diff(&want, s); d != "" {
 		t.Error(d)
 	}
@@ -85,7 +90,10 @@ func TestBadContainer(t *testing.T) {
 	}
 	c.Devices = []*runtimeapi.Device{{ContainerPath: "/", HostPath: "/dev/a", Permissions: "r"}, {ContainerPath: "/", HostPath: "/dev/b", Permissions: "rw"}}
 	c.CDIDevices = []*runtimeapi.CDIDevice{{Name: "gpu"}}
-	c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 4 << 40, CpusetCpus: "3-1"}
+	c.Linux.Resources = &runtimeapi.LinuxContainerResources{
+		MemoryLimitInBytes: 4 << 40, CpusetCpus: "3-1", OomScoreAdj: 1001, MemorySwapLimitInBytes: 1 << 40,
+		Unified: map[string]string{"cgroup.procs": "1", "memory.min/../cgroup.kill": "1", "io.max": "8:0 rbps=1\n8:16 rbps=1", "pids.max": ""},
+	}
 	_, err := Judge(Input{Sandbox: pod(), Container: c, Node: Node{MaxMemory: 1 << 40}})
 	want := []string{
 		`container CDI_devices "gpu": must be a qualified name, vendor/class=device`,
@@ -96,11 +104,17 @@ func TestBadContainer(t *testing.T) {
 		`device / "r": a machine cannot run from a root that it must not write`,
 		`device /: stands twice: a path can be only one device`,
 		`memory "4398046511104": must be at most 1099511627776 bytes on this node`,
+		`memory_swap_limit_in_bytes "1099511627776": is of memory and swap together, so that it needs memory_limit_in_bytes, and must be at least that`,
 		`mount /a "/x/../../etc": the path on the host must be absolute, without '..' and control characters`,
 		`mount /b: what a machine mounts cannot appear on the host: mountPropagation must be None or HostToContainer`,
 		`mount /b: is mounted twice`,
 		`mount /i "data:1": an image cannot be mounted into a machine`,
 		`mount /n?/etc/shadow "/n\n/etc/shadow": the path in the container must be absolute, below /, without '..' and control characters`,
+		`oom_score_adj "1001": must be -1000 to 1000`,
+		`unified "cgroup.procs": must be a controller's file of version 2, such as memory.min`,
+		`unified "memory.min/../cgroup.kill": must be a controller's file of version 2, such as memory.min`,
+		`unified io.max "8:0 rbps=1\n8:16 rbps=1": must be one line that is not empty, at most 4096 bytes`,
+		`unified pids.max: must be one line that is not empty, at most 4096 bytes`,
 	}
 	if d := cmp.Diff(want, problems(t, err)); d != "" {
 		t.Error(d)

@@ -22,9 +22,10 @@ const (
 )
 
 var (
-	pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
-	cdiName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}/[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=[A-Za-z0-9][A-Za-z0-9_.:-]{0,126}$`)
-	objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	pciAddress  = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	cdiName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}/[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=[A-Za-z0-9][A-Za-z0-9_.:-]{0,126}$`)
+	unifiedFile = regexp.MustCompile(`^(cpu|cpuset|memory|io|hugetlb|pids|rdma|misc)(\.[A-Za-z0-9_]{1,32}){1,3}$`)
+	objectName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
 
 // maxHostname is how long a host name that is made of a pod's name may be: Linux takes 64 bytes, a label of a DNS name 63.
@@ -333,6 +334,47 @@ func (j *judgement) resources(s *Spec, r *runtimeapi.LinuxContainerResources, no
 	}
 	if out.Mems, err = ParseCPUList(r.GetCpusetMems()); err != nil {
 		j.bad("cpuset_mems", r.GetCpusetMems(), "%v", err)
+	}
+	if out.OOMScore = r.GetOomScoreAdj(); out.OOMScore < -1000 || out.OOMScore > 1000 {
+		j.bad("oom_score_adj", itoa(out.OOMScore), "must be -1000 to 1000")
+	}
+	j.swap(out, r)
+	j.unified(out, r.GetUnified())
+}
+
+// swap takes the swap out of a limit of memory and swap together, which is how version 1 of control groups has it.
+func (j *judge) swap(out *Resources, r *runtimeapi.LinuxContainerResources) {
+	both, memory := r.GetMemorySwapLimitInBytes(), r.GetMemoryLimitInBytes()
+	switch {
+	case both == 0:
+	case both == -1:
+		out.Swap = &both
+	case memory <= 0 || both < memory:
+		j.bad("memory_swap_limit_in_bytes", itoa(both), "is of memory and swap together, so that it needs memory_limit_in_bytes, and must be at least that")
+	default:
+		swap := both - memory
+		out.Swap = &swap
+	}
+}
+
+func (j *judge) unified(out *Resources, files map[string]string) {
+	if !j.few("unified", len(files)) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		value := files[name]
+		switch {
+		case !unifiedFile.MatchString(name):
+			j.bad("unified", name, "must be a controller's file of version 2, such as memory.min")
+		case value == "" || !plain(value) || len(value) > maxEntries:
+			j.bad("unified "+name, value, "must be one line that is not empty, at most %d bytes", maxEntries)
+		case name == "memory.max" || name == "memory.high":
+		default:
+			if out.Unified == nil {
+				out.Unified = map[string]string{}
+			}
+			out.Unified[name] = value
+		}
 	}
 }
 

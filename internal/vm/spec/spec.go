@@ -70,6 +70,13 @@ type Resources struct {
 	CPUShares, CPUQuota, CPUPeriod int64
 	// CPUs and Mems are CPUs and NUMA nodes of the host that the machine is bound to, ascending; nil means unbound.
 	CPUs, Mems []int
+	// OOMScore is what the kernel adds to the score by which it chooses a process to end when memory is short, -1000 to 1000; 0 leaves the hypervisor's.
+	OOMScore int64
+	// Swap is how many bytes of the machine may be swapped out: nil means not said, a negative number any.
+	Swap *int64
+	// Unified are files of a control group of version 2 by name, such as "memory.min", with the line to write. It holds none that bound memory (memory.max, memory.high): those are made for a
+	// process, and a guest is to have all of Memory, with what QEMU needs beside it; the pod's group bounds both.
+	Unified map[string]string
 }
 
 // DiskDriver is the bus of a machine's disks.
