@@ -236,7 +236,7 @@ func (c *containerState) input(ctx context.Context, from io.Reader) ([]byte, err
 
 // mayType is an error if somebody wants to type at a console whose container did not ask for input: a getty may give a root shell to who does, and a person who
 // may attach is told so instead of typing into nothing.
-func (c *container) mayType(wants bool) error {
+func (c *containerState) mayType(wants bool) error {
 	if wants && !c.rec.Load().Stdin {
 		return c.problem(vm.Errorf(vm.Invalid, "attach: stdin: the container has none (stdin: true), so that its console can only be read"))
 	}

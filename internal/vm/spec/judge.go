@@ -343,7 +343,7 @@ func (j *judgement) resources(s *Spec, r *runtimeapi.LinuxContainerResources, no
 }
 
 // swap takes the swap out of a limit of memory and swap together, which is how version 1 of control groups has it.
-func (j *judge) swap(out *Resources, r *runtimeapi.LinuxContainerResources) {
+func (j *judgement) swap(out *Resources, r *runtimeapi.LinuxContainerResources) {
 	both, memory := r.GetMemorySwapLimitInBytes(), r.GetMemoryLimitInBytes()
 	switch {
 	case both == 0:
@@ -357,7 +357,7 @@ func (j *judge) swap(out *Resources, r *runtimeapi.LinuxContainerResources) {
 	}
 }
 
-func (j *judge) unified(out *Resources, files map[string]string) {
+func (j *judgement) unified(out *Resources, files map[string]string) {
 	if !j.few("unified", len(files)) {
 		return
 	}
