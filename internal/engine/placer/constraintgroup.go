@@ -132,7 +132,7 @@ func (pl *Placer) narrow(g *ledger.GangState, c *constraintGroup, in nodeRange) 
 func (tr *trial) placeConstraintGroup(g *ledger.GangState, c *constraintGroup, in nodeRange) *recorder.Diagnosis {
 	ranges, v := tr.narrow(g, c, in)
 	if !v.Yes() {
-		return tr.noPlace(c, v)
+		return tr.noPlace(g, c, v, in)
 	}
 	var why *recorder.Diagnosis
 	var waits []ledger.Op // the first way that was found, which has to wait for a release
@@ -147,6 +147,7 @@ func (tr *trial) placeConstraintGroup(g *ledger.GangState, c *constraintGroup, i
 			tr.st.RollbackTo(mark)
 			if d.Verdict.Reason == policy.ReasonGangNoRoom && d.Verdict.Object == "" && r.domain != cluster.RootDomain && (r.order != in.order || r.domain != in.domain) {
 				d.Verdict.Object = r.name()
+				tr.tellLeftOut(d, g.Sets[c.set].Near, in)
 			}
 		case c.set != 0 || tr.mode != asItStands || !tr.st.Waits(mark):
 			return nil
@@ -185,13 +186,51 @@ func (in nodeRange) level(o nodeRange) bool {
 }
 
 // noPlace is the diagnosis of a constraint group for which there is no place.
-func (tr *trial) noPlace(c *constraintGroup, v policy.Verdict) *recorder.Diagnosis {
+func (tr *trial) noPlace(g *ledger.GangState, c *constraintGroup, v policy.Verdict, in nodeRange) *recorder.Diagnosis {
 	d := &recorder.Diagnosis{Verdict: v}
 	if tr.mode != onRelease && len(c.pods) > 0 {
 		d.Pods = tr.snap.Pod(c.pods[0]).Class
 		d.Class, d.Nodes = tr.snap.Dims.Format(tr.snap.ChargeWaiting(d.Pods)), len(tr.snap.NodeOrder)
+		if v.Reason.Room() {
+			tr.tellLeftOut(d, g.Sets[c.set].Near, in)
+		}
 	}
 	return d
+}
+
+// tellLeftOut adds to a diagnosis which nodes of a range the constraint leaves out whatever room they have: otherwise nobody would learn of
+// a node that lacks a label. O(nodes) once for each constraint and range.
+func (tr *trial) tellLeftOut(d *recorder.Diagnosis, near cluster.Constraint, in nodeRange) {
+	if tr.mode != asItStands {
+		return
+	}
+	key := leftOutKey{near, in.order.id, in.lo, in.hi}
+	t, ok := tr.leftOut[key]
+	if !ok {
+		own := &tallier{}
+		for i, id := range in.order.nodes[in.lo:in.hi] {
+			n := tr.snap.Node(id)
+			for _, p := range tr.points.NodeSets {
+				if v := p.It.LeftOut(near, n); !v.Yes() {
+					v.Plugin = p.Name
+					own.count(own.kind(&v, i), n.Name)
+					break
+				}
+			}
+		}
+		t = own.tally
+		tr.leftOut[key] = t
+	}
+	if len(t) > 0 {
+		d.Nodes, d.Tally = max(d.Nodes, in.size()), sorted(slices.Concat(d.Tally, t))
+	}
+}
+
+// leftOutKey names what the nodes of a range say to a constraint.
+type leftOutKey struct {
+	near   cluster.Constraint
+	order  int32
+	lo, hi int32
 }
 
 // fill places all of a constraint group in the range chosen for it: those first that are kept together more closely.
@@ -309,7 +348,7 @@ func (tr *trial) hopeless(g *ledger.GangState, c *constraintGroup, seen map[stri
 		seen[key] = true
 		_, v := tr.narrow(g, c, tr.everywhere())
 		if !v.Yes() && !v.Reason.Room() {
-			return tr.noPlace(c, v)
+			return tr.noPlace(g, c, v, tr.everywhere())
 		}
 		for _, k := range c.kinds {
 			if room := tr.ranking(k.Class).room; room < k.Count {
@@ -317,7 +356,7 @@ func (tr *trial) hopeless(g *ledger.GangState, c *constraintGroup, seen map[stri
 			}
 		}
 		if !v.Yes() {
-			return tr.noPlace(c, v)
+			return tr.noPlace(g, c, v, tr.everywhere())
 		}
 	}
 	for _, kid := range c.kids {

@@ -40,6 +40,7 @@ type Placer struct {
 	failed   map[string]*recorder.Diagnosis      // see failures
 	failedOf int                                 // Ledger.Freed(), as they were found
 	tallies  map[tallyKey]policy.Tally
+	leftOut  map[leftOutKey]policy.Tally
 	gateMemo map[uint64]policy.Verdict
 	statics  *Cache
 	refused  []*policy.Verdict // room for checkStatics
@@ -54,7 +55,7 @@ func New(ctx context.Context, cache *Cache, snap *cluster.Snapshot, l *ledger.Le
 	pl := &Placer{
 		snap: snap, ctx: ctx, ledger: l, rules: ru, rec: rec, points: ps, statics: cache,
 		rankings: map[rankingKey]*ranking{}, nested: map[orderKey]*nodeOrder{}, groups: map[cluster.GangID]*constraintGroup{}, limited: map[cluster.GangID]bool{}, failed: map[string]*recorder.Diagnosis{},
-		tallies: map[tallyKey]policy.Tally{}, gateMemo: map[uint64]policy.Verdict{},
+		tallies: map[tallyKey]policy.Tally{}, leftOut: map[leftOutKey]policy.Tally{}, gateMemo: map[uint64]policy.Verdict{},
 	}
 	pl.rank = ledger.Cleared(&cache.rank, snap.MaxNodeID())
 	for i, id := range snap.NodeOrder {

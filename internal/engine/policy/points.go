@@ -181,10 +181,12 @@ type Kind struct {
 // and one that might hold them must not.
 //
 // CheckNear says whether a constraint can be understood, whatever room there is; it must be cheap. NodeSets says no to one that
-// cannot.
+// cannot. LeftOut says which nodes a constraint leaves out whatever room they have, and why: that is told beside what is lacking where
+// pods may go.
 type NodeSets interface {
 	NodeSets(q *SetQuery) ([]NodeSet, Verdict)
 	CheckNear(c cluster.Constraint) Verdict
+	LeftOut(c cluster.Constraint, n *cluster.Node) Verdict
 }
 
 // SetQuery asks where a set may go.

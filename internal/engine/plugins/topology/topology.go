@@ -15,7 +15,7 @@ const Name = "topology"
 
 // Factory declares the plugin; it takes no arguments.
 var Factory = policy.Opens(func(v *policy.View) *instance { return &instance{v} },
-	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel,
+	ReasonTopologyNoRoom, ReasonTopologyMissing, ReasonTopologyLevel, ReasonNotInTopology,
 )
 
 type instance struct{ view *policy.View }
@@ -67,6 +67,22 @@ func (i *instance) CheckNear(c cluster.Constraint) policy.Verdict {
 	}
 	q := question{t: i.view.Snapshot().Topology(c.Topology)}
 	return q.resolve(c)
+}
+
+// LeftOut implements policy.NodeSets: nodes that lack a label of a level are in no domain. The first label that is lacking is named.
+func (i *instance) LeftOut(c cluster.Constraint, n *cluster.Node) policy.Verdict {
+	t := i.view.Snapshot().Topology(c.Topology)
+	if t == nil || c.Required == "" || t.DomainOf(n.ID, len(t.Levels)-1) != cluster.None {
+		return policy.Verdict{}
+	}
+	v := policy.Verdict{Code: policy.No, Reason: ReasonNotInTopology, Object: t.Name}
+	for _, l := range t.Levels {
+		if _, ok := n.Labels[l.Label]; !ok {
+			v.Detail = l.Label
+			break
+		}
+	}
+	return v
 }
 
 // resolve finds the levels by name.
