@@ -145,6 +145,18 @@ func (b *volcanoFixture) phase(namespace, name string, want vcbatch.JobPhase, ru
 	}
 }
 
+// leaves waits until a Job is not in a phase any more: a Command is deleted before it is obeyed, and lost by who dies in between, so that it is never
+// obeyed twice (TestCommandCrashes).
+func (b *volcanoFixture) leaves(t *testing.T, namespace, name string, phase vcbatch.JobPhase) {
+	t.Helper()
+	b.must(t, 20*time.Second, func() string {
+		if j := b.job(namespace, name); j == nil || j.Status.State.Phase == phase {
+			return fmt.Sprintf("Job %s is %s", name, phase)
+		}
+		return ""
+	})
+}
+
 // group is a Job's PodGroup; nil for none.
 func (b *volcanoFixture) group(j *vcbatch.Job) *vcscheduling.PodGroup {
 	for _, g := range list(b.fixture, &vcscheduling.PodGroupList{}, client.InNamespace(j.Namespace)).Items {
@@ -256,6 +268,7 @@ func TestVolcanoControllers(t *testing.T) {
 	b.must(t, 20*time.Second, b.phase(ns, "test-job", vcbatch.Running, 6, 0))
 
 	b.command(t, ns, vcbatch.GroupVersion.String(), "Job", b.job(ns, "test-job"), vcbus.AbortJobAction)
+	b.leaves(t, ns, "test-job", vcbatch.Running)
 	b.again(t)
 	b.must(t, 30*time.Second, b.phase(ns, "test-job", vcbatch.Aborted, 0, 0))
 	b.must(t, 20*time.Second, func() string {
@@ -266,6 +279,7 @@ func TestVolcanoControllers(t *testing.T) {
 	})
 
 	b.command(t, ns, vcbatch.GroupVersion.String(), "Job", b.job(ns, "test-job"), vcbus.ResumeJobAction)
+	b.leaves(t, ns, "test-job", vcbatch.Aborted)
 	b.again(t)
 	b.admit(t, ns, "test-job")
 	b.must(t, 20*time.Second, b.place(t, ns, 6, map[string]string{lab.AnnotationRunFor: "3s"}))
