@@ -243,6 +243,8 @@ func volcanoRules() Permissions {
 			rule(groupVCScheduling, []string{"patch"}, "queues/status"),
 			rule(groupPriority, watch, "priorityclasses"),
 			rule(groupCore, own, "pods"),
+			rule("apps", watch, "replicasets", "statefulsets", "daemonsets"), // what owns bare pods
+			rule("batch", watch, "jobs"),
 			rule(groupCore, append([]string{"create"}, watch...), "persistentvolumeclaims"),
 			rule(groupCore, []string{"create", "patch"}, "configmaps"), // plugin svc
 			rule(groupCore, []string{"create"}, "services", "secrets"), // plugins svc, ray and ssh

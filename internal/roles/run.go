@@ -247,7 +247,7 @@ func (p *process) connect() (err error) {
 // trim has the process's cache keep no more than its roles read.
 func (p *process) trim(o *cache.Options) {
 	if r, err := roleOf(p.names[0]); err == nil && r.trim != nil {
-		r.trim(o)
+		r.trim(p.Settings, o)
 		return
 	}
 	feed.Trim(o, p.reads())

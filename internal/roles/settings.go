@@ -158,6 +158,8 @@ type Settings struct {
 	Controllers       []string
 	QueueWorkers      int
 	CollectorWorkers  int
+	GroupWorkers      int
+	InheritNotes      bool
 	MaxRequeue        int
 	KAINames          bool
 	ForbidForeignGPUs bool

@@ -38,7 +38,7 @@ type role struct {
 	// needs are the custom kinds without which it does not work, in a folder of this repository; none: those of api/crds.
 	needs []schema.GroupVersionKind
 	// trim has the cache keep no more than it reads, if it is no part of All; nil: what any role of All reads.
-	trim func(*cache.Options)
+	trim func(*Settings, *cache.Options)
 	// apart says that it is no part of All.
 	apart bool
 	// wanted says whether it runs where all roles run in one process; nil: always.

@@ -7,8 +7,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +23,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/controllers/vcgc"
 	"github.com/muster-scheduler/muster/internal/controllers/vcjob"
+	"github.com/muster-scheduler/muster/internal/controllers/vcpodgroup"
 	"github.com/muster-scheduler/muster/internal/controllers/vcqueue"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
@@ -28,7 +32,7 @@ import (
 // process: a cluster without Volcano's kinds has no such process, and is the same as before.
 func volcanoRole() role {
 	return role{
-		name: VolcanoControllers, about: "Run Volcano's controllers: Jobs, queues, Jobs whose time is up", lease: volcano.LeaseControllers,
+		name: VolcanoControllers, about: "Run Volcano's controllers: Jobs, queues, bare pods, Jobs whose time is up", lease: volcano.LeaseControllers,
 		home: volcano.Namespace, // where Volcano's own program looks for the Lease: one of both leads
 		needs: []schema.GroupVersionKind{
 			vcbatch.GroupVersion.WithKind("Job"), vcscheduling.GroupVersion.WithKind("PodGroup"), vcscheduling.GroupVersion.WithKind("Queue"),
@@ -36,9 +40,9 @@ func volcanoRole() role {
 		},
 		watched: []client.Object{
 			&vcscheduling.Queue{}, &schedulingv1.PriorityClass{}, &corev1.PersistentVolumeClaim{}, &vcbatch.Job{}, &vcscheduling.PodGroup{},
-			&corev1.Pod{}, &vcbus.Command{},
+			&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &corev1.Pod{}, &vcbus.Command{},
 		},
-		trim: trimVolcano, apart: true, flags: (*Settings).volcanoFlags,
+		trim: (*Settings).trimVolcano, apart: true, flags: (*Settings).volcanoFlags,
 		build: func(p *process, log logr.Logger, c client.Client, guard *aside.Guard) (runner, error) {
 			return p.volcanoControllers(log, c, guard)
 		},
@@ -53,13 +57,14 @@ const (
 	jobController   = "job-controller"
 	queueController = "queue-controller"
 	gcController    = "gc-controller"
+	pgController    = "pg-controller"
 )
 
 // volcanoNames are the controllers that --controllers knows, and whether there is one of the name here.
 func volcanoNames() map[string]bool {
 	return map[string]bool{
-		jobController: true, queueController: true, gcController: true,
-		"pg-controller": false, "jobflow-controller": false, "jobtemplate-controller": false, "cronjob-controller": false,
+		jobController: true, queueController: true, gcController: true, pgController: true,
+		"jobflow-controller": false, "jobtemplate-controller": false, "cronjob-controller": false,
 		"hyperNode-controller": false, "sharding-controller": false,
 	}
 }
@@ -69,7 +74,7 @@ func volcanoClientOptions() app.ClientOptions { return app.ClientOptions{QPS: 50
 
 // volcanoFlags declares the flags of the role vc-controller-manager: Volcano's, with Volcano's defaults, besides those that all roles have.
 func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
-	o, c := vcjob.DefaultOptions(), volcanoClientOptions()
+	o, g, c := vcjob.DefaultOptions(), vcpodgroup.DefaultOptions(), volcanoClientOptions()
 	app.BindLogFlags(fs, &s.Log)
 	fs.Float32Var(&s.Client.QPS, "kube-api-qps", c.QPS, "the same as --qps")
 	fs.IntVar(&s.Client.Burst, "kube-api-burst", c.Burst, "the same as --burst")
@@ -78,11 +83,12 @@ func (s *Settings) volcanoFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.Controllers, "controllers", []string{"*", "-sharding-controller"}, "which controllers run: * for all, NAME or +NAME for one, -NAME for all but one; known: "+strings.Join(knownControllers(), ", "))
 	fs.IntVar(&s.Workers, "worker-threads", o.Workers, "Jobs that are written about at a time")
 	fs.IntVar(&s.QueueWorkers, "worker-threads-for-queue", 5, "queues that are written at a time")
+	fs.IntVar(&s.GroupWorkers, "worker-threads-for-podgroup", g.Workers, "PodGroups of bare pods that are written about at a time")
+	fs.BoolVar(&s.InheritNotes, "inherit-owner-annotations", g.InheritAnnotations, "give PodGroups of bare pods the annotations volcano.sh/* of what owns the pods")
 	fs.IntVar(&s.CollectorWorkers, "worker-threads-for-gc", 1, "Jobs whose time is up that are deleted at a time")
 	fs.IntVar(&s.MaxRequeue, "max-requeue-num", o.MaxRequeue, "how many times in turn the API server may refuse what a Job needs before the Job is terminated; negative: without end")
 	for name, usage := range map[string]string{
 		"enable-healthz": "health is always told, at --" + volcanoProbeFlag, "enable-metrics": "metrics are always served, at --listen-address",
-		"inherit-owner-annotations": "there is no controller of bare pods yet", "worker-threads-for-podgroup": "there is no controller of bare pods yet",
 		"worker-threads-for-cronjob": "there is no controller of CronJobs yet", "feature-gates": "there is nothing that they switch",
 	} { // order: the set sorts them
 		fs.String(name, "", "accepted, no effect: "+usage)
@@ -139,6 +145,11 @@ func (s *Settings) jobController() vcjob.Options {
 	return vcjob.Options{Workers: s.Workers, MaxRequeue: s.MaxRequeue, SchedulerName: s.SchedulerNames[0]}
 }
 
+// groupController is what the controller of bare pods is told.
+func (s *Settings) groupController() vcpodgroup.Options {
+	return vcpodgroup.Options{Workers: s.GroupWorkers, SchedulerNames: s.SchedulerNames, InheritAnnotations: s.InheritNotes}
+}
+
 // volcanoControllers builds those of the controllers that are to run.
 func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *aside.Guard) (*app.Group, error) {
 	on, lacking, err := p.controllers()
@@ -149,12 +160,12 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		log.Info("a controller was asked for that there is not yet", "controller", name)
 	}
 	record := p.events.recorder(VolcanoControllers)
-	tell := func(job client.Object, warning bool, reason, message string) {
+	tell := func(about client.Object, warning bool, reason, message string) {
 		kind := corev1.EventTypeNormal
 		if warning {
 			kind = corev1.EventTypeWarning
 		}
-		record(job, kind, reason, message)
+		record(about, kind, reason, message)
 	}
 	g := &app.Group{}
 	for _, one := range []struct {
@@ -166,6 +177,9 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 		}},
 		{queueController, func(log logr.Logger) (runner, error) {
 			return vcqueue.New(vcqueue.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard}, p.QueueWorkers)
+		}},
+		{pgController, func(log logr.Logger) (runner, error) {
+			return vcpodgroup.New(vcpodgroup.Deps{Cache: p.cache, Client: c, Log: log, Registry: p.registry, Guard: guard, Tell: tell}, p.groupController())
 		}},
 		{gcController, func(log logr.Logger) (runner, error) {
 			return vcgc.New(vcgc.Deps{Cache: p.cache, Client: c, Log: log, Guard: guard}, p.CollectorWorkers)
@@ -183,32 +197,69 @@ func (p *process) volcanoControllers(log logr.Logger, c client.Client, guard *as
 	return g, nil
 }
 
-// trimVolcano keeps of pods what the controllers read, and no more: whoever may create a pod decides how large it is. That is who owns it, what
-// Volcano's keys say, and what became of its containers. Jobs and what is made of them stay whole.
-func trimVolcano(o *cache.Options) {
+// trimVolcano keeps of pods, and of what owns them, what the controllers read, and no more: whoever may create one decides how large it is. That is
+// who owns it, what Volcano's keys say, of pods what became of their containers, and of those that Volcano's scheduler places what they request. Jobs
+// of Volcano and what is made of them stay whole.
+func (s *Settings) trimVolcano(o *cache.Options) {
 	o.DefaultTransform = cache.TransformStripManagedFields()
-	o.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: func(obj any) (any, error) {
-		p, ok := obj.(*corev1.Pod)
-		if !ok {
-			return obj, nil
-		}
-		kept := &corev1.Pod{TypeMeta: p.TypeMeta, ObjectMeta: *p.ObjectMeta.DeepCopy(), Status: corev1.PodStatus{Phase: p.Status.Phase}}
-		kept.ManagedFields, kept.Finalizers = nil, nil
-		kept.Annotations, kept.Labels = volcanoNotes(kept.Annotations), volcanoNotes(kept.Labels)
-		kept.Status.InitContainerStatuses, kept.Status.ContainerStatuses = fates(p.Status.InitContainerStatuses), fates(p.Status.ContainerStatuses)
-		return kept, nil
-	}}}
+	trim := func(obj any) (any, error) { return trimOfVolcano(obj, s.SchedulerNames), nil }
+	o.ByObject = map[client.Object]cache.ByObject{}
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}} {
+		o.ByObject[kind] = cache.ByObject{Transform: trim}
+	}
 }
 
-// volcanoNotes are those of annotations or labels whose keys are Volcano's.
+// trimOfVolcano is what is kept of an object, which it does not change.
+func trimOfVolcano(obj any, schedulers []string) any {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase}}
+		kept.Status.InitContainerStatuses, kept.Status.ContainerStatuses = fates(o.Status.InitContainerStatuses), fates(o.Status.ContainerStatuses)
+		if kept.Spec.SchedulerName = o.Spec.SchedulerName; slices.Contains(schedulers, o.Spec.SchedulerName) {
+			kept.Spec.PriorityClassName, kept.Spec.Overhead = o.Spec.PriorityClassName, o.Spec.Overhead.DeepCopy()
+			kept.Spec.InitContainers, kept.Spec.Containers = rooms(o.Spec.InitContainers), rooms(o.Spec.Containers)
+		}
+		return kept
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{
+			TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas},
+			Status: appsv1.StatefulSetStatus{UpdateRevision: o.Status.UpdateRevision},
+		}
+	case *appsv1.DaemonSet:
+		return &appsv1.DaemonSet{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta)}
+	case *batchv1.Job:
+		return &batchv1.Job{TypeMeta: o.TypeMeta, ObjectMeta: metaOfVolcano(&o.ObjectMeta)}
+	}
+	return obj
+}
+
+// metaOfVolcano is what is kept of an object's metadata.
+func metaOfVolcano(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	kept := *m.DeepCopy()
+	kept.ManagedFields, kept.Finalizers = nil, nil
+	kept.Annotations, kept.Labels = volcanoNotes(kept.Annotations), volcanoNotes(kept.Labels)
+	return kept
+}
+
+// volcanoNotes are those of annotations or labels that the controllers read.
 func volcanoNotes(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for k, v := range all { // order: the result is a map
-		if strings.HasPrefix(k, volcano.OwnPrefix) {
+		if strings.HasPrefix(k, volcano.OwnPrefix) || strings.HasPrefix(k, "scheduling.volcano.sh/") || k == volcano.GroupName || k == appsv1.ControllerRevisionHashLabelKey {
 			kept[k] = v
 		}
 	}
 	return kept
+}
+
+// rooms are what containers request.
+func rooms(all []corev1.Container) (out []corev1.Container) {
+	for i := range all {
+		out = append(out, corev1.Container{Name: all[i].Name, Resources: *all[i].Resources.DeepCopy(), RestartPolicy: all[i].RestartPolicy})
+	}
+	return out
 }
 
 // fates are what is read of containers: whether they are ready, how often they were restarted, how and when they ended.

@@ -10,8 +10,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +31,7 @@ func TestVolcanoFlags(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"scheduler-name": "[volcano]", "kube-api-qps": "50", "kube-api-burst": "100", "worker-threads": "3", "worker-threads-for-queue": "5",
-		"worker-threads-for-gc": "1", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
+		"worker-threads-for-gc": "1", "worker-threads-for-podgroup": "5", "inherit-owner-annotations": "true", "max-requeue-num": "15", "controllers": "[*,-sharding-controller]", "listen-address": ":8081",
 		"healthz-address": ":11251", "namespace": "volcano-system",
 	} {
 		if f := c.Flags().Lookup(flag); f == nil || f.DefValue != want || f.Hidden {
@@ -36,7 +39,10 @@ func TestVolcanoFlags(t *testing.T) {
 		}
 	}
 	s := parse(t, VolcanoControllers, "--scheduler-name=mine", "--scheduler-name=other", "--worker-threads=7", "--max-requeue-num=-1", "--worker-threads-for-queue=8",
-		"--worker-threads-for-gc=9", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--feature-gates=A=true")
+		"--worker-threads-for-gc=9", "--kube-api-qps=11", "--kube-api-burst=12", "--enable-healthz", "--inherit-owner-annotations=false", "--worker-threads-for-podgroup=4", "--feature-gates=A=true")
+	if g := s.groupController(); g.Workers != 4 || g.InheritAnnotations || !slices.Equal(g.SchedulerNames, []string{"mine", "other"}) {
+		t.Errorf("%+v", g)
+	}
 	if o := s.jobController(); o.SchedulerName != "mine" || o.Workers != 7 || o.MaxRequeue != -1 || s.QueueWorkers != 8 || s.CollectorWorkers != 9 || s.Client.QPS != 11 || s.Client.Burst != 12 {
 		t.Errorf("%+v, %+v", o, s)
 	}
@@ -69,12 +75,13 @@ func TestVolcanoCommandLine(t *testing.T) {
 // TestControllersFlag: which controllers run follows --controllers, and what it says that makes no sense is told.
 func TestControllersFlag(t *testing.T) {
 	t.Parallel()
-	const jobs, queues, gc = jobController, queueController, gcController
+	const jobs, queues, gc, groups = jobController, queueController, gcController, pgController
 	for said, want := range map[string]string{
-		"*":                                    gc + " " + jobs + " " + queues,
-		"*,-sharding-controller":               gc + " " + jobs + " " + queues,
-		"*,-gc-controller":                     jobs + " " + queues,
-		"-gc-controller,*":                     jobs + " " + queues,
+		"*":                                    gc + " " + jobs + " " + groups + " " + queues,
+		"*,-sharding-controller":               gc + " " + jobs + " " + groups + " " + queues,
+		"*,-gc-controller":                     jobs + " " + groups + " " + queues,
+		"-gc-controller,*":                     jobs + " " + groups + " " + queues,
+		"-pg-controller,*":                     gc + " " + jobs + " " + queues,
 		"+job-controller,gc-controller":        gc + " " + jobs,
 		"queue-controller,+cronjob-controller": queues + " lacking cronjob-controller",
 		"":                                     "leaves none to run",
@@ -193,20 +200,21 @@ func TestVolcanoKinds(t *testing.T) {
 func TestVolcanoTrim(t *testing.T) {
 	t.Parallel()
 	var o cache.Options
-	trimVolcano(&o)
+	(&Settings{SchedulerNames: []string{"volcano"}}).trimVolcano(&o)
 	var trim func(any) (any, error)
-	for kind, of := range o.ByObject { // order: there is one
+	for kind, of := range o.ByObject { // order: there is one of pods
 		if _, ok := kind.(*corev1.Pod); ok {
 			trim = of.Transform
 		}
 	}
 	ended := metav1.Now()
+	room := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "a", Name: "p", UID: "u", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{}}, OwnerReferences: []metav1.OwnerReference{{Name: "j"}},
 			Annotations: map[string]string{volcano.TaskSpec: "t", "mine": strings.Repeat("x", 1000)}, Labels: map[string]string{volcano.PartitionID: "1", "app": "x"},
 		},
-		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Args: []string{"x"}}}},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Args: []string{"x"}, Resources: room}}},
 		Status: corev1.PodStatus{Phase: corev1.PodFailed, Message: "x", ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "c", Image: "i", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: "x", FinishedAt: ended}},
 		}}},
@@ -221,6 +229,7 @@ func TestVolcanoTrim(t *testing.T) {
 			Namespace: "a", Name: "p", UID: "u", ResourceVersion: "7", OwnerReferences: []metav1.OwnerReference{{Name: "j"}},
 			Annotations: map[string]string{volcano.TaskSpec: "t"}, Labels: map[string]string{volcano.PartitionID: "1"},
 		},
+		Spec: corev1.PodSpec{SchedulerName: "volcano", PriorityClassName: "high", Containers: []corev1.Container{{Name: "c", Resources: room}}},
 		Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "c", RestartCount: 2, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, FinishedAt: ended}},
 		}}},
@@ -230,5 +239,21 @@ func TestVolcanoTrim(t *testing.T) {
 	}
 	if d := cmp.Diff(before, pod); d != "" {
 		t.Errorf("the object itself was changed, which others may read:\n%s", d)
+	}
+	foreign := pod.DeepCopy()
+	foreign.Spec.SchedulerName, foreign.Status = "other", corev1.PodStatus{}
+	if got, err := trim(foreign); err != nil || len(got.(*corev1.Pod).Spec.Containers) > 0 {
+		t.Errorf("of another scheduler's pod: %+v, %v", got, err)
+	}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{volcano.GroupMinMember: "2", "mine": "x"}, Labels: map[string]string{"app": "x"}},
+		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3), ServiceName: "x"}, Status: appsv1.StatefulSetStatus{Replicas: 3, UpdateRevision: "r"},
+	}
+	kept := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{volcano.GroupMinMember: "2"}, Labels: map[string]string{}},
+		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3)}, Status: appsv1.StatefulSetStatus{UpdateRevision: "r"},
+	}
+	if got, err := trim(set); err != nil || cmp.Diff(any(kept), got) != "" {
+		t.Errorf("of a StatefulSet: %s, %v", cmp.Diff(any(kept), got), err)
 	}
 }

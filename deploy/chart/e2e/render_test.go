@@ -21,6 +21,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -110,7 +111,8 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"PriorityClass": &schedulingv1.PriorityClass{}, "Queue": &queuev2.Queue{}, "Config": &kaiv1.Config{}, "SchedulingShard": &kaiv1.SchedulingShard{},
 				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
 				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "DaemonSet": &appsv1.DaemonSet{}, "RuntimeClass": &nodev1.RuntimeClass{},
-				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{}, "PrometheusRule": &map[string]any{},
+				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{},
+				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{},
 			}
 			into := kinds[head.Kind]
 			if into == nil {
@@ -541,7 +543,21 @@ func TestVolcanoFace(t *testing.T) {
 	if d := cmp.Diff(without["rbac.yaml"], with["rbac.yaml"]); d != "" {
 		t.Errorf("the operator's rights: %s", d)
 	}
-	all := objects(t, map[string]string{"crds.yaml": with["crds.yaml"]})
+	all := objects(t, map[string]string{"crds.yaml": with["crds.yaml"], "volcano.yaml": with["volcano.yaml"]})
+	const role = "kai-scheduler/muster-vc-controller-manager"
+	pod := all["Deployment "+role].(*appsv1.Deployment).Spec.Template
+	service, guard := all["Service "+role].(*corev1.Service), all["NetworkPolicy "+role].(*networkingv1.NetworkPolicy)
+	for key, value := range service.Spec.Selector { // order: each for itself
+		if pod.Labels[key] != value || guard.Spec.PodSelector.MatchLabels[key] != value {
+			t.Errorf("%s=%s selects no pod of %v", key, value, pod.Labels)
+		}
+	}
+	if p := service.Spec.Ports[0]; service.Labels["app.kubernetes.io/part-of"] != install.PartOf || p.Name != install.PortMetrics || p.TargetPort.StrVal != pod.Spec.Containers[0].Ports[0].Name || len(service.Spec.Selector) != 2 {
+		t.Errorf("no ServiceMonitor of the control plane finds %+v", service)
+	}
+	if ports := guard.Spec.Ingress[0].Ports; len(ports) != 2 || ports[0].Port.IntVal != pod.Spec.Containers[0].Ports[0].ContainerPort || ports[1].Port.IntVal != pod.Spec.Containers[0].Ports[1].ContainerPort {
+		t.Errorf("%+v", ports)
+	}
 	names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
 	if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--volcano"}) {
 		t.Errorf("%q", job.Spec.Template.Spec.Containers[0].Args)

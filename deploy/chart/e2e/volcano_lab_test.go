@@ -67,9 +67,11 @@ func TestVolcanoRights(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: named(name, of...), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	}
 	theirs, ours := pod("theirs"), pod("ours", owner)
+	grouped := pod("grouped")
+	grouped.Annotations = map[string]string{vckeys.GroupName: "theirs"}
 	queue := &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 	for _, o := range []client.Object{
-		theirs, ours, queue, &corev1.ConfigMap{ObjectMeta: named("coredns")}, &corev1.ConfigMap{ObjectMeta: named("j-svc", owner)},
+		theirs, ours, grouped, queue, &corev1.ConfigMap{ObjectMeta: named("coredns")}, &corev1.ConfigMap{ObjectMeta: named("j-svc", owner)},
 		&corev1.Secret{ObjectMeta: named("anybodys")}, // nobody else is judged
 	} {
 		if err := p.client.Create(t.Context(), o); err != nil {
@@ -110,23 +112,28 @@ func TestVolcanoRights(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"a pod of a Job":               {create(pod("p", owner)), ""},
-		"a pod of nobody's":            {create(pod("p")), nobodys},
-		"a pod of another kind of Job": {create(pod("p", other)), nobodys},
-		"a mark":                       {patch(ours, `{"metadata": {"annotations": {"`+vckeys.OutOfSync+`": "true"}}}`), ""},
-		"another annotation":           {patch(ours, `{"metadata": {"annotations": {"a": "b"}}}`), "may change nothing of pod ours but Volcano's annotations"},
-		"a label":                      {patch(ours, `{"metadata": {"labels": {"a": "b"}}}`), "may change nothing of pod ours"},
-		"a deadline":                   {patch(ours, `{"spec": {"activeDeadlineSeconds": 5}}`), "may change nothing of pod ours"},
-		"a mark on a pod of nobody's":  {patch(theirs, `{"metadata": {"annotations": {"`+vckeys.OutOfSync+`": "true"}}}`), nobodys},
-		"the owner of somebody's pod":  {patch(theirs, `{"metadata": {"ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": true}]}}`), nobodys},
-		"the end of a pod":             {func() error { return controllers.Delete(t.Context(), ours, client.DryRunAll) }, ""},
-		"the end of a pod of nobody's": {func() error { return controllers.Delete(t.Context(), theirs, client.DryRunAll) }, nobodys},
-		"the Secret of ssh":            {create(ssh(named("j-ssh", owner), corev1.SecretTypeOpaque, "id_rsa")), ""},
-		"of another name":              {create(ssh(named("mine", owner), corev1.SecretTypeOpaque, "id_rsa")), noSSH},
-		"of another Job":               {create(ssh(named("j-ssh", another), corev1.SecretTypeOpaque, "id_rsa")), noSSH},
-		"of nobody":                    {create(ssh(named("j-ssh"), corev1.SecretTypeOpaque, "id_rsa")), nobodys},
-		"with another file":            {create(ssh(named("j-ssh", owner), corev1.SecretTypeOpaque, "token")), noSSH},
-		"a token of an account":        {create(&corev1.Secret{ObjectMeta: token, Type: corev1.SecretTypeServiceAccountToken}), noSSH},
+		"a pod of a Job":                  {create(pod("p", owner)), ""},
+		"a pod of nobody's":               {create(pod("p")), nobodys},
+		"a pod of another kind of Job":    {create(pod("p", other)), nobodys},
+		"a mark":                          {patch(ours, `{"metadata": {"annotations": {"`+vckeys.OutOfSync+`": "true"}}}`), ""},
+		"another annotation":              {patch(ours, `{"metadata": {"annotations": {"a": "b"}}}`), "may change nothing of pod ours but Volcano's annotations"},
+		"a label":                         {patch(ours, `{"metadata": {"labels": {"a": "b"}}}`), "may change nothing of pod ours"},
+		"a deadline":                      {patch(ours, `{"spec": {"activeDeadlineSeconds": 5}}`), "may change nothing of pod ours"},
+		"a mark on a pod of nobody's":     {patch(theirs, `{"metadata": {"annotations": {"`+vckeys.OutOfSync+`": "true"}}}`), nobodys},
+		"the owner of somebody's pod":     {patch(theirs, `{"metadata": {"ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u", "controller": true}]}}`), nobodys},
+		"a bare pod's group":              {patch(theirs, `{"metadata": {"annotations": {"scheduling.k8s.io/group-name": "podgroup-u"}}}`), ""},
+		"with something else":             {patch(theirs, `{"metadata": {"annotations": {"scheduling.k8s.io/group-name": "podgroup-u", "a": "b"}}}`), "may change nothing of pod theirs"},
+		"with an owner":                   {patch(theirs, `{"metadata": {"annotations": {"scheduling.k8s.io/group-name": "podgroup-u"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}]}}`), "may change nothing of pod theirs"},
+		"another group":                   {patch(theirs, `{"metadata": {"annotations": {"scheduling.k8s.io/group-name": "mine"}}}`), nobodys},
+		"the group of a pod that has one": {patch(grouped, `{"metadata": {"annotations": {"scheduling.k8s.io/group-name": "podgroup-u"}}}`), nobodys},
+		"the end of a pod":                {func() error { return controllers.Delete(t.Context(), ours, client.DryRunAll) }, ""},
+		"the end of a pod of nobody's":    {func() error { return controllers.Delete(t.Context(), theirs, client.DryRunAll) }, nobodys},
+		"the Secret of ssh":               {create(ssh(named("j-ssh", owner), corev1.SecretTypeOpaque, "id_rsa")), ""},
+		"of another name":                 {create(ssh(named("mine", owner), corev1.SecretTypeOpaque, "id_rsa")), noSSH},
+		"of another Job":                  {create(ssh(named("j-ssh", another), corev1.SecretTypeOpaque, "id_rsa")), noSSH},
+		"of nobody":                       {create(ssh(named("j-ssh"), corev1.SecretTypeOpaque, "id_rsa")), nobodys},
+		"with another file":               {create(ssh(named("j-ssh", owner), corev1.SecretTypeOpaque, "token")), noSSH},
+		"a token of an account":           {create(&corev1.Secret{ObjectMeta: token, Type: corev1.SecretTypeServiceAccountToken}), noSSH},
 		"a Secret read": {func() error {
 			return controllers.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "anybodys"}, &corev1.Secret{})
 		}, "forbidden"},

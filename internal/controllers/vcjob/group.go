@@ -10,13 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podresource "k8s.io/component-helpers/resource"
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	"github.com/muster-scheduler/muster/api/volcano/keys"
 	scheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // groupFor makes a Job's PodGroup, or brings one up to date; nil: it is. Of one that exists the priority class, the minimums and the
@@ -37,7 +36,7 @@ func (b *book) groupFor(j *batch.Job, have *scheduling.PodGroup) *groupWrite {
 	}
 	if have.Spec.MinMember != want.MinMember || !equality.Semantic.DeepEqual(have.Spec.MinResources, want.MinResources) {
 		change["minMember"] = want.MinMember
-		change["minResources"] = replaced(have.Spec.MinResources, *want.MinResources)
+		change["minResources"] = volcano.Replaced(have.Spec.MinResources, *want.MinResources)
 	}
 	tasks := map[string]int32{}
 	for name, n := range want.MinTaskMember { // order: the result is a map
@@ -59,20 +58,6 @@ func (b *book) groupFor(j *batch.Job, have *scheduling.PodGroup) *groupWrite {
 		panic(fmt.Sprintf("a PodGroup's spec does not encode: %v", err))
 	}
 	return &groupWrite{group: have, patch: body}
-}
-
-// replaced is the merge patch that makes one list of another.
-func replaced(was *corev1.ResourceList, is corev1.ResourceList) map[corev1.ResourceName]any {
-	out := map[corev1.ResourceName]any{}
-	if was != nil {
-		for name := range *was { // order: the result is a map
-			out[name] = nil
-		}
-	}
-	for name, q := range is { // order: the same
-		out[name] = q
-	}
-	return out
 }
 
 // groupSpec is what a Job's PodGroup asks for.
@@ -118,7 +103,7 @@ func (b *book) minResources(j *batch.JobSpec) corev1.ResourceList {
 	take := func(t *batch.TaskSpec, n int64) {
 		if n = min(n, left); n > 0 {
 			left -= n
-			addTimes(sum, usage(&t.Template), n)
+			volcano.AddTimes(sum, volcano.Usage(&t.Template.Spec), n)
 		}
 	}
 	if left < minimums(j) {
@@ -142,54 +127,6 @@ func (b *book) priority(t *batch.TaskSpec, j *batch.JobSpec) int32 {
 		return c.Value
 	}
 	return 0
-}
-
-// usage is what a pod uses of quotas: what it requests under two names, what its limits are, itself, under two names too.
-func usage(t *corev1.PodTemplateSpec) corev1.ResourceList {
-	p := &corev1.Pod{Spec: *t.Spec.DeepCopy()}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			defaultRequests(&list[i].Resources)
-		}
-	}
-	one := resource.MustParse("1")
-	out := corev1.ResourceList{"pods": one, "count/pods": one}
-	for name, q := range podresource.PodRequests(p, podresource.PodResourcesOptions{}) { // order: the result is a map
-		out[name] = q
-		out["requests."+name] = q
-	}
-	for name, q := range podresource.PodLimits(p, podresource.PodResourcesOptions{}) { // order: the same
-		switch name {
-		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-			out["limits."+name] = q
-		}
-	}
-	return out
-}
-
-// defaultRequests makes limits requests where these are missing, as API servers do to pods.
-func defaultRequests(r *corev1.ResourceRequirements) {
-	for name, q := range r.Limits { // order: each for itself
-		if _, has := r.Requests[name]; !has {
-			if r.Requests == nil {
-				r.Requests = corev1.ResourceList{}
-			}
-			r.Requests[name] = q
-		}
-	}
-}
-
-// addTimes adds n times what is added.
-func addTimes(sum, add corev1.ResourceList, n int64) {
-	for name, q := range add { // order: each for itself
-		total := sum[name]
-		many := q.DeepCopy()
-		if !many.Mul(n) { // beyond what fits: it is a bound that nobody reaches
-			many = resource.MustParse("1E")
-		}
-		total.Add(many)
-		sum[name] = total
-	}
 }
 
 // fieldName is a task's name as names of variables and files have it.

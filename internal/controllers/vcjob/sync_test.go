@@ -114,21 +114,6 @@ func TestMinResources(t *testing.T) {
 	}
 }
 
-// TestUsage: what a pod uses of quotas: requests under two names, limits that quotas know, missing requests from limits, the larger of what
-// runs first and what runs then.
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	tpl := template()
-	tpl.Spec.Containers[0].Resources = corev1.ResourceRequirements{
-		Requests: list("cpu=500m memory=1Gi"), Limits: list("cpu=2 memory=1Gi nvidia.com/gpu=4"),
-	}
-	tpl.Spec.InitContainers = []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Requests: list("cpu=1")}}}
-	want := list("pods=1 count/pods=1 cpu=1 requests.cpu=1 memory=1Gi requests.memory=1Gi nvidia.com/gpu=4 requests.nvidia.com/gpu=4 limits.cpu=2 limits.memory=1Gi")
-	if d := cmp.Diff(want, usage(&tpl)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
 // TestGroup: what a PodGroup takes from its Job when it is made, and what of it follows the Job later.
 func TestGroup(t *testing.T) {
 	t.Parallel()

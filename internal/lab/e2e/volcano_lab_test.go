@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -91,8 +92,17 @@ func (b *volcanoFixture) again(t *testing.T) {
 	b.controllers.start()
 }
 
-// volcanoExample reads one of Volcano's examples, unchanged but for the namespace.
+// volcanoExample reads a Job of Volcano's examples, unchanged but for the namespace.
 func volcanoExample(t *testing.T, namespace, name string) *vcbatch.Job {
+	t.Helper()
+	j := &vcbatch.Job{}
+	readVolcanoExample(t, name, j)
+	j.Namespace = namespace
+	return j
+}
+
+// readVolcanoExample reads one of Volcano's examples.
+func readVolcanoExample(t *testing.T, name string, into client.Object) {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -101,17 +111,14 @@ func volcanoExample(t *testing.T, namespace, name string) *vcbatch.Job {
 	for range 8 {
 		text, err := os.ReadFile(filepath.Join(dir, "shared", "compat", "volcano", "examples", name))
 		if err == nil {
-			j := &vcbatch.Job{}
-			if err := yaml.UnmarshalStrict(text, j); err != nil {
+			if err := yaml.UnmarshalStrict(text, into); err != nil {
 				t.Fatal(err)
 			}
-			j.Namespace = namespace
-			return j
+			return
 		}
 		dir = filepath.Dir(dir)
 	}
 	t.Skip("NOT CHECKED: Volcano's examples do not lie beside this checkout")
-	return nil
 }
 
 // job is a Job as the watches have it; nil for none.
@@ -136,6 +143,18 @@ func (b *volcanoFixture) phase(namespace, name string, want vcbatch.JobPhase, ru
 		}
 		return ""
 	}
+}
+
+// leaves waits until a Job is not in a phase any more: a Command is deleted before it is obeyed, and lost by who dies in between, so that it is never
+// obeyed twice (TestCommandCrashes).
+func (b *volcanoFixture) leaves(t *testing.T, namespace, name string, phase vcbatch.JobPhase) {
+	t.Helper()
+	b.must(t, 20*time.Second, func() string {
+		if j := b.job(namespace, name); j == nil || j.Status.State.Phase == phase {
+			return fmt.Sprintf("Job %s is %s", name, phase)
+		}
+		return ""
+	})
 }
 
 // group is a Job's PodGroup; nil for none.
@@ -249,6 +268,7 @@ func TestVolcanoControllers(t *testing.T) {
 	b.must(t, 20*time.Second, b.phase(ns, "test-job", vcbatch.Running, 6, 0))
 
 	b.command(t, ns, vcbatch.GroupVersion.String(), "Job", b.job(ns, "test-job"), vcbus.AbortJobAction)
+	b.leaves(t, ns, "test-job", vcbatch.Running)
 	b.again(t)
 	b.must(t, 30*time.Second, b.phase(ns, "test-job", vcbatch.Aborted, 0, 0))
 	b.must(t, 20*time.Second, func() string {
@@ -259,6 +279,7 @@ func TestVolcanoControllers(t *testing.T) {
 	})
 
 	b.command(t, ns, vcbatch.GroupVersion.String(), "Job", b.job(ns, "test-job"), vcbus.ResumeJobAction)
+	b.leaves(t, ns, "test-job", vcbatch.Aborted)
 	b.again(t)
 	b.admit(t, ns, "test-job")
 	b.must(t, 20*time.Second, b.place(t, ns, 6, map[string]string{lab.AnnotationRunFor: "3s"}))
@@ -360,6 +381,57 @@ func TestVolcanoOrder(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestVolcanoBarePods: the pods of Volcano's example of a Deployment get a PodGroup in the queue that they name, though the controllers are killed when it
+// is made; it goes when the Deployment has no replicas any more, and no old ReplicaSet leaves one.
+func TestVolcanoBarePods(t *testing.T) {
+	b := newVolcanoFixture(t)
+	const ns = "deployment"
+	b.namespace(t, ns)
+	b.create(t, &vcscheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "test"}})
+	d := &appsv1.Deployment{}
+	readVolcanoExample(t, "deployment/deployment.yaml", d)
+	d.Namespace = ns
+	b.create(t, d)
+	groups := func(want int) func() string {
+		return func() string {
+			all := list(b.fixture, &vcscheduling.PodGroupList{}, client.InNamespace(ns)).Items
+			if len(all) != want {
+				return fmt.Sprintf("there are %d PodGroups, want %d", len(all), want)
+			}
+			for i := range all {
+				if g := &all[i]; g.Spec.Queue != "test" || g.Spec.MinMember != 1 || g.Spec.MinResources.Cpu().MilliValue() != 300 || !strings.HasPrefix(g.Name, "podgroup-") {
+					return fmt.Sprintf("PodGroup %s: %+v", g.Name, g.Spec)
+				}
+			}
+			return ""
+		}
+	}
+	b.must(t, 20*time.Second, groups(1))
+	b.again(t)
+	b.must(t, 20*time.Second, func() string {
+		for _, p := range b.pods(ns) {
+			if p.Annotations[vckeys.GroupName] != list(b.fixture, &vcscheduling.PodGroupList{}, client.InNamespace(ns)).Items[0].Name {
+				return "pod " + p.Name + " does not know its PodGroup"
+			}
+		}
+		return ""
+	})
+	b.must(t, 20*time.Second, b.place(t, ns, 1, nil))
+	b.must(t, 20*time.Second, b.allRunning(ns, 1))
+	change := func(text string) {
+		if err := b.client.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: d.Name}}, client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`{"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}`)
+	b.must(t, 20*time.Second, groups(2))
+	b.must(t, 30*time.Second, b.place(t, ns, 1, nil)) // the new pod runs, and the old one goes
+	b.again(t)
+	b.must(t, 20*time.Second, groups(1))
+	change(`{"spec": {"replicas": 0}}`)
+	b.must(t, 20*time.Second, groups(0))
 }
 
 // vcctl runs the program under the name vcctl, and returns what it says.
