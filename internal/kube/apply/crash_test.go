@@ -64,12 +64,11 @@ func TestCrashes(t *testing.T) {
 
 // carryAll is all writers with a loop that decides anew, each second, on what is not there yet.
 func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
-	binds, evictions := NewBinds(c, c, BindOptions{}), NewEvictions(kit, c, EvictionOptions{})
-	rooms, marks := NewRooms(kit, c, RoomOptions{}), NewMarks(kit, nil)
+	pool := NewPool(nil)
+	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
+	rooms, marks := NewRooms(pool, kit, c, RoomOptions{}), NewMarks(pool, kit)
 	var writers sync.WaitGroup
-	for _, run := range []func(context.Context) error{binds.Run, evictions.Run, rooms.Run, marks.Run} {
-		writers.Go(func() { _ = run(ctx) }) // they return nil
-	}
+	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
 	defer writers.Wait()
 	store := heldWorld()
 	store.HoldFor("u-p", "n1", cluster.Forever)
