@@ -420,10 +420,10 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	eo.Guard = guard
-	marks := apply.NewMarks(kit, guard)
+	pool := apply.NewPool(guard)
+	marks := apply.NewMarks(pool, kit)
 	event := p.events.recorder(p.SchedulerNames[0])
-	news := apply.NewNews(p.partition().Pool(), event)
+	news := apply.NewNews(pool, p.partition().Pool(), event)
 	var known atomic.Pointer[cluster.Snapshot]
 	fates := &apply.Fates{}
 	eo.Latest, eo.Fates = known.Load, fates
@@ -431,15 +431,15 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	bo.Latest, bo.Fates, bo.Guard, bo.Written, bo.Bound = known.Load, fates, guard, metrics.Bound, news.Bound
+	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, news.Bound
 	bo.Complete = func(b *engine.Bundle) {
 		if b.Starts {
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
 		}
 		news.Scheduled(b)
 	}
-	binds := apply.NewBinds(c, p.cache, bo)
-	evictions, rooms := apply.NewEvictions(kit, p.cache, eo), apply.NewRooms(kit, p.cache, apply.RoomOptions{Event: event, Guard: guard})
+	binds := apply.NewBinds(pool, c, p.cache, bo)
+	evictions, rooms := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewRooms(pool, kit, p.cache, apply.RoomOptions{Event: event})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
@@ -449,8 +449,8 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	ro.Event, ro.Guard, ro.Autoscaled = event, guard, sync.OnceValue(p.autoscaled)
-	reports := apply.NewReports(kit, p.cache, ro)
+	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
+	reports := apply.NewReports(pool, kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
 	}
@@ -494,12 +494,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		loop := scheduler.New(scheduler.Parts{
 			Feed: f, Store: store, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
 		}, lo)
-		g.Add("binds", binds.Run)
-		g.Add("evictions", evictions.Run)
-		g.Add("rooms", rooms.Run)
-		g.Add("news", news.Run)
-		g.Add("marks", marks.Run)
-		g.Add("reports", reports.Run)
+		g.Add("writers", pool.Run)
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
 	}, nil

@@ -542,10 +542,11 @@ func TestRoomGoneIsDecidedAnew(t *testing.T) {
 			}
 		}
 		var known atomic.Pointer[cluster.Snapshot]
-		binds := apply.NewBinds(api, api, apply.BindOptions{Workers: 1, Latest: known.Load})
+		pool := apply.NewPool(nil)
+		binds := apply.NewBinds(pool, api, api, apply.BindOptions{Workers: 1, Latest: known.Load})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- binds.Run(ctx) }()
+		go func() { done <- pool.Run(ctx) }()
 		w := begin(t, Options{Known: known.Store}, func(w *world) { w.writer = binds; w.happens(gang("g", "p", "q")...) })
 		w.expect("asked for", &[]string{<-asked}, "p n1")
 		other := []cluster.Event{cluster.NodeState{Name: "n2", UID: "n2", Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}}}}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -34,39 +35,35 @@ func (b *Binds) unasked(ctx context.Context, want *kai.Intent) error {
 	return nil // it stands for nothing, and is deleted as such
 }
 
-// bind binds the pod. When that fails, the pod as the API server has it says what became of it: the answer of an earlier attempt may have been
-// lost, or somebody else was faster. again says that trying again may help.
-func (b *Binds) bind(ctx context.Context, in *engine.Intent, p *v1.Pod, want *kai.Intent) (again bool, err error) {
+// bind binds the pod. When that fails, the pod as the API server has it says what became of it: the answer of an earlier try may have been
+// lost, or somebody else was faster.
+func (b *Binds) bind(ctx context.Context, in *engine.Intent, p *v1.Pod, want *kai.Intent) error {
 	binding, err := want.Binding(p)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("bind: %w", err)
 	}
 	pod := &v1.Pod{}
 	pod.Namespace, pod.Name = in.Namespace, in.Pod
 	if err = b.client.SubResource("binding").Create(ctx, pod, binding); err != nil {
-		done, again, err := b.fate(ctx, in, want, err)
-		if !done {
-			return again, err
-		}
+		err = b.fate(ctx, in, want, err)
 	}
-	b.o.Bound(in)
-	return false, nil
+	if err == nil {
+		b.o.Bound(in)
+	}
+	return err
 }
 
-// fate says what became of a pod whose Binding was answered with an error: done, it is bound by this very decision.
-func (b *Binds) fate(ctx context.Context, in *engine.Intent, want *kai.Intent, failed error) (done, again bool, err error) {
+// fate says what became of a pod whose Binding was answered with an error: nil for bound by this very decision.
+func (b *Binds) fate(ctx context.Context, in *engine.Intent, want *kai.Intent, failed error) error {
 	var p v1.Pod
-	err = b.client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Pod}, &p)
+	err := b.client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Pod}, &p)
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, false, fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
+		return fmt.Errorf("%s/%s: %w: it is gone", in.Namespace, in.Pod, ErrMoved)
 	case err != nil:
-		return false, transient(failed), failed
+		return fmt.Errorf("bind: %w", failed)
 	case string(p.UID) == in.UID && p.Spec.NodeName == in.Node && p.Annotations[kai.BundleLabel] == want.Bundle:
-		return true, false, nil
+		return nil
 	}
-	if err := moved(&p, in); err != nil {
-		return false, false, err
-	}
-	return false, transient(failed), failed
+	return cmp.Or(moved(&p, in), fmt.Errorf("bind: %w", failed))
 }

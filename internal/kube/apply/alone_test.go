@@ -39,11 +39,12 @@ func binding(t *testing.T, p *kubetest.Process, plan engine.Plan, bound func(*en
 				return nil, err
 			}
 		}
-		b = NewBinds(c, objects, BindOptions{Workers: 4, Alone: true, Bound: bound})
+		pool := NewPool(nil)
+		b = NewBinds(pool, c, objects, BindOptions{Workers: 4, Alone: true, Bound: bound})
 		return func(ctx context.Context) error {
 			objects.WaitForCacheSync(ctx) // as the loop waits, before it decides anything
 			b.Submit(plan)
-			return b.Run(ctx)
+			return pool.Run(ctx)
 		}, nil
 	})
 	return b, stop
@@ -95,7 +96,7 @@ func TestAloneFaults(t *testing.T) {
 		"the answer is lost":                {kubetest.Nth(1, kubetest.Is(call), kubetest.LostAnswer()), nil, "n1", false, false, 1},
 		"the request is lost":               {kubetest.Nth(1, kubetest.Is(call), kubetest.LostRequest()), nil, "n1", false, false, 2},
 		"the server is busy":                {kubetest.Nth(1, kubetest.Is(call), kubetest.Broken("no store")), nil, "n1", false, false, 2},
-		"the server stays away":             {always(call, kubetest.LostRequest()), nil, "", false, true, attempts},
+		"the server stays away":             {always(call, kubetest.LostRequest()), nil, "", false, true, bindWork.Tries},
 		"another bound it elsewhere":        {nil, behind(func(p *v1.Pod) { p.Spec.NodeName = "n7" }), "n7", true, true, 1},
 		"another bound it there":            {nil, behind(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "n1", true, true, 1},
 		"another pod has its name":          {nil, behind(func(p *v1.Pod) { p.UID = "other" }), "", true, true, 1},
@@ -217,13 +218,14 @@ func TestBoundIsToldLater(t *testing.T) {
 		start := time.Now()
 		var told []time.Duration
 		of := map[types.UID]int{}
-		n := NewNews("pool", func(about client.Object, _, reason, _ string) {
+		pool := NewPool(nil)
+		n := NewNews(pool, "pool", func(about client.Object, _, reason, _ string) {
 			if reason == keys.EventBound {
 				told = append(told, time.Since(start))
 				of[about.GetUID()]++
 			}
 		})
-		go func() { _ = n.Run(t.Context()) }()
+		go func() { _ = pool.Run(t.Context()) }()
 		const binds = 3000 // forty a second, for longer than a pod waits at most
 		for i := range binds {
 			n.Bound(&engine.Intent{Pod: "p", UID: string(rune(i + 1)), Node: "n"})

@@ -13,19 +13,17 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
 // BindOptions tune the writing of BindRequests.
 type BindOptions struct {
-	// Workers is how many requests are in flight at once; 0 means 32.
+	// Workers is how many requests are in flight at once; 0 means as many as the table of kinds of work has.
 	Workers int
 	// Partition is the shard that decides.
 	Partition kai.Partition
@@ -42,8 +40,6 @@ type BindOptions struct {
 	Fates *Fates
 	// Latest is asked whether there is still room, at the moment of each write; nil: nobody is.
 	Latest Latest
-	// Guard sets aside what ends in a defect; nil: nobody is told.
-	Guard *aside.Guard
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
@@ -57,22 +53,26 @@ type Failure struct {
 // It is the one failure that is no fault of anything: the event that tells is on its way.
 var ErrMoved = errors.New("the pod changed since it was decided on")
 
+// errTaken is the failure of a write whose name another object has, which is going.
+var errTaken = errors.New("a BindRequest of the name is in the way, and going")
+
 // Binds writes the BindRequests of plans.
 type Binds struct {
 	client   client.Client // writes, and reads that must not be stale
 	pods     client.Reader // the cache: preconditions
 	o        BindOptions
-	work     *line[task]
+	work     *Queue[task]
 	mu       sync.Mutex
 	failures []Failure // bounded by the bundles in flight
 	failed   chan struct{}
 }
 
-// task is one intent of a bundle in flight, or one BindRequest to delete.
+// task is one intent of a bundle in flight, one BindRequest to delete, or what an earlier process left.
 type task struct {
 	run    *bundleRun
 	intent int
 	delete *v1alpha2.BindRequest
+	adopt  *unfinished
 }
 
 // bundleRun is a bundle in flight.
@@ -88,15 +88,18 @@ type bundleRun struct {
 
 // made is what is known of one intent's BindRequest.
 type made struct {
-	uid    types.UID // "" for: not made
-	unsure bool      // an answer was lost: it may have been made all the same
+	write  func(context.Context) error // makes it; nil before anything was tried
+	uid    types.UID                   // "" for: not made
+	unsure bool                        // an answer was lost: it may have been made all the same
 }
 
-// NewBinds returns a writer of BindRequests; Run starts it.
-func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
-	if o.Workers <= 0 {
-		o.Workers = 32
-	}
+// NewBinds returns a writer of BindRequests, which pool runs. It first looks for bundles that an earlier process left half written, and
+// withdraws them. A bundle that is half written when the pool ends is left to the next process, and to the binder, which withdraws what stays
+// incomplete.
+func NewBinds(pool *Pool, c client.Client, pods client.Reader, o BindOptions) *Binds {
+	kind := bindWork
+	kind.Workers = cmp.Or(o.Workers, kind.Workers)
+	kind.Bound = 5 * int64(kind.Workers) // at work, and four times as many that wait
 	if o.Fates == nil {
 		o.Fates = &Fates{}
 	}
@@ -109,7 +112,9 @@ func NewBinds(c client.Client, pods client.Reader, o BindOptions) *Binds {
 	if o.Complete == nil {
 		o.Complete = func(*engine.Bundle) {}
 	}
-	return &Binds{client: c, pods: pods, o: o, work: newLine[task](4 * o.Workers), failed: make(chan struct{}, 1)}
+	b := &Binds{client: c, pods: pods, o: o, failed: make(chan struct{}, 1)}
+	b.work = NewQueue(pool, kind, Job[task]{About: task.about, Begin: b.begin, Try: b.try, End: b.end})
+	return b
 }
 
 // Submit queues the binds of a plan, and waits for nothing. Nominations need no write.
@@ -133,24 +138,24 @@ func (b *Binds) Submit(p engine.Plan) {
 			}
 		}
 	}
-	b.work.put(tasks...)
+	b.work.Put(0, tasks...)
 }
 
 // Full says that four times as much is queued as can be in flight, or more: a decision that cannot be written yet only grows old.
-func (b *Binds) Full() bool { return b.work.full() }
+func (b *Binds) Full() bool { return b.work.Full() }
 
 // Room is signalled when Full has come to an end.
-func (b *Binds) Room() <-chan struct{} { return b.work.room }
+func (b *Binds) Room() <-chan struct{} { return b.work.Room() }
 
 // Remove queues the delete of a BindRequest that stands for nothing, if it still has that UID by then. False means that too much is
-// queued. A delete that fails is logged, not repeated: who asked sees that it is still there.
+// queued. A delete that is given up is logged: who asked sees that it is still there.
 func (b *Binds) Remove(namespace, name string, uid types.UID) bool {
-	if b.work.full() {
+	if b.work.Full() {
 		return false
 	}
 	br := &v1alpha2.BindRequest{}
 	br.Namespace, br.Name, br.UID = namespace, name, uid
-	b.work.put(task{delete: br})
+	b.work.Put(0, task{delete: br})
 	return true
 }
 
@@ -166,37 +171,51 @@ func (b *Binds) Failures() []Failure {
 	return out
 }
 
-// Run works until ctx ends. It first looks for bundles that an earlier process left half written, and withdraws them. A
-// bundle that is half written when ctx ends is left to the next process, and to the binder, which withdraws what stays
-// incomplete.
-func (b *Binds) Run(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx)
-	orphans, err := b.orphans(ctx)
-	if err != nil && ctx.Err() == nil {
-		log.Error(err, "looking for unfinished bundles; the binder will withdraw them")
+// about is what a task is about, for the log.
+func (t task) about() any {
+	switch {
+	case t.delete != nil:
+		return t.delete
+	case t.adopt != nil:
+		return "unfinished bundles"
 	}
-	var workers sync.WaitGroup
-	workers.Go(func() {
-		if err := b.o.Guard.Catch("unfinished bundles", "all", func() error { return b.adopt(ctx, orphans) }); err != nil && ctx.Err() == nil {
-			log.Error(err, "withdrawing unfinished bundles; the binder will withdraw them")
-		}
-	})
-	drain(ctx, b.work, b.o.Workers, b.do)
-	workers.Wait()
-	return nil
+	return named(&t.run.bundle.Intents[t.intent])
 }
 
-func (b *Binds) do(ctx context.Context, t task) {
-	if t.delete != nil {
-		if err := b.o.Guard.Catch("a stale BindRequest", t.delete, func() error { return b.remove(ctx, t.delete, false) }); err != nil && ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "a stale BindRequest stays for now")
+// begin looks for what an earlier process left, while nothing is written.
+func (b *Binds) begin(ctx context.Context) {
+	before, err := b.orphans(ctx)
+	if err != nil && ctx.Err() == nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "looking for unfinished bundles; the binder will withdraw them")
+	}
+	if len(before) > 0 {
+		b.work.Put(orphanSettle, task{adopt: &unfinished{before}})
+	}
+}
+
+func (b *Binds) try(ctx context.Context, t task) error {
+	switch {
+	case t.delete != nil:
+		return b.remove(ctx, t.delete, false)
+	case t.adopt != nil:
+		return b.adopt(ctx, t.adopt.before)
+	}
+	if other := t.run.failed.Load(); other != nil {
+		return fmt.Errorf("%w: %w", ErrUndone, *other) // the bundle is lost already
+	}
+	return b.create(ctx, t.run, t.intent)
+}
+
+// end takes in that a task is done, or why not; whoever has the last of a bundle tells what became of it.
+func (b *Binds) end(ctx context.Context, t task, err error) {
+	if t.run == nil {
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "what stands for nothing stays for now", "about", t.about())
 		}
 		return
 	}
-	if t.run.failed.Load() == nil {
-		if err := b.o.Guard.Catch("a BindRequest", named(&t.run.bundle.Intents[t.intent]), func() error { return b.create(ctx, t.run, t.intent) }); err != nil {
-			t.run.failed.CompareAndSwap(nil, &err)
-		}
+	if err != nil {
+		t.run.failed.CompareAndSwap(nil, &err)
 	}
 	if t.run.left.Add(-1) > 0 {
 		return
@@ -204,8 +223,7 @@ func (b *Binds) do(ctx context.Context, t task) {
 	failed := t.run.failed.Load()
 	if failed == nil {
 		b.o.Fates.end(t.run.bundle.ID, nil)
-		// What went wrong has been told; the bundle is complete all the same.
-		_ = b.o.Guard.Catch("a complete bundle", t.run.bundle.ID, func() error { b.o.Complete(&t.run.bundle); return nil })
+		b.o.Complete(&t.run.bundle)
 		return
 	}
 	if ctx.Err() != nil {
@@ -219,9 +237,27 @@ func (b *Binds) do(ctx context.Context, t task) {
 	signal(b.failed)
 }
 
-// create carries the intent out, by a BindRequest or at once, or says why it must not.
+// create carries the intent out, or says why it must not.
 func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
-	in := &run.bundle.Intents[index]
+	in, note := &run.bundle.Intents[index], &run.made[index]
+	if note.write == nil {
+		if err := b.prepare(ctx, run, in, note); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
+		return err
+	}
+	if err := note.write(ctx); err != nil {
+		return fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, err)
+	}
+	b.o.Written(time.Since(run.submitted))
+	return nil
+}
+
+// prepare finds how the intent is carried out, by a BindRequest or at once, or says why it must not be. That is asked once: after a try whose
+// answer was lost the pod may have a node, by that very try.
+func (b *Binds) prepare(ctx context.Context, run *bundleRun, in *engine.Intent, note *made) error {
 	p, err := stillWaits(ctx, b.pods, in)
 	if err != nil {
 		return err
@@ -231,59 +267,31 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 		Charged: in.Charged,
 		Bundle:  run.bundle.ID, Size: run.size, Partition: b.o.Partition,
 	}
-	attempt, what := func() (bool, error) { return b.request(ctx, &want, &run.made[index]) }, "create BindRequest"
 	if b.o.Alone && run.size == 1 && !want.NeedsBinder(p) {
 		if err := b.unasked(ctx, &want); err != nil {
 			return err
 		}
-		attempt, what = func() (bool, error) { return b.bind(ctx, in, p, &want) }, "bind pod"
+		note.write = func(ctx context.Context) error { return b.bind(ctx, in, p, &want) }
+		return nil
 	}
-	for try := 1; ; try++ {
-		if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
-			return err
-		}
-		again, err := attempt()
-		switch {
-		case err == nil:
-			b.o.Written(time.Since(run.submitted))
-			return nil
-		case !again:
-			return fmt.Errorf("%s %s/%s: %w", what, in.Namespace, in.Pod, err)
-		case try == attempts:
-			return fmt.Errorf("%s %s/%s: gave up after %d attempts: %w", what, in.Namespace, in.Pod, try, err)
-		}
-		if other := run.failed.Load(); other != nil {
-			return *other // the bundle is lost already
-		}
-		if !pause(ctx, try) {
-			return ctx.Err()
-		}
-	}
+	note.write = func(ctx context.Context) error { return b.request(ctx, &want, note) }
+	return nil
 }
 
-// request makes the BindRequest of an intent exist. again says that trying again may help.
-func (b *Binds) request(ctx context.Context, want *kai.Intent, note *made) (again bool, err error) {
+// request makes the BindRequest of an intent exist.
+func (b *Binds) request(ctx context.Context, want *kai.Intent, note *made) error {
 	br := want.BindRequest()
-	err = b.client.Create(ctx, br)
+	err := b.client.Create(ctx, br)
 	switch {
 	case err == nil:
 		note.uid = br.UID
 	case apierrors.IsAlreadyExists(err):
-		uid, replaceErr := b.replace(ctx, want)
-		if replaceErr != nil {
-			return false, replaceErr
-		}
-		if uid == "" {
-			return true, err
-		}
-		note.uid = uid // an earlier attempt made it, and its answer was lost
-	case transient(err):
-		note.unsure = true
-		return true, err
+		note.uid, err = b.replace(ctx, want) // an earlier try made it, and its answer was lost
 	default:
-		return false, err
+		note.unsure = note.unsure || passes(err)
+		err = fmt.Errorf("create BindRequest: %w", err)
 	}
-	return false, nil
+	return err
 }
 
 // stillWaits checks the intent against the live cache: the pod of this UID is there and still has no node; it returns the pod.
@@ -316,31 +324,30 @@ func moved(p *v1.Pod, in *engine.Intent) error {
 	return nil
 }
 
-// replace looks at the BindRequest that has our name. It returns the UID of the one we meant to create; it deletes one
-// that stands for nothing (another pod's, or a failed one) and returns ""; a live one for the same pod is an error.
+// replace looks at the BindRequest that has our name. It returns the UID of the one we meant to create; it deletes one that stands for
+// nothing (another pod's, or a failed one), and says that it is to be tried again; a live one for the same pod is an error.
 func (b *Binds) replace(ctx context.Context, want *kai.Intent) (types.UID, error) {
 	var br v1alpha2.BindRequest
 	name := types.NamespacedName{Namespace: want.Namespace, Name: want.Pod}
-	if err := b.client.Get(ctx, name, &br); err != nil {
-		if apierrors.IsNotFound(err) || transient(err) {
-			return "", nil
-		}
+	if err := b.client.Get(ctx, name, &br); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("read BindRequest %s: %w", name, err)
+	} else if err != nil {
+		return "", errTaken
 	}
 	have := kai.Read(&br)
 	switch {
-	case br.DeletionTimestamp != nil:
-		return "", nil // it is going; try again when it is gone
+	case br.DeletionTimestamp != nil: // it is going; try again when it is gone
 	case have.PodUID == want.PodUID && !have.Failed:
 		if have.Bundle == want.Bundle && have.Node == want.Node && slices.Equal(have.Groups, want.Groups) {
 			return br.UID, nil
 		}
 		return "", fmt.Errorf("%s: %w: it has a BindRequest to node %s already", name, ErrMoved, have.Node)
+	default:
+		if err := b.remove(ctx, &br, false); err != nil {
+			return "", err
+		}
 	}
-	if err := b.remove(ctx, &br, false); err != nil && !transient(err) {
-		return "", err
-	}
-	return "", nil
+	return "", errTaken
 }
 
 // remove deletes a BindRequest if it still has its UID; exact: and its version. One that is gone, or another by now, is no error.
@@ -373,10 +380,4 @@ func (b *Binds) withdraw(ctx context.Context, run *bundleRun) {
 			log.Error(err, "withdrawing a bundle is left to the binder", "bundle", run.bundle.ID)
 		}
 	}
-}
-
-// transient says whether trying again may help: the API server was busy, failed, or was not reached.
-func transient(err error) bool {
-	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
 }

@@ -177,9 +177,10 @@ func carry(t *testing.T, s *server, p engine.Plan, latest ...*cluster.Snapshot) 
 	if len(latest) > 0 {
 		o.Latest = func() *cluster.Snapshot { return latest[0] }
 	}
-	b := NewBinds(s.client, s.client, o)
+	pool := NewPool(nil)
+	b := NewBinds(pool, s.client, s.client, o)
 	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	go func() { done <- pool.Run(ctx) }()
 	start := time.Now()
 	b.Submit(p)
 	select {
@@ -354,9 +355,10 @@ func TestBindCountsOn(t *testing.T) {
 		first, second := bundle("b1", "gone"), bundle("b2", "q", "r")
 		second.DependsOn = []string{"b1"}
 		ctx, stop := context.WithCancel(t.Context())
-		b := NewBinds(s.client, s.client, BindOptions{Workers: 1})
+		pool := NewPool(nil)
+		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: 1})
 		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx) }()
+		go func() { done <- pool.Run(ctx) }()
 		b.Submit(engine.Plan{Bundles: []engine.Bundle{first, second}})
 		synctest.Wait()
 		failures := b.Failures()
@@ -497,9 +499,10 @@ func TestStopInTheMiddle(t *testing.T) {
 		s := newServer(t, aPod("p"))
 		s.hold = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
 		ctx, stop := context.WithCancel(t.Context())
-		b := NewBinds(s.client, s.client, BindOptions{Workers: 2})
+		pool := NewPool(nil)
+		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: 2})
 		ended := make(chan error, 1)
-		go func() { ended <- b.Run(ctx) }()
+		go func() { ended <- pool.Run(ctx) }()
 		var p engine.Plan
 		for i := range 100 {
 			p.Bundles = append(p.Bundles, bundle(fmt.Sprint(i), "p"))
@@ -535,7 +538,8 @@ func TestSubmitNeverWaits(t *testing.T) {
 			p.Bundles, objects = append(p.Bundles, bundle(fmt.Sprint(i), name)), append(objects, aPod(name))
 		}
 		s := newServer(t, objects...)
-		b := NewBinds(s.client, s.client, BindOptions{Workers: bound / 4})
+		pool := NewPool(nil)
+		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: bound / 4})
 		if b.Full() {
 			t.Error("it is full of nothing")
 		}
@@ -553,7 +557,7 @@ func TestSubmitNeverWaits(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx) }()
+		go func() { done <- pool.Run(ctx) }()
 		for range pods - bound - bound/4 { // as many are in flight as there are workers
 			let <- struct{}{}
 		}
@@ -585,9 +589,10 @@ func TestRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, existing("p", "u-p", "b", true), existing("q", "u-q", "b", true))
 		ctx, stop := context.WithCancel(t.Context())
-		b := NewBinds(s.client, s.client, BindOptions{})
+		pool := NewPool(nil)
+		b := NewBinds(pool, s.client, s.client, BindOptions{})
 		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx) }()
+		go func() { done <- pool.Run(ctx) }()
 		for name, uid := range map[string]types.UID{"p": "old", "q": "older", "gone": "old"} {
 			if !b.Remove("a", name, uid) {
 				t.Error("not queued")
@@ -630,9 +635,10 @@ func TestManyBundles(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var written atomic.Int64
-		b := NewBinds(s.client, s.client, BindOptions{Workers: 8, Written: func(time.Duration) { written.Add(1) }})
+		pool := NewPool(nil)
+		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: 8, Written: func(time.Duration) { written.Add(1) }})
 		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx) }()
+		go func() { done <- pool.Run(ctx) }()
 		b.Submit(p)
 		<-time.After(time.Minute)
 		synctest.Wait()

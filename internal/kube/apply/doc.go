@@ -11,6 +11,9 @@
 //	engine.Trace ──► Reports.Publish ──► what changed, after it has settled ──► conditions, events
 //	Store.Hold   ──► Rooms.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
 //
+// All of them write through one Pool: a table of kinds of work says how many workers each has, what an item is, how it is tried again, when it is
+// given up and who is told (pool.go). A kind's workers are its own, so that nothing that is told ever delays what is done.
+//
 // A pod is evicted only while everything stands that it goes for: the gang, its pods, still waiting, and the nodes they are
 // to run on, with room for them. When the world has changed, the rest of the bundle is spared. A victim that is gone already is no failure. An
 // eviction that the Store does not count on any more is not carried out any more.

@@ -21,7 +21,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/engine"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -53,8 +52,6 @@ type EvictionOptions struct {
 	Fates *Fates
 	// Latest is asked whether what is freed will still be room enough, at each look before a write; nil: nobody is.
 	Latest Latest
-	// Guard sets aside what ends in a defect; nil: nobody is told.
-	Guard *aside.Guard
 }
 
 // Outcome is what became of a bundle that evicts.
@@ -76,7 +73,8 @@ type Evictions struct {
 	kit      *write.Kit
 	cache    client.Reader // preconditions
 	o        EvictionOptions
-	work     *line[*clearing]
+	work     *Queue[*lane]
+	room     chan struct{}
 	mu       sync.Mutex
 	outcomes []Outcome // bounded by the bundles in flight and the time between two looks of the loop
 	settled  chan struct{}
@@ -87,9 +85,10 @@ type Evictions struct {
 type clearing struct {
 	action   string
 	bundle   engine.Bundle
-	decided  uint64    // Plan.Generation
-	deadline time.Time // when the decision does not stand any more
-	victims  []int     // indices of the intents that evict
+	decided  uint64       // Plan.Generation
+	deadline time.Time    // when the decision does not stand any more
+	victims  []int        // indices of the intents that evict
+	lanes    atomic.Int32 // that are at it
 
 	mu      sync.Mutex
 	next    int // of victims
@@ -99,19 +98,29 @@ type clearing struct {
 	err     error
 }
 
+// lane is what evicts one victim of a bundle after the other.
+type lane struct {
+	c  *clearing
+	at *engine.Intent
+}
+
+// errLate is why an eviction is not carried out any more: the Store will soon not count on it.
+var errLate = errors.New("it took too long")
+
 // freshLook is for how long a look at the whole world of a bundle counts: less than news takes to come. In a bundle of a
 // thousand pods for a thousand pods, every eviction would otherwise look at them all.
 const freshLook = 10 * time.Millisecond
 
-// backlog is how many bundles may wait to be worked on before the next cycle. Evictions take longer to decide than to write, but one
+// backlog is how many bundles may be open before the next cycle. Evictions take longer to decide than to write, but one
 // cycle may decide on all that a day brought; the loop goes on binding what is free meanwhile.
 const backlog = 1024
 
 // lastCall is how long before the Store stops counting on an eviction the eviction is given up.
 const lastCall = 5 * time.Second
 
-// NewEvictions returns a writer of evictions; Run starts it.
-func NewEvictions(kit *write.Kit, cache client.Reader, o EvictionOptions) *Evictions {
+// NewEvictions returns a writer of evictions, which pool runs. A bundle that is half carried out when the pool ends has no outcome: the next
+// process decides on what it finds.
+func NewEvictions(pool *Pool, kit *write.Kit, cache client.Reader, o EvictionOptions) *Evictions {
 	if o.Mode == "" {
 		o.Mode = ByEviction
 	}
@@ -124,12 +133,15 @@ func NewEvictions(kit *write.Kit, cache client.Reader, o EvictionOptions) *Evict
 	if o.Lanes <= 0 {
 		o.Lanes = 4
 	}
-	return &Evictions{kit: kit, cache: cache, o: o, work: newLine[*clearing](backlog), settled: make(chan struct{}, 1)}
+	kind := evictWork
+	kind.Workers = o.Workers * o.Lanes
+	e := &Evictions{kit: kit, cache: cache, o: o, room: make(chan struct{}, 1), settled: make(chan struct{}, 1)}
+	e.work = NewQueue(pool, kind, Job[*lane]{About: (*lane).about, Try: e.try, End: e.end})
+	return e
 }
 
 // Submit queues the evicting bundles of a plan, and waits for nothing.
 func (e *Evictions) Submit(p engine.Plan) {
-	var work []*clearing
 	deadline := time.Now().Add(time.Duration(p.EvictionsStand()) - lastCall)
 	for i := range p.Bundles {
 		c := &clearing{action: p.Action, bundle: p.Bundles[i], decided: p.Generation, deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
@@ -143,16 +155,22 @@ func (e *Evictions) Submit(p engine.Plan) {
 		}
 		e.open.Add(1)
 		e.o.Fates.begin(c.bundle.ID)
-		work = append(work, c)
+		lanes := make([]*lane, min(e.o.Lanes, len(c.victims)))
+		for j := range lanes {
+			lanes[j] = &lane{c, c.take()}
+		}
+		c.lanes.Store(int32(len(lanes)))
+		start := sync.OnceFunc(func() { e.work.Put(0, lanes...) })
+		late := time.AfterFunc(time.Until(deadline), start)
+		e.o.Fates.then(c.bundle.DependsOn, func() { late.Stop(); start() })
 	}
-	e.work.put(work...)
 }
 
-// Full says that as many bundles are queued as may be, or more.
-func (e *Evictions) Full() bool { return e.work.full() }
+// Full says that as many bundles are open as may be, or more.
+func (e *Evictions) Full() bool { return e.open.Load() >= backlog }
 
 // Room is signalled when Full has come to an end.
-func (e *Evictions) Room() <-chan struct{} { return e.work.room }
+func (e *Evictions) Room() <-chan struct{} { return e.room }
 
 // Open is how many bundles have been submitted and have no outcome yet.
 func (e *Evictions) Open() int64 { return e.open.Load() }
@@ -169,41 +187,61 @@ func (e *Evictions) Outcomes() []Outcome {
 	return out
 }
 
-// Run works until ctx ends. A bundle that is half carried out then has no outcome: the next process decides on what it
-// finds.
-func (e *Evictions) Run(ctx context.Context) error {
-	drain(ctx, e.work, e.o.Workers, e.clear)
+// try evicts until the lane is at its end, or something is in the way that may pass.
+func (e *Evictions) try(ctx context.Context, l *lane) error {
+	ctx, stop := context.WithDeadline(ctx, l.c.deadline)
+	defer stop()
+	for l.at != nil {
+		going := false
+		err := e.work.guard.Catch(e.work.Name, named(l.at), func() (err error) {
+			going, err = e.evict(ctx, l.c, l.at)
+			return err
+		})
+		if err != nil && passes(err) {
+			return err
+		}
+		l.next(going, err)
+		e.work.items.Forget(l)
+	}
 	return nil
 }
 
-// clear carries out one bundle.
-func (e *Evictions) clear(ctx context.Context, c *clearing) {
-	standing, stop := context.WithDeadline(ctx, c.deadline)
-	defer stop()
-	c.err = e.o.Fates.await(standing, c.bundle.DependsOn)
-	var lanes sync.WaitGroup
-	for range min(e.o.Lanes, len(c.victims)) {
-		lanes.Go(func() {
-			for in := c.take(); in != nil; in = c.take() {
-				going := false
-				err := e.o.Guard.Catch("an eviction", named(in), func() (err error) {
-					going, err = e.evict(standing, c, in)
-					return err
-				})
-				c.done(in, going, err)
-			}
-		})
-	}
-	lanes.Wait()
+// end takes in that a lane is at its end, or that an eviction was given up; whoever has the last of a bundle tells what became of it.
+func (e *Evictions) end(ctx context.Context, l *lane, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	defer e.open.Add(-1)
-	e.o.Fates.end(c.bundle.ID, c.err)
+	if err != nil {
+		l.next(false, err)
+		e.work.Put(0, l)
+		return
+	}
+	c := l.c
+	if c.lanes.Add(-1) > 0 {
+		return
+	}
 	e.mu.Lock()
 	e.outcomes = append(e.outcomes, Outcome{Action: c.action, Bundle: c.bundle, Evicted: c.evicted, Err: c.err})
 	e.mu.Unlock()
+	e.o.Fates.end(c.bundle.ID, c.err)
+	if e.open.Add(-1) == backlog-1 {
+		signal(e.room)
+	}
 	signal(e.settled)
+}
+
+// about is the victim, or, at the end of a lane, the bundle.
+func (l *lane) about() any {
+	if l.at == nil {
+		return "bundle " + l.c.bundle.ID
+	}
+	return named(l.at)
+}
+
+// next notes what became of an eviction, and goes on to the next one.
+func (l *lane) next(going bool, err error) {
+	l.c.done(l.at, going, err)
+	l.at = l.c.take()
 }
 
 // take returns the next eviction, nil when there is none or the rest is spared.
@@ -236,27 +274,21 @@ func (c *clearing) done(in *engine.Intent, going bool, err error) {
 
 // evict makes one pod go, if everything still stands, and says whether it goes.
 func (e *Evictions) evict(ctx context.Context, c *clearing, in *engine.Intent) (bool, error) {
-	for try := 1; ; try++ {
-		if err := e.stands(ctx, c, in); err != nil {
-			return false, err
-		}
-		pod, err := e.victim(ctx, in)
-		if pod == nil {
-			return err == nil, err // it goes, or has gone, already
-		}
-		result, err := e.write(ctx, c, in, pod)
-		switch {
-		case err == nil && result == write.Blocked:
-			return false, fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, ErrBlocked)
-		case err == nil: // written; or gone, or another pod by now
-			return true, nil
-		case !transient(err) || try == attempts:
-			return false, err
-		}
-		if !pause(ctx, try) {
-			return false, fmt.Errorf("it took too long: %w", err)
-		}
+	if ctx.Err() != nil {
+		return false, errLate
 	}
+	if err := e.stands(ctx, c, in); err != nil {
+		return false, err
+	}
+	pod, err := e.victim(ctx, in)
+	if pod == nil {
+		return err == nil, err // it goes, or has gone, already
+	}
+	result, err := e.write(ctx, c, in, pod)
+	if err == nil && result == write.Blocked {
+		err = fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, ErrBlocked)
+	}
+	return err == nil, err // written; or gone, or another pod by now
 }
 
 // stands looks whether all is there that the bundle's pods have to go for: the gang, its pods, still waiting, and the nodes
@@ -269,6 +301,9 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	}
 	if c.err != nil {
 		return c.err
+	}
+	if err := e.o.Fates.check(c.bundle.DependsOn); err != nil {
+		return err
 	}
 	if time.Since(c.looked) < freshLook {
 		return nil

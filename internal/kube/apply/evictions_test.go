@@ -160,10 +160,11 @@ func (a *arena) run(o EvictionOptions, p engine.Plan) Outcome {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	e := NewEvictions(kit, a.client, o)
+	pool := NewPool(nil)
+	e := NewEvictions(pool, kit, a.client, o)
 	ctx, stop := context.WithCancel(a.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
+	go func() { done <- pool.Run(ctx) }()
 	e.Submit(p)
 	select {
 	case <-e.Settled():
@@ -465,12 +466,13 @@ func TestCountsOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				fates := &Fates{}
-				e := NewEvictions(kit, a.client, EvictionOptions{Workers: 2, Fates: fates})
+				pool := NewPool(nil)
+				e := NewEvictions(pool, kit, a.client, EvictionOptions{Workers: 2, Fates: fates})
 				p := a.plan(nil, "v1")
 				p.Bundles = append(p.Bundles, a.plan(func(b *engine.Bundle) { b.ID, b.DependsOn = "later", []string{"b", "long settled"} }, "v2").Bundles...)
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- e.Run(ctx) }()
+				go func() { done <- pool.Run(ctx) }()
 				e.Submit(p)
 				synctest.Wait()
 				if d := cmp.Diff([]string{"evict v1"}, a.log); d != "" && !c.blocked {
@@ -515,7 +517,7 @@ func TestRepair(t *testing.T) {
 func TestEvictionsAreFull(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	e := NewEvictions(nil, a.client, EvictionOptions{Workers: 1})
+	e := NewEvictions(NewPool(nil), nil, a.client, EvictionOptions{Workers: 1})
 	for n := range backlog + 10 {
 		if full := n >= backlog; e.Full() != full {
 			t.Fatalf("%d are queued: full %v", n, !full)

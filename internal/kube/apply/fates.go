@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,7 +22,7 @@ type Fates struct {
 // fate is what becomes of one bundle.
 type fate struct {
 	writers int // that are at it
-	settled chan struct{}
+	then    []func()
 }
 
 // lostStands is for how long a bundle is known to have come to nothing: longer than any that counts on it waits.
@@ -40,13 +39,20 @@ func (f *Fates) begin(id string) {
 		f.open, f.lost = map[string]*fate{}, map[string]time.Time{}
 	}
 	if f.open[id] == nil {
-		f.open[id] = &fate{settled: make(chan struct{})}
+		f.open[id] = &fate{}
 	}
 	f.open[id].writers++
 }
 
 // end notes that a writer is done with a bundle; err is why it came to nothing, or a part of it did.
 func (f *Fates) end(id string, err error) {
+	for _, do := range f.settle(id, err) {
+		do()
+	}
+}
+
+// settle is end; it returns what is to be done then.
+func (f *Fates) settle(id string, err error) []func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -59,9 +65,10 @@ func (f *Fates) end(id string, err error) {
 	if at := f.open[id]; at != nil {
 		if at.writers--; at.writers == 0 {
 			delete(f.open, id)
-			close(at.settled)
+			return at.then
 		}
 	}
+	return nil
 }
 
 // check is ErrUndone when one of the bundles has come to nothing.
@@ -76,21 +83,22 @@ func (f *Fates) check(ids []string) error {
 	return nil
 }
 
-// await waits until none of the bundles is under way, or ctx ends. A bundle depends on such only as were submitted before it, and writers
-// take them up in that order: so two never wait for one another.
-func (f *Fates) await(ctx context.Context, ids []string) error {
-	for _, id := range ids {
-		f.mu.Lock()
-		at := f.open[id]
-		f.mu.Unlock()
-		if at == nil {
-			continue
-		}
-		select {
-		case <-at.settled:
-		case <-ctx.Done():
-			return fmt.Errorf("bundle %s, which it counts on, takes too long: %w", id, ctx.Err())
+// then calls do once none of the bundles is under way, which may be at once. A bundle depends on such only as were submitted before it: so two
+// never wait for one another.
+func (f *Fates) then(ids []string, do func()) {
+	if !f.wait(ids, do) {
+		do()
+	}
+}
+
+func (f *Fates) wait(ids []string, do func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, id := range ids {
+		if at := f.open[id]; at != nil {
+			at.then = append(at.then, func() { f.then(ids[i+1:], do) })
+			return true
 		}
 	}
-	return f.check(ids)
+	return false
 }

@@ -1,79 +1,51 @@
 package apply
 
 import (
-	"context"
-	"sync"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
-// line is a queue that takes whatever it is given, at once: who decides does not wait for who writes. It is full while it holds as much
-// as its bound or more. Who sees that decides nothing more before there is room, so that a line holds its bound and what one cycle
-// decides at most. It is safe for concurrent use.
-type line[T any] struct {
-	bound int
-	some  chan struct{} // something may be taken
-	room  chan struct{} // it was full, and is not any more
-
-	mu    sync.Mutex
-	items []T
+// queueOf is what waits of a kind of work: tenants are served in turn, or, if items have none, items as they come.
+func queueOf[T comparable](kind Kind, tenant func(T) string) workqueue.TypedRateLimitingInterface[T] {
+	if tenant != nil {
+		return turns.New(turns.Options[T]{Tenant: tenant, Workers: kind.Workers, Backoff: kind.First, MaxBackoff: retryMost})
+	}
+	failures := workqueue.NewTypedItemExponentialFailureRateLimiter[T](kind.First, retryMost)
+	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Queue: &line[T]{failures: failures}})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Queue: inner})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(failures, workqueue.TypedRateLimitingQueueConfig[T]{DelayingQueue: delaying})
 }
 
-func newLine[T any](bound int) *line[T] {
-	return &line[T]{bound: bound, some: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+// line has items served as they come. One that failed before goes first, so that what is half done does not wait for what is not begun.
+type line[T comparable] struct {
+	failures     workqueue.TypedRateLimiter[T]
+	again, fresh []T
 }
 
-// put appends items.
-func (l *line[T]) put(items ...T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.items = append(l.items, items...)
-	if len(l.items) > 0 {
-		signal(l.some)
+// Touch does nothing: an item that is put again keeps its place.
+func (l *line[T]) Touch(T) {}
+
+// Len is how many wait.
+func (l *line[T]) Len() int { return len(l.again) + len(l.fresh) }
+
+// Push lets an item wait.
+func (l *line[T]) Push(item T) {
+	if l.failures.NumRequeues(item) > 0 {
+		l.again = append(l.again, item)
+	} else {
+		l.fresh = append(l.fresh, item)
 	}
 }
 
-// take waits for the first item and removes it; false when ctx ends.
-func (l *line[T]) take(ctx context.Context) (item T, ok bool) {
-	for ctx.Err() == nil {
-		if item, ok = l.first(); ok {
-			return item, true
-		}
-		select {
-		case <-l.some:
-		case <-ctx.Done():
-		}
+// Pop takes out the next; there is one.
+func (l *line[T]) Pop() T {
+	from := &l.fresh
+	if len(l.again) > 0 {
+		from = &l.again
 	}
-	return item, false
-}
-
-func (l *line[T]) first() (item T, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(l.items)
-	if n == 0 {
-		return item, false
-	}
+	item := (*from)[0]
 	var none T
-	item, l.items[0] = l.items[0], none // so that it can go
-	l.items = l.items[1:]
-	if n > 1 {
-		signal(l.some) // for the next who takes
-	}
-	if n == l.bound {
-		signal(l.room)
-	}
-	return item, true
-}
-
-func (l *line[T]) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.items) >= l.bound
-}
-
-// signal tells whoever waits, once.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	(*from)[0], *from = none, (*from)[1:] // so that it can go
+	return item
 }

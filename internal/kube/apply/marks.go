@@ -12,14 +12,11 @@ import (
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -33,16 +30,16 @@ const (
 // markSettle is how long a gang's annotations are gathered before they are written together.
 const markSettle = 200 * time.Millisecond
 
-// markers is how many gangs are written to at once.
-const markers = 4
+func pace() func(context.Context, object) error {
+	l := rate.NewLimiter(tellRate, tellBurst)
+	return func(ctx context.Context, _ object) error { return l.Wait(ctx) }
+}
 
 // Marks writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
-// frozen, as a condition. Set and Frozen are called by the loop; the writing happens in Run.
+// frozen, as a condition. Set and Frozen are called by the loop; the pool writes.
 type Marks struct {
-	kit   *write.Kit
-	queue workqueue.TypedRateLimitingInterface[item] // of gangs
-	pace  *rate.Limiter
-	guard *aside.Guard
+	kit  *write.Kit
+	work *Queue[object] // of gangs
 
 	mu     sync.Mutex
 	gangs  map[string]*gangMarks // by gang UID; to be written
@@ -62,12 +59,11 @@ type gangMarks struct {
 	frozen *string
 }
 
-// NewMarks returns a writer of annotations; Run starts it, once.
-func NewMarks(kit *write.Kit, guard *aside.Guard) *Marks {
-	return &Marks{
-		kit: kit, guard: guard, gangs: map[string]*gangMarks{}, frozen: map[string]freeze{}, pace: rate.NewLimiter(tellRate, tellBurst),
-		queue: inTurn(markers, time.Second),
-	}
+// NewMarks returns a writer of annotations, which pool runs.
+func NewMarks(pool *Pool, kit *write.Kit) *Marks {
+	m := &Marks{kit: kit, gangs: map[string]*gangMarks{}, frozen: map[string]freeze{}}
+	m.work = NewQueue(pool, markWork, Job[object]{Tenant: object.tenant, About: m.about, Pace: pace(), Try: m.serve})
+	return m
 }
 
 // Set asks that the gang of this key and UID carry the time as an annotation, or not carry it when the time is 0 (Unix
@@ -78,14 +74,14 @@ func (m *Marks) Set(key cluster.Key, uid, annotation string, at int64) {
 		text = time.Unix(0, at).UTC().Format(time.RFC3339)
 	}
 	m.change(key, uid, func(g *gangMarks) { g.notes[annotation] = text })
-	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
+	m.work.Put(markSettle, object{key.Namespace, uid})
 }
 
 // Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
 // condition stays; its text says until when it holds.
 func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
 	m.change(key, uid, func(g *gangMarks) { g.frozen = &text })
-	m.queue.AddAfter(item{key.Namespace, uid}, markSettle)
+	m.work.Put(markSettle, object{key.Namespace, uid})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen[uid] = freeze{key, time.Now().Add(lasts)}
@@ -106,23 +102,14 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*gangMarks)) {
 	change(g)
 }
 
-// Run writes until ctx ends.
-func (m *Marks) Run(ctx context.Context) error {
-	work(ctx, m.queue, markers, m.guard, "a write", m.about, m.serve)
-	return nil
-}
-
-func (m *Marks) serve(ctx context.Context, gang item) error {
+func (m *Marks) serve(ctx context.Context, gang object) error {
 	uid := gang.uid
-	if err := m.pace.Wait(ctx); err != nil {
-		return err
-	}
 	m.mu.Lock()
 	g := m.gangs[uid]
 	delete(m.gangs, uid)
 	if f, ok := m.frozen[uid]; ok {
 		if left := time.Until(f.until); left > 0 {
-			m.queue.AddAfter(gang, left)
+			m.work.Put(left, gang)
 		} else {
 			delete(m.frozen, uid)
 			if g == nil {
@@ -153,7 +140,7 @@ func (m *Marks) serve(ctx context.Context, gang item) error {
 }
 
 // about is the PodGroup of an item; without a name once nothing is to be written of it.
-func (m *Marks) about(gang item) client.Object {
+func (m *Marks) about(gang object) any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := m.gangs[gang.uid]; g != nil {

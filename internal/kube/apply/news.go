@@ -3,7 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -39,12 +39,9 @@ type News struct {
 	pool  string
 	event func(about client.Object, kind, reason, message string)
 	pace  *rate.Limiter
-
-	mu    sync.Mutex
-	bound []boundPod // in the order of their binds
-	last  time.Time  // of the last bind
-	free  time.Time  // when the next may be told
-	some  chan struct{}
+	work  *Queue[*boundPod]
+	last  atomic.Pointer[time.Time] // of the last bind
+	free  time.Time                 // when the next may be told; of the one worker
 }
 
 // boundPod is one whose event is still to come.
@@ -54,9 +51,12 @@ type boundPod struct {
 	at   time.Time
 }
 
-// NewNews returns a teller for the shard called pool; Run tells what trails. event must not block.
-func NewNews(pool string, event func(about client.Object, kind, reason, message string)) *News {
-	return &News{pool: pool, event: event, pace: rate.NewLimiter(newsRate, newsBurst), some: make(chan struct{}, 1)}
+// NewNews returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
+// must not block.
+func NewNews(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *News {
+	n := &News{pool: pool, event: event, pace: rate.NewLimiter(newsRate, newsBurst)}
+	n.work = NewQueue(workers, newsWork, Job[*boundPod]{About: func(b *boundPod) any { return b.pod }, Pace: n.wait, Try: n.tell})
+	return n
 }
 
 // Scheduled tells the pods that a bundle binds. It does not block, is safe for concurrent use, and tells nobody when too many
@@ -76,15 +76,13 @@ func (n *News) Scheduled(b *engine.Bundle) {
 
 // Bound has a pod told, later, that it is bound. It does not block and is safe for concurrent use.
 func (n *News) Bound(in *engine.Intent) {
-	now := time.Now()
-	next := boundPod{pod: meant(in), node: in.Node, at: now}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.last = now
-	if n.bound = append(n.bound, next); len(n.bound) > boundMost {
-		n.tell()
+	b := &boundPod{pod: meant(in), node: in.Node, at: time.Now()}
+	n.last.Store(&b.at)
+	if n.work.Full() {
+		n.say(b)
+		return
 	}
-	signal(n.some)
+	n.work.Put(0, b)
 }
 
 // meant is the pod of an intent, as far as events go.
@@ -92,52 +90,38 @@ func meant(in *engine.Intent) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Pod, UID: types.UID(in.UID)}}
 }
 
-// tell tells the pod that was bound first. The lock is held.
-func (n *News) tell() {
-	first := n.bound[0]
-	n.bound[0] = boundPod{}
-	n.bound = n.bound[1:]
-	n.event(first.pod, v1.EventTypeNormal, keys.EventBound, "Bound to node "+first.node)
+func (n *News) say(b *boundPod) {
+	n.event(b.pod, v1.EventTypeNormal, keys.EventBound, "Bound to node "+b.node)
 }
 
-// Run tells bound pods, at its pace, until ctx ends. Those that have not been told by then never are.
-func (n *News) Run(ctx context.Context) error {
+// wait waits until it is time to tell a pod.
+func (n *News) wait(ctx context.Context, b *boundPod) error {
 	for {
-		var timer <-chan time.Time
-		if wait, any := n.next(time.Now()); any {
-			timer = time.After(wait)
+		now, at := time.Now(), n.last.Load().Add(boundQuiet)
+		if due := b.at.Add(boundLongest); due.Before(at) {
+			at = due
 		}
-		select {
-		case <-timer:
-		case <-n.some:
-		case <-ctx.Done():
+		if at.Before(n.free) {
+			at = n.free
+		}
+		if !now.Before(at) {
 			return nil
 		}
+		select {
+		case <-time.After(at.Sub(now)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
-// next tells a pod if it is time, and returns how long it is until the next may be told; any: there is one.
-func (n *News) next(now time.Time) (wait time.Duration, any bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.bound) == 0 {
-		return 0, false
+// tell tells a pod.
+func (n *News) tell(_ context.Context, b *boundPod) error {
+	n.say(b)
+	now, each := time.Now(), time.Second/boundRate
+	if now.Before(n.last.Load().Add(boundQuiet)) {
+		each = time.Second / boundBusy
 	}
-	quiet, due := n.last.Add(boundQuiet), n.bound[0].at.Add(boundLongest)
-	at := quiet
-	if due.Before(at) {
-		at = due
-	}
-	if at.Before(n.free) {
-		at = n.free
-	}
-	if now.Before(at) {
-		return at.Sub(now), true
-	}
-	n.tell()
-	n.free = now.Add(time.Second / boundRate)
-	if now.Before(quiet) {
-		n.free = now.Add(time.Second / boundBusy)
-	}
-	return n.free.Sub(now), len(n.bound) > 0
+	n.free = now.Add(each)
+	return nil
 }

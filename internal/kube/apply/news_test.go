@@ -16,9 +16,11 @@ func TestNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		n := NewNews("blue", func(about client.Object, kind, reason, message string) {
+		pool := NewPool(nil)
+		n := NewNews(pool, "blue", func(about client.Object, kind, reason, message string) {
 			told = append(told, about.GetNamespace()+"/"+about.GetName()+" "+string(about.GetUID())+" "+kind+" "+reason+": "+message)
 		})
+		begin(t, pool)
 		n.Scheduled(&engine.Bundle{Intents: []engine.Intent{
 			{Verb: engine.Evict, Namespace: "a", Pod: "v", UID: "u-v", Node: "n1"},
 			{Verb: engine.Bind, Namespace: "a", Pod: "p", UID: "u-p", Node: "n1"},

@@ -21,6 +21,11 @@ const orphanSettle = time.Second
 // bundleName names a bundle in the cluster.
 type bundleName struct{ namespace, id string }
 
+// unfinished are the requests of bundles that were incomplete when this process had written nothing yet.
+type unfinished struct {
+	before map[bundleName][]v1alpha2.BindRequest
+}
+
 // orphans finds the bundles of our shard that are incomplete, and their requests. It asks the API server itself: a cache
 // may not have all that an earlier process wrote. It is only right to call it while we write no bundle.
 func (b *Binds) orphans(ctx context.Context) (map[bundleName][]v1alpha2.BindRequest, error) {
@@ -54,17 +59,9 @@ func incomplete(all []v1alpha2.BindRequest, shard kai.Partition) map[bundleName]
 
 // adopt withdraws the bundles that an earlier process left half written, so that their gangs are decided anew at once
 // instead of when the binder's patience ends. before are those that were incomplete when this process had written
-// nothing yet; one that has not changed since is nobody's. A bundle of which a pod is bound is left alone: it was complete
-// once, and the binder finishes it.
+// nothing yet; one that has not changed since is nobody's. It is called orphanSettle after that. A bundle of which a pod is bound is left
+// alone: it was complete once, and the binder finishes it.
 func (b *Binds) adopt(ctx context.Context, before map[bundleName][]v1alpha2.BindRequest) error {
-	if len(before) == 0 {
-		return nil
-	}
-	select {
-	case <-time.After(orphanSettle):
-	case <-ctx.Done():
-		return nil
-	}
 	now, err := b.orphans(ctx)
 	if err != nil {
 		return err

@@ -2,98 +2,206 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
-// All writers of this package work in one of two ways, and both are here.
-//
-// What is done (binds, evictions) is an order: drain takes orders from a line as they came. An order is tried at most attempts times,
-// with pause between; then it has failed, and the loop, which is told, decides anew. A line that is full keeps the next
-// cycle waiting, and nobody else.
-//
-// What is told (conditions, events, annotations, nominated nodes) is a level: work serves a queue of objects, namespaces in turn, each
-// object by one worker at a time, and says the last word about it. A write that fails is repeated until it is made or there is
-// nothing to say any more, after waits that double up to retryMost. The queue holds an object once, however often it changes.
-//
-// When ctx ends, for a lost Lease as for a process that stops, nothing more is taken and both return when the calls in flight have. No
-// failure is told of what that cut short: the next process decides on what the objects show.
+// Kind is a kind of work, a row of the table below.
+type Kind struct {
+	// Name is the kind in words, of which there are few: a metric of defects has it as a label.
+	Name string
+	// Workers is how many items are at work at once. They are the kind's own, which is its priority: an item waits for those of its kind
+	// alone, however many of another wait or how long they take.
+	Workers int
+	// First is the wait after the first failure of an item. It doubles with each further one, to retryMost.
+	First time.Duration
+	// Tries is how often an item is tried; 0: until it is made, or there is nothing to write any more.
+	Tries int
+	// Bound is how many items may be open before the queue is full; 0: any number. It takes more all the same: who decides does not wait
+	// for who writes, and decides nothing more while it is full.
+	Bound int64
+}
 
-// How often an order is tried, and how long after the first failure; the wait doubles. Six seconds in all.
+// What is written, and what becomes of it. An order is carried out as it was decided, or not at all; what is told is a level, of which
+// only the last word counts, so that the queue holds an object once however often it changes.
+//
+//	kind        served              an item is                given up                          then
+//	bindWork    as they come        one order                 after 8 tries, or at a verdict    the bundle is withdrawn, and decided anew
+//	evictWork   as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
+//	                                a bundle's victims
+//	reasonWork  namespaces in turn  a gang                    never
+//	roomWork    namespaces in turn  a pod, so many a second   never
+//	markWork    namespaces in turn  a gang, so many a second  never
+//	newsWork    as they come        a pod, when binds pause   never: it writes nothing itself   there is an event to write
+//	EventWork   namespaces in turn  an event                  after 8 tries                     it is counted: conditions say the same
+//
+// When ctx ends, for a lost Lease as for a process that stops, nothing more is taken. No failure is told of what that cut short: the next
+// process decides on what the objects show.
+var (
+	bindWork   = Kind{Name: "a bind", Workers: 32, First: orderFirst, Tries: orderTries}
+	evictWork  = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
+	reasonWork = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
+	roomWork   = Kind{Name: "held room", Workers: 8, First: time.Second}
+	markWork   = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
+	newsWork   = Kind{Name: "news of a bind", Workers: 1, First: time.Second, Bound: boundMost}
+	// EventWork is of every role of a process.
+	EventWork = Kind{Name: "an event", Workers: 4, First: orderFirst, Tries: orderTries}
+)
+
+// An order is tried 8 times within 6.35 s.
 const (
-	attempts  = 8
-	firstWait = 50 * time.Millisecond
+	orderFirst = 50 * time.Millisecond
+	orderTries = 8
 )
 
-// retryMost is the longest wait between two attempts to tell something.
+// retryMost is the longest wait between two tries.
 const retryMost = 5 * time.Minute
 
-// pause waits after the failed attempt of that number, the first being 1; false when ctx ends.
-func pause(ctx context.Context, try int) bool {
-	timer := time.NewTimer(firstWait << (try - 1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+// passes says whether trying again may help: the API server was busy, failed, or was not reached, or somebody else was faster.
+func passes(err error) bool {
+	for _, verdict := range []error{ErrMoved, ErrNoRoom, ErrUndone, ErrBlocked, errLate, aside.ErrDefect, context.Canceled} {
+		if errors.Is(err, verdict) {
+			return false
+		}
 	}
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests, metav1.StatusReasonInternalError,
+		metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict, metav1.StatusReasonUnknown:
+		return true
+	}
+	return false
 }
 
-// drain hands what is put into a line to so many workers, until ctx ends.
-func drain[T any](ctx context.Context, orders *line[T], workers int, do func(context.Context, T)) {
+// Pool is the workers of all writers. What it works on is added by NewQueue before Run.
+type Pool struct {
+	guard *aside.Guard
+	rows  []func(context.Context)
+}
+
+// NewPool returns a pool without work; guard sets aside what ends in a defect, nil: nobody is told.
+func NewPool(guard *aside.Guard) *Pool { return &Pool{guard: guard} }
+
+// Run works until ctx ends, and returns when the calls in flight have. It is called once.
+func (p *Pool) Run(ctx context.Context) error {
 	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			for o, ok := orders.take(ctx); ok; o, ok = orders.take(ctx) {
-				do(ctx, o)
-			}
-		})
+	for _, row := range p.rows {
+		group.Go(func() { row(ctx) })
 	}
 	group.Wait()
+	return nil
 }
 
-// item is the gang or pod of that UID, which something is to be written about.
-type item struct{ namespace, uid string }
-
-// inTurn is a queue of such, which serves namespaces in turn.
-func inTurn(workers int, backoff time.Duration) workqueue.TypedRateLimitingInterface[item] {
-	return turns.New(turns.Options[item]{Tenant: func(i item) string { return i.namespace }, Workers: workers, Backoff: backoff, MaxBackoff: retryMost})
+// Job is how the items of a kind are worked on; an item is never worked on twice at once.
+type Job[T comparable] struct {
+	// Tenant is whose an item is, as a rule its namespace: tenants are served in turn. nil: items are, as they come.
+	Tenant func(T) string
+	// About is the object, or the words, that a defect in the work on an item is told of.
+	About func(T) any
+	// Begin, if set, is called before the first item is taken.
+	Begin func(ctx context.Context)
+	// Pace, if set, waits until an item may be tried, and fails when ctx ends.
+	Pace func(ctx context.Context, item T) error
+	// Try makes one try at an item.
+	Try func(ctx context.Context, item T) error
+	// End, if set, is told how an item ended: nil for made, otherwise why it was given up.
+	End func(ctx context.Context, item T, err error)
 }
 
-// work serves a queue until ctx ends; an item is never worked on twice at once. what and about say what a defect is told of.
-func work(
-	ctx context.Context, queue workqueue.TypedRateLimitingInterface[item], workers int, guard *aside.Guard, what string,
-	about func(item) client.Object, serve func(context.Context, item) error,
-) {
+// Queue is what waits of one kind of work. It is safe for concurrent use.
+type Queue[T comparable] struct {
+	Kind
+	job   Job[T]
+	guard *aside.Guard
+	items workqueue.TypedRateLimitingInterface[T]
+	open  atomic.Int64  // that have been put and have not ended, if there is a bound
+	room  chan struct{} // it was full, and is not any more
+}
+
+// NewQueue adds a kind of work to a pool.
+func NewQueue[T comparable](p *Pool, kind Kind, job Job[T]) *Queue[T] {
+	q := &Queue[T]{Kind: kind, job: job, guard: p.guard, room: make(chan struct{}, 1)}
+	q.items = queueOf(kind, job.Tenant)
+	p.rows = append(p.rows, q.run)
+	return q
+}
+
+// Put has items worked on after a while; at once for 0. One that waits already keeps the earlier time; where there is a bound, an item is put
+// once.
+func (q *Queue[T]) Put(after time.Duration, items ...T) {
+	q.open.Add(int64(len(items)))
+	for _, i := range items {
+		q.items.AddAfter(i, after)
+	}
+}
+
+// Full says that as much is open as may be, or more.
+func (q *Queue[T]) Full() bool { return q.Bound > 0 && q.open.Load() >= q.Bound }
+
+// Room is signalled when Full has come to an end.
+func (q *Queue[T]) Room() <-chan struct{} { return q.room }
+
+func (q *Queue[T]) run(ctx context.Context) {
+	if q.job.Begin != nil {
+		q.job.Begin(ctx)
+	}
 	var group sync.WaitGroup
-	for range workers {
+	for range q.Workers {
 		group.Go(func() {
-			for {
-				item, stopped := queue.Get()
-				if stopped {
-					return
-				}
-				if ctx.Err() == nil {
-					if err := guard.Catch(what, about(item), func() error { return serve(ctx, item) }); err == nil {
-						queue.Forget(item)
-					} else if ctx.Err() == nil {
-						logr.FromContextOrDiscard(ctx).Error(err, "a write is left for later")
-						queue.AddRateLimited(item)
-					}
-				}
-				queue.Done(item)
+			for item, over := q.items.Get(); !over; item, over = q.items.Get() {
+				q.work(ctx, item)
+				q.items.Done(item)
 			}
 		})
 	}
 	<-ctx.Done()
-	queue.ShutDown()
+	q.items.ShutDown()
 	group.Wait()
 }
+
+// work makes a try at an item, and says what comes of a failure.
+func (q *Queue[T]) work(ctx context.Context, item T) {
+	if q.job.Pace != nil && q.job.Pace(ctx, item) != nil || ctx.Err() != nil {
+		return
+	}
+	err := q.guard.Catch(q.Name, q.job.About(item), func() error { return q.job.Try(ctx, item) })
+	last := q.Tries > 0 && (!passes(err) || q.items.NumRequeues(item)+1 >= q.Tries)
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case err != nil && !last:
+		if q.Tries == 0 {
+			logr.FromContextOrDiscard(ctx).Error(err, "a write is left for later", "work", q.Name)
+		}
+		q.items.AddRateLimited(item)
+	default:
+		q.items.Forget(item)
+		if q.job.End != nil {
+			// What went wrong has been told.
+			_ = q.guard.Catch(q.Name, q.job.About(item), func() error { q.job.End(ctx, item, err); return nil })
+		}
+		if q.open.Add(-1) == q.Bound-1 {
+			signal(q.room)
+		}
+	}
+}
+
+// signal tells whoever waits, once.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// object is the gang or pod of that UID, which something is to be told about.
+type object struct{ namespace, uid string }
+
+func (o object) tenant() string { return o.namespace }

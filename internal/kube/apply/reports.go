@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -23,7 +22,6 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -43,12 +41,8 @@ type ReportOptions struct {
 	// Autoscaled says whether something buys nodes for pods that say Unschedulable, beside a Cluster Autoscaler, whose ConfigMap the
 	// snapshots show. It must not block for long; nil: nothing does.
 	Autoscaled func() bool
-	// Workers is how many gangs are written about at once; 0 means 8.
-	Workers int
 	// Event records an event about an object. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
-	// Guard sets aside what ends in a defect; nil: nobody is told.
-	Guard *aside.Guard
 }
 
 // Unschedulable says of which pods the condition PodScheduled=False has the reason Unschedulable. Of the others it has the reason that
@@ -79,14 +73,14 @@ func (o *ReportOptions) bought(snap *cluster.Snapshot) bool {
 	return snap.Object(cluster.ConfigMaps, autoscalerStatus) != nil || o.Autoscaled != nil && o.Autoscaled()
 }
 
-// Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the writing
-// happens in Run. It remembers what it wrote, so that nothing is written twice; after a restart it reads the objects
+// Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the pool
+// writes. It remembers what it wrote, so that nothing is written twice; after a restart it reads the objects
 // before it writes. It remembers only gangs that wait, or whose reason has not been taken back yet.
 type Reports struct {
 	kit    *write.Kit
 	reader client.Reader
 	o      ReportOptions
-	queue  workqueue.TypedRateLimitingInterface[item] // of gangs
+	work   *Queue[object] // of gangs
 
 	mu    sync.Mutex
 	gangs map[string]*report // by gang UID
@@ -136,24 +130,20 @@ type message struct {
 
 type podRef struct{ name, uid string }
 
-// NewReports returns a writer of reasons; Run starts it, once.
-func NewReports(kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
+// NewReports returns a writer of reasons, which pool runs.
+func NewReports(pool *Pool, kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
 	if o.Settle == 0 {
 		o.Settle = time.Second
 	}
 	if o.Refresh == 0 {
 		o.Refresh = time.Minute
 	}
-	if o.Workers == 0 {
-		o.Workers = 8
-	}
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
-	return &Reports{
-		kit: kit, reader: reader, o: o, gangs: map[string]*report{},
-		queue: inTurn(o.Workers, o.Settle),
-	}
+	r := &Reports{kit: kit, reader: reader, o: o, gangs: map[string]*report{}}
+	r.work = NewQueue(pool, reasonWork, Job[object]{Tenant: object.tenant, About: r.about, Try: r.serve})
+	return r
 }
 
 // Restore looks for conditions that an earlier process of ours wrote, so that those of gangs that have been placed since
@@ -191,7 +181,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 		}
 		seen[g.UID] = struct{}{}
 		// What went wrong has been told; what is said of the others stands.
-		_ = r.o.Guard.Catch("why a gang waits", kai.PodGroup(g.Gang, g.UID), func() error {
+		_ = r.work.guard.Catch(reasonWork.Name, kai.PodGroup(g.Gang, g.UID), func() error {
 			if at := p.gang(g); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -210,7 +200,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 			continue
 		}
 		rep.says, rep.since, rep.gang, rep.touched, rep.out = said{}, p.now, nil, time.Time{}, &message{}
-		r.queue.Add(item{rep.key.Namespace, uid})
+		r.work.Put(0, object{rep.key.Namespace, uid})
 	}
 	return next
 }
@@ -310,7 +300,7 @@ func (p *publication) stage(g *engine.GangTrace, rep *report, text string, rest 
 		}
 	}
 	rep.out = m
-	p.reports.queue.Add(item{g.Gang.Namespace, g.UID})
+	p.reports.work.Put(0, object{g.Gang.Namespace, g.UID})
 }
 
 // text is why a gang waits in words; of gangs that fail alike it is put together once, but for what is said of others.
@@ -328,14 +318,8 @@ func (p *publication) text(g *engine.GangTrace) string {
 	return cut(text+g.Hindrance(), maxText)
 }
 
-// Run writes until ctx ends.
-func (r *Reports) Run(ctx context.Context) error {
-	work(ctx, r.queue, r.o.Workers, r.o.Guard, "why a gang waits", r.about, r.serve)
-	return nil
-}
-
 // about is the PodGroup of an item; without a name once nothing is to be said of it.
-func (r *Reports) about(gang item) client.Object {
+func (r *Reports) about(gang object) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rep := r.gangs[gang.uid]; rep != nil {
@@ -345,7 +329,7 @@ func (r *Reports) about(gang item) client.Object {
 }
 
 // serve writes what is to be said of one gang; it is never at work on one gang twice at once.
-func (r *Reports) serve(ctx context.Context, gang item) error {
+func (r *Reports) serve(ctx context.Context, gang object) error {
 	uid := gang.uid
 	r.mu.Lock()
 	rep := r.gangs[uid]

@@ -32,6 +32,7 @@ type desk struct {
 	*server
 	t       *testing.T
 	store   *cluster.Store
+	pool    *Pool // not begun
 	reports *Reports
 	trace   engine.Trace
 	next    time.Time
@@ -76,16 +77,8 @@ func newDesk(t *testing.T, s *server, o ReportOptions) *desk {
 		defer d.mu.Unlock()
 		d.events = append(d.events, fmt.Sprintf("%s %s %s: %s", about.GetName(), kind, reason, message))
 	}
-	d.reports = NewReports(kit, s.client, o)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.reports.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	d.pool = NewPool(nil)
+	d.reports = NewReports(d.pool, kit, s.client, o)
 	return d
 }
 
@@ -186,6 +179,7 @@ func waiting(t *testing.T, o ReportOptions, change func(*cluster.GangState), obj
 		objects = []client.Object{groupNamed("g"), aPod("p"), aPod("q")}
 	}
 	d := newDesk(t, newServer(t, objects...), o)
+	begin(t, d.pool)
 	d.store.Apply(gangOf("g", change), podOf("p", "g", cluster.Pending), podOf("q", "g", cluster.Pending))
 	return d
 }
@@ -357,6 +351,7 @@ func TestNotReadyIsTheGangsNews(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
+			begin(t, d.pool)
 			d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
 			d.say(map[string]engine.Verdict{"g": v})
 			d.pass(2 * time.Second)
@@ -427,6 +422,7 @@ func TestRestart(t *testing.T) {
 		d.pass(2 * time.Second)
 		d.story()
 		second := newDesk(t, d.server, ReportOptions{})
+		begin(t, second.pool)
 		second.store = d.store
 		if err := second.reports.Restore(t.Context()); err != nil {
 			t.Fatal(err)
@@ -588,6 +584,7 @@ func TestEventsAreFew(t *testing.T) {
 			}
 		}
 		d := newDesk(t, newServer(t, objects...), ReportOptions{})
+		begin(t, d.pool)
 		d.store.Apply(gangOf("g", nil), gangOf("one", nil), podOf("single", "one", cluster.Pending))
 		for i := range 9 {
 			d.store.Apply(podOf(fmt.Sprintf("p%d", i), "g", cluster.Pending))

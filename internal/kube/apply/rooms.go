@@ -7,16 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/kube/aside"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -24,22 +21,17 @@ import (
 type RoomOptions struct {
 	// Settle is how long room must have been held before it is told; 0 means one second. Most victims are gone by then.
 	Settle time.Duration
-	// Workers is how many pods are written to at once; 0 means 8.
-	Workers int
 	// Event records an event about a pod to which room is promised. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
-	// Guard sets aside what ends in a defect; nil: nobody is told.
-	Guard *aside.Guard
 }
 
 // Rooms tells pods for which room is held where it is: status.nominatedNodeName, and a condition that says that we wrote
-// it. Publish is called by the loop; the writing happens in Run. A later process finds there what this one promised.
+// it. Publish is called by the loop; the pool writes. A later process finds there what this one promised.
 type Rooms struct {
 	kit   *write.Kit
 	cache client.Reader
 	o     RoomOptions
-	queue workqueue.TypedRateLimitingInterface[item] // of pods
-	pace  *rate.Limiter
+	work  *Queue[object] // of pods
 
 	mu   sync.Mutex
 	pods map[string]*room // by pod UID
@@ -58,21 +50,17 @@ type room struct {
 // Promise is room that the pod of that UID was promised on a node.
 type Promise struct{ UID, Node string }
 
-// NewRooms returns a writer of held room; Run starts it, once.
-func NewRooms(kit *write.Kit, cache client.Reader, o RoomOptions) *Rooms {
+// NewRooms returns a writer of held room, which pool runs.
+func NewRooms(pool *Pool, kit *write.Kit, cache client.Reader, o RoomOptions) *Rooms {
 	if o.Settle == 0 {
 		o.Settle = time.Second
-	}
-	if o.Workers == 0 {
-		o.Workers = 8
 	}
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
-	return &Rooms{
-		kit: kit, cache: cache, o: o, pods: map[string]*room{}, pace: rate.NewLimiter(tellRate, tellBurst),
-		queue: inTurn(o.Workers, o.Settle),
-	}
+	r := &Rooms{kit: kit, cache: cache, o: o, pods: map[string]*room{}}
+	r.work = NewQueue(pool, roomWork, Job[object]{Tenant: object.tenant, About: r.about, Pace: pace(), Try: r.serve})
+	return r
 }
 
 // Restore returns what an earlier process promised: to pods that wait for a node and show both where and that it was us.
@@ -139,7 +127,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 		}
 		switch at := have.since.Add(r.o.Settle); {
 		case !at.After(now):
-			r.queue.Add(item{p.Namespace, p.UID})
+			r.work.Put(0, object{p.Namespace, p.UID})
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
@@ -155,20 +143,14 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 		case p != nil && p.Phase == cluster.Binding: // on its way there
 		case have.node != "":
 			have.node, have.since = "", now
-			r.queue.Add(item{have.namespace, uid})
+			r.work.Put(0, object{have.namespace, uid})
 		}
 	}
 	return next
 }
 
-// Run writes until ctx ends.
-func (r *Rooms) Run(ctx context.Context) error {
-	work(ctx, r.queue, r.o.Workers, r.o.Guard, "a write", r.about, r.serve)
-	return nil
-}
-
 // about is the pod of an item; without a name once nothing is known of it.
-func (r *Rooms) about(pod item) client.Object {
+func (r *Rooms) about(pod object) any {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.namespace, UID: types.UID(pod.uid)}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,11 +161,8 @@ func (r *Rooms) about(pod item) client.Object {
 }
 
 // serve brings one pod up to date.
-func (r *Rooms) serve(ctx context.Context, pod item) error {
+func (r *Rooms) serve(ctx context.Context, pod object) error {
 	uid := pod.uid
-	if err := r.pace.Wait(ctx); err != nil {
-		return err
-	}
 	r.mu.Lock()
 	have := r.pods[uid]
 	if have == nil || have.node == have.written {

@@ -163,12 +163,13 @@ func TestRooms(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
-		r := NewRooms(p.kit(), p.client, RoomOptions{Event: func(about client.Object, kind, reason, message string) {
+		pool := NewPool(nil)
+		r := NewRooms(pool, p.kit(), p.client, RoomOptions{Event: func(about client.Object, kind, reason, message string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, about.GetName()+" "+kind+" "+reason+": "+message)
 		}})
-		p.work(r.Run)
+		p.work(pool.Run)
 		publish := func() time.Time { return r.Publish(s.Snapshot(1)) }
 		forever := cluster.Forever
 
@@ -217,8 +218,9 @@ func TestRoomsAreToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
-		r := NewRooms(p.kit(), p.client, RoomOptions{})
-		p.work(r.Run)
+		pool := NewPool(nil)
+		r := NewRooms(pool, p.kit(), p.client, RoomOptions{})
+		p.work(pool.Run)
 		publish := func() time.Time { return r.Publish(s.Snapshot(1)) }
 		p.fail = 2
 		s.HoldFor("u-p", "n1", cluster.Forever)
@@ -248,8 +250,9 @@ func TestRoomsRestore(t *testing.T) {
 		}
 		p, s := newPaper(t, shown("p", "n1", "", v1.ConditionTrue), shown("q", "n1", "", v1.ConditionTrue), shown("bound", "n1", "n1", v1.ConditionTrue),
 			shown("other", "n1", "", ""), shown("released", "n1", "", v1.ConditionFalse), shown("none", "", "", v1.ConditionTrue)), heldWorld()
-		r := NewRooms(p.kit(), p.client, RoomOptions{})
-		p.work(r.Run)
+		pool := NewPool(nil)
+		r := NewRooms(pool, p.kit(), p.client, RoomOptions{})
+		p.work(pool.Run)
 		got, err := r.Restore(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -268,8 +271,9 @@ func TestMarks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
-		m := NewMarks(p.kit(), nil)
-		p.work(m.Run)
+		pool := NewPool(nil)
+		m := NewMarks(pool, p.kit())
+		p.work(pool.Run)
 		g, at := kai.GangKey("a", "g"), time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)).UnixNano()
 		m.Set(g, "u", keys.LastStartAnnotation, at)
 		m.Set(g, "u", keys.StaleSinceAnnotation, at)
@@ -294,8 +298,9 @@ func TestFrozenCondition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
-		m := NewMarks(p.kit(), nil)
-		p.work(m.Run)
+		pool := NewPool(nil)
+		m := NewMarks(pool, p.kit())
+		p.work(pool.Run)
 		m.Frozen(kai.GangKey("a", "g"), "u", "left alone", time.Hour)
 		p.after(50*time.Minute, nil)
 		p.expect("said", "200ms g/u EvictionsFrozen=True:RepeatedEvictions")

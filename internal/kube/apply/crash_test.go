@@ -1,0 +1,96 @@
+package apply
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/kubetest"
+)
+
+// TestCrashes: the process dies at each write of an order and of what is told, before or after it; the next one, which decides on what
+// the objects show, comes to the same end.
+//
+// As it was first written it ended with half a bundle when the process died between the bundle's two writes. The next process did withdraw
+// the half, but the API server of the tests refused the delete: clients send the delete options of a custom kind in the group of the kind,
+// which it did not read, as real ones do. It does since, and its table of requests has the case. So nothing was wrong with adopting; what
+// this test holds now is that half a bundle is gone when the next decision is made.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	kubetest.Story{
+		Set: func(s *kubetest.Server) {
+			victim := aPod("v")
+			victim.Spec = v1.PodSpec{NodeName: "n1", TerminationGracePeriodSeconds: ptr.To[int64](0)}
+			victim.Status.Phase = v1.PodRunning
+			s.Put(
+				&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g", UID: "g"}},
+				aPod("p"), aPod("q"), aPod("r"), aPod("s"), victim,
+			)
+		},
+		Run: func(t *testing.T, p *kubetest.Process) func() {
+			return p.Run(t, func(_ cache.Cache, c client.Client) (func(context.Context) error, error) {
+				kit, err := write.New(c, "scheduler", nil)
+				return func(ctx context.Context) error { return carryAll(ctx, c, kit) }, err
+			})
+		},
+		Settle: 20 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			bound := 0
+			for _, name := range []string{"r", "s"} {
+				if s.Get(&v1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}) {
+					bound++
+				}
+			}
+			p, g := aPod("p"), &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g"}}
+			if s.Get(p); bound != 2 || s.Get(aPod("v")) || p.Status.NominatedNodeName != "n1" || !s.Get(g) || g.Annotations["x/started"] == "" {
+				t.Errorf("%d of 2 BindRequests, the victim is there: %v, room on %q, annotations %v", bound, s.Get(aPod("v")), p.Status.NominatedNodeName, g.Annotations)
+			}
+		},
+	}.Crashes(t)
+}
+
+// carryAll is all writers with a loop that decides anew, each second, on what is not there yet.
+func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
+	pool := NewPool(nil)
+	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
+	rooms, marks := NewRooms(pool, kit, c, RoomOptions{}), NewMarks(pool, kit)
+	var writers sync.WaitGroup
+	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
+	defer writers.Wait()
+	store := heldWorld()
+	store.HoldFor("u-p", "n1", cluster.Forever)
+	marks.Set(kai.GangKey("a", "g"), "g", "x/started", time.Unix(1000, 0).UnixNano())
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * orphanSettle): // what an earlier process left unfinished has been withdrawn by then
+		}
+		rooms.Publish(store.Snapshot(1))
+		var plan engine.Plan
+		if c.Get(ctx, client.ObjectKey{Namespace: "a", Name: "v"}, &v1.Pod{}) == nil {
+			plan.Bundles = append(plan.Bundles, engine.Bundle{ID: "b0", Gang: kai.GangKey("a", "g"), UID: "g", Intents: []engine.Intent{
+				{Verb: engine.Evict, Namespace: "a", Pod: "v", UID: "u-v", Node: "n1"},
+			}})
+		}
+		var made v1alpha2.BindRequestList
+		if err := c.List(ctx, &made); err == nil && len(made.Items) == 0 {
+			plan.Bundles = append(plan.Bundles, bundle("b1", "r", "s"))
+		}
+		evictions.Submit(plan)
+		binds.Submit(plan)
+	}
+}
