@@ -42,7 +42,6 @@ type Kind struct {
 //	roomWork    namespaces in turn  a pod, so many a second   never
 //	markWork    namespaces in turn  a gang, so many a second  never
 //	newsWork    as they come        a pod, when binds pause   never: it writes nothing itself   there is an event to write
-//	EventWork   namespaces in turn  an event                  after 8 tries                     it is counted: conditions say the same
 //
 // When ctx ends, for a lost Lease as for a process that stops, nothing more is taken. No failure is told of what that cut short: the next
 // process decides on what the objects show.
@@ -53,8 +52,6 @@ var (
 	roomWork   = Kind{Name: "held room", Workers: 8, First: time.Second}
 	markWork   = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	newsWork   = Kind{Name: "news of a bind", Workers: 1, First: time.Second, Bound: boundMost}
-	// EventWork is of every role of a process.
-	EventWork = Kind{Name: "an event", Workers: 4, First: orderFirst, Tries: orderTries}
 )
 
 // An order is tried 8 times within 6.35 s.

@@ -152,7 +152,7 @@ func TestOrdersComeAsTheyCame(t *testing.T) {
 func TestReportsNeverDelayABind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const gangs = 500
+		const gangs = 100
 		objects := []client.Object{aPod("q")}
 		verdicts := map[string]engine.Verdict{}
 		for i := range gangs {
