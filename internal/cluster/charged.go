@@ -165,7 +165,7 @@ func (s *Store) remnant(p *Pod) GangID {
 		g.Priority, g.Preemptible, g.Created, g.StaleGrace = o.Priority, o.Preemptible, o.Created, o.StaleGrace
 		s.plant(g, withoutNear(o.Sets))
 	} else {
-		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, 0, 0, Maybe{}
+		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, 0, 0, Maybe[int64]{}
 		s.plant(g, FlatTree(0))
 	}
 	return id

@@ -117,7 +117,7 @@ type GangState struct {
 	// it, in nanoseconds. StaleGrace is how long it may stay below its minimum once it has run, in nanoseconds: negative for
 	// ever; unset for the scheduler's default.
 	PreemptionDelay int64
-	StaleGrace      Maybe
+	StaleGrace      Maybe[int64]
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -140,8 +140,8 @@ type QueueState struct {
 	Weight []Quantity
 	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
 	// nanoseconds; unset for what the queues above say.
-	PreemptMinRuntime Maybe
-	ReclaimMinRuntime Maybe
+	PreemptMinRuntime Maybe[int64]
+	ReclaimMinRuntime Maybe[int64]
 	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
 	BudgetsBlock bool
 }

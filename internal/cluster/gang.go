@@ -60,7 +60,7 @@ type GangHistory struct {
 	Displacements    []Displacement
 	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
 	Started, Evicted int64
-	Stale            Maybe
+	Stale            Maybe[int64]
 }
 
 // empty says that there is nothing to be remembered.
@@ -77,10 +77,10 @@ type Displacement struct {
 // MaxDisplacements is how many of a gang's evictions are remembered.
 const MaxDisplacements = 8
 
-// Maybe is a number that may not be stated.
-type Maybe struct {
+// Maybe is a value that may not be stated.
+type Maybe[V any] struct {
 	Set   bool
-	Value int64
+	Value V
 }
 
 // LeafByName returns the index of the leaf called name, or None. "" and DefaultSet name the single default leaf.

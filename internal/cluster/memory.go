@@ -103,7 +103,7 @@ func (s *Store) Started(key Key) {
 func (s *Store) Stale(key Key, since int64) {
 	if id, ok := s.gangIDs[key]; ok {
 		g := s.gang(id)
-		g.Stale, g.StaleSince = Maybe{Set: true, Value: since}, since
+		g.Stale, g.StaleSince = Maybe[int64]{Set: true, Value: since}, since
 	}
 }
 

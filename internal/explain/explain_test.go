@@ -218,7 +218,7 @@ or instead (cluster admin):
 			append(append(gang("held", 3, 2, func(g *cluster.GangState, p *cluster.PodState) {
 				running(g, p)
 				g.LastStart = now - 10e9
-			}), cluster.QueueState{Name: "q", PreemptMinRuntime: cluster.Maybe{Set: true, Value: 60e9}}),
+			}), cluster.QueueState{Name: "q", PreemptMinRuntime: cluster.Maybe[int64]{Set: true, Value: 60e9}}),
 				gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) { g.Priority = 1 })...),
 			`gang team/ours: blocked; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
 why: room for 1 of the 3 pods that must start together [GangNoRoom]

@@ -172,7 +172,7 @@ func (d *draw) fill() {
 	protected := d.chance(50)
 	leaf := cluster.QueueState{Name: "leaf", UID: "leaf", Parent: "dept", Quota: []cluster.Quantity{{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: cluster.Unlimited}}}
 	if protected {
-		leaf.PreemptMinRuntime = cluster.Maybe{Set: true, Value: 60e9}
+		leaf.PreemptMinRuntime = cluster.Maybe[int64]{Set: true, Value: 60e9}
 	}
 	d.store.Apply(leaf)
 	for i := range 8 {

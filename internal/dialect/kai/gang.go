@@ -57,11 +57,11 @@ func marked(conditions []v2alpha2.SchedulingCondition, pool string) bool {
 }
 
 // duration reads a duration in nanoseconds, which an object may leave out.
-func duration(d *metav1.Duration) cluster.Maybe {
+func duration(d *metav1.Duration) cluster.Maybe[int64] {
 	if d == nil {
-		return cluster.Maybe{}
+		return cluster.Maybe[int64]{}
 	}
-	return cluster.Maybe{Set: true, Value: d.Nanoseconds()}
+	return cluster.Maybe[int64]{Set: true, Value: d.Nanoseconds()}
 }
 
 // timestamp reads an RFC 3339 time into Unix nanoseconds; 0 for anything else, and for times an int64 cannot hold.

@@ -93,7 +93,7 @@ type reader struct {
 func (r *reader) complain(field, rule string) { r.problems = append(r.problems, field+" "+rule) }
 
 // runtime reads a time for which work is protected; a negative one protects nothing.
-func (r *reader) runtime(field string, d *metav1.Duration) cluster.Maybe {
+func (r *reader) runtime(field string, d *metav1.Duration) cluster.Maybe[int64] {
 	m := duration(d)
 	if m.Value < 0 {
 		r.complain(field, fmt.Sprintf("is %s; it must not be negative", d.Duration))

@@ -94,7 +94,7 @@ func (h *herd) queues(t *rapid.T) {
 			Quota:             []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
 			Limit:             []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
 			Weight:            []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
-			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
+			ReclaimMinRuntime: cluster.Maybe[int64]{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe[int64]{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
 		}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "departments") {
@@ -121,7 +121,7 @@ func (h *herd) gang(t *rapid.T) {
 	g.Preemptible = g.Priority < 100
 	g.PreemptionDelay = int64(rapid.SampledFrom([]int{0, 0, 0, 30, 600}).Draw(t, "delay")) * 1e9
 	if rapid.IntRange(0, 3).Draw(t, "own grace") == 0 {
-		g.StaleGrace = cluster.Maybe{Set: true, Value: int64(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
+		g.StaleGrace = cluster.Maybe[int64]{Set: true, Value: int64(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
 	}
 	sizes := []int{rapid.IntRange(1, 4).Draw(t, "pods")}
 	leaves := []string{""}

@@ -304,11 +304,11 @@ func (w *town) events() []cluster.Event {
 		}
 		return x * by
 	}
-	maybe := func(x int64) cluster.Maybe {
+	maybe := func(x int64) cluster.Maybe[int64] {
 		if x < 0 {
-			return cluster.Maybe{}
+			return cluster.Maybe[int64]{}
 		}
-		return cluster.Maybe{Set: true, Value: x * 1e9}
+		return cluster.Maybe[int64]{Set: true, Value: x * 1e9}
 	}
 	for i, q := range w.queues {
 		u := cluster.Unlimited

@@ -46,7 +46,7 @@ type purse struct {
 	name, parent             string
 	quota, limit, fair       cluster.Resources
 	held, fixed, stuck       cluster.Resources
-	reclaimSafe, preemptSafe cluster.Maybe
+	reclaimSafe, preemptSafe cluster.Maybe[int64]
 }
 
 // lawGang is a gang, as the law sees it.
@@ -291,7 +291,7 @@ func (q *question) safeUntil(v *lawGang) int64 {
 		return 0
 	}
 	least := int64(0)
-	stated := func(ps []*purse, read func(*purse) cluster.Maybe) int64 {
+	stated := func(ps []*purse, read func(*purse) cluster.Maybe[int64]) int64 {
 		for _, p := range ps {
 			if m := read(p); m.Set {
 				return m.Value
@@ -301,10 +301,10 @@ func (q *question) safeUntil(v *lawGang) int64 {
 	}
 	switch q.cause {
 	case policy.Preempt:
-		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe { return p.preemptSafe })
+		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe[int64] { return p.preemptSafe })
 	case policy.Reclaim:
 		_, theirs := q.fork(q.g.queue, v.queue)
-		least = stated(q.ways(theirs.name), func(p *purse) cluster.Maybe { return p.reclaimSafe })
+		least = stated(q.ways(theirs.name), func(p *purse) cluster.Maybe[int64] { return p.reclaimSafe })
 	}
 	if v.started+least <= q.now {
 		return 0

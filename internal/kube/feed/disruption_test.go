@@ -99,7 +99,7 @@ func TestDisruptionReachesTheModel(t *testing.T) {
 	second := int64(time.Second)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	got := []any{m.LastStart - start, m.LastEviction - start, m.StaleSince - start, m.PreemptionDelay, m.StaleGrace, queue.PreemptMinRuntime, queue.ReclaimMinRuntime, queue.BudgetsBlock, snap.Pod(m.Pods[0]).Recreated}
-	want := []any{second, 2 * second, 3 * second, 60 * second, cluster.Maybe{Set: true}, cluster.Maybe{Set: true, Value: 3600 * second}, cluster.Maybe{Set: true, Value: 7200 * second}, true, true}
+	want := []any{second, 2 * second, 3 * second, 60 * second, cluster.Maybe[int64]{Set: true}, cluster.Maybe[int64]{Set: true, Value: 3600 * second}, cluster.Maybe[int64]{Set: true, Value: 7200 * second}, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

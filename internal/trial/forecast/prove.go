@@ -153,7 +153,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		cpu.Name, memory.Name = "cpu", "memory"
 		w.Store.Apply(cluster.QueueState{
 			Name: name, UID: name, Priority: 100, Created: w.Now(), Quota: []cluster.Quantity{{Name: "gpu", Value: quota * cluster.Whole}, cpu, memory},
-			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: int64(48 * time.Hour)},
+			ReclaimMinRuntime: cluster.Maybe[int64]{Set: true, Value: int64(48 * time.Hour)},
 			Weight:            []cluster.Quantity{{Name: "gpu", Value: 1000}},
 		})
 	}

@@ -189,11 +189,11 @@ func (i *instance) reclaimFor(beneficiary, victim *ledger.QueueLedger) int64 {
 	return nearest(victim, reclaimOf, i.reclaim)
 }
 
-func preemptOf(q *ledger.QueueLedger) cluster.Maybe { return q.PreemptMinRuntime }
-func reclaimOf(q *ledger.QueueLedger) cluster.Maybe { return q.ReclaimMinRuntime }
+func preemptOf(q *ledger.QueueLedger) cluster.Maybe[int64] { return q.PreemptMinRuntime }
+func reclaimOf(q *ledger.QueueLedger) cluster.Maybe[int64] { return q.ReclaimMinRuntime }
 
 // nearest returns the first stated value from q upwards, or the default.
-func nearest(q *ledger.QueueLedger, read func(*ledger.QueueLedger) cluster.Maybe, otherwise int64) int64 {
+func nearest(q *ledger.QueueLedger, read func(*ledger.QueueLedger) cluster.Maybe[int64], otherwise int64) int64 {
 	for ; q != nil; q = q.Parent {
 		if m := read(q); m.Set {
 			return m.Value
