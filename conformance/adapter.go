@@ -25,7 +25,7 @@ import (
 
 // Units and constants of the files.
 const (
-	second        = int64(1e9)
+	second        = time.Second
 	defaultSpace  = "default" // namespace of gangs that name none
 	defaultLeaf   = "default" // pod set of gangs without others
 	nodeTypeLabel = "kai.scheduler/type"
@@ -37,13 +37,13 @@ const (
 )
 
 // start is the moment cases begin at: any moment with room before and after it.
-const start = int64(1_700_000_000) * second
+var start = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // moment is a time of the run as objects write it. Objects here keep the nanoseconds that an API server would drop.
-func moment(at int64) metav1.Time { return metav1.NewTime(time.Unix(0, at).UTC()) }
+func moment(at cluster.Instant) metav1.Time { return metav1.NewTime(at.Time().UTC()) }
 
 // stamp is a time as annotations write it.
-func stamp(at int64) string { return time.Unix(0, at).UTC().Format(time.RFC3339Nano) }
+func stamp(at cluster.Instant) string { return at.Time().UTC().Format(time.RFC3339Nano) }
 
 // objects returns everything the case begins with, but for pods and their gangs, what others refer to first. Everything is
 // identified by its name.
@@ -76,7 +76,7 @@ func (c *Case) objects() []enginetest.Object {
 // className is what the priority class of that value is called.
 func className(priority int32) string { return "priority-" + strconv.Itoa(int(priority)) }
 
-func meta(namespace, name string, created int64) metav1.ObjectMeta {
+func meta(namespace, name string, created cluster.Instant) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: moment(created), Labels: map[string]string{}, Annotations: map[string]string{}}
 }
 
@@ -178,7 +178,7 @@ func (c *Claim) object() *resourcev1.ResourceClaim {
 }
 
 func (q *Queue) object() *v2.Queue {
-	o := &v2.Queue{ObjectMeta: meta("", q.Name, start-24*3600*second+q.CreatedAt*second)}
+	o := &v2.Queue{ObjectMeta: meta("", q.Name, start.Add(-24*3600*second).Add(time.Duration(q.CreatedAt)*second))}
 	o.Spec.ParentQueue = q.Parent
 	if q.Priority != nil {
 		p := int(*q.Priority)
@@ -210,7 +210,7 @@ func (g *Gang) key() cluster.Key {
 	return cluster.Key{Face: "kai", Namespace: g.namespace(), Name: g.Name}
 }
 
-func (g *Gang) created() int64 { return start - g.AgeSeconds*second }
+func (g *Gang) created() cluster.Instant { return start.Add(-time.Duration(g.AgeSeconds) * second) }
 
 func (g *Gang) object() *v2alpha2.PodGroup {
 	o := &v2alpha2.PodGroup{ObjectMeta: meta(g.namespace(), g.Name, g.created())}
@@ -224,11 +224,11 @@ func (g *Gang) object() *v2alpha2.PodGroup {
 	}
 	for i := range g.Pods {
 		if g.Pods[i].Status == running {
-			o.Annotations[keys.LastStartAnnotation] = stamp(start - startedAgo)
+			o.Annotations[keys.LastStartAnnotation] = stamp(start.Add(-startedAgo))
 		}
 	}
 	if g.StaleForSeconds != nil {
-		o.Annotations[keys.StaleSinceAnnotation] = stamp(start - *g.StaleForSeconds*second)
+		o.Annotations[keys.StaleSinceAnnotation] = stamp(start.Add(-time.Duration(*g.StaleForSeconds) * second))
 	}
 	o.Spec.StalenessGracePeriod = span(g.StalenessGraceSeconds)
 	o.Spec.PreemptionDelay = span(g.PreemptionDelaySeconds)
@@ -325,7 +325,7 @@ func (g *Gang) pod(p *Pod, groups []string) *v1.Pod {
 	deleted := moment(start)
 	switch p.Status {
 	case stuck:
-		deleted = moment(start - 60*stuckAfter)
+		deleted = moment(start.Add(-60 * stuckAfter))
 		fallthrough
 	case releasing:
 		o.DeletionTimestamp = &deleted

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -50,7 +51,7 @@ type caseRun struct {
 	driver *engine.Driver
 	store  *cluster.Store
 	tell   *dialect.Translator // of objects to the store
-	now    int64
+	now    cluster.Instant
 	keep   bool // nominations survive between rounds
 	pods   map[string]*v1.Pod
 	fates  map[string]fate
@@ -88,7 +89,7 @@ func newCaseRun(c *Case, keep bool) (*caseRun, error) {
 		return nil, err
 	}
 	p.Actions = c.Actions
-	p.Settings = engine.Settings{ConsolidationVictims: -1, MovedAreFree: true, StaleGrace: c.DefaultStalenessGraceSeconds * second}
+	p.Settings = engine.Settings{ConsolidationVictims: -1, MovedAreFree: true, StaleGrace: time.Duration(c.DefaultStalenessGraceSeconds) * second}
 	for i := range c.Given.Nodes {
 		if c.Given.Nodes[i].NUMA != nil && len(p.Tiers) > 0 {
 			p.Tiers[0] = append(p.Tiers[0], engine.PluginUse{Name: "numa"})
@@ -197,7 +198,7 @@ func (w *caseRun) put(p *v1.Pod) {
 // settle turns decisions into facts between two rounds: bound pods run, nominated ones wait again, evicted ones are
 // back without a node, and time goes by.
 func (w *caseRun) settle() {
-	w.now += pace + int64(w.c.Rounds.DelaySeconds*float64(second))
+	w.now = w.now.Add(pace + time.Duration(w.c.Rounds.DelaySeconds*float64(second)))
 	for i := range w.c.Given.Gangs {
 		g := &w.c.Given.Gangs[i]
 		for k := range g.Pods {

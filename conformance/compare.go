@@ -102,7 +102,7 @@ func (w *caseRun) checkPod(name string, want Outcome, miss reporter) {
 		miss("pod "+name, fmt.Sprintf("in NUMA zones %v", want.NUMAZones), fmt.Sprintf("in %v", zones))
 	}
 	if want.StartedLongerAgo != nil {
-		if lasted := (w.now - start + startedAgo) / second; got.status != running || lasted <= *want.StartedLongerAgo {
+		if lasted := int64((w.now.Sub(start) + startedAgo) / second); got.status != running || lasted <= *want.StartedLongerAgo {
 			miss("pod "+name, fmt.Sprintf("started more than %d s ago", *want.StartedLongerAgo), fmt.Sprintf("%s, started %d s ago", got.status, lasted))
 		}
 	}

@@ -100,7 +100,7 @@ func (v *view) gangs() []GangReport {
 	}
 	var out []GangReport
 	v.snap.EachGang(func(g *cluster.Gang) {
-		r := GangReport{Namespace: g.Key.Namespace, Name: g.Key.Name, Queue: g.Queue, Priority: g.Priority, AgeSeconds: max(0, v.snap.Now-g.Created) / 1e9}
+		r := GangReport{Namespace: g.Key.Namespace, Name: g.Key.Name, Queue: g.Queue, Priority: g.Priority, AgeSeconds: int64(max(0, v.snap.Now.Sub(g.Created))) / 1e9}
 		r.Phase, r.Pods = explain.Count(v.snap, g)
 		if t := traces[g.Key]; t != nil {
 			r.Next = t.Placed > 0

@@ -134,11 +134,11 @@ func (l *looker) look(ctx context.Context) (*view, error) {
 		return nil, advise(err, config.Host)
 	}
 	o.Extended = func() bool { return has.Has(served.ExtendedByClaim) }
-	store := cluster.NewStore(cluster.Options{StuckAfter: int64(2 * time.Minute), DefaultQueue: keys.DefaultQueue})
+	store := cluster.NewStore(cluster.Options{StuckAfter: 2 * time.Minute, DefaultQueue: keys.DefaultQueue})
 	if err := feed.Rebuild(ctx, c, o, store); err != nil {
 		return nil, advise(err, config.Host)
 	}
-	v, err := newView(ctx, see.NewCycle(store.Snapshot(time.Now().UnixNano()), prof, l.deps.Registry(l.csi)))
+	v, err := newView(ctx, see.NewCycle(store.Snapshot(cluster.InstantOf(time.Now())), prof, l.deps.Registry(l.csi)))
 	if err != nil {
 		return nil, err
 	}

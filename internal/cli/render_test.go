@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-const now = int64(1_700_000_000_000_000_000)
+var now = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // fixed is a cluster with something of everything that a table shows.
 func fixed(t *testing.T) *view {
@@ -51,7 +51,7 @@ func fixed(t *testing.T) *view {
 	gang := func(name, queue string, pods, running int, gpu int64, edit func(*cluster.GangState, *cluster.PodState)) {
 		g := cluster.GangState{
 			Key: cluster.Key{Face: "kai", Namespace: "team", Name: name}, UID: name, Queue: queue, Priority: 50, Preemptible: true,
-			Created: now - 3600e9, Sets: cluster.FlatTree(int32(pods)),
+			Created: now.Add(-3600e9), Sets: cluster.FlatTree(int32(pods)),
 		}
 		for i := range pods {
 			p := cluster.PodState{

@@ -66,7 +66,7 @@ func newReplayCase(d Deps) *cobra.Command {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			r := &replayed{
-				File: args[0], Cluster: replay.Cluster(k.Image.Store(cluster.Options{}).Snapshot(k.Image.Now)), At: time.Unix(0, k.Image.Now).UTC(), Version: k.Version, Plans: out.Plans, Recorded: k.Decided, Same: out.Same, Notes: notes, Waiting: []waitingGang{},
+				File: args[0], Cluster: replay.Cluster(k.Image.Store(cluster.Options{}).Snapshot(k.Image.Now)), At: k.Image.Now.Time().UTC(), Version: k.Version, Plans: out.Plans, Recorded: k.Decided, Same: out.Same, Notes: notes, Waiting: []waitingGang{},
 			}
 			if r.Plans == nil {
 				r.Plans = []engine.Plan{}

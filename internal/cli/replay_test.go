@@ -39,7 +39,7 @@ func town() *cluster.Snapshot {
 			s.Apply(cluster.PodState{UID: uid, Namespace: "ns", Name: uid, Gang: gang, Ours: true, Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}}})
 		}
 	}
-	return s.Snapshot(1_700_000_000_000_000_000)
+	return s.Snapshot(cluster.UnixNano(1_700_000_000_000_000_000))
 }
 
 // run runs one of the commands.

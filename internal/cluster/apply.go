@@ -94,7 +94,7 @@ func (e PodState) apply(s *Store) bool {
 			return false
 		}
 		s.detach(p)
-		if p.Phase.Active() && !e.Phase.Active() && p.evicting == 0 {
+		if p.Phase.Active() && !e.Phase.Active() && p.evicting.IsZero() {
 			s.lost(p)
 		}
 		s.classes.release(p.Class)
@@ -120,11 +120,11 @@ func (e PodState) apply(s *Store) bool {
 		}
 	}
 	switch {
-	case p.evicting == 0:
+	case p.evicting.IsZero():
 	case p.Phase.Active(): // the eviction has not shown yet
 		p.Phase = Releasing
 	default:
-		p.evicting = 0
+		p.evicting = Instant{}
 		delete(s.evicting, id)
 	}
 	if p.Phase.Holds() && !held {
@@ -164,7 +164,7 @@ func (e GangState) apply(s *Store) bool {
 	if known {
 		g := s.gangs.get(int32(id))
 		if g.UID == e.UID { // what we know before the object says so
-			e.LastStart, e.LastEviction = max(e.LastStart, g.Started), max(e.LastEviction, g.Evicted)
+			e.LastStart, e.LastEviction = Latest(e.LastStart, g.Started), Latest(e.LastEviction, g.Evicted)
 			if g.Stale.Set {
 				e.StaleSince = g.Stale.Value
 			}
@@ -200,7 +200,7 @@ func (e GangState) apply(s *Store) bool {
 	g.GangState = e
 	s.plant(g, e.Sets)
 	s.serve(e.Queue, e.LastStart)
-	if e.LastEviction > g.Displaced { // by whoever led before us; for whom is not on record
+	if e.LastEviction.After(g.Displaced) { // by whoever led before us; for whom is not on record
 		g.Displaced, s.disturbed = e.LastEviction, true
 	}
 	for _, pid := range members {
@@ -463,7 +463,7 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 // setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be
 // incomplete however many pods it has; and whether its pods hold room otherwise than its object reads.
 func (s *Store) setPartial(g *Gang) {
-	s.partial = setBit(s.partial, g.ID, g.StaleSince != 0 || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2))
+	s.partial = setBit(s.partial, g.ID, !g.StaleSince.IsZero() || g.ActivePods > 0 && (g.ActivePods-g.StrayPods < g.least || len(g.Sets) > 2))
 	s.odd = setBit(s.odd, g.ID, g.StrayPods > 0 || g.Key.Remnant() && g.ActivePods > 0)
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Charged is on whose account a pod of ours holds its room: the queue that was found to have room for it when it was decided
@@ -165,7 +166,7 @@ func (s *Store) remnant(p *Pod) GangID {
 		g.Priority, g.Preemptible, g.Created, g.StaleGrace = o.Priority, o.Preemptible, o.Created, o.StaleGrace
 		s.plant(g, withoutNear(o.Sets))
 	} else {
-		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, 0, 0, Maybe{}
+		g.Priority, g.Preemptible, g.Created, g.LastStart, g.StaleGrace = math.MinInt32, true, Instant{}, Instant{}, Maybe[time.Duration]{}
 		s.plant(g, FlatTree(0))
 	}
 	return id

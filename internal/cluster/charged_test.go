@@ -47,9 +47,9 @@ func TestChargedUntilGone(t *testing.T) {
 				p.Charged = Charged{}
 			}
 			s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}, {"pods", 10}}}, QueueState{Name: "q"}, QueueState{Name: "other"}, QueueState{Name: "default"}, gang, p)
-			s.Snapshot(0)
+			s.Snapshot(Instant{})
 			c.happen(s, p)
-			for i, snap := range []*Snapshot{s.Snapshot(1), Fork(s.Snapshot(1), Options{DefaultQueue: "default"}).Snapshot(1)} {
+			for i, snap := range []*Snapshot{s.Snapshot(UnixNano(1)), Fork(s.Snapshot(UnixNano(1)), Options{DefaultQueue: "default"}).Snapshot(UnixNano(1))} {
 				is := snap.Pod(0)
 				if is.Gang == None {
 					t.Errorf("recorded %v, %s, store %d: it is in no gang", recorded, c.name, i)
@@ -65,11 +65,11 @@ func TestChargedUntilGone(t *testing.T) {
 			}
 			p.Phase = Releasing
 			s.Apply(p)
-			if snap := s.Snapshot(2); snap.QueueByName(c.queue).Allocated.At(GPU) != 0 {
+			if snap := s.Snapshot(UnixNano(2)); snap.QueueByName(c.queue).Allocated.At(GPU) != 0 {
 				t.Errorf("recorded %v, %s: charged when it leaves", recorded, c.name)
 			}
 			s.Apply(PodGone{UID: "p"})
-			s.Snapshot(3).EachGang(func(g *Gang) {
+			s.Snapshot(UnixNano(3)).EachGang(func(g *Gang) {
 				if g.Key.Remnant() {
 					t.Errorf("recorded %v, %s: %s is left when it is gone", recorded, c.name, g.Key)
 				}
@@ -87,7 +87,7 @@ func TestNobodysPod(t *testing.T) {
 		PodState{UID: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}}},
 		PodState{UID: "x", Namespace: "a", Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 1000}}},
 		PodState{UID: "y", Namespace: "a", Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 1000}}})
-	charged := func(queue string) int64 { return s.Snapshot(1).QueueByName(queue).Allocated.At(GPU) }
+	charged := func(queue string) int64 { return s.Snapshot(UnixNano(1)).QueueByName(queue).Allocated.At(GPU) }
 	if got := charged("default"); got != 3000 {
 		t.Errorf("without a gang: %d", got)
 	}
@@ -102,46 +102,46 @@ func TestNobodysPod(t *testing.T) {
 func TestRemnantsStart(t *testing.T) {
 	t.Parallel()
 	key := Key{Face: "kai", Namespace: "a", Name: "g"}
-	gang := func(uid, queue string, start int64, priority int32) GangState {
+	gang := func(uid, queue string, start Instant, priority int32) GangState {
 		return GangState{Key: key, UID: uid, Queue: queue, LastStart: start, Priority: priority, Sets: FlatTree(1)}
 	}
-	moved := gang("1", "other", 100, 50)
+	moved := gang("1", "other", UnixNano(100), 50)
 	for _, c := range []struct {
 		name   string
 		late   bool // its gang is not known when it runs
 		events []Event
-		start  int64
+		start  Instant
 	}{
-		{"it moves", false, []Event{moved}, 100},
-		{"it moves and is edited", false, []Event{moved, gang("1", "other", 100, 60)}, 100},
-		{"it moves and starts there", false, []Event{moved, gang("1", "other", 200, 50), gang("1", "other", 200, 60)}, 100},
-		{"it is gone", false, []Event{GangGone{Key: key}}, 0},
-		{"it moves, is gone, and is made anew", false, []Event{moved, GangGone{Key: key}, gang("2", "other", 200, 50)}, 0},
-		{"it moves, and is another", false, []Event{moved, gang("2", "other", 200, 50)}, 100},
-		{"it moves, is another, and that is edited", false, []Event{moved, gang("2", "other", 200, 50), gang("2", "other", 200, 60)}, 100},
-		{"it is gone, and is made anew twice", false, []Event{GangGone{Key: key}, gang("2", "other", 200, 50), GangGone{Key: key}, gang("3", "other", 300, 50)}, 0},
-		{"it is known after its pod", true, []Event{moved}, 100},
+		{"it moves", false, []Event{moved}, UnixNano(100)},
+		{"it moves and is edited", false, []Event{moved, gang("1", "other", UnixNano(100), 60)}, UnixNano(100)},
+		{"it moves and starts there", false, []Event{moved, gang("1", "other", UnixNano(200), 50), gang("1", "other", UnixNano(200), 60)}, UnixNano(100)},
+		{"it is gone", false, []Event{GangGone{Key: key}}, Instant{}},
+		{"it moves, is gone, and is made anew", false, []Event{moved, GangGone{Key: key}, gang("2", "other", UnixNano(200), 50)}, Instant{}},
+		{"it moves, and is another", false, []Event{moved, gang("2", "other", UnixNano(200), 50)}, UnixNano(100)},
+		{"it moves, is another, and that is edited", false, []Event{moved, gang("2", "other", UnixNano(200), 50), gang("2", "other", UnixNano(200), 60)}, UnixNano(100)},
+		{"it is gone, and is made anew twice", false, []Event{GangGone{Key: key}, gang("2", "other", UnixNano(200), 50), GangGone{Key: key}, gang("3", "other", UnixNano(300), 50)}, Instant{}},
+		{"it is known after its pod", true, []Event{moved}, UnixNano(100)},
 	} {
 		for _, rebuilt := range []bool{false, true} { // after each event, as by a restart
 			s := NewStore(Options{DefaultQueue: "default"})
 			s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}, {"pods", 10}}}, QueueState{Name: "q"}, QueueState{Name: "other"})
 			if !c.late {
-				s.Apply(gang("1", "q", 100, 50))
+				s.Apply(gang("1", "q", UnixNano(100), 50))
 			}
 			s.Apply(PodState{
 				UID: "p", Name: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}},
 				Charged: Charged{Queue: "q", Gang: key},
 			})
-			s.Snapshot(150)
+			s.Snapshot(UnixNano(150))
 			for i, e := range c.events {
 				s.Apply(e)
-				if snap := s.Snapshot(160 + int64(i)); rebuilt {
+				if snap := s.Snapshot(UnixNano(160 + int64(i))); rebuilt {
 					s = Fork(snap, Options{DefaultQueue: "default"})
 				}
 			}
-			snap := s.Snapshot(400)
+			snap := s.Snapshot(UnixNano(400))
 			if g := snap.Gang(snap.Pod(0).Gang); !g.Key.Remnant() || g.Queue != "q" || g.LastStart != c.start {
-				t.Errorf("%s, rebuilt %v: in %s of %s, which started at %d, not at %d", c.name, rebuilt, g.Key, g.Queue, g.LastStart, c.start)
+				t.Errorf("%s, rebuilt %v: in %s of %s, which started at %d, not at %d", c.name, rebuilt, g.Key, g.Queue, g.LastStart.UnixNano(), c.start.UnixNano())
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestDemands(t *testing.T) {
 			}
 		}
 		got := map[string]int{}
-		for _, d := range s.Snapshot(int64(step)).Demands() {
+		for _, d := range s.Snapshot(UnixNano(int64(step))).Demands() {
 			name := map[int64]string{1000: "whole", 2000: "two", 0: "half"}[d.Requests.At(GPU)]
 			if got[name] > 0 {
 				t.Fatalf("step %d: kind %s twice", step, name)
@@ -73,7 +73,7 @@ func TestDemandsMost(t *testing.T) {
 		}
 	}
 	var got, want []int
-	for _, d := range s.Snapshot(1).Demands() {
+	for _, d := range s.Snapshot(UnixNano(1)).Demands() {
 		got = append(got, d.Pods)
 	}
 	for i := range MaxDemands {

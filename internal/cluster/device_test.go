@@ -44,7 +44,7 @@ func TestSharedDevices(t *testing.T) {
 	}
 	for _, step := range steps {
 		s.Apply(step.do)
-		n := s.Snapshot(1).NodeByName("n")
+		n := s.Snapshot(UnixNano(1)).NodeByName("n")
 		got := sums{n.Used.At(GPU), n.Releasing.At(GPU), n.Used.At(Slots), n.Devices}
 		if d := cmp.Diff(step.want, got, cmp.Transformer("device", func(d SharedDevice) SharedDevice { d.reservations = 0; return d }), cmp.AllowUnexported(SharedDevice{})); len(got.Devices)+len(step.want.Devices) > 0 && d != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, d)
@@ -60,7 +60,7 @@ func TestSharesAreSums(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			s.Apply(small.event(t))
 		}
-		snap := s.Snapshot(1)
+		snap := s.Snapshot(UnixNano(1))
 		for _, id := range snap.NodeOrder {
 			n := snap.Node(id)
 			var used, releasing Resources

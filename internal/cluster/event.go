@@ -1,5 +1,7 @@
 package cluster
 
+import "time"
+
 import v1 "k8s.io/api/core/v1"
 
 // Quantity is an amount of one named dimension in base units, as dialects read it from objects.
@@ -65,9 +67,9 @@ type PodState struct {
 	Ours bool
 	// Utility marks our own reservation and scaling pods, which take room but belong to nobody's usage.
 	Utility bool
-	Created int64 // Unix nanoseconds
-	// DeletedAt is when its grace ends or ended (deletionTimestamp), Unix nanoseconds; 0 when it is not being deleted.
-	DeletedAt int64
+	Created Instant
+	// DeletedAt is when its grace ends or ended (deletionTimestamp); 0 when it is not being deleted.
+	DeletedAt Instant
 	// Nominated is the node of status.nominatedNodeName, "" for none.
 	Nominated string
 	// Recreated says that a controller makes a new pod when this one is deleted.
@@ -97,7 +99,7 @@ type GangState struct {
 	Queue       string
 	Priority    int32
 	Preemptible bool
-	Created     int64 // Unix nanoseconds
+	Created     Instant
 	// Sets is the tree; Sets[0] is the root. A gang with a broken tree has Sets of the root only and Invalid set.
 	Sets []Set
 	// Invalid says why the gang cannot be scheduled as it is written ("" when it can): one sentence for its owner.
@@ -108,16 +110,16 @@ type GangState struct {
 	Backoff           bool
 	// GaveUp is set by the dialect when Backoff applies and a failed attempt has been recorded on the object.
 	GaveUp bool
-	// LastStart is when the gang last got its minimum, Unix nanoseconds; 0 for never. LastEviction is when pods of it were
+	// LastStart is when the gang last got its minimum; 0 for never. LastEviction is when pods of it were
 	// last evicted, StaleSince since when it has had pods and too few of them. In a Gang, they are what the Store knows.
-	LastStart    int64
-	LastEviction int64
-	StaleSince   int64
+	LastStart    Instant
+	LastEviction Instant
+	StaleSince   Instant
 	// PreemptionDelay is how long the gang waits, from its creation or last eviction on, before others may be disturbed for
-	// it, in nanoseconds. StaleGrace is how long it may stay below its minimum once it has run, in nanoseconds: negative for
+	// it. StaleGrace is how long it may stay below its minimum once it has run: negative for
 	// ever; unset for the scheduler's default.
-	PreemptionDelay int64
-	StaleGrace      Maybe
+	PreemptionDelay time.Duration
+	StaleGrace      Maybe[time.Duration]
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -132,16 +134,16 @@ type QueueState struct {
 	Display  string
 	Parent   string // "" for a top-level queue
 	Priority int32
-	Created  int64 // Unix nanoseconds
+	Created  Instant
 	// Quota (deserved), Limit and Weight (over-quota weight, in thousandths) name their dimensions; Unlimited is allowed for Quota and
 	// Limit. A dimension not named has quota 0, no limit, and weight 0. In a Queue, they are vectors.
 	Quota  []Quantity
 	Limit  []Quantity
 	Weight []Quantity
-	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start, in
-	// nanoseconds; unset for what the queues above say.
-	PreemptMinRuntime Maybe
-	ReclaimMinRuntime Maybe
+	// PreemptMinRuntime and ReclaimMinRuntime are how long its gangs may not be disturbed after their start;
+	// unset for what the queues above say.
+	PreemptMinRuntime Maybe[time.Duration]
+	ReclaimMinRuntime Maybe[time.Duration]
 	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
 	BudgetsBlock bool
 }

@@ -96,13 +96,13 @@ func TestEveryFieldIsNoticed(t *testing.T) {
 func (f *fact) step(t *testing.T, what string, was, is Event) {
 	t.Helper()
 	s := f.store(was)
-	before := s.Snapshot(1)
+	before := s.Snapshot(UnixNano(1))
 	shown := before.Image().Events
 	if s.Apply(was) {
 		t.Errorf("%s: the same is a change", what)
 	}
 	changed := s.Apply(is)
-	after := s.Snapshot(1)
+	after := s.Snapshot(UnixNano(1))
 	switch {
 	case !changed, after.Generation == before.Generation:
 		t.Errorf("%s is not noticed", what)
@@ -121,7 +121,7 @@ func (f *fact) store(e Event) *Store {
 }
 
 // image is what a snapshot of a Store that knows nothing else shows.
-func (f *fact) image(e Event) []Event { return f.store(e).Snapshot(1).Image().Events }
+func (f *fact) image(e Event) []Event { return f.store(e).Snapshot(UnixNano(1)).Image().Events }
 
 // TestEveryFactIsTested: the table above has every event but those that remove.
 func TestEveryFactIsTested(t *testing.T) {

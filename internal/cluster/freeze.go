@@ -8,16 +8,16 @@ type Frozen struct {
 	Giver Key `json:"giver"`
 }
 
-// Freeze forbids that pods of giver be evicted for taker before until (Unix nanoseconds).
-func (s *Store) Freeze(taker, giver Key, until int64) {
+// Freeze forbids that pods of giver be evicted for taker before until.
+func (s *Store) Freeze(taker, giver Key, until Instant) {
 	s.thaw()[Frozen{taker, giver}] = until
 	s.gen++
 }
 
 // thaw returns the freeze list to be written to; snapshots keep the one they have.
-func (s *Store) thaw() map[Frozen]int64 {
+func (s *Store) thaw() map[Frozen]Instant {
 	if s.frozen == nil {
-		s.frozen = map[Frozen]int64{}
+		s.frozen = map[Frozen]Instant{}
 	} else {
 		s.frozen = maps.Clone(s.frozen)
 	}
@@ -25,9 +25,9 @@ func (s *Store) thaw() map[Frozen]int64 {
 }
 
 // pruneFrozen drops what has run out.
-func (s *Store) pruneFrozen(now int64) {
+func (s *Store) pruneFrozen(now Instant) {
 	for pair, until := range s.frozen { // order: each on its own
-		if until <= now {
+		if !until.After(now) {
 			delete(s.thaw(), pair)
 			s.gen++
 		}
@@ -39,7 +39,7 @@ func (s *Snapshot) Frozen(taker, giver Key) bool {
 	if len(s.frozen) == 0 {
 		return false
 	}
-	return s.frozen[Frozen{taker, giver}] > s.Now
+	return s.frozen[Frozen{taker, giver}].After(s.Now)
 }
 
 // AnyFrozen says whether there may be pairs of whom Frozen says so.
@@ -49,7 +49,7 @@ func (s *Snapshot) AnyFrozen() bool { return len(s.frozen) > 0 }
 // in no meaningful order.
 func (s *Snapshot) Barred(f func(taker Key)) {
 	for pair, until := range s.frozen { // order: of no meaning to callers
-		if until > s.Now {
+		if until.After(s.Now) {
 			f(pair.Taker)
 		}
 	}

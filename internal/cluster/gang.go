@@ -51,36 +51,36 @@ type Gang struct {
 	epoch  uint64
 }
 
-// GangHistory is what a Store knows of a gang by itself. Times are in Unix nanoseconds.
+// GangHistory is what a Store knows of a gang by itself. Times are.
 type GangHistory struct {
 	// Displaced is when pods of it were last evicted by us, or as its object says by who led before us; Since when it last lost
 	// room by anything else; 0 for never as far as is known. Displacements are the latest evictions that the Store remembers,
 	// oldest first, at most MaxDisplacements.
-	Displaced, Since int64
+	Displaced, Since Instant
 	Displacements    []Displacement
 	// Started, Evicted and Stale are what its object will say later of LastStart, LastEviction and StaleSince.
-	Started, Evicted int64
-	Stale            Maybe
+	Started, Evicted Instant
+	Stale            Maybe[Instant]
 }
 
 // empty says that there is nothing to be remembered.
 func (h *GangHistory) empty() bool {
-	return h.Displaced == 0 && h.Since == 0 && h.Started == 0 && h.Evicted == 0 && !h.Stale.Set
+	return h.Displaced.IsZero() && h.Since.IsZero() && h.Started.IsZero() && h.Evicted.IsZero() && !h.Stale.Set
 }
 
 // Displacement is an eviction of pods of a gang by us: when, and for whom.
 type Displacement struct {
-	At int64 // Unix nanoseconds
+	At Instant
 	By Key
 }
 
 // MaxDisplacements is how many of a gang's evictions are remembered.
 const MaxDisplacements = 8
 
-// Maybe is a number that may not be stated.
-type Maybe struct {
+// Maybe is a value that may not be stated.
+type Maybe[V any] struct {
 	Set   bool
-	Value int64
+	Value V
 }
 
 // LeafByName returns the index of the leaf called name, or None. "" and DefaultSet name the single default leaf.

@@ -10,8 +10,8 @@ import (
 // it (Store) gives a Snapshot on which the same is decided, byte for byte. It shares slices and maps with the snapshot
 // and is not written to.
 type Image struct {
-	// Now is the moment, Unix nanoseconds.
-	Now int64
+	// Now is the moment.
+	Now Instant
 	// Dims are the names of all dimensions, in the order of their indices: plans speak of vectors over them.
 	Dims []string
 	// Events are the objects as they stand, what is assumed of them included: nodes, topologies, queues, usage, gangs, pods, and what

@@ -11,7 +11,7 @@ func TestLostQueues(t *testing.T) {
 	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}}}, QueueState{Name: "q"}, GangState{Key: key, UID: "g", Queue: "q"}, pod)
 	expect := func(what string, gpu int64) {
 		t.Helper()
-		lost := s.Snapshot(1).Lost
+		lost := s.Snapshot(UnixNano(1)).Lost
 		if gpu == 0 && len(lost) == 0 || len(lost) == 1 && lost[0].Name == "q" && lost[0].Allocated.At(GPU) == gpu {
 			return
 		}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // HoldState is a promise as plain data: room on a node that is promised and still being released, which nobody else gets until the
@@ -24,8 +25,8 @@ type HoldState struct {
 	Claims []ClaimAllocation `json:"claims,omitzero"`
 	// Zones is how much of which NUMA zones of the node; nil when nobody says.
 	Zones []ZoneShare `json:"zones,omitzero"`
-	// Until is when it runs out, Unix nanoseconds.
-	Until int64 `json:"until"`
+	// Until is when it runs out.
+	Until Instant `json:"until"`
 	// Bundle names the decision that promised it, "" for one of another process.
 	Bundle string `json:"bundle,omitzero"`
 }
@@ -68,7 +69,7 @@ func (s *Store) ReleaseOf(id, bundle string) bool {
 
 // HoldFor records a promise to a waiting pod of a known gang, for all it asks for; see Hold. It reports whether there is
 // such a pod.
-func (s *Store) HoldFor(uid, node string, until int64) bool {
+func (s *Store) HoldFor(uid, node string, until Instant) bool {
 	id, ok := s.podIDs[uid]
 	if !ok {
 		return false
@@ -95,24 +96,24 @@ func (s *Store) Started(key Key) {
 	if id, ok := s.gangIDs[key]; ok {
 		g := s.gang(id)
 		g.Started = s.now
-		g.LastStart = max(g.LastStart, s.now)
+		g.LastStart = Latest(g.LastStart, s.now)
 	}
 }
 
 // Stale records since when a gang has had too few pods, 0 for no more, which its object will say later.
-func (s *Store) Stale(key Key, since int64) {
+func (s *Store) Stale(key Key, since Instant) {
 	if id, ok := s.gangIDs[key]; ok {
 		g := s.gang(id)
-		g.Stale, g.StaleSince = Maybe{Set: true, Value: since}, since
+		g.Stale, g.StaleSince = Maybe[Instant]{Set: true, Value: since}, since
 	}
 }
 
 // pruneHolds drops the promises that have run out, been kept, or lost whom they were for.
-func (s *Store) pruneHolds(now int64) {
+func (s *Store) pruneHolds(now Instant) {
 	for id, h := range s.holds { // order: each on its own
 		_, gang := s.gangIDs[h.Gang]
 		pid, pod := s.podIDs[h.Pod]
-		if !gang || h.Until <= now || h.Pod != "" && (!pod || s.pods.get(int32(pid)).Phase != Pending) {
+		if !gang || !h.Until.After(now) || h.Pod != "" && (!pod || s.pods.get(int32(pid)).Phase != Pending) {
 			s.Release(id)
 		}
 	}
@@ -137,9 +138,9 @@ func (s *Store) sortedHolds() []Hold {
 }
 
 // AssumeEvicted records our decision that a pod that holds room gives it back: until the API server shows that it is
-// being deleted, it is spared, or until comes (Unix nanoseconds). It counts as a displacement of its gang by the gang by.
+// being deleted, it is spared, or until comes. It counts as a displacement of its gang by the gang by.
 // It reports whether the pod was there and active.
-func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
+func (s *Store) AssumeEvicted(uid string, by Key, until Instant) bool {
 	id, ok := s.podIDs[uid]
 	if !ok || !s.pods.get(int32(id)).Phase.Active() {
 		return false
@@ -155,7 +156,7 @@ func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
 		if d := (Displacement{s.now, by}); !slices.Contains(g.Displacements, d) {
 			g.Displacements = append(slices.Clone(g.Displacements[max(0, len(g.Displacements)+1-MaxDisplacements):]), d)
 		}
-		g.Displaced, g.Evicted, g.LastEviction = s.now, s.now, max(g.LastEviction, s.now)
+		g.Displaced, g.Evicted, g.LastEviction = s.now, s.now, Latest(g.LastEviction, s.now)
 	}
 	s.gen++
 	return true
@@ -164,12 +165,12 @@ func (s *Store) AssumeEvicted(uid string, by Key, until int64) bool {
 // Spare withdraws an assumed eviction: the pod is what the API server last said. It reports whether there was one.
 func (s *Store) Spare(uid string) bool {
 	id, ok := s.podIDs[uid]
-	if !ok || s.pods.get(int32(id)).evicting == 0 {
+	if !ok || s.pods.get(int32(id)).evicting.IsZero() {
 		return false
 	}
 	s.detach(s.pods.get(int32(id)))
 	p := s.pod(id)
-	p.evicting, p.sent, p.Returning = 0, false, false
+	p.evicting, p.sent, p.Returning = Instant{}, false, false
 	delete(s.evicting, id)
 	p.Phase, p.NodeName = p.PodState.Phase, p.PodState.NodeName
 	if p.assumed != nil {
@@ -182,19 +183,19 @@ func (s *Store) Spare(uid string) bool {
 
 // RememberedAnswer is an answer no that cost much to find: until Until it stands in for asking again, whatever happens meanwhile.
 type RememberedAnswer struct {
-	// Until is in Unix nanoseconds, and not after Wake.
-	Until int64
+	// Until is, and not after Wake.
+	Until Instant
 	// Asked is the generation of the snapshot in which the answer was found; 0 where that is not known.
 	Asked uint64
-	// Wake is when time alone may change the answer, Unix nanoseconds; Forever for never. It counts where Asked is known.
-	Wake int64
+	// Wake is when time alone may change the answer; Forever for never. It counts where Asked is known.
+	Wake Instant
 	// Why is the answer, which only who asked understands. It is not written to.
 	Why any
 }
 
 // Again is when whoever relies on the answer in a snapshot of this generation has to ask again, if nothing happens before: where
 // nothing has changed since the answer was found, only when time may change it.
-func (r RememberedAnswer) Again(generation uint64) int64 {
+func (r RememberedAnswer) Again(generation uint64) Instant {
 	if r.Asked == generation {
 		return r.Wake
 	}
@@ -216,13 +217,13 @@ func (s *Store) lost(p *Pod) {
 // noted is a fair share as it was when it last moved, and which other it has been since when.
 type noted struct {
 	share, other Resources
-	since        int64
+	since        Instant
 }
 
-// Dwell, in nanoseconds: a fair share has moved when it has been one and the same other, by more than a tenth of the larger
+// Dwell: a fair share has moved when it has been one and the same other, by more than a tenth of the larger
 // and more than slack, for that long: what comes and goes makes shares swing for moments, and that is no news.
 const (
-	Dwell = int64(60_000_000_000)
+	Dwell = time.Minute
 	band  = 10
 )
 
@@ -250,14 +251,14 @@ func (s *Store) NoteShares(shares map[string]Resources) {
 		case !known:
 			s.shares[name] = noted{share: share.Clone()}
 		case !moved(old.share, share):
-			if old.since != 0 {
-				old.since = 0
+			if !old.since.IsZero() {
+				old.since = Instant{}
 				s.shares[name] = old
 			}
-		case old.since == 0 || moved(old.other, share):
-			old.since, old.other = max(1, s.now), share.Clone()
+		case old.since.IsZero() || moved(old.other, share):
+			old.since, old.other = Latest(UnixNano(1), s.now), share.Clone()
 			s.shares[name] = old
-		case s.now-old.since >= Dwell:
+		case s.now.Sub(old.since) >= Dwell:
 			s.shares[name] = noted{share: share.Clone()}
 			s.queue(id).ShareMoved = old.since
 			if s.disturbed {
@@ -274,14 +275,14 @@ func (s *Store) NoteShares(shares map[string]Resources) {
 
 // nextNote returns when a share that differs now will count as moved, or Forever. To a Store that has seen no eviction
 // that is no news.
-func (s *Store) nextNote() int64 {
+func (s *Store) nextNote() Instant {
 	next := Forever
 	if !s.disturbed {
 		return next
 	}
 	for _, n := range s.shares { // order: minimum
-		if n.since != 0 {
-			next = min(next, After(n.since, Dwell))
+		if !n.since.IsZero() {
+			next = Earliest(next, n.since.Add(Dwell))
 		}
 	}
 	return next

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// second is one second of a test, in Unix nanoseconds.
-const second = int64(1_000_000_000)
+// at is a moment of a test.
+func at(second int64) Instant { return UnixNano(second * 1_000_000_000) }
 
 // TestEvictedIsStillAskedFor: what a queue asks for does not dip while a pod goes that was evicted and is made anew.
 func TestEvictedIsStillAskedFor(t *testing.T) {
@@ -17,33 +17,33 @@ func TestEvictedIsStillAskedFor(t *testing.T) {
 		key := Key{"kai", "ns", "g"}
 		pod := PodState{UID: "p", Namespace: "ns", Name: "p", Gang: key, Ours: true, Recreated: recreated, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 1000}}}
 		s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 2000}}}, QueueState{Name: "q"}, GangState{Key: key, Queue: "q", Sets: FlatTree(1)}, pod)
-		asked := func() int64 { return s.Snapshot(second).QueueByName("q").Requested.At(GPU) }
+		asked := func() int64 { return s.Snapshot(at(1)).QueueByName("q").Requested.At(GPU) }
 		want := int64(0)
 		if recreated {
 			want = 1000
 		}
-		s.AssumeEvicted("p", Key{}, 10*second)
+		s.AssumeEvicted("p", Key{}, at(10))
 		if got := asked(); got != want {
 			t.Errorf("recreated %v, decided: asks for %d, want %d", recreated, got, want)
 		}
-		fork := Fork(s.Snapshot(second), Options{})
-		if got := fork.Snapshot(second).QueueByName("q").Requested.At(GPU); got != want {
+		fork := Fork(s.Snapshot(at(1)), Options{})
+		if got := fork.Snapshot(at(1)).QueueByName("q").Requested.At(GPU); got != want {
 			t.Errorf("recreated %v, in a fork: asks for %d, want %d", recreated, got, want)
 		}
 		s.Spare("p")
 		if got := asked(); got != 1000 {
 			t.Errorf("recreated %v, spared: asks for %d, want 1000", recreated, got)
 		}
-		s.AssumeEvicted("p", Key{}, 10*second)
-		pod.Phase, pod.DeletedAt = Releasing, 5*second
+		s.AssumeEvicted("p", Key{}, at(10))
+		pod.Phase, pod.DeletedAt = Releasing, at(5)
 		s.Apply(pod)
 		if got := asked(); got != want {
 			t.Errorf("recreated %v, going: asks for %d, want %d", recreated, got, want)
 		}
 		restarted := NewStore(Options{})
-		told := s.Snapshot(second)
+		told := s.Snapshot(at(1))
 		restarted.Apply(QueueState{Name: "q"}, told.Gang(0).GangState, told.Pod(0).State(told.Dims))
-		if got := restarted.Snapshot(second).QueueByName("q").Requested.At(GPU); got != want {
+		if got := restarted.Snapshot(at(1)).QueueByName("q").Requested.At(GPU); got != want {
 			t.Errorf("recreated %v, after a restart: asks for %d, want %d", recreated, got, want)
 		}
 		s.Apply(PodGone{UID: "p"})
@@ -62,9 +62,9 @@ func TestNews(t *testing.T) {
 	for _, step := range []struct{ at, gpus int64 }{
 		{0, 4}, {10, 8}, {40, 4}, {50, 8}, {80, 12}, {115, 8}, {150, 12}, {209, 12}, {211, 12}, {300, 12},
 	} {
-		s.Snapshot(step.at * second)
+		s.Snapshot(at(step.at))
 		s.NoteShares(map[string]Resources{"q": {0, 0, step.gpus * 1000}})
-		got = append(got, s.Snapshot(step.at*second).QueueByName("q").ShareMoved/second)
+		got = append(got, s.Snapshot(at(step.at)).QueueByName("q").ShareMoved.UnixNano()/1_000_000_000)
 	}
 	if diff := cmp.Diff([]int64{0, 0, 0, 0, 0, 0, 0, 0, 150, 150}, got); diff != "" {
 		t.Errorf("moved (-want +got):\n%s", diff)
@@ -82,7 +82,7 @@ func TestOrphansCount(t *testing.T) {
 		GangState{Key: key, UID: "g", Queue: "q"},
 		PodState{UID: "p", Name: "p", Namespace: "a", Gang: key, Ours: true, Phase: Running, NodeName: "n", Requests: []Quantity{{"gpu", 2000}}},
 	)
-	held := func() int64 { return s.Snapshot(1).QueueByName("q").Allocated.At(GPU) }
+	held := func() int64 { return s.Snapshot(UnixNano(1)).QueueByName("q").Allocated.At(GPU) }
 	if got := held(); got != 2000 {
 		t.Fatalf("before: %d", got)
 	}
@@ -90,8 +90,8 @@ func TestOrphansCount(t *testing.T) {
 	if got := held(); got != 2000 {
 		t.Errorf("when its gang is gone: %d", got)
 	}
-	other := Fork(s.Snapshot(1), Options{})
-	if got := other.Snapshot(1).QueueByName("q").Allocated.At(GPU); got != 2000 {
+	other := Fork(s.Snapshot(UnixNano(1)), Options{})
+	if got := other.Snapshot(UnixNano(1)).QueueByName("q").Allocated.At(GPU); got != 2000 {
 		t.Errorf("in another store that was told: %d", got)
 	}
 	s.Apply(PodState{UID: "p", Name: "p", Namespace: "a", Gang: key, Ours: true, Phase: Releasing, NodeName: "n", Requests: []Quantity{{"gpu", 2000}}})

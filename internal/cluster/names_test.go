@@ -26,7 +26,7 @@ func TestNamesOfPodsAreBounded(t *testing.T) {
 	}
 	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"cpu", 1000}, {"real/device", 4}}}, QueueState{Name: "q", Quota: []Quantity{{"real/other", 1}}})
 	s.Apply(pod("honest", "cpu", "real/device", "real/other"))
-	d := s.Snapshot(1).Dims
+	d := s.Snapshot(UnixNano(1)).Dims
 	if most := MaxAsked + 3; d.Len() > most {
 		t.Errorf("%d names, want at most %d", d.Len(), most)
 	}
@@ -47,7 +47,7 @@ func TestNamesOfPodsAreBounded(t *testing.T) {
 		}
 	}
 	s.Apply(pod("p19", names[19*MaxAsked:]...)) // an echo
-	if s.Snapshot(2).Dims.Len() != d.Len() {
+	if s.Snapshot(UnixNano(2)).Dims.Len() != d.Len() {
 		t.Error("an echo makes names")
 	}
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"math"
 	"strings"
 )
 
@@ -60,7 +59,7 @@ func (p Phase) Alive() bool { return p <= Running }
 
 // Finished says that the pod is a member that ended well and is still on record: it counts towards the minimum of its set,
 // see [Set.Need]. One that is being deleted was sent away, however well it ended.
-func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.DeletedAt == 0 }
+func (p *Pod) Finished() bool { return p.Ours && p.Phase == Succeeded && p.DeletedAt.IsZero() }
 
 // Pod is one pod as the scheduler sees it. It is immutable in a Snapshot.
 type Pod struct {
@@ -78,9 +77,9 @@ type Pod struct {
 	// [Charged]. Set is the index of its pod set in the gang's tree, None when the gang has no set of that name.
 	Gang GangID
 	Set  int32
-	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before, Unix nanoseconds;
+	// Held is when the Store first saw the pod hold the room it has, by the time of the snapshot before;
 	// 0 for pods that had it from the beginning, which hold it since their creation at most.
-	Held int64
+	Held Instant
 	// Allocations are the devices that a decision on its way gives the pod's claims: ours, or that of its BindRequest.
 	Allocations []ClaimAllocation
 	// Charge is what its queue is charged for it where it is; of one that waits, Class.Charge.
@@ -90,12 +89,12 @@ type Pod struct {
 	Groups []string
 	// Zones is what it has of the NUMA zones of its node, nil when that is not on record.
 	Zones []ZoneShare
-	// NotBefore is when the pod may be placed again after a failed bind, Unix nanoseconds; 0 for at once.
-	NotBefore int64
+	// NotBefore is when the pod may be placed again after a failed bind; 0 for at once.
+	NotBefore Instant
 
-	goneBy   int64 // DeletedAt by the Store's clock, which may have been set back since
+	goneBy   Instant // DeletedAt by the Store's clock, which may have been set back since
 	assumed  *assumption
-	evicting int64 // until when our eviction is assumed, 0 for none
+	evicting Instant // until when our eviction is assumed, 0 for none
 	epoch    uint64
 	recorded bool // Charged is what the API server said, not what the Store found out
 	sent     bool // evicted by us, as far as this Store knows
@@ -144,7 +143,4 @@ func (p *Pod) GangKey() Key { return p.PodState.Gang }
 func (p *Pod) Assumed() bool { return p.assumed != nil }
 
 // Evicting says whether the pod is leaving by our own decision, which the API server does not show yet.
-func (p *Pod) Evicting() bool { return p.evicting != 0 }
-
-// Forever is a time that never comes, in Unix nanoseconds.
-const Forever = int64(math.MaxInt64)
+func (p *Pod) Evicting() bool { return !p.evicting.IsZero() }

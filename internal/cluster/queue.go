@@ -24,11 +24,11 @@ type Queue struct {
 
 	// Usage is the part of the cluster that the queue used lately, per dimension in millionths; nil without history.
 	Usage Resources
-	// ShareMoved is when its fair share last moved to stay, Unix nanoseconds; 0 for never in this Store's memory.
-	ShareMoved int64
+	// ShareMoved is when its fair share last moved to stay; 0 for never in this Store's memory.
+	ShareMoved Instant
 	// Served is when the queue was last given room, as far as is known: by this Store's memory, and by when its gangs say
-	// that they started. Unix nanoseconds; 0 for never.
-	Served int64
+	// that they started. The zero Instant for never.
+	Served Instant
 
 	epoch uint64
 }

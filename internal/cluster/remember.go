@@ -7,15 +7,15 @@ import (
 
 // Memory is what a Store knows beyond what objects say: promises, displacements, and what was displaced for whom. It is
 // plain data, the same in a Store that goes on, in one that takes over (Restore), and in a file: the names are those of replay files, which
-// say apart what is left out here. Times are in Unix nanoseconds. Lists are sorted.
+// say apart what is left out here. Times are. Lists are sorted.
 type Memory struct {
 	// Generation is the snapshot's, which tells how old the remembered answers are; see [RememberedAnswer].
 	Generation uint64 `json:"-"`
 
 	Holds   []HoldState                 `json:"holds,omitzero"`
 	Gangs   []GangMemory                `json:"gangs,omitzero"`
-	Held    map[string]int64            `json:"held,omitzero"`  // by pod UID, see [Pod]
-	Moved   map[string]int64            `json:"moved,omitzero"` // by queue name, see Queue.ShareMoved
+	Held    map[string]Instant          `json:"held,omitzero"`  // by pod UID, see [Pod]
+	Moved   map[string]Instant          `json:"moved,omitzero"` // by queue name, see Queue.ShareMoved
 	Answers map[string]RememberedAnswer `json:"-"`              // by question
 	// Charged are the records of pods that hold room of which their objects do not say as much, by UID.
 	Charged map[string]Charged `json:"charged,omitzero"`
@@ -26,11 +26,11 @@ type Memory struct {
 	// Frozen says until when pods of one gang may not be evicted for another.
 	Frozen []Freeze `json:"frozen,omitzero"`
 	// News is Snapshot.News.
-	News int64 `json:"news,omitzero"`
+	News Instant `json:"news,omitzero"`
 	// Served is Queue.Served by queue name.
-	Served map[string]int64 `json:"served,omitzero"`
+	Served map[string]Instant `json:"served,omitzero"`
 	// Postponed says until when pods may not be placed, by UID.
-	Postponed map[string]int64 `json:"-"`
+	Postponed map[string]Instant `json:"-"`
 }
 
 // GangMemory is what is remembered of a gang.
@@ -40,20 +40,20 @@ type GangMemory struct {
 	// LastStart and LastEviction are the gang's own where they may differ from what objects say: a clock has been set back, or a
 	// remnant was formed before its former gang started anew. 0 for what objects say, and Started and Evicted; but of a remnant, a
 	// LastStart of 0 is that it never started.
-	LastStart, LastEviction int64
+	LastStart, LastEviction Instant
 }
 
 // Gone is what a Store knows of a pod that goes: whether it sent the pod away itself, and by when it has to be gone by the
 // Store's own clock, which may have been set back since its object said so; 0 for what the object says.
 type Gone struct {
-	Sent bool  `json:"sent,omitzero"`
-	By   int64 `json:"by,omitzero"`
+	Sent bool    `json:"sent,omitzero"`
+	By   Instant `json:"by,omitzero"`
 }
 
 // Freeze is a frozen pair, and until when it is.
 type Freeze struct {
 	Frozen
-	Until int64 `json:"until"`
+	Until Instant `json:"until"`
 }
 
 // Gang returns what is remembered of a gang, the zero value for nothing.
@@ -67,8 +67,8 @@ func (m *Memory) Gang(k Key) GangMemory {
 // Memory returns what this snapshot remembers: O(pods).
 func (s *Snapshot) Memory() Memory {
 	m := Memory{
-		Generation: s.Generation, Held: map[string]int64{}, Moved: map[string]int64{}, Answers: s.answers, Charged: map[string]Charged{},
-		Gone: map[string]Gone{}, News: s.News, Served: map[string]int64{}, Postponed: map[string]int64{},
+		Generation: s.Generation, Held: map[string]Instant{}, Moved: map[string]Instant{}, Answers: s.answers, Charged: map[string]Charged{},
+		Gone: map[string]Gone{}, News: s.News, Served: map[string]Instant{}, Postponed: map[string]Instant{},
 	}
 	for _, h := range s.Holds {
 		h.HoldState.Requests, h.HoldState.Charge = s.Dims.some(h.Requests), s.Dims.some(h.Charge)
@@ -81,7 +81,7 @@ func (s *Snapshot) Memory() Memory {
 	})
 	slices.SortFunc(m.Gangs, func(a, b GangMemory) int { return a.Gang.compare(b.Gang) })
 	s.EachPod(func(p *Pod) {
-		if p.Held != 0 {
+		if !p.Held.IsZero() {
 			m.Held[p.UID] = p.Held
 		}
 		if c := p.unsaid(s.Gang(p.Gang)); c != (Charged{}) {
@@ -93,7 +93,7 @@ func (s *Snapshot) Memory() Memory {
 		if p.sent || p.goneBy != p.DeletedAt {
 			m.Gone[p.UID] = Gone{p.sent, p.goneBy}
 		}
-		if p.NotBefore > s.Now {
+		if p.NotBefore.After(s.Now) {
 			m.Postponed[p.UID] = p.NotBefore
 		}
 	})
@@ -104,10 +104,10 @@ func (s *Snapshot) Memory() Memory {
 	slices.SortFunc(m.Frozen, func(a, b Freeze) int { return cmp.Or(a.Taker.compare(b.Taker), a.Giver.compare(b.Giver)) })
 	for _, id := range s.QueueOrder {
 		q := s.Queue(id)
-		if q.ShareMoved != 0 {
+		if !q.ShareMoved.IsZero() {
 			m.Moved[q.Name] = q.ShareMoved
 		}
-		if q.Served != 0 {
+		if !q.Served.IsZero() {
 			m.Served[q.Name] = q.Served
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Store) Restore(m Memory) {
 			s.pod(id).Held = held
 		}
 	}
-	s.news = max(s.news, m.News)
+	s.news = Latest(s.news, m.News)
 	for _, uid := range m.Returning {
 		if id, ok := s.podIDs[uid]; ok {
 			s.detach(s.pods.get(int32(id)))
@@ -191,12 +191,12 @@ func (s *Store) restoreGang(m *GangMemory) {
 	if g.Key.Remnant() {
 		g.LastStart, g.formed = m.LastStart, true
 	} else {
-		g.LastStart = cmp.Or(m.LastStart, max(g.LastStart, g.Started))
+		g.LastStart = cmp.Or(m.LastStart, Latest(g.LastStart, g.Started))
 	}
-	g.LastEviction = cmp.Or(m.LastEviction, max(g.LastEviction, g.Evicted))
+	g.LastEviction = cmp.Or(m.LastEviction, Latest(g.LastEviction, g.Evicted))
 	if g.Stale.Set {
 		g.StaleSince = g.Stale.Value
 	}
 	s.setPartial(g)
-	s.disturbed = s.disturbed || g.Displaced != 0
+	s.disturbed = s.disturbed || !g.Displaced.IsZero()
 }

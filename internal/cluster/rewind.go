@@ -1,43 +1,39 @@
 package cluster
 
-import "maps"
+import (
+	"maps"
+	"math"
+	"time"
+)
 
 // Skew is how far the clocks of two machines, or one clock before and after it was set, may be apart without that being
-// taken for a mistake, in nanoseconds: what an object says of its past may be so far ahead, and the Store's own clock may
+// taken for a mistake: what an object says of its past may be so far ahead, and the Store's own clock may
 // go back by a sixtieth of it.
-const Skew = int64(60_000_000_000)
+const Skew = time.Minute
 
-// Past returns a time that an object says has been, Unix nanoseconds, or 0 where it cannot have been: it lies ahead, because a
-// clock was set back or was wrong when the object was written. Nobody waits for such a time to come.
-func (s *Snapshot) Past(at int64) int64 {
-	if at > s.Now && at-s.Now > Skew {
-		return 0
+// Past returns a moment that an object says has been, or none where it cannot have been: it lies ahead, because a
+// clock was set back or was wrong when the object was written. Nobody waits for such a moment to come.
+func (s *Snapshot) Past(at Instant) Instant {
+	if at.After(s.Now) && at.Sub(s.Now) > Skew {
+		return Instant{}
 	}
 	return at
-}
-
-// After returns the time that is so much later, both in nanoseconds and not negative; Forever where there is none.
-func After(at, wait int64) int64 {
-	if wait > Forever-at {
-		return Forever
-	}
-	return at + wait
 }
 
 // rewind brings what the Store remembers in line with a clock that has been set back by so much: what has been is as long ago
 // as it was, and what is waited for is as far ahead, but for remembered answers, which are dropped. It counts as news: what
 // objects say of times cannot be compared with what is remembered for a while. O(pods + gangs).
-func (s *Store) rewind(by int64) {
-	back := func(t *int64) bool {
-		if *t <= 0 || *t >= Forever/2 { // nothing is remembered, or it never ends
+func (s *Store) rewind(by time.Duration) {
+	back := func(t *Instant) bool {
+		if !t.After(Instant{}) || !t.Before(UnixNano(math.MaxInt64/2)) { // nothing is remembered, or it never ends
 			return false
 		}
-		*t = max(1, *t-by)
+		*t = Latest(UnixNano(1), t.Add(-by))
 		return true
 	}
 	for _, id := range s.podIDs { // order: each pod on its own
 		was := s.pods.get(int32(id))
-		if was.Held == 0 && was.NotBefore == 0 && was.evicting == 0 && was.goneBy == 0 && was.assumed == nil {
+		if was.Held.IsZero() && was.NotBefore.IsZero() && was.evicting.IsZero() && was.goneBy.IsZero() && was.assumed == nil {
 			continue
 		}
 		p := s.pod(id)
@@ -58,7 +54,7 @@ func (s *Store) rewind(by int64) {
 		}
 		g := s.gang(id)
 		ours := [3]bool{g.LastStart == g.Started, g.LastEviction == g.Evicted, g.Stale.Set}
-		for _, t := range []*int64{&g.Displaced, &g.Since, &g.Started, &g.Evicted, &g.Stale.Value} {
+		for _, t := range []*Instant{&g.Displaced, &g.Since, &g.Started, &g.Evicted, &g.Stale.Value} {
 			back(t)
 		}
 		if ours[0] {
@@ -90,7 +86,7 @@ func (s *Store) rewind(by int64) {
 		s.shares[name] = n
 	}
 	for _, id := range s.queueIDs { // order: each queue on its own
-		if s.queues.get(int32(id)).ShareMoved != 0 {
+		if !s.queues.get(int32(id)).ShareMoved.IsZero() {
 			back(&s.queue(id).ShareMoved)
 		}
 	}

@@ -3,12 +3,13 @@ package cluster
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
 // remembered is a store that remembers all that can be remembered with a time, at the moment now.
-func remembered(t *rapid.T, now int64) *Store {
+func remembered(t *rapid.T, now Instant) *Store {
 	s := NewStore(Options{StuckAfter: 60e9})
 	gang := func(i int) Key { return Key{"kai", "x", fmt.Sprint("g", i)} }
 	room := []Quantity{{"gpu", 64_000}, {"pods", 110}}
@@ -20,7 +21,7 @@ func remembered(t *rapid.T, now int64) *Store {
 		case 0:
 			p.Phase, p.NodeName = Running, "n1"
 		case 1:
-			p.Phase, p.NodeName, p.DeletedAt = Releasing, "n1", now+int64(rapid.IntRange(0, 300).Draw(t, "grace"))*1e9
+			p.Phase, p.NodeName, p.DeletedAt = Releasing, "n1", now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "grace"))*time.Second)
 		}
 		s.Apply(p)
 	}
@@ -28,7 +29,7 @@ func remembered(t *rapid.T, now int64) *Store {
 		s.Apply(GangState{Key: gang(i), UID: fmt.Sprint(i), Queue: "q", Preemptible: true})
 	}
 	s.Snapshot(now)
-	until := func() int64 { return now + int64(rapid.IntRange(1, 3600).Draw(t, "until"))*1e9 }
+	until := func() Instant { return now.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "until")) * time.Second) }
 	for i := range pods {
 		uid := fmt.Sprint("p", i)
 		switch rapid.IntRange(0, 4).Draw(t, "memory") {
@@ -44,21 +45,21 @@ func remembered(t *rapid.T, now int64) *Store {
 	}
 	s.Freeze(gang(0), gang(1), until())
 	s.Started(gang(0))
-	s.Stale(gang(1), now-5e9)
+	s.Stale(gang(1), now.Add(-5*time.Second))
 	s.NoteShares(map[string]Resources{"q": {0, 0, 1000}})
 	s.NoteShares(map[string]Resources{"q": {0, 0, 9000}})
-	s.RememberAnswer("why", RememberedAnswer{Until: now + 10e9, Wake: Forever})
+	s.RememberAnswer("why", RememberedAnswer{Until: now.Add(10 * time.Second), Wake: Forever})
 	return s
 }
 
 // from tells what a snapshot remembers, with every time as the distance from now.
 func from(s *Snapshot) string {
 	m, text := s.Memory(), ""
-	ago := func(t int64) int64 {
-		if t == 0 || t == Forever {
-			return t
+	ago := func(t Instant) time.Duration {
+		if t.IsZero() || t == Forever {
+			return time.Duration(t.UnixNano())
 		}
-		return t - s.Now
+		return t.Sub(s.Now)
 	}
 	for i := range m.Holds {
 		text += fmt.Sprintln("hold", m.Holds[i].ID(), ago(m.Holds[i].Until))
@@ -70,7 +71,7 @@ func from(s *Snapshot) string {
 		}
 	})
 	s.EachPod(func(p *Pod) {
-		text += fmt.Sprintln(p.UID, p.Phase, ago(p.Held), p.NotBefore > s.Now, p.Evicting(), p.Assumed())
+		text += fmt.Sprintln(p.UID, p.Phase, ago(p.Held), p.NotBefore.After(s.Now), p.Evicting(), p.Assumed())
 	})
 	for _, f := range m.Frozen {
 		text += fmt.Sprintln("frozen", ago(f.Until))
@@ -85,22 +86,22 @@ func from(s *Snapshot) string {
 // right; remembered answers are forgotten, and the Store's next timer is as far ahead as the other's.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	const now = int64(1_700_000_000_000_000_000)
+	now := UnixNano(1_700_000_000_000_000_000)
 	rapid.Check(t, func(t *rapid.T) {
 		var twins [2]*Store
 		seed := rapid.Custom(func(t *rapid.T) *Store { return remembered(t, now) })
 		n := rapid.IntRange(0, 1<<20).Draw(t, "seed")
 		twins[0], twins[1] = seed.Example(n), seed.Example(n)
-		by := int64(rapid.IntRange(2, 40_000).Draw(t, "back")) * 1e9
-		at := int64(0)
+		by := time.Duration(rapid.IntRange(2, 40_000).Draw(t, "back")) * time.Second
+		at := time.Duration(0)
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
-			right, set := twins[0].Snapshot(now+at), twins[1].Snapshot(now+at-by)
+			right, set := twins[0].Snapshot(now.Add(at)), twins[1].Snapshot(now.Add(at).Add(-by))
 			if want, got := from(right), from(set); got != want {
-				t.Fatalf("%d s later:\n%s\nset back:\n%s", at/1e9, want, got)
+				t.Fatalf("%s later:\n%s\nset back:\n%s", at, want, got)
 			}
 			a, b := twins[0].NextTimer(), twins[1].NextTimer()
-			if a != Forever && a-right.Now != b-set.Now || (a == Forever) != (b == Forever) {
-				t.Fatalf("the next timer is in %d and in %d", a-right.Now, b-set.Now)
+			if a != Forever && a.Sub(right.Now) != b.Sub(set.Now) || (a == Forever) != (b == Forever) {
+				t.Fatalf("the next timer is in %s and in %s", a.Sub(right.Now), b.Sub(set.Now))
 			}
 			if _, ok := set.RememberedAnswer("why"); ok {
 				t.Fatal("an answer is remembered until the clock catches up")
@@ -108,7 +109,7 @@ func TestClockSetBack(t *testing.T) {
 			for i := range 2 {
 				twins[i].NoteShares(map[string]Resources{"q": {0, 0, 9000}})
 			}
-			at += int64(rapid.IntRange(0, 1200).Draw(t, "pass")) * 1e9
+			at += time.Duration(rapid.IntRange(0, 1200).Draw(t, "pass")) * time.Second
 		}
 	})
 }

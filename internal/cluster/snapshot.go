@@ -8,8 +8,8 @@ import (
 
 // Snapshot is the cluster at one moment: immutable, safe for any number of readers, cheap to hold.
 type Snapshot struct {
-	// Now is the moment, in Unix nanoseconds; the only clock the engine has.
-	Now int64
+	// Now is the moment; the only clock the engine has.
+	Now Instant
 	// Generation grows with every change of the Store. Equal generations of one Store mean equal content (Now apart).
 	Generation uint64
 	// StaticGen is the largest Node.StaticGen: unchanged, no node changed its labels, taints, problem or allocatable.
@@ -21,9 +21,9 @@ type Snapshot struct {
 	QueueOrder []QueueID
 	// Lost are the queues that there are no objects of and that pods hold room of, by name, with what they hold and nothing else.
 	Lost []*Queue
-	// News is when the cluster last changed by other than our own decisions, Unix nanoseconds, by the time of the snapshot
+	// News is when the cluster last changed by other than our own decisions, by the time of the snapshot
 	// before: a node, a queue or a gang came, went or was edited, or a pod ended. 0 for not since the Store began.
-	News int64
+	News Instant
 	// LeastDeviceUnits is Node.DeviceUnits of the node whose GPUs have the least memory; 0 while no node says.
 	LeastDeviceUnits int64
 	// Holds are the promises of room that stand, by ID.
@@ -45,7 +45,7 @@ type Snapshot struct {
 
 	legacySlices int
 	demands      []Demand
-	frozen       map[Frozen]int64
+	frozen       map[Frozen]Instant
 	topologies   map[string]*Topology
 }
 
@@ -147,7 +147,7 @@ func (s *Snapshot) GangByKey(k Key) *Gang {
 // RememberedAnswer returns the answer to a question that is remembered.
 func (s *Snapshot) RememberedAnswer(question string) (RememberedAnswer, bool) {
 	r, ok := s.answers[question]
-	return r, ok && r.Until > s.Now
+	return r, ok && r.Until.After(s.Now)
 }
 
 // Object returns an object carried for filters, nil when there is none.

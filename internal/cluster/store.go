@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Store is the single-writer state of the cluster. Create it with NewStore, feed it with Apply, take Snapshots.
@@ -59,24 +60,24 @@ type Store struct {
 	holds        map[string]Hold             // by Hold.ID
 	shares       map[string]noted            // fair shares by queue name
 	disturbed    bool                        // a pod has been evicted by us, ever
-	frozen       map[Frozen]int64            // until when
+	frozen       map[Frozen]Instant          // until when
 	usage        map[string]Resources
-	served       map[string]int64 // Queue.Served by queue name
+	served       map[string]Instant // Queue.Served by queue name
 
 	topologies       map[string]*Topology
 	topologiesShared bool // a snapshot refers to the map
 
-	now    int64 // of the last snapshot
-	news   int64 // see Snapshot.News
+	now    Instant // of the last snapshot
+	news   Instant // see Snapshot.News
 	origin *Origin
 }
 
 // Options are a Store's fixed settings.
 type Options struct {
-	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving,
-	// in nanoseconds; 0 means never. One whose grace ends later than any promise stands is not counted as leaving before that,
+	// StuckAfter is how long after the end of its grace a pod that is still there stops being counted as leaving;
+	// 0 means never. One whose grace ends later than any promise stands is not counted as leaving before that,
 	// unless it is we who evicted it; see FarAhead.
-	StuckAfter int64
+	StuckAfter time.Duration
 	// DefaultQueue is the queue that is charged for pods of ours that hold room for which nobody else can be charged; "" for
 	// none.
 	DefaultQueue string
@@ -120,7 +121,7 @@ type assumption struct {
 	node   string
 	groups []string
 	zones  []ZoneShare
-	until  int64
+	until  Instant
 	claims []ClaimAllocation
 }
 
@@ -131,7 +132,7 @@ func NewStore(o Options) *Store {
 		nodeIDs: map[string]NodeID{}, podIDs: map[string]PodID{}, gangIDs: map[Key]GangID{}, queueIDs: map[string]QueueID{},
 		strayPods: map[string]map[PodID]struct{}{}, lostPods: map[Key]map[PodID]struct{}{},
 		accounts: map[string]*account{}, dirty: map[string]struct{}{}, gone: map[string]*Queue{},
-		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, answers: map[string]RememberedAnswer{}, shares: map[string]noted{}, served: map[string]int64{},
+		evicting: map[PodID]struct{}{}, holds: map[string]Hold{}, answers: map[string]RememberedAnswer{}, shares: map[string]noted{}, served: map[string]Instant{},
 		classes: newInterner(), demands: demands{kinds: map[string]*Demand{}}, postponed: map[PodID]struct{}{}, origin: &Origin{}, releasing: map[PodID]struct{}{}, assumed: map[PodID]struct{}{},
 		objects: map[ObjectKind]map[string]any{}, shared: map[ObjectKind]bool{}, topologies: map[string]*Topology{},
 	}
@@ -152,10 +153,10 @@ func (s *Store) Apply(events ...Event) bool {
 // Generation grows with every change.
 func (s *Store) Generation() uint64 { return s.gen }
 
-// Snapshot returns the cluster as of now (Unix nanoseconds). If now is earlier than the last time, by more than a second, the
+// Snapshot returns the cluster as of now. If now is earlier than the last time, by more than a second, the
 // clock has been set back, and what the Store remembers goes back with it. Assumptions that expired by now are dropped first, and
 // pods stuck in deletion are marked. It costs the page directories and what changed since the last one.
-func (s *Store) Snapshot(now int64) *Snapshot {
+func (s *Store) Snapshot(now Instant) *Snapshot {
 	s.advance(now)
 	s.sweep()
 	s.sortNodes()
@@ -207,31 +208,31 @@ func (s *Store) tell(q *Queue, a *account) {
 
 // advance lets time pass: expired assumptions are forgotten, stuck pods marked. Time that went back takes along what is
 // remembered.
-func (s *Store) advance(now int64) {
-	back := s.now - now
+func (s *Store) advance(now Instant) {
+	back := s.now.Sub(now)
 	s.now = now
 	if back > Skew/60 && !s.opts.Revisits {
 		s.rewind(back)
 	}
 	for id := range s.assumed { // order: each pod on its own
-		if p := s.pods.get(int32(id)); p.assumed.until <= now {
+		if p := s.pods.get(int32(id)); !p.assumed.until.After(now) {
 			s.Forget(p.UID)
 		}
 	}
 	for id := range s.evicting { // order: each pod on its own
-		if p := s.pods.get(int32(id)); p.evicting <= now {
+		if p := s.pods.get(int32(id)); !p.evicting.After(now) {
 			s.Spare(p.UID)
 		}
 	}
 	s.pruneHolds(now)
 	for q, r := range s.answers { // order: each on its own
-		if r.Until <= now {
+		if !r.Until.After(now) {
 			delete(s.answers, q)
 		}
 	}
 	s.pruneFrozen(now)
 	for id := range s.postponed { // order: each pod on its own
-		if p := s.pods.get(int32(id)); p.NotBefore <= now {
+		if p := s.pods.get(int32(id)); !p.NotBefore.After(now) {
 			delete(s.postponed, id)
 			s.gen++
 		}
@@ -250,17 +251,17 @@ func (s *Store) advance(now int64) {
 	}
 }
 
-// FarAhead is how long from now, in nanoseconds, what comes back is still room to wait for: as long as a promise of it stands.
-const FarAhead = int64(600_000_000_000)
+// FarAhead is how long from now what comes back is still room to wait for: as long as a promise of it stands.
+const FarAhead = 10 * time.Minute
 
 // leaves returns the phase of a pod that is being deleted, as of now: it is stuck when it should have gone long ago, and as
 // long as it need not go for long, whoever deleted it having given it such a grace. What we evict ourselves was promised to
 // somebody, and its grace was ours to choose.
 func (s *Store) leaves(p *Pod) Phase {
 	switch {
-	case p.goneBy == 0:
+	case p.goneBy.IsZero():
 		return p.Phase
-	case s.now-p.goneBy > s.opts.StuckAfter, p.goneBy-s.now > FarAhead && !p.sent:
+	case s.now.Sub(p.goneBy) > s.opts.StuckAfter, p.goneBy.Sub(s.now) > FarAhead && !p.sent:
 		return StuckReleasing
 	}
 	return p.PodState.Phase
@@ -291,7 +292,7 @@ func (s *Store) sizeDevices() {
 
 // Assume records our decision that a pending pod goes to a node, and to the shared devices of these groups there, until
 // it is confirmed by an event, forgotten, or expired. It reports whether the pod was there and pending.
-func (s *Store) Assume(uid, node string, groups []string, until int64) bool {
+func (s *Store) Assume(uid, node string, groups []string, until Instant) bool {
 	id, ok := s.podIDs[uid]
 	if !ok || s.pods.get(int32(id)).Phase != Pending {
 		return false
@@ -310,8 +311,8 @@ func (s *Store) Assume(uid, node string, groups []string, until int64) bool {
 }
 
 // serve notes that a queue was given room.
-func (s *Store) serve(queue string, at int64) {
-	if at > s.served[queue] {
+func (s *Store) serve(queue string, at Instant) {
+	if at.After(s.served[queue]) {
 		s.served[queue] = at
 		s.dirty[queue] = struct{}{}
 	}
@@ -333,9 +334,9 @@ func (s *Store) Forget(uid string) bool {
 	return true
 }
 
-// Postpone asks that a pod not be placed before until (Unix nanoseconds): its last bind failed, and trying it again at
+// Postpone asks that a pod not be placed before until: its last bind failed, and trying it again at
 // once would starve others. It reports whether the pod is known.
-func (s *Store) Postpone(uid string, until int64) bool {
+func (s *Store) Postpone(uid string, until Instant) bool {
 	id, ok := s.podIDs[uid]
 	if !ok {
 		return false
@@ -348,31 +349,31 @@ func (s *Store) Postpone(uid string, until int64) bool {
 
 // NextTimer returns when the passing of time alone will next change the state (an assumption's expiry, the end of
 // a postponement, a pod becoming stuck), or Forever.
-func (s *Store) NextTimer() int64 {
+func (s *Store) NextTimer() Instant {
 	next := s.nextNote()
 	for id := range s.assumed { // order: minimum
-		next = min(next, s.pods.get(int32(id)).assumed.until)
+		next = Earliest(next, s.pods.get(int32(id)).assumed.until)
 	}
 	for id := range s.evicting { // order: minimum
-		next = min(next, s.pods.get(int32(id)).evicting)
+		next = Earliest(next, s.pods.get(int32(id)).evicting)
 	}
 	for _, h := range s.holds { // order: minimum
-		next = min(next, h.Until)
+		next = Earliest(next, h.Until)
 	}
 	for _, until := range s.frozen { // order: minimum
-		next = min(next, until)
+		next = Earliest(next, until)
 	}
 	for id := range s.postponed { // order: minimum
-		next = min(next, s.pods.get(int32(id)).NotBefore)
+		next = Earliest(next, s.pods.get(int32(id)).NotBefore)
 	}
 	if s.opts.StuckAfter > 0 {
 		for id := range s.releasing { // order: minimum
 			switch p := s.pods.get(int32(id)); {
-			case p.goneBy == 0:
+			case p.goneBy.IsZero():
 			case p.Phase == Releasing:
-				next = min(next, After(p.goneBy, s.opts.StuckAfter+1))
-			case p.goneBy-s.now > FarAhead:
-				next = min(next, p.goneBy-FarAhead)
+				next = Earliest(next, p.goneBy.Add(s.opts.StuckAfter+1))
+			case p.goneBy.Sub(s.now) > FarAhead:
+				next = Earliest(next, p.goneBy.Add(-FarAhead))
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func (w world) event(t *rapid.T) Event {
 			}
 		}
 		if st.Phase == Releasing {
-			st.DeletedAt = rapid.Int64Range(1, 50).Draw(t, "deleted")
+			st.DeletedAt = UnixNano(rapid.Int64Range(1, 50).Draw(t, "deleted"))
 		}
 		return st
 	}
@@ -190,7 +190,7 @@ func TestStoreEqualsRebuilt(t *testing.T) {
 			}
 			notice()
 			if rapid.IntRange(0, 3).Draw(t, "snap") == 0 {
-				s.Snapshot(int64(i))
+				s.Snapshot(UnixNano(int64(i)))
 			}
 		}
 		fresh := NewStore(o)
@@ -198,10 +198,10 @@ func TestStoreEqualsRebuilt(t *testing.T) {
 			fresh.Apply(e)
 		}
 		fresh.Restore(Memory{Charged: charged})
-		if d := cmp.Diff(picture(fresh.Snapshot(100)), picture(s.Snapshot(100))); d != "" {
+		if d := cmp.Diff(picture(fresh.Snapshot(UnixNano(100))), picture(s.Snapshot(UnixNano(100)))); d != "" {
 			t.Fatalf("rebuilt store (-) and incremental store (+) differ:\n%s", d)
 		}
-		if d := cmp.Diff(picture(s.Snapshot(100)), picture(Fork(s.Snapshot(100), o).Snapshot(100))); d != "" {
+		if d := cmp.Diff(picture(s.Snapshot(UnixNano(100))), picture(Fork(s.Snapshot(UnixNano(100)), o).Snapshot(UnixNano(100)))); d != "" {
 			t.Fatalf("snapshot (-) and its fork (+) differ:\n%s", d)
 		}
 	})
@@ -214,15 +214,15 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		for range rapid.IntRange(0, 20).Draw(t, "before") {
 			s.Apply(small.event(t))
 		}
-		held := s.Snapshot(1)
+		held := s.Snapshot(UnixNano(1))
 		want := picture(held)
 		for range rapid.IntRange(1, 20).Draw(t, "after") {
 			s.Apply(small.event(t))
 			if rapid.Bool().Draw(t, "assume") {
-				s.Assume(rapid.SampledFrom(small.pods).Draw(t, "pod"), "n1", nil, 50)
+				s.Assume(rapid.SampledFrom(small.pods).Draw(t, "pod"), "n1", nil, UnixNano(50))
 			}
 		}
-		s.Snapshot(60)
+		s.Snapshot(UnixNano(60))
 		if d := cmp.Diff(want, picture(held)); d != "" {
 			t.Fatalf("a held snapshot changed:\n%s", d)
 		}
@@ -235,29 +235,29 @@ func TestAssume(t *testing.T) {
 	pod := PodState{UID: "p", Namespace: "ns", Name: "p", Ours: true, Requests: []Quantity{{"gpu", 1000}, {"pods", 1}}, Gang: Key{"kai", "ns", "g"}}
 	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 2000}, {"pods", 10}}}, QueueState{Name: "q"},
 		GangState{Key: Key{"kai", "ns", "g"}, Queue: "q"}, pod)
-	before := picture(s.Snapshot(0))
-	if !s.Assume("p", "n", nil, 100) {
+	before := picture(s.Snapshot(Instant{}))
+	if !s.Assume("p", "n", nil, UnixNano(100)) {
 		t.Fatal("a pending pod could not be assumed")
 	}
-	if s.Assume("p", "n", nil, 100) {
+	if s.Assume("p", "n", nil, UnixNano(100)) {
 		t.Fatal("a pod was assumed twice")
 	}
-	if got := s.Snapshot(1).NodeByName("n").Idle().At(GPU); got != 1000 {
+	if got := s.Snapshot(UnixNano(1)).NodeByName("n").Idle().At(GPU); got != 1000 {
 		t.Fatalf("idle GPU after assume: %d, want 1000", got)
 	}
 	s.Apply(pod) // an unrelated echo from the API server does not confirm
-	if got := s.NextTimer(); got != 100 {
-		t.Fatalf("next timer %d, want the expiry 100", got)
+	if got := s.NextTimer(); got != UnixNano(100) {
+		t.Fatalf("next timer %d, want the expiry 100", got.UnixNano())
 	}
-	if d := cmp.Diff(before, picture(s.Snapshot(100))); d != "" {
+	if d := cmp.Diff(before, picture(s.Snapshot(UnixNano(100)))); d != "" {
 		t.Fatalf("expiry did not restore the state:\n%s", d)
 	}
-	s.Assume("p", "n", nil, 200)
+	s.Assume("p", "n", nil, UnixNano(200))
 	confirmed := pod
 	confirmed.Phase, confirmed.NodeName = Binding, "n"
 	s.Apply(confirmed)
 	if got := s.NextTimer(); got != Forever {
-		t.Fatalf("a confirmed assumption still has a timer: %d", got)
+		t.Fatalf("a confirmed assumption still has a timer: %d", got.UnixNano())
 	}
 	if s.Forget("p") {
 		t.Fatal("a confirmed assumption was forgotten")
@@ -292,13 +292,13 @@ func BenchmarkSnapshotAfterOnePod(b *testing.B) {
 		}
 		s.Apply(pods[i])
 	}
-	s.Snapshot(0)
+	s.Snapshot(Instant{})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		p := pods[i%len(pods)]
 		p.Phase = Succeeded
 		s.Apply(p)
-		s.Snapshot(int64(i))
+		s.Snapshot(UnixNano(int64(i)))
 		s.Apply(pods[i%len(pods)])
 	}
 }
@@ -307,43 +307,43 @@ func BenchmarkSnapshotAfterOnePod(b *testing.B) {
 func TestFarDeletion(t *testing.T) {
 	t.Parallel()
 	s := NewStore(Options{StuckAfter: 120e9})
-	pod := func(uid string, phase Phase, deletedAt int64) PodState {
+	pod := func(uid string, phase Phase, deletedAt Instant) PodState {
 		return PodState{
 			UID: uid, Namespace: "a", Name: uid, Phase: phase, NodeName: "n", Ours: true, Gang: Key{Namespace: "a", Name: "g"}, DeletedAt: deletedAt,
 			Requests: []Quantity{{"gpu", 1000}},
 		}
 	}
-	const year = int64(365 * 24 * 3600e9)
+	year := UnixNano(365 * 24 * 3600e9)
 	s.Apply(NodeState{Name: "n", Allocatable: []Quantity{{"gpu", 8000}}}, QueueState{Name: "q"}, GangState{Key: Key{Namespace: "a", Name: "g"}, Queue: "q"},
-		pod("theirs", Running, 0), pod("ours", Running, 0), pod("soon", Running, 0))
-	s.Snapshot(1e9)
-	s.AssumeEvicted("ours", Key{}, 30e9)
-	s.Apply(pod("theirs", Releasing, year), pod("ours", Releasing, year), pod("soon", Releasing, 60e9))
-	check := func(now int64, theirs, ours, soon Phase, stuck int64) {
+		pod("theirs", Running, Instant{}), pod("ours", Running, Instant{}), pod("soon", Running, Instant{}))
+	s.Snapshot(UnixNano(1e9))
+	s.AssumeEvicted("ours", Key{}, UnixNano(30e9))
+	s.Apply(pod("theirs", Releasing, year), pod("ours", Releasing, year), pod("soon", Releasing, UnixNano(60e9)))
+	check := func(now Instant, theirs, ours, soon Phase, stuck int64) {
 		t.Helper()
 		snap := s.Snapshot(now)
 		got := map[string]Phase{}
 		snap.EachPod(func(p *Pod) { got[p.UID] = p.Phase })
 		if got["theirs"] != theirs || got["ours"] != ours || got["soon"] != soon {
-			t.Errorf("at %d: %v", now, got)
+			t.Errorf("at %d: %v", now.UnixNano(), got)
 		}
 		q := snap.QueueByName("q")
 		if q.Allocated.At(GPU) != 0 || q.Leaving.At(GPU) != 3000 || q.Stuck.At(GPU) != stuck || q.LeavingNonPreemptible.At(GPU) != 3000 {
-			t.Errorf("at %d: allocated %v, leaving %v, stuck %v", now, q.Allocated, q.Leaving, q.Stuck)
+			t.Errorf("at %d: allocated %v, leaving %v, stuck %v", now.UnixNano(), q.Allocated, q.Leaving, q.Stuck)
 		}
 	}
-	check(2e9, StuckReleasing, Releasing, Releasing, 1000)
-	if next := s.NextTimer(); next != 180e9+1 {
-		t.Errorf("next timer %d", next)
+	check(UnixNano(2e9), StuckReleasing, Releasing, Releasing, 1000)
+	if next := s.NextTimer(); next != UnixNano(180e9+1) {
+		t.Errorf("next timer %d", next.UnixNano())
 	}
-	check(181e9, StuckReleasing, Releasing, StuckReleasing, 2000)
-	if next := s.NextTimer(); next != year-FarAhead {
-		t.Errorf("next timer %d", next)
+	check(UnixNano(181e9), StuckReleasing, Releasing, StuckReleasing, 2000)
+	if next := s.NextTimer(); next != year.Add(-FarAhead) {
+		t.Errorf("next timer %d", next.UnixNano())
 	}
-	check(year-FarAhead, Releasing, Releasing, StuckReleasing, 1000)
-	check(year+121e9, StuckReleasing, StuckReleasing, StuckReleasing, 3000)
+	check(year.Add(-FarAhead), Releasing, Releasing, StuckReleasing, 1000)
+	check(year.Add(121e9), StuckReleasing, StuckReleasing, StuckReleasing, 3000)
 	s.Apply(PodGone{UID: "theirs"}, PodGone{UID: "ours"}, PodGone{UID: "soon"})
-	if q := s.Snapshot(year + 122e9).QueueByName("q"); q.Leaving.At(GPU) != 0 || q.Stuck.At(GPU) != 0 {
+	if q := s.Snapshot(year.Add(122e9)).QueueByName("q"); q.Leaving.At(GPU) != 0 || q.Stuck.At(GPU) != 0 {
 		t.Errorf("all gone: leaving %v, stuck %v", q.Leaving, q.Stuck)
 	}
 }

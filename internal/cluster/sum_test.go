@@ -68,7 +68,7 @@ func TestAbsurdPodsLeaveNoTrace(t *testing.T) {
 		return p
 	}
 	s.Apply(pod("small", 1000, Running, true))
-	before := s.Snapshot(1)
+	before := s.Snapshot(UnixNano(1))
 	const many = 9000 // 2^50 each: over 2^63
 	last := before
 	for i := range many {
@@ -76,7 +76,7 @@ func TestAbsurdPodsLeaveNoTrace(t *testing.T) {
 		if i%300 != 0 && i < many-3 {
 			continue
 		}
-		now := s.Snapshot(1)
+		now := s.Snapshot(UnixNano(1))
 		n, q, m, r := now.NodeByName("n1"), now.QueueByName("q"), last.NodeByName("n1"), last.QueueByName("q")
 		for d := range 3 {
 			if n.Used.At(d) < m.Used.At(d) || n.Foreign.At(d) < m.Foreign.At(d) || q.Allocated.At(d) < r.Allocated.At(d) || q.Requested.At(d) < r.Requested.At(d) {
@@ -91,7 +91,7 @@ func TestAbsurdPodsLeaveNoTrace(t *testing.T) {
 	for i := range many {
 		s.Apply(PodGone{fmt.Sprint("r", i)}, PodGone{fmt.Sprint("f", i)}, PodGone{fmt.Sprint("w", i)})
 	}
-	after := s.Snapshot(1)
+	after := s.Snapshot(UnixNano(1))
 	n, m := after.NodeByName("n1"), before.NodeByName("n1")
 	q, r := after.QueueByName("q"), before.QueueByName("q")
 	if !n.Used.Equal(m.Used) || !n.Releasing.Equal(m.Releasing) || !n.Foreign.Equal(m.Foreign) || !q.Allocated.Equal(r.Allocated) || !q.Requested.Equal(r.Requested) {

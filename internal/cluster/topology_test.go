@@ -33,7 +33,7 @@ func TestDomainTree(t *testing.T) {
 					do("dc", TopologyGone{Name: "dc"})
 				}
 			case 4:
-				snaps = append(snaps, s.Snapshot(0))
+				snaps = append(snaps, s.Snapshot(Instant{}))
 				texts = append(texts, trees(snaps[len(snaps)-1]))
 			default:
 				labels := map[string]string{"other": fmt.Sprint(r.IntN(2))}
@@ -49,11 +49,11 @@ func TestDomainTree(t *testing.T) {
 		for _, e := range last { // order: does not matter to the state
 			fresh.Apply(e)
 		}
-		now := s.Snapshot(0)
-		if diff := cmp.Diff(trees(fresh.Snapshot(0)), trees(now)); diff != "" {
+		now := s.Snapshot(Instant{})
+		if diff := cmp.Diff(trees(fresh.Snapshot(Instant{})), trees(now)); diff != "" {
 			t.Fatalf("seed %d: tree made afresh (-) and kept up to date (+):\n%s", seed, diff)
 		}
-		if diff := cmp.Diff(trees(now), trees(Fork(now, Options{}).Snapshot(0))); diff != "" {
+		if diff := cmp.Diff(trees(now), trees(Fork(now, Options{}).Snapshot(Instant{}))); diff != "" {
 			t.Fatalf("seed %d: tree and that of a fork:\n%s", seed, diff)
 		}
 		for i, snap := range snaps {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // StaleReason says why a BindRequest no longer stands for anything.
@@ -130,7 +132,7 @@ func (t *Translator) judge(r *request) {
 		reason = StaleNodeGone
 	case r.PodUID == "" && !r.Succeeded:
 		reason = StaleOwnerless
-	case p != nil && p.UID != r.PodUID && r.Created < p.CreationTimestamp.UnixNano():
+	case p != nil && p.UID != r.PodUID && r.Created.Before(cluster.InstantOf(p.CreationTimestamp.Time)):
 		reason = StaleOtherPod
 	}
 	if reason == "" {

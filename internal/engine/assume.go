@@ -2,25 +2,26 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 )
 
-// How long a decision stands without the API server showing it, in nanoseconds. Failures are reported long before; these
+// How long a decision stands without the API server showing it. Failures are reported long before; these
 // are the nets below. Evictions get longer the more of them there are to write.
 const (
-	bindStands     = int64(120_000_000_000)
-	evictionStands = int64(30_000_000_000)
-	evictionTakes  = int64(100_000_000)
+	bindStands     = 2 * time.Minute
+	evictionStands = 30 * time.Second
+	evictionTakes  = 100 * time.Millisecond
 	promiseStands  = cluster.FarAhead
 )
 
-// assume lays the plan's decisions over the Store it was decided from, as of now (Unix nanoseconds), until the API server
+// assume lays the plan's decisions over the Store it was decided from, as of now, until the API server
 // shows them: pods that are bound have their node, pods that are evicted give their room back, and what that frees is held
 // for whom it was freed.
-func (p *Plan) assume(s *cluster.Store, now int64) {
-	evicted := now + p.EvictionsStand()
+func (p *Plan) assume(s *cluster.Store, now cluster.Instant) {
+	evicted := now.Add(p.EvictionsStand())
 	for i := range p.Bundles {
 		b := &p.Bundles[i]
 		if b.Starts && b.count(ledger.Bind) > 0 {
@@ -33,7 +34,7 @@ func (p *Plan) assume(s *cluster.Store, now int64) {
 			}
 			switch in.Verb {
 			case ledger.Bind:
-				s.Assume(in.UID, in.Node, in.Groups, now+bindStands)
+				s.Assume(in.UID, in.Node, in.Groups, now.Add(bindStands))
 				if len(in.Claims) > 0 {
 					s.AssumeClaims(in.UID, in.Claims)
 				}
@@ -45,17 +46,17 @@ func (p *Plan) assume(s *cluster.Store, now int64) {
 			}
 			if h, promised := in.hold(b); promised {
 				s.Release(h.ID()) // an older promise ends earlier
-				h.Until, h.Bundle = now+promiseStands, b.ID
+				h.Until, h.Bundle = now.Add(promiseStands), b.ID
 				s.Hold(h)
 			}
 		}
 	}
 }
 
-// EvictionsStand is for how long the Store takes the plan's evictions for granted, in nanoseconds. One that has not been
+// EvictionsStand is for how long the Store takes the plan's evictions for granted. One that has not been
 // carried out by then must not be any more.
-func (p *Plan) EvictionsStand() int64 {
-	return evictionStands + evictionTakes*int64(p.Evictions())
+func (p *Plan) EvictionsStand() time.Duration {
+	return evictionStands + evictionTakes*time.Duration(p.Evictions())
 }
 
 // hold is the room that an intent promises. A nomination promises none by itself: it may be made anew each time, in queue

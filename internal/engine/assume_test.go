@@ -23,7 +23,7 @@ func assumeStore() *cluster.Store {
 	pod("t2", "taker", cluster.Pending, "")
 	pod("g1", "giver", cluster.Running, "n")
 	pod("g2", "giver", cluster.Running, "n")
-	s.Snapshot(1)
+	s.Snapshot(cluster.UnixNano(1))
 	return s
 }
 
@@ -39,7 +39,7 @@ func takes() Bundle {
 
 func seen(s *cluster.Store) map[string]string {
 	out := map[string]string{}
-	snap := s.Snapshot(2)
+	snap := s.Snapshot(cluster.UnixNano(2))
 	snap.EachPod(func(p *cluster.Pod) { out[p.UID] = p.Phase.String() })
 	for i := range snap.Holds {
 		h := &snap.Holds[i]
@@ -57,7 +57,7 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 	s := assumeStore()
 	p := Plan{Bundles: []Bundle{takes()}}
-	p.assume(s, 1)
+	p.assume(s, cluster.UnixNano(1))
 	if d := cmp.Diff(assumed, seen(s)); d != "" {
 		t.Error(d)
 	}
@@ -67,10 +67,10 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 
 	s = assumeStore()
-	p.assume(s, 1)
+	p.assume(s, cluster.UnixNano(1))
 	later := takes()
 	later.ID, later.Intents = "later", []Intent{{Verb: ledger.Nominate, UID: "t1", Node: "m"}}
-	(&Plan{Bundles: []Bundle{later}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{later}}).assume(s, cluster.UnixNano(1))
 	if p.Bundles[0].Forget(s, func(string) bool { return false }) {
 		t.Error("a later promise was not noticed")
 	}
@@ -80,7 +80,7 @@ func TestAssumeAndForget(t *testing.T) {
 	}
 
 	s = assumeStore()
-	p.assume(s, 1)
+	p.assume(s, cluster.UnixNano(1))
 	p.Bundles[0].Forget(s, func(uid string) bool { return uid == "g2" })
 	if d := cmp.Diff(map[string]string{"t1": "Pending", "t2": "Pending", "g1": "Running", "g2": "Releasing", "held for giver g2": "m"}, seen(s)); d != "" {
 		t.Errorf("the one that was moved keeps its new room: %s", d)
@@ -91,21 +91,21 @@ func TestAssumeNominations(t *testing.T) {
 	t.Parallel()
 	beneficiary := cluster.Key{Namespace: "a", Name: "taker"}
 	s := assumeStore()
-	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Nominate, UID: "t1", Node: "n"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Nominate, UID: "t1", Node: "n"}}}}}).assume(s, cluster.UnixNano(1))
 	if d := cmp.Diff(seen(assumeStore()), seen(s)); d != "" {
 		t.Errorf("a nomination alone holds nothing: %s", d)
 	}
-	s.Hold(cluster.Hold{HoldState: cluster.HoldState{Gang: beneficiary, Moved: "gone", Node: "n", Until: 100}})
+	s.Hold(cluster.Hold{HoldState: cluster.HoldState{Gang: beneficiary, Moved: "gone", Node: "n", Until: cluster.UnixNano(100)}})
 	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{
 		{Verb: ledger.Nominate, UID: "t1", Node: "n", Kept: "gone"},
 		{Verb: ledger.Bind, UID: "t2", Node: "n"},
-	}}}}).assume(s, 1)
+	}}}}).assume(s, cluster.UnixNano(1))
 	want := seen(assumeStore())
 	want["t2"], want["held for taker t1"] = "Binding", "n"
 	if d := cmp.Diff(want, seen(s)); d != "" {
 		t.Errorf("a promise goes on under the pod it is for: %s", d)
 	}
-	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, 1)
+	(&Plan{Bundles: []Bundle{{Gang: beneficiary, Intents: []Intent{{Verb: ledger.Bind, UID: "t1", Node: "n", Kept: "t1"}}}}}).assume(s, cluster.UnixNano(1))
 	want["t1"] = "Binding"
 	delete(want, "held for taker t1")
 	if d := cmp.Diff(want, seen(s)); d != "" {

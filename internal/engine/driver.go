@@ -47,9 +47,9 @@ type Driver struct {
 	done   bool // Ready has returned nil
 
 	ran    bool
-	seen   uint64 // generation of the Store that was decided on last
-	last   int64  // when
-	wakeAt int64  // Trace.WakeAt of the last cycle
+	seen   uint64          // generation of the Store that was decided on last
+	last   cluster.Instant // when
+	wakeAt cluster.Instant // Trace.WakeAt of the last cycle
 }
 
 // NewDriver returns a driver at its beginning: a cycle is due.
@@ -57,20 +57,20 @@ func NewDriver(e *Engine, s *cluster.Store) *Driver {
 	return &Driver{engine: e, store: s, wakeAt: cluster.Forever}
 }
 
-// Due says whether a cycle at this moment (Unix nanoseconds) could decide otherwise than the last one: the Store has changed, a time
+// Due says whether a cycle at this moment could decide otherwise than the last one: the Store has changed, a time
 // has come that a verdict or the Store waits for, or the clock was set back.
-func (d *Driver) Due(now int64) bool {
-	return !d.ran || d.store.Generation() != d.seen || now < d.last || d.Wake() <= now
+func (d *Driver) Due(now cluster.Instant) bool {
+	return !d.ran || d.store.Generation() != d.seen || now.Before(d.last) || !d.Wake().After(now)
 }
 
-// Wake is when a cycle becomes due by the passing of time alone, in Unix nanoseconds; cluster.Forever for never.
-func (d *Driver) Wake() int64 { return min(d.wakeAt, d.store.NextTimer()) }
+// Wake is when a cycle becomes due by the passing of time alone; cluster.Forever for never.
+func (d *Driver) Wake() cluster.Instant { return cluster.Earliest(d.wakeAt, d.store.NextTimer()) }
 
 // Skip tells the driver that the last changes of the Store need no cycle.
 func (d *Driver) Skip() { d.seen = d.store.Generation() }
 
-// Begin begins a cycle at this moment (Unix nanoseconds), due or not, and returns what it decides on.
-func (d *Driver) Begin(ctx context.Context, now int64) *cluster.Snapshot {
+// Begin begins a cycle at this moment, due or not, and returns what it decides on.
+func (d *Driver) Begin(ctx context.Context, now cluster.Instant) *cluster.Snapshot {
 	if d.run != nil {
 		panic("engine: Begin within a cycle")
 	}
@@ -111,7 +111,7 @@ func (d *Driver) Abandon() {
 }
 
 // Cycle is a whole cycle: what was decided on, all that was decided, and what the run left besides.
-func (d *Driver) Cycle(ctx context.Context, now int64) (*cluster.Snapshot, []Plan, Result) {
+func (d *Driver) Cycle(ctx context.Context, now cluster.Instant) (*cluster.Snapshot, []Plan, Result) {
 	snap := d.Begin(ctx, now)
 	var plans []Plan
 	for p := d.Ready(); p != nil; p = d.Ready() {

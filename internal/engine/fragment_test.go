@@ -44,7 +44,7 @@ func TestMeasureIsIncremental(t *testing.T) {
 			}
 			s.Apply(p)
 		}
-		snap := s.Snapshot(int64(step))
+		snap := s.Snapshot(cluster.UnixNano(int64(step)))
 		if diff := cmp.Diff((&Engine{}).Fragmentation(snap), warm.Fragmentation(snap)); diff != "" {
 			t.Fatalf("step %d (-cold +warm):\n%s", step, diff)
 		}

@@ -46,7 +46,7 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int)
 			at = r.IntN(queues)
 		}
 		key := cluster.Key{Face: "kai", Namespace: "d", Name: fmt.Sprintf("g%05d", i)}
-		store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("q%05d", at), Created: int64(r.IntN(5))})
+		store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("q%05d", at), Created: cluster.UnixNano(int64(r.IntN(5)))})
 		for k := range 1 + r.IntN(2) {
 			name := fmt.Sprintf("%s-%d", key.Name, k)
 			store.Apply(cluster.PodState{
@@ -62,7 +62,7 @@ func forest(t *testing.T, r *rand.Rand, queues, gangs int, flat bool, sizes int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSession(context.Background(), e, store.Snapshot(1)), &asked
+	return newSession(context.Background(), e, store.Snapshot(cluster.UnixNano(1))), &asked
 }
 
 // firstOf finds the gang that is served first by looking at all of them, queue by queue.

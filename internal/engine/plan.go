@@ -118,9 +118,9 @@ type ShareChange struct {
 }
 
 // bundleID names a bundle by its content and the moment it was decided.
-func bundleID(now int64, gangUID string, intents []Intent) string {
+func bundleID(now cluster.Instant, gangUID string, intents []Intent) string {
 	h := fnv.New128a()
-	fmt.Fprintf(h, "%d/%s", now, gangUID)
+	fmt.Fprintf(h, "%d/%s", now.UnixNano(), gangUID)
 	for i := range intents {
 		h.Write([]byte(intents[i].UID))
 		h.Write([]byte(intents[i].Node))

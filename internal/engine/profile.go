@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/placer"
@@ -43,9 +44,9 @@ type Settings struct {
 	ConsolidationVictims int
 	// MovedAreFree says that reclaim need not count victims that have room elsewhere against shares.
 	MovedAreFree bool
-	// StaleGrace is how long a gang may stay below its minimum once it has run, in nanoseconds, unless it says itself;
+	// StaleGrace is how long a gang may stay below its minimum once it has run, unless it says itself;
 	// negative for ever.
-	StaleGrace int64
+	StaleGrace time.Duration
 	// SearchSteps is what the searches of one action may cost in one cycle, in steps (a victim, a queue or a node looked at); 0 or
 	// less means no bound. The search that reaches it is finished.
 	SearchSteps int

@@ -157,7 +157,7 @@ func (s *Session) Waiting() []*ledger.GangState {
 		if !s.Rules.Admit(g).Yes() || s.Ledger.Holds(g) || g.Nominated() || s.Placer.Limited(g) {
 			continue
 		}
-		if end := cluster.After(max(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)), g.PreemptionDelay); g.PreemptionDelay > 0 && end > s.Snap.Now {
+		if end := cluster.Latest(s.Snap.Past(g.Created), s.Snap.Past(g.LastEviction)).Add(g.PreemptionDelay); g.PreemptionDelay > 0 && end.After(s.Snap.Now) {
 			s.Recorder.Note(g, recorder.Attempt{Action: s.Recorder.Action(), Verdict: policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPreemptionDelay, Object: g.Key.String(), WakeAt: end}})
 			continue
 		}

@@ -82,19 +82,19 @@ type Change struct {
 
 // Apply makes the change in a store: the what-if of this package. now is the moment of the what-if in Unix nanoseconds; the
 // result is the moment from which the change is felt, which is later only for WaitUntil.
-func (c *Change) Apply(store *cluster.Store, now int64) int64 {
+func (c *Change) Apply(store *cluster.Store, now cluster.Instant) cluster.Instant {
 	later, events := c.events(store.Snapshot(now), now)
 	store.Apply(events...)
 	return later
 }
 
 // events are what the cluster would report once the change is made in snap.
-func (c *Change) events(snap *cluster.Snapshot, now int64) (int64, []cluster.Event) {
+func (c *Change) events(snap *cluster.Snapshot, now cluster.Instant) (cluster.Instant, []cluster.Event) {
 	var out []cluster.Event
 	gang := snap.GangByKey(c.gang)
 	switch c.Kind {
 	case WaitUntil:
-		return max(now, c.At.UnixNano()), nil
+		return cluster.Latest(now, cluster.InstantOf(*c.At)), nil
 	case AddRoom:
 		return now, c.roomEvents(snap)
 	case Uncordon, RepairNode, RemoveTaint, LabelNode:

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"slices"
-	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -146,16 +145,16 @@ func (w *trial) outrank(o *outcome) []*Change {
 func (w *trial) wait(o *outcome) []*Change {
 	at := o.trace.WakeAt
 	for range maxWaits {
-		if at >= cluster.Forever {
+		if !at.Before(cluster.Forever) {
 			return nil
 		}
-		t := time.Unix(0, at).UTC()
+		t := at.Time().UTC()
 		changes := w.one(Change{Kind: WaitUntil, At: &t, Detail: "when others may make way for it"})
 		next := w.try(changes)
 		if next.placed() {
 			return changes
 		}
-		if next.trace.WakeAt <= at {
+		if !next.trace.WakeAt.After(at) {
 			return nil
 		}
 		at = next.trace.WakeAt

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func key(name string) cluster.Key { return cluster.Key{Face: "kai", Namespace: "
 
 // gang is a gang of equal pods of one GPU each unless edited.
 func gang(name string, pods, gpu int, edit func(*cluster.GangState, *cluster.PodState)) []cluster.Event {
-	g := cluster.GangState{Key: key(name), UID: name, Queue: "q", Preemptible: true, Sets: cluster.FlatTree(int32(pods)), Created: int64(len(name))}
+	g := cluster.GangState{Key: key(name), UID: name, Queue: "q", Preemptible: true, Sets: cluster.FlatTree(int32(pods)), Created: cluster.UnixNano(int64(len(name)))}
 	var out []cluster.Event
 	for i := range pods {
 		p := cluster.PodState{UID: name + string(rune('a'+i)), Namespace: "team", Name: name + "-" + string(rune('a'+i)), Ours: true, Gang: g.Key, Spec: &cluster.ClassSpec{}, Requests: request(1, 1, gpu)}
@@ -217,8 +218,8 @@ or instead (cluster admin):
 		"protected": {
 			append(append(gang("held", 3, 2, func(g *cluster.GangState, p *cluster.PodState) {
 				running(g, p)
-				g.LastStart = now - 10e9
-			}), cluster.QueueState{Name: "q", PreemptMinRuntime: cluster.Maybe{Set: true, Value: 60e9}}),
+				g.LastStart = now.Add(-10e9)
+			}), cluster.QueueState{Name: "q", PreemptMinRuntime: cluster.Maybe[time.Duration]{Set: true, Value: 60e9}}),
 				gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) { g.Priority = 1 })...),
 			`gang team/ours: blocked; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
 why: room for 1 of the 3 pods that must start together [GangNoRoom]
@@ -239,7 +240,7 @@ or instead (cluster admin):
 		},
 		"delayed": {
 			append(gang("held", 3, 2, running), gang("ours", 3, 2, func(g *cluster.GangState, _ *cluster.PodState) {
-				g.Priority, g.Created, g.PreemptionDelay = 1, now-10e9, 60e9
+				g.Priority, g.Created, g.PreemptionDelay = 1, now.Add(-10e9), 60e9
 			})...),
 			`gang team/ours: blocked; room for 0 of 3 pods, 3 needed to start; queue q, priority 1
 why: room for 1 of the 3 pods that must start together [GangNoRoom]
@@ -316,7 +317,7 @@ func TestExplanationIsComplete(t *testing.T) {
 	var events []cluster.Event
 	for name, cpu := range map[string]int{"other": 1, "another": 2, "ours": 3} { // each asks a question of its own
 		events = append(events, gang(name, 1, 8, func(g *cluster.GangState, p *cluster.PodState) {
-			g.Created, p.Requests = int64(cpu), request(cpu, 1, 8)
+			g.Created, p.Requests = cluster.UnixNano(int64(cpu)), request(cpu, 1, 8)
 		})...)
 	}
 	events = append(events, gang("busy", 1, 8, func(g *cluster.GangState, p *cluster.PodState) {

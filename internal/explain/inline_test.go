@@ -20,14 +20,14 @@ func crowded(seed int64) (*cluster.Snapshot, cluster.Key) {
 		d.store.Apply(cluster.NodeState{Name: fmt.Sprintf("big%d", i), UID: "b", Labels: map[string]string{"zone": "a"}, Allocatable: append(request(64, 256, 8), cluster.Quantity{Name: "pods", Value: 110})})
 		for k := range 8 {
 			key := cluster.Key{Face: "kai", Namespace: "team", Name: fmt.Sprintf("runs%d-%d", i, k)}
-			d.store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: pickOne(d, "leaf", "other"), Priority: int32(1 + d.Intn(3)), Preemptible: d.chance(70), Sets: cluster.FlatTree(1), LastStart: now - 1e12})
+			d.store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: pickOne(d, "leaf", "other"), Priority: int32(1 + d.Intn(3)), Preemptible: d.chance(70), Sets: cluster.FlatTree(1), LastStart: now.Add(-1e12)})
 			d.store.Apply(cluster.PodState{UID: key.Name, Namespace: "team", Name: key.Name, Ours: true, Gang: key, Phase: cluster.Running, NodeName: fmt.Sprintf("big%d", i), Requests: request(1, 1, 1)})
 		}
 	}
 	for i := range 5 + d.Intn(8) {
 		key := cluster.Key{Face: "kai", Namespace: pickOne(d, "team", "rival"), Name: fmt.Sprintf("waits%02d", i)}
 		pods := 1 + d.Intn(3)
-		d.store.Apply(cluster.GangState{Key: key, UID: key.String(), Queue: pickOne(d, "leaf", "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: true, Created: int64(d.Intn(200)), Sets: cluster.FlatTree(int32(pods))})
+		d.store.Apply(cluster.GangState{Key: key, UID: key.String(), Queue: pickOne(d, "leaf", "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: true, Created: cluster.UnixNano(int64(d.Intn(200))), Sets: cluster.FlatTree(int32(pods))})
 		req := request(1+d.Intn(4), 1+d.Intn(4), pickOne(d, 0, 1, 1, 2, 4))
 		for k := range pods {
 			d.store.Apply(cluster.PodState{UID: fmt.Sprint(key, k), Namespace: key.Namespace, Name: fmt.Sprint(key.Name, "-", k), Ours: true, Gang: key, Requests: req})

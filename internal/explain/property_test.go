@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +20,9 @@ import (
 
 func newEngine() (*engine.Engine, error) { return engine.New(profile.BuiltIn(), builtin.Registry()) }
 
-const (
-	gib = int64(1) << 30
-	now = int64(1_700_000_000_000_000_000)
-)
+const gib = int64(1) << 30
+
+var now = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // draw makes a random cluster with a gang that waits in it, target, and blocks it in some of all known ways.
 type draw struct {
@@ -59,7 +59,7 @@ func newDraw(seed int64) *draw {
 		}
 	}
 	if d.chance(30) {
-		d.gang.PreemptionDelay, d.gang.Created = int64(1+d.Intn(100))*1e9, now-1e9
+		d.gang.PreemptionDelay, d.gang.Created = time.Duration(1+d.Intn(100))*1e9, now.Add(-1e9)
 	}
 	d.store.Apply(d.gang)
 	for _, p := range d.pods {
@@ -122,7 +122,7 @@ func (d *draw) others() {
 	for i := range d.Intn(6) {
 		name := fmt.Sprintf("other%d", i)
 		key := cluster.Key{Face: "kai", Namespace: "team", Name: name}
-		d.store.Apply(cluster.GangState{Key: key, UID: name, Queue: pickOne(d, "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: d.chance(50), Created: int64(i)})
+		d.store.Apply(cluster.GangState{Key: key, UID: name, Queue: pickOne(d, "leaf", "other"), Priority: int32(d.Intn(3)), Preemptible: d.chance(50), Created: cluster.UnixNano(int64(i))})
 		for k := range 1 + d.Intn(4) {
 			p := cluster.PodState{
 				UID: fmt.Sprintf("%s-%d", name, k), Namespace: "team", Name: fmt.Sprintf("%s-%d", name, k), Ours: true, Gang: key, Spec: &cluster.ClassSpec{},
@@ -143,7 +143,7 @@ func (d *draw) others() {
 }
 
 func (d *draw) makeTarget() {
-	d.gang = cluster.GangState{Key: d.target, UID: "target", Queue: "leaf", Priority: 1, Preemptible: d.chance(60), Created: 100}
+	d.gang = cluster.GangState{Key: d.target, UID: "target", Queue: "leaf", Priority: 1, Preemptible: d.chance(60), Created: cluster.UnixNano(100)}
 	names := []string{""}
 	if d.chance(40) {
 		names = []string{"workers", "chief"}[:1+d.Intn(2)]
@@ -172,7 +172,7 @@ func (d *draw) fill() {
 	protected := d.chance(50)
 	leaf := cluster.QueueState{Name: "leaf", UID: "leaf", Parent: "dept", Quota: []cluster.Quantity{{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: cluster.Unlimited}}}
 	if protected {
-		leaf.PreemptMinRuntime = cluster.Maybe{Set: true, Value: 60e9}
+		leaf.PreemptMinRuntime = cluster.Maybe[time.Duration]{Set: true, Value: 60e9}
 	}
 	d.store.Apply(leaf)
 	for i := range 8 {
@@ -181,7 +181,7 @@ func (d *draw) fill() {
 		if protected {
 			priority = 0
 		}
-		d.store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "leaf", Priority: priority, Preemptible: true, Sets: cluster.FlatTree(1), LastStart: now - int64(d.Intn(50))*1e9})
+		d.store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "leaf", Priority: priority, Preemptible: true, Sets: cluster.FlatTree(1), LastStart: now.Add(-time.Duration(d.Intn(50)) * 1e9)})
 		d.store.Apply(cluster.PodState{
 			UID: key.Name, Namespace: "team", Name: key.Name, Ours: true, Gang: key, Phase: cluster.Running, NodeName: fmt.Sprintf("n%d", i), Requests: request(64, 250, 0),
 		})
@@ -330,7 +330,7 @@ func TestExplanationIsTrue(t *testing.T) {
 		d := newDraw(seed)
 		for _, p := range d.pods { // a few were tried before
 			if d.chance(3) {
-				d.store.Postpone(p.UID, now+int64(1+d.Intn(5))*1e9)
+				d.store.Postpone(p.UID, now.Add(time.Duration(1+d.Intn(5))*1e9))
 			}
 		}
 		snap := d.store.Snapshot(now)

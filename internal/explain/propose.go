@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -49,7 +48,7 @@ func (w *trial) propose(have []*Change, o *outcome) []*Change {
 	case policy.UnblockPods:
 		return w.fill(o.snap, gang)
 	case policy.UnblockBind:
-		at := time.Unix(0, v.WakeAt).UTC()
+		at := v.WakeAt.Time().UTC()
 		return w.one(Change{Kind: WaitUntil, At: &at, Detail: "when the failed bind is tried again"})
 	case policy.UnblockLimit, policy.UnblockQuota:
 		return w.raise(o, v)
@@ -310,7 +309,7 @@ func (w *trial) fill(snap *cluster.Snapshot, g *cluster.Gang) []*Change {
 			return nil
 		}
 		p := like.State(snap.Dims)
-		p.Phase, p.NodeName, p.Nominated, p.DeletedAt = cluster.Pending, "", "", 0
+		p.Phase, p.NodeName, p.Nominated, p.DeletedAt = cluster.Pending, "", "", cluster.Instant{}
 		p.SetName, p.Created, p.Name = subgroup(g, leaf), snap.Now, g.Key.Name
 		out = append(out, w.one(Change{Kind: AddPods, Count: int(missing[leaf]), Subgroup: subgroup(g, leaf), template: &p})...)
 	}

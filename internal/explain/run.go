@@ -245,7 +245,7 @@ func (r *Run) shape(g *cluster.Gang, now *outcome) string {
 	pods := map[string]int{}
 	for _, id := range g.Pods {
 		p := r.snap.Pod(id)
-		if p.Phase != cluster.Pending || p.Set == cluster.None || p.NotBefore > r.snap.Now || p.Class.Namespace != "" || !p.Ours || p.Nominated != "" {
+		if p.Phase != cluster.Pending || p.Set == cluster.None || p.NotBefore.After(r.snap.Now) || p.Class.Namespace != "" || !p.Ours || p.Nominated != "" {
 			return ""
 		}
 		pods[fmt.Sprint(p.Class.ID, "/", p.Set)]++

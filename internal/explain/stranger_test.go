@@ -139,11 +139,11 @@ func TestRemedyAtItsTurn(t *testing.T) {
 	var events []cluster.Event
 	events = append(events, gang("held", 8, 1, func(_ *cluster.GangState, p *cluster.PodState) { p.Phase, p.NodeName = cluster.Running, "n1" })...)
 	for i := range 20 {
-		events = append(events, gang(fmt.Sprintf("ahead%02d", i), 1, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = int64(i) })...)
+		events = append(events, gang(fmt.Sprintf("ahead%02d", i), 1, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = cluster.UnixNano(int64(i)) })...)
 	}
-	events = append(events, gang("ours", 3, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = 1000 })...)
+	events = append(events, gang("ours", 3, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = cluster.UnixNano(1000) })...)
 	for i := range 10 {
-		events = append(events, gang(fmt.Sprintf("behind%02d", i), 1, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = int64(2000 + i) })...)
+		events = append(events, gang(fmt.Sprintf("behind%02d", i), 1, 1, func(g *cluster.GangState, _ *cluster.PodState) { g.Created = cluster.UnixNano(int64(2000 + i)) })...)
 	}
 	r, err := Look(t.Context(), scene(events...), newEngine)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestFailedBindIsToldAlike(t *testing.T) {
 	store.Apply(gang("ours", 1, 0, func(_ *cluster.GangState, p *cluster.PodState) {
 		p.Spec.Share = cluster.Share{Devices: 1, Portion: 500_000}
 	})...)
-	store.Postpone("oursa", now+20e9)
+	store.Postpone("oursa", now.Add(20e9))
 	r, err := Look(t.Context(), store.Snapshot(now), newEngine)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestFailedBindIsToldAlike(t *testing.T) {
 	if e.Reason != "BindFailedRecently" || e.Message != condition || e.Word != Blocked || strings.Contains(e.Text(100), "nothing blocks it") {
 		t.Errorf("condition %q, explanation %s: %s", condition, e.Word, e.Text(100))
 	}
-	if c := first(t, e); c.Kind != WaitUntil || c.At.UnixNano() != now+20e9 {
+	if c := first(t, e); c.Kind != WaitUntil || cluster.InstantOf(*c.At) != now.Add(20e9) {
 		t.Errorf("%s", c.Text)
 	}
 }

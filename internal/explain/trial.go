@@ -42,7 +42,7 @@ func (s *stage) enter(ctx context.Context, key cluster.Key) *trial {
 		for _, id := range g.Pods {
 			if p := s.snap.Pod(id); s.absent(p) {
 				s.store.Apply(p.State(s.snap.Dims))
-				if p.NotBefore > s.snap.Now {
+				if p.NotBefore.After(s.snap.Now) {
 					s.store.Postpone(p.UID, p.NotBefore)
 				}
 			}
@@ -126,7 +126,7 @@ func (w *trial) try(changes []*Change) outcome {
 	o := ask(w.ctx, w.engine, w.store.Snapshot(now), w.key)
 	for i := len(made) - 1; i >= 0; i-- {
 		w.store.Apply(w.before(made[i]))
-		if p, ok := made[i].(cluster.PodState); ok && w.pods[p.UID] != nil && w.pods[p.UID].NotBefore > w.base.Now {
+		if p, ok := made[i].(cluster.PodState); ok && w.pods[p.UID] != nil && w.pods[p.UID].NotBefore.After(w.base.Now) {
 			w.store.Postpone(p.UID, w.pods[p.UID].NotBefore)
 		}
 	}

@@ -10,6 +10,7 @@
 package fieldtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -78,6 +79,21 @@ func amount(v reflect.Value) bool {
 	return v.Kind() == reflect.Struct && v.NumField() == 2 && v.Type().Field(0).Name == "Name" && v.Field(1).CanInt()
 }
 
+// opaque says whether a value keeps its fields to itself and is a number in files.
+func opaque(v reflect.Value) bool {
+	if v.Kind() != reflect.Struct || !v.CanAddr() || v.NumField() == 0 || v.Type().Field(0).IsExported() || v.Type().Field(0).Anonymous {
+		return false
+	}
+	_, ok := v.Addr().Interface().(json.Unmarshaler)
+	return ok
+}
+
+func read(v reflect.Value, text string) {
+	if err := json.Unmarshal([]byte(text), v.Addr().Interface()); err != nil {
+		panic("fieldtest: " + v.Type().String() + " is no number: " + err.Error())
+	}
+}
+
 func fill(v reflect.Value, path string) {
 	switch v.Interface().(type) {
 	case time.Time:
@@ -88,6 +104,12 @@ func fill(v reflect.Value, path string) {
 		return
 	case []byte: // JSON, most often
 		v.SetBytes([]byte("7"))
+		return
+	}
+	if opaque(v) {
+		if v.IsZero() {
+			read(v, "7")
+		}
 		return
 	}
 	if amount(v) { // names mean something
@@ -156,6 +178,10 @@ func vary(v reflect.Value, path string, f func(Change, func())) {
 		return
 	case []byte:
 		changes(func() { v.SetBytes([]byte("8")) })
+		return
+	}
+	if opaque(v) {
+		changes(func() { read(v, "8") })
 		return
 	}
 	if amount(v) {

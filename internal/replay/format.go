@@ -15,7 +15,7 @@ const Format = "muster.snapshot/v1"
 type file struct {
 	Format          string                                            `json:"format"`
 	Version         string                                            `json:"version,omitzero"`
-	Now             int64                                             `json:"now"`
+	Now             cluster.Instant                                   `json:"now"`
 	Profile         engine.Profile                                    `json:"profile"`
 	StorageCapacity bool                                              `json:"storageCapacity,omitzero"`
 	Dims            []string                                          `json:"dims"`
@@ -27,7 +27,7 @@ type file struct {
 	Classes         []class                                           `json:"classes,omitzero"`
 	Pods            []placed                                          `json:"pods,omitzero"`
 	Objects         map[cluster.ObjectKind]map[string]json.RawMessage `json:"objects,omitzero"`
-	Postponed       map[string]int64                                  `json:"postponed,omitzero"`
+	Postponed       map[string]cluster.Instant                        `json:"postponed,omitzero"`
 	Memory          memory                                            `json:"memory,omitzero"`
 	Decided         bool                                              `json:"decided,omitzero"`
 	Plans           []engine.Plan                                     `json:"plans,omitzero"`
@@ -58,8 +58,8 @@ type pod struct {
 	SetName      string                    `json:"set,omitzero"`
 	Ours         bool                      `json:"ours,omitzero"`
 	Utility      bool                      `json:"utility,omitzero"`
-	Created      int64                     `json:"created,omitzero"`
-	DeletedAt    int64                     `json:"deletedAt,omitzero"`
+	Created      cluster.Instant           `json:"created,omitzero"`
+	DeletedAt    cluster.Instant           `json:"deletedAt,omitzero"`
 	Nominated    string                    `json:"nominated,omitzero"`
 	Recreated    bool                      `json:"recreated,omitzero"`
 	Returning    bool                      `json:"-"`
@@ -85,9 +85,9 @@ type memory struct {
 // rest is a remembered answer: an attempt of the solver, or what allocate told a gang. Ago is how many changes of the Store it is old,
 // counted from 1; 0 where that is not known.
 type rest struct {
-	Until int64           `json:"until"`
+	Until cluster.Instant `json:"until"`
 	Why   *engine.Attempt `json:"why,omitzero"`
 	Told  *engine.Told    `json:"told,omitzero"`
 	Ago   uint64          `json:"ago,omitzero"`
-	Wake  int64           `json:"wake,omitzero"`
+	Wake  cluster.Instant `json:"wake,omitzero"`
 }

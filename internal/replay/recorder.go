@@ -146,7 +146,7 @@ func (r *Recorder) Cycles() []Cycle {
 	defer r.mu.Unlock()
 	out := []Cycle{}
 	add := func(m *moment) {
-		c := Cycle{Cycle: m.cycle, At: time.Unix(0, m.snap.Now).UTC()}
+		c := Cycle{Cycle: m.cycle, At: m.snap.Now.Time().UTC()}
 		for in := range intents(m.plans) {
 			switch in.Verb {
 			case engine.Bind:

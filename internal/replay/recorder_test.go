@@ -24,7 +24,7 @@ func TestKeptCycles(t *testing.T) {
 	evict := engine.Intent{Verb: engine.Evict, UID: "v", Node: "n"}
 	promise, elsewhere := engine.Intent{Verb: engine.Nominate, UID: "p", Node: "n"}, engine.Intent{Verb: engine.Nominate, UID: "p", Node: "m"}
 	bind := engine.Intent{Verb: engine.Bind, UID: "p", Node: "m"}
-	snap := smallCluster().Image.Store(cluster.Options{}).Snapshot(1)
+	snap := smallCluster().Image.Store(cluster.Options{}).Snapshot(cluster.UnixNano(1))
 	for _, plans := range [][]engine.Plan{
 		plan(evict, promise),
 		plan(promise), plan(promise), // again and again

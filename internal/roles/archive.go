@@ -3,7 +3,6 @@ package roles
 import (
 	"bytes"
 	"net/http"
-	"time"
 
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
 	"github.com/muster-scheduler/muster/internal/replay/kaizip"
@@ -18,7 +17,7 @@ func (p *process) archive(w http.ResponseWriter, req *http.Request) {
 	}
 	p.packing.Lock() // one at a time: an archive of a large cluster takes much memory
 	defer p.packing.Unlock()
-	s := &kaizip.Source{Reader: p.cache, Profile: prof, Params: p.params(), Now: time.Unix(0, snap.Now)}
+	s := &kaizip.Source{Reader: p.cache, Profile: prof, Params: p.params(), Now: snap.Now.Time()}
 	if !p.CSIStorage {
 		s.Without = append(s.Without, "CSIStorageCapacity") // asking would start a watch
 	}
@@ -42,7 +41,7 @@ func (s *Settings) params() kaizip.Params {
 	p.PartitionParams = kaizip.Partition{NodePoolLabelKey: s.NodePoolKey, NodePoolLabelValue: s.Partition}
 	p.MaxNumberConsolidationPreemptees, p.AllowConsolidatingReclaim = s.MaxMoved, s.MovedAreFree
 	p.ScheduleCSIStorage, p.FullHierarchyFairness, p.QueueLabelKey = s.CSIStorage, s.FullHierarchy, s.QueueLabel
-	p.GlobalDefaultStalenessGracePeriod, p.SchedulePeriod, p.StuckInReleasingThreshold = int64(s.StaleGrace), int64(s.Period), int64(s.StuckAfter)
+	p.GlobalDefaultStalenessGracePeriod, p.SchedulePeriod, p.StuckInReleasingThreshold = s.StaleGrace, s.Period, s.StuckAfter
 	p.DetailedFitErrors, p.UpdatePodEvictionCondition = s.DetailedReasons, s.MarkEvictions
 	return p
 }

@@ -465,7 +465,7 @@ func TestDisruptionFlags(t *testing.T) {
 		t.Errorf("the defaults: %s", d)
 	}
 	got := settings("--max-consolidation-preemptees=-1", "--allow-consolidating-reclaim=false", "--default-staleness-grace-period=-1s")
-	if got.ConsolidationVictims != -1 || got.MovedAreFree || got.StaleGrace != -int64(time.Second) {
+	if got.ConsolidationVictims != -1 || got.MovedAreFree || got.StaleGrace != -time.Second {
 		t.Errorf("%+v", got)
 	}
 	o, err := parse(t, Scheduler, "--eviction-mode=delete", "--update-pod-eviction-condition", "--max-eviction-grace=90s").evictions()

@@ -46,7 +46,7 @@ func (s *Settings) profile() (engine.Profile, error) {
 			return engine.Profile{}, fmt.Errorf("%s: %w", s.SchedulerConf, err)
 		}
 	}
-	p.Settings.ConsolidationVictims, p.Settings.MovedAreFree, p.Settings.StaleGrace = s.MaxMoved, s.MovedAreFree, int64(s.StaleGrace)
+	p.Settings.ConsolidationVictims, p.Settings.MovedAreFree, p.Settings.StaleGrace = s.MaxMoved, s.MovedAreFree, s.StaleGrace
 	return p, nil
 }
 

@@ -434,7 +434,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, news.Bound
 	bo.Complete = func(b *engine.Bundle) {
 		if b.Starts {
-			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, time.Now().UnixNano())
+			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
 		news.Scheduled(b)
 	}

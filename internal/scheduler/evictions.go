@@ -32,7 +32,7 @@ func (l *Loop) restore(ctx context.Context) error {
 		return err
 	}
 	l.feed.Drain(l.store)
-	until := time.Now().Add(promiseAfterRestart).UnixNano()
+	until := cluster.InstantOf(time.Now().Add(promiseAfterRestart))
 	for _, p := range promises {
 		l.store.HoldFor(p.UID, p.Node, until)
 	}
@@ -96,7 +96,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 		if n == 0 {
 			continue
 		}
-		l.marks.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, now.UnixNano())
+		l.marks.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, cluster.InstantOf(now))
 		text := fmt.Sprintf("%d pods evicted by %s for %s", n, o.Action, b.Gang)
 		annotations := map[string]string{
 			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
@@ -152,7 +152,7 @@ func (l *Loop) tellStale(t *engine.Trace) {
 		switch {
 		case told && since == s.Since:
 			continue
-		case s.Since == 0:
+		case s.Since.IsZero():
 			delete(l.stale, s.UID)
 		default:
 			l.stale[s.UID] = s.Since

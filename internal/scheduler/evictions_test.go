@@ -91,10 +91,10 @@ func (r *rooms) Publish(snap *cluster.Snapshot) time.Time {
 	return time.Time{}
 }
 
-func (w *world) Set(gang cluster.Key, _, annotation string, at int64) {
+func (w *world) Set(gang cluster.Key, _, annotation string, at cluster.Instant) {
 	w.set(func() {
 		line := w.seconds() + " " + gang.Name + " " + annotation[strings.Index(annotation, "/")+1:]
-		if at == 0 {
+		if at.IsZero() {
 			line += " gone"
 		}
 		w.marks = append(w.marks, line)
@@ -222,7 +222,7 @@ func TestStuckVictim(t *testing.T) {
 		w.pass(time.Second)
 		w.expect("who goes", &w.evictions.said, "1.00 preempt -b")
 		leaving := pod("b", kai.GangKey("a", "old"), cluster.Releasing, "n1")
-		leaving.DeletedAt = time.Now().Add(30 * time.Second).UnixNano()
+		leaving.DeletedAt = cluster.InstantOf(time.Now().Add(30 * time.Second))
 		w.happens(leaving)
 		w.pass(2*time.Minute + 25*time.Second)
 		w.expect("it drains", &w.evictions.said)
@@ -307,7 +307,7 @@ func TestMonitor(t *testing.T) {
 					ID: fmt.Sprint(i), Gang: taker, Intents: []engine.Intent{{Verb: engine.Evict}},
 					Eviction: &engine.EvictionRecord{Cause: engine.Reclaim, Victims: []engine.Victim{{Gang: giver, Pods: 1}}},
 				}}}
-				m.decided(&p, s.Snapshot(1))
+				m.decided(&p, s.Snapshot(cluster.UnixNano(1)))
 				if pairs := m.carried(&p.Bundles[0], now); len(pairs) > 0 {
 					got = append(got, i)
 				}

@@ -56,7 +56,7 @@ type Rooms interface {
 
 // Marks is where gangs are told when what became of them.
 type Marks interface {
-	Set(gang cluster.Key, uid, annotation string, at int64)
+	Set(gang cluster.Key, uid, annotation string, at cluster.Instant)
 	Frozen(gang cluster.Key, uid, text string, lasts time.Duration)
 }
 
@@ -161,7 +161,7 @@ type Loop struct {
 	aside   int            // runs in a row that ended with a gang set aside
 	failed  map[string]int // binds in a row that failed, by pod UID
 	risks   map[riskOf]struct{}
-	stale   map[string]int64 // since when gangs are stale as their objects have been told, by UID
+	stale   map[string]cluster.Instant // since when gangs are stale as their objects have been told, by UID
 	repeats monitor
 }
 
@@ -197,7 +197,7 @@ func New(p Parts, o Options) *Loop {
 	l := &Loop{
 		feed: p.Feed, driver: engine.NewDriver(p.Engine, p.Store), binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
 		metrics: p.Metrics, o: o,
-		store: p.Store, failed: map[string]int{}, stale: map[string]int64{},
+		store: p.Store, failed: map[string]int{}, stale: map[string]cluster.Instant{},
 	}
 	p.Engine.Trying = func(gang cluster.Key) { l.trying = gang }
 	p.Engine.Around = func(stage engine.Stage) func() {
@@ -256,10 +256,10 @@ type cycle struct {
 func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	now := time.Now()
 	l.metrics.pulse.looks.Inc()
-	due := l.driver.Due(now.UnixNano())
+	due := l.driver.Due(cluster.InstantOf(now))
 	held := l.holdBack(c, due, now)
 	if held {
-		l.o.Known(l.store.Snapshot(now.UnixNano()))
+		l.o.Known(l.store.Snapshot(cluster.InstantOf(now)))
 	}
 	if due && !held {
 		if !l.decide(ctx, c, now) {
@@ -277,7 +277,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	wait := l.o.Period
 	within := func(d time.Duration) { wait = min(wait, max(d, 0)) }
 	if t := l.driver.Wake(); t != cluster.Forever && !held {
-		within(time.Duration(t - now.UnixNano()))
+		within(t.Sub(cluster.InstantOf(now)))
 	}
 	if !c.reportAt.IsZero() {
 		within(max(c.reportAt.Sub(now), c.published.Add(publishGap).Sub(now)))
@@ -290,7 +290,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 func (l *Loop) decide(ctx context.Context, c *cycle, now time.Time) (ok bool) {
 	defer func() { ok = l.caught(c.log, recover()) }()
 	l.trying = cluster.Key{}
-	snap := l.driver.Begin(ctx, now.UnixNano())
+	snap := l.driver.Begin(ctx, cluster.InstantOf(now))
 	l.metrics.pulse.took(time.Since(now))
 	l.o.Known(snap)
 	l.o.Usage.Observe(snap)
@@ -377,7 +377,7 @@ func (l *Loop) settle(log logr.Logger) {
 func (l *Loop) postpone(uid string) {
 	l.failed[uid]++
 	wait := firstBackoff << min(l.failed[uid]-1, 10)
-	if !l.store.Postpone(uid, time.Now().Add(min(wait, lastBackoff)).UnixNano()) {
+	if !l.store.Postpone(uid, cluster.InstantOf(time.Now().Add(min(wait, lastBackoff)))) {
 		delete(l.failed, uid)
 	}
 	if len(l.failed) > 10000 { // pods that are long gone; the rest start their backoff over

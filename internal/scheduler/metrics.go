@@ -197,7 +197,7 @@ func (m *Metrics) plan(p *engine.Plan, snap *cluster.Snapshot, gangs map[cluster
 		}
 		for _, id := range g.Pods {
 			if pod := snap.Pod(id); binds[pod.UID] {
-				m.decided.Observe(max(0, milliseconds(now.Sub(time.Unix(0, pod.Created)))))
+				m.decided.Observe(max(0, milliseconds(now.Sub(pod.Created.Time()))))
 			}
 		}
 	}

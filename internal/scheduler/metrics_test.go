@@ -33,7 +33,7 @@ func TestMetricsNamespace(t *testing.T) {
 		store.Apply(gang("g", "p", "q")...)
 		store.Apply(cluster.QueueState{Name: "q", UID: "q", Display: "Team Q"})
 		store.Apply(cluster.UsageState{Queues: map[string][]cluster.Quantity{"q": {{Name: "gpu", Value: 250_000}, {Name: "memory", Value: 1_500_000}}}})
-		snap := store.Snapshot(0)
+		snap := store.Snapshot(cluster.Instant{})
 		at := time.Unix(0, 0).Add(20 * time.Millisecond)
 		plan := &engine.Plan{Action: "allocate", Bundles: []engine.Bundle{
 			{Gang: kai.GangKey("a", "g"), Intents: []engine.Intent{{Verb: engine.Bind, UID: "u-p"}, {Verb: engine.Bind, UID: "u-q"}}},

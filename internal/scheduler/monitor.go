@@ -121,7 +121,7 @@ func (m *monitor) carried(b *engine.Bundle, now time.Time) []pair {
 func (l *Loop) freeze(p pair, uid string, now time.Time) {
 	until := now.Add(repeatWindow)
 	l.metrics.frozen.Inc()
-	l.store.Freeze(p.taker, p.giver, until.UnixNano())
+	l.store.Freeze(p.taker, p.giver, cluster.InstantOf(until))
 	text := fmt.Sprintf("pods of %s were evicted for it again and again, and came back each time; they are left alone until %s", p.giver, until.UTC().Format(time.RFC3339))
 	l.marks.Frozen(p.taker, uid, text, repeatWindow)
 	l.o.Event(kai.PodGroup(p.taker, uid), v1.EventTypeWarning, keys.FrozenCondition, text)

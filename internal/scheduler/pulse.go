@@ -21,7 +21,7 @@ type pulse struct {
 	waiting  *prometheus.GaugeVec
 
 	shown   map[string]bool // queues with a series in waiting; of the loop's goroutine
-	counted int64           // when objects were last counted, by the time of the snapshot
+	counted cluster.Instant // when objects were last counted, by the time of the snapshot
 }
 
 // nobody is the queue_name of gangs whose queue does not exist: what tenants write must not become series without bound.
@@ -65,7 +65,7 @@ func (p *pulse) took(d time.Duration) { p.snapshot.Set(d.Seconds()) }
 // run shows what a run looked at and what it left.
 func (p *pulse) run(snap *cluster.Snapshot, t *engine.Trace, took time.Duration) {
 	p.runs.Observe(took.Seconds())
-	if snap.Now-p.counted >= int64(countGap) || p.counted == 0 {
+	if snap.Now.Sub(p.counted) >= countGap || p.counted.IsZero() {
 		p.counted = snap.Now
 		p.count(snap)
 	}

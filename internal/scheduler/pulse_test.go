@@ -42,7 +42,7 @@ func TestWaitingByQueue(t *testing.T) {
 	store.Apply(gang("g", "p")...)
 	waits = append(waits, waiting("g"))
 	run := func() {
-		snap := store.Snapshot(int64(time.Hour))
+		snap := store.Snapshot(cluster.Instant{}.Add(time.Hour))
 		for i := range waits {
 			waits[i].ID = snap.GangByKey(waits[i].Gang).ID
 		}
@@ -114,7 +114,7 @@ func TestStory(t *testing.T) {
 `} {
 		got := ""
 		log := funcr.New(func(_, line string) { got += line + "\n" }, funcr.Options{Verbosity: verbosity})
-		story(log.V(3), p, gangsOf(p, store.Snapshot(0)))
+		story(log.V(3), p, gangsOf(p, store.Snapshot(cluster.Instant{})))
 		if got != want {
 			t.Errorf("at verbosity %d:\n%s\nwant:\n%s", verbosity, got, want)
 		}

@@ -13,7 +13,7 @@ func NewStore(o Options) *cluster.Store {
 	if o.StuckAfter == 0 {
 		o.StuckAfter = 2 * time.Minute
 	}
-	return cluster.NewStore(cluster.Options{StuckAfter: int64(o.StuckAfter), DefaultQueue: keys.DefaultQueue})
+	return cluster.NewStore(cluster.Options{StuckAfter: o.StuckAfter, DefaultQueue: keys.DefaultQueue})
 }
 
 // Follow keeps store true to the cluster without deciding anything, until it is this process's turn or ctx ends: what a

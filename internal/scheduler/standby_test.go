@@ -29,7 +29,7 @@ func TestFollow(t *testing.T) {
 				time.Sleep(followGap)
 				synctest.Wait()
 			}
-			if store.Snapshot(0).NodeByName("n2") == nil {
+			if store.Snapshot(cluster.Instant{}).NodeByName("n2") == nil {
 				t.Error("a change was not followed")
 			}
 			if w.drains > 2 {

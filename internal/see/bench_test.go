@@ -40,10 +40,10 @@ func crowd(b *testing.B, nodes, waiting int) (*Cycle, *History) {
 		b.Fatal(err)
 	}
 	day := int64(24 * time.Hour)
-	h.Began = s.Now() - 7*day
+	h.Began = s.Now().Add(-7 * time.Duration(day))
 	// Work comes as fast as the cluster can do it.
 	gap := time.Duration(total * 4 / float64(8*nodes) * float64(time.Hour))
-	for at, i := h.Began, 0; at < s.Now(); at, i = at+int64(gap), i+1 {
+	for at, i := h.Began, 0; at.Before(s.Now()); at, i = at.Add(gap), i+1 {
 		k, q := i%len(sizes), string(rune('a'+i%4))
 		w, shape := Work{Kind: "Job", Stem: names[k]}, Shape{Pods: 1, Min: 1, Requests: sim.Room(sizes[k]*1000, 1000, 1<<30, 1), Priority: 50}
 		h.Arrivals = append(h.Arrivals, Arrival{At: at, Queue: q, Shape: shape, Work: w})

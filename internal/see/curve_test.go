@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // TestCurve: the remission times of Freireich's trial of 6-MP (1963), of which every textbook has the estimate.
@@ -129,7 +131,7 @@ func TestDeclaredIsCorrected(t *testing.T) {
 		h.Runs = append(h.Runs, Run{Queue: "a", Work: Work{Kind: "Job", Stem: "x", Expected: e}, Took: 2 * e, Ended: true})
 		h.Runs = append(h.Runs, Run{Queue: "b", Work: Work{Kind: "Job", Deadline: e}, Took: e / 3, Ended: true})
 	}
-	r := learn(h, 0, nil)
+	r := learn(h, cluster.Instant{}, nil)
 	for _, c := range []struct {
 		queue string
 		work  Work

@@ -133,10 +133,10 @@ type member struct {
 	state   cluster.GangState
 	shape   Shape
 	work    Work
-	started int64 // when it last started, as its object and the store's memory say
-	whole   bool  // has its minimum
-	over    bool  // its pods have ended
-	waits   bool  // has pods that may be placed
+	started cluster.Instant // when it last started, as its object and the store's memory say
+	whole   bool            // has its minimum
+	over    bool            // its pods have ended
+	waits   bool            // has pods that may be placed
 }
 
 // members reads the gangs of a cycle, in the order of its image.
@@ -149,7 +149,7 @@ func (c *Cycle) members() []*member {
 	for _, e := range im.Events {
 		switch e := e.(type) {
 		case cluster.GangState:
-			m := &member{state: e, work: c.Works[e.Key], started: max(e.LastStart, im.Memory.Gang(e.Key).Started)}
+			m := &member{state: e, work: c.Works[e.Key], started: cluster.Latest(e.LastStart, im.Memory.Gang(e.Key).Started)}
 			m.shape = Shape{Priority: e.Priority, Fixed: !e.Preemptible}
 			byKey[e.Key], counts[e.Key] = m, map[string]int32{}
 			out = append(out, m)

@@ -79,7 +79,7 @@ func caught(what string, err *error) {
 
 // origin is what there is to say of the cycle, once it was looked at.
 func (c *Cycle) origin() Origin {
-	return Origin{Cluster: c.Cluster, At: time.Unix(0, c.Case.Image.Now).UTC(), Scheduler: c.own}
+	return Origin{Cluster: c.Cluster, At: c.Case.Image.Now.Time().UTC(), Scheduler: c.own}
 }
 
 // Explain says why a gang waits, its turn, and what would let it start were it next. A gang that is not there is a [Refusal].

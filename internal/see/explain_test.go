@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.APIVersion != "see.muster.dev/v1" || e.Kind != "Explanation" || e.Cycle.Cluster != "c1" || e.Cycle.At.UnixNano() != c.Case.Image.Now || e.Cycle.Scheduler {
+	if e.APIVersion != "see.muster.dev/v1" || e.Kind != "Explanation" || e.Cycle.Cluster != "c1" || cluster.InstantOf(e.Cycle.At) != c.Case.Image.Now || e.Cycle.Scheduler {
 		t.Errorf("%+v", e.Cycle)
 	}
 	if e.Workload != "Job eval" || e.Word != explain.Blocked || !strings.HasPrefix(e.Text(100), "Job eval (gang ") || len(e.Remedies) == 0 || !e.Remedies[0].InLine {
@@ -143,7 +143,7 @@ func rivals(seed int64) (*Cycle, cluster.Key) {
 	}
 	for i := range 20 {
 		key := cluster.Key{Face: "kai", Namespace: fmt.Sprintf("sesame-%d", r.Intn(3)), Name: fmt.Sprintf("sesame-job-%d", i)}
-		store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: []string{"q", "p"}[r.Intn(2)], Priority: int32(r.Intn(3)), Preemptible: r.Intn(4) > 0, Sets: cluster.FlatTree(1), Created: int64(r.Intn(50))})
+		store.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: []string{"q", "p"}[r.Intn(2)], Priority: int32(r.Intn(3)), Preemptible: r.Intn(4) > 0, Sets: cluster.FlatTree(1), Created: cluster.UnixNano(int64(r.Intn(50)))})
 		p := cluster.PodState{UID: key.Name, Namespace: key.Namespace, Name: key.Name + "-0", Ours: true, Gang: key, Requests: size(int64(1 + r.Intn(3)))}
 		if i < 9 {
 			p.Phase, p.NodeName = cluster.Running, fmt.Sprintf("n%d", i%3)
@@ -152,9 +152,9 @@ func rivals(seed int64) (*Cycle, cluster.Key) {
 	}
 	key := cluster.Key{Face: "kai", Namespace: "ours", Name: "train"}
 	pods := 1 + r.Intn(3)
-	store.Apply(cluster.GangState{Key: key, UID: "ours", Queue: "q", Priority: int32(r.Intn(3)), Preemptible: r.Intn(3) > 0, Sets: cluster.FlatTree(int32(pods)), Created: 25})
+	store.Apply(cluster.GangState{Key: key, UID: "ours", Queue: "q", Priority: int32(r.Intn(3)), Preemptible: r.Intn(3) > 0, Sets: cluster.FlatTree(int32(pods)), Created: cluster.UnixNano(25)})
 	for i := range pods {
 		store.Apply(cluster.PodState{UID: fmt.Sprint("ours", i), Namespace: "ours", Name: fmt.Sprint("train-", i), Ours: true, Gang: key, Requests: size(int64(4 + r.Intn(5)))})
 	}
-	return NewCycle(store.Snapshot(1_700_000_000_000_000_000), profile.BuiltIn(), builtin.Registry()), key
+	return NewCycle(store.Snapshot(cluster.UnixNano(1_700_000_000_000_000_000)), profile.BuiltIn(), builtin.Registry()), key
 }

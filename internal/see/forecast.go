@@ -82,7 +82,7 @@ func Forecast(ctx context.Context, c *Cycle, h *History, d Draws) (out *Outlook,
 	}
 	f := &forecaster{cycle: c, history: h, draws: d, engine: e, now: c.Case.Image.Now, index: map[cluster.Key]int{}, gangs: map[cluster.Key]*prospect{}}
 	f.prepare()
-	out = &Outlook{APIVersion: APIVersion, Kind: "Outlook", Cluster: c.Cluster, At: time.Unix(0, f.now).UTC(), Draws: d.N, Seed: d.Seed, Horizon: d.Horizon, Past: f.past, Unknown: f.unknown, Notes: f.notes}
+	out = &Outlook{APIVersion: APIVersion, Kind: "Outlook", Cluster: c.Cluster, At: f.now.Time().UTC(), Draws: d.N, Seed: d.Seed, Horizon: d.Horizon, Past: f.past, Unknown: f.unknown, Notes: f.notes}
 	starts := make([][]float64, len(f.waiting)) // seconds from now, by gang and draw
 	causes := make([]map[string]int, len(f.waiting))
 	for i := range starts {
@@ -108,7 +108,7 @@ type forecaster struct {
 	history *History
 	draws   Draws
 	engine  *engine.Engine
-	now     int64
+	now     cluster.Instant
 
 	runtimes *runtimes
 	gangs    map[cluster.Key]*prospect
@@ -151,8 +151,8 @@ func (f *forecaster) prepare() {
 		case m.over:
 		case m.whole:
 			p.age = age(m, f.now)
-			if m.started > f.now {
-				f.note(StartAhead, m.state.Key.String(), "it started at %s, ahead of the cycle; it is taken to start now", time.Unix(0, m.started).UTC().Format(time.RFC3339))
+			if m.started.After(f.now) {
+				f.note(StartAhead, m.state.Key.String(), "it started at %s, ahead of the cycle; it is taken to start now", m.started.Time().UTC().Format(time.RFC3339))
 			}
 			if m.work.Deadline > 0 && p.age > m.work.Deadline {
 				f.note(DeadlinePast, m.state.Key.String(), "it has run for %s, beyond its deadline of %s; it is taken to end now", p.age.Round(time.Second), m.work.Deadline)
@@ -166,11 +166,11 @@ func (f *forecaster) prepare() {
 		}
 	}
 	f.judge()
-	from := max(f.history.Began, f.now-int64(f.draws.Past))
+	from := cluster.Latest(f.history.Began, f.now.Add(-f.draws.Past))
 	f.arrivals = map[string][]coming{}
 	for i := range f.history.Arrivals {
 		a := &f.history.Arrivals[i]
-		if a.At >= from && a.At <= f.now {
+		if !a.At.Before(from) && !a.At.After(f.now) {
 			f.arrivals[a.Queue] = append(f.arrivals[a.Queue], coming{a, f.runtimes.of(a.Queue, a.Shape.size(), a.Work)})
 		}
 	}
@@ -178,7 +178,7 @@ func (f *forecaster) prepare() {
 		f.queues = append(f.queues, q)
 	}
 	slices.Sort(f.queues)
-	switch f.past = time.Duration(f.now - from); {
+	switch f.past = f.now.Sub(from); {
 	case f.past < briefest:
 		f.note(NoArrivals, "", "what comes has been watched for %s, less than %s: the draws have nothing come", f.past.Round(time.Second), briefest)
 		f.past = 0
@@ -237,15 +237,15 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 		starts[i][k] = math.Inf(1)
 	}
 	left := len(starts)
-	end := f.now + int64(f.draws.Horizon)
+	end := f.now.Add(f.draws.Horizon)
 	var w *sim.Cluster
 	o := sim.Options{Engine: f.engine, Cycle: f.draws.Cycle, Grace: f.draws.Grace, Arrivals: f.come(newRandom(f.draws.Seed, uint64(k)))}
 	o.Started = func(gang cluster.Key, _ []string, after cluster.Key) {
 		i, ok := f.index[gang]
-		if !ok || !math.IsInf(starts[i][k], 1) || w.Now() > end {
+		if !ok || !math.IsInf(starts[i][k], 1) || w.Now().After(end) {
 			return
 		}
-		starts[i][k] = time.Duration(w.Now() - f.now).Seconds()
+		starts[i][k] = w.Now().Sub(f.now).Seconds()
 		left--
 		switch {
 		case after == cluster.Key{}:
@@ -259,7 +259,7 @@ func (f *forecaster) play(ctx context.Context, k int, starts [][]float64, causes
 		p := f.gangs[g.Key]
 		return p.runtime.draw(p.age, p.strata[k])
 	})
-	for left > 0 && w.Now() < end {
+	for left > 0 && w.Now().Before(end) {
 		more, err := w.StepAfter(ctx, max(f.draws.Cycle, w.Elapsed()/finer))
 		if err != nil {
 			return err
@@ -285,24 +285,24 @@ const block = 2 * time.Hour
 // more, a piece is from about the same time of another day.
 func (f *forecaster) come(r *random) func() (sim.Gang, bool) {
 	var out []sim.Gang
-	length := int64(min(block, f.past))
+	length := min(block, f.past)
 	if length <= 0 {
 		return nil
 	}
-	const day = int64(24 * time.Hour)
+	const day = 24 * time.Hour
 	for _, q := range f.queues {
 		list := f.arrivals[q]
-		for at := int64(0); at < int64(f.draws.Horizon); at += length {
-			start := f.now - int64(f.past) + r.below(int64(f.past)-length+1)
-			if days := int64(f.past) / day; days >= 3 {
-				start = f.now + at%day - (1+r.below(days))*day + r.below(2*int64(time.Hour)) - int64(time.Hour)
-				start = min(max(start, f.now-int64(f.past)), f.now-length)
+		for at := time.Duration(0); at < f.draws.Horizon; at += length {
+			start := f.now.Add(-f.past).Add(time.Duration(r.below(int64(f.past-length) + 1)))
+			if days := int64(f.past / day); days >= 3 {
+				start = f.now.Add(at%day - time.Duration(1+r.below(days))*day + time.Duration(r.below(2*int64(time.Hour))) - time.Hour)
+				start = cluster.Earliest(cluster.Latest(start, f.now.Add(-f.past)), f.now.Add(-length))
 			}
-			i, _ := slices.BinarySearchFunc(list, start, func(a coming, t int64) int { return cmp.Compare(a.At, t) })
-			for ; i < len(list) && list[i].At < start+length; i++ {
+			i, _ := slices.BinarySearchFunc(list, start, func(a coming, t cluster.Instant) int { return a.At.Compare(t) })
+			for ; i < len(list) && list[i].At.Before(start.Add(length)); i++ {
 				a := &list[i]
 				out = append(out, sim.Gang{
-					Queue: q, At: time.Duration(at + list[i].At - start), Pods: a.Shape.Pods, Min: a.Shape.Min, Requests: a.Shape.Requests, Share: a.Shape.Share,
+					Queue: q, At: list[i].At.Add(at).Sub(start), Pods: a.Shape.Pods, Min: a.Shape.Min, Requests: a.Shape.Requests, Share: a.Shape.Share,
 					Priority: a.Shape.Priority, Fixed: a.Shape.Fixed, Duration: a.runtime.draw(0, r.unit()),
 				})
 			}
@@ -348,7 +348,7 @@ func (f *forecaster) conclude(p *prospect, waits []float64, causes map[string]in
 		g.Drawn.High = wait(high)
 	}
 	shown := record.Scale(g.Drawn)
-	at := func(d time.Duration) time.Time { return time.Unix(0, f.now+int64(d)).UTC() }
+	at := func(d time.Duration) time.Time { return f.now.Add(d).Time().UTC() }
 	if g.P50 = at(g.Drawn.Middle); shown.Low <= f.draws.Horizon {
 		g.P10 = at(shown.Low)
 	}

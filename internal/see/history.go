@@ -22,8 +22,8 @@ const (
 type History struct {
 	// Cluster is the one that it is of, as Cycle.Cluster.
 	Cluster string
-	// Began and Now are the first and the latest cycle that it learned from, Unix nanoseconds.
-	Began, Now int64
+	// Began and Now are the first and the latest cycle that it learned from.
+	Began, Now cluster.Instant
 	// Gangs are those of the latest cycle.
 	Gangs map[cluster.Key]*Known
 	// Runs are over; Arrivals are gangs that came while it watched. Oldest first.
@@ -46,7 +46,7 @@ type Run struct {
 	Queue string
 	Size  int // class of GPUs; see [Shape]
 	Work  Work
-	At    int64 // when it was over, Unix nanoseconds
+	At    cluster.Instant // when it was over
 	Took  time.Duration
 	// Ended says that it ended by itself; else it was cut short, by an eviction or a fault, and would have lasted longer.
 	Ended bool
@@ -54,7 +54,7 @@ type Run struct {
 
 // Arrival is a gang that came.
 type Arrival struct {
-	At    int64 // Unix nanoseconds
+	At    cluster.Instant
 	Queue string
 	Shape Shape
 	Work  Work
@@ -66,16 +66,16 @@ type Known struct {
 	Queue   string
 	Size    int
 	Work    Work
-	Started int64 // Unix nanoseconds; 0 while it waits
-	Said    int64 // what its object said of that then
-	Done    bool  // its pods have ended
+	Started cluster.Instant // zero while it waits
+	Said    cluster.Instant // what its object said of that then
+	Done    bool            // its pods have ended
 	// Told are forecasts of its start that are to be scored.
 	Told []Told
 }
 
 // Told is a forecast of one gang's start.
 type Told struct {
-	At int64 // Unix nanoseconds
+	At cluster.Instant
 	// Drawn is the band as drawn, Shown as it was told.
 	Drawn, Shown Band
 	// First says that it was the first for this wait.
@@ -116,8 +116,8 @@ func (h *History) learn(c *Cycle, members []*member) {
 	}
 	if first {
 		h.Began, h.Gangs = now, map[cluster.Key]*Known{}
-	} else if now < h.Now {
-		h.rewind(time.Duration(h.Now - now))
+	} else if now.Before(h.Now) {
+		h.rewind(h.Now.Sub(now))
 	}
 	before := h.Now
 	h.Now = now
@@ -132,8 +132,8 @@ func (h *History) learn(c *Cycle, members []*member) {
 		if k == nil {
 			k = &Known{UID: m.state.UID}
 			h.Gangs[m.state.Key] = k
-			if at := min(m.state.Created, now); !first && m.shape.Pods > 0 {
-				if at < before { // it came without pods, or nobody says when
+			if at := cluster.Earliest(m.state.Created, now); !first && m.shape.Pods > 0 {
+				if at.Before(before) { // it came without pods, or nobody says when
 					at = now
 				}
 				h.Arrivals = append(h.Arrivals, Arrival{At: at, Queue: m.state.Queue, Shape: m.shape, Work: m.work})
@@ -145,16 +145,16 @@ func (h *History) learn(c *Cycle, members []*member) {
 			k.Done = true
 			h.over(k, true)
 		case m.over:
-		case m.whole && k.Started == 0:
+		case m.whole && k.Started.IsZero():
 			k.Done = false
 			k.Started, k.Said = now, m.started
-			if at := m.started; at > 0 && at <= now && (first || at > before) {
+			if at := m.started; !at.IsZero() && !at.After(now) && (first || at.After(before)) {
 				k.Started = at
 			}
 			h.score(k)
-		case !m.whole && k.Started != 0:
+		case !m.whole && !k.Started.IsZero():
 			h.over(k, false)
-		case m.whole && m.started != k.Said && m.started > before && m.started <= now: // evicted and started anew in between
+		case m.whole && m.started != k.Said && m.started.After(before) && !m.started.After(now): // evicted and started anew in between
 			h.over(k, false)
 			k.Started, k.Said = m.started, m.started
 		}
@@ -186,17 +186,17 @@ func (h *History) gone(k *Known) {
 
 // over ends a run, if there was one.
 func (h *History) over(k *Known, ended bool) {
-	if k.Started != 0 {
-		h.Runs = append(h.Runs, Run{Queue: k.Queue, Size: k.Size, Work: k.Work, At: h.Now, Took: time.Duration(max(0, h.Now-k.Started)), Ended: ended})
+	if !k.Started.IsZero() {
+		h.Runs = append(h.Runs, Run{Queue: k.Queue, Size: k.Size, Work: k.Work, At: h.Now, Took: max(0, h.Now.Sub(k.Started)), Ended: ended})
 	}
-	k.Started = 0
+	k.Started = cluster.Instant{}
 }
 
 // score compares what was told with the start.
 func (h *History) score(k *Known) {
 	for i := range k.Told {
 		t := &k.Told[i]
-		h.record(k.Queue, t.First).Take(t.Drawn, t.Shown, time.Duration(max(0, k.Started-t.At)))
+		h.record(k.Queue, t.First).Take(t.Drawn, t.Shown, max(0, k.Started.Sub(t.At)))
 	}
 	k.Told = nil
 }
@@ -214,20 +214,20 @@ func (k *Known) tell(t Told) {
 // rewind moves what is known back with the clock.
 func (h *History) rewind(by time.Duration) {
 	h.SetBack += by
-	d := int64(by)
-	h.Began -= d
+	d := by
+	h.Began = h.Began.Add(-d)
 	for i := range h.Runs {
-		h.Runs[i].At -= d
+		h.Runs[i].At = h.Runs[i].At.Add(-d)
 	}
 	for i := range h.Arrivals {
-		h.Arrivals[i].At -= d
+		h.Arrivals[i].At = h.Arrivals[i].At.Add(-d)
 	}
 	for _, k := range h.Gangs { // order: each on its own
-		if k.Started != 0 {
-			k.Started -= d
+		if !k.Started.IsZero() {
+			k.Started = k.Started.Add(-d)
 		}
 		for i := range k.Told {
-			k.Told[i].At -= d
+			k.Told[i].At = k.Told[i].At.Add(-d)
 		}
 	}
 }
@@ -235,12 +235,12 @@ func (h *History) rewind(by time.Duration) {
 // forget drops what is old or too much.
 func (h *History) forget() {
 	drop := 0
-	for drop < len(h.Runs) && (h.Runs[drop].At < h.Now-int64(keepRuns) || len(h.Runs)-drop > maxRuns) {
+	for drop < len(h.Runs) && (h.Runs[drop].At.Before(h.Now.Add(-keepRuns)) || len(h.Runs)-drop > maxRuns) {
 		drop++
 	}
 	h.Runs = h.Runs[drop:]
 	drop = 0
-	for drop < len(h.Arrivals) && (h.Arrivals[drop].At < h.Now-int64(keepArrivals) || len(h.Arrivals)-drop > maxArrivals) {
+	for drop < len(h.Arrivals) && (h.Arrivals[drop].At.Before(h.Now.Add(-keepArrivals)) || len(h.Arrivals)-drop > maxArrivals) {
 		drop++
 	}
 	h.Arrivals = h.Arrivals[drop:]

@@ -76,30 +76,30 @@ func TestLearn(t *testing.T) {
 // TestHistoryIsBounded: whatever comes, what is kept is old at most thirty days, or seven for arrivals, and so many.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	h := &History{Now: int64(100 * 24 * time.Hour)}
+	h := &History{Now: cluster.Instant{}.Add(100 * 24 * time.Hour)}
 	for i := range maxRuns + 500 {
-		h.Runs = append(h.Runs, Run{At: h.Now - int64(time.Second)*int64(maxRuns+500-i)})
+		h.Runs = append(h.Runs, Run{At: h.Now.Add(-time.Second * time.Duration(maxRuns+500-i))})
 	}
 	for i := range maxArrivals + 500 {
-		h.Arrivals = append(h.Arrivals, Arrival{At: h.Now - int64(time.Second)*int64(maxArrivals+500-i)})
+		h.Arrivals = append(h.Arrivals, Arrival{At: h.Now.Add(-time.Second * time.Duration(maxArrivals+500-i))})
 	}
 	h.forget()
 	if len(h.Runs) != maxRuns || len(h.Arrivals) != maxArrivals {
 		t.Errorf("%d runs, %d arrivals", len(h.Runs), len(h.Arrivals))
 	}
-	h.Now += int64(8 * 24 * time.Hour)
+	h.Now = h.Now.Add(8 * 24 * time.Hour)
 	if h.forget(); len(h.Runs) != maxRuns || len(h.Arrivals) != 0 {
 		t.Errorf("after a week: %d runs, %d arrivals", len(h.Runs), len(h.Arrivals))
 	}
-	h.Now += int64(30 * 24 * time.Hour)
+	h.Now = h.Now.Add(30 * 24 * time.Hour)
 	if h.forget(); len(h.Runs) != 0 {
 		t.Errorf("after a month: %d runs", len(h.Runs))
 	}
 	k := &Known{}
 	for i := range 3 * maxForecasts {
-		k.tell(Told{At: int64(i)})
+		k.tell(Told{At: cluster.UnixNano(int64(i))})
 	}
-	if first, last := k.Told[0], k.Told[len(k.Told)-1]; len(k.Told) != maxForecasts || !first.First || first.At != 0 || last.At != 3*maxForecasts-1 || last.First {
+	if first, last := k.Told[0], k.Told[len(k.Told)-1]; len(k.Told) != maxForecasts || !first.First || !first.At.IsZero() || last.At != cluster.UnixNano(3*maxForecasts-1) || last.First {
 		t.Errorf("%d told, %+v to %+v", len(k.Told), first, last)
 	}
 }

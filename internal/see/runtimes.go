@@ -3,6 +3,8 @@ package see
 import (
 	"fmt"
 	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // enough is how many runs must have ended before anything is learned from a group of them.
@@ -80,7 +82,7 @@ type runtimes struct {
 }
 
 // learn reads the runs that are over and, as runs that were still going on, those of the cycle.
-func learn(h *History, now int64, members []*member) *runtimes {
+func learn(h *History, now cluster.Instant, members []*member) *runtimes {
 	r := &runtimes{spans: map[group][]span{}, curves: map[group]*curve{}}
 	for i := range h.Runs {
 		run := &h.Runs[i]
@@ -95,12 +97,12 @@ func learn(h *History, now int64, members []*member) *runtimes {
 }
 
 // age is for how long a gang has run, at least 0.
-func age(m *member, now int64) time.Duration {
+func age(m *member, now cluster.Instant) time.Duration {
 	at := m.started
-	if at == 0 {
+	if at.IsZero() {
 		at = m.state.Created
 	}
-	return time.Duration(max(0, now-at))
+	return max(0, now.Sub(at))
 }
 
 func (r *runtimes) add(queue string, size int, w *Work, took time.Duration, ended bool) {

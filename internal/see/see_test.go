@@ -57,10 +57,10 @@ func (s *stage) submit(name, queue string, gpus int64, took time.Duration, w Wor
 // live lets time pass, a second at a time where something happens; each cycle is shown to the history.
 func (s *stage) live(d time.Duration, h *History) {
 	s.t.Helper()
-	for end := s.Now() + int64(d); s.Now() < end; {
-		to := s.Now() + int64(time.Second)
+	for end := s.Now().Add(d); s.Now().Before(end); {
+		to := s.Now().Add(time.Second)
 		if !s.Due() {
-			to = min(end, max(to, s.Next()))
+			to = cluster.Earliest(end, cluster.Latest(to, s.Next()))
 		}
 		if err := s.Advance(to); err != nil {
 			s.t.Fatal(err)
@@ -261,7 +261,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("only censored runs", func(t *testing.T) {
 		h := &History{}
 		for range 50 {
-			h.Runs = append(h.Runs, Run{Queue: "a", Took: time.Hour, At: 1795521600_000000000})
+			h.Runs = append(h.Runs, Run{Queue: "a", Took: time.Hour, At: cluster.UnixNano(1795521600_000000000)})
 		}
 		s := newStage(t, 1, "a")
 		s.submit("runs", "a", 8, time.Hour, Work{})
@@ -272,7 +272,7 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("few runs", func(t *testing.T) {
-		h := &History{Runs: []Run{{Queue: "a", Took: time.Hour, At: 1795521600_000000000, Ended: true}}}
+		h := &History{Runs: []Run{{Queue: "a", Took: time.Hour, At: cluster.UnixNano(1795521600_000000000), Ended: true}}}
 		if o := newStage(t, 1, "a").forecast(h, Draws{N: 2}); notes(o)[0] != FewRuns {
 			t.Errorf("notes %v", o.Notes)
 		}
@@ -292,7 +292,7 @@ func TestBadInput(t *testing.T) {
 		s, h := busy(t)
 		c := s.cycle()
 		runs, arrivals := len(h.Runs), len(h.Arrivals)
-		c.Case.Image.Now -= int64(3 * time.Hour)
+		c.Case.Image.Now = c.Case.Image.Now.Add(-3 * time.Hour)
 		o, err := Forecast(t.Context(), c, h, Draws{N: 4})
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +302,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("notes %v, set back by %s, %d runs, %d arrivals", codes, h.SetBack, len(h.Runs), len(h.Arrivals))
 		}
 		for _, r := range h.Runs {
-			if r.Took < 0 || r.At > c.Case.Image.Now {
+			if r.Took < 0 || r.At.After(c.Case.Image.Now) {
 				t.Errorf("run %+v", r)
 			}
 		}
@@ -320,7 +320,7 @@ func TestBadInput(t *testing.T) {
 		runs := len(h.Runs)
 		for _, by := range []time.Duration{3 * time.Hour, 2 * time.Hour, time.Hour, 0, 0} {
 			c := s.cycle()
-			c.Case.Image.Now -= int64(by)
+			c.Case.Image.Now = c.Case.Image.Now.Add(-by)
 			if err := h.Learn(c); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ import (
 // start; if its time is over, it ends in the first moment. Pods on their way to a node run; pods that are being deleted go when
 // their grace ends, or in the first moment, and are made anew if somebody does that. Pods of no gang stay.
 func NewClusterFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState) time.Duration) *Cluster {
-	o.Start = time.Unix(0, im.Now)
+	o.Start = im.Now.Time()
 	w := NewCluster(o)
 	w.Restart(im.Store(cluster.Options{}))
 	var changed []cluster.Event
@@ -26,7 +26,7 @@ func NewClusterFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState)
 		case cluster.GangState:
 			g := &gangState{Gang: Gang{Name: e.Key.Name, Queue: e.Queue, Priority: e.Priority, Fixed: !e.Preemptible, Duration: lasts(&e)}, state: e, adopted: true}
 			m := im.Memory.Gang(e.Key) // what its object will say later
-			g.state.LastStart, g.state.LastEviction = max(e.LastStart, m.Started), max(e.LastEviction, m.Evicted)
+			g.state.LastStart, g.state.LastEviction = cluster.Latest(e.LastStart, m.Started), cluster.Latest(e.LastEviction, m.Evicted)
 			w.gangs[e.Key] = g
 		}
 	}
@@ -63,7 +63,7 @@ func NewClusterFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState)
 			p.gang.active++
 			w.held[p.gang.Queue] += p.gpu
 		case st.Phase == cluster.Releasing || st.Phase == cluster.StuckReleasing:
-			w.at(max(w.now, st.DeletedAt), func() {
+			w.at(cluster.Latest(w.now, st.DeletedAt), func() {
 				if w.pods[st.UID] == p {
 					w.leave(p)
 				}
@@ -83,12 +83,12 @@ func NewClusterFrom(o Options, im *cluster.Image, lasts func(*cluster.GangState)
 }
 
 // since is when a gang that has its minimum got it, as far as is known, and not later than now.
-func (g *gangState) since(now int64) int64 {
+func (g *gangState) since(now cluster.Instant) cluster.Instant {
 	at := g.state.LastStart
-	if at == 0 {
+	if at.IsZero() {
 		at = g.state.Created
 	}
-	return min(at, now)
+	return cluster.Earliest(at, now)
 }
 
 // leave removes a pod that was going when its image was taken.
@@ -104,7 +104,7 @@ func (w *Cluster) leave(p *pod) {
 func (w *Cluster) again(p *pod) {
 	p.state.UID = p.first + "#" + strconv.Itoa(p.lives)
 	p.state.Phase, p.state.NodeName, p.state.Nominated, p.state.Groups, p.state.Zones, p.state.Allocations = cluster.Pending, "", "", nil, nil, nil
-	p.state.DeletedAt, p.state.Returning, p.state.Charged, p.state.InOtherShard, p.state.Created = 0, false, cluster.Charged{}, "", w.now
+	p.state.DeletedAt, p.state.Returning, p.state.Charged, p.state.InOtherShard, p.state.Created = cluster.Instant{}, false, cluster.Charged{}, "", w.now
 	w.pods[p.state.UID] = p
 	w.Store.Apply(p.state)
 }

@@ -48,17 +48,17 @@ func TestClusterFromGoesOn(t *testing.T) {
 				return g, true
 			}
 		}
-		half := int64(0)
+		half := cluster.Instant{}
 		var told map[string]bool
 		started := func(g cluster.Key, _ []string, _ cluster.Key) { told[g.Name] = true }
 		o := Options{Grace: 30 * time.Second, Arrivals: from(-1), Started: started}
 		w := small(t, o)
 		o.Engine = w.o.Engine
-		live := func(w *Cluster, to int64) map[string][]float64 {
+		live := func(w *Cluster, to cluster.Instant) map[string][]float64 {
 			told = map[string]bool{}
 			log := map[string][]float64{}
-			for w.Now() < to {
-				if err := w.Advance(w.Now() + int64(time.Second)); err != nil {
+			for w.Now().Before(to) {
+				if err := w.Advance(w.Now().Add(time.Second)); err != nil {
 					t.Fatal(err)
 				}
 				if w.Due() {
@@ -67,18 +67,18 @@ func TestClusterFromGoesOn(t *testing.T) {
 					}
 				}
 				for name := range told { // order: each on its own
-					log[name] = append(log[name], float64(w.Now()-half)/1e9)
+					log[name] = append(log[name], float64(w.Now().Sub(half))/1e9)
 					delete(told, name)
 				}
 			}
 			return log
 		}
-		half = w.Now() + int64(10*time.Minute)
+		half = w.Now().Add(10 * time.Minute)
 		live(w, half)
 		im := w.Store.Snapshot(w.Now()).Image()
 		o.Arrivals = from(10 * time.Minute)
 		again := NewClusterFrom(o, &im, func(g *cluster.GangState) time.Duration { return durations[g.Key.Name] })
-		end := half + int64(30*time.Minute)
+		end := half.Add(30 * time.Minute)
 		before := w.Figures.EvictedPods
 		want := live(w, end)
 		if diff := cmp.Diff(want, live(again, end), cmpopts.EquateApprox(0, 3)); diff != "" {
@@ -105,7 +105,7 @@ func TestWorldFromPast(t *testing.T) {
 	until(t, w, func() bool { return w.Held("a") == 16000 })
 	for _, back := range []time.Duration{-time.Hour, 0, time.Hour} {
 		im := w.Store.Snapshot(w.Now()).Image()
-		im.Now -= int64(back)
+		im.Now = im.Now.Add(-back)
 		after := ""
 		o := Options{Engine: w.o.Engine, Started: func(g cluster.Key, _ []string, last cluster.Key) { after = g.Name + " after " + last.Name }}
 		again := NewClusterFrom(o, &im, func(g *cluster.GangState) time.Duration {

@@ -17,16 +17,16 @@ import (
 
 // taken notes who was evicted for whom by reclaim, and when.
 type taken struct {
-	of map[[2]cluster.Key][]int64 // by beneficiary and victim
-	by map[cluster.Key][]int64    // by victim; one entry for all pods that it loses at once
+	of map[[2]cluster.Key][]cluster.Instant // by beneficiary and victim
+	by map[cluster.Key][]cluster.Instant    // by victim; one entry for all pods that it loses at once
 }
 
 func newTaken() *taken {
-	return &taken{of: map[[2]cluster.Key][]int64{}, by: map[cluster.Key][]int64{}}
+	return &taken{of: map[[2]cluster.Key][]cluster.Instant{}, by: map[cluster.Key][]cluster.Instant{}}
 }
 
 // see takes in what was decided at a time, and says how many gangs lost pods to reclaim.
-func (t *taken) see(now int64, plans []engine.Plan) (gangs int) {
+func (t *taken) see(now cluster.Instant, plans []engine.Plan) (gangs int) {
 	for i := range plans {
 		for j := range plans[i].Bundles {
 			b := &plans[i].Bundles[j]
@@ -38,7 +38,7 @@ func (t *taken) see(now int64, plans []engine.Plan) (gangs int) {
 				if in.Verb != engine.Evict || in.To != "" { // who is moved loses nothing
 					continue
 				}
-				add := func(list []int64) []int64 {
+				add := func(list []cluster.Instant) []cluster.Instant {
 					if n := len(list); n == 0 || list[n-1] != now {
 						gangs++
 						list = append(list, now)
@@ -108,7 +108,7 @@ func TestConstantUsageIsCalm(t *testing.T) {
 		live := func(n int) {
 			for range n {
 				w.Store.Apply(cluster.UsageState{Queues: usage})
-				if err := w.Advance(w.Now() + int64(step)); err != nil {
+				if err := w.Advance(w.Now().Add(step)); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := w.Decide(t.Context()); err != nil {
@@ -156,7 +156,7 @@ func drawQueues(w *Cluster, r *rand.Rand, gpus int, usage map[string][]cluster.Q
 			return []cluster.Quantity{{Name: "gpu", Value: v}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 		}
 		w.Store.Apply(cluster.QueueState{
-			Name: name, UID: name, Parent: parent, Priority: 100, Created: w.Now() - int64(time.Hour), Quota: amounts(quota), Limit: amounts(cluster.Unlimited),
+			Name: name, UID: name, Parent: parent, Priority: 100, Created: w.Now().Add(-time.Hour), Quota: amounts(quota), Limit: amounts(cluster.Unlimited),
 			Weight: []cluster.Quantity{{Name: "gpu", Value: fairshare.Fixed(float64(r.IntN(4))) / 1000}},
 		})
 		usage[name] = []cluster.Quantity{{Name: "gpu", Value: int64(r.IntN(1_000_001))}}
@@ -182,7 +182,7 @@ func drawQueues(w *Cluster, r *rand.Rand, gpus int, usage map[string][]cluster.Q
 func TestLivingUsageIsCalm(t *testing.T) {
 	t.Parallel()
 	const window, cycles = 60, 300
-	moves, turns, least := int64(0), 0, int64(cluster.Forever)
+	moves, turns, least := int64(0), 0, time.Duration(cluster.Forever.UnixNano())
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		k := []float64{0.3, 1, 4}[r.IntN(3)]
@@ -224,17 +224,17 @@ func TestLivingUsageIsCalm(t *testing.T) {
 		}
 		for victim, at := range seen.by { // order: each on its own
 			for i := 4; i < len(at); i++ {
-				if at[i]-at[i-4] < int64(time.Hour) {
-					t.Errorf("seed %d, k %v: %s lost pods to reclaim five times within %s", seed, k, victim, time.Duration(at[i]-at[i-4]))
+				if at[i].Sub(at[i-4]) < time.Hour {
+					t.Errorf("seed %d, k %v: %s lost pods to reclaim five times within %s", seed, k, victim, at[i].Sub(at[i-4]))
 				}
 			}
 		}
 		for pair, at := range seen.of { // order: each on its own
 			for _, back := range seen.of[[2]cluster.Key{pair[1], pair[0]}] {
 				for _, went := range at {
-					apart := max(back-went, went-back)
+					apart := max(back.Sub(went), went.Sub(back))
 					if apart < cluster.Dwell {
-						t.Errorf("seed %d, k %v: %s and %s took from each other within %s", seed, k, pair[0], pair[1], time.Duration(apart))
+						t.Errorf("seed %d, k %v: %s and %s took from each other within %s", seed, k, pair[0], pair[1], apart)
 					}
 					turns, least = turns+1, min(least, apart)
 				}
@@ -244,5 +244,5 @@ func TestLivingUsageIsCalm(t *testing.T) {
 			t.Errorf("seed %d, k %v: %d evictions repeated a pair without news", seed, k, n)
 		}
 	}
-	t.Logf("the largest move of a share: %d thousandths of a GPU; %d pairs of evictions went both ways, %s apart at least", moves, turns/2, time.Duration(least))
+	t.Logf("the largest move of a share: %d thousandths of a GPU; %d pairs of evictions went both ways, %s apart at least", moves, turns/2, least)
 }

@@ -78,8 +78,8 @@ type Cluster struct {
 	Figures Figures
 
 	o      Options
-	start  int64
-	now    int64
+	start  cluster.Instant
+	now    cluster.Instant
 	agenda agenda
 	serial uint64
 	nodes  map[string]*nodeState
@@ -101,7 +101,7 @@ func NewCluster(o Options) *Cluster {
 		o.Cycle = time.Second
 	}
 	w := &Cluster{
-		Store: cluster.NewStore(cluster.Options{}), o: o, start: o.Start.UnixNano(), now: o.Start.UnixNano(),
+		Store: cluster.NewStore(cluster.Options{}), o: o, start: cluster.InstantOf(o.Start), now: cluster.InstantOf(o.Start),
 		nodes: map[string]*nodeState{}, gangs: map[cluster.Key]*gangState{}, pods: map[string]*pod{}, held: map[string]int64{},
 		Figures: newFigures(),
 	}
@@ -117,7 +117,7 @@ func (w *Cluster) expect(next func() (at time.Duration, happen func(), ok bool))
 	if !ok {
 		return
 	}
-	w.at(w.start+int64(at), func() {
+	w.at(w.start.Add(at), func() {
 		if w.frozen {
 			return
 		}
@@ -148,11 +148,11 @@ func (w *Cluster) fail(err error) {
 	}
 }
 
-// Now is the moment at which the cluster stands, in Unix nanoseconds.
-func (w *Cluster) Now() int64 { return w.now }
+// Now is the moment at which the cluster stands.
+func (w *Cluster) Now() cluster.Instant { return w.now }
 
 // Elapsed is how long the cluster has lived.
-func (w *Cluster) Elapsed() time.Duration { return time.Duration(w.now - w.start) }
+func (w *Cluster) Elapsed() time.Duration { return w.now.Sub(w.start) }
 
 // Held is what the running pods of a leaf queue take, in milli-GPU.
 func (w *Cluster) Held(queue string) int64 { return w.held[queue] }
@@ -160,26 +160,26 @@ func (w *Cluster) Held(queue string) int64 { return w.held[queue] }
 // Gangs is how many gangs there are that have not ended.
 func (w *Cluster) Gangs() int { return len(w.gangs) }
 
-// Next is when the next thing happens by itself, in Unix nanoseconds; [cluster.Forever] for never.
-func (w *Cluster) Next() int64 {
+// Next is when the next thing happens by itself; [cluster.Forever] for never.
+func (w *Cluster) Next() cluster.Instant {
 	if len(w.agenda) == 0 {
 		return cluster.Forever
 	}
 	return w.agenda[0].at
 }
 
-// Advance lets everything happen that happens until then (Unix nanoseconds), and stands there. It never goes back. Its error
+// Advance lets everything happen that happens until then, and stands there. It never goes back. Its error
 // is that of an arrival or outage that makes no sense.
-func (w *Cluster) Advance(to int64) error {
-	for len(w.agenda) > 0 && w.agenda[0].at <= to {
+func (w *Cluster) Advance(to cluster.Instant) error {
+	for len(w.agenda) > 0 && !w.agenda[0].at.After(to) {
 		h := heap.Pop(&w.agenda).(happening)
-		w.now = max(w.now, h.at)
+		w.now = cluster.Latest(w.now, h.at)
 		h.do()
 		if w.err != nil {
 			return w.err
 		}
 	}
-	w.now = max(w.now, to)
+	w.now = cluster.Latest(w.now, to)
 	return nil
 }
 
@@ -215,13 +215,13 @@ func (w *Cluster) Step(ctx context.Context) (bool, error) { return w.StepAfter(c
 
 // StepAfter is Step with another least time from the last decision, for worlds that may be looked at more coarsely later on.
 func (w *Cluster) StepAfter(ctx context.Context, least time.Duration) (bool, error) {
-	at := w.now + int64(least)
+	at := w.now.Add(least)
 	if !w.Due() {
-		next := min(w.Next(), w.driver.Wake())
+		next := cluster.Earliest(w.Next(), w.driver.Wake())
 		if next == cluster.Forever {
 			return false, nil
 		}
-		at = max(at, next)
+		at = cluster.Latest(at, next)
 	}
 	if err := w.Advance(at); err != nil {
 		return false, err
@@ -269,7 +269,7 @@ func (w *Cluster) enact(snap *cluster.Snapshot, p *engine.Plan) error {
 
 // happening is something that happens by itself at a moment.
 type happening struct {
-	at  int64
+	at  cluster.Instant
 	seq uint64
 	do  func()
 }
@@ -279,7 +279,7 @@ type agenda []happening
 
 func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
-	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].seq < a[j].seq
+	return a[i].at.Before(a[j].at) || a[i].at == a[j].at && a[i].seq < a[j].seq
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 func (a *agenda) Push(x any)   { *a = append(*a, x.(happening)) }
@@ -291,7 +291,7 @@ func (a *agenda) Pop() any {
 	return h
 }
 
-func (w *Cluster) at(when int64, do func()) {
+func (w *Cluster) at(when cluster.Instant, do func()) {
 	w.serial++
 	heap.Push(&w.agenda, happening{at: when, seq: w.serial, do: do})
 }

@@ -73,7 +73,7 @@ func TestGangLives(t *testing.T) {
 		t.Errorf("it ended after %v s; it started after one and works for 60", got)
 	}
 	if w.Held("a") != 0 || len(w.pods) != 0 || w.Next() != cluster.Forever {
-		t.Errorf("it left %d milli-GPU, %d pods, something at %d", w.Held("a"), len(w.pods), w.Next())
+		t.Errorf("it left %d milli-GPU, %d pods, something at %d", w.Held("a"), len(w.pods), w.Next().UnixNano())
 	}
 	if f := w.Figures; f.Arrived != 1 || f.Ended != 1 || f.PlacedPods != 4 || f.PlacedGPU != 16000 || f.EvictedPods != 0 {
 		t.Errorf("figures %+v", f)

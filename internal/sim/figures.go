@@ -27,7 +27,7 @@ type Figures struct {
 	// share of a queue concerned moved. Such a pair could go on for ever.
 	Repeats, Unprovoked int
 
-	pairs map[pair]int64 // when last
+	pairs map[pair]cluster.Instant // when last
 }
 
 // pair is a gang and a pod that was evicted for it, by names that survive the pod.
@@ -37,7 +37,7 @@ type pair struct {
 }
 
 func newFigures() Figures {
-	return Figures{pairs: map[pair]int64{}, ByCause: map[engine.EvictionCause]int{}}
+	return Figures{pairs: map[pair]cluster.Instant{}, ByCause: map[engine.EvictionCause]int{}}
 }
 
 func (f *Figures) placed(gpu int64) {
@@ -68,14 +68,14 @@ func (f *Figures) evicted(snap *cluster.Snapshot, b *engine.Bundle, p *pod, in *
 }
 
 // news says whether something has happened since that gives a gang a new right to another's room.
-func news(snap *cluster.Snapshot, beneficiary, victim cluster.Key, since int64) bool {
+func news(snap *cluster.Snapshot, beneficiary, victim cluster.Key, since cluster.Instant) bool {
 	g, v := snap.GangByKey(beneficiary), snap.GangByKey(victim)
-	if g == nil || v == nil || max(g.Created, g.Since) > since {
+	if g == nil || v == nil || cluster.Latest(g.Created, g.Since).After(since) {
 		return true
 	}
 	for _, name := range []string{g.Queue, v.Queue} {
 		for q := snap.QueueByName(name); q != nil; q = snap.QueueByName(q.Parent) {
-			if q.ShareMoved > since {
+			if q.ShareMoved.After(since) {
 				return true
 			}
 		}

@@ -212,7 +212,7 @@ func (x Inflation) play(ctx context.Context, p Placement, registry engine.Regist
 			return 0, 0, err
 		}
 		asked += kind.gpus()
-		if err := w.Advance(w.Now() + int64(time.Second)); err != nil {
+		if err := w.Advance(w.Now().Add(time.Second)); err != nil {
 			return 0, 0, err
 		}
 		if _, err := w.Decide(ctx); err != nil {

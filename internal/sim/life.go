@@ -15,7 +15,7 @@ type nodeState struct {
 	outages int // under way: a second one may begin before the first is over
 	pods    map[string]*pod
 	left    cluster.Key // which gang had the pod that left last, and when
-	leftAt  int64
+	leftAt  cluster.Instant
 }
 
 // gangState is a gang as it is.
@@ -82,7 +82,7 @@ func (w *Cluster) outage(o Outage) error {
 		}
 		w.gone(p)
 	}
-	w.at(w.now+int64(o.For), func() {
+	w.at(w.now.Add(o.For), func() {
 		if w.frozen {
 			return
 		}
@@ -167,7 +167,7 @@ func (w *Cluster) run(p *pod, on string, groups []string) {
 		return
 	}
 	g.whole = true
-	g.state.LastStart, g.state.StaleSince = w.now, 0
+	g.state.LastStart, g.state.StaleSince = w.now, cluster.Instant{}
 	w.Store.Apply(g.state)
 	w.works(g, w.now)
 	if w.o.Started != nil {
@@ -184,12 +184,12 @@ func (g *gangState) enough() bool {
 }
 
 // works puts down the end of a gang that has worked since then.
-func (w *Cluster) works(g *gangState, since int64) {
+func (w *Cluster) works(g *gangState, since cluster.Instant) {
 	if g.Duration <= 0 {
 		return
 	}
 	spell := g.spell
-	w.at(max(w.now, cluster.After(since, int64(g.Duration))), func() {
+	w.at(cluster.Latest(w.now, since.Add(g.Duration)), func() {
 		if g.whole && g.spell == spell && !w.frozen {
 			w.end(g)
 		}
@@ -200,13 +200,13 @@ func (w *Cluster) works(g *gangState, since int64) {
 func (w *Cluster) tell(g *gangState) {
 	var on []string
 	var after cluster.Key
-	last := int64(0)
+	last := cluster.Instant{}
 	for _, p := range g.pods {
 		if p.state.Phase != cluster.Running || slices.Contains(on, p.state.NodeName) {
 			continue
 		}
 		on = append(on, p.state.NodeName)
-		if n := w.nodes[p.state.NodeName]; n != nil && n.leftAt > last {
+		if n := w.nodes[p.state.NodeName]; n != nil && n.leftAt.After(last) {
 			last, after = n.leftAt, n.left
 		}
 	}
@@ -230,7 +230,7 @@ func (w *Cluster) stop(p *pod) {
 		g.state.StaleSince = w.now
 	}
 	if g.active == 0 {
-		g.state.StaleSince = 0
+		g.state.StaleSince = cluster.Instant{}
 	}
 	w.Store.Apply(g.state)
 }
@@ -243,7 +243,7 @@ func (w *Cluster) evict(p *pod) {
 		return
 	}
 	w.stop(p)
-	p.state.Phase, p.state.DeletedAt, p.state.Returning = cluster.Releasing, w.now+int64(w.o.Grace), true
+	p.state.Phase, p.state.DeletedAt, p.state.Returning = cluster.Releasing, w.now.Add(w.o.Grace), true
 	w.Store.Apply(p.state)
 	uid := p.state.UID
 	w.at(p.state.DeletedAt, func() {

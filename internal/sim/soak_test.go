@@ -85,7 +85,7 @@ type soak struct {
 	// Over time: what each queue held and was entitled to, GPU-seconds.
 	got, entitled []float64
 	used, whole   float64
-	last          int64
+	last          cluster.Instant
 	longest       time.Duration // of a cycle
 }
 
@@ -251,7 +251,7 @@ func (s *soak) check(snap *cluster.Snapshot, plans []engine.Plan, trace *engine.
 			}
 		}
 	}
-	seconds := float64(snap.Now-s.last) / 1e9
+	seconds := float64(snap.Now.Sub(s.last)) / 1e9
 	s.last = snap.Now
 	for _, id := range snap.NodeOrder {
 		if n := snap.Node(id); n.Problem == "" {
@@ -334,14 +334,14 @@ func TestCostlyAnswerRests(t *testing.T) {
 	rest := func(what string) (steps int) {
 		t.Helper()
 		for cycles := range 20 {
-			at := w.now + int64(w.o.Cycle)
+			at := w.now.Add(w.o.Cycle)
 			if !w.Due() {
-				next := min(w.Next(), w.driver.Wake())
+				next := cluster.Earliest(w.Next(), w.driver.Wake())
 				if next == cluster.Forever {
 					t.Logf("%s: at rest after %d cycles and %d what-ifs", what, cycles, steps)
 					return steps
 				}
-				at = max(at, next)
+				at = cluster.Latest(at, next)
 			}
 			if err := w.Advance(at); err != nil {
 				t.Fatal(err)

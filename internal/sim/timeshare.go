@@ -173,7 +173,7 @@ func (t *timeshareRun) queues(c *Config) {
 			return []cluster.Quantity{{Name: "gpu", Value: amount}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 		}
 		t.cluster.Store.Apply(cluster.QueueState{
-			Name: q.Name, UID: q.Name, Parent: q.Parent, Priority: int32(or(q.Priority, defaultPriority)), Created: t.cluster.Now() - int64(len(c.Queues)-i)*int64(time.Second),
+			Name: q.Name, UID: q.Name, Parent: q.Parent, Priority: int32(or(q.Priority, defaultPriority)), Created: t.cluster.Now().Add(-time.Duration(len(c.Queues)-i) * time.Second),
 			Quota: gpus(q.DeservedGPUs), Limit: gpus(or(q.LimitGPUs, -1)),
 			Weight: []cluster.Quantity{{Name: "gpu", Value: fairshare.Fixed(or(q.Weight, defaultWeight)) / 1000}},
 		})
@@ -189,7 +189,7 @@ func (t *timeshareRun) queues(c *Config) {
 // cycle plays cycle k.
 func (t *timeshareRun) cycle(ctx context.Context, k int) error {
 	w := t.cluster
-	if err := w.Advance(w.start + int64(k)*int64(t.step)); err != nil {
+	if err := w.Advance(w.start.Add(time.Duration(k) * t.step)); err != nil {
 		return err
 	}
 	due := w.Due()

@@ -112,7 +112,7 @@ func TestKeeperTellsNews(t *testing.T) {
 		if !k.Settled() || k.Drain(k.store) != 1 {
 			t.Error("the first answer is not there at once")
 		}
-		snap := k.store.Snapshot(0)
+		snap := k.store.Snapshot(cluster.Instant{})
 		if got := snap.QueueByName("a").Usage.At(cluster.GPU); got != 700_000 {
 			t.Errorf("queue a has usage %d", got)
 		}
@@ -147,7 +147,7 @@ func TestKeeperKeeps(t *testing.T) {
 		k.Drain(k.store)
 		k.source.set(nil, errors.New("no route to host"))
 		after(time.Hour)
-		if n := k.Drain(k.store); n != 0 || k.store.Snapshot(0).QueueByName("a").Usage.At(cluster.GPU) != 700_000 {
+		if n := k.Drain(k.store); n != 0 || k.store.Snapshot(cluster.Instant{}).QueueByName("a").Usage.At(cluster.GPU) != 700_000 {
 			t.Error("usage was forgotten")
 		}
 		warned := 0
@@ -231,7 +231,7 @@ func TestKeeperRecords(t *testing.T) {
 			UID: "p", Namespace: "x", Name: "p", Gang: cluster.Key{Namespace: "x", Name: "g"}, Ours: true, Phase: cluster.Running, NodeName: "n",
 			Requests: []cluster.Quantity{{Name: "gpu", Value: 3000}},
 		})
-		k.Observe(k.store.Snapshot(0))
+		k.Observe(k.store.Snapshot(cluster.Instant{}))
 		after(95 * time.Second)
 		if len(k.history.at) != 3 {
 			t.Fatalf("%d samples in 95 s at a resolution of 30 s", len(k.history.at))
@@ -264,7 +264,7 @@ func TestMeasureCircle(t *testing.T) {
 	store.Apply(cluster.QueueState{Name: "a", UID: "a", Parent: "b"})
 	store.Apply(cluster.QueueState{Name: "b", UID: "b", Parent: "a"})
 	store.Apply(cluster.QueueState{Name: "c", UID: "c", Parent: "nobody"})
-	if s := Measure(store.Snapshot(0)); len(s.Held) != 3 {
+	if s := Measure(store.Snapshot(cluster.Instant{})); len(s.Held) != 3 {
 		t.Errorf("%v", s.Held)
 	}
 }

@@ -220,9 +220,9 @@ func sorted(names []string) []string {
 }
 
 // Nanoseconds returns t in Unix nanoseconds; 0 for no time.
-func Nanoseconds(t *metav1.Time) int64 {
+func Nanoseconds(t *metav1.Time) cluster.Instant {
 	if t == nil || t.IsZero() {
-		return 0
+		return cluster.Instant{}
 	}
-	return t.UnixNano()
+	return cluster.InstantOf(t.Time)
 }

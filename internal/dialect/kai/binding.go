@@ -32,7 +32,7 @@ type Binding struct {
 	// Charged is to whose account, the zero value when the request does not say.
 	Charged cluster.Charged
 	// Created is when the request was made, Unix nanoseconds in whole seconds.
-	Created int64
+	Created cluster.Instant
 	// Failed says that the binder has given up: the last attempt failed and none will follow.
 	Failed bool
 	// Succeeded says that the pod was bound.

@@ -104,7 +104,7 @@ func FuzzPodGroup(f *testing.F) {
 		if most := longest + len(pg.Namespace) + len(pg.Name); len(g.Invalid) > most {
 			t.Fatalf("%d bytes about it: %s", len(g.Invalid), g.Invalid)
 		}
-		if g.PreemptionDelay < 0 || g.LastStart < 0 || g.LastEviction < 0 || g.StaleSince < 0 {
+		if g.PreemptionDelay < 0 || g.LastStart.Before(cluster.Instant{}) || g.LastEviction.Before(cluster.Instant{}) || g.StaleSince.Before(cluster.Instant{}) {
 			t.Fatalf("negative times: %+v", g)
 		}
 	})

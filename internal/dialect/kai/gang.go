@@ -34,7 +34,7 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 		StaleGrace: duration(pg.Spec.StalenessGracePeriod),
 	}
 	if d := pg.Spec.PreemptionDelay; d != nil {
-		g.PreemptionDelay = max(0, d.Nanoseconds())
+		g.PreemptionDelay = max(0, d.Duration)
 	}
 	if problem != "" {
 		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
@@ -57,21 +57,21 @@ func marked(conditions []v2alpha2.SchedulingCondition, pool string) bool {
 }
 
 // duration reads a duration in nanoseconds, which an object may leave out.
-func duration(d *metav1.Duration) cluster.Maybe {
+func duration(d *metav1.Duration) cluster.Maybe[time.Duration] {
 	if d == nil {
-		return cluster.Maybe{}
+		return cluster.Maybe[time.Duration]{}
 	}
-	return cluster.Maybe{Set: true, Value: d.Nanoseconds()}
+	return cluster.Maybe[time.Duration]{Set: true, Value: time.Duration(d.Nanoseconds())}
 }
 
 // timestamp reads an RFC 3339 time into Unix nanoseconds; 0 for anything else, and for times an int64 cannot hold.
-func timestamp(s string) int64 {
+func timestamp(s string) cluster.Instant {
 	if s == "" {
-		return 0
+		return cluster.Instant{}
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-		return 0
+		return cluster.Instant{}
 	}
-	return t.UnixNano()
+	return cluster.InstantOf(t)
 }

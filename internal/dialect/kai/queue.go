@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -93,7 +94,7 @@ type reader struct {
 func (r *reader) complain(field, rule string) { r.problems = append(r.problems, field+" "+rule) }
 
 // runtime reads a time for which work is protected; a negative one protects nothing.
-func (r *reader) runtime(field string, d *metav1.Duration) cluster.Maybe {
+func (r *reader) runtime(field string, d *metav1.Duration) cluster.Maybe[time.Duration] {
 	m := duration(d)
 	if m.Value < 0 {
 		r.complain(field, fmt.Sprintf("is %s; it must not be negative", d.Duration))

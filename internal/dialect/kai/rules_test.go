@@ -280,8 +280,8 @@ func FuzzTimestamp(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if got := timestamp(s); got < -int64(24*time.Hour) {
-			t.Fatalf("%q became %d", s, got)
+		if got := timestamp(s); got.Before(cluster.Instant{}.Add(-24 * time.Hour)) {
+			t.Fatalf("%q became %d", s, got.UnixNano())
 		}
 	})
 }
@@ -319,7 +319,7 @@ func FuzzObjects(f *testing.F) {
 		var pg v2alpha2.PodGroup
 		if json.Unmarshal(data, &pg) == nil {
 			g := Gang(&pg, &Priorities{}, DefaultPool)
-			if len(g.Sets) == 0 || g.Sets[0].Parent != cluster.None || g.PreemptionDelay < 0 || min(g.LastStart, g.LastEviction, g.StaleSince) < -int64(24*time.Hour) {
+			if len(g.Sets) == 0 || g.Sets[0].Parent != cluster.None || g.PreemptionDelay < 0 || cluster.Earliest(cluster.Earliest(g.LastStart, g.LastEviction), g.StaleSince).Before(cluster.Instant{}.Add(-24*time.Hour)) {
 				t.Fatalf("%s: %+v", data, g)
 			}
 		}

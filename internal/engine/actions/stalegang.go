@@ -24,8 +24,8 @@ func (StaleGang) Run(s *engine.Session) {
 	slices.SortFunc(gangs, func(a, b *ledger.GangState) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
 	for _, g := range gangs {
 		if !stale(s, g) {
-			if g.StaleSince != 0 {
-				s.Recorder.Stale(g, 0)
+			if !g.StaleSince.IsZero() {
+				s.Recorder.Stale(g, cluster.Instant{})
 			}
 			continue
 		}
@@ -37,8 +37,8 @@ func (StaleGang) Run(s *engine.Session) {
 		s.Recorder.Stale(g, since)
 		switch {
 		case grace < 0:
-		case s.Snap.Now-since < grace:
-			s.Recorder.WakeAt(cluster.After(since, grace))
+		case s.Snap.Now.Sub(since) < grace:
+			s.Recorder.WakeAt(since.Add(grace))
 		default:
 			release(s, g)
 		}

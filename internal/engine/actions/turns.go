@@ -55,7 +55,7 @@ type turn struct {
 // no is an answer of this run that is worth resting.
 type no struct {
 	question string
-	until    int64 // since an earlier run; 0 for not
+	until    cluster.Instant // since an earlier run; 0 for not
 	told     *recorder.Told
 }
 
@@ -101,7 +101,7 @@ func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diag
 	if t.half == 0 || t.s.Ledger.Holds(g) { // who was promised room takes it
 		return t.s.Placer.TryGang(st, g), false
 	}
-	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", int64(0)
+	of, question, asks, again := t.of[g.Leaf], "allocate/"+g.UID, "", cluster.Instant{}
 	if remembered, ok := t.s.Snap.RememberedAnswer(question); ok {
 		asks = t.asks(g)
 		told, ok := remembered.Why.(*recorder.Told)
@@ -123,7 +123,7 @@ func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diag
 	}
 	_, keeps := t.s.Snap.RememberedAnswer(nominated(g))
 	keeps = keeps && !of.shut && t.kept < t.half
-	if again == 0 && !keeps && t.closed(of) {
+	if again.IsZero() && !keeps && t.closed(of) {
 		t.leave(g)
 		return nil, true
 	}
@@ -131,7 +131,7 @@ func (t *turns) try(st *ledger.Statement, g *ledger.GangState) (d *recorder.Diag
 	d = t.s.Placer.TryGang(st, g)
 	cost := t.s.Recorder.Steps() - before
 	switch {
-	case again > 0:
+	case !again.IsZero():
 		t.anew += cost
 	case keeps:
 		t.kept += cost
@@ -182,7 +182,7 @@ func (t *turns) settle() {
 	until := t.s.Recorder.PassEnd(t.left, len(t.noes))
 	for _, n := range t.noes {
 		switch {
-		case n.until > 0:
+		case !n.until.IsZero():
 			t.remember(n.question, n.until, n.told)
 		case t.left > 0:
 			t.remember(n.question, until, n.told)
@@ -216,6 +216,6 @@ func (t *turns) owe() {
 }
 
 // remember keeps an answer that time alone does not change.
-func (t *turns) remember(question string, until int64, told *recorder.Told) {
+func (t *turns) remember(question string, until cluster.Instant, told *recorder.Told) {
 	t.s.Recorder.RememberAnswer(question, until, cluster.Forever, told)
 }

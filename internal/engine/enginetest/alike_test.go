@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
@@ -37,7 +38,7 @@ func TestEqualQueues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := e.Run(context.Background(), c.make.store().Snapshot(benchNow*1e9), func(pl engine.Plan) {
+			r := e.Run(context.Background(), c.make.store().Snapshot(cluster.UnixNano(benchNow*1e9)), func(pl engine.Plan) {
 				t.Errorf("decided: %+v", pl)
 			})
 			if unanswered(&r.Trace) {

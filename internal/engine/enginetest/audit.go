@@ -490,7 +490,7 @@ func (a *auditor) satisfied(g *cluster.Gang, i int32, counts []int32) bool {
 			switch p := a.snap.Pod(id); {
 			case !p.Ours || p.Set != i:
 			case p.Phase == cluster.Succeeded:
-				if p.State(a.snap.Dims).DeletedAt == 0 {
+				if p.State(a.snap.Dims).DeletedAt.IsZero() {
 					ended++
 				}
 			case p.Phase != cluster.Gated && p.Phase <= cluster.Running:

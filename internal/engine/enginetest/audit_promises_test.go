@@ -28,7 +28,7 @@ func owed(limit int64) *cluster.Snapshot {
 		s.Apply(cluster.PodState{UID: pod, Name: pod, Gang: named(gang), Ours: true, Requests: gpu(1000)})
 	}
 	for pod, node := range map[string]string{"p1": "n1", "p2": "n1", "p3": "n3"} { // order: each on its own
-		s.HoldFor(pod, node, noon+1)
+		s.HoldFor(pod, node, noon.Add(1))
 	}
 	return s.Snapshot(noon)
 }

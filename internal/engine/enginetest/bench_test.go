@@ -37,7 +37,7 @@ func (p plant) store() *cluster.Store {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprintf("gang-%06d", i)}
 		s.Apply(cluster.GangState{
 			Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true,
-			Created: int64(i), Sets: cluster.FlatTree(int32(p.members)),
+			Created: cluster.UnixNano(int64(i)), Sets: cluster.FlatTree(int32(p.members)),
 		})
 		for m := range p.members {
 			st := cluster.PodState{
@@ -88,7 +88,7 @@ func BenchmarkAllocate(b *testing.B) {
 			for b.Loop() {
 				e := builtIn(b)
 				binds := 0
-				e.Run(context.Background(), s.Snapshot(1), func(pl engine.Plan) { binds += pl.Binds() })
+				e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) { binds += pl.Binds() })
 				if binds != want {
 					b.Fatalf("bound %d pods, want %d", binds, want)
 				}
@@ -103,7 +103,7 @@ func BenchmarkAllocateFromObjects(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d/gangs=%d/members=%d", p.nodes, p.gangs, p.members), func(b *testing.B) {
 			for b.Loop() {
 				binds := 0
-				builtIn(b).Run(context.Background(), p.store().Snapshot(1), func(pl engine.Plan) { binds += pl.Binds() })
+				builtIn(b).Run(context.Background(), p.store().Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) { binds += pl.Binds() })
 				if binds != p.gangs*p.members {
 					b.Fatalf("bound %d pods, want %d", binds, p.gangs*p.members)
 				}
@@ -116,13 +116,13 @@ func BenchmarkAllocateFromObjects(b *testing.B) {
 func BenchmarkQuietCycle(b *testing.B) {
 	s := plant{nodes: 5000, gangs: 40000, members: 1, running: true}.store()
 	e := builtIn(b)
-	e.Run(context.Background(), s.Snapshot(1), func(engine.Plan) {})
+	e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(engine.Plan) {})
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Apply(cluster.PodGone{UID: fmt.Sprintf("gang-%06d-0", i)})
 		i++
-		e.Run(context.Background(), s.Snapshot(int64(i)), func(engine.Plan) { b.Fatal("nothing was to be decided") })
+		e.Run(context.Background(), s.Snapshot(cluster.UnixNano(int64(i))), func(engine.Plan) { b.Fatal("nothing was to be decided") })
 	}
 }
 
@@ -137,7 +137,7 @@ func BenchmarkCannot(b *testing.B) {
 	e := builtIn(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := e.Run(context.Background(), full.Snapshot(1), func(engine.Plan) { b.Fatal("the cluster is full") })
+		r := e.Run(context.Background(), full.Snapshot(cluster.UnixNano(1)), func(engine.Plan) { b.Fatal("the cluster is full") })
 		if len(r.Trace.Gangs) != 8000 {
 			b.Fatalf("%d gangs diagnosed, want 8000", len(r.Trace.Gangs))
 		}

@@ -70,7 +70,7 @@ func TestManyWhoMightGive(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := selecting(200).store() // 8,000 gangs run
-	r := e.Run(context.Background(), s.Snapshot(benchNow*1e9), func(engine.Plan) {})
+	r := e.Run(context.Background(), s.Snapshot(cluster.UnixNano(benchNow*1e9)), func(engine.Plan) {})
 	open := 0
 	for i := range r.Trace.Gangs {
 		if slices.ContainsFunc(r.Trace.Gangs[i].Tried, func(a recorder.Attempt) bool { return a.Verdict.Reason == policy.ReasonNextCycle }) {
@@ -99,7 +99,7 @@ func firstDecision(t *rapid.T, e *engine.Engine, s *cluster.Store) (decision str
 			open++
 		}
 	}
-	if open > 0 && r.Trace.WakeAt > snap.Now {
+	if open > 0 && r.Trace.WakeAt.After(snap.Now) {
 		t.Fatalf("%d gangs are left, and no run is wanted now", open)
 	}
 	return decision, open, r.Answers

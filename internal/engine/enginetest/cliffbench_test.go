@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,7 @@ type cliff struct {
 // second apart.
 const (
 	fewestCycles = 4
-	cycleApart   = int64(100_000_000)
+	cycleApart   = time.Duration(100_000_000)
 )
 
 func (c cliff) bench(b *testing.B) {
@@ -56,13 +57,13 @@ func (c cliff) bench(b *testing.B) {
 			b.Fatal(err)
 		}
 		st := c.make().store()
-		st.Snapshot(benchNow * 1e9)
+		st.Snapshot(cluster.UnixNano(benchNow * 1e9))
 		d := engine.NewDriver(e, st)
 		runtime.GC()
 		b.StartTimer()
 		worst, total, answered, steps = 0, 0, 0, 0
 		evicted, nominated, bound := 0, 0, 0
-		for i, now := 0, int64(benchNow*1e9); i < fewestCycles || answered == 0; i, now = i+1, now+cycleApart {
+		for i, now := 0, cluster.UnixNano(benchNow*1e9); i < fewestCycles || answered == 0; i, now = i+1, now.Add(cycleApart) {
 			began := processorTime(b)
 			_, plans, r := d.Cycle(context.Background(), now)
 			for _, pl := range plans {

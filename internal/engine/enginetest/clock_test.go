@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -13,13 +14,13 @@ import (
 
 // longestWait is more than anything that the herd draws may last: delays, graces, runtimes, promises, back-offs, a pair that is
 // frozen.
-const longestWait = int64(3600_000_000_000)
+const longestWait = time.Duration(3600_000_000_000)
 
 // waits returns the first wait that lies further ahead than anything may last, "" for none.
-func waits(snap *cluster.Snapshot, r *engine.Result, next int64) string {
-	far := func(what string, at int64) string {
-		if at != cluster.Forever && at-snap.Now > longestWait+cluster.Skew {
-			return fmt.Sprintf("%s: in %d s", what, (at-snap.Now)/1e9)
+func waits(snap *cluster.Snapshot, r *engine.Result, next cluster.Instant) string {
+	far := func(what string, at cluster.Instant) string {
+		if at != cluster.Forever && at.Sub(snap.Now) > longestWait+cluster.Skew {
+			return fmt.Sprintf("%s: in %d s", what, int64(at.Sub(snap.Now))/1e9)
 		}
 		return ""
 	}
@@ -60,17 +61,17 @@ func TestClockSetBackDelaysNobody(t *testing.T) {
 			_, plans := l.decide(t, e)
 			l.happen(t, plans)
 			if len(l.gangs) > 1 && rapid.IntRange(0, 2).Draw(t, "frozen") == 0 {
-				l.store.Freeze(rapid.SampledFrom(l.gangs).Draw(t, "taker"), rapid.SampledFrom(l.gangs).Draw(t, "giver"), l.now+longestWait)
+				l.store.Freeze(rapid.SampledFrom(l.gangs).Draw(t, "taker"), rapid.SampledFrom(l.gangs).Draw(t, "giver"), l.now.Add(longestWait))
 			}
 			if len(l.pods) > 0 && rapid.IntRange(0, 2).Draw(t, "failed") == 0 {
-				l.store.Postpone(rapid.SampledFrom(l.pods).Draw(t, "whose"), l.now+60e9)
+				l.store.Postpone(rapid.SampledFrom(l.pods).Draw(t, "whose"), l.now.Add(60e9))
 			}
 			if rapid.Bool().Draw(t, "costly") {
-				l.store.RememberAnswer(fmt.Sprint("question ", l.now), cluster.RememberedAnswer{Until: l.now + 10e9, Wake: cluster.Forever})
+				l.store.RememberAnswer(fmt.Sprint("question ", l.now.UnixNano()), cluster.RememberedAnswer{Until: l.now.Add(10e9), Wake: cluster.Forever})
 			}
 		}
 		l.store.Snapshot(l.now)
-		l.now -= int64(rapid.SampledFrom([]int{1, 30, 600, 4000, 40_000, 400_000_000}).Draw(t, "back")) * 1e9
+		l.now = l.now.Add(-time.Duration(rapid.SampledFrom([]int{1, 30, 600, 4000, 40_000, 400_000_000}).Draw(t, "back")) * 1e9)
 		for range rapid.IntRange(1, 3).Draw(t, "more rounds") {
 			snap := l.store.Snapshot(l.now)
 			r := everything(t).Run(context.Background(), snap, func(engine.Plan) {})

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -51,7 +52,7 @@ func newCrowd(t *rapid.T) *herd {
 		p := h.events["4 "+uid].(cluster.PodState)
 		p.Recreated = rapid.IntRange(0, 5).Draw(t, "recreated") > 0
 		if p.NodeName != "" && !take(room[p.NodeName], p) {
-			p.Phase, p.NodeName, p.DeletedAt = cluster.Pending, "", 0
+			p.Phase, p.NodeName, p.DeletedAt = cluster.Pending, "", cluster.Instant{}
 		}
 		if p.Phase == cluster.Pending && p.Nominated == "" && rapid.IntRange(0, 2).Draw(t, "runs") > 0 {
 			for _, n := range h.nodes {
@@ -91,7 +92,7 @@ func everything(t *rapid.T, more ...string) *engine.Engine {
 type life struct {
 	*herd
 	store *cluster.Store
-	now   int64
+	now   cluster.Instant
 	lives map[string]int
 }
 
@@ -159,7 +160,7 @@ func (l *life) happen(t *rapid.T, plans []engine.Plan) {
 					p.Phase, p.NodeName = cluster.Running, in.Node
 					set(p)
 				case in.Verb == ledger.Evict && fate == 2:
-					p.Phase, p.DeletedAt = cluster.Releasing, l.now+1e9
+					p.Phase, p.DeletedAt = cluster.Releasing, l.now.Add(1e9)
 					set(p)
 				case in.Verb == ledger.Evict:
 					delete(l.events, "4 "+p.UID)
@@ -180,7 +181,7 @@ func (l *life) happen(t *rapid.T, plans []engine.Plan) {
 			set(ended(t, p))
 		}
 	}
-	l.now += int64(rapid.SampledFrom([]int{1, 1, 5, 90}).Draw(t, "seconds")) * 1e9
+	l.now = l.now.Add(time.Duration(rapid.SampledFrom([]int{1, 1, 5, 90}).Draw(t, "seconds")) * 1e9)
 }
 
 // TestDisruptionIsSound is S4 to S6: whatever the history, every plan of all actions together is legal, feasible in every

@@ -69,15 +69,15 @@ const benchNow = 1_000_000
 func (s *situation) crew(c crew) {
 	key := cluster.Key{Face: "kai", Namespace: "ns", Name: c.name}
 	s.rest = append(s.rest, cluster.GangState{
-		Key: key, UID: c.name, Queue: c.queue, Priority: c.priority, Preemptible: c.preemptible, Created: (benchNow - c.age) * 1e9,
-		Sets: cluster.FlatTree(int32(c.pods)), LastStart: c.startSeconds * 1e9,
+		Key: key, UID: c.name, Queue: c.queue, Priority: c.priority, Preemptible: c.preemptible, Created: cluster.UnixNano((benchNow - c.age) * 1e9),
+		Sets: cluster.FlatTree(int32(c.pods)), LastStart: cluster.UnixNano(c.startSeconds * 1e9),
 	})
 	for i := range c.pods {
 		name := fmt.Sprintf("%s-%d", c.name, i)
 		p := cluster.PodState{
 			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Labels: c.labels, Spec: &c.spec,
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: c.gpu * 1000}, {Name: "pods", Value: 1}},
-			Created:  (benchNow - c.age) * 1e9,
+			Created:  cluster.UnixNano((benchNow - c.age) * 1e9),
 		}
 		if c.node != "" {
 			p.Phase, p.NodeName = cluster.Running, c.node
@@ -90,7 +90,7 @@ func (s *situation) crew(c crew) {
 func (s *situation) bench(b *testing.B, actions []string, check func(evicted, nominated int) bool, p ...func(*engine.Profile)) {
 	run := func(b *testing.B, e *engine.Engine, st *cluster.Store) {
 		evicted, nominated := 0, 0
-		e.Run(context.Background(), st.Snapshot(benchNow*1e9), func(pl engine.Plan) {
+		e.Run(context.Background(), st.Snapshot(cluster.UnixNano(benchNow*1e9)), func(pl engine.Plan) {
 			for i := range pl.Bundles {
 				for _, in := range pl.Bundles[i].Intents {
 					switch in.Verb {
@@ -131,7 +131,7 @@ func (s *situation) bench(b *testing.B, actions []string, check func(evicted, no
 	})
 	b.Run("store", func(b *testing.B) {
 		st := s.store()
-		st.Snapshot(benchNow * 1e9)
+		st.Snapshot(cluster.UnixNano(benchNow * 1e9))
 		warm := e()
 		for b.Loop() {
 			run(b, warm, st)
@@ -342,18 +342,18 @@ func BenchmarkContendedCycle(b *testing.B) {
 	s := plant{nodes: 5000, gangs: 40000, members: 1, running: true}.store()
 	for i := range 100 {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprintf("late-%06d", i)}
-		s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true, Created: 1 << 40, Sets: cluster.FlatTree(1)},
+		s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true, Created: cluster.UnixNano(1 << 40), Sets: cluster.FlatTree(1)},
 			cluster.PodState{UID: key.Name, Namespace: "ns", Name: key.Name, Gang: key, Ours: true, Recreated: true, Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "gpu", Value: 8000}, {Name: "pods", Value: 1}}})
 	}
 	e := builtIn(b)
-	e.Run(context.Background(), s.Snapshot(1), func(p engine.Plan) { b.Fatalf("%+v", p) })
+	e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(p engine.Plan) { b.Fatalf("%+v", p) })
 	d := engine.NewDriver(e, s)
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Apply(cluster.PodGone{UID: fmt.Sprintf("gang-%06d-0", i*8)})
 		i++
-		if _, plans, _ := d.Cycle(context.Background(), int64(i)*50_000_000); len(plans) > 0 {
+		if _, plans, _ := d.Cycle(context.Background(), cluster.UnixNano(int64(i)*50_000_000)); len(plans) > 0 {
 			b.Fatal("nothing was to be decided")
 		}
 	}
@@ -374,7 +374,7 @@ func BenchmarkPromisedCycle(b *testing.B) {
 	}
 	st := s.store()
 	d := engine.NewDriver(builtIn(b), st)
-	now := int64(benchNow * 1e9)
+	now := cluster.UnixNano(benchNow * 1e9)
 	var gone []engine.Intent
 	_, plans, _ := d.Cycle(context.Background(), now)
 	for _, p := range plans {
@@ -398,7 +398,7 @@ func BenchmarkPromisedCycle(b *testing.B) {
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		now += 50_000_000
+		now = now.Add(50_000_000)
 		st.Apply(cluster.PodGone{UID: gone[i%len(gone)].UID})
 		i++
 		_, plans, _ := d.Cycle(context.Background(), now)

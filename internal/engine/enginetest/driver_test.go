@@ -73,20 +73,20 @@ func TestDriver(t *testing.T) {
 	if _, plans, r := d.Cycle(t.Context(), noon); len(plans) > 0 || len(r.Trace.Gangs) != 1 {
 		t.Errorf("decided %v on %v", plans, r.Trace.Gangs)
 	}
-	if d.Due(noon + 1) {
+	if d.Due(noon.Add(1)) {
 		t.Error("a cycle is due, and nothing has changed")
 	}
-	if at := d.Wake(); at == cluster.Forever || d.Due(at-1) || !d.Due(at) {
-		t.Errorf("the assumption ends at %d", at-noon)
+	if at := d.Wake(); at == cluster.Forever || d.Due(at.Add(-1)) || !d.Due(at) {
+		t.Errorf("the assumption ends at %d", int64(at.Sub(noon)))
 	}
-	if !d.Due(noon - 1) {
+	if !d.Due(noon.Add(-1)) {
 		t.Error("the clock was set back, and no cycle is due")
 	}
 	s.Apply(cluster.NodeState{Name: "m", UID: "m"})
-	if !d.Due(noon + 1) {
+	if !d.Due(noon.Add(1)) {
 		t.Error("there is another node, and no cycle is due")
 	}
-	if d.Skip(); d.Due(noon + 1) {
+	if d.Skip(); d.Due(noon.Add(1)) {
 		t.Error("what needs no cycle makes one due")
 	}
 }

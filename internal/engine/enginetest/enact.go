@@ -42,7 +42,7 @@ func (b *Engine) Settle() error {
 		for _, step := range []func() bool{b.giveUp, b.age} {
 			changed = step() || changed
 		}
-		changed = b.mark(result.Trace.Stale) || changed || result.Trace.WakeAt <= b.now.UnixNano()+b.moments
+		changed = b.mark(result.Trace.Stale) || changed || !result.Trace.WakeAt.After(cluster.UnixNano(b.now.UnixNano()).Add(time.Duration(b.moments)))
 		if !changed {
 			return nil
 		}
@@ -206,8 +206,8 @@ func (b *Engine) mark(stale []recorder.StaleGang) bool {
 	changed := false
 	for i := range stale {
 		since := ""
-		if stale[i].Since != 0 {
-			since = time.Unix(0, stale[i].Since).UTC().Format(time.RFC3339)
+		if !stale[i].Since.IsZero() {
+			since = stale[i].Since.Time().UTC().Format(time.RFC3339)
 		}
 		changed = b.setAnnotation(stale[i].Gang, kai.StaleSinceAnnotation, since) || changed
 	}
@@ -252,7 +252,7 @@ func (b *Engine) Usage(u cluster.UsageState) {
 
 // Freeze forbids for an hour that taker has giver evicted.
 func (b *Engine) Freeze(taker, giver cluster.Key) {
-	b.store.Freeze(taker, giver, b.now.Add(time.Hour).UnixNano())
+	b.store.Freeze(taker, giver, cluster.InstantOf(b.now.Add(time.Hour)))
 }
 
 // Restart puts another scheduler in the place of this one: it knows what objects say, and nothing else.

@@ -25,9 +25,9 @@ const furtherRounds = 50
 // frozen is a world in which nothing happens by itself: gangs have come in waves, evicted pods come back, and that is all.
 type frozen struct {
 	world   *sim.Cluster
-	evicted map[string]int // by pod's name, since the last wave or since a share moved to stay
-	news    int64          // when a share last did
-	last    int            // the round of the last eviction since then
+	evicted map[string]int  // by pod's name, since the last wave or since a share moved to stay
+	news    cluster.Instant // when a share last did
+	last    int             // the round of the last eviction since then
 	round   int
 	tick    time.Duration
 	grace   time.Duration
@@ -63,7 +63,7 @@ func (f *frozen) tree(t *rapid.T) []string {
 			return []cluster.Quantity{{Name: "gpu", Value: gpu}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}
 		}
 		f.world.Store.Apply(cluster.QueueState{
-			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: f.world.Now() - int64(len(name))*1e9,
+			Name: name, UID: name, Parent: parent, Priority: int32(amount("queue priority", 100, 100, 200)), Created: f.world.Now().Add(-time.Duration(len(name)) * 1e9),
 			Quota: room(amount("quota", 0, 0, 1000, 4000, 8000, cluster.Unlimited)), Limit: room(amount("limit", cluster.Unlimited, cluster.Unlimited, 4000, 9000)),
 			Weight: []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 1000, 3000)}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
 		})
@@ -110,7 +110,7 @@ func (f *frozen) check(snap *cluster.Snapshot, plans []engine.Plan, _ *recorder.
 		return err
 	}
 	for _, id := range snap.QueueOrder {
-		if at := snap.Queue(id).ShareMoved; at > f.news { // a minute after the wave that moved it
+		if at := snap.Queue(id).ShareMoved; at.After(f.news) { // a minute after the wave that moved it
 			if f.again > 0 {
 				return fmt.Errorf("the share of queue %s moved in round %d, though nothing but restarts happened:%s", snap.Queue(id).Name, f.round, lines(f.story))
 			}
@@ -171,7 +171,7 @@ func lines(ls []string) string {
 func (f *frozen) live(rounds int) error {
 	for range rounds {
 		f.round++
-		if err := f.world.Advance(f.world.Now() + int64(f.tick)); err != nil {
+		if err := f.world.Advance(f.world.Now().Add(f.tick)); err != nil {
 			return err
 		}
 		if _, err := f.world.Decide(context.Background()); err != nil {

@@ -91,7 +91,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("option stuck-after: %w", err)
 		}
-		b.options.StuckAfter = d.Nanoseconds()
+		b.options.StuckAfter = time.Duration(d.Nanoseconds())
 	}
 	if extend != nil {
 		b.profile, b.registry = extend(b.profile, b.registry)
@@ -236,10 +236,10 @@ func (b *Engine) restart() {
 }
 
 // moment is the present, in Unix nanoseconds, when controllers have done what they do.
-func (b *Engine) moment() int64 {
+func (b *Engine) moment() cluster.Instant {
 	b.count()
 	b.keepClaims()
-	return b.now.UnixNano() + b.moments
+	return cluster.UnixNano(b.now.UnixNano()).Add(time.Duration(b.moments))
 }
 
 func (b *Engine) snapshot() *cluster.Snapshot { return b.store.Snapshot(b.moment()) }
@@ -304,7 +304,7 @@ func (b *Engine) rebuilt(snap *cluster.Snapshot) *cluster.Snapshot {
 	if b.usage != nil {
 		s.Apply(*b.usage)
 	}
-	s.Snapshot(0)
+	s.Snapshot(cluster.Instant{})
 	s.Restore(snap.Memory())
 	return s.Snapshot(snap.Now)
 }
@@ -420,7 +420,7 @@ func (b *Engine) promised(p *v1.Pod) string {
 
 // RejectBind implements Backend.
 func (b *Engine) RejectBind(p *v1.Pod, d time.Duration) error {
-	until := b.now.Add(d).UnixNano()
+	until := cluster.InstantOf(b.now.Add(d))
 	if !b.store.Postpone(string(p.UID), until) {
 		return fmt.Errorf("pod %s/%s is not known to the store", p.Namespace, p.Name)
 	}

@@ -54,7 +54,7 @@ func TestFragmentationDescends(t *testing.T) {
 			p.UID, p.Name, p.Namespace, p.Ours = fmt.Sprint("p", i), fmt.Sprint("p", i), "ns", true
 			p.Gang = cluster.Key{Face: "kai", Namespace: "ns", Name: p.Name}
 			var intent *engine.Intent
-			e.Run(context.Background(), with(p).Snapshot(1), func(pl engine.Plan) { intent = &pl.Bundles[0].Intents[0] })
+			e.Run(context.Background(), with(p).Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) { intent = &pl.Bundles[0].Intents[0] })
 			if intent == nil {
 				return // full
 			}
@@ -62,7 +62,7 @@ func TestFragmentationDescends(t *testing.T) {
 			unusable := func(node string, groups []string) (int64, bool) {
 				q := p
 				q.NodeName, q.Groups = node, groups
-				snap := with(q).Snapshot(1)
+				snap := with(q).Snapshot(cluster.UnixNano(1))
 				for d, x := range snap.NodeByName(node).Idle() {
 					if x < 0 && d != cluster.Slots {
 						return 0, false
@@ -84,7 +84,7 @@ func TestFragmentationDescends(t *testing.T) {
 				choices := [][]string{nil}
 				if p.Spec != nil {
 					choices = [][]string{{"new"}}
-					for _, d := range with().Snapshot(1).NodeByName(node).Devices {
+					for _, d := range with().Snapshot(cluster.UnixNano(1)).NodeByName(node).Devices {
 						choices = append(choices, []string{d.Group})
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
@@ -23,7 +24,7 @@ import (
 )
 
 // noon is the moment random clusters are looked at.
-const noon = int64(1_700_000_000_000_000_000)
+var noon = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // herd is a random cluster: the latest event about each object, by a name that orders them.
 type herd struct {
@@ -37,8 +38,8 @@ type herd struct {
 }
 
 // seconds is a small time, so that ages collide.
-func seconds(t *rapid.T, label string) int64 {
-	return noon - int64(rapid.IntRange(0, 5).Draw(t, label))*1e9
+func seconds(t *rapid.T, label string) cluster.Instant {
+	return noon.Add(-time.Duration(rapid.IntRange(0, 5).Draw(t, label)) * 1e9)
 }
 
 func newHerd(t *rapid.T) *herd {
@@ -94,7 +95,7 @@ func (h *herd) queues(t *rapid.T) {
 			Quota:             []cluster.Quantity{{Name: "gpu", Value: amount("quota", 0, 1000, 3000, u)}, {Name: "cpu", Value: amount("cpu quota", u, u, 2000)}, {Name: "memory", Value: u}},
 			Limit:             []cluster.Quantity{{Name: "gpu", Value: amount("limit", u, u, 2000, 5000)}, {Name: "cpu", Value: amount("cpu limit", u, u, 4000)}, {Name: "memory", Value: u}},
 			Weight:            []cluster.Quantity{{Name: "gpu", Value: amount("weight", 0, 1000, 3000)}, {Name: "cpu", Value: amount("cpu weight", 0, 1000, 1000)}, {Name: "memory", Value: 1000}},
-			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: amount("reclaim runtime", 0, 0, 3) * 1e9}, PreemptMinRuntime: cluster.Maybe{Set: true, Value: amount("preempt runtime", 0, 0, 3, 900) * 1e9},
+			ReclaimMinRuntime: cluster.Maybe[time.Duration]{Set: true, Value: time.Duration(amount("reclaim runtime", 0, 0, 3)) * 1e9}, PreemptMinRuntime: cluster.Maybe[time.Duration]{Set: true, Value: time.Duration(amount("preempt runtime", 0, 0, 3, 900)) * 1e9},
 		}
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "departments") {
@@ -119,9 +120,9 @@ func (h *herd) gang(t *rapid.T) {
 		Priority: int32(rapid.SampledFrom([]int{50, 50, 75, 100}).Draw(t, "priority")),
 	}
 	g.Preemptible = g.Priority < 100
-	g.PreemptionDelay = int64(rapid.SampledFrom([]int{0, 0, 0, 30, 600}).Draw(t, "delay")) * 1e9
+	g.PreemptionDelay = time.Duration(rapid.SampledFrom([]int{0, 0, 0, 30, 600}).Draw(t, "delay")) * 1e9
 	if rapid.IntRange(0, 3).Draw(t, "own grace") == 0 {
-		g.StaleGrace = cluster.Maybe{Set: true, Value: int64(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
+		g.StaleGrace = cluster.Maybe[time.Duration]{Set: true, Value: time.Duration(rapid.SampledFrom([]int{-1, 0, 5, 300}).Draw(t, "grace")) * 1e9}
 	}
 	sizes := []int{rapid.IntRange(1, 4).Draw(t, "pods")}
 	leaves := []string{""}
@@ -379,7 +380,7 @@ func (h *herd) change(t *rapid.T, s *cluster.Store, plans []engine.Plan) {
 				st := h.events["4 "+in.UID].(cluster.PodState)
 				st.Phase, st.NodeName, st.Groups = cluster.Binding, in.Node, in.Groups
 				if how == 1 {
-					s.Assume(in.UID, in.Node, in.Groups, noon+1)
+					s.Assume(in.UID, in.Node, in.Groups, noon.Add(1))
 				} else {
 					st.Phase = cluster.Running
 					s.Apply(st)
@@ -440,7 +441,7 @@ func TestEnough(t *testing.T) {
 		h := newHerd(t)
 		for k, e := range h.events { // order: each pod on its own
 			if p, ok := e.(cluster.PodState); ok && p.Phase == cluster.Releasing {
-				p.Phase, p.DeletedAt = cluster.Running, 0
+				p.Phase, p.DeletedAt = cluster.Running, cluster.Instant{}
 				h.events[k] = p
 			}
 		}

@@ -37,7 +37,7 @@ func TestReplay(t *testing.T) {
 			l.happen(t, plans)
 		}
 		if len(l.pods) > 0 && rapid.Bool().Draw(t, "postponed") {
-			l.store.Postpone(l.pods[0], l.now+5e9)
+			l.store.Postpone(l.pods[0], l.now.Add(5e9))
 		}
 		snap := l.store.Snapshot(l.now)
 		snap.EachPod(func(p *cluster.Pod) {

@@ -22,7 +22,7 @@ func restarted(snap *cluster.Snapshot, told bool) *cluster.Store {
 	snap.EachPod(func(p *cluster.Pod) { s.Apply(p.State(snap.Dims)) })
 	for i := range snap.Holds {
 		if h := &snap.Holds[i]; told && h.Pod != "" {
-			s.HoldFor(h.Pod, h.Node, snap.Now+60e9)
+			s.HoldFor(h.Pod, h.Node, snap.Now.Add(60e9))
 		}
 	}
 	return s

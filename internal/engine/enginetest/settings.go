@@ -41,7 +41,7 @@ func (o *Options) Profile() (engine.Profile, error) {
 		if err != nil {
 			return p, fmt.Errorf("option stale-grace: %w", err)
 		}
-		p.Settings.StaleGrace = d.Nanoseconds()
+		p.Settings.StaleGrace = time.Duration(d.Nanoseconds())
 	}
 	p.Settings.MovedAreFree = !o.MovedCount
 	return p, nil

@@ -21,7 +21,7 @@ func sharers(p plant, portions ...int64) *cluster.Store {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprintf("gang-%06d", i)}
 		s.Apply(cluster.GangState{
 			Key: key, UID: key.Name, Queue: fmt.Sprintf("dept-%d-team-%d", i%2, i/2%2), Priority: 50, Preemptible: true,
-			Created: int64(i), Sets: cluster.FlatTree(int32(p.members)),
+			Created: cluster.UnixNano(int64(i)), Sets: cluster.FlatTree(int32(p.members)),
 		})
 		for m := range p.members {
 			share := cluster.Share{Devices: 1, Portion: portions[n%len(portions)] * 1000}
@@ -63,7 +63,7 @@ func BenchmarkShares(b *testing.B) {
 					b.Fatal(err)
 				}
 				binds := 0
-				e.Run(context.Background(), s.Snapshot(1), func(pl engine.Plan) { binds += pl.Binds() })
+				e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) { binds += pl.Binds() })
 				if binds != 20_000 {
 					b.Fatalf("bound %d pods, want 20000", binds)
 				}

@@ -72,7 +72,7 @@ func BenchmarkTopologyGang(b *testing.B) {
 			s := cluster.NewStore(cluster.Options{})
 			dc(s)
 			fill(s)
-			snap := s.Snapshot(1)
+			snap := s.Snapshot(cluster.UnixNano(1))
 			e := builtIn(b)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -124,7 +124,7 @@ func BenchmarkTopologyCannot(b *testing.B) {
 			e := builtIn(b)
 			b.ReportAllocs()
 			for b.Loop() {
-				r := e.Run(context.Background(), s.Snapshot(1), func(pl engine.Plan) { b.Fatalf("%s decided %d bundles", pl.Action, len(pl.Bundles)) })
+				r := e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) { b.Fatalf("%s decided %d bundles", pl.Action, len(pl.Bundles)) })
 				if len(r.Trace.Gangs) != 1000 {
 					b.Fatalf("%d gangs diagnosed, want 1000", len(r.Trace.Gangs))
 				}

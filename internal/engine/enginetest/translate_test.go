@@ -87,7 +87,7 @@ cycle
 		t.Errorf("the node has gone to shard b:\n%s", got)
 	}
 	for _, shard := range b.shards {
-		shard.store.Snapshot(0).EachPod(func(p *cluster.Pod) {
+		shard.store.Snapshot(cluster.Instant{}).EachPod(func(p *cluster.Pod) {
 			if p.Namespace != shard.pool {
 				t.Errorf("shard %s knows pod %s/%s", shard.pool, p.Namespace, p.Name)
 			}
@@ -106,7 +106,7 @@ func TestConditionsOfAShard(t *testing.T) {
 		if err := b.Apply(pg); err != nil {
 			t.Fatal(err)
 		}
-		st := b.store.Snapshot(0).GangByKey(kai.GangKey("default", "g")).GangState
+		st := b.store.Snapshot(cluster.Instant{}).GangByKey(kai.GangKey("default", "g")).GangState
 		if st.GaveUp != (pool == "a") {
 			t.Errorf("a condition of shard %s counts in shard a: %v", pool, st.GaveUp)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -80,12 +81,12 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 			key := cluster.Key{Face: "kai", Namespace: "ns", Name: fmt.Sprint("g", i)}
 			s.Apply(cluster.GangState{
 				Key: key, UID: key.Name, Queue: fmt.Sprint("q", rapid.IntRange(0, queues-1).Draw(t, "queue")), Priority: int32(rapid.IntRange(1, 3).Draw(t, "priority")),
-				Preemptible: true, Created: noon - int64(i), Sets: cluster.FlatTree(int32(rapid.IntRange(1, pods).Draw(t, "min"))),
+				Preemptible: true, Created: noon.Add(-time.Duration(i)), Sets: cluster.FlatTree(int32(rapid.IntRange(1, pods).Draw(t, "min"))),
 			})
 			for k := range pods {
 				uid := fmt.Sprint(key.Name, "-", k)
 				s.Apply(cluster.PodState{
-					UID: uid, Namespace: "ns", Name: uid, Gang: key, Ours: true, Created: noon - 1, Spec: &cluster.ClassSpec{Claims: []string{uid}},
+					UID: uid, Namespace: "ns", Name: uid, Gang: key, Ours: true, Created: noon.Add(-1), Spec: &cluster.ClassSpec{Claims: []string{uid}},
 					Requests: []cluster.Quantity{{Name: "gpu", Value: 1000 * int64(rapid.IntRange(1, 2).Draw(t, "gpu"))}, {Name: "pods", Value: 1}},
 				})
 			}
@@ -142,7 +143,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 				}
 				return
 			}
-			if len(left) > 0 && r.Trace.WakeAt > now {
+			if len(left) > 0 && r.Trace.WakeAt.After(now) {
 				t.Fatalf("%v are left, and no cycle is wanted now", left)
 			}
 			if len(want) == 0 && len(left) == 0 && changes == 0 {
@@ -154,7 +155,7 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 			if cycle > 60 {
 				t.Fatalf("%v are left, after five times as many cycles as there are gangs", left)
 			}
-			now += 100_000_000
+			now = now.Add(100_000_000)
 		}
 	})
 }
@@ -223,7 +224,7 @@ func TestNominatedLeaveOthersTheirTurn(t *testing.T) {
 			const cycles = 24
 			first, last := map[string]int{}, map[string]int{} // when a queue was given room
 			for cycle := 1; cycle <= cycles; cycle++ {
-				snap, plans, _ := d.Cycle(context.Background(), noon+int64(cycle)*100_000_000)
+				snap, plans, _ := d.Cycle(context.Background(), noon.Add(time.Duration(cycle)*100_000_000))
 				snap.EachGang(func(g *cluster.Gang) {
 					if placed(plans, g.Key) {
 						who := g.Queue
@@ -274,7 +275,7 @@ func TestChallengeEnds(t *testing.T) {
 	for i := range 5 {
 		name := fmt.Sprint("g", i)
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
-		s.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Created: noon + int64(i), Sets: cluster.FlatTree(1)}, cluster.PodState{
+		s.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Created: noon.Add(time.Duration(i)), Sets: cluster.FlatTree(1)}, cluster.PodState{
 			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Created: noon, Spec: &cluster.ClassSpec{Claims: []string{name}},
 			Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		})
@@ -284,7 +285,7 @@ func TestChallengeEnds(t *testing.T) {
 	// cycles lets some pass, and returns who is given room in the first that gives any, and how many it took.
 	cycles := func(most int) (who string, took int) {
 		for took = 1; took <= most && who == ""; took++ {
-			now += 100_000_000
+			now = now.Add(100_000_000)
 			if _, plans, _ := d.Cycle(context.Background(), now); len(plans) > 0 {
 				who = plans[len(plans)-1].Bundles[0].Gang.Name
 			}

@@ -76,7 +76,7 @@ func TestWhereItFits(t *testing.T) {
 					t.Fatal(err)
 				}
 				evicted, nominated := 0, 0
-				r := e.Run(context.Background(), a.s.store().Snapshot(benchNow*1e9), func(pl engine.Plan) {
+				r := e.Run(context.Background(), a.s.store().Snapshot(cluster.UnixNano(benchNow*1e9)), func(pl engine.Plan) {
 					for i := range pl.Bundles {
 						for _, in := range pl.Bundles[i].Intents {
 							switch {

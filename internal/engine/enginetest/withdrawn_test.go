@@ -35,7 +35,7 @@ func TestWithdrawnPodByPod(t *testing.T) {
 			p := plant{nodes: 2, gangs: 1}
 			s := p.store()
 			key := cluster.Key{Face: "kai", Namespace: "ns", Name: "gang-000000"}
-			s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "dept-0-team-0", Priority: 50, Preemptible: true, Created: 1, Sets: cluster.FlatTree(4)})
+			s.Apply(cluster.GangState{Key: key, UID: key.Name, Queue: "dept-0-team-0", Priority: 50, Preemptible: true, Created: cluster.UnixNano(1), Sets: cluster.FlatTree(4)})
 			n := 0
 			add := func(count int, phase cluster.Phase) {
 				for range count {
@@ -55,7 +55,7 @@ func TestWithdrawnPodByPod(t *testing.T) {
 			add(c.pending, cluster.Pending)
 			var reason *policy.Reason
 			placed := 0
-			res := builtIn(t).Run(context.Background(), s.Snapshot(1), func(plan engine.Plan) {
+			res := builtIn(t).Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(plan engine.Plan) {
 				for _, b := range plan.Bundles {
 					placed += len(b.Intents)
 				}

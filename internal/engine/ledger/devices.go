@@ -196,10 +196,10 @@ func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now boo
 
 // groupName names the group of a device that a pod is the first on, in the form of a UUID. It is the same for the same
 // decision, and for no other.
-func groupName(now int64, node, uid string, i int) string {
+func groupName(now cluster.Instant, node, uid string, i int) string {
 	h := fnv.New128a()
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(now))
+	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixNano()))
 	binary.BigEndian.PutUint64(b[8:], uint64(i))
 	h.Write(b[:])
 	h.Write([]byte(node))

@@ -14,9 +14,9 @@ type GangState struct {
 	Leaf *QueueLedger
 	// Lack says why it has no queue to ask in, if it has none.
 	Lack      Lack
-	sets      []setState   // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
-	stray     *cluster.Pod // a waiting pod asking for a set the gang does not have
-	wake      int64        // the earliest end of a postponement, 0 for none
+	sets      []setState      // of Sets, and at last of the stray pods: those that have room and whose set is not in the tree
+	stray     *cluster.Pod    // a waiting pod asking for a set the gang does not have
+	wake      cluster.Instant // the earliest end of a postponement, 0 for none
 	postponed *cluster.Pod
 
 	next    []cluster.PodID // cached answer of nextPods
@@ -91,8 +91,8 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 			set.gated++
 		case cluster.Pending:
 			set.alive++
-			if p.NotBefore > l.snap.Now {
-				if g.wake == 0 || p.NotBefore < g.wake {
+			if p.NotBefore.After(l.snap.Now) {
+				if g.wake.IsZero() || p.NotBefore.Before(g.wake) {
 					g.wake, g.postponed = p.NotBefore, p
 				}
 				continue
@@ -132,7 +132,7 @@ func (l *Ledger) sortPods(ids []cluster.PodID) {
 		if c := l.hooks.ComparePods(a, b); c != 0 {
 			return c
 		}
-		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for i, p := range pods {
 		ids[i] = p.ID
@@ -378,8 +378,8 @@ func (g *GangState) HadRoom() bool { return g.hadRoom }
 // Stray returns a waiting pod that asks for a set the gang does not have, the first by name; nil for none.
 func (g *GangState) Stray() *cluster.Pod { return g.stray }
 
-// Postponed returns the pod whose postponement ends first, and when, in Unix nanoseconds; nil for none.
-func (g *GangState) Postponed() (*cluster.Pod, int64) { return g.postponed, g.wake }
+// Postponed returns the pod whose postponement ends first, and when; nil for none.
+func (g *GangState) Postponed() (*cluster.Pod, cluster.Instant) { return g.postponed, g.wake }
 
 // Count returns how many of its pods run, may run or ended well, and how many are gated.
 func (g *GangState) Count() (have, gated int64) {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
@@ -169,7 +170,7 @@ func (l *queueForest) stands(snap *cluster.Snapshot, all []*QueueLedger, dims in
 	add := func(q *cluster.Queue, above *QueueLedger) {
 		own := *q
 		own.ID, own.Quota, own.Limit, own.Weight, own.Usage = cluster.QueueID(len(l.byID)), nil, make(cluster.Resources, cluster.Slots), nil, nil
-		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe{}, cluster.Maybe{}
+		own.PreemptMinRuntime, own.ReclaimMinRuntime = cluster.Maybe[time.Duration]{}, cluster.Maybe[time.Duration]{}
 		n := newQueue(&own, dims)
 		if n.Parent, n.Lost = above, true; above != nil {
 			n.Depth = above.Depth + 1

@@ -35,7 +35,7 @@ func TestDomainSums(t *testing.T) {
 			relabel(i)
 		}
 		for range 10 { // nodes come, go and move; a snapshot between makes what follows copy
-			store.Snapshot(0)
+			store.Snapshot(cluster.Instant{})
 			if r.IntN(3) == 0 {
 				store.Apply(cluster.NodeGone{Name: fmt.Sprintf("n%02d", r.IntN(12))})
 			} else {
@@ -50,7 +50,7 @@ func TestDomainSums(t *testing.T) {
 				Requests: []cluster.Quantity{{Name: "gpu", Value: int64(1+i%2) * 1000}, {Name: "pods", Value: 1}},
 			})
 		}
-		snap := store.Snapshot(1)
+		snap := store.Snapshot(cluster.UnixNano(1))
 		l, ps := ledger.New(snap, &ledger.Slabs{}), &policy.Plugins{}
 		l.Follow(ps.Hooks())
 		pl := New(context.Background(), &Cache{}, snap, l, rules.New(snap, l, ps), recorder.New(snap, 0, nil, new([]int32)), ps)

@@ -123,8 +123,8 @@ type Verdict struct {
 	Detail string `json:"detail,omitempty"`
 	// Partial says that the search was not exhaustive: a placement may exist that was not found.
 	Partial bool `json:"partial,omitempty"`
-	// WakeAt is when a Wait is over, Unix nanoseconds.
-	WakeAt int64 `json:"wakeAt,omitempty"`
+	// WakeAt is when a Wait is over.
+	WakeAt cluster.Instant `json:"wakeAt,omitzero"`
 }
 
 // Yes says whether the verdict lets things pass.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/muster-scheduler/muster/internal/engine/policy"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 func TestHindrance(t *testing.T) {
@@ -22,7 +24,7 @@ func TestHindrance(t *testing.T) {
 		{"a share", room, []Attempt{over}, "; reclaim: queue q would hold 12 gpu, above its fair share of 8"},
 		{
 			"time before a share", room,
-			[]Attempt{over, {Action: "preempt", Verdict: policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: 1}}},
+			[]Attempt{over, {Action: "preempt", Verdict: policy.Verdict{Code: policy.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: cluster.UnixNano(1)}}},
 			"; preempt: its preemption delay is not over",
 		},
 		{

@@ -5,6 +5,7 @@ package recorder
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -19,7 +20,7 @@ type Recorder struct {
 	gangs     []GangTrace
 	at        []int32 // by gang ID: its place in gangs, counted from 1; 0 for none
 	stats     Stats
-	wakeAt    int64
+	wakeAt    cluster.Instant
 	truncated bool
 	stale     []StaleGang
 	answers   map[string]cluster.RememberedAnswer
@@ -101,12 +102,12 @@ func (rec *Recorder) Note(g *ledger.GangState, a Attempt) {
 }
 
 // Stale records since when the gang has had too few pods; 0 says that it has recovered.
-func (rec *Recorder) Stale(g *ledger.GangState, since int64) {
+func (rec *Recorder) Stale(g *ledger.GangState, since cluster.Instant) {
 	rec.stale = append(rec.stale, StaleGang{Gang: g.Key, UID: g.UID, Since: since})
 }
 
-// WakeAt asks for another run at a time, Unix nanoseconds, if nothing happens before.
-func (rec *Recorder) WakeAt(at int64) { rec.wakeAt = min(rec.wakeAt, at) }
+// WakeAt asks for another run at a time, if nothing happens before.
+func (rec *Recorder) WakeAt(at cluster.Instant) { rec.wakeAt = cluster.Earliest(rec.wakeAt, at) }
 
 // Step counts one what-if, or as much work.
 func (rec *Recorder) Step() { rec.stats.Steps++ }
@@ -115,29 +116,29 @@ func (rec *Recorder) Step() { rec.stats.Steps++ }
 func (rec *Recorder) Steps() int { return rec.stats.Steps }
 
 // RememberAnswer asks that the answer to a question be remembered until a time, and not beyond wake, when time alone may change it; both
-// are Unix nanoseconds.
-func (rec *Recorder) RememberAnswer(question string, until, wake int64, answer any) {
+// are moments.
+func (rec *Recorder) RememberAnswer(question string, until, wake cluster.Instant, answer any) {
 	if rec.answers == nil {
 		rec.answers = map[string]cluster.RememberedAnswer{}
 	}
-	rec.answers[question] = cluster.RememberedAnswer{Until: min(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
+	rec.answers[question] = cluster.RememberedAnswer{Until: cluster.Earliest(until, wake), Asked: rec.snap.Generation, Wake: wake, Why: answer}
 }
 
-// How long an answer is remembered that was found in a pass of several runs, in nanoseconds: as long as any, and longer than the pass if runs come
+// How long an answer is remembered that was found in a pass of several runs: as long as any, and longer than the pass if runs come
 // no further apart than the second amount.
 const (
-	LongestRemembered = int64(10_000_000_000)
-	runsApart         = int64(1_000_000_000)
+	LongestRemembered = 10 * time.Second
+	runsApart         = time.Second
 )
 
 // PassEnd is until when answers are remembered of which a run found so many, and left so many questions: all others have had their turn by then.
-func (rec *Recorder) PassEnd(left, found int) int64 {
-	return rec.snap.Now + LongestRemembered + int64(left/max(1, found)+1)*runsApart
+func (rec *Recorder) PassEnd(left, found int) cluster.Instant {
+	return rec.snap.Now.Add(LongestRemembered).Add(time.Duration(left/max(1, found)+1) * runsApart)
 }
 
 // RememberedAnswer returns the answer to a question that is remembered: since this run, or since an earlier one.
 func (rec *Recorder) RememberedAnswer(question string) (cluster.RememberedAnswer, bool) {
-	if r, ok := rec.answers[question]; ok && r.Until > rec.snap.Now {
+	if r, ok := rec.answers[question]; ok && r.Until.After(rec.snap.Now) {
 		return r, true
 	}
 	r, ok := rec.snap.RememberedAnswer(question)

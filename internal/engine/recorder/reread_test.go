@@ -32,7 +32,7 @@ func TestAnswersFromFiles(t *testing.T) {
 	s.Restore(cluster.Memory{Answers: map[string]cluster.RememberedAnswer{
 		"told": {Until: cluster.Forever, Wake: cluster.Forever, Why: told}, "tried": {Until: cluster.Forever, Wake: cluster.Forever, Why: tried},
 	}})
-	rec := New(s.Snapshot(1), 0, declared, new([]int32))
+	rec := New(s.Snapshot(cluster.UnixNano(1)), 0, declared, new([]int32))
 	answer, _ := rec.RememberedAnswer("told")
 	d := answer.Why.(*Told).Diagnosis
 	if d.Verdict != gated || d.Tally[0].Verdict != mine || d.Tally[1].Verdict.String() != "Foreign said there" {

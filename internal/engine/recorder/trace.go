@@ -24,8 +24,8 @@ type Trace struct {
 	Risks []Risk `json:"risks,omitempty"`
 	// Fragmentation is how much of the GPUs that were free, before the run decided, cannot be used as things are.
 	Fragmentation Fragmentation `json:"fragmentation"`
-	// WakeAt is when a waiting verdict is worth another run, Unix nanoseconds; cluster.Forever for never.
-	WakeAt int64 `json:"wakeAt"`
+	// WakeAt is when a waiting verdict is worth another run; cluster.Forever for never.
+	WakeAt cluster.Instant `json:"wakeAt"`
 	// Truncated says that the run was aborted before it had considered everything.
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -34,8 +34,8 @@ type Trace struct {
 type StaleGang struct {
 	Gang cluster.Key `json:"gang"`
 	UID  string      `json:"uid"`
-	// Since is in Unix nanoseconds; 0 says that the gang is whole again and its object still says otherwise.
-	Since int64 `json:"since,omitempty"`
+	// The zero Since says that the gang is whole again and its object still says otherwise.
+	Since cluster.Instant `json:"since,omitzero"`
 }
 
 // Risk is a gang whose pods hold room otherwise than its object reads.

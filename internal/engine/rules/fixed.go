@@ -30,7 +30,7 @@ func (ru *Rules) Open() {
 		}
 	})
 	slices.SortFunc(gangs, func(a, b *cluster.Gang) int {
-		return cmp.Or(cmp.Compare(b.LastStart, a.LastStart), cmp.Compare(b.Created, a.Created), cmp.Compare(a.Key.String(), b.Key.String()))
+		return cmp.Or(b.LastStart.Compare(a.LastStart), b.Created.Compare(a.Created), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
 	ru.excess = map[cluster.GangID]bool{}
 	freed := map[*ledger.QueueLedger]cluster.Resources{}

@@ -18,7 +18,7 @@ type Rules struct {
 	points *policy.Plugins
 
 	beneficiaries map[cluster.Key]bool    // gangs for which others were displaced, or must not be; filled with aged
-	aged          []int64                 // the moments that a gang may have waited at or not, sorted; nil until asked for
+	aged          []cluster.Instant       // the moments that a gang may have waited at or not, sorted; nil until asked for
 	excess        map[cluster.GangID]bool // see Yields
 	detail        policy.Detail           // that was asked for last
 }
@@ -146,7 +146,7 @@ func (ru *Rules) CompareQueues(l, r *ledger.QueueLedger, lNext, rNext cluster.Re
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(l.Created, r.Created), cmp.Compare(l.Name, r.Name))
+	return cmp.Or(l.Created.Compare(r.Created), cmp.Compare(l.Name, r.Name))
 }
 
 // CompareGangs orders two gangs of one queue: plugins, then age, UID, key.
@@ -156,7 +156,7 @@ func (ru *Rules) CompareGangs(l, r *ledger.GangState) int {
 			return c
 		}
 	}
-	if c := cmp.Or(cmp.Compare(l.Created, r.Created), cmp.Compare(l.UID, r.UID)); c != 0 {
+	if c := cmp.Or(l.Created.Compare(r.Created), cmp.Compare(l.UID, r.UID)); c != 0 {
 		return c
 	}
 	switch {

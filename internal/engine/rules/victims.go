@@ -55,7 +55,7 @@ func (ru *Rules) CompareVictimQueues(l, r *ledger.QueueLedger, lUnit, rUnit clus
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(r.Created, l.Created), cmp.Compare(r.Name, l.Name))
+	return cmp.Or(r.Created.Compare(l.Created), cmp.Compare(r.Name, l.Name))
 }
 
 // CheckVictim says whether anything of v may be taken for g for this cause: the published table, plugins included, but for
@@ -92,7 +92,7 @@ func (ru *Rules) CheckVictim(r policy.EvictionCause, g *ledger.GangState, reques
 // AnyBeneficiary says that CheckVictim has nothing against anybody's reclaiming from a gang, until its queue is charged. It may say
 // false although it has nothing.
 func (ru *Rules) AnyBeneficiary(v *ledger.GangState) bool {
-	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || v.Displaced > 0 || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
+	if v.Leaf == nil || !v.Preemptible || v.Binding() > 0 || !v.Displaced.IsZero() || len(v.Displacements) > 0 || ru.snap.AnyFrozen() {
 		return false
 	}
 	for _, f := range ru.points.Victims {

@@ -12,10 +12,10 @@ import (
 // queues that may each have a GPU and cannot get one, one search is made.
 type alike struct {
 	answer    *recorder.Attempt
-	wake      int64 // when time alone may change it
-	cost      int   // steps
-	decisions int   // of the session, when it was found
-	free      bool  // it was found without a search: no other run needs it
+	wake      cluster.Instant // when time alone may change it
+	cost      int             // steps
+	decisions int             // of the session, when it was found
+	free      bool            // it was found without a search: no other run needs it
 }
 
 // likeness names all that a search for the gang depends on, the name of its queue apart; "" where that is not known. A queue of
@@ -37,6 +37,6 @@ func (sv *Solver) likeness(g *ledger.GangState, request cluster.Resources, asks 
 		}
 	}
 	key = binary.AppendVarint(key, int64(l.Queue.Priority))
-	key = binary.AppendVarint(key, sv.s.Rules.ShareMoved(g))
+	key = binary.AppendVarint(key, sv.s.Rules.ShareMoved(g).UnixNano())
 	return string(append(key, asks...))
 }

@@ -157,14 +157,14 @@ func (w *walk) bar(v *ledger.GangState, why policy.Verdict) {
 // barrier returns the count of a rule. A rule that ends with time asks for another run then.
 func (w *walk) barrier(why policy.Verdict) *recorder.Barrier {
 	w.wait(why)
-	why.Object, why.WakeAt = barObject(why), 0
+	why.Object, why.WakeAt = barObject(why), cluster.Instant{}
 	return w.barredBy(why)
 }
 
 func (w *walk) wait(why policy.Verdict) {
 	if why.Code == policy.Wait {
 		w.queues.s.Recorder.WakeAt(why.WakeAt)
-		w.queues.wake = min(w.queues.wake, why.WakeAt)
+		w.queues.wake = cluster.Earliest(w.queues.wake, why.WakeAt)
 	}
 }
 

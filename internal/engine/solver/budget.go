@@ -3,6 +3,8 @@ package solver
 import (
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/recorder"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 // Budget bounds what the questions of one action cost in one run, in steps, which count what searches look at: a victim,
@@ -31,7 +33,7 @@ type Budget struct {
 // no is a question that was answered so.
 type no struct {
 	question string
-	wake     int64 // when time alone may change the answer
+	wake     cluster.Instant // when time alone may change the answer
 	answer   *recorder.Attempt
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -59,7 +60,7 @@ type hand struct {
 }
 
 // noon is when cases happen.
-const noon = int64(1_700_000_000_000_000_000)
+var noon = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // draw makes a random town that is full enough for somebody to have to go.
 func draw(r *rand.Rand) town {
@@ -304,16 +305,16 @@ func (w *town) events() []cluster.Event {
 		}
 		return x * by
 	}
-	maybe := func(x int64) cluster.Maybe {
+	maybe := func(x int64) cluster.Maybe[time.Duration] {
 		if x < 0 {
-			return cluster.Maybe{}
+			return cluster.Maybe[time.Duration]{}
 		}
-		return cluster.Maybe{Set: true, Value: x * 1e9}
+		return cluster.Maybe[time.Duration]{Set: true, Value: time.Duration(x) * 1e9}
 	}
 	for i, q := range w.queues {
 		u := cluster.Unlimited
 		out = append(out, cluster.QueueState{
-			Name: q.name, UID: q.name, Parent: q.parent, Priority: q.priority, Created: noon - 1e15 + int64(i)*1e9,
+			Name: q.name, UID: q.name, Parent: q.parent, Priority: q.priority, Created: noon.Add(-1e15).Add(time.Duration(i) * 1e9),
 			Quota:             []cluster.Quantity{{Name: "gpu", Value: scaled(q.quota, 1000)}, {Name: "cpu", Value: scaled(q.cpuQuota, 1000)}, {Name: "memory", Value: u}},
 			Limit:             []cluster.Quantity{{Name: "gpu", Value: scaled(q.limit, 1000)}, {Name: "cpu", Value: u}, {Name: "memory", Value: u}},
 			Weight:            []cluster.Quantity{{Name: "gpu", Value: q.weight * 1000}, {Name: "cpu", Value: 1000}, {Name: "memory", Value: 1000}},
@@ -323,16 +324,16 @@ func (w *town) events() []cluster.Event {
 	for i, g := range w.gangs {
 		key := cluster.Key{Face: "kai", Namespace: "x", Name: gangName(i)}
 		st := cluster.GangState{
-			Key: key, UID: gangName(i), Queue: g.queue, Priority: g.priority, Preemptible: !g.fixed, Created: noon - 1e14 + int64(i)*1e9, Sets: g.tree(),
+			Key: key, UID: gangName(i), Queue: g.queue, Priority: g.priority, Preemptible: !g.fixed, Created: noon.Add(-1e14).Add(time.Duration(i) * 1e9), Sets: g.tree(),
 		}
 		if g.started > 0 && slices.ContainsFunc(g.pods, func(p hand) bool { return p.on >= 0 }) {
-			st.LastStart = noon - g.started*1e9
+			st.LastStart = noon.Add(-time.Duration(g.started) * 1e9)
 		}
 		out = append(out, st)
 		for k, p := range g.pods {
 			name := fmt.Sprintf("%s-%d", gangName(i), k)
 			ps := cluster.PodState{
-				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon - 1e13 + int64(k), Spec: &cluster.ClassSpec{},
+				UID: name, Namespace: "x", Name: name, Gang: key, Ours: true, Recreated: !p.bare, Created: noon.Add(-1e13).Add(time.Duration(k)), Spec: &cluster.ClassSpec{},
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: p.gpu * 1000}, {Name: "cpu", Value: p.cpu * 1000}},
 			}
 			if g.sets != nil {
@@ -356,9 +357,9 @@ func (w *town) events() []cluster.Event {
 				case p.coming:
 					ps.Phase = cluster.Binding
 				case p.stuck:
-					ps.Phase, ps.DeletedAt = cluster.StuckReleasing, noon-3600e9
+					ps.Phase, ps.DeletedAt = cluster.StuckReleasing, noon.Add(-3600e9)
 				case p.leaving:
-					ps.Phase, ps.DeletedAt = cluster.Releasing, noon+10e9
+					ps.Phase, ps.DeletedAt = cluster.Releasing, noon.Add(10e9)
 				}
 			}
 			out = append(out, ps)

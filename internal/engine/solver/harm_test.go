@@ -134,7 +134,7 @@ func (q *question) seconds(ls []loss) int64 {
 	sum := int64(0)
 	for _, l := range ls {
 		for _, p := range l.u.pods {
-			sum += p.Class.Requests.At(cluster.GPU) / 1000 * ((q.now - l.v.since) / 1e9)
+			sum += p.Class.Requests.At(cluster.GPU) / 1000 * (int64(q.now.Sub(l.v.since)) / 1e9)
 		}
 	}
 	return sum

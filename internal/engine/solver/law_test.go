@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -28,7 +29,7 @@ import (
 //   - cluster.Resources: sums and comparisons of vectors.
 type question struct {
 	cause    policy.EvictionCause
-	now      int64
+	now      cluster.Instant
 	free     []cluster.Resources
 	nodes    []*cluster.Node
 	ports    []int // by node: pods that have the port open
@@ -46,7 +47,7 @@ type purse struct {
 	name, parent             string
 	quota, limit, fair       cluster.Resources
 	held, fixed, stuck       cluster.Resources
-	reclaimSafe, preemptSafe cluster.Maybe
+	reclaimSafe, preemptSafe cluster.Maybe[time.Duration]
 }
 
 // lawGang is a gang, as the law sees it.
@@ -56,8 +57,8 @@ type lawGang struct {
 	queue       string
 	priority    int32
 	preemptible bool
-	started     int64
-	since       int64 // what it has done since is lost with it
+	started     cluster.Instant
+	since       cluster.Instant // what it has done since is lost with it
 	least       int
 	active      int // with what this run gave it
 	sets        []cluster.Set
@@ -134,7 +135,7 @@ func ask(s *engine.Session, view *policy.View, g *ledger.GangState, cause policy
 			state: v, name: v.Key.String(), queue: v.Queue, priority: v.Priority, preemptible: v.Preemptible, started: v.LastStart,
 			since: v.LastStart, sets: v.Sets, has: make([]int, len(v.Sets)),
 		}
-		if it.since == 0 {
+		if it.since.IsZero() {
 			it.since = v.Created
 		}
 		for _, id := range v.Pods {
@@ -286,12 +287,12 @@ func (q *question) entitled() bool {
 }
 
 // safeUntil is when the gang's minimum is fair game by the right; 0 for now.
-func (q *question) safeUntil(v *lawGang) int64 {
-	if v.started == 0 {
-		return 0
+func (q *question) safeUntil(v *lawGang) cluster.Instant {
+	if v.started.IsZero() {
+		return cluster.Instant{}
 	}
-	least := int64(0)
-	stated := func(ps []*purse, read func(*purse) cluster.Maybe) int64 {
+	least := time.Duration(0)
+	stated := func(ps []*purse, read func(*purse) cluster.Maybe[time.Duration]) time.Duration {
 		for _, p := range ps {
 			if m := read(p); m.Set {
 				return m.Value
@@ -301,15 +302,15 @@ func (q *question) safeUntil(v *lawGang) int64 {
 	}
 	switch q.cause {
 	case policy.Preempt:
-		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe { return p.preemptSafe })
+		least = stated(q.ways(v.queue), func(p *purse) cluster.Maybe[time.Duration] { return p.preemptSafe })
 	case policy.Reclaim:
 		_, theirs := q.fork(q.g.queue, v.queue)
-		least = stated(q.ways(theirs.name), func(p *purse) cluster.Maybe { return p.reclaimSafe })
+		least = stated(q.ways(theirs.name), func(p *purse) cluster.Maybe[time.Duration] { return p.reclaimSafe })
 	}
-	if v.started+least <= q.now {
-		return 0
+	if !v.started.Add(least).After(q.now) {
+		return cluster.Instant{}
 	}
-	return v.started + least
+	return v.started.Add(least)
 }
 
 // mayTouch is the table of legal victims, for a gang as a whole.
@@ -331,7 +332,7 @@ func (q *question) mayTouch(v *lawGang) bool {
 			}
 		}
 	}
-	if q.safeUntil(v) != 0 {
+	if !q.safeUntil(v).IsZero() {
 		for _, u := range v.nexts(0, false) { // order: whether there is one
 			if !u.core && !u.set {
 				return true
@@ -380,7 +381,7 @@ func (q *question) aboveGrowth(p *purse, lost given) bool {
 
 // mayTake is the rule about one more unit after some are lost.
 func (q *question) mayTake(lost given, v *lawGang, u unit) bool {
-	if u.core && v.placed || (u.core || u.set) && q.safeUntil(v) != 0 {
+	if u.core && v.placed || (u.core || u.set) && !q.safeUntil(v).IsZero() {
 		return false
 	}
 	if q.cause != policy.Reclaim {

@@ -255,7 +255,7 @@ func (l *local) clearOf(k int, n cluster.NodeID, of func(*cluster.Pod) bool) boo
 		}
 	}
 	w.finish()
-	l.everyone().wake = min(l.everyone().wake, w.queues.wake)
+	l.everyone().wake = cluster.Earliest(l.everyone().wake, w.queues.wake)
 	for _, b := range w.barred {
 		if b.Verdict.Reason != policy.ReasonVictimWithinShare && b.Verdict.Reason != policy.ReasonSaturation {
 			l.others++

@@ -405,7 +405,7 @@ func (sv *Solver) leavable() []target {
 // before says whether pod a has less right to stay than b, by what is cheap to compare: priority, age, name.
 func (sv *Solver) before(a, b *cluster.Pod) bool {
 	l, r := sv.s.Snap.Gang(a.Gang), sv.s.Snap.Gang(b.Gang)
-	return cmp.Or(cmp.Compare(l.Priority, r.Priority), cmp.Compare(r.Created, l.Created), cmp.Compare(r.UID, l.UID), cmp.Compare(b.Name, a.Name)) < 0
+	return cmp.Or(cmp.Compare(l.Priority, r.Priority), r.Created.Compare(l.Created), cmp.Compare(r.UID, l.UID), cmp.Compare(b.Name, a.Name)) < 0
 }
 
 // size is what a gang has on a node, comparable between gangs.

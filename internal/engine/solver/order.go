@@ -22,10 +22,10 @@ type victimQueues struct {
 	sieve  sieve
 	ground *stand // who gives next for anybody; nil until one reclaims
 	broods map[*branch]*brood
-	sorted int   // how much of what was charged is in them
-	whole  bool  // they are everybody's
-	count  int   // gangs that hold something
-	wake   int64 // when the first rule ends with time that barred anybody in the running search
+	sorted int             // how much of what was charged is in them
+	whole  bool            // they are everybody's
+	count  int             // gangs that hold something
+	wake   cluster.Instant // when the first rule ends with time that barred anybody in the running search
 }
 
 // branch is one queue that has victims below it.

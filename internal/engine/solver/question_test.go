@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -96,7 +97,7 @@ func TestQuestionOfSets(t *testing.T) {
 	w := plain(policy.Preempt)
 	s := w.store(nil)
 	tree := func(name string, sets ...string) {
-		st := cluster.GangState{Key: gang(name), UID: name, Queue: "owner", Priority: 60, Preemptible: true, Created: noon - 1e9}
+		st := cluster.GangState{Key: gang(name), UID: name, Queue: "owner", Priority: 60, Preemptible: true, Created: noon.Add(-1e9)}
 		st.Sets = []cluster.Set{{Parent: cluster.None, Min: 1}}
 		for i, set := range sets {
 			st.Sets[0].Children = append(st.Sets[0].Children, int32(i+1))
@@ -105,7 +106,7 @@ func TestQuestionOfSets(t *testing.T) {
 		s.Apply(st)
 		for k, set := range sets {
 			s.Apply(cluster.PodState{
-				UID: name + set, Namespace: "x", Name: name + set, Gang: gang(name), SetName: set, Ours: true, Created: noon - 1e9 + int64(k),
+				UID: name + set, Namespace: "x", Name: name + set, Gang: gang(name), SetName: set, Ours: true, Created: noon.Add(-1e9).Add(time.Duration(k)),
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: int64(4-2*k) * 1000}},
 			})
 		}

@@ -56,12 +56,12 @@ func TestRated(t *testing.T) {
 		"level":   {Topology: "dc", Required: "row"},
 	}
 	for name, near := range gangs { // order: each is asked about for itself
-		st := cluster.GangState{Key: gang(name), UID: name, Queue: "team", Priority: 50, Created: noon - 1e9, Sets: cluster.FlatTree(3)}
+		st := cluster.GangState{Key: gang(name), UID: name, Queue: "team", Priority: 50, Created: noon.Add(-1e9), Sets: cluster.FlatTree(3)}
 		st.Sets[0].Near = near
 		s.Apply(st)
 		for k := range 3 { // no rack has room for three
 			s.Apply(cluster.PodState{
-				UID: fmt.Sprint(name, "-", k), Namespace: "x", Name: fmt.Sprint(name, "-", k), Gang: gang(name), Ours: true, Created: noon - 1e9,
+				UID: fmt.Sprint(name, "-", k), Namespace: "x", Name: fmt.Sprint(name, "-", k), Gang: gang(name), Ours: true, Created: noon.Add(-1e9),
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: 2000}, {Name: "cpu", Value: int64(len(name))}},
 			})
 		}

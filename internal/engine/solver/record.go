@@ -71,10 +71,10 @@ func (q *search) charge(v *engine.Victim, c *engine.EvictionRecord, t *taken, p 
 	v.Pods++
 	v.GPU += gpu
 	since := t.Gang.LastStart
-	if since == 0 {
+	if since.IsZero() {
 		since = t.Gang.Created
 	}
-	v.Seconds += gpu * (max(0, q.s.Snap.Now-since) / 1_000_000_000)
+	v.Seconds += gpu * (int64(max(0, q.s.Snap.Now.Sub(since))) / 1_000_000_000)
 	if moved {
 		v.Moved++
 		c.Moved += gpu

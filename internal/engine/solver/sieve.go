@@ -24,7 +24,7 @@ type sifting struct {
 type sifted struct {
 	allowed int
 	bars    []recorder.Barrier
-	wake    int64 // when the first of them ends with time
+	wake    cluster.Instant // when the first of them ends with time
 }
 
 // sift starts in a leaf at the first gang that the rules allow. Where they allow none, the leaf is closed.
@@ -73,9 +73,9 @@ func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 			}
 		default:
 			if verdict.Code == policy.Wait {
-				out.wake = min(out.wake, verdict.WakeAt)
+				out.wake = cluster.Earliest(out.wake, verdict.WakeAt)
 			}
-			verdict.Object, verdict.WakeAt = barObject(verdict), 0
+			verdict.Object, verdict.WakeAt = barObject(verdict), cluster.Instant{}
 			b := barrierOf(&out.bars, verdict)
 			b.Gangs++
 			name(b, v.Key)
@@ -86,9 +86,9 @@ func (w *walk) pass(l *leaf, out *sifted, first bool) int {
 
 // tell takes what is known of a leaf into what the gang is told.
 func (w *walk) tell(known *sifted) {
-	if known.wake < cluster.Forever {
+	if known.wake.Before(cluster.Forever) {
 		w.queues.s.Recorder.WakeAt(known.wake)
-		w.queues.wake = min(w.queues.wake, known.wake)
+		w.queues.wake = cluster.Earliest(w.queues.wake, known.wake)
 	}
 	for i := range known.bars {
 		w.count(w.barredBy(known.bars[i].Verdict), known.bars[i].Gangs, known.bars[i].Named)
@@ -119,7 +119,7 @@ func (w *walk) identity() string {
 	if w.beneficiary == "" {
 		age, own := w.queues.s.Rules.Age(w.g)
 		key := strconv.AppendInt(nil, int64(age), 36)
-		key = strconv.AppendInt(append(key, '@'), w.queues.s.Rules.ShareMoved(w.g), 36)
+		key = strconv.AppendInt(append(key, '@'), w.queues.s.Rules.ShareMoved(w.g).UnixNano(), 36)
 		if own || w.queues.s.Ledger.Live(w.g) > 0 { // it is not asked about itself
 			key = append(append(key, '/'), w.g.UID...)
 		}

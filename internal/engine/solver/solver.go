@@ -3,6 +3,7 @@ package solver
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -20,7 +21,7 @@ const (
 	// A question whose no cost this many steps or more is remembered for a time in proportion, so that searching in vain takes
 	// about one part in a hundred of the scheduler's time: a step (a victim looked at) takes about a microsecond.
 	costly      = 1000
-	restPerStep = int64(100_000)
+	restPerStep = time.Duration(100_000)
 	// linearProbes is after how many of them in vain not every prefix is tried any more, where none implies the next.
 	linearProbes = 64
 	// maxMovers is up to how many gangs that run it is tried to move them in the victim order, wherever they are.
@@ -184,7 +185,7 @@ func (sv *Solver) ask(g *ledger.GangState) (*search, recorder.Attempt, answer) {
 		wake = sv.victimQueues.wake
 	}
 	if a.Verdict.Code == policy.Wait {
-		wake = min(wake, a.Verdict.WakeAt)
+		wake = cluster.Earliest(wake, a.Verdict.WakeAt)
 	}
 	sv.told(key, like, alike{answer: &a, wake: wake, cost: q.cost})
 	return nil, a, refused
@@ -207,7 +208,7 @@ func (sv *Solver) remember(key string, told alike) {
 	}
 	if told.cost >= costly {
 		sv.most.wanted = true
-		sv.s.Recorder.RememberAnswer(key, sv.s.Snap.Now+min(int64(told.cost)*restPerStep, recorder.LongestRemembered), told.wake, *told.answer)
+		sv.s.Recorder.RememberAnswer(key, sv.s.Snap.Now.Add(min(time.Duration(told.cost)*restPerStep, recorder.LongestRemembered)), told.wake, *told.answer)
 	}
 	sv.budget.answered(no{key, told.wake, told.answer})
 }

@@ -1,11 +1,11 @@
 package solver_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -68,13 +68,13 @@ func (d *doubters) Run(s *engine.Session) {
 // past is a random history: who was displaced when, for whom, and is back since when; and which pairs are frozen.
 func past(r *rand.Rand, w *town) func(*cluster.Store) {
 	name := func() string { return gangName(r.IntN(len(w.gangs))) }
-	when := func() int64 { // around the times at which gangs were made, or after all of them
+	when := func() cluster.Instant { // around the times at which gangs were made, or after all of them
 		if r.IntN(2) == 0 {
-			return noon - 1e9*int64(10+r.IntN(200))
+			return noon.Add(-1e9 * time.Duration(10+r.IntN(200)))
 		}
-		return noon - 1e14 + int64(r.IntN(2*len(w.gangs)+1))*5e8
+		return noon.Add(-1e14).Add(time.Duration(r.IntN(2*len(w.gangs)+1)) * 5e8)
 	}
-	m := cluster.Memory{Held: map[string]int64{}}
+	m := cluster.Memory{Held: map[string]cluster.Instant{}}
 	if r.IntN(2) == 0 {
 		m.News = when()
 	}
@@ -90,7 +90,7 @@ func past(r *rand.Rand, w *town) func(*cluster.Store) {
 			}
 			gm.Displacements = append(gm.Displacements, cluster.Displacement{At: when(), By: by})
 		}
-		slices.SortFunc(gm.Displacements, func(a, b cluster.Displacement) int { return cmp.Compare(a.At, b.At) })
+		slices.SortFunc(gm.Displacements, func(a, b cluster.Displacement) int { return a.At.Compare(b.At) })
 		gm.Displaced = gm.Displacements[len(gm.Displacements)-1].At
 		m.Gangs = append(m.Gangs, gm)
 		for k := range g.pods {
@@ -104,7 +104,7 @@ func past(r *rand.Rand, w *town) func(*cluster.Store) {
 	return func(s *cluster.Store) {
 		s.Restore(m)
 		for pair := range frozen { // order: each on its own
-			s.Freeze(gang(pair[0]), gang(pair[1]), noon+1e9)
+			s.Freeze(gang(pair[0]), gang(pair[1]), noon.Add(1e9))
 		}
 	}
 }
@@ -146,7 +146,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 	}
 	for i := range nodes + 4 {
 		name := fmt.Sprint("g", i)
-		st := cluster.GangState{Key: gang(name), UID: name, Queue: "guest", Priority: 50, Preemptible: r.IntN(4) > 0, Created: noon - int64(20-i)*1e9}
+		st := cluster.GangState{Key: gang(name), UID: name, Queue: "guest", Priority: 50, Preemptible: r.IntN(4) > 0, Created: noon.Add(-time.Duration(20-i) * 1e9)}
 		if runs := i < nodes; !runs || r.IntN(4) == 0 {
 			st.Queue, st.Priority = []string{"owner", "guest"}[r.IntN(2)], 60
 		}
@@ -165,7 +165,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 				pod := fmt.Sprint(name, "-", k, "-", m)
 				gpu := 1 + r.IntN(2)
 				p := cluster.PodState{
-					UID: pod, Namespace: "x", Name: pod, Gang: gang(name), SetName: set.Name, Ours: true, Recreated: true, Created: noon - 1e9, Spec: &cluster.ClassSpec{},
+					UID: pod, Namespace: "x", Name: pod, Gang: gang(name), SetName: set.Name, Ours: true, Recreated: true, Created: noon.Add(-1e9), Spec: &cluster.ClassSpec{},
 					Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: int64(gpu) * 1000}},
 				}
 				switch size := r.IntN(6); {
@@ -202,7 +202,7 @@ func drawLoose(r *rand.Rand, s *cluster.Store) {
 	}
 	for i := range nodes + 3 {
 		name, runs := fmt.Sprint("g", i), i < nodes
-		st := cluster.GangState{Key: gang(name), UID: name, Queue: "guest", Priority: 50, Preemptible: !runs || r.IntN(3) == 0, Created: noon - int64(20-i)*1e9, Sets: cluster.FlatTree(1)}
+		st := cluster.GangState{Key: gang(name), UID: name, Queue: "guest", Priority: 50, Preemptible: !runs || r.IntN(3) == 0, Created: noon.Add(-time.Duration(20-i) * 1e9), Sets: cluster.FlatTree(1)}
 		if near := []string{"", "rack"}[r.IntN(2)]; near != "" {
 			st.Sets[0].Near = cluster.Constraint{Topology: "dc", Required: near}
 		}
@@ -214,7 +214,7 @@ func drawLoose(r *rand.Rand, s *cluster.Store) {
 		s.Apply(st)
 		for k := range pods {
 			p := cluster.PodState{
-				UID: fmt.Sprint(name, "-", k), Namespace: "x", Name: fmt.Sprint(name, "-", k), Gang: gang(name), Ours: true, Recreated: true, Created: noon - 1e9,
+				UID: fmt.Sprint(name, "-", k), Namespace: "x", Name: fmt.Sprint(name, "-", k), Gang: gang(name), Ours: true, Recreated: true, Created: noon.Add(-1e9),
 				Requests: []cluster.Quantity{{Name: "pods", Value: 1}, {Name: "gpu", Value: gpu * 1000}},
 			}
 			if runs {

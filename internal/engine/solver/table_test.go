@@ -47,7 +47,7 @@ func budget(s *cluster.Store) {
 
 // displaced lets the victim have been displaced at these times for some gangs, and be back; the cluster last changed by itself
 // at news.
-func displaced(by string, news int64, at ...int64) func(*cluster.Store) {
+func displaced(by string, news cluster.Instant, at ...cluster.Instant) func(*cluster.Store) {
 	return func(s *cluster.Store) {
 		gm := cluster.GangMemory{Gang: gang("g0"), GangHistory: cluster.GangHistory{Displaced: at[len(at)-1]}}
 		for _, t := range at {
@@ -55,7 +55,7 @@ func displaced(by string, news int64, at ...int64) func(*cluster.Store) {
 				gm.Displacements = append(gm.Displacements, cluster.Displacement{At: t, By: gang(name)})
 			}
 		}
-		s.Restore(cluster.Memory{Gangs: []cluster.GangMemory{gm}, Held: map[string]int64{"g0-0": noon}, News: news})
+		s.Restore(cluster.Memory{Gangs: []cluster.GangMemory{gm}, Held: map[string]cluster.Instant{"g0-0": noon}, News: news})
 	}
 }
 
@@ -83,17 +83,17 @@ var rows = map[string]struct {
 	"it is, and the pod is above its minimum":                           {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
 	"a disruption budget would be violated":                             {remember: budget, reason: policy.ReasonBudget},
 	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: policy.ReasonBudget},
-	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon-120e9), reason: policy.ReasonReturned},
-	"it was displaced for another while the gang waited, and is back":   {remember: displaced("other", 1, noon-120e9), reason: policy.ReasonReturned},
-	"it was, and the cluster has changed by itself since, a minute ago": {remember: displaced("other", noon, noon-120e9)},
+	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon.Add(-120e9)), reason: policy.ReasonReturned},
+	"it was displaced for another while the gang waited, and is back":   {remember: displaced("other", cluster.UnixNano(1), noon.Add(-120e9)), reason: policy.ReasonReturned},
+	"it was, and the cluster has changed by itself since, a minute ago": {remember: displaced("other", noon, noon.Add(-120e9))},
 	"it was, and a fair share of the two has moved to stay since": {remember: func(s *cluster.Store) {
-		displaced("other", 1, noon-120e9)(s)
-		s.Restore(cluster.Memory{Moved: map[string]int64{"owner": noon}})
+		displaced("other", cluster.UnixNano(1), noon.Add(-120e9))(s)
+		s.Restore(cluster.Memory{Moved: map[string]cluster.Instant{"owner": noon}})
 	}, reason: policy.ReasonReturned},
-	"it was, before the gang waited": {remember: displaced("other", 1, 1)},
+	"it was, before the gang waited": {remember: displaced("other", cluster.UnixNano(1), cluster.UnixNano(1))},
 	"the pair is frozen":             {remember: freeze, reason: policy.ReasonFrozen},
 	"it lost pods four times within the hour, and shares follow usage": {remember: func(s *cluster.Store) {
-		displaced("other", noon, noon-40*60e9, noon-30*60e9, noon-20*60e9, noon-10*60e9)(s)
+		displaced("other", noon, noon.Add(-40*60e9), noon.Add(-30*60e9), noon.Add(-20*60e9), noon.Add(-10*60e9))(s)
 		s.Apply(cluster.UsageState{Queues: map[string][]cluster.Quantity{"lender": {{Name: "gpu", Value: 1}}, "owner": {{Name: "gpu", Value: 1}}}})
 	}, reason: policy.ReasonEvictionRate},
 }
@@ -109,7 +109,7 @@ func block(s *cluster.Store) {
 
 func freeze(s *cluster.Store) {
 	for _, beneficiary := range strings.Fields(beneficiaries) {
-		s.Freeze(gang(beneficiary), gang("g0"), noon+1e9)
+		s.Freeze(gang(beneficiary), gang("g0"), noon.Add(1e9))
 	}
 }
 

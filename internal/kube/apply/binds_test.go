@@ -290,7 +290,7 @@ func decided() (s *cluster.Store, generation uint64) {
 	for _, p := range []string{"p", "q"} {
 		s.Apply(cluster.PodState{UID: "u-" + p, Namespace: "a", Name: p, Ours: true, Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}}})
 	}
-	generation = s.Snapshot(1).Generation
+	generation = s.Snapshot(cluster.UnixNano(1)).Generation
 	s.Assume("u-p", "n1", nil, cluster.Forever)
 	s.Assume("u-q", "n1", nil, cluster.Forever)
 	return s, generation
@@ -329,7 +329,7 @@ func TestRoomIsGone(t *testing.T) {
 				for i := range b.Intents {
 					b.Intents[i].Requests.Set(cluster.GPU, 1000)
 				}
-				failures, _ := carry(t, s, engine.Plan{Bundles: []engine.Bundle{b}, Generation: generation}, store.Snapshot(2))
+				failures, _ := carry(t, s, engine.Plan{Bundles: []engine.Bundle{b}, Generation: generation}, store.Snapshot(cluster.UnixNano(2)))
 				if c.want == "" {
 					if len(failures) > 0 || len(s.requests()) != 2 {
 						t.Errorf("failures %v, requests %v", failures, s.requests())
@@ -379,11 +379,11 @@ func TestSharedDeviceIsFull(t *testing.T) {
 	half := cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
 	s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 10}}},
 		cluster.PodState{UID: "u-p", Namespace: "a", Name: "p", Ours: true, Spec: &cluster.ClassSpec{Share: half}})
-	decided := s.Snapshot(1).Generation
+	decided := s.Snapshot(cluster.UnixNano(1)).Generation
 	s.Assume("u-p", "n1", []string{"g"}, cluster.Forever)
 	in := &engine.Intent{Verb: engine.Bind, UID: "u-p", Node: "n1", Groups: []string{"g"}, Share: half}
 	check := func() error {
-		snap := s.Snapshot(2)
+		snap := s.Snapshot(cluster.UnixNano(2))
 		return Latest(func() *cluster.Snapshot { return snap }).checkBind(decided, in)
 	}
 	for i := range 2 {

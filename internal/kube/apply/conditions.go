@@ -114,7 +114,7 @@ func delayed(g *engine.GangTrace) []v2alpha2.UnschedulableExplanation {
 		if v := g.Tried[i].Verdict; v.Code == engine.Wait && v.Reason == policy.ReasonPreemptionDelay {
 			return []v2alpha2.UnschedulableExplanation{{
 				Reason:  v2alpha2.ReasonPreemptionDelayNotElapsed,
-				Message: "others are not evicted for it before " + time.Unix(0, v.WakeAt).UTC().Format(time.RFC3339) + ": spec.preemptionDelay",
+				Message: "others are not evicted for it before " + v.WakeAt.Time().UTC().Format(time.RFC3339) + ": spec.preemptionDelay",
 			}}
 		}
 	}

@@ -72,14 +72,14 @@ func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
 	defer writers.Wait()
 	store := heldWorld()
 	store.HoldFor("u-p", "n1", cluster.Forever)
-	marks.Set(kai.GangKey("a", "g"), "g", "x/started", time.Unix(1000, 0).UnixNano())
+	marks.Set(kai.GangKey("a", "g"), "g", "x/started", cluster.InstantOf(time.Unix(1000, 0)))
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(2 * orphanSettle): // what an earlier process left unfinished has been withdrawn by then
 		}
-		rooms.Publish(store.Snapshot(1))
+		rooms.Publish(store.Snapshot(cluster.UnixNano(1)))
 		var plan engine.Plan
 		if c.Get(ctx, client.ObjectKey{Namespace: "a", Name: "v"}, &v1.Pod{}) == nil {
 			plan.Bundles = append(plan.Bundles, engine.Bundle{ID: "b0", Gang: kai.GangKey("a", "g"), UID: "g", Intents: []engine.Intent{

@@ -142,7 +142,7 @@ func NewEvictions(pool *Pool, kit *write.Kit, cache client.Reader, o EvictionOpt
 
 // Submit queues the evicting bundles of a plan, and waits for nothing.
 func (e *Evictions) Submit(p engine.Plan) {
-	deadline := time.Now().Add(time.Duration(p.EvictionsStand()) - lastCall)
+	deadline := time.Now().Add(p.EvictionsStand() - lastCall)
 	for i := range p.Bundles {
 		c := &clearing{action: p.Action, bundle: p.Bundles[i], decided: p.Generation, deadline: deadline, evicted: map[string]bool{}, torn: map[cluster.Key]bool{}}
 		for j := range c.bundle.Intents {

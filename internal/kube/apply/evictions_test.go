@@ -409,7 +409,7 @@ func TestRoomWillNotDo(t *testing.T) {
 			for _, v := range []string{"v1", "v2"} {
 				s.Apply(cluster.PodState{UID: v, Namespace: "a", Name: v, Phase: cluster.Running, NodeName: "n1", Ours: true, Requests: gpus(1)})
 			}
-			decided := s.Snapshot(1).Generation
+			decided := s.Snapshot(cluster.UnixNano(1)).Generation
 			hold := cluster.Hold{HoldState: cluster.HoldState{Gang: taker, Pod: "p", Node: "n1", Until: cluster.Forever, Bundle: "b"}}
 			hold.Requests.Set(cluster.GPU, 2000)
 			s.Hold(hold)
@@ -418,7 +418,7 @@ func TestRoomWillNotDo(t *testing.T) {
 			if c.event != nil {
 				s.Apply(c.event)
 			}
-			snap := s.Snapshot(2)
+			snap := s.Snapshot(cluster.UnixNano(2))
 			a := newArena(t, "v1", "v2")
 			p := a.plan(nil, "v1", "v2")
 			p.Generation = decided

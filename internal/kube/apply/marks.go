@@ -68,10 +68,10 @@ func NewMarks(pool *Pool, kit *write.Kit) *Marks {
 
 // Set asks that the gang of this key and UID carry the time as an annotation, or not carry it when the time is 0 (Unix
 // nanoseconds). The last word counts.
-func (m *Marks) Set(key cluster.Key, uid, annotation string, at int64) {
+func (m *Marks) Set(key cluster.Key, uid, annotation string, at cluster.Instant) {
 	var text any
-	if at != 0 {
-		text = time.Unix(0, at).UTC().Format(time.RFC3339)
+	if !at.IsZero() {
+		text = at.Time().UTC().Format(time.RFC3339)
 	}
 	m.change(key, uid, func(g *gangMarks) { g.notes[annotation] = text })
 	m.work.Put(markSettle, object{key.Namespace, uid})

@@ -81,8 +81,8 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := waiting(t, ReportOptions{}, nil)
 		until := time.Now().Add(10 * time.Minute)
-		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: until.UnixNano()}}
-		snap := d.store.Snapshot(time.Now().UnixNano())
+		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: cluster.InstantOf(until)}}
+		snap := d.store.Snapshot(cluster.InstantOf(time.Now()))
 		g := snap.GangByKey(kai.GangKey("a", "g"))
 		room := engine.Verdict{Code: engine.No, Reason: policy.ReasonGangNoRoom, Need: 2}
 		d.trace = engine.Trace{Gangs: []engine.GangTrace{{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{Verdict: room}, Tried: []engine.Attempt{wait}}}}
@@ -107,7 +107,7 @@ func TestPreemptionDelayIsNamed(t *testing.T) {
 			t.Error(diff)
 		}
 		d.trace.Gangs[0].Tried = nil
-		d.publish(d.store.Snapshot(until.UnixNano()))
+		d.publish(d.store.Snapshot(cluster.InstantOf(until)))
 		d.pass(2 * time.Minute)
 		if diff := cmp.Diff([]string{"GangNoRoom"}, reasons()); diff != "" {
 			t.Errorf("afterwards: %s", diff)

@@ -86,7 +86,7 @@ func newDesk(t *testing.T, s *server, o ReportOptions) *desk {
 func (d *desk) say(waits map[string]engine.Verdict) {
 	d.t.Helper()
 	d.trace = engine.Trace{}
-	snap := d.store.Snapshot(time.Now().UnixNano())
+	snap := d.store.Snapshot(cluster.InstantOf(time.Now()))
 	for name, v := range waits {
 		g := snap.GangByKey(kai.GangKey("a", name))
 		if g == nil {
@@ -110,7 +110,7 @@ func (d *desk) pass(total time.Duration) {
 	end := time.Now().Add(total)
 	for !d.next.IsZero() && !d.next.After(end) {
 		<-time.After(max(time.Until(d.next), time.Millisecond))
-		d.publish(d.store.Snapshot(time.Now().UnixNano()))
+		d.publish(d.store.Snapshot(cluster.InstantOf(time.Now())))
 	}
 	<-time.After(time.Until(end))
 	synctest.Wait()
@@ -281,7 +281,7 @@ func TestPlacedGangIsTakenBack(t *testing.T) {
 			t.Error("a gang that waits again shows nothing")
 		}
 		d.trace = engine.Trace{Truncated: true}
-		d.publish(d.store.Snapshot(0))
+		d.publish(d.store.Snapshot(cluster.Instant{}))
 		d.pass(2 * time.Second)
 		if got := d.shows("g"); got == "" {
 			t.Error("a run cut short took a reason back")
@@ -478,7 +478,7 @@ func TestQueueDetails(t *testing.T) {
 			Name: "team", Quota: cluster.Resources{4000, 0, 2000}, Limit: cluster.Resources{-1, -1, 3000},
 			Allocated: cluster.Resources{1000, 0, 1500, 3}, NonPreemptible: cluster.Resources{0, 0, 1000}, Requested: cluster.Resources{2000, 1 << 30, 4000},
 		}}
-		snap := d.store.Snapshot(0)
+		snap := d.store.Snapshot(cluster.Instant{})
 		g := snap.GangByKey(kai.GangKey("a", "g"))
 		v := engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "team", Dim: "gpu", Need: 2000, Have: 1500}
 		d.trace.Gangs = []engine.GangTrace{{Gang: g.Key, UID: g.UID, ID: g.ID, Diagnosis: &engine.Diagnosis{Verdict: v}}}

@@ -170,7 +170,7 @@ func TestRooms(t *testing.T) {
 			p.events = append(p.events, about.GetName()+" "+kind+" "+reason+": "+message)
 		}})
 		p.work(pool.Run)
-		publish := func() time.Time { return r.Publish(s.Snapshot(1)) }
+		publish := func() time.Time { return r.Publish(s.Snapshot(cluster.UnixNano(1))) }
 		forever := cluster.Forever
 
 		s.HoldFor("u-p", "n1", forever)
@@ -221,7 +221,7 @@ func TestRoomsAreToldAgain(t *testing.T) {
 		pool := NewPool(nil)
 		r := NewRooms(pool, p.kit(), p.client, RoomOptions{})
 		p.work(pool.Run)
-		publish := func() time.Time { return r.Publish(s.Snapshot(1)) }
+		publish := func() time.Time { return r.Publish(s.Snapshot(cluster.UnixNano(1))) }
 		p.fail = 2
 		s.HoldFor("u-p", "n1", cluster.Forever)
 		p.after(20*time.Second, publish)
@@ -261,7 +261,7 @@ func TestRoomsRestore(t *testing.T) {
 			t.Error(d)
 		}
 		s.HoldFor("u-p", "n1", cluster.Forever)
-		p.after(time.Second, func() time.Time { return r.Publish(s.Snapshot(1)) })
+		p.after(time.Second, func() time.Time { return r.Publish(s.Snapshot(cluster.UnixNano(1))) })
 		p.expect("one stands, one does not", `0s q/u-q null RoomHeld=False:Released`)
 	})
 }
@@ -274,11 +274,11 @@ func TestMarks(t *testing.T) {
 		pool := NewPool(nil)
 		m := NewMarks(pool, p.kit())
 		p.work(pool.Run)
-		g, at := kai.GangKey("a", "g"), time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)).UnixNano()
+		g, at := kai.GangKey("a", "g"), cluster.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)))
 		m.Set(g, "u", keys.LastStartAnnotation, at)
 		m.Set(g, "u", keys.StaleSinceAnnotation, at)
 		p.after(100*time.Millisecond, nil)
-		m.Set(g, "u", keys.StaleSinceAnnotation, 0)
+		m.Set(g, "u", keys.StaleSinceAnnotation, cluster.Instant{})
 		p.after(time.Second, nil)
 		p.expect("together", `200ms g/u {"kai.scheduler/last-start-timestamp":"2026-01-02T02:04:05Z","kai.scheduler/stale-podgroup-timestamp":null}`)
 
@@ -287,7 +287,7 @@ func TestMarks(t *testing.T) {
 		p.mu.Unlock()
 		m.Set(g, "u", keys.LastEvictionAnnotation, at)
 		p.after(300*time.Millisecond, nil)
-		m.Set(g, "u", keys.LastEvictionAnnotation, at+int64(time.Hour))
+		m.Set(g, "u", keys.LastEvictionAnnotation, at.Add(time.Hour))
 		p.after(5*time.Second, nil)
 		p.expect("the last word", `1.6s g/u {"kai.scheduler/last-eviction-timestamp":"2026-01-02T03:04:05Z"}`)
 	})

@@ -62,12 +62,16 @@ func Compare(first, second *cluster.Snapshot) []string {
 		})
 	}
 	a, b := picture(first, assumed), picture(second, assumed)
+	same := equality.Semantic.Copy()
+	if err := same.AddFunc(cluster.Instant.Equal); err != nil {
+		panic(err) // it is a function of two Instants
+	}
 	var out []string
 	for name, x := range a { // order: sorted below
 		switch y, ok := b[name]; {
 		case !ok:
 			out = append(out, name+": only in the first")
-		case !equality.Semantic.DeepEqual(x, y):
+		case !same.DeepEqual(x, y):
 			out = append(out, name+": "+text(x)+" in the first, "+text(y)+" in the second")
 		}
 	}

@@ -80,17 +80,17 @@ func TestRebuildIsTheFeed(t *testing.T) {
 		if err := Rebuild(t.Context(), shelf{objects: objects}, Options{}, store); err != nil {
 			t.Fatal(err)
 		}
-		return store.Snapshot(0)
+		return store.Snapshot(cluster.Instant{})
 	}
-	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
+	if diff := Compare(s.store.Snapshot(cluster.Instant{}), fresh(objects...)); len(diff) > 0 {
 		t.Errorf("the feed differs from a fresh look:\n%s", strings.Join(diff, "\n"))
 	}
 	s.store.Assume("u2", "n1", nil, cluster.Forever)
-	if diff := Compare(s.store.Snapshot(0), fresh(objects...)); len(diff) > 0 {
+	if diff := Compare(s.store.Snapshot(cluster.Instant{}), fresh(objects...)); len(diff) > 0 {
 		t.Errorf("an assumption counts as a difference:\n%s", strings.Join(diff, "\n"))
 	}
 	// Without n1, r and the request: both are gone, with them p's place and n2's ledger.
-	diff := Compare(s.store.Snapshot(0), fresh(objects[1:7]...))
+	diff := Compare(s.store.Snapshot(cluster.Instant{}), fresh(objects[1:7]...))
 	want := []string{"node n1: only in the first", "node n2: [", "pod a/p (u1): [{", "pod a/r (u3): only in the first"}
 	for i := range max(len(diff), len(want)) {
 		if i >= len(diff) || i >= len(want) || !strings.HasPrefix(diff[i], want[i]) {
@@ -124,7 +124,7 @@ func differs[E cluster.Event](t *testing.T, ignored map[string]string, state fun
 	snapshot := func(e cluster.Event) *cluster.Snapshot {
 		s := cluster.NewStore(cluster.Options{})
 		s.Apply(e)
-		return s.Snapshot(1)
+		return s.Snapshot(cluster.UnixNano(1))
 	}
 	for i, c := range fieldtest.Changes(state()) {
 		if c.In(ignored) || strings.HasPrefix(c.Path, "Sets[0].Children") { // no tree

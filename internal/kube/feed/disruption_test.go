@@ -24,7 +24,7 @@ func TestBudgetsAreCarried(t *testing.T) {
 		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 2, CurrentHealthy: 4},
 	}
 	allowed := func() int32 {
-		got, ok := s.store.Snapshot(0).Object(cluster.PodDisruptionBudgets, "a/web").(*policyv1.PodDisruptionBudget)
+		got, ok := s.store.Snapshot(cluster.Instant{}).Object(cluster.PodDisruptionBudgets, "a/web").(*policyv1.PodDisruptionBudget)
 		if !ok {
 			return -1
 		}
@@ -94,12 +94,12 @@ func TestDisruptionReachesTheModel(t *testing.T) {
 	news("preempt", func() { q.Spec.PreemptMinRuntime = &metav1.Duration{Duration: time.Hour} })
 	news("reclaim", func() { q.Spec.ReclaimMinRuntime = &metav1.Duration{Duration: 2 * time.Hour} })
 	news("budgets", func() { q.Annotations = map[string]string{kai.BudgetsAnnotation: kai.BudgetsBlock} })
-	snap := s.store.Snapshot(0)
+	snap := s.store.Snapshot(cluster.Instant{})
 	m, queue := snap.GangByKey(kai.GangKey("a", "g")), snap.QueueByName("q")
 	second := int64(time.Second)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
-	got := []any{m.LastStart - start, m.LastEviction - start, m.StaleSince - start, m.PreemptionDelay, m.StaleGrace, queue.PreemptMinRuntime, queue.ReclaimMinRuntime, queue.BudgetsBlock, snap.Pod(m.Pods[0]).Recreated}
-	want := []any{second, 2 * second, 3 * second, 60 * second, cluster.Maybe{Set: true}, cluster.Maybe{Set: true, Value: 3600 * second}, cluster.Maybe{Set: true, Value: 7200 * second}, true, true}
+	got := []any{m.LastStart.UnixNano() - start, m.LastEviction.UnixNano() - start, m.StaleSince.UnixNano() - start, int64(m.PreemptionDelay), m.StaleGrace, queue.PreemptMinRuntime, queue.ReclaimMinRuntime, queue.BudgetsBlock, snap.Pod(m.Pods[0]).Recreated}
+	want := []any{second, 2 * second, 3 * second, 60 * second, cluster.Maybe[int64]{Set: true}, cluster.Maybe[int64]{Set: true, Value: 3600 * second}, cluster.Maybe[int64]{Set: true, Value: 7200 * second}, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -118,7 +118,7 @@ func TestAuditOfAnEviction(t *testing.T) {
 	if !s.store.AssumeEvicted("u", cluster.Key{}, cluster.Forever) {
 		t.Fatal("the pod cannot be evicted")
 	}
-	if got := Compare(s.store.Snapshot(0), fresh.store.Snapshot(0)); len(got) != 0 {
+	if got := Compare(s.store.Snapshot(cluster.Instant{}), fresh.store.Snapshot(cluster.Instant{})); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -74,7 +74,7 @@ func TestLab(t *testing.T) {
 		t.Helper()
 		for {
 			f.Drain(store)
-			if f.Synced() && ok(store.Snapshot(time.Now().UnixNano())) {
+			if f.Synced() && ok(store.Snapshot(cluster.InstantOf(time.Now()))) {
 				return
 			}
 			select {
@@ -104,7 +104,9 @@ func TestLab(t *testing.T) {
 	await("nodes", func(s *cluster.Snapshot) bool {
 		return len(s.NodeOrder) == 2 && s.Node(s.NodeOrder[0]).Problem == "" && s.Node(s.NodeOrder[0]).Allocatable.At(cluster.GPU) == 8000
 	})
-	name := func() string { return store.Snapshot(0).Node(store.Snapshot(0).NodeOrder[0]).Name }()
+	name := func() string {
+		return store.Snapshot(cluster.Instant{}).Node(store.Snapshot(cluster.Instant{}).NodeOrder[0]).Name
+	}()
 
 	create(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: v2.QueueSpec{Resources: &v2.QueueResources{GPU: v2.QueueResource{Quota: -1, Limit: -1}}}})
 	g := gang("g", "")

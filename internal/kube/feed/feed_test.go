@@ -113,7 +113,7 @@ func (s *stage) expect(want ...string) {
 	s.t.Helper()
 	s.drain()
 	got := map[string]bool{}
-	s.store.Snapshot(0).EachPod(func(p *cluster.Pod) { got[fmt.Sprintf("%s@%s %s", p.UID, p.NodeName, p.Phase)] = true })
+	s.store.Snapshot(cluster.Instant{}).EachPod(func(p *cluster.Pod) { got[fmt.Sprintf("%s@%s %s", p.UID, p.NodeName, p.Phase)] = true })
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w] = true
@@ -319,7 +319,7 @@ func TestPartition(t *testing.T) {
 	other := bind(pod("p", "u", 1), "n2", 2)
 	s.say(n1, n2, q1, q2, g1, g2, pod("p", "u", 1), other)
 	s.expect("u@ Pending")
-	snap := s.store.Snapshot(0)
+	snap := s.store.Snapshot(cluster.Instant{})
 	if snap.NodeByName("n1") == nil || snap.NodeByName("n2") != nil || snap.QueueByName("q1") == nil || snap.QueueByName("q2") != nil ||
 		snap.GangByKey(kai.GangKey("a", "g1")) == nil || snap.GangByKey(kai.GangKey("a", "g2")) != nil {
 		t.Error("the shard is not what its label says")
@@ -330,7 +330,7 @@ func TestPartition(t *testing.T) {
 	n1.Labels, n2.Labels = nil, gold // the nodes change shards
 	s.say(n1, n2)
 	s.expect("u@n2 Binding")
-	if snap = s.store.Snapshot(0); snap.NodeByName("n1") != nil || snap.NodeByName("n2") == nil {
+	if snap = s.store.Snapshot(cluster.Instant{}); snap.NodeByName("n1") != nil || snap.NodeByName("n2") == nil {
 		t.Error("the nodes did not change shards")
 	}
 }
@@ -342,7 +342,7 @@ func TestFairnessWithoutHierarchy(t *testing.T) {
 		s := newStage(t, Options{FlatQueues: flat})
 		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "department"}}, &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "department"}})
 		s.drain()
-		if got := s.store.Snapshot(0).QueueByName("team").Parent; got != want {
+		if got := s.store.Snapshot(cluster.Instant{}).QueueByName("team").Parent; got != want {
 			t.Errorf("flat %t: the parent is %q, want %q", flat, got, want)
 		}
 	}
@@ -356,7 +356,7 @@ func TestPriorityClassesReachGangs(t *testing.T) {
 	check := func(g1, g2 int32) {
 		t.Helper()
 		s.drain()
-		snap := s.store.Snapshot(0)
+		snap := s.store.Snapshot(cluster.Instant{})
 		if a, b := snap.GangByKey(kai.GangKey("a", "g1")).Priority, snap.GangByKey(kai.GangKey("a", "g2")).Priority; a != g1 || b != g2 {
 			t.Errorf("priorities %d and %d, want %d and %d", a, b, g1, g2)
 		}
@@ -505,7 +505,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			}
 		}
 		s.drain()
-		snap := s.store.Snapshot(0)
+		snap := s.store.Snapshot(cluster.Instant{})
 		if first == nil {
 			first, stale = snap, s.feed.StaleBindRequests()
 			continue
@@ -564,7 +564,7 @@ func TestRestrictNodes(t *testing.T) {
 	}
 	see := func(want map[string]string) {
 		t.Helper()
-		s.store.Snapshot(0).EachPod(func(p *cluster.Pod) {
+		s.store.Snapshot(cluster.Instant{}).EachPod(func(p *cluster.Pod) {
 			if len(p.Class.RestrictTo) != 1 || p.Class.RestrictTo[0] != want[p.Name] {
 				t.Errorf("%s is restricted to %v, want %s", p.Name, p.Class.RestrictTo, want[p.Name])
 			}
@@ -582,14 +582,14 @@ func TestRestrictNodes(t *testing.T) {
 	s.say(bare, gpus, cpus, cordoned)
 	s.drain()
 	for name, want := range map[string]string{"bare": cluster.NoWorkerLabel, "gpus": "", "cpus": "", "cordoned": "Unschedulable"} {
-		if got := s.store.Snapshot(0).NodeByName(name).Problem; got != want {
+		if got := s.store.Snapshot(cluster.Instant{}).NodeByName(name).Problem; got != want {
 			t.Errorf("%s: problem %q, want %q", name, got, want)
 		}
 	}
 	bare.Labels = map[string]string{"cpu": ""}
 	s.say(bare)
 	s.drain()
-	if got := s.store.Snapshot(0).NodeByName("bare").Problem; got != "" {
+	if got := s.store.Snapshot(cluster.Instant{}).NodeByName("bare").Problem; got != "" {
 		t.Errorf("labelled: problem %q", got)
 	}
 }
@@ -603,7 +603,7 @@ func TestMIGWorkerLabel(t *testing.T) {
 	m.Labels = map[string]string{"nvidia.com/mig.strategy": "single", "node-role.kubernetes.io/mig-enabled": "true"}
 	s.say(n, m)
 	s.drain()
-	snap := s.store.Snapshot(0)
+	snap := s.store.Snapshot(cluster.Instant{})
 	if got := snap.NodeByName("n1").Slicing; got != cluster.SlicedSingle {
 		t.Errorf("n1 is cut as %s", got)
 	}
@@ -625,7 +625,7 @@ func TestStorageCapacity(t *testing.T) {
 		}
 		s.say(&storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c"}, StorageClassName: "fast"})
 		s.drain()
-		if _, ok := s.store.Snapshot(0).Objects(cluster.CSIStorageCapacities)["a/c"]; !ok {
+		if _, ok := s.store.Snapshot(cluster.Instant{}).Objects(cluster.CSIStorageCapacities)["a/c"]; !ok {
 			t.Error("the capacity is not in the snapshot")
 		}
 	}
@@ -638,7 +638,7 @@ func TestFlatQueues(t *testing.T) {
 		s := newStage(t, Options{FlatQueues: flat})
 		s.say(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v2.QueueSpec{ParentQueue: "dept"}})
 		s.drain()
-		if got, want := s.store.Snapshot(0).QueueByName("team").Parent, map[bool]string{false: "dept"}[flat]; got != want {
+		if got, want := s.store.Snapshot(cluster.Instant{}).QueueByName("team").Parent, map[bool]string{false: "dept"}[flat]; got != want {
 			t.Errorf("flat %v: parent %q, want %q", flat, got, want)
 		}
 	}
@@ -654,7 +654,7 @@ func TestLostDelete(t *testing.T) {
 	s.handlers["*v1.Pod"].OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a/p"})
 	s.handlers["*v1.Node"].OnDelete(toolscache.DeletedFinalStateUnknown{Key: "n1"})
 	s.expect()
-	if s.store.Snapshot(0).NodeByName("n1") != nil {
+	if s.store.Snapshot(cluster.Instant{}).NodeByName("n1") != nil {
 		t.Error("the node is still there")
 	}
 }

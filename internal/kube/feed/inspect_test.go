@@ -246,7 +246,7 @@ func TestInspectorFindsWhatDiffers(t *testing.T) {
 			order := make(chan bool)
 			x.orders <- func() {
 				where := map[string]string{}
-				x.store.Snapshot(0).EachPod(func(p *cluster.Pod) { where[p.UID] = p.NodeName })
+				x.store.Snapshot(cluster.Instant{}).EachPod(func(p *cluster.Pod) { where[p.UID] = p.NodeName })
 				_, gone := where["u4"]
 				_, there := where["u5"]
 				if where["u1"] != "n2" || where["u3"] != "n3" || gone || !there {

@@ -87,7 +87,7 @@ func poolEvent(rng *rand.Rand, pool string) (o client.Object, gone bool) {
 
 // strangers counts the pods of others in the shard's store: those of which neither gang nor node exists are everybody's.
 func (s *shard) strangers() (n int) {
-	s.store.Snapshot(1).EachPod(func(p *cluster.Pod) {
+	s.store.Snapshot(cluster.UnixNano(1)).EachPod(func(p *cluster.Pod) {
 		if !strings.HasPrefix(p.Name, prefix(s.pool)) {
 			n++
 		}
@@ -151,7 +151,7 @@ func TestShardsDoNotMeet(t *testing.T) {
 			}
 		}
 		for i, s := range shards {
-			snap := s.store.Snapshot(1)
+			snap := s.store.Snapshot(cluster.UnixNano(1))
 			alone := newStage(t, Options{Partition: kai.Partition{Key: kai.DefaultNodePoolKey, Value: s.pool}})
 			for _, o := range s.known {
 				if strings.HasPrefix(o.GetName(), prefix(s.pool)) {
@@ -160,7 +160,7 @@ func TestShardsDoNotMeet(t *testing.T) {
 			}
 			alone.drain()
 			// A pod of no known gang and on no known node is everybody's; what it is to others does not matter.
-			differ := slices.DeleteFunc(Compare(alone.store.Snapshot(1), snap), func(line string) bool {
+			differ := slices.DeleteFunc(Compare(alone.store.Snapshot(cluster.UnixNano(1)), snap), func(line string) bool {
 				return strings.HasPrefix(line, "pod ") && !strings.HasPrefix(line, "pod a/"+prefix(s.pool))
 			})
 			if len(differ) > 0 {
@@ -252,7 +252,7 @@ func TestGangLeavesItsPods(t *testing.T) {
 	s.say(pooled(node("n1"), "gold"), pooled(g, "gold"), p)
 	s.drain()
 	left := func() (out []string) {
-		for g := range s.store.Snapshot(0).OddGangs() {
+		for g := range s.store.Snapshot(cluster.Instant{}).OddGangs() {
 			out = append(out, fmt.Sprintf("%s of %s", g.Key, g.FormerUID))
 		}
 		return out

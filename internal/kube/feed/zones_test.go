@@ -42,7 +42,7 @@ func TestZones(t *testing.T) {
 	p.Status.Phase = v1.PodRunning
 	s.say(zonesOf("n", "restricted"), p)
 	s.drain()
-	snap := s.store.Snapshot(1)
+	snap := s.store.Snapshot(cluster.UnixNano(1))
 	z, _ := snap.Object(cluster.NodeResourceTopologies, "n").(*cluster.NodeZones)
 	if z == nil || z.Policy != cluster.ZonesRestricted || len(z.Zones) != 1 {
 		t.Errorf("zones %+v", z)
@@ -59,7 +59,7 @@ func TestZones(t *testing.T) {
 	}
 	s.end(zonesOf("n", "strict"))
 	s.drain()
-	if s.store.Snapshot(2).Object(cluster.NodeResourceTopologies, "n") != nil || len(s.feed.Problems()) != 0 {
+	if s.store.Snapshot(cluster.UnixNano(2)).Object(cluster.NodeResourceTopologies, "n") != nil || len(s.feed.Problems()) != 0 {
 		t.Error("zones outlive their object")
 	}
 }

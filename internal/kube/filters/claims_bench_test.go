@@ -23,7 +23,7 @@ const bigCluster = 5000
 // no room for.
 func claimed(name string, m int) []cluster.Event {
 	var out []cluster.Event
-	at := int64(1_000_000) * 1e9
+	at := cluster.UnixNano(int64(1_000_000) * 1e9)
 	free := []cluster.Quantity{{Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}, {Name: "gpu", Value: cluster.Unlimited}}
 	out = append(out, cluster.QueueState{Name: "team", UID: "team", Quota: free, Limit: free})
 	object := func(kind cluster.ObjectKind, key string, o metav1.Object) {
@@ -32,14 +32,14 @@ func claimed(name string, m int) []cluster.Event {
 	pod := func(name, claim, node string) {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		p := cluster.PodState{
-			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Created: at - 1e9, NodeName: node,
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Recreated: true, Created: at.Add(-1e9), NodeName: node,
 			Spec:     &cluster.ClassSpec{Namespace: "ns", Claims: []string{claim}},
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		}
 		if node != "" {
 			p.Phase = cluster.Running
 		}
-		out = append(out, cluster.GangState{Key: key, UID: name, Queue: "team", Priority: 50, Preemptible: true, Created: at - 1e9, Sets: cluster.FlatTree(1)}, p)
+		out = append(out, cluster.GangState{Key: key, UID: name, Queue: "team", Priority: 50, Preemptible: true, Created: at.Add(-1e9), Sets: cluster.FlatTree(1)}, p)
 	}
 	claim := func(claim, key, value string) {
 		size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
@@ -124,7 +124,7 @@ func BenchmarkClaimed(b *testing.B) {
 			}
 			st := cluster.NewStore(cluster.Options{})
 			st.Apply(claimed(name, 1000)...)
-			snap := st.Snapshot(1_000_000 * 1e9)
+			snap := st.Snapshot(cluster.UnixNano(1_000_000 * 1e9))
 			for b.Loop() {
 				binds := 0
 				e.Run(context.Background(), snap, func(p engine.Plan) { binds += p.Binds() })

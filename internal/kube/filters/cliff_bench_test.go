@@ -22,7 +22,7 @@ import (
 // others is a thousand nodes, on each of which some pods run, and n gangs of one pod, of which a function says what they say of
 // other pods and which labels they have. There is room for all.
 func others(n, running int, spec func(i int) (cluster.ClassSpec, map[string]string)) []cluster.Event {
-	at := int64(1_000_000) * 1e9
+	at := cluster.UnixNano(int64(1_000_000) * 1e9)
 	var out []cluster.Event
 	for i := range 1000 {
 		name := fmt.Sprintf("node-%05d", i)
@@ -38,13 +38,13 @@ func others(n, running int, spec func(i int) (cluster.ClassSpec, map[string]stri
 		s.Namespace, s.Labels = "ns", labels
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		p := cluster.PodState{
-			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Labels: labels, Spec: &s, Created: at - 1e9,
+			UID: name, Namespace: "ns", Name: name, Gang: key, Ours: true, Labels: labels, Spec: &s, Created: at.Add(-1e9),
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "memory", Value: 1 << 30}, {Name: "gpu", Value: 1000}, {Name: "pods", Value: 1}},
 		}
 		if node != "" {
 			p.Phase, p.NodeName, p.Spec = cluster.Running, node, nil
 		}
-		out = append(out, cluster.GangState{Key: key, UID: name, Queue: "team", Priority: 50, Preemptible: true, Created: at - 1e9, Sets: cluster.FlatTree(1)}, p)
+		out = append(out, cluster.GangState{Key: key, UID: name, Queue: "team", Priority: 50, Preemptible: true, Created: at.Add(-1e9), Sets: cluster.FlatTree(1)}, p)
 	}
 	for i := range 1000 * running {
 		pod(fmt.Sprintf("running-%06d", i), i%n, fmt.Sprintf("node-%05d", i%1000))
@@ -113,14 +113,14 @@ func BenchmarkCliffs(b *testing.B) {
 				}
 				st := cluster.NewStore(cluster.Options{})
 				st.Apply(others(1500, c.running, c.spec)...)
-				st.Snapshot(1_000_000 * 1e9)
+				st.Snapshot(cluster.UnixNano(1_000_000 * 1e9))
 				d := engine.NewDriver(e, st)
 				runtime.GC()
 				b.StartTimer()
 				worst, total, cycles, steps = 0, 0, 0, 0
 				bound := 0
 				open = true
-				for now := int64(1_000_000 * 1e9); (open || cycles < 4) && cycles < mostCycles; now += 100_000_000 {
+				for now := cluster.UnixNano(1_000_000 * 1e9); (open || cycles < 4) && cycles < mostCycles; now = now.Add(100_000_000) {
 					began := processorTime(b)
 					_, plans, r := d.Cycle(context.Background(), now)
 					for i := range plans {

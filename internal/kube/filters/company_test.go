@@ -186,6 +186,6 @@ func TestPodAffinityScores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Run(context.Background(), p.store.Snapshot(1), func(engine.Plan) {})
+		e.Run(context.Background(), p.store.Snapshot(cluster.UnixNano(1)), func(engine.Plan) {})
 	})
 }

@@ -27,7 +27,7 @@ func (p *plant) decide(tb testing.TB, o ...Options) (map[string]string, map[stri
 		tb.Fatal(err)
 	}
 	where, why := map[string]string{}, map[string]string{}
-	r := e.Run(context.Background(), p.store.Snapshot(1), func(pl engine.Plan) {
+	r := e.Run(context.Background(), p.store.Snapshot(cluster.UnixNano(1)), func(pl engine.Plan) {
 		for _, b := range pl.Bundles {
 			for _, in := range b.Intents {
 				where[in.Pod] = in.Node

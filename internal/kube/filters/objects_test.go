@@ -55,7 +55,7 @@ func (p *plant) add(o metav1.Object) {
 		p.pods = append(p.pods, o)
 		st := core.Pod(o)
 		st.Ours, st.Gang = true, cluster.Key{Face: "kai", Namespace: o.Namespace, Name: gangOf(o)}
-		if p.store.Snapshot(1).GangByKey(st.Gang) == nil {
+		if p.store.Snapshot(cluster.UnixNano(1)).GangByKey(st.Gang) == nil {
 			p.gang(st.Gang, 1)
 		}
 		p.store.Apply(st)
@@ -117,7 +117,7 @@ func (p *plant) run(tb fataler, o Options, f func(*engine.Session, *instance)) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e.Run(context.Background(), p.store.Snapshot(1), func(engine.Plan) {})
+	e.Run(context.Background(), p.store.Snapshot(cluster.UnixNano(1)), func(engine.Plan) {})
 	if !ran {
 		tb.Fatal("the action did not run")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,7 @@ import (
 // a gang of 10 × 8 GPUs whose pods must be on different hosts. Reclaim may free spare more GPUs than 79, and pods that the gang keeps away from, and that must not be
 // touched, are on guards of the nodes.
 func apartGang(n, spare, guards int) []cluster.Event {
-	at := int64(1_000_000) * 1e9
+	at := cluster.UnixNano(int64(1_000_000) * 1e9)
 	var out []cluster.Event
 	labels := map[string]string{"app": "gang"}
 	for i := range n {
@@ -39,7 +40,7 @@ func apartGang(n, spare, guards int) []cluster.Event {
 	}
 	queue("victims", 8*n-80+1-spare)
 	queue("taker", 80)
-	gang := func(name, queue string, pods int, gpus, created int64, node string, spec cluster.ClassSpec, labels map[string]string) {
+	gang := func(name, queue string, pods int, gpus int64, created cluster.Instant, node string, spec cluster.ClassSpec, labels map[string]string) {
 		key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 		out = append(out, cluster.GangState{Key: key, UID: name, Queue: queue, Priority: 50, Preemptible: node == "" || gpus > 0, Created: created, Sets: cluster.FlatTree(int32(pods))})
 		for i := range pods {
@@ -55,12 +56,12 @@ func apartGang(n, spare, guards int) []cluster.Event {
 		}
 	}
 	for i := range 8 * n {
-		gang(fmt.Sprintf("victim-%06d", i), "victims", 1, 1, at-int64(10+i)*1e9, fmt.Sprintf("node-%05d", i/8), cluster.ClassSpec{}, nil)
+		gang(fmt.Sprintf("victim-%06d", i), "victims", 1, 1, at.Add(-time.Duration(10+i)*1e9), fmt.Sprintf("node-%05d", i/8), cluster.ClassSpec{}, nil)
 	}
 	for i := range guards {
-		gang(fmt.Sprintf("guard-%06d", i), "victims", 1, 0, at-int64(10+i)*1e9, fmt.Sprintf("node-%05d", n-1-i), cluster.ClassSpec{}, labels)
+		gang(fmt.Sprintf("guard-%06d", i), "victims", 1, 0, at.Add(-time.Duration(10+i)*1e9), fmt.Sprintf("node-%05d", n-1-i), cluster.ClassSpec{}, labels)
 	}
-	gang("gang", "taker", 10, 8, at-1e9, "", cluster.ClassSpec{
+	gang("gang", "taker", 10, 8, at.Add(-1e9), "", cluster.ClassSpec{
 		Namespace: "ns", Labels: labels,
 		PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
 			LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: hostKey,
@@ -83,7 +84,7 @@ func BenchmarkReclaimApart(b *testing.B) {
 			st := cluster.NewStore(cluster.Options{})
 			st.Apply(events...)
 			n := 0
-			e.Run(context.Background(), st.Snapshot(1_000_000*1e9), func(pl engine.Plan) {
+			e.Run(context.Background(), st.Snapshot(cluster.UnixNano(1_000_000*1e9)), func(pl engine.Plan) {
 				for i := range pl.Bundles {
 					for _, in := range pl.Bundles[i].Intents {
 						if in.Verb == ledger.Evict {

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -251,7 +250,7 @@ func (w *upstreamSnapshot) fill(i *podInfo, p *pod) {
 	i.spec = w.spec(p.Class)
 	i.pod.Namespace, i.pod.Name, i.pod.UID, i.pod.Labels, i.pod.Spec = p.Namespace, p.Name, types.UID(p.UID), p.Labels, i.spec.pod
 	if p.Phase == cluster.Releasing || p.Phase == cluster.StuckReleasing {
-		i.pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, w.snap.Now)} // that it is set is all that is read
+		i.pod.DeletionTimestamp = &metav1.Time{Time: w.snap.Now.Time()} // that it is set is all that is read
 	}
 }
 

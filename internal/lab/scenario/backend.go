@@ -64,7 +64,7 @@ func (c *Cluster) New(ctx context.Context, o *enginetest.Options) (*Backend, err
 		if err != nil {
 			return nil, fmt.Errorf("option stuck-after: %w", err)
 		}
-		b.store.StuckAfter = d.Nanoseconds()
+		b.store.StuckAfter = time.Duration(d.Nanoseconds())
 	}
 	return b, nil
 }
@@ -78,7 +78,7 @@ func (b *Backend) look() (*cluster.Snapshot, []engine.Plan, *engine.Trace, error
 	if err := feed.Rebuild(b.ctx, b.client, b.feed, store); err != nil {
 		return nil, nil, nil, err
 	}
-	snap := store.Snapshot(time.Now().UnixNano())
+	snap := store.Snapshot(cluster.InstantOf(time.Now()))
 	e, err := engine.New(b.profile, enginetest.WithProbe(filters.Register(builtin.Registry(), filters.Options{StorageCapacity: b.feed.StorageCapacity})))
 	if err != nil {
 		return nil, nil, nil, err

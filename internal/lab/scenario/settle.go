@@ -99,10 +99,10 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 	s.ReservationSpace, s.ReservationAccount, s.ReservationApp = devices.Namespace, devices.ServiceAccount, devices.App
 	s.ReservationImage, s.ReservationTimeout = devices.Image, int(devices.Timeout/time.Second)
 	rules := b.profile.Settings
-	s.MaxMoved, s.MovedAreFree, s.StaleGrace = rules.ConsolidationVictims, rules.MovedAreFree, time.Duration(rules.StaleGrace)
+	s.MaxMoved, s.MovedAreFree, s.StaleGrace = rules.ConsolidationVictims, rules.MovedAreFree, rules.StaleGrace
 	s.EvictionMode = string(apply.ByEviction)
 	if b.store.StuckAfter != 0 {
-		s.StuckAfter = time.Duration(b.store.StuckAfter)
+		s.StuckAfter = b.store.StuckAfter
 	}
 	if b.options.Shard != nil {
 		return nil, nil, fmt.Errorf("settle with a shard section: the operator turns shards into files, and is not here")

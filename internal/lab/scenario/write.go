@@ -250,7 +250,7 @@ func (b *Backend) charge() error {
 	}
 	g, ctx := errgroup.WithContext(b.ctx)
 	g.SetLimit(writers)
-	store.Snapshot(0).EachPod(func(p *cluster.Pod) {
+	store.Snapshot(cluster.Instant{}).EachPod(func(p *cluster.Pod) {
 		record := kai.WriteCharged(p.Charged())
 		if record == nil {
 			return

@@ -47,21 +47,21 @@ type plugin struct {
 
 // Params are the flags of the scheduler that its decisions depend on, by KAI's names. Durations are nanoseconds.
 type Params struct {
-	SchedulerName                     string    `json:"schedulerName"`
-	RestrictSchedulingNodes           bool      `json:"restrictSchedulingNodes"`
-	PartitionParams                   Partition `json:"partitionParams"`
-	MaxNumberConsolidationPreemptees  int       `json:"maxNumberConsolidationPreemptees"`
-	ScheduleCSIStorage                bool      `json:"scheduleCSIStorage"`
-	UseSchedulingSignatures           bool      `json:"useSchedulingSignatures"`
-	FullHierarchyFairness             bool      `json:"fullHierarchyFairness"`
-	AllowConsolidatingReclaim         bool      `json:"allowConsolidatingReclaim"`
-	NumOfStatusRecordingWorkers       int       `json:"numOfStatusRecordingWorkers"`
-	GlobalDefaultStalenessGracePeriod int64     `json:"globalDefaultStalenessGracePeriod"`
-	SchedulePeriod                    int64     `json:"schedulePeriod"`
-	StuckInReleasingThreshold         int64     `json:"stuckInReleasingThreshold"`
-	DetailedFitErrors                 bool      `json:"detailedFitErrors"`
-	UpdatePodEvictionCondition        bool      `json:"updatePodEvictionCondition"`
-	QueueLabelKey                     string    `json:"queueLabelKey"`
+	SchedulerName                     string        `json:"schedulerName"`
+	RestrictSchedulingNodes           bool          `json:"restrictSchedulingNodes"`
+	PartitionParams                   Partition     `json:"partitionParams"`
+	MaxNumberConsolidationPreemptees  int           `json:"maxNumberConsolidationPreemptees"`
+	ScheduleCSIStorage                bool          `json:"scheduleCSIStorage"`
+	UseSchedulingSignatures           bool          `json:"useSchedulingSignatures"`
+	FullHierarchyFairness             bool          `json:"fullHierarchyFairness"`
+	AllowConsolidatingReclaim         bool          `json:"allowConsolidatingReclaim"`
+	NumOfStatusRecordingWorkers       int           `json:"numOfStatusRecordingWorkers"`
+	GlobalDefaultStalenessGracePeriod time.Duration `json:"globalDefaultStalenessGracePeriod"`
+	SchedulePeriod                    time.Duration `json:"schedulePeriod"`
+	StuckInReleasingThreshold         time.Duration `json:"stuckInReleasingThreshold"`
+	DetailedFitErrors                 bool          `json:"detailedFitErrors"`
+	UpdatePodEvictionCondition        bool          `json:"updatePodEvictionCondition"`
+	QueueLabelKey                     string        `json:"queueLabelKey"`
 }
 
 // Partition is the shard. KAI writes it without tags.
@@ -75,7 +75,7 @@ func DefaultParams() Params {
 	return Params{
 		SchedulerName: keys.SchedulerName, PartitionParams: Partition{NodePoolLabelKey: keys.NodePoolLabel}, MaxNumberConsolidationPreemptees: 16,
 		UseSchedulingSignatures: true, FullHierarchyFairness: true, AllowConsolidatingReclaim: true, NumOfStatusRecordingWorkers: 5,
-		GlobalDefaultStalenessGracePeriod: int64(time.Minute), SchedulePeriod: int64(time.Second), StuckInReleasingThreshold: int64(2 * time.Minute),
+		GlobalDefaultStalenessGracePeriod: time.Minute, SchedulePeriod: time.Second, StuckInReleasingThreshold: 2 * time.Minute,
 		QueueLabelKey: keys.QueueLabel,
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -80,7 +82,7 @@ func TestThereAndBack(t *testing.T) {
 	if diff := cmp.Diff(s.Profile, c.Profile); diff != "" {
 		t.Errorf("profile (-written +read):\n%s", diff)
 	}
-	if got := time.Unix(0, c.Image.Now).UTC(); !got.Equal(noon.Add(time.Minute)) || len(notes) == 0 {
+	if got := c.Image.Now.Time().UTC(); !got.Equal(noon.Add(time.Minute)) || len(notes) == 0 {
 		t.Errorf("moment %v, notes %q", got, notes)
 	}
 	out, err := c.Run(t.Context(), builtin.Registry())
@@ -138,8 +140,8 @@ func TestOldArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Image.Now != noon.UnixNano() || len(c.Profile.Actions) != 1 || c.Profile.Tiers[0][0].Name != "predicates" {
-		t.Errorf("now %v, profile %+v", time.Unix(0, c.Image.Now), c.Profile)
+	if c.Image.Now != cluster.InstantOf(noon) || len(c.Profile.Actions) != 1 || c.Profile.Tiers[0][0].Name != "predicates" {
+		t.Errorf("now %v, profile %+v", c.Image.Now.Time(), c.Profile)
 	}
 }
 

@@ -65,7 +65,7 @@ func Read(r io.ReaderAt, size int64, l replay.Limits) (*replay.Case, []string, e
 	if modified.After(now) {
 		now = modified
 	}
-	c.Image = store.Snapshot(now.UnixNano()).Image()
+	c.Image = store.Snapshot(cluster.InstantOf(now)).Image()
 	notes := []string{"KAI's archives tell no moment, no history of usage, no namespaces, disruption budgets or CSI nodes: this is decided without; the moment is the latest time that an object tells"}
 	return c, notes, nil
 }

@@ -98,7 +98,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 	}
 	out := &Outcome{Load: load}
 	works := map[cluster.Key]see.Work{}
-	since := map[cluster.Key]int64{} // of those that wait
+	since := map[cluster.Key]cluster.Instant{} // of those that wait
 	sizes, queue := map[cluster.Key]int{}, map[cluster.Key]string{}
 	pending := map[cluster.Key]*Scored{}
 	past, bounds := newPastWaits(), newQBETS()
@@ -120,10 +120,10 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 	o.Started = func(g cluster.Key, _ []string, _ cluster.Key) {
 		from, waited := since[g]
 		delete(since, g)
-		if !waited || w.Now()-from <= int64(o.Cycle) {
+		if !waited || w.Now().Sub(from) <= o.Cycle {
 			return
 		}
-		took := time.Duration(w.Now() - from)
+		took := w.Now().Sub(from)
 		if s := pending[g]; s != nil {
 			delete(pending, g)
 			s.Wait = w.Elapsed() - s.At
@@ -136,7 +136,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 	o.Check = func(snap *cluster.Snapshot, plans []engine.Plan, _ *engine.Trace) error {
 		for g := range snap.PendingGangs() {
 			if _, known := since[g.Key]; !known {
-				since[g.Key] = max(g.Created, g.LastEviction)
+				since[g.Key] = cluster.Latest(g.Created, g.LastEviction)
 			}
 		}
 		return nil
@@ -153,13 +153,13 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		cpu.Name, memory.Name = "cpu", "memory"
 		w.Store.Apply(cluster.QueueState{
 			Name: name, UID: name, Priority: 100, Created: w.Now(), Quota: []cluster.Quantity{{Name: "gpu", Value: quota * cluster.Whole}, cpu, memory},
-			ReclaimMinRuntime: cluster.Maybe{Set: true, Value: int64(48 * time.Hour)},
+			ReclaimMinRuntime: cluster.Maybe[time.Duration]{Set: true, Value: 48 * time.Hour},
 			Weight:            []cluster.Quantity{{Name: "gpu", Value: 1000}},
 		})
 	}
 	start := w.Now()
 	h := &see.History{}
-	next := start + int64(p.Warm)
+	next := start.Add(p.Warm)
 	for len(out.Scored) < p.Forecasts && ctx.Err() == nil {
 		more, err := w.Step(ctx)
 		if err != nil {
@@ -172,15 +172,15 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 		c := &see.Cycle{Cluster: "proof", Case: &replay.Case{Profile: prof, Image: im}, Registry: builtin.Registry(), Works: works}
 		fresh := false
 		for g := range since { // order: any is enough
-			fresh = fresh || pending[g] == nil && since[g] < w.Now()
+			fresh = fresh || pending[g] == nil && since[g].Before(w.Now())
 		}
-		if w.Now() < next || !fresh {
+		if w.Now().Before(next) || !fresh {
 			if err := h.Learn(c); err != nil {
 				return out, err
 			}
 			continue
 		}
-		next = w.Now() + int64(p.Every)
+		next = w.Now().Add(p.Every)
 		d := p.Draws
 		d.Seed += uint64(out.Calls)
 		began := time.Duration(0)
@@ -220,7 +220,7 @@ func (p Proof) Run(ctx context.Context, load *Load, clock func() time.Duration) 
 }
 
 // note keeps a first forecast, with what the rivals say at that moment.
-func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending map[cluster.Key]*Scored, since map[cluster.Key]int64, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int) {
+func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending map[cluster.Key]*Scored, since map[cluster.Key]cluster.Instant, past *pastWaits, bounds *qbets, sizes map[cluster.Key]int) {
 	if pending[g.Gang] != nil {
 		return
 	}
@@ -233,10 +233,10 @@ func (p Proof) note(out *Outcome, g *see.GangOutlook, w *sim.Cluster, pending ma
 		if t.IsZero() {
 			return horizon
 		}
-		return time.Duration(t.UnixNano() - w.Now())
+		return cluster.InstantOf(t).Sub(w.Now())
 	}
 	s := &Scored{At: w.Elapsed(), queue: g.Queue, size: sizes[g.Gang], Drawn: g.Drawn, Shown: see.Band{Low: wait(g.P10), Middle: wait(g.P50), High: wait(g.P90)}}
-	age := time.Duration(w.Now() - since[g.Gang])
+	age := w.Now().Sub(since[g.Gang])
 	s.pastDrawn, s.Past, s.HasPast = past.tell(s.queue, s.size, age)
 	s.Bounds, s.HasBounds = bounds.tell(s.queue, s.size, age)
 	if !s.HasPast || !s.HasBounds {

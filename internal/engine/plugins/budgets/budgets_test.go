@@ -73,7 +73,7 @@ func (w world) run(t interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Run(context.Background(), w.Snapshot(1), func(engine.Plan) {})
+	e.Run(context.Background(), w.Snapshot(cluster.UnixNano(1)), func(engine.Plan) {})
 }
 
 type action func(*engine.Session)
@@ -131,7 +131,7 @@ func TestWhoIsMeant(t *testing.T) {
 			w.gang("gone", "open", "x", 1)
 			w.budget("ns", "b", "x", 2)
 			st := w.pod("gone-0")
-			st.Phase, st.DeletedAt = cluster.Releasing, 1
+			st.Phase, st.DeletedAt = cluster.Releasing, cluster.UnixNano(1)
 			w.Apply(st)
 		}, ""},
 	} {
@@ -152,7 +152,7 @@ func TestWhoIsMeant(t *testing.T) {
 
 // pod returns the event that would make a pod as it is.
 func (w world) pod(uid string) cluster.PodState {
-	snap := w.Snapshot(1)
+	snap := w.Snapshot(cluster.UnixNano(1))
 	var st cluster.PodState
 	snap.EachPod(func(p *cluster.Pod) {
 		if p.UID == uid {
@@ -232,7 +232,7 @@ func TestCostsNothingWithoutBudgets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Run(t.Context(), w.Snapshot(1), func(engine.Plan) {})
+		e.Run(t.Context(), w.Snapshot(cluster.UnixNano(1)), func(engine.Plan) {})
 		if (opened != nil) != has {
 			t.Errorf("budgets %t, instance %T", has, opened)
 		}

@@ -57,7 +57,7 @@ func TestPatienceOfEach(t *testing.T) {
 			}{{"endless", "greedy", endless}, {"hurried", "greedy", tt.larger}, {"patient", "other", tt.larger}} {
 				claiming(t, s, a.name, a.queue, a.spec)
 			}
-			snap := s.Snapshot(1)
+			snap := s.Snapshot(cluster.UnixNano(1))
 			snap.EachPod(func(p *cluster.Pod) { asks[p.Name] = p })
 			if asks["hurried"].Class != asks["patient"].Class {
 				t.Fatal("they do not ask the same")
@@ -135,7 +135,7 @@ func TestHurryTakesNothing(t *testing.T) {
 		claiming(t, s, fmt.Sprint("invented-", i), fmt.Sprint("invented-", i), spec("true", 1))
 	}
 	claiming(t, s, "real", "real", spec("true", 1))
-	snap, m := s.Snapshot(1), &memory{}
+	snap, m := s.Snapshot(cluster.UnixNano(1)), &memory{}
 	m.remember(snap)
 	l := readLedger(snap, newCatalog(snap, m), cel.NewCache(10, cel.Features{}), func() {})
 	if len(l.queues) != 1 || !l.queues["real"] {

@@ -93,7 +93,7 @@ func TestShared(t *testing.T) {
 		cache := cel.NewCache(100, cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
 		m := &memory{}
 		for range n("runs", 1, 2) {
-			snap := s.Snapshot(1)
+			snap := s.Snapshot(cluster.UnixNano(1))
 			m.remember(snap)
 			l := readLedger(snap, newCatalog(snap, m), cache, func() {})
 			for range n("changes", 1, 3) {
@@ -295,7 +295,7 @@ func TestAskedOnce(t *testing.T) {
 					DeviceClaims: []cluster.DeviceClaim{{Name: "gpu", Object: "ns/" + name}},
 				})
 			}
-			snap, m := s.Snapshot(1), &memory{}
+			snap, m := s.Snapshot(cluster.UnixNano(1)), &memory{}
 			for run, before := 0, 0; run < 2; run++ {
 				m.remember(snap)
 				steps := 0

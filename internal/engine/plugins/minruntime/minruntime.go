@@ -53,7 +53,7 @@ func build(args policy.Arguments) (func(*policy.View) *instance, []string, error
 	return p.open, args.Unknown(argReclaim, argPreempt, argMethod), nil
 }
 
-func duration(args policy.Arguments, name string) (int64, error) {
+func duration(args policy.Arguments, name string) (time.Duration, error) {
 	text := args[name]
 	if text == "" {
 		return 0, nil
@@ -62,11 +62,11 @@ func duration(args policy.Arguments, name string) (int64, error) {
 	if err != nil || d < 0 {
 		return 0, fmt.Errorf("argument %q is %q; it must be a duration that is not negative, for instance 90s or 1h30m", name, text)
 	}
-	return int64(d), nil
+	return d, nil
 }
 
 type plugin struct {
-	reclaim, preempt int64 // defaults, nanoseconds
+	reclaim, preempt time.Duration // defaults
 	byQueue          bool
 }
 
@@ -82,7 +82,7 @@ type instance struct {
 // has more than its minimum. Which of its pods may then go is CheckUnit's.
 func (i *instance) CheckVictim(r policy.EvictionCause, g *ledger.GangState, _ cluster.Resources, v *ledger.GangState) policy.Verdict {
 	until := i.until(r, g, v)
-	if until == 0 {
+	if until.IsZero() {
 		return policy.Verdict{}
 	}
 	if v.StrayActive() > 0 {
@@ -107,13 +107,13 @@ func (i *instance) AnyBeneficiary(r policy.EvictionCause, v *ledger.GangState) b
 		least = max(least, read(q).Value)
 	}
 	start := i.view.Snapshot().Past(v.LastStart)
-	return start == 0 || least <= 0 || cluster.After(start, least) <= i.view.Snapshot().Now
+	return start.IsZero() || least <= 0 || !start.Add(least).After(i.view.Snapshot().Now)
 }
 
 // CheckUnit implements policy.UnitCheck: nothing brings a pod set of a gang within its minimum runtime below its minimum.
 func (i *instance) CheckUnit(r policy.EvictionCause, g *ledger.GangState, _ cluster.Resources, u *ledger.VictimUnit) (string, policy.Verdict) {
 	until := i.until(r, g, u.Gang)
-	if until == 0 {
+	if until.IsZero() {
 		return "", policy.Verdict{}
 	}
 	if u.BelowMinimum {
@@ -137,18 +137,18 @@ func (i *instance) CheckUnit(r policy.EvictionCause, g *ledger.GangState, _ clus
 }
 
 // protected is the answer about thousands of gangs in a search, so it builds no text: the object is the bare name.
-func protected(v *ledger.GangState, until int64) policy.Verdict {
+func protected(v *ledger.GangState, until cluster.Instant) policy.Verdict {
 	return policy.Verdict{Code: policy.Wait, Reason: ReasonMinRuntime, Object: v.Key.Name, WakeAt: until}
 }
 
 // until returns when the victim's protection against that cause of g ends; 0 when there is none now.
-func (i *instance) until(r policy.EvictionCause, g, v *ledger.GangState) int64 {
+func (i *instance) until(r policy.EvictionCause, g, v *ledger.GangState) cluster.Instant {
 	snap := i.view.Snapshot()
 	start := snap.Past(v.LastStart)
-	if start == 0 || v.Leaf == nil {
-		return 0
+	if start.IsZero() || v.Leaf == nil {
+		return cluster.Instant{}
 	}
-	least := int64(0)
+	least := time.Duration(0)
 	switch r {
 	case policy.Preempt:
 		least = nearest(v.Leaf, preemptOf, i.preempt)
@@ -156,16 +156,16 @@ func (i *instance) until(r policy.EvictionCause, g, v *ledger.GangState) int64 {
 		least = i.reclaimFor(g.Leaf, v.Leaf)
 	}
 	if least <= 0 {
-		return 0
+		return cluster.Instant{}
 	}
-	if end := cluster.After(start, least); end > snap.Now {
+	if end := start.Add(least); end.After(snap.Now) {
 		return end
 	}
-	return 0
+	return cluster.Instant{}
 }
 
 // reclaimFor returns the minimum runtime of the victim's queue towards the other.
-func (i *instance) reclaimFor(beneficiary, victim *ledger.QueueLedger) int64 {
+func (i *instance) reclaimFor(beneficiary, victim *ledger.QueueLedger) time.Duration {
 	if i.byQueue || beneficiary == nil {
 		return nearest(victim, reclaimOf, i.reclaim)
 	}
@@ -189,11 +189,11 @@ func (i *instance) reclaimFor(beneficiary, victim *ledger.QueueLedger) int64 {
 	return nearest(victim, reclaimOf, i.reclaim)
 }
 
-func preemptOf(q *ledger.QueueLedger) cluster.Maybe { return q.PreemptMinRuntime }
-func reclaimOf(q *ledger.QueueLedger) cluster.Maybe { return q.ReclaimMinRuntime }
+func preemptOf(q *ledger.QueueLedger) cluster.Maybe[time.Duration] { return q.PreemptMinRuntime }
+func reclaimOf(q *ledger.QueueLedger) cluster.Maybe[time.Duration] { return q.ReclaimMinRuntime }
 
 // nearest returns the first stated value from q upwards, or the default.
-func nearest(q *ledger.QueueLedger, read func(*ledger.QueueLedger) cluster.Maybe, otherwise int64) int64 {
+func nearest(q *ledger.QueueLedger, read func(*ledger.QueueLedger) cluster.Maybe[time.Duration], otherwise time.Duration) time.Duration {
 	for ; q != nil; q = q.Parent {
 		if m := read(q); m.Set {
 			return m.Value

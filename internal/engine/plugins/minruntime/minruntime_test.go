@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
@@ -46,7 +47,7 @@ func TestWhoDecides(t *testing.T) {
 	for _, test := range []struct {
 		tree          string // queue or queue=value, by path
 		taker, victim string
-		lca, queue    int64
+		lca, queue    time.Duration
 	}{
 		{"a/1 a/2", "a/1", "a/2", standard, standard},
 		{"a/1 a/2=5", "a/1", "a/2", 5, 5},
@@ -72,11 +73,11 @@ func TestWhoDecides(t *testing.T) {
 			queues := tree(t, test.tree)
 			for _, method := range []struct {
 				byQueue bool
-				want    int64
+				want    time.Duration
 			}{{false, test.lca}, {true, test.queue}} {
 				i := instance{plugin: &plugin{reclaim: standard, byQueue: method.byQueue}}
 				if got := i.reclaimFor(queues[test.taker], queues[test.victim]); got != method.want {
-					t.Errorf("by queue %v: %d, want %d", method.byQueue, got, method.want)
+					t.Errorf("by queue %v: %d, want %d", method.byQueue, int64(got), int64(method.want))
 				}
 			}
 		})

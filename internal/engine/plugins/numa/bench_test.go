@@ -49,7 +49,7 @@ func BenchmarkGang(b *testing.B) {
 				name := fmt.Sprint("g-", k)
 				s.Apply(cluster.PodState{UID: name, Namespace: "ns", Name: name, Gang: key, SetName: "default", Ours: true, Requests: append(amounts(16, 2), cluster.Quantity{Name: "pods", Value: 1}), Spec: &cluster.ClassSpec{Align: []cluster.Need{{Amounts: amounts(16, 2)}}}})
 			}
-			snap := s.Snapshot(1)
+			snap := s.Snapshot(cluster.UnixNano(1))
 			b.ReportAllocs()
 			for b.Loop() {
 				placed := 0

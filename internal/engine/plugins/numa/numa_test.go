@@ -67,7 +67,7 @@ func TestLedger(t *testing.T) {
 		}
 		d := engine.NewDriver(e, s)
 		for cycle := range 3 {
-			_, plans, _ := d.Cycle(context.Background(), int64(cycle+1)*1e9)
+			_, plans, _ := d.Cycle(context.Background(), cluster.UnixNano(int64(cycle+1)*1e9))
 			for i := range plans {
 				placed += plans[i].Binds()
 				evicted += plans[i].Evictions()
@@ -106,7 +106,7 @@ func gang(t *rapid.T, s *cluster.Store, g, nodes int) {
 	pods := rapid.IntRange(1, 3).Draw(t, "pods")
 	s.Apply(cluster.GangState{
 		Key: key, UID: name, Queue: fmt.Sprint("q", rapid.IntRange(0, 1).Draw(t, "queue")), Priority: int32(rapid.IntRange(1, 3).Draw(t, "priority")), Preemptible: true,
-		Created: int64(g), Sets: []cluster.Set{{Name: "", Parent: cluster.None, Children: []int32{1}, Min: 1}, {Name: "default", Parent: 0, Leaf: true, Min: int32(rapid.IntRange(1, pods).Draw(t, "min"))}},
+		Created: cluster.UnixNano(int64(g)), Sets: []cluster.Set{{Name: "", Parent: cluster.None, Children: []int32{1}, Min: 1}, {Name: "default", Parent: 0, Leaf: true, Min: int32(rapid.IntRange(1, pods).Draw(t, "min"))}},
 	})
 	var needs []cluster.Need
 	cpu, gpu := int64(0), int64(0)
@@ -128,7 +128,7 @@ func gang(t *rapid.T, s *cluster.Store, g, nodes int) {
 		if running {
 			st.Phase, st.NodeName = cluster.Running, fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on"))
 			if rapid.IntRange(0, 3).Draw(t, "leaving") == 0 {
-				st.Phase, st.DeletedAt = cluster.Releasing, 1
+				st.Phase, st.DeletedAt = cluster.Releasing, cluster.UnixNano(1)
 			}
 			// Anything may stand in an annotation: zones that do not exist, amounts that nobody asked for.
 			for z := range rapid.IntRange(0, 2).Draw(t, "zones on record") {
@@ -163,7 +163,7 @@ func TestForgedRecord(t *testing.T) {
 		cluster.PodState{UID: "p", Namespace: "ns", Name: "p", Gang: key, SetName: "default", Ours: true, Requests: request(3000), Spec: &cluster.ClassSpec{Align: []cluster.Need{{Amounts: cpu(3000)}}}},
 	)
 	var got []string
-	e.Run(context.Background(), s.Snapshot(1), func(p engine.Plan) {
+	e.Run(context.Background(), s.Snapshot(cluster.UnixNano(1)), func(p engine.Plan) {
 		for _, b := range p.Bundles {
 			for _, in := range b.Intents {
 				got = append(got, fmt.Sprint(in.Verb, in.Pod, in.Node, in.Zones))

@@ -43,7 +43,7 @@ func TestPorts(t *testing.T) {
 			}
 			store.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Preemptible: true, Sets: cluster.FlatTree(1)}, p)
 		}
-		during(t, store.Snapshot(1), func(s *engine.Session, w *watched) { wander(t, s, w) })
+		during(t, store.Snapshot(cluster.UnixNano(1)), func(s *engine.Session, w *watched) { wander(t, s, w) })
 	})
 }
 

@@ -43,7 +43,7 @@ func TestManyNodes(t *testing.T) {
 			before = n.Taints
 			s.Apply(n)
 		}
-		snap := s.Snapshot(1)
+		snap := s.Snapshot(cluster.UnixNano(1))
 		spec := cluster.ClassSpec{}
 		for range rapid.IntRange(0, 6).Draw(t, "tolerations") {
 			e := effect(pick)

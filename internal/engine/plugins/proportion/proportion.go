@@ -112,9 +112,9 @@ func (p *plugin) open(v *policy.View) *instance {
 			parent = index[q.Parent.ID]
 		}
 		in.Queues[k] = fairshare.Queue{
-			Parent: parent, Priority: q.Priority, Created: q.Created, UID: q.UID,
+			Parent: parent, Priority: q.Priority, Created: q.Created.UnixNano(), UID: q.UID,
 			Quota: quota(quotas[k*len(unit):(k+1)*len(unit):(k+1)*len(unit)], q, shared), Limit: q.Limit, Request: q.Queue.Requested, Weight: q.Weight,
-			Usage: q.Usage, Held: q.Allocated, Served: min(q.Served, snap.Now),
+			Usage: q.Usage, Held: q.Allocated, Served: cluster.Earliest(q.Served, snap.Now).UnixNano(),
 		}
 	}
 	p.divider.AddUp(in.Queues)
@@ -132,7 +132,7 @@ func (p *plugin) open(v *policy.View) *instance {
 	for k, q := range queues {
 		st := &states[k]
 		*st = fairshare.State{
-			Priority: q.Priority, Created: q.Created, UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
+			Priority: q.Priority, Created: q.Created.UnixNano(), UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
 			Fair: shares.Of(k), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
 			Stuck: q.Stuck, StuckNonPreemptible: q.StuckNonPreemptible, Holding: q.Holding, HoldingNonPreemptible: q.HoldingNonPreemptible,
 		}

@@ -178,13 +178,13 @@ func (s *site) snapshot() *cluster.Snapshot {
 	}
 	for i, p := range s.pods {
 		name := "p" + strconv.Itoa(i)
-		st := cluster.PodState{UID: name, Namespace: "d", Name: name, Gang: key, SetName: "s" + strconv.Itoa(p.set), Ours: true, Created: int64(i), Requests: gpu(p.gpus)}
+		st := cluster.PodState{UID: name, Namespace: "d", Name: name, Gang: key, SetName: "s" + strconv.Itoa(p.set), Ours: true, Created: cluster.UnixNano(int64(i)), Requests: gpu(p.gpus)}
 		if p.on >= 0 {
 			st.Phase, st.NodeName = cluster.Running, "n"+strconv.Itoa(p.on)
 		}
 		store.Apply(st)
 	}
-	return store.Snapshot(1)
+	return store.Snapshot(cluster.UnixNano(1))
 }
 
 // has says how many pods of a leaf run, and which wait.
