@@ -229,7 +229,7 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 	want := kai.Intent{
 		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
 		Charged: in.Charged,
-		Bundle:  run.bundle.ID, Size: run.size, Partition: b.o.Partition,
+		Bundle:  run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
 	}
 	attempt, what := func() (bool, error) { return b.request(ctx, &want, &run.made[index]) }, "create BindRequest"
 	if b.o.Alone && run.size == 1 && !want.NeedsBinder(p) {
