@@ -58,7 +58,9 @@ type Translator struct {
 	priorities  kai.Priorities
 	nodes       map[string]*v1.Node // those of our shard
 	devices     *devices.Index
-	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard
+	groups      map[types.NamespacedName]*v2alpha2.PodGroup                          // the objects, of all shards
+	owns        map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup // gangs that pods are by themselves, by pod
+	gangs       map[types.NamespacedName]*v2alpha2.PodGroup                          // those of our shard, of either kind
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
 	byPod       map[types.NamespacedName][]*request
@@ -91,6 +93,7 @@ func NewTranslator(o Options) *Translator {
 	return &Translator{
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
+		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
 		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
@@ -230,22 +233,12 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		apply(st)
 	case PodGroups:
 		pg, _ := object.(*v2alpha2.PodGroup)
-		theirs := pg != nil && !t.partition.Includes(pg.Labels)
-		inOtherShard := ""
-		if theirs {
-			inOtherShard = string(pg.UID)
+		if pg == nil {
+			delete(t.groups, key)
+		} else {
+			t.groups[key] = pg
 		}
-		t.gang(key, pg != nil && !theirs, inOtherShard)
-		if pg == nil || theirs {
-			delete(t.gangs, key)
-			t.problem(k, key, "")
-			apply(cluster.GangGone{Key: kai.GangKey(key.Namespace, key.Name)})
-			return
-		}
-		t.gangs[key] = pg
-		st := kai.Gang(pg, &t.priorities, t.partition.Pool())
-		t.problem(k, key, st.Invalid)
-		apply(st)
+		t.readGang(key, apply)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -264,14 +257,21 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 		if old != nil && (p == nil || p.UID != old.UID) {
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
-		delete(t.dirty, key)
 		t.member(key, old, p)
 		if p == nil {
 			delete(t.pods, key)
-			t.devices.Forget(key.String())
 		} else {
 			t.pods[key] = p
+		}
+		left := t.own(key, old, p, apply)
+		delete(t.dirty, key)
+		if p == nil {
+			t.devices.Forget(key.String())
+		} else {
 			t.tellPod(key, p, apply)
+		}
+		if left != (types.NamespacedName{}) {
+			t.readGang(left, apply)
 		}
 		if old == nil || p == nil || p.UID != old.UID {
 			for _, r := range t.byPod[key] {
@@ -305,6 +305,9 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := t.roles.Pod(p, t.promised(key, p))
+	if t.stranger(p) {
+		st.Gang, st.SetName = cluster.Key{}, ""
+	}
 	t.devices.Pod(&st, p)
 	t.roles.Restrict(&st)
 	if t.elsewhere(&st) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
 )
 
 // Story is what a role does in one go, from what is there at its start.
@@ -100,7 +102,7 @@ func lasting(v any) any {
 	case map[string]any:
 		for _, field := range []string{
 			"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "lastTransitionTime", "lastProbeTime", "lastHeartbeatTime",
-			"runningDuration",
+			"runningDuration", keys.DecidedAnnotation,
 		} {
 			delete(v, field)
 		}

@@ -434,6 +434,22 @@ func TestSettingsAreRead(t *testing.T) {
 	}
 }
 
+// TestPodGroups: each gang has a PodGroup, unless the flag asks for those alone that need one.
+func TestPodGroups(t *testing.T) {
+	t.Parallel()
+	for flag, own := range map[string]bool{"needed": true, "all": false} {
+		if o, err := parse(t, PodGrouper, "--podgroups="+flag).podgrouper(); err != nil || o.OwnGangs != own {
+			t.Errorf("--podgroups=%s: %+v, %v", flag, o, err)
+		}
+	}
+	if o, err := parse(t, PodGrouper).podgrouper(); err != nil || o.OwnGangs {
+		t.Errorf("the default: %+v, %v", o, err)
+	}
+	if _, err := parse(t, PodGrouper, "--podgroups=none").podgrouper(); err == nil || !strings.Contains(err.Error(), `"none" is neither needed nor all`) {
+		t.Error(err)
+	}
+}
+
 // TestBindRequests: pods that stand alone are bound by the scheduler, unless the flag asks for BindRequests of all.
 func TestBindRequests(t *testing.T) {
 	t.Parallel()

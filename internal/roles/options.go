@@ -174,8 +174,18 @@ func (s *Settings) reservation(plugins []binder.Plugin) (o reservation.Options, 
 	return o, nil
 }
 
+// The values of --podgroups.
+const (
+	podGroupsNeeded = "needed"
+	podGroupsAll    = "all"
+)
+
 func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
+	o.OwnGangs = s.PodGroups == podGroupsNeeded
+	if !o.OwnGangs && cmp.Or(s.PodGroups, podGroupsAll) != podGroupsAll { // "" where no flags are read
+		return o, fmt.Errorf("--podgroups: %q is neither %s nor %s", s.PodGroups, podGroupsNeeded, podGroupsAll)
+	}
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace
 	o.KnativeGangs, o.Definitions, o.AuthorizeQueues = s.KnativeGangs, s.Definitions, s.AuthorizeQueues

@@ -16,8 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -433,7 +435,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, news.Bound
 	bo.Complete = func(b *engine.Bundle) {
-		if b.Starts {
+		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
 			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
 		news.Scheduled(b)
@@ -498,6 +500,12 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		g.Add("loop", loop.Run)
 		return g.Run(ctx)
 	}, nil
+}
+
+// grouped says whether a gang has a PodGroup, as far as the cache knows.
+func (p *process) grouped(gang cluster.Key) bool {
+	name := types.NamespacedName{Namespace: gang.Namespace, Name: gang.Name}
+	return !apierrors.IsNotFound(p.cache.Get(context.Background(), name, &v2alpha2.PodGroup{}, client.UnsafeDisableDeepCopy))
 }
 
 // actions are the actions and plugins of the scheduler.

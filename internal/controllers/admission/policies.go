@@ -233,7 +233,7 @@ func serviceAccounts(namespace string) string { return "system:serviceaccounts:"
 func marks() []string {
 	return []string{
 		keys.ReceivedResourceTypeAnnotation, keys.ReservedGPUAnnotation, keys.RegainedAnnotation, keys.BundleLabel,
-		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, keys.ChargedAnnotation, keys.ChargedAsAnnotation,
+		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, keys.ChargedAnnotation, keys.ChargedAsAnnotation, keys.DecidedAnnotation, keys.OwnGangAnnotation,
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 const (
 	// PolicyBindingIdentity keeps tenants who may bind pods from writing, with the Binding, what only Muster may say.
 	PolicyBindingIdentity = "muster-identity-bindings"
-	// PolicyCharge keeps everybody from writing who is charged for a pod, in every mode: no tool has ever had to.
+	// PolicyCharge keeps everybody from writing who is charged for a pod, what gang it is by itself, and when it was decided on, in every mode:
+	// no tool has ever had to.
 	PolicyCharge = "muster-charge"
 	// PolicyRoomIdentity keeps tenants from saying what a bound pod has of its node, and from taking more.
 	PolicyRoomIdentity = "muster-identity-room"
@@ -91,7 +92,7 @@ func (o *Options) charge() policy {
 			on("", "v1", []string{"pods"}, create, update), on("", "v1", []string{"pods/status"}, update), on("", "v1", []string{"pods/binding", "bindings"}, create),
 			on("scheduling.run.ai", "*", []string{"bindrequests", "bindrequests/status"}, create, update),
 		},
-		variables: append(metadata(), variable("written", quoted([]string{keys.ChargedAnnotation, keys.ChargedAsAnnotation})+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])")),
+		variables: append(metadata(), variable("written", quoted([]string{keys.ChargedAnnotation, keys.ChargedAsAnnotation, keys.DecidedAnnotation, keys.OwnGangAnnotation})+".filter(k, variables.annotations[?k] != variables.oldAnnotations[?k])")),
 		checks: []admissionregv1.Validation{refuses("variables.written.size() == 0",
 			`'metadata.annotations: only Muster itself may write ' + variables.written.join(', ')`, metav1.StatusReasonForbidden)},
 	}

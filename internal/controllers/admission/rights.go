@@ -172,9 +172,9 @@ func (o *Options) binderRights() policy {
 	}
 }
 
-// grouperRights: the podgrouper says in which gang a pod is.
+// grouperRights: the podgrouper says in which gang a pod is, or which it is by itself.
 func (o *Options) grouperRights() policy {
-	return patchesPods(PolicyGrouperRights, o.of(AccountPodGrouper), []string{keys.PodGroupAnnotation}, []string{keys.SubGroupLabel})
+	return patchesPods(PolicyGrouperRights, o.of(AccountPodGrouper), []string{keys.PodGroupAnnotation, keys.OwnGangAnnotation}, []string{keys.SubGroupLabel})
 }
 
 // gangRights: the podgrouper says what a gang's workload says of it. When it ran and was evicted is the scheduler's word, and what others

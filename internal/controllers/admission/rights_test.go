@@ -42,7 +42,7 @@ func TestRights(t *testing.T) {
 		numa    = "may change nothing of a pod but " + keys.NUMAObservedAnnotation
 		gpu     = "may change nothing of a pod but " + keys.ReservedGPUAnnotation
 		rest    = "may change nothing of a queue but " + keys.RemnantsAnnotation
-		gang    = "may change nothing of a pod but pod-group-name, kai.scheduler/subgroup-name"
+		gang    = "may change nothing of a pod but pod-group-name, muster.dev/gang, kai.scheduler/subgroup-name"
 		tells   = "the binder writes only ConfigMaps that tell the containers of a pod their devices, m is none"
 	)
 	for _, c := range []struct {

@@ -599,6 +599,35 @@ func TestRemnantsAreTheQueues(t *testing.T) {
 	}
 }
 
+// TestOwnGangIsTheQueues: what a pod that is a gang by itself asks for and holds is in the annotation of its queue, while there is no PodGroup.
+func TestOwnGangIsTheQueues(t *testing.T) {
+	t.Parallel()
+	f := newAggregator([]string{"kai-scheduler"})
+	f.queueChanged(&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}})
+	p := makePod("a")
+	delete(p.Annotations, kai.PodGroupAnnotation)
+	group := makeGroup("gang", func(pg *v2alpha2.PodGroup) { pg.Spec.Queue = "q" })
+	p.Annotations[keys.OwnGangAnnotation] = kai.WriteOwnGang(p, group, "")
+	bound := makePod("a", on("n1"), annotated(keys.OwnGangAnnotation, p.Annotations[keys.OwnGangAnnotation]), annotated(keys.ChargedAnnotation, "q/gang"))
+	delete(bound.Annotations, kai.PodGroupAnnotation)
+	for _, step := range []struct {
+		name string
+		do   func() []change
+		rest string
+	}{
+		{"it waits", func() []change { return must(t)(f.podChanged(p)) }, `{"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`},
+		{"it is bound", func() []change { return must(t)(f.podChanged(bound)) }, `{"allocated":{"cpu":"1","nvidia.com/gpu":"1"},"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`},
+		{"it gets a PodGroup", func() []change { return f.groupChanged(group) }, ""},
+		{"which is deleted", func() []change { return f.groupGone(gangKey) }, `{"allocated":{"cpu":"1","nvidia.com/gpu":"1"},"requested":{"cpu":"1","nvidia.com/gpu":"1"}}`},
+		{"it goes", func() []change { return f.podGone(p.UID) }, ""},
+	} {
+		step.do()
+		if got := f.rest("q").desired(); got != step.rest {
+			t.Errorf("%s: %s, want %s", step.name, got, step.rest)
+		}
+	}
+}
+
 func BenchmarkPodEvents(b *testing.B) {
 	f := newAggregator([]string{"kai-scheduler"})
 	pending, bound := makePod("a"), makePod("a", on("n1"))

@@ -222,6 +222,7 @@ func (c *Controller) podEvents() handler.TypedEventHandler[*corev1.Pod, reconcil
 					c.grouper.memory.forgetOwner(owner.UID)
 				}
 				c.ownerChanged(is.UID) // a pod may own others, as a Spark driver does
+			case !waitsInVain(was) && waitsInVain(is): // reasons need a PodGroup
 			case maps.Equal(was.Labels, is.Labels) && maps.Equal(was.Annotations, is.Annotations):
 				return // its status changed, or fields that are nothing to us
 			}
@@ -377,7 +378,7 @@ func (g *grouper) doubtful(ctx context.Context) []types.UID {
 	for _, d := range g.memory.all() {
 		expired := !d.expires.IsZero() && !now.Before(d.expires) || !d.lacks.Empty() && g.owners.kinds.served(ctx, d.lacks)
 		missing := false
-		if !expired && !d.left && d.failed == nil && !d.eachPod {
+		if !expired && !d.left && d.failed == nil && !d.eachPod && d.own == nil {
 			exists, err := g.exists(ctx, d.group)
 			missing = err == nil && !exists
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
@@ -37,7 +38,10 @@ type derivation struct {
 	podNamed bool
 	group    types.NamespacedName
 	queue    string // that the group is made with
-	members  workload.Members
+	// own is the gang, if the pod of UID alone is it by itself. It is derived anew for each pod: another one of the owner takes a PodGroup.
+	own     *v2alpha2.PodGroup
+	alone   types.UID
+	members workload.Members
 	// expires is the time from which it is not trusted any more; zero means as long as no event says otherwise.
 	expires time.Time
 }

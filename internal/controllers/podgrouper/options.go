@@ -29,6 +29,9 @@ type Options struct {
 	// AuthorizeQueues takes a gang's queue only from what the admission role's policies have judged, and keeps pods that name
 	// another queue out of a gang (--authorize-queues).
 	AuthorizeQueues bool
+	// OwnGangs lets a pod that is alone in its gang do without a PodGroup for as long as nothing needs one (--podgroups=needed): all that it
+	// would say is an annotation of the pod.
+	OwnGangs bool
 	// DefaultsNamespace and DefaultsName name the ConfigMap with defaults per kind of workload
 	// (--default-priorities-configmap-namespace, --default-priorities-configmap-name). Both empty: there is none.
 	DefaultsNamespace, DefaultsName string

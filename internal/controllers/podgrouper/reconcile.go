@@ -126,18 +126,24 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 	if workload.External(pod) {
 		return g.external(ctx, pod)
 	}
-	name, queue, members, again, err := g.groupFor(ctx, pod)
-	if err != nil || name == "" {
+	in, again, err := g.groupFor(ctx, pod)
+	if err != nil || in.name == "" {
 		return again, err
 	}
-	if err := g.agrees(ctx, pod, name, queue); err != nil {
+	if err := g.agrees(ctx, pod, in.name, in.queue); err != nil {
 		return 0, err
 	}
-	subgroup, err := members.SubGroup(pod)
-	if err != nil {
-		return 0, err
+	var patch []byte
+	if in.own != nil {
+		patch = g.ownPatch(pod, in.own)
+		again = g.untilVain(pod)
+	} else {
+		subgroup, err := in.members.SubGroup(pod)
+		if err != nil {
+			return 0, err
+		}
+		patch = workload.PodPatch(pod, in.name, subgroup)
 	}
-	patch := workload.PodPatch(pod, name, subgroup)
 	if patch == nil {
 		return again, nil
 	}
@@ -213,26 +219,38 @@ func (g *grouper) agrees(ctx context.Context, pod *corev1.Pod, group, made strin
 	}
 }
 
-// groupFor makes sure of the pod's group and returns its name, or "" for a pod that is to be left alone, and the queue that a new
-// group gets.
-func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (name, queue string, members workload.Members, again time.Duration, err error) {
+// place is where a pod belongs.
+type place struct {
+	name    string // of its group; "" for a pod that is to be left alone
+	queue   string // that a new group gets
+	members workload.Members
+	own     *v2alpha2.PodGroup // the group, if there is to be none and the pod is it by itself
+}
+
+func (d *derivation) place() place { return place{d.group.Name, d.queue, d.members, d.own} }
+
+// groupFor makes sure of the pod's group and returns where the pod belongs.
+func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (in place, again time.Duration, err error) {
 	if len(pod.OwnerReferences) == 0 {
-		d, err := g.derive(ctx, pod)
+		d, err := g.derive(ctx, pod, nil)
 		if err == nil {
 			err = d.failed
 		}
 		if err != nil {
-			return "", "", workload.Members{}, 0, err
+			return place{}, 0, err
 		}
-		return d.group.Name, d.queue, d.members, 0, nil
+		return d.place(), 0, nil
 	}
 	derivedHere := false
 	d, stale, err := g.memory.derive(ctx, g.keyOf(pod), g.clock.Now(), func() (*derivation, error) {
 		derivedHere = true
-		return g.derive(ctx, pod)
+		return g.derive(ctx, pod, nil)
 	})
-	if err == nil && (d.eachPod || d.anew) && !derivedHere {
-		d, err = g.derive(ctx, pod)
+	if err == nil && (d.eachPod || d.anew || d.own != nil) && !derivedHere {
+		former := d
+		if d, err = g.derive(ctx, pod, former); err == nil && former.own != nil && d.own == nil {
+			g.memory.discard(former) // there is a group now, for whoever comes next, too
+		}
 	}
 	if err == nil && d.failed != nil {
 		if err = d.failed; !derivedHere {
@@ -240,7 +258,7 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (name, queue st
 		}
 	}
 	if err != nil || d.left {
-		return "", "", workload.Members{}, 0, err
+		return place{}, 0, err
 	}
 	if stale {
 		again = conflictDelay
@@ -249,13 +267,13 @@ func (g *grouper) groupFor(ctx context.Context, pod *corev1.Pod) (name, queue st
 		old := workload.PodNamedGroup(pod, d.owner)
 		exists, err := g.exists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: old})
 		if err != nil {
-			return "", "", workload.Members{}, 0, err
+			return place{}, 0, err
 		}
 		if exists {
-			return old, d.queue, workload.Members{}, again, nil
+			return place{name: old, queue: d.queue}, again, nil
 		}
 	}
-	return d.group.Name, d.queue, d.members, again, nil
+	return d.place(), again, nil
 }
 
 // keyOf is what a pod's derivation is remembered by.
@@ -264,14 +282,15 @@ func (g *grouper) keyOf(pod *corev1.Pod) types.UID {
 }
 
 // derive reads the pod's owners, works out the group, and writes it if it is missing or differs. A workload that cannot be
-// understood is a derivation, too, so that the many pods of one are not a burden.
-func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, error) {
+// understood is a derivation, too, so that the many pods of one are not a burden. former is what was derived for another pod, or earlier
+// for this one; nil for nothing that is known.
+func (g *grouper) derive(ctx context.Context, pod *corev1.Pod, former *derivation) (*derivation, error) {
 	d := &derivation{namespace: pod.Namespace}
 	if len(pod.OwnerReferences) > 0 {
 		d.owner, d.part = pod.OwnerReferences[0].UID, g.table.Part(pod)
 		d.chain = []types.UID{d.owner}
 	}
-	err := g.deriveInto(ctx, d, pod)
+	err := g.deriveInto(ctx, d, pod, former)
 	if refused(err) {
 		if unknown := (*unserved)(nil); errors.As(err, &unknown) {
 			d.lacks = unknown.kind
@@ -282,7 +301,7 @@ func (g *grouper) derive(ctx context.Context, pod *corev1.Pod) (*derivation, err
 	return d, err
 }
 
-func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod) error {
+func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod, former *derivation) error {
 	chain, watched, err := g.owners.chain(ctx, pod)
 	if err != nil {
 		return err
@@ -325,6 +344,13 @@ func (g *grouper) deriveInto(ctx context.Context, d *derivation, pod *corev1.Pod
 			d.expires = g.clock.Now() // for this pod only
 			return err
 		}
+	}
+	switch own, err := g.own(ctx, pod, grouping, former); {
+	case err != nil:
+		return err
+	case own:
+		d.own, d.alone, d.queue = grouping.PodGroup, pod.UID, grouping.PodGroup.Spec.Queue
+		return nil
 	}
 	return g.apply(ctx, grouping.PodGroup)
 }

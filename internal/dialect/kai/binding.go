@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
@@ -112,6 +114,8 @@ type Intent struct {
 	// Bundle and Size name the bundle the decision belongs to, and how many decisions it has; "" for none.
 	Bundle string
 	Size   int
+	// Decided is when; the zero time where nobody says.
+	Decided time.Time
 	// Partition is the shard that decided.
 	Partition Partition
 }
@@ -141,10 +145,17 @@ func (in *Intent) BindRequest() *v1alpha2.BindRequest {
 	}
 	spec.PredictedNUMAZones = placements(in.Zones)
 	in.allocate(&spec)
+	annotations := WriteCharged(in.Charged)
+	if !in.Decided.IsZero() {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[keys.DecidedAnnotation] = Decided(in.Decided)
+	}
 	return &v1alpha2.BindRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha2.GroupVersion.String(), Kind: "BindRequest"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Namespace, Name: in.Pod, Labels: labels, Annotations: WriteCharged(in.Charged),
+			Namespace: in.Namespace, Name: in.Pod, Labels: labels, Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: in.Pod, UID: in.PodUID}},
 		},
 		Spec: spec,

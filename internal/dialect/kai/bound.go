@@ -27,7 +27,7 @@ func Bind(br *v1alpha2.BindRequest, pod *v1.Pod, bundle string) (*v1.Binding, er
 		},
 		Target: v1.ObjectReference{Kind: "Node", Name: said.Node},
 	}
-	for _, key := range []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation} {
+	for _, key := range []string{keys.ChargedAnnotation, keys.ChargedAsAnnotation, keys.DecidedAnnotation} {
 		if text := br.Annotations[key]; text != "" || pod != nil && pod.Annotations[key] != "" { // what somebody else wrote there is overwritten
 			b.Annotations[key] = text
 		}

@@ -123,11 +123,14 @@ func (r *Roles) scales(p *v1.Pod) bool {
 	return p.Labels[AppLabel] == ScalingApp && p.Namespace == cmp.Or(r.ScalingSpace, keys.ScaleAdjustNamespace)
 }
 
-// Membership returns the gang p asks to be in, the zero Key for none, and the set of it. A pod can only be in a gang of
+// Membership returns the gang p asks to be in, or is by itself, the zero Key for none, and the set of it. A pod can only be in a gang of
 // its own namespace.
 func Membership(p *v1.Pod) (gang cluster.Key, set string) {
 	name := p.Annotations[PodGroupAnnotation]
 	if name == "" {
+		if own := OwnGang(p); own != nil {
+			return GangKey(p.Namespace, own.Name), ""
+		}
 		return cluster.Key{}, ""
 	}
 	return GangKey(p.Namespace, name), p.Labels[SubGroupLabel]

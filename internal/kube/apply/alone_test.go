@@ -63,6 +63,10 @@ func TestAloneCrashes(t *testing.T) {
 		Check: func(t *testing.T, s *kubetest.Server) {
 			p := aPod("p")
 			s.Get(p)
+			if at, err := time.Parse(time.RFC3339, p.Annotations[keys.DecidedAnnotation]); err != nil || time.Since(at) > time.Minute {
+				t.Errorf("decided %q", p.Annotations[keys.DecidedAnnotation])
+			}
+			delete(p.Annotations, keys.DecidedAnnotation)
 			want := map[string]string{keys.ReceivedResourceTypeAnnotation: "Regular", keys.ChargedAnnotation: "q/g", keys.BundleLabel: "b1"}
 			if d := cmp.Diff(want, p.Annotations); d != "" || p.Spec.NodeName != "n1" {
 				t.Errorf("on node %q, %s", p.Spec.NodeName, d)

@@ -265,7 +265,7 @@ func (b *Binds) prepare(ctx context.Context, run *bundleRun, in *engine.Intent, 
 	want := kai.Intent{
 		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
 		Charged: in.Charged,
-		Bundle:  run.bundle.ID, Size: run.size, Partition: b.o.Partition,
+		Bundle:  run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
 	}
 	if b.o.Alone && run.size == 1 && !want.NeedsBinder(p) {
 		if err := b.unasked(ctx, &want); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -312,6 +313,7 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	var pg v2alpha2.PodGroup
 	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, &pg); {
 	case b.Gang.Remnant(): // what is released of one helps nobody, and there is no object of it
+	case apierrors.IsNotFound(err) && e.itself(ctx, b): // a pod, of which is asked below
 	case apierrors.IsNotFound(err), err == nil && (string(pg.UID) != b.UID || pg.DeletionTimestamp != nil):
 		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
 	case err != nil:
@@ -340,6 +342,23 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	}
 	c.looked = time.Now()
 	return nil
+}
+
+// itself says whether the gang of a bundle is a pod by itself, for which there is no PodGroup, and the pod is there.
+func (e *Evictions) itself(ctx context.Context, b *engine.Bundle) bool {
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		if in.Verb != engine.Nominate {
+			continue
+		}
+		p, err := stillWaits(ctx, e.cache, in)
+		if err != nil {
+			return false
+		}
+		own := kai.OwnGang(p)
+		return own != nil && own.Name == b.Gang.Name && string(own.UID) == b.UID
+	}
+	return false
 }
 
 // usable looks whether a node takes pods.

@@ -167,11 +167,19 @@ func TestWriteBudget(t *testing.T) {
 		jobs, size int
 		reach      float64 // what is to be reached
 		most       float64 // what is reached
+		needed     bool    // with PodGroups only for gangs that need one
 	}{
-		{"alone", 96, 1, 3.2, budgetAlone},
-		{"gang16", 6, 16, 2.3, budgetGang},
+		{"alone", 96, 1, 3.2, budgetAlone, false},
+		{"gang16", 6, 16, 2.3, budgetGang, false},
+		{"itself", 96, 1, 3.2, budgetItself, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.needed {
+				muster.kill()
+				muster.args = append(muster.args, "--podgroups=needed")
+				muster.start()
+				muster.awaitReady(t)
+			}
 			pods := c.jobs * c.size
 			w.namespace(t, c.name)
 			w.sinceThen(t, w.writes(t), 6*time.Second)
@@ -219,6 +227,7 @@ func TestWriteBudget(t *testing.T) {
 
 // What a pod costs now, in revisions of etcd, with room for the events and statuses that come or not by chance. It only ever falls.
 const (
-	budgetAlone = 8.4
-	budgetGang  = 9
+	budgetAlone  = 8.4
+	budgetGang   = 9
+	budgetItself = 4.2
 )

@@ -71,6 +71,8 @@ func TestCharge(t *testing.T) {
 		w.create(t, late)
 		for _, forged := range []metav1.ObjectMeta{
 			{Annotations: map[string]string{keys.ChargedAnnotation: "owed/nothing"}},
+			{Annotations: map[string]string{keys.OwnGangAnnotation: "{}"}},
+			{Annotations: map[string]string{keys.DecidedAnnotation: "2020-01-01T00:00:00Z"}},
 			{Annotations: map[string]string{keys.PodGroupAnnotation: "nothing"}},
 			{Labels: map[string]string{keys.GPUGroupLabel: "x"}},
 			{Labels: map[string]string{keys.AppLabel: keys.ReservationNamespace}},

@@ -1,0 +1,13 @@
+package keys
+
+// Annotations of Muster's own by which a pod is a gang of its own, without a PodGroup.
+const (
+	// OwnGangAnnotation, on a pod that is alone in its gang, is all that a PodGroup of it would say: JSON of the pod's UID, the PodGroup's
+	// name, the UID of what it is named after, its node pool label and its spec. The podgrouper writes it, and nobody else may. It counts
+	// for the pod of that UID alone, while the pod names no PodGroup; a PodGroup of that name that is there counts more.
+	OwnGangAnnotation = "muster.dev/gang"
+
+	// DecidedAnnotation, on a BindRequest and on a bound pod, is when it was decided on: RFC 3339 with fractions of a second. It comes with the
+	// Binding, and nobody but Muster may write it. For a gang that has no PodGroup it is when it started.
+	DecidedAnnotation = "muster.dev/decided"
+)

@@ -1,0 +1,88 @@
+package podgrouper
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/workload"
+)
+
+// ownPatience is how long a pod may wait without a PodGroup. A scheduler that does not know of gangs without one, as the version before,
+// has placed nobody by then.
+const ownPatience = time.Minute
+
+// own says whether a pod is to be its gang by itself, without a PodGroup (ADR 18), and brings what was decided when it became that into the
+// grouping. It is so for as long as the pod is the only one that there is, or was, of a gang that could do with one; there is no such
+// PodGroup; and nobody has anything to say of it: reasons why a gang waits are in its PodGroup.
+func (g *grouper) own(ctx context.Context, pod *corev1.Pod, grouping *workload.Grouping, former *derivation) (bool, error) {
+	wanted := grouping.PodGroup
+	if before := kai.OwnGang(pod); before != nil && before.Name == wanted.Name {
+		// As of a PodGroup that is there: see workload.UpdatePatch.
+		wanted.Spec.Queue, wanted.Spec.MarkUnschedulable, wanted.Spec.SchedulingBackoff = before.Spec.Queue, before.Spec.MarkUnschedulable, before.Spec.SchedulingBackoff
+	}
+	if !g.options.OwnGangs || grouping.Anew || pod.Annotations[keys.PodGroupAnnotation] != "" || waitsInVain(pod) || g.untilVain(pod) < 0 {
+		return false, nil
+	}
+	if former != nil && former.alone != "" && former.alone != pod.UID && !grouping.EachPod {
+		return false, nil // what befell the former pod is the gang's past, which a PodGroup keeps
+	}
+	if !grouping.EachPod {
+		nearest := pod.OwnerReferences[0].UID
+		if len(wanted.OwnerReferences) != 1 || wanted.OwnerReferences[0].UID != nearest {
+			return false, nil // pods of other owners may be in it
+		}
+		pods, err := g.podsOf(nearest)
+		if err != nil || len(pods) != 1 {
+			return false, err
+		}
+	}
+	if kai.WriteOwnGang(pod, wanted, g.options.NodePoolLabel) == "" {
+		return false, nil
+	}
+	exists, err := g.exists(ctx, client.ObjectKeyFromObject(wanted))
+	return !exists, err
+}
+
+// waitsInVain says whether the scheduler has told the pod that there is no room for it.
+func waitsInVain(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			return pod.Spec.NodeName == "" && c.Status == corev1.ConditionFalse && c.Reason != corev1.PodReasonSchedulingGated
+		}
+	}
+	return false
+}
+
+// untilVain is how long the pod may go on waiting without a PodGroup; 0 for one that does not wait, below 0 for no longer.
+func (g *grouper) untilVain(pod *corev1.Pod) time.Duration {
+	if pod.Spec.NodeName != "" || pod.CreationTimestamp.IsZero() {
+		return 0
+	}
+	left := pod.CreationTimestamp.Add(ownPatience).Sub(g.clock.Now())
+	if left == 0 {
+		left = -1
+	}
+	return left
+}
+
+// ownPatch is the merge patch that makes the pod the gang by itself; nil when it is that already.
+func (g *grouper) ownPatch(pod *corev1.Pod, own *v2alpha2.PodGroup) []byte {
+	text := kai.WriteOwnGang(pod, own, g.options.NodePoolLabel)
+	if pod.Annotations[keys.OwnGangAnnotation] == text {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]string{keys.OwnGangAnnotation: text},
+	}})
+	if err != nil {
+		panic(err) // strings and maps of them always have a JSON form
+	}
+	return body
+}

@@ -1,0 +1,75 @@
+package kai
+
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+)
+
+// maxOwnGang is how long the annotation may be, in bytes: what caches keep of one.
+const maxOwnGang = 4096
+
+// ownGangText is the text of keys.OwnGangAnnotation.
+type ownGangText struct {
+	// Pod is whose gang it is: on another pod, made of the same template or copied, it is none.
+	Pod types.UID `json:"pod"`
+	// Name is the PodGroup's, UID that of what it is named after: the pod itself, or the workload that makes it anew.
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// Labels is the PodGroup's label of its node pool, if it has one.
+	Labels map[string]string     `json:"labels,omitempty"`
+	Spec   v2alpha2.PodGroupSpec `json:"spec"`
+}
+
+// OwnGang returns the gang that a pod is by itself, as the PodGroup that it does without; nil for a pod that names a PodGroup, or is in no
+// gang. The PodGroup's UID is that of what it is named after: there is no object of it. It costs a JSON decoding.
+func OwnGang(p *v1.Pod) *v2alpha2.PodGroup {
+	text := p.Annotations[keys.OwnGangAnnotation]
+	if text == "" || p.Annotations[PodGroupAnnotation] != "" {
+		return nil
+	}
+	var own ownGangText
+	if json.Unmarshal([]byte(text), &own) != nil || own.Pod != p.UID || own.Name == "" || own.Spec.Queue == "" {
+		return nil
+	}
+	pg := &v2alpha2.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: own.Name, UID: own.UID, Labels: own.Labels, CreationTimestamp: p.CreationTimestamp,
+		},
+		Spec: own.Spec,
+	}
+	if at := p.Annotations[keys.DecidedAnnotation]; at != "" && p.Spec.NodeName != "" { // before, anybody could have written it
+		pg.Annotations = map[string]string{LastStartAnnotation: at}
+	}
+	return pg
+}
+
+// WriteOwnGang returns the annotation by which a pod is, by itself, the gang of a PodGroup as wanted; "" if it cannot be said so: the gang is
+// of more than one pod, or the text too long. pool is the key of the label of node pools.
+func WriteOwnGang(p *v1.Pod, wanted *v2alpha2.PodGroup, pool string) string {
+	spec := &wanted.Spec
+	if spec.MinMember != nil && *spec.MinMember > 1 || spec.MinSubGroup != nil || len(spec.SubGroups) > 0 || spec.Queue == "" || p.UID == "" {
+		return ""
+	}
+	own := ownGangText{Pod: p.UID, Name: wanted.Name, UID: p.UID, Spec: *spec}
+	if len(wanted.OwnerReferences) > 0 {
+		own.UID = wanted.OwnerReferences[0].UID
+	}
+	if value, labelled := wanted.Labels[pool]; labelled {
+		own.Labels = map[string]string{pool: value}
+	}
+	text, err := json.Marshal(own)
+	if err != nil || len(text) > maxOwnGang {
+		return ""
+	}
+	return string(text)
+}
+
+// Decided is the text of keys.DecidedAnnotation.
+func Decided(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,115 @@
+package dialect
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// A pod may be a gang by itself, for which there is no PodGroup (kai.OwnGang). It is taken for the PodGroup that it does without, for as
+// long as there is none of its name: then that counts, for this pod too, if it is of the same queue. So whoever may make PodGroups moves
+// no pod to another queue by the name of one; the podgrouper judges that.
+
+// standing is what a gang is: its PodGroup, or else what the pod of the smallest UID among those that are it by themselves says; nil for
+// neither.
+func (t *Translator) standing(key types.NamespacedName) *v2alpha2.PodGroup {
+	if pg := t.groups[key]; pg != nil {
+		return pg
+	}
+	var least *v2alpha2.PodGroup
+	var of types.UID
+	for pod, own := range t.owns[key] { // order: the smallest
+		if uid := t.pods[pod].UID; least == nil || uid < of {
+			least, of = own, uid
+		}
+	}
+	return least
+}
+
+// own takes in what gang the pod is by itself, when it changes from old to p; nil is no pod. It returns the gang that it was and is not any
+// more, to be told of once the pod has been.
+func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cluster.Event)) (left types.NamespacedName) {
+	was, is := says(old), says(p)
+	if was == is {
+		return left
+	}
+	var before, after *v2alpha2.PodGroup
+	if old != nil {
+		before = kai.OwnGang(old)
+	}
+	if p != nil {
+		after = kai.OwnGang(p)
+	}
+	if before != nil {
+		gang := types.NamespacedName{Namespace: key.Namespace, Name: before.Name}
+		delete(t.owns[gang], key)
+		if len(t.owns[gang]) == 0 {
+			delete(t.owns, gang)
+		}
+		if after == nil || after.Name != before.Name {
+			left = gang
+		}
+	}
+	if after != nil {
+		gang := types.NamespacedName{Namespace: key.Namespace, Name: after.Name}
+		if t.owns[gang] == nil {
+			t.owns[gang] = map[types.NamespacedName]*v2alpha2.PodGroup{}
+		}
+		t.owns[gang][key] = after
+		t.readGang(gang, apply)
+	}
+	return left
+}
+
+// says is all by which kai.OwnGang tells pods apart.
+func says(p *v1.Pod) (s struct {
+	uid                   types.UID
+	own, group, decidedAt string
+	bound                 bool
+},
+) {
+	if p == nil || p.Annotations[keys.OwnGangAnnotation] == "" {
+		return s
+	}
+	s.uid, s.own, s.group = p.UID, p.Annotations[keys.OwnGangAnnotation], p.Annotations[keys.PodGroupAnnotation]
+	s.decidedAt, s.bound = p.Annotations[keys.DecidedAnnotation], p.Spec.NodeName != ""
+	return s
+}
+
+// stranger says whether a pod is a gang by itself in another queue than the gang of that name is in: then it is in none.
+func (t *Translator) stranger(p *v1.Pod) bool {
+	own := kai.OwnGang(p)
+	if own == nil {
+		return false
+	}
+	pg := t.standing(types.NamespacedName{Namespace: p.Namespace, Name: own.Name})
+	return pg != nil && pg.Spec.Queue != own.Spec.Queue
+}
+
+// readGang tells of a gang as it stands.
+func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event)) {
+	pg := t.standing(key)
+	theirs := pg != nil && !t.partition.Includes(pg.Labels)
+	abroad := ""
+	if theirs {
+		abroad = string(pg.UID)
+	}
+	t.gang(key, pg != nil && !theirs, abroad)
+	for pod := range t.owns[key] { // order: each pod on its own. Whether they are of its queue
+		t.dirty[pod] = struct{}{}
+	}
+	if pg == nil || theirs {
+		delete(t.gangs, key)
+		t.problem(PodGroups, key, "")
+		apply(cluster.GangGone{Key: kai.GangKey(key.Namespace, key.Name)})
+		return
+	}
+	t.gangs[key] = pg
+	st := kai.Gang(pg, &t.priorities, t.partition.Pool())
+	t.problem(PodGroups, key, st.Invalid)
+	apply(st)
+}
