@@ -39,7 +39,10 @@ for n in null zero full random urandom tty ptmx net/tun; do touch "$1/dev/$n"; m
 for n in pts shm; do mkdir "$1/dev/$n"; mount --rbind /dev/$n "$1/dev/$n"; done
 mount --rbind "$1/dev" /dev
 for d in /run/libvirt /etc/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
-printf 'stdio_handler = "file"\nnamespaces = []\n' > /etc/libvirt/qemu.conf
+# Block devices that are NVMe disks are only in QEMU's arguments: libvirt lets QEMU open those that this list has beside its own.
+acl='"/dev/null", "/dev/full", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/userfaultfd"'
+for n in $(seq 0 63); do acl="$acl, \"/dev/loop$n\""; done
+printf 'stdio_handler = "file"\nnamespaces = []\ncgroup_device_acl = [ %s ]\n' "$acl" > /etc/libvirt/qemu.conf
 cat > "$1/libvirtd.conf" <<END
 unix_sock_dir = "$1/libvirt"
 auth_unix_rw = "none"
@@ -50,7 +53,7 @@ ip link set lo up
 (while [ ! -e "$1/over" ]; do libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid" >>"$1/libvirtd.log" 2>&1 || true; done) &
 libvirtd=$!
 "$1/muster-vm" up --dir "$1/d" --cri "$1/cri.sock" --domain-type qemu --libvirt-uri "qemu+unix:///system?socket=$1/libvirt/libvirt-sock" --qemu "$2" \
-  --cni-bin-dir "$3" --cni-conf-dir "$1/cni" 2>"$1/up.log" &
+  --cni-bin-dir "$3" --cni-conf-dir "$1/cni" --kubelet-pods-dir "$1/pods" 2>"$1/up.log" &
 up=$!
 cat >/dev/null || true
 kill -TERM $up || true

@@ -48,7 +48,7 @@ need() {
 	cp "boot.d/lib/modules/$release/$file" root/lib/modules/
 	echo "$1.ko" >>root/lib/modules/order
 }
-for m in virtio_pci virtio_net virtio_console button evdev virtio_scsi sr_mod virtio_blk isofs virtiofs; do need $m; done
+for m in virtio_pci virtio_net virtio_console button evdev virtio_scsi sd_mod sr_mod virtio_blk isofs virtiofs; do need $m; done
 (cd root && find . | LC_ALL=C sort | cpio --quiet -o -H newc -R 0:0) | gzip -9n >initrd
 
 cat >syslinux.cfg <<END

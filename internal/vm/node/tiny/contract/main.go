@@ -3,10 +3,12 @@
 // Command contract is what a test's machine runs to keep muster-vm's guest contract, which is the key "muster" of a NoCloud meta-data.
 //
 //	contract prepare META-DATA RESOLV-CONF   mounts the shares, links the disks, and adds the DNS options to a resolv.conf
+//	contract config USER-DATA                does what cloud-init does with write_files and runcmd of a #cloud-config; of anything else nothing
 //	contract run META-DATA [PORT]            runs the command, and writes its exit code to the port; with neither command nor args it ends with 200
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // nothing is the exit code when there is no command to run.
@@ -43,9 +47,12 @@ func main() {
 }
 
 func contracted(args []string) (int, error) {
+	if len(args) == 2 && args[0] == "config" {
+		return configured(args[1])
+	}
 	prepare := len(args) == 3 && args[0] == "prepare"
 	if !prepare && (len(args) < 2 || len(args) > 3 || args[0] != "run") {
-		return 2, errors.New("usage: contract prepare META-DATA RESOLV-CONF, or contract run META-DATA [PORT]")
+		return 2, errors.New("usage: contract prepare META-DATA RESOLV-CONF, contract config USER-DATA, or contract run META-DATA [PORT]")
 	}
 	var meta struct{ Muster contract }
 	text, err := os.ReadFile(args[1])
@@ -109,6 +116,65 @@ func (c *contract) link() error {
 		}
 	}
 	return nil
+}
+
+// cloudConfig are the keys of user-data that this guest heeds, in cloud-init's order.
+type cloudConfig struct {
+	Files []struct {
+		Path, Content, Encoding, Permissions string
+	} `json:"write_files"`
+	Commands []any `json:"runcmd"`
+}
+
+// configured gives the exit code of the last command that failed: like cloud-init it goes on with the next.
+func configured(file string) (code int, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !strings.HasPrefix(string(text), "#cloud-config\n") {
+		return 0, nil
+	}
+	var c cloudConfig
+	if err == nil {
+		err = yaml.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return 1, err
+	}
+	for _, f := range c.Files {
+		content := []byte(f.Content)
+		if f.Encoding == "b64" {
+			if content, err = base64.StdEncoding.DecodeString(f.Content); err != nil {
+				return 1, fmt.Errorf("%s: %w", f.Path, err)
+			}
+		}
+		mode, err := strconv.ParseUint(f.Permissions, 8, 12)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(f.Path), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(f.Path, content, 0o600)
+		}
+		if err == nil {
+			err = os.Chmod(f.Path, os.FileMode(mode))
+		}
+		if err != nil {
+			return 1, fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	for _, one := range c.Commands {
+		words := []string{"sh", "-c", fmt.Sprint(one)}
+		if list, ok := one.([]any); ok {
+			words = nil
+			for _, w := range list {
+				words = append(words, fmt.Sprint(w))
+			}
+		}
+		p := exec.Command(words[0], words[1:]...)
+		p.Stdout, p.Stderr = os.Stdout, os.Stderr
+		if bad := p.Run(); bad != nil {
+			code, err = 1, errors.Join(err, fmt.Errorf("%s: %w", strings.Join(words, " "), bad))
+		}
+	}
+	return code, err
 }
 
 // run gives the command's exit code: 127 for one that is not there, 128 and the signal for one that a signal ended.
