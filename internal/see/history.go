@@ -148,7 +148,7 @@ func (h *History) learn(c *Cycle, members []*member) {
 		case m.whole && k.Started.IsZero():
 			k.Done = false
 			k.Started, k.Said = now, m.started
-			if at := m.started; !at.IsZero() && !at.After(now) && (first || at.After(before)) {
+			if at := m.started; at.After(cluster.Instant{}) && !at.After(now) && (first || at.After(before)) {
 				k.Started = at
 			}
 			h.score(k)

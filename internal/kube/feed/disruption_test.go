@@ -96,10 +96,12 @@ func TestDisruptionReachesTheModel(t *testing.T) {
 	news("budgets", func() { q.Annotations = map[string]string{kai.BudgetsAnnotation: kai.BudgetsBlock} })
 	snap := s.store.Snapshot(cluster.Instant{})
 	m, queue := snap.GangByKey(kai.GangKey("a", "g")), snap.QueueByName("q")
-	second := int64(time.Second)
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
-	got := []any{m.LastStart.UnixNano() - start, m.LastEviction.UnixNano() - start, m.StaleSince.UnixNano() - start, int64(m.PreemptionDelay), m.StaleGrace, queue.PreemptMinRuntime, queue.ReclaimMinRuntime, queue.BudgetsBlock, snap.Pod(m.Pods[0]).Recreated}
-	want := []any{second, 2 * second, 3 * second, 60 * second, cluster.Maybe[int64]{Set: true}, cluster.Maybe[int64]{Set: true, Value: 3600 * second}, cluster.Maybe[int64]{Set: true, Value: 7200 * second}, true, true}
+	start := cluster.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	got := []any{m.LastStart.Sub(start), m.LastEviction.Sub(start), m.StaleSince.Sub(start), m.PreemptionDelay, m.StaleGrace, queue.PreemptMinRuntime, queue.ReclaimMinRuntime, queue.BudgetsBlock, snap.Pod(m.Pods[0]).Recreated}
+	stated := func(d time.Duration) cluster.Maybe[time.Duration] {
+		return cluster.Maybe[time.Duration]{Set: true, Value: d}
+	}
+	want := []any{time.Second, 2 * time.Second, 3 * time.Second, time.Minute, stated(0), stated(time.Hour), stated(2 * time.Hour), true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
