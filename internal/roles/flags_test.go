@@ -143,7 +143,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 		s := parse(t, role, args...)
 		switch role {
 		case Scheduler:
-			o, err := s.reports()
+			o, err := s.statusOptions()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,7 +401,7 @@ func TestHome(t *testing.T) {
 func TestShardPool(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": kai.DefaultPool, "gold": "gold"} {
-		if got, err := parse(t, Scheduler, "--partition-label-value="+value).reports(); err != nil || got.Pool != want {
+		if got, err := parse(t, Scheduler, "--partition-label-value="+value).statusOptions(); err != nil || got.Pool != want {
 			t.Errorf("%q: pool %s, %v", value, got.Pool, err)
 		}
 	}
@@ -501,11 +501,11 @@ func TestDisruptionFlags(t *testing.T) {
 		if flag != "" {
 			args = append(args, "--unschedulable-reason="+flag)
 		}
-		if o, err := parse(t, Scheduler, args...).reports(); err != nil || o.Unschedulable != want {
+		if o, err := parse(t, Scheduler, args...).statusOptions(); err != nil || o.Unschedulable != want {
 			t.Errorf("--unschedulable-reason=%s: %+v, %v", flag, o, err)
 		}
 	}
-	if _, err := parse(t, Scheduler, "--unschedulable-reason=never").reports(); err == nil || !strings.Contains(err.Error(), `"never" is neither auto nor always nor if-nodes-help`) {
+	if _, err := parse(t, Scheduler, "--unschedulable-reason=never").statusOptions(); err == nil || !strings.Contains(err.Error(), `"never" is neither auto nor always nor if-nodes-help`) {
 		t.Error(err)
 	}
 	if _, err := parse(t, Scheduler, "--eviction-mode=shoot").evictions(); err == nil || !strings.Contains(err.Error(), `"shoot" is neither eviction nor delete`) {

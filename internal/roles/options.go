@@ -118,8 +118,8 @@ func (s *Settings) loop() scheduler.Options {
 	return scheduler.Options{Period: s.Period, StuckAfter: s.StuckAfter}
 }
 
-func (s *Settings) reports() (apply.ReportOptions, error) {
-	o := apply.ReportOptions{Pool: s.partition().Pool(), Detailed: s.DetailedReasons, Unschedulable: apply.Unschedulable(s.Unschedulable)}
+func (s *Settings) statusOptions() (apply.StatusOptions, error) {
+	o := apply.StatusOptions{Pool: s.partition().Pool(), Detailed: s.DetailedReasons, Unschedulable: apply.Unschedulable(s.Unschedulable)}
 	switch o.Unschedulable {
 	case apply.UnschedulableAuto, apply.UnschedulableAlways, apply.UnschedulableIfNodesHelp:
 		return o, nil

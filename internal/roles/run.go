@@ -423,9 +423,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	pool := apply.NewPool(guard)
-	marks := apply.NewMarks(pool, kit)
+	annotations := apply.NewAnnotations(pool, kit)
 	event := p.events.recorder(p.SchedulerNames[0])
-	news := apply.NewNews(pool, p.partition().Pool(), event)
+	events := apply.NewEvents(pool, p.partition().Pool(), event)
 	var known atomic.Pointer[cluster.Snapshot]
 	fates := &apply.Fates{}
 	eo.Latest, eo.Fates = known.Load, fates
@@ -433,26 +433,26 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	if err != nil {
 		return nil, err
 	}
-	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, news.Bound
+	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, events.Bound
 	bo.Complete = func(b *engine.Bundle) {
 		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
-			marks.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
+			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
-		news.Scheduled(b)
+		events.Scheduled(b)
 	}
 	binds := apply.NewBinds(pool, c, p.cache, bo)
-	evictions, rooms := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewRooms(pool, kit, p.cache, apply.RoomOptions{Event: event})
+	evictions, nominations := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewNominations(pool, kit, p.cache, apply.NominationOptions{Event: event})
 	if err := p.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "muster", Name: "evicting_bundles", Help: "Decisions whose evictions are being carried out.",
 	}, func() float64 { return float64(evictions.Open()) })); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	ro, err := p.reports()
+	ro, err := p.statusOptions()
 	if err != nil {
 		return nil, err
 	}
 	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
-	reports := apply.NewReports(pool, kit, p.cache, ro)
+	statuses := apply.NewStatuses(pool, kit, p.cache, ro)
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
 	}
@@ -494,7 +494,7 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		}
 		ro.Autoscaled() // asked now, so that no cycle waits for the answer
 		loop := scheduler.New(scheduler.Parts{
-			Feed: f, Store: store, Engine: e, Binds: binds, Evictions: evictions, Rooms: rooms, Marks: marks, Reports: reports, Metrics: metrics,
+			Feed: f, Store: store, Engine: e, Binds: binds, Evictions: evictions, Nominations: nominations, Annotations: annotations, Statuses: statuses, Metrics: metrics,
 		}, lo)
 		g.Add("writers", pool.Run)
 		g.Add("loop", loop.Run)

@@ -24,10 +24,10 @@ const promiseAfterRestart = 10 * time.Minute
 
 // restore takes over what an earlier process left.
 func (l *Loop) restore(ctx context.Context) error {
-	if err := l.reports.Restore(ctx); err != nil {
+	if err := l.statuses.Restore(ctx); err != nil {
 		return err
 	}
-	promises, err := l.rooms.Restore(ctx)
+	promises, err := l.nominations.Restore(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 		if n == 0 {
 			continue
 		}
-		l.marks.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, cluster.InstantOf(now))
+		l.annotations.Set(v.Gang, v.UID, keys.LastEvictionAnnotation, cluster.InstantOf(now))
 		text := fmt.Sprintf("%d pods evicted by %s for %s", n, o.Action, b.Gang)
 		annotations := map[string]string{
 			keys.EvictedPodsAnnotation: strconv.Itoa(n), keys.EvictorActionAnnotation: o.Action,
@@ -158,7 +158,7 @@ func (l *Loop) tellStale(t *engine.Trace) {
 			l.stale[s.UID] = s.Since
 			l.o.Event(kai.PodGroup(s.Gang, s.UID), v1.EventTypeNormal, keys.EventStaleGang, "it has fewer pods than its minimum")
 		}
-		l.marks.Set(s.Gang, s.UID, keys.StaleSinceAnnotation, s.Since)
+		l.annotations.Set(s.Gang, s.UID, keys.StaleSinceAnnotation, s.Since)
 	}
 	if len(l.stale) > 10000 { // gangs that are gone; the others are told once more
 		clear(l.stale)

@@ -48,20 +48,20 @@ type Evictions interface {
 	Outcomes() []apply.Outcome
 }
 
-// Rooms is where held room is told.
-type Rooms interface {
+// Nominations is where held room is told.
+type Nominations interface {
 	Restore(ctx context.Context) ([]apply.Promise, error)
 	Publish(snap *cluster.Snapshot) time.Time
 }
 
-// Marks is where gangs are told when what became of them.
-type Marks interface {
+// Annotations is where gangs are told when what became of them.
+type Annotations interface {
 	Set(gang cluster.Key, uid, annotation string, at cluster.Instant)
 	Frozen(gang cluster.Key, uid, text string, lasts time.Duration)
 }
 
-// Reports is where reasons go.
-type Reports interface {
+// Statuses is where reasons go.
+type Statuses interface {
 	Restore(ctx context.Context) error
 	Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time
 }
@@ -86,14 +86,14 @@ func (noUsage) Observe(*cluster.Snapshot) {}
 type Parts struct {
 	Feed Feed
 	// Store is what Follow has kept from the same feed; nil for an empty one.
-	Store     *cluster.Store
-	Engine    *engine.Engine
-	Binds     Binds
-	Evictions Evictions
-	Rooms     Rooms
-	Marks     Marks
-	Reports   Reports
-	Metrics   *Metrics
+	Store       *cluster.Store
+	Engine      *engine.Engine
+	Binds       Binds
+	Evictions   Evictions
+	Nominations Nominations
+	Annotations Annotations
+	Statuses    Statuses
+	Metrics     *Metrics
 }
 
 // Options are the loop's settings.
@@ -145,15 +145,15 @@ const (
 
 // Loop is a scheduler. Create it with New.
 type Loop struct {
-	feed      Feed
-	driver    *engine.Driver
-	binds     Binds
-	evictions Evictions
-	rooms     Rooms
-	marks     Marks
-	reports   Reports
-	metrics   *Metrics
-	o         Options
+	feed        Feed
+	driver      *engine.Driver
+	binds       Binds
+	evictions   Evictions
+	nominations Nominations
+	annotations Annotations
+	statuses    Statuses
+	metrics     *Metrics
+	o           Options
 
 	store   *cluster.Store
 	took    time.Duration  // by the last run
@@ -195,7 +195,7 @@ func New(p Parts, o Options) *Loop {
 		p.Store = NewStore(o)
 	}
 	l := &Loop{
-		feed: p.Feed, driver: engine.NewDriver(p.Engine, p.Store), binds: p.Binds, evictions: p.Evictions, rooms: p.Rooms, marks: p.Marks, reports: p.Reports,
+		feed: p.Feed, driver: engine.NewDriver(p.Engine, p.Store), binds: p.Binds, evictions: p.Evictions, nominations: p.Nominations, annotations: p.Annotations, statuses: p.Statuses,
 		metrics: p.Metrics, o: o,
 		store: p.Store, failed: map[string]int{}, stale: map[string]cluster.Instant{},
 	}
@@ -272,7 +272,7 @@ func (l *Loop) once(ctx context.Context, c *cycle) time.Duration {
 	}
 	if !c.reportAt.IsZero() && !c.reportAt.After(now) && now.Sub(c.published) >= publishGap {
 		c.published = now
-		c.reportAt = sooner(l.reports.Publish(c.snap, &c.trace), l.rooms.Publish(c.snap))
+		c.reportAt = sooner(l.statuses.Publish(c.snap, &c.trace), l.nominations.Publish(c.snap))
 	}
 	wait := l.o.Period
 	within := func(d time.Duration) { wait = min(wait, max(d, 0)) }

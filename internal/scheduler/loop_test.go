@@ -205,7 +205,7 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 	if w.writer == nil {
 		w.writer = w
 	}
-	w.loop = New(Parts{Feed: w, Engine: e, Binds: w.writer, Evictions: w.evictions, Rooms: w.rooms, Marks: w, Reports: w, Metrics: m}, o)
+	w.loop = New(Parts{Feed: w, Engine: e, Binds: w.writer, Evictions: w.evictions, Nominations: w.rooms, Annotations: w, Statuses: w, Metrics: m}, o)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.loop.Run(ctx) }()

@@ -123,6 +123,6 @@ func (l *Loop) freeze(p pair, uid string, now time.Time) {
 	l.metrics.frozen.Inc()
 	l.store.Freeze(p.taker, p.giver, cluster.InstantOf(until))
 	text := fmt.Sprintf("pods of %s were evicted for it again and again, and came back each time; they are left alone until %s", p.giver, until.UTC().Format(time.RFC3339))
-	l.marks.Frozen(p.taker, uid, text, repeatWindow)
+	l.annotations.Frozen(p.taker, uid, text, repeatWindow)
 	l.o.Event(kai.PodGroup(p.taker, uid), v1.EventTypeWarning, keys.FrozenCondition, text)
 }

@@ -86,7 +86,7 @@ type Controller struct {
 	deps      Deps
 	options   Options
 	preparers []Preparer
-	wire      *wire
+	api       *apiClient
 	metrics   *metrics
 }
 
@@ -104,9 +104,9 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("binder: %w", err)
 	}
-	w := &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event}
+	w := &apiClient{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event}
 	preparers := arrange(append(slices.Clone(deps.Preparers), volumes{w}, claims{w, time.Now}), o.Plugins)
-	return &Controller{deps: deps, options: o, preparers: preparers, wire: w, metrics: m}, nil
+	return &Controller{deps: deps, options: o, preparers: preparers, api: w, metrics: m}, nil
 }
 
 // Run binds until ctx ends, and returns nil then. It starts with what is in the cluster, so a run continues what an
@@ -117,7 +117,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		pace: rate.NewLimiter(reportPace, reportPace), late: rate.NewLimiter(latePace, latePace),
 		Controller: c,
 		book:       newBook(c.options, c.preparers),
-		executor:   &executor{writer: c.wire, preparers: c.preparers, now: time.Now},
+		executor:   &executor{writer: c.api, preparers: c.preparers, now: time.Now},
 		bundles: turns.New(turns.Options[BundleKey]{
 			Tenant: func(k BundleKey) string { return k.Namespace }, Backoff: c.options.RateLimiterBaseDelay, MaxBackoff: c.options.RateLimiterMaxDelay,
 		}),

@@ -29,7 +29,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-// TestBinder is the truth on the wire: a real API server, a binder, and a scheduler played by the test.
+// TestBinder is the truth over HTTP: a real API server, a binder, and a scheduler played by the test.
 func TestBinder(t *testing.T) {
 	crd, err := crds.YAML("scheduling.run.ai", "bindrequests")
 	if err != nil {

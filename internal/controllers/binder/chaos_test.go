@@ -18,14 +18,14 @@ import (
 )
 
 // TestChaos lets events, decisions, actions, restarts, faults, deletions and time follow each other in any order. The
-// world checks at each write that it is not against the binder's invariants; at the end, when the faults are over,
+// fakeAPI checks at each write that it is not against the binder's invariants; at the end, when the faults are over,
 // every bundle must have come to an end: bound whole, or not at all, except for members of which each has its own
 // reason.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, "n1", "n2")
-		// A gentle world has no faults but lost connections and crashes. Then a bundle is bound whole or not at all.
+		w := newFakeAPI(rt, "n1", "n2")
+		// A gentle one has no faults but lost connections and crashes. Then a bundle is bound whole or not at all.
 		gentle := rapid.Bool().Draw(rt, "gentle")
 		pick := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(rt, label) }
 		// The bundles that the scheduler decided, and the requests of them that it did not write yet.
@@ -198,7 +198,7 @@ func TestChaos(t *testing.T) {
 // are decided about.
 func TestDefectOfOneBundle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	o := DefaultOptions()
 	o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Millisecond, time.Millisecond
 	r := &run{

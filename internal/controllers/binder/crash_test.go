@@ -19,7 +19,7 @@ import (
 )
 
 // crashAt kills the process at the k-th write of a kind, before or after it takes effect.
-func crashAt(w *world, p *process, kind string, k int, after bool) {
+func crashAt(w *fakeAPI, p *process, kind string, k int, after bool) {
 	n := 0
 	w.fault = func(write, _ string, isAfter bool) error {
 		if write != kind || isAfter != after {
@@ -34,7 +34,7 @@ func crashAt(w *world, p *process, kind string, k int, after bool) {
 }
 
 // withClaims gives the gang's pods a claim each that is provisioned for the chosen node.
-func withClaims(w *world) {
+func withClaims(w *fakeAPI) {
 	w.classes["local"] = &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "disks",
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
@@ -62,7 +62,7 @@ func TestCrash(t *testing.T) {
 		name   string
 		kinds  []string
 		claims bool
-		set    func(*world)
+		set    func(*fakeAPI)
 		want   int // pods bound
 		phase  schedulingv1alpha2.BindRequestPhase
 	}
@@ -77,12 +77,12 @@ func TestCrash(t *testing.T) {
 		},
 		{
 			name: "incomplete", kinds: []string{"none", "condition", "event", "status"}, want: 0,
-			set:   func(w *world) { w.removeRequest("p3"); delete(w.whole, "g") },
+			set:   func(w *fakeAPI) { w.removeRequest("p3"); delete(w.whole, "g") },
 			phase: schedulingv1alpha2.BindRequestFailed,
 		},
 		{
 			name: "a node is gone", kinds: []string{"none", "condition", "event", "status"}, want: 0,
-			set: func(w *world) {
+			set: func(w *fakeAPI) {
 				r := w.requests["p2"].DeepCopy()
 				r.Spec.SelectedNode = "n9"
 				w.putRequest(r)
@@ -91,7 +91,7 @@ func TestCrash(t *testing.T) {
 		},
 		{
 			name: "a claim cannot be prepared", kinds: []string{"none", "claim", "status"}, claims: true, want: 0,
-			set:   func(w *world) { delete(w.claims, "c-p4") },
+			set:   func(w *fakeAPI) { delete(w.claims, "c-p4") },
 			phase: schedulingv1alpha2.BindRequestFailed,
 		},
 	}
@@ -104,7 +104,7 @@ func TestCrash(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/%s %d after=%v", s.name, kind, k, after), func(t *testing.T) {
 						t.Parallel()
-						w := newWorld(t, "n1")
+						w := newFakeAPI(t, "n1")
 						w.gang(gangSize, gangSize)
 						if s.claims {
 							withClaims(w)
@@ -172,7 +172,7 @@ func TestCrashAndLoss(t *testing.T) {
 	for _, lost := range []int{1, 2} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "n1")
+			w := newFakeAPI(t, "n1")
 			w.gang(gangSize, gangSize)
 			p := w.start()
 			crashAt(w, p, "bind", 3, true) // three are bound, none is reported
@@ -198,7 +198,7 @@ func TestCrashAndLoss(t *testing.T) {
 // TestFailureAfterStart: when some are bound already, a member that fails goes alone.
 func TestFailureAfterStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(gangSize, gangSize)
 	p := w.start()
 	w.fault = func(write, name string, after bool) error {
@@ -228,7 +228,7 @@ func TestFailureAfterStart(t *testing.T) {
 // TestBackoff: attempts are counted on the request, the waits double, across a restart, and the pod never looks bound.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.addPod("p0")
 	w.request("p0", "n1", "", 1, func(r *schedulingv1alpha2.BindRequest) { r.Spec.BackoffLimit = ptr.To[int32](3) })
 	var tries []time.Duration
@@ -270,7 +270,7 @@ func TestBackoff(t *testing.T) {
 // TestLostAnswers: the Binding took effect and the answer did not arrive.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(gangSize, gangSize)
 	w.fault = func(write, _ string, after bool) error {
 		if write == "bind" && after {
@@ -291,7 +291,7 @@ func TestLostAnswers(t *testing.T) {
 // nor does it record a failure over the success.
 func TestRetractAfterAPause(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(1, 1)
 	var stale []task
 	for _, r := range w.requests {

@@ -329,7 +329,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "n1")
+			w := newFakeAPI(t, "n1")
 			w.addPod("p0")
 			w.request("p0", "n1", "", 1, row.edit)
 			p := w.start()
@@ -349,7 +349,7 @@ func TestBadRequests(t *testing.T) {
 // names if there is one, and nothing after that however long it stays; nothing is remembered of those that are gone.
 func TestForgedRequestsInMasses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	writes := map[string]int{}
 	w.fault = func(write, _ string, after bool) error {
 		if !after {
@@ -388,7 +388,7 @@ func TestForgedRequestsInMasses(t *testing.T) {
 // TestPlainRequest: a request without labels, as other clients write it, is bound and told of in four writes.
 func TestPlainRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.addPod("p0")
 	w.request("p0", "n1", "", 1)
 	var writes []string
@@ -431,7 +431,7 @@ func TestReplacedPod(t *testing.T) {
 	for _, phase := range []schedulingv1alpha2.BindRequestPhase{"", "Pending", "Failed"} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "n1")
+			w := newFakeAPI(t, "n1")
 			w.addPod("p0")
 			w.request("p0", "n1", "", 1, func(r *schedulingv1alpha2.BindRequest) { r.Status.Phase = phase })
 			w.deletePod("p0")
@@ -448,7 +448,7 @@ func TestReplacedPod(t *testing.T) {
 
 // BenchmarkDecide is a decision about a gang that lacks the last of its 501 members.
 func BenchmarkDecide(b *testing.B) {
-	w := newWorld(failFast{}, "n1")
+	w := newFakeAPI(failFast{}, "n1")
 	w.gang(501, 500)
 	p := w.start()
 	key := BundleKey{ns, "g"}

@@ -111,7 +111,7 @@ func fraction(groups ...string) func(*schedulingv1alpha2.BindRequest) {
 // TestPreparerFromOutside: it is asked, waited for, woken, undone, and tells the pod's user its note.
 func TestPreparerFromOutside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	p, o := w.start(), &other{name: "devices"}
 	p.with(o)
 	w.addPod("a")

@@ -17,7 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// TestRoleCrashes: the role with its wire dies at a write of a gang's bind, before or after it, and the next one brings it to the same end.
+// TestRoleCrashes: the role with its client dies at a write of a gang's bind, before or after it, and the next one brings it to the same end.
 func TestRoleCrashes(t *testing.T) {
 	t.Parallel()
 	const size = 3

@@ -39,22 +39,22 @@ func TestVolumes(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name     string
-		edit     func(w *world, c *corev1.PersistentVolumeClaim)
+		edit     func(w *fakeAPI, c *corev1.PersistentVolumeClaim)
 		wait     time.Duration
 		selected string // the claim's selected node before anything is provisioned
 		reserved string // the volume that is reserved for the claim then
 		fails    string // why the request fails; empty: the pod is bound
 	}{
 		{name: "provisioned", selected: "n1"},
-		{name: "bound already", edit: func(w *world, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n1"); boundTo(c, "v") }},
+		{name: "bound already", edit: func(w *fakeAPI, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n1"); boundTo(c, "v") }},
 		{
 			name:  "bound where the node cannot reach",
-			edit:  func(w *world, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n2"); boundTo(c, "v") },
+			edit:  func(w *fakeAPI, c *corev1.PersistentVolumeClaim) { w.pvs["v"] = onNode("v", "n2"); boundTo(c, "v") },
 			fails: "volume v of claim c-p0 cannot be reached from node n1",
 		},
 		{
 			name: "an existing volume",
-			edit: func(w *world, _ *corev1.PersistentVolumeClaim) {
+			edit: func(w *fakeAPI, _ *corev1.PersistentVolumeClaim) {
 				w.pvs["v1"], w.pvs["v2"] = onNode("v1", "n1"), onNode("v2", "n2")
 				w.classes["local"].Provisioner = volume.NotSupportedProvisioner
 			},
@@ -62,7 +62,7 @@ func TestVolumes(t *testing.T) {
 		},
 		{
 			name: "no existing volume",
-			edit: func(w *world, _ *corev1.PersistentVolumeClaim) {
+			edit: func(w *fakeAPI, _ *corev1.PersistentVolumeClaim) {
 				w.pvs["v2"] = onNode("v2", "n2")
 				w.classes["local"].Provisioner = volume.NotSupportedProvisioner
 			},
@@ -70,14 +70,14 @@ func TestVolumes(t *testing.T) {
 		},
 		{
 			name: "being provisioned for another node",
-			edit: func(_ *world, c *corev1.PersistentVolumeClaim) {
+			edit: func(_ *fakeAPI, c *corev1.PersistentVolumeClaim) {
 				c.Annotations = map[string]string{volume.AnnSelectedNode: "n2"}
 			},
 			selected: "n2", fails: "claim c-p0 is being provisioned for node n2",
 		},
 		{
 			name: "was being provisioned for a node that is gone",
-			edit: func(_ *world, c *corev1.PersistentVolumeClaim) {
+			edit: func(_ *fakeAPI, c *corev1.PersistentVolumeClaim) {
 				c.Annotations = map[string]string{volume.AnnSelectedNode: "n9"}
 			},
 			selected: "n1",
@@ -86,7 +86,7 @@ func TestVolumes(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "n1", "n2")
+			w := newFakeAPI(t, "n1", "n2")
 			w.gang(1, 1)
 			withClaims(w)
 			c := w.claims["c-p0"]
@@ -133,7 +133,7 @@ func TestVolumes(t *testing.T) {
 // reserved is not touched.
 func TestUndoVolume(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(2, 2)
 	withClaims(w)
 	w.classes["local"].Provisioner = volume.NotSupportedProvisioner
@@ -170,7 +170,7 @@ func TestUndoVolume(t *testing.T) {
 // selecting the node again, and nothing is left on the claim.
 func TestRefusedVolume(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(1, 1)
 	withClaims(w)
 	p := w.start()
@@ -193,7 +193,7 @@ func TestRefusedVolume(t *testing.T) {
 // TestOneVolumeEach has the members of a gang look for equal volumes at one time.
 func TestOneVolumeEach(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(16, 16)
 	withClaims(w)
 	w.classes["local"].Provisioner = volume.NotSupportedProvisioner
@@ -217,7 +217,7 @@ func TestOneVolumeEach(t *testing.T) {
 // volume, and the volume ends the wait, not a clock.
 func TestVolumeAfterItsClaim(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "n1")
+	w := newFakeAPI(t, "n1")
 	w.gang(4, 4)
 	withClaims(w)
 	p := w.start()

@@ -84,7 +84,7 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reservation: %w", err)
 	}
-	c := newController(o, &wire{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event})
+	c := newController(o, &apiClient{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event})
 	c.informs, c.log, c.guard = deps.Cache, deps.Log, deps.Guard
 	return c, nil
 }

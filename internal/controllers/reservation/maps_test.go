@@ -74,7 +74,7 @@ func TestWhatContainersAreTold(t *testing.T) {
 			environment:  map[string]string{}, names: "a-x-shared-gpu-0 a-x-shared-gpu-0-evar",
 		},
 	} {
-		pod, _ := newTown(t, 0).fractional("a", "n1", "g", "h")
+		pod, _ := newFakeAPI(t, 0).fractional("a", "n1", "g", "h")
 		o := DefaultOptions()
 		if tc.edit != nil {
 			tc.edit(pod)
@@ -105,7 +105,7 @@ func TestMapsThatExist(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		data   map[string]string
-		owners func(w *town) []metav1.OwnerReference
+		owners func(w *fakeAPI) []metav1.OwnerReference
 		want   string // what the container is told, or
 		err    string
 	}{
@@ -118,7 +118,7 @@ func TestMapsThatExist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newTown(t, 1)
+			w := newFakeAPI(t, 1)
 			c := w.start()
 			w.fractional("b", "n1", "other")
 			pod, r := w.fractional("a", "n1", "g")
@@ -156,8 +156,8 @@ func TestMapsThatExist(t *testing.T) {
 }
 
 // ownedBy is an owner reference to the pod of that name, which may not exist; none for an empty one.
-func ownedBy(name string) func(w *town) []metav1.OwnerReference {
-	return func(w *town) []metav1.OwnerReference {
+func ownedBy(name string) func(w *fakeAPI) []metav1.OwnerReference {
+	return func(w *fakeAPI) []metav1.OwnerReference {
 		if name == "" {
 			return nil
 		}
@@ -172,7 +172,7 @@ func ownedBy(name string) func(w *town) []metav1.OwnerReference {
 // TestNotAdmitted: a pod that no admission webhook prepared is refused before anything is reserved for it.
 func TestNotAdmitted(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	delete(pod.Annotations, keys.SharedGPUConfigMapAnnotation)
@@ -192,7 +192,7 @@ func TestNotAdmitted(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	type request = schedulingv1alpha2.BindRequest
-	c := newTown(t, 1).start()
+	c := newFakeAPI(t, 1).start()
 	for _, tc := range []struct {
 		edit    func(*request)
 		problem string
@@ -209,7 +209,7 @@ func TestCheck(t *testing.T) {
 		{func(r *request) { r.Spec.ReceivedGPU.Portion = "NaN" }, `spec.receivedGPU.portion is "NaN"`},
 		{func(r *request) { r.Spec.ReceivedGPU.Portion = "1.01" }, `spec.receivedGPU.portion is "1.01"`},
 	} {
-		_, r := newTown(t, 1).fractional("a", "n1", "g")
+		_, r := newFakeAPI(t, 1).fractional("a", "n1", "g")
 		tc.edit(r)
 		known, problem := c.Check(r)
 		if !known || tc.problem == "" && problem != "" || !strings.Contains(problem, tc.problem) {
@@ -224,7 +224,7 @@ func TestCheck(t *testing.T) {
 // TestOtherNode: a group is a device of one node.
 func TestOtherNode(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := w.start()
 	w.fractional("a", "n1", "g")
 	w.run(c, "a")
@@ -237,7 +237,7 @@ func TestOtherNode(t *testing.T) {
 // TestNotes: what the condition PodBound says of isolation.
 func TestNotes(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	pod, r := w.fractional("a", "n1", "g")
 	c := w.start()
 	if got := c.Note(r, pod); !strings.HasPrefix(got, "Receives 0.50 of a shared GPU. GPU isolation: none (nothing limits") {

@@ -48,7 +48,7 @@ func TestRoughSeas(t *testing.T) {
 var errSea = errors.New("lost at sea")
 
 func anyOrder(t *testing.T, r *rand.Rand, seed uint64, rough bool) (bound int) {
-	w := newTown(t, 3)
+	w := newFakeAPI(t, 3)
 	c := w.start()
 	if rough {
 		w.fails = func(string) error {

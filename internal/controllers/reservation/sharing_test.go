@@ -27,7 +27,7 @@ var ctx = context.Background()
 // come to use the device: the holder tolerates whatever one of them may, for as long, and goes when the last has gone.
 func TestHolderOutlastsItsUsers(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	pod.Spec.Tolerations = []corev1.Toleration{{
@@ -52,7 +52,7 @@ func TestHolderOutlastsItsUsers(t *testing.T) {
 // not deleted for us, and the real one is made beside it.
 func TestForgedHolder(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	w.putPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -77,7 +77,7 @@ func TestForgedHolder(t *testing.T) {
 // TestOnePodOneDevice follows a pod from its request to its end.
 func TestOnePodOneDevice(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	if ready, err := c.Prepare(ctx, r, pod); ready || err != nil {
@@ -131,7 +131,7 @@ func TestOnePodOneDevice(t *testing.T) {
 // another one.
 func TestFiftyPodsOneReservation(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	var names []string
 	for i := range 50 {
@@ -176,7 +176,7 @@ func TestFiftyPodsOneReservation(t *testing.T) {
 // TestTwoDevices: a pod that shares two devices, and the labels that tell so.
 func TestTwoDevices(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 4)
+	w := newFakeAPI(t, 4)
 	c := w.start()
 	w.fractional("a", "n1", "h", "g")
 	w.run(c, "a")
@@ -211,7 +211,7 @@ func TestTwoDevices(t *testing.T) {
 // anew.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	for _, wait := range []time.Duration{0, 39 * time.Second} {
@@ -244,7 +244,7 @@ func TestTimeout(t *testing.T) {
 // TestLateAnswer: the device is reported when time is up, before the pod is deleted: the request is then prepared.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	if _, err := c.Prepare(ctx, r, pod); err != nil {
@@ -268,7 +268,7 @@ func TestLateAnswer(t *testing.T) {
 // TestRejected: a node without a free device ends the attempt at once.
 func TestRejected(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 0)
+	w := newFakeAPI(t, 0)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	if _, err := c.Prepare(ctx, r, pod); err != nil {
@@ -288,7 +288,7 @@ func TestRejected(t *testing.T) {
 // be used.
 func TestScalingPodsGoFirst(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	w.fractional("a", "n1", "g")
 	w.run(c, "a")
@@ -327,7 +327,7 @@ func TestScalingPodsGoFirst(t *testing.T) {
 // by whoever comes next.
 func TestOneLook(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	looks := &counting{cluster: w}
 	c := newController(DefaultOptions(), looks)
 	defer c.renewQueue()
@@ -378,7 +378,7 @@ func (k *counting) members(ctx context.Context, group string) ([]*corev1.Pod, er
 // TestScalingCostsItsOwn: whose pod waits for a node is alone in waiting, but for nodes that have just joined.
 func TestScalingCostsItsOwn(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	scaling := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: keys.ScaleAdjustNamespace, Name: "s", Labels: map[string]string{keys.ScalingPodSourceNamespaceLabel: "noisy"},
@@ -414,8 +414,8 @@ func TestScalingCostsItsOwn(t *testing.T) {
 // TestLostReservation: what becomes of pods whose reservation pod somebody deletes.
 func TestLostReservation(t *testing.T) {
 	t.Parallel()
-	lose := func(t *testing.T, between func(w *town)) *town {
-		w := newTown(t, 2)
+	lose := func(t *testing.T, between func(w *fakeAPI)) *fakeAPI {
+		w := newFakeAPI(t, 2)
 		c := w.start()
 		for _, name := range []string{"a", "b"} {
 			w.fractional(name, "n1", "g")
@@ -444,7 +444,7 @@ func TestLostReservation(t *testing.T) {
 	})
 	t.Run("another device is reserved in its place", func(t *testing.T) {
 		t.Parallel()
-		w := lose(t, func(*town) {})
+		w := lose(t, func(*fakeAPI) {})
 		if w.writes["evict"] != 2 || len(w.events) != 2 || !strings.Contains(w.events[0], "device GPU-n1-1 was reserved in its place") {
 			t.Errorf("%d evictions, events %v", w.writes["evict"], w.events)
 		}
@@ -454,7 +454,7 @@ func TestLostReservation(t *testing.T) {
 	})
 	t.Run("the node has no other device", func(t *testing.T) {
 		t.Parallel()
-		w := lose(t, func(w *town) { w.taken["GPU-n1-1"] = "somebody" })
+		w := lose(t, func(w *fakeAPI) { w.taken["GPU-n1-1"] = "somebody" })
 		if w.writes["evict"] != 2 || !strings.Contains(strings.Join(w.events, " "), "in use by another pod") {
 			t.Errorf("%d evictions, events %v", w.writes["evict"], w.events)
 		}
@@ -464,14 +464,14 @@ func TestLostReservation(t *testing.T) {
 	})
 	t.Run("nobody knows what they were told", func(t *testing.T) {
 		t.Parallel()
-		w := lose(t, func(w *town) { clear(w.maps) })
+		w := lose(t, func(w *fakeAPI) { clear(w.maps) })
 		if w.writes["evict"] > 0 {
 			t.Errorf("events %v", w.events)
 		}
 	})
 	t.Run("labels alone take no device", func(t *testing.T) {
 		t.Parallel()
-		w := newTown(t, 2)
+		w := newFakeAPI(t, 2)
 		w.putPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "forged", Labels: map[string]string{keys.GPUGroupLabel: "g"}},
 			Spec:       corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
@@ -486,7 +486,7 @@ func TestLostReservation(t *testing.T) {
 // TestTakeover: what KAI left is used as it is.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 4)
+	w := newFakeAPI(t, 4)
 	old := func(name, group, device string) {
 		w.taken[device] = w.putPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -522,7 +522,7 @@ func TestTakeover(t *testing.T) {
 // TestUndo takes everything back, also in a process that did not prepare it, and twice.
 func TestUndo(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g", "h")
 	if _, err := c.Prepare(ctx, r, pod); err != nil {
@@ -549,7 +549,7 @@ func TestUndo(t *testing.T) {
 // the pod is old take back what the pod was given since.
 func TestUndoAfterAPause(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	if _, err := c.Prepare(ctx, r, pod); err != nil {
@@ -574,7 +574,7 @@ func TestUndoAfterAPause(t *testing.T) {
 // TestNewGroups: a pod that is decided anew leaves the groups of the earlier decision.
 func TestNewGroups(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	pod, r := w.fractional("a", "n1", "g")
 	if _, err := c.Prepare(ctx, r, pod); err != nil {
@@ -602,7 +602,7 @@ func TestNewGroups(t *testing.T) {
 // TestThousandRounds: pods come, share, end and are deleted, a thousand times; nothing is left.
 func TestThousandRounds(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	for i := range 1000 {
 		a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
@@ -718,7 +718,7 @@ func TestConfiguredPod(t *testing.T) {
 // again for another pod; it gets another device. The first pod, once bound, is evicted; the other one stays.
 func TestPreparedPodLosesItsDevice(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 2)
+	w := newFakeAPI(t, 2)
 	c := w.start()
 	a, ra := w.fractional("a", "n1", "g")
 	if _, err := c.Prepare(ctx, ra, a); err != nil {

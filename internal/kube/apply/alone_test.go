@@ -223,7 +223,7 @@ func TestBoundIsToldLater(t *testing.T) {
 		var told []time.Duration
 		of := map[types.UID]int{}
 		pool := NewPool(nil)
-		n := NewNews(pool, "pool", func(about client.Object, _, reason, _ string) {
+		n := NewEvents(pool, "pool", func(about client.Object, _, reason, _ string) {
 			if reason == keys.EventBound {
 				told = append(told, time.Since(start))
 				of[about.GetUID()]++

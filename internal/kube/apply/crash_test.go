@@ -66,7 +66,7 @@ func TestCrashes(t *testing.T) {
 func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
 	pool := NewPool(nil)
 	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
-	rooms, marks := NewRooms(pool, kit, c, RoomOptions{}), NewMarks(pool, kit)
+	rooms, marks := NewNominations(pool, kit, c, NominationOptions{}), NewAnnotations(pool, kit)
 	var writers sync.WaitGroup
 	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
 	defer writers.Wait()

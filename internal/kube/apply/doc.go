@@ -6,10 +6,10 @@
 // and the conditions PodScheduled, RoomHeld and DisruptionTarget of pods, and events; it evicts the pods that a plan names.
 //
 //	engine.Plan  ──► Binds.Submit ──► BindRequests, a bundle at a time ──► Failure ──► the loop forgets what failed
-//	                             └──► a Binding, of a pod that is alone in its bundle and needs no binder (ADR 18) ──► News, later
+//	                             └──► a Binding, of a pod that is alone in its bundle and needs no binder (ADR 18) ──► Events, later
 //	             ──► Evictions.Submit ──► evictions, each after a look at what it is for ──► Outcome ──► the loop spares the rest
-//	engine.Trace ──► Reports.Publish ──► what changed, after it has settled ──► conditions, events
-//	Store.Hold   ──► Rooms.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
+//	engine.Trace ──► Statuses.Publish ──► what changed, after it has settled ──► conditions, events
+//	Store.Hold   ──► Nominations.Publish ──► status.nominatedNodeName, after it has settled ──► the next process
 //
 // All of them write through one Pool: a table of kinds of work says how many workers each has, what an item is, how it is tried again, when it is
 // given up and who is told (pool.go). A kind's workers are its own, so that nothing that is told ever delays what is done.

@@ -79,7 +79,7 @@ func TestReasonsThatNodesDoNotLift(t *testing.T) {
 func TestPreemptionDelayIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		until := time.Now().Add(10 * time.Minute)
 		wait := engine.Attempt{Action: "preempt", Verdict: engine.Verdict{Code: engine.Wait, Reason: policy.ReasonPreemptionDelay, WakeAt: cluster.InstantOf(until)}}
 		snap := d.store.Snapshot(cluster.InstantOf(time.Now()))
@@ -122,7 +122,7 @@ func TestUnschedulableIsSaid(t *testing.T) {
 	status := cluster.ObjectState{Kind: cluster.ConfigMaps, Key: "kube-system/cluster-autoscaler-status", Object: &metav1.PartialObjectMetadata{}}
 	over := engine.Verdict{Code: engine.No, Reason: proportion.ReasonOverLimit, Object: "q", Dim: "gpu", Need: 8000}
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		shows := func(what string, v engine.Verdict, want string) {
 			t.Helper()
 			d.say(map[string]engine.Verdict{"g": v})
@@ -144,7 +144,7 @@ func TestUnschedulableIsSaid(t *testing.T) {
 		shows("it goes", over, "Unschedulable: OverLimit: "+over.String())
 	})
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{Unschedulable: UnschedulableAlways, Autoscaled: func() bool { return true }}, nil)
+		d := waiting(t, StatusOptions{Unschedulable: UnschedulableAlways, Autoscaled: func() bool { return true }}, nil)
 		d.store.Apply(status)
 		d.say(map[string]engine.Verdict{"g": over})
 		d.pass(2 * time.Second)
@@ -158,12 +158,12 @@ func TestUnschedulableIsSaid(t *testing.T) {
 // help it.
 func TestAutoscalersAreNotMisled(t *testing.T) {
 	t.Parallel()
-	for _, o := range []ReportOptions{{Autoscaled: func() bool { return true }}, {Unschedulable: UnschedulableIfNodesHelp}} {
+	for _, o := range []StatusOptions{{Autoscaled: func() bool { return true }}, {Unschedulable: UnschedulableIfNodesHelp}} {
 		autoscalersAreNotMisled(t, o)
 	}
 }
 
-func autoscalersAreNotMisled(t *testing.T, o ReportOptions) {
+func autoscalersAreNotMisled(t *testing.T, o StatusOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := waiting(t, o, nil)

@@ -39,19 +39,19 @@ type Kind struct {
 //	evictWork   as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
 //	                                a bundle's victims
 //	reasonWork  namespaces in turn  a gang                    never
-//	roomWork    namespaces in turn  a pod, so many a second   never
-//	markWork    namespaces in turn  a gang, so many a second  never
-//	newsWork    as they come        a pod, when binds pause   never: it writes nothing itself   there is an event to write
+//	nominationWork    namespaces in turn  a pod, so many a second   never
+//	annotationWork    namespaces in turn  a gang, so many a second  never
+//	eventWork    as they come        a pod, when binds pause   never: it writes nothing itself   there is an event to write
 //
 // When ctx ends, for a lost Lease as for a process that stops, nothing more is taken. No failure is told of what that cut short: the next
 // process decides on what the objects show.
 var (
-	bindWork   = Kind{Name: "a bind", Workers: 32, First: orderFirst, Tries: orderTries}
-	evictWork  = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
-	reasonWork = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
-	roomWork   = Kind{Name: "held room", Workers: 8, First: time.Second}
-	markWork   = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
-	newsWork   = Kind{Name: "news of a bind", Workers: 1, First: time.Second, Bound: boundMost}
+	bindWork       = Kind{Name: "a bind", Workers: 32, First: orderFirst, Tries: orderTries}
+	evictWork      = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
+	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
+	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
+	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
+	eventWork      = Kind{Name: "news of a bind", Workers: 1, First: time.Second, Bound: boundMost}
 )
 
 // An order is tried 8 times within 6.35 s.

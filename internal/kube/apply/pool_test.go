@@ -171,7 +171,7 @@ func TestReportsNeverDelayABind(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		d := newDesk(t, s, ReportOptions{})
+		d := newDesk(t, s, StatusOptions{})
 		for name := range verdicts { // order: each on its own
 			d.store.Apply(gangOf(name, nil), podOf("p-"+name, name, cluster.Pending))
 		}

@@ -27,13 +27,13 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// desk is Reports at work on a server, with a store from which traces are told.
-type desk struct {
+// statusFixture is Statuses at work on a server, with a store from which traces are told.
+type statusFixture struct {
 	*server
 	t       *testing.T
 	store   *cluster.Store
 	pool    *Pool // not begun
-	reports *Reports
+	reports *Statuses
 	trace   engine.Trace
 	next    time.Time
 
@@ -64,13 +64,13 @@ func groupNamed(name string) *v2alpha2.PodGroup {
 	return &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("g-" + name)}}
 }
 
-func newDesk(t *testing.T, s *server, o ReportOptions) *desk {
+func newDesk(t *testing.T, s *server, o StatusOptions) *statusFixture {
 	t.Helper()
 	kit, err := write.New(s.client, "test", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{server: s, t: t, store: cluster.NewStore(cluster.Options{})}
+	d := &statusFixture{server: s, t: t, store: cluster.NewStore(cluster.Options{})}
 	o.Pool = kai.DefaultPool
 	o.Event = func(about client.Object, kind, reason, message string) {
 		d.mu.Lock()
@@ -78,12 +78,12 @@ func newDesk(t *testing.T, s *server, o ReportOptions) *desk {
 		d.events = append(d.events, fmt.Sprintf("%s %s %s: %s", about.GetName(), kind, reason, message))
 	}
 	d.pool = NewPool(nil)
-	d.reports = NewReports(d.pool, kit, s.client, o)
+	d.reports = NewStatuses(d.pool, kit, s.client, o)
 	return d
 }
 
 // say publishes that the gangs named wait for the reasons given, and nobody else does.
-func (d *desk) say(waits map[string]engine.Verdict) {
+func (d *statusFixture) say(waits map[string]engine.Verdict) {
 	d.t.Helper()
 	d.trace = engine.Trace{}
 	snap := d.store.Snapshot(cluster.InstantOf(time.Now()))
@@ -100,13 +100,13 @@ func (d *desk) say(waits map[string]engine.Verdict) {
 	d.publish(snap)
 }
 
-func (d *desk) publish(snap *cluster.Snapshot) {
+func (d *statusFixture) publish(snap *cluster.Snapshot) {
 	d.next = d.reports.Publish(snap, &d.trace)
 	synctest.Wait()
 }
 
 // pass lets time pass, and publishes the same trace again when that was asked for, as the loop does.
-func (d *desk) pass(total time.Duration) {
+func (d *statusFixture) pass(total time.Duration) {
 	end := time.Now().Add(total)
 	for !d.next.IsZero() && !d.next.After(end) {
 		<-time.After(max(time.Until(d.next), time.Millisecond))
@@ -117,7 +117,7 @@ func (d *desk) pass(total time.Duration) {
 }
 
 // happened compares the writes and events since the last call.
-func (d *desk) happened(what string, want ...string) {
+func (d *statusFixture) happened(what string, want ...string) {
 	d.t.Helper()
 	d.mu.Lock()
 	got := append(d.story(), d.events...)
@@ -131,7 +131,7 @@ func (d *desk) happened(what string, want ...string) {
 }
 
 // shows returns what a gang's condition says: "id reason: message", or "" for none.
-func (d *desk) shows(name string) string {
+func (d *statusFixture) shows(name string) string {
 	d.t.Helper()
 	var pg v2alpha2.PodGroup
 	if err := d.client.Get(d.t.Context(), client.ObjectKey{Namespace: "a", Name: name}, &pg); err != nil {
@@ -144,7 +144,7 @@ func (d *desk) shows(name string) string {
 	return strings.Join(out, ", ")
 }
 
-func (d *desk) podShows(name string) string {
+func (d *statusFixture) podShows(name string) string {
 	d.t.Helper()
 	var p v1.Pod
 	if err := d.client.Get(d.t.Context(), client.ObjectKey{Namespace: "a", Name: name}, &p); err != nil {
@@ -172,8 +172,8 @@ const (
 	noQueueText = `queue "q" does not exist`
 )
 
-// waiting returns a desk with a gang g of pods p and q that wait.
-func waiting(t *testing.T, o ReportOptions, change func(*cluster.GangState), objects ...client.Object) *desk {
+// waiting returns a statusFixture with a gang g of pods p and q that wait.
+func waiting(t *testing.T, o StatusOptions, change func(*cluster.GangState), objects ...client.Object) *statusFixture {
 	t.Helper()
 	if len(objects) == 0 {
 		objects = []client.Object{groupNamed("g"), aPod("p"), aPod("q")}
@@ -187,7 +187,7 @@ func waiting(t *testing.T, o ReportOptions, change func(*cluster.GangState), obj
 func TestReasonIsWrittenOnceItHasSettled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(900 * time.Millisecond)
 		d.happened("before it settled")
@@ -221,7 +221,7 @@ func TestReasonIsWrittenOnceItHasSettled(t *testing.T) {
 func TestFlippingReasonIsToldOnceItStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		for i := range 20 * 60 {
 			d.say(map[string]engine.Verdict{"g": []engine.Verdict{noRoom(8000), noQueue()}[i%2]})
 			d.pass(50 * time.Millisecond)
@@ -235,7 +235,7 @@ func TestFlippingReasonIsToldOnceItStays(t *testing.T) {
 func TestNumbersAreRefreshedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
 		d.happened("first", "patch a/g", "patch a/p", "patch a/q", "g Normal Unschedulable: "+noRoom8, "p Warning Unschedulable: "+noRoom8, "q Warning Unschedulable: "+noRoom8)
@@ -256,7 +256,7 @@ func TestNumbersAreRefreshedOnceAMinute(t *testing.T) {
 func TestPlacedGangIsTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(500 * time.Millisecond)
 		d.say(nil) // placed before the reason settled
@@ -293,7 +293,7 @@ func TestPlacedGangIsTakenBack(t *testing.T) {
 func TestTakenBackAndWaitingAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
 		slow := make(chan struct{})
@@ -316,7 +316,7 @@ func TestTakenBackAndWaitingAgain(t *testing.T) {
 func TestPodsThatComeLaterAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil, groupNamed("g"), aPod("p"), aPod("q"), aPod("r"))
+		d := waiting(t, StatusOptions{}, nil, groupNamed("g"), aPod("p"), aPod("q"), aPod("r"))
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
 		d.story()
@@ -333,7 +333,7 @@ func TestPodsThatComeLaterAreTold(t *testing.T) {
 func TestUnmarkedGang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, func(g *cluster.GangState) { g.MarkUnschedulable = false })
+		d := waiting(t, StatusOptions{}, func(g *cluster.GangState) { g.MarkUnschedulable = false })
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
 		d.happened("markUnschedulable: false", "patch a/g", "g Normal Unschedulable: "+noRoom8)
@@ -350,7 +350,7 @@ func TestNotReadyIsTheGangsNews(t *testing.T) {
 		{Code: engine.NoForever, Reason: policy.ReasonGangInvalid, Detail: "spec.minSubGroup is 3, but it has 2 direct subgroups; so many can never be complete"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), ReportOptions{})
+			d := newDesk(t, newServer(t, groupNamed("g"), aPod("p")), StatusOptions{})
 			begin(t, d.pool)
 			d.store.Apply(gangOf("g", nil), podOf("p", "g", cluster.Pending))
 			d.say(map[string]engine.Verdict{"g": v})
@@ -364,7 +364,7 @@ func TestNotReadyIsTheGangsNews(t *testing.T) {
 func TestRunningGangHasNoCondition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		running := podOf("q", "g", cluster.Running)
 		running.NodeName = "n1"
 		d.store.Apply(cluster.NodeState{Name: "n1", UID: "n1"}, running)
@@ -379,7 +379,7 @@ func TestRunningGangHasNoCondition(t *testing.T) {
 func TestBackoffCountsAttemptsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, func(g *cluster.GangState) { g.Backoff = true })
+		d := waiting(t, StatusOptions{}, func(g *cluster.GangState) { g.Backoff = true })
 		d.say(map[string]engine.Verdict{"g": {Code: engine.No, Reason: policy.ReasonGangNotReady, Have: 2, Need: 3}})
 		d.pass(2 * time.Second)
 		if got := d.shows("g"); got != "" {
@@ -401,7 +401,7 @@ func TestDetailed(t *testing.T) {
 	t.Parallel()
 	for detailed, want := range map[bool]string{false: noRoom8, true: noRoom8 + "; nodes: 3 node selector or required affinity does not match"} {
 		synctest.Test(t, func(t *testing.T) {
-			d := waiting(t, ReportOptions{Detailed: detailed}, nil)
+			d := waiting(t, StatusOptions{Detailed: detailed}, nil)
 			d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 			d.pass(2 * time.Second)
 			if got := d.podShows("p"); got != "False Unschedulable: "+want {
@@ -416,12 +416,12 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		objects := []client.Object{groupNamed("g"), groupNamed("h"), aPod("p"), aPod("q")}
-		d := waiting(t, ReportOptions{}, nil, objects...)
+		d := waiting(t, StatusOptions{}, nil, objects...)
 		d.store.Apply(gangOf("h", nil))
 		d.say(map[string]engine.Verdict{"g": noRoom(8000), "h": noRoom(8000)})
 		d.pass(2 * time.Second)
 		d.story()
-		second := newDesk(t, d.server, ReportOptions{})
+		second := newDesk(t, d.server, StatusOptions{})
 		begin(t, second.pool)
 		second.store = d.store
 		if err := second.reports.Restore(t.Context()); err != nil {
@@ -441,7 +441,7 @@ func TestObjectsReplacedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, p := groupNamed("g"), aPod("p")
 		g.UID, p.UID = "another", "another"
-		d := waiting(t, ReportOptions{}, nil, g, p) // q is gone
+		d := waiting(t, StatusOptions{}, nil, g, p) // q is gone
 		d.say(map[string]engine.Verdict{"g": noRoom(8000)})
 		d.pass(2 * time.Second)
 		d.happened("none of them is what it was")
@@ -452,7 +452,7 @@ func TestObjectsReplacedMeanwhile(t *testing.T) {
 func TestFailedReportsAreRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, nil)
+		d := waiting(t, StatusOptions{}, nil)
 		d.fail = func(call string, n int) error {
 			if call == "patch a/g" && n < 5 || call == "patch a/q" && n < 3 {
 				return errors.New("API server is gone")
@@ -473,7 +473,7 @@ func TestFailedReportsAreRepeated(t *testing.T) {
 func TestQueueDetails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := waiting(t, ReportOptions{}, func(g *cluster.GangState) { g.Preemptible = false })
+		d := waiting(t, StatusOptions{}, func(g *cluster.GangState) { g.Preemptible = false })
 		d.trace.Queues = []engine.QueueTrace{{Name: "other"}, {
 			Name: "team", Quota: cluster.Resources{4000, 0, 2000}, Limit: cluster.Resources{-1, -1, 3000},
 			Allocated: cluster.Resources{1000, 0, 1500, 3}, NonPreemptible: cluster.Resources{0, 0, 1000}, Requested: cluster.Resources{2000, 1 << 30, 4000},
@@ -583,7 +583,7 @@ func TestEventsAreFew(t *testing.T) {
 				want = append(want, name+" Warning Unschedulable: "+noRoom8)
 			}
 		}
-		d := newDesk(t, newServer(t, objects...), ReportOptions{})
+		d := newDesk(t, newServer(t, objects...), StatusOptions{})
 		begin(t, d.pool)
 		d.store.Apply(gangOf("g", nil), gangOf("one", nil), podOf("single", "one", cluster.Pending))
 		for i := range 9 {

@@ -25,8 +25,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// ReportOptions tune the writing of reasons.
-type ReportOptions struct {
+// StatusOptions tune the writing of reasons.
+type StatusOptions struct {
 	// Pool is the shard's name in scheduling conditions.
 	Pool string
 	// Settle is how long a reason must have stood before it is written; 0 means one second. It keeps a gang that is placed
@@ -51,7 +51,7 @@ type Unschedulable string
 
 const (
 	// UnschedulableAuto is UnschedulableIfNodesHelp where nodes are bought, which the ConfigMap of the Cluster Autoscaler or
-	// ReportOptions.Autoscaled tells, and UnschedulableAlways elsewhere.
+	// StatusOptions.Autoscaled tells, and UnschedulableAlways elsewhere.
 	UnschedulableAuto Unschedulable = "auto"
 	// UnschedulableAlways is how upstream's scheduler and KAI's have it: a program that waits for the word finds it.
 	UnschedulableAlways Unschedulable = "always"
@@ -63,7 +63,7 @@ const (
 const autoscalerStatus = "kube-system/cluster-autoscaler-status"
 
 // bought says whether only pods that a node may help may say Unschedulable.
-func (o *ReportOptions) bought(snap *cluster.Snapshot) bool {
+func (o *StatusOptions) bought(snap *cluster.Snapshot) bool {
 	switch o.Unschedulable {
 	case UnschedulableAlways:
 		return false
@@ -73,13 +73,13 @@ func (o *ReportOptions) bought(snap *cluster.Snapshot) bool {
 	return snap.Object(cluster.ConfigMaps, autoscalerStatus) != nil || o.Autoscaled != nil && o.Autoscaled()
 }
 
-// Reports writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the pool
+// Statuses writes the reasons of a trace to the gangs and pods they are about. Publish is called by the loop; the pool
 // writes. It remembers what it wrote, so that nothing is written twice; after a restart it reads the objects
 // before it writes. It remembers only gangs that wait, or whose reason has not been taken back yet.
-type Reports struct {
+type Statuses struct {
 	kit    *write.Kit
 	reader client.Reader
-	o      ReportOptions
+	o      StatusOptions
 	work   *Queue[object] // of gangs
 
 	mu    sync.Mutex
@@ -130,8 +130,8 @@ type message struct {
 
 type podRef struct{ name, uid string }
 
-// NewReports returns a writer of reasons, which pool runs.
-func NewReports(pool *Pool, kit *write.Kit, reader client.Reader, o ReportOptions) *Reports {
+// NewStatuses returns a writer of reasons, which pool runs.
+func NewStatuses(pool *Pool, kit *write.Kit, reader client.Reader, o StatusOptions) *Statuses {
 	if o.Settle == 0 {
 		o.Settle = time.Second
 	}
@@ -141,14 +141,14 @@ func NewReports(pool *Pool, kit *write.Kit, reader client.Reader, o ReportOption
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
-	r := &Reports{kit: kit, reader: reader, o: o, gangs: map[string]*report{}}
+	r := &Statuses{kit: kit, reader: reader, o: o, gangs: map[string]*report{}}
 	r.work = NewQueue(pool, reasonWork, Job[object]{Tenant: object.tenant, About: r.about, Try: r.serve})
 	return r
 }
 
 // Restore looks for conditions that an earlier process of ours wrote, so that those of gangs that have been placed since
 // are taken back. Call it once, when the cache has synced.
-func (r *Reports) Restore(ctx context.Context) error {
+func (r *Statuses) Restore(ctx context.Context) error {
 	var list v2alpha2.PodGroupList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list PodGroups: %w", err)
@@ -168,7 +168,7 @@ func (r *Reports) Restore(ctx context.Context) error {
 
 // Publish takes in the trace of a run over snap. It costs the gangs of the trace, and writes nothing itself. It returns
 // when it should be called again for reasons to settle, or the zero time.
-func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
+func (r *Statuses) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 	p := publication{reports: r, snap: snap, trace: t, now: time.Now(), bought: r.o.bought(snap), texts: map[*engine.Diagnosis]string{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *Reports) Publish(snap *cluster.Snapshot, t *engine.Trace) time.Time {
 
 // publication is one call of Publish.
 type publication struct {
-	reports *Reports
+	reports *Statuses
 	snap    *cluster.Snapshot
 	trace   *engine.Trace
 	now     time.Time
@@ -319,7 +319,7 @@ func (p *publication) text(g *engine.GangTrace) string {
 }
 
 // about is the PodGroup of an item; without a name once nothing is to be said of it.
-func (r *Reports) about(gang object) any {
+func (r *Statuses) about(gang object) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rep := r.gangs[gang.uid]; rep != nil {
@@ -329,7 +329,7 @@ func (r *Reports) about(gang object) any {
 }
 
 // serve writes what is to be said of one gang; it is never at work on one gang twice at once.
-func (r *Reports) serve(ctx context.Context, gang object) error {
+func (r *Statuses) serve(ctx context.Context, gang object) error {
 	uid := gang.uid
 	r.mu.Lock()
 	rep := r.gangs[uid]
@@ -364,7 +364,7 @@ func (r *Reports) serve(ctx context.Context, gang object) error {
 }
 
 // write brings the gang's condition, and its pods', up to date.
-func (r *Reports) write(ctx context.Context, key cluster.Key, uid string, m *message) error {
+func (r *Statuses) write(ctx context.Context, key cluster.Key, uid string, m *message) error {
 	var errs []error
 	if !m.rest {
 		if err := r.writeGang(ctx, key, uid, m); err != nil {
@@ -389,7 +389,7 @@ const eventPods = 4
 // errChanged is the failure of a write that another one overtook: read again, try again.
 var errChanged = errors.New("it changed meanwhile")
 
-func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m *message) error {
+func (r *Statuses) writeGang(ctx context.Context, key cluster.Key, uid string, m *message) error {
 	var pg v2alpha2.PodGroup
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	if err := r.reader.Get(ctx, name, &pg); err != nil {
@@ -429,7 +429,7 @@ func (r *Reports) writeGang(ctx context.Context, key cluster.Key, uid string, m 
 	return nil
 }
 
-func (r *Reports) writePod(ctx context.Context, namespace string, ref podRef, m *message, event bool) error {
+func (r *Statuses) writePod(ctx context.Context, namespace string, ref podRef, m *message, event bool) error {
 	var p v1.Pod
 	if err := r.reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.name}, &p); err != nil {
 		return client.IgnoreNotFound(err)

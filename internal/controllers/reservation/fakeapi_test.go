@@ -21,9 +21,9 @@ import (
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 )
 
-// town is a cluster in memory: an API server, kubelets with devices, and caches that lag behind until they are told to
+// fakeAPI is a cluster in memory: an API server, kubelets with devices, and caches that lag behind until they are told to
 // deliver. It keeps the promises of the real ones that the controller relies on.
-type town struct {
+type fakeAPI struct {
 	t         *testing.T
 	now       time.Time
 	serial    int
@@ -47,8 +47,8 @@ type town struct {
 	opened map[string]int     // reservation pods made, by group
 }
 
-func newTown(t *testing.T, devices int) *town {
-	return &town{
+func newFakeAPI(t *testing.T, devices int) *fakeAPI {
+	return &fakeAPI{
 		t: t, now: time.Unix(1_800_000_000, 0), devices: devices,
 		pods: map[string]*corev1.Pod{}, asked: map[string]*schedulingv1alpha2.BindRequest{}, maps: map[string]*corev1.ConfigMap{},
 		taken: map[string]types.UID{}, cachedPods: map[string]*corev1.Pod{}, cachedRequests: map[string]*schedulingv1alpha2.BindRequest{},
@@ -57,7 +57,7 @@ func newTown(t *testing.T, devices int) *town {
 }
 
 // start returns a controller with empty memory and caches as they are on the API server now.
-func (w *town) start() *Controller {
+func (w *fakeAPI) start() *Controller {
 	c := newController(DefaultOptions(), w)
 	c.now = func() time.Time { return w.now }
 	w.podNews, w.requestNews = nil, nil
@@ -71,7 +71,7 @@ func (w *town) start() *Controller {
 	return c
 }
 
-func (w *town) stamp(m *metav1.ObjectMeta) {
+func (w *fakeAPI) stamp(m *metav1.ObjectMeta) {
 	w.serial++
 	m.ResourceVersion = strconv.Itoa(w.serial)
 	if m.UID == "" {
@@ -82,7 +82,7 @@ func (w *town) stamp(m *metav1.ObjectMeta) {
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-func (w *town) putPod(p *corev1.Pod) *corev1.Pod {
+func (w *fakeAPI) putPod(p *corev1.Pod) *corev1.Pod {
 	w.stamp(&p.ObjectMeta)
 	k := key(p)
 	was := w.pods[k]
@@ -97,7 +97,7 @@ func (w *town) putPod(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-func (w *town) dropPod(k string) {
+func (w *fakeAPI) dropPod(k string) {
 	p := w.pods[k]
 	if p == nil {
 		return
@@ -120,20 +120,20 @@ func (w *town) dropPod(k string) {
 	}
 }
 
-func (w *town) editPod(k string, edit func(*corev1.Pod)) {
+func (w *fakeAPI) editPod(k string, edit func(*corev1.Pod)) {
 	p := w.pods[k].DeepCopy()
 	edit(p)
 	w.putPod(p)
 }
 
-func (w *town) putRequest(r *schedulingv1alpha2.BindRequest) {
+func (w *fakeAPI) putRequest(r *schedulingv1alpha2.BindRequest) {
 	w.stamp(&r.ObjectMeta)
 	k := key(r)
 	w.asked[k] = r
 	w.requestNews = append(w.requestNews, func(c *Controller) { w.cachedRequests[k] = r; c.requestSeen(r, false) })
 }
 
-func (w *town) dropRequest(k string) {
+func (w *fakeAPI) dropRequest(k string) {
 	r := w.asked[k]
 	if r == nil {
 		return
@@ -143,7 +143,7 @@ func (w *town) dropRequest(k string) {
 }
 
 // deliver tells the controller the oldest news of pods, or of requests; false if there are none.
-func (w *town) deliver(c *Controller, pods bool) bool {
+func (w *fakeAPI) deliver(c *Controller, pods bool) bool {
 	news := &w.requestNews
 	if pods {
 		news = &w.podNews
@@ -160,7 +160,7 @@ func (w *town) deliver(c *Controller, pods bool) bool {
 const team = "team"
 
 // fractional makes a pod that shares devices, as admission leaves it, and its request.
-func (w *town) fractional(name, node string, groups ...string) (*corev1.Pod, *schedulingv1alpha2.BindRequest) {
+func (w *fakeAPI) fractional(name, node string, groups ...string) (*corev1.Pod, *schedulingv1alpha2.BindRequest) {
 	from := func(key string) corev1.EnvVar {
 		return corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: key}}}
 	}
@@ -177,7 +177,7 @@ func (w *town) fractional(name, node string, groups ...string) (*corev1.Pod, *sc
 	return p, w.request(p, node, groups...)
 }
 
-func (w *town) request(p *corev1.Pod, node string, groups ...string) *schedulingv1alpha2.BindRequest {
+func (w *fakeAPI) request(p *corev1.Pod, node string, groups ...string) *schedulingv1alpha2.BindRequest {
 	r := &schedulingv1alpha2.BindRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}},
 		Spec: schedulingv1alpha2.BindRequestSpec{
@@ -190,7 +190,7 @@ func (w *town) request(p *corev1.Pod, node string, groups ...string) *scheduling
 }
 
 // kubelet gives reservation pods that have none a device, or turns them away; and ends those that are deleted.
-func (w *town) kubelet() (busy bool) {
+func (w *fakeAPI) kubelet() (busy bool) {
 	for _, k := range slices.Sorted(maps.Keys(w.pods)) {
 		p := w.pods[k]
 		switch {
@@ -214,7 +214,7 @@ func (w *town) kubelet() (busy bool) {
 	return busy
 }
 
-func (w *town) free(node string) string {
+func (w *fakeAPI) free(node string) string {
 	for i := range w.devices {
 		if device := fmt.Sprintf("GPU-%s-%d", node, i); w.taken[device] == "" {
 			return device
@@ -224,12 +224,12 @@ func (w *town) free(node string) string {
 }
 
 // bind binds a pod that was prepared.
-func (w *town) bind(name string) {
+func (w *fakeAPI) bind(name string) {
 	k := team + "/" + name
 	w.editPod(k, func(p *corev1.Pod) { p.Spec.NodeName = w.asked[k].Spec.SelectedNode })
 }
 
-func (w *town) report(name string, phase schedulingv1alpha2.BindRequestPhase) {
+func (w *fakeAPI) report(name string, phase schedulingv1alpha2.BindRequestPhase) {
 	r := w.asked[team+"/"+name].DeepCopy()
 	r.Status.Phase = phase
 	w.putRequest(r)
@@ -237,7 +237,7 @@ func (w *town) report(name string, phase schedulingv1alpha2.BindRequestPhase) {
 
 // settle delivers all news, syncs the groups that ask for it and lets kubelets work, until nothing happens any more. The
 // clock stands still; groups that wait for it are left alone.
-func (w *town) settle(c *Controller) {
+func (w *fakeAPI) settle(c *Controller) {
 	w.t.Helper()
 	for range 10000 {
 		busy := w.deliver(c, true)
@@ -252,7 +252,7 @@ func (w *town) settle(c *Controller) {
 }
 
 // syncSome looks at up to n groups that are due.
-func (w *town) syncSome(c *Controller, n int) (busy bool) {
+func (w *fakeAPI) syncSome(c *Controller, n int) (busy bool) {
 	groups := c.queue()
 	for ; n > 0 && groups.Len() > 0; n-- {
 		g, _ := groups.Get()
@@ -267,7 +267,7 @@ func (w *town) syncSome(c *Controller, n int) (busy bool) {
 }
 
 // run prepares, binds and reports a pod, with everything delivered in between.
-func (w *town) run(c *Controller, name string) {
+func (w *fakeAPI) run(c *Controller, name string) {
 	w.t.Helper()
 	for range 10 {
 		w.settle(c)
@@ -286,7 +286,7 @@ func (w *town) run(c *Controller, name string) {
 	w.t.Fatalf("%s does not get ready", name)
 }
 
-func (w *town) reservations() []string {
+func (w *fakeAPI) reservations() []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(w.pods)) {
 		if strings.HasPrefix(k, keys.ReservationNamespace+"/") {
@@ -297,7 +297,7 @@ func (w *town) reservations() []string {
 }
 
 // told is what a pod's container is told.
-func (w *town) told(name string) string {
+func (w *fakeAPI) told(name string) string {
 	m := w.maps[team+"/"+name+"-x-shared-gpu-0"]
 	if m == nil {
 		return ""
@@ -305,7 +305,7 @@ func (w *town) told(name string) string {
 	return m.Data[keys.VisibleDevicesEnv]
 }
 
-func (w *town) write(what string) error {
+func (w *fakeAPI) write(what string) error {
 	w.writes[what]++
 	if w.fails != nil {
 		return w.fails(what)
@@ -323,15 +323,15 @@ func named(group string, pods map[string]*corev1.Pod) []*corev1.Pod {
 	return out
 }
 
-func (w *town) members(_ context.Context, group string) ([]*corev1.Pod, error) {
+func (w *fakeAPI) members(_ context.Context, group string) ([]*corev1.Pod, error) {
 	return named(group, w.cachedPods), nil
 }
 
-func (w *town) liveMembers(_ context.Context, group string) ([]*corev1.Pod, error) {
+func (w *fakeAPI) liveMembers(_ context.Context, group string) ([]*corev1.Pod, error) {
 	return named(group, w.pods), nil
 }
 
-func (w *town) requests(_ context.Context, group string) (out []*schedulingv1alpha2.BindRequest, err error) {
+func (w *fakeAPI) requests(_ context.Context, group string) (out []*schedulingv1alpha2.BindRequest, err error) {
 	for _, k := range slices.Sorted(maps.Keys(w.cachedRequests)) {
 		if slices.Contains(requestGroups(w.cachedRequests[k]), group) {
 			out = append(out, w.cachedRequests[k])
@@ -340,7 +340,7 @@ func (w *town) requests(_ context.Context, group string) (out []*schedulingv1alp
 	return out, nil
 }
 
-func (w *town) unscheduled(_ context.Context, namespace string) (out []*corev1.Pod, err error) {
+func (w *fakeAPI) unscheduled(_ context.Context, namespace string) (out []*corev1.Pod, err error) {
 	for _, p := range w.cachedPods {
 		if p.Namespace == namespace && p.Spec.NodeName == "" {
 			out = append(out, p)
@@ -349,21 +349,21 @@ func (w *town) unscheduled(_ context.Context, namespace string) (out []*corev1.P
 	return out, nil
 }
 
-func (w *town) node(_ context.Context, name string) (*corev1.Node, error) {
+func (w *fakeAPI) node(_ context.Context, name string) (*corev1.Node, error) {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: w.nodesMade, Labels: map[string]string{keys.GPUMemoryNodeLabel: "81920"}}}, nil
 }
 
-func (w *town) livePod(_ context.Context, n types.NamespacedName) (*corev1.Pod, error) {
+func (w *fakeAPI) livePod(_ context.Context, n types.NamespacedName) (*corev1.Pod, error) {
 	return w.pods[n.String()], nil
 }
 
-func (w *town) liveMap(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
+func (w *fakeAPI) liveMap(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
 	return w.maps[n.String()], nil
 }
 
 var some = schema.GroupResource{Resource: "things"}
 
-func (w *town) createPod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+func (w *fakeAPI) createPod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	if err := w.write("reserve"); err != nil {
 		return nil, err
 	}
@@ -374,7 +374,7 @@ func (w *town) createPod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) 
 	return w.putPod(p), nil
 }
 
-func (w *town) deletePod(_ context.Context, p *corev1.Pod, exact bool) error {
+func (w *fakeAPI) deletePod(_ context.Context, p *corev1.Pod, exact bool) error {
 	if err := w.write("release"); err != nil {
 		return err
 	}
@@ -393,7 +393,7 @@ func (w *town) deletePod(_ context.Context, p *corev1.Pod, exact bool) error {
 	return nil
 }
 
-func (w *town) patchMeta(_ context.Context, p *corev1.Pod, labels, annotations map[string]any, exact bool) (bool, error) {
+func (w *fakeAPI) patchMeta(_ context.Context, p *corev1.Pod, labels, annotations map[string]any, exact bool) (bool, error) {
 	if err := w.write("label"); err != nil {
 		return false, err
 	}
@@ -417,7 +417,7 @@ func (w *town) patchMeta(_ context.Context, p *corev1.Pod, labels, annotations m
 	return true, nil
 }
 
-func (w *town) createMap(_ context.Context, m *corev1.ConfigMap) error {
+func (w *fakeAPI) createMap(_ context.Context, m *corev1.ConfigMap) error {
 	if err := w.write("map"); err != nil {
 		return err
 	}
@@ -433,7 +433,7 @@ func (w *town) createMap(_ context.Context, m *corev1.ConfigMap) error {
 	return nil
 }
 
-func (w *town) updateMap(_ context.Context, m *corev1.ConfigMap) error {
+func (w *fakeAPI) updateMap(_ context.Context, m *corev1.ConfigMap) error {
 	if err := w.write("map"); err != nil {
 		return err
 	}
@@ -446,7 +446,7 @@ func (w *town) updateMap(_ context.Context, m *corev1.ConfigMap) error {
 	return nil
 }
 
-func (w *town) deleteMap(_ context.Context, m *corev1.ConfigMap) error {
+func (w *fakeAPI) deleteMap(_ context.Context, m *corev1.ConfigMap) error {
 	if err := w.write("map"); err != nil {
 		return err
 	}
@@ -454,7 +454,7 @@ func (w *town) deleteMap(_ context.Context, m *corev1.ConfigMap) error {
 	return nil
 }
 
-func (w *town) evict(_ context.Context, p *corev1.Pod) (bool, error) {
+func (w *fakeAPI) evict(_ context.Context, p *corev1.Pod) (bool, error) {
 	now := w.pods[key(p)]
 	if now == nil || now.UID != p.UID {
 		return false, nil
@@ -469,14 +469,14 @@ func (w *town) evict(_ context.Context, p *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-func (w *town) event(p *corev1.Pod, kind, reason, message string) {
+func (w *fakeAPI) event(p *corev1.Pod, kind, reason, message string) {
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
 }
 
 // TestDefectOfOneGroup: a group whose look ends in a panic is tried again with back-off, and the others are looked at.
 func TestDefectOfOneGroup(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
+	w := newFakeAPI(t, 1)
 	c := newController(DefaultOptions(), breaking{w, "bad"})
 	for _, g := range []string{"bad", "good"} {
 		r := &schedulingv1alpha2.BindRequest{}

@@ -31,7 +31,7 @@ func TestExtendedStatusThatIsDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &wire{kit: kit}
+		w := &apiClient{kit: kit}
 		err = w.setExtended(t.Context(), pod, &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"})
 		var v verdictError
 		if keeps && err != nil || !keeps && (!errors.As(err, &v) || !strings.Contains(err.Error(), "DRAExtendedResource")) {

@@ -29,7 +29,7 @@ const (
 
 // index adds the indexes to the cache, once. The cache asks the API server for the kinds, so it is not done before the
 // controller works.
-func (w *wire) index(ctx context.Context) error {
+func (w *apiClient) index(ctx context.Context) error {
 	w.indexing.Lock()
 	defer w.indexing.Unlock()
 	if w.indexed == 2 {
@@ -51,8 +51,8 @@ func (w *wire) index(ctx context.Context) error {
 	return nil
 }
 
-// wire is a real cluster.
-type wire struct {
+// apiClient is a real cluster.
+type apiClient struct {
 	cache  cache.Cache   // informers
 	live   client.Reader // the API server
 	client client.Client // creates and deletes
@@ -63,7 +63,7 @@ type wire struct {
 	indexed  int // how many of the indexes are there
 }
 
-func (w *wire) members(ctx context.Context, group string) ([]*corev1.Pod, error) {
+func (w *apiClient) members(ctx context.Context, group string) ([]*corev1.Pod, error) {
 	if err := w.index(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (w *wire) members(ctx context.Context, group string) ([]*corev1.Pod, error)
 	return pointers(list.Items), nil
 }
 
-func (w *wire) requests(ctx context.Context, group string) ([]*schedulingv1alpha2.BindRequest, error) {
+func (w *apiClient) requests(ctx context.Context, group string) ([]*schedulingv1alpha2.BindRequest, error) {
 	if err := w.index(ctx); err != nil {
 		return nil, err
 	}
@@ -93,11 +93,11 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-func (w *wire) node(ctx context.Context, name string) (*corev1.Node, error) {
+func (w *apiClient) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.Node{})
 }
 
-func (w *wire) unscheduled(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+func (w *apiClient) unscheduled(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
 	if namespace == "" {
 		return nil, nil
 	}
@@ -118,7 +118,7 @@ func asksForNode(p *corev1.Pod, now time.Time) bool {
 	return p.Spec.NodeName == "" && !over(p) && p.DeletionTimestamp == nil && now.Sub(p.CreationTimestamp.Time) < patience
 }
 
-func (w *wire) liveMembers(ctx context.Context, group string) ([]*corev1.Pod, error) {
+func (w *apiClient) liveMembers(ctx context.Context, group string) ([]*corev1.Pod, error) {
 	var out []*corev1.Pod
 	for _, key := range []string{keys.GPUGroupLabel, keys.GPUGroupLabelPrefix + group} {
 		var list corev1.PodList
@@ -130,19 +130,19 @@ func (w *wire) liveMembers(ctx context.Context, group string) ([]*corev1.Pod, er
 	return out, nil
 }
 
-func (w *wire) livePod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+func (w *apiClient) livePod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	return read(ctx, w.live, name, &corev1.Pod{})
 }
 
-func (w *wire) liveMap(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error) {
+func (w *apiClient) liveMap(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error) {
 	return read(ctx, w.live, name, &corev1.ConfigMap{})
 }
 
-func (w *wire) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+func (w *apiClient) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	return pod, w.client.Create(ctx, pod)
 }
 
-func (w *wire) deletePod(ctx context.Context, pod *corev1.Pod, exact bool) error {
+func (w *apiClient) deletePod(ctx context.Context, pod *corev1.Pod, exact bool) error {
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	demand := client.Preconditions{UID: ptr.To(pod.UID)}
 	if exact {
@@ -158,7 +158,7 @@ func (w *wire) deletePod(ctx context.Context, pod *corev1.Pod, exact bool) error
 	return nil
 }
 
-func (w *wire) patchMeta(ctx context.Context, pod *corev1.Pod, labels, annotations map[string]any, exact bool) (bool, error) {
+func (w *apiClient) patchMeta(ctx context.Context, pod *corev1.Pod, labels, annotations map[string]any, exact bool) (bool, error) {
 	meta := map[string]any{"uid": pod.UID}
 	if exact {
 		meta["resourceVersion"] = pod.ResourceVersion
@@ -178,20 +178,20 @@ func (w *wire) patchMeta(ctx context.Context, pod *corev1.Pod, labels, annotatio
 	return result == write.Written, err
 }
 
-func (w *wire) createMap(ctx context.Context, m *corev1.ConfigMap) error {
+func (w *apiClient) createMap(ctx context.Context, m *corev1.ConfigMap) error {
 	return w.client.Create(ctx, m)
 }
 
-func (w *wire) updateMap(ctx context.Context, m *corev1.ConfigMap) error {
+func (w *apiClient) updateMap(ctx context.Context, m *corev1.ConfigMap) error {
 	return w.client.Update(ctx, m)
 }
 
-func (w *wire) deleteMap(ctx context.Context, m *corev1.ConfigMap) error {
+func (w *apiClient) deleteMap(ctx context.Context, m *corev1.ConfigMap) error {
 	_, err := w.kit.Delete(ctx, m)
 	return err
 }
 
-func (w *wire) evict(ctx context.Context, pod *corev1.Pod) (bool, error) {
+func (w *apiClient) evict(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	result, err := w.kit.Evict(ctx, pod.DeepCopy(), write.Within(pod, write.MaxGrace)...)
 	if err == nil && (result == write.Blocked || result == write.Unjudged) {
 		return false, fmt.Errorf("evicting pod %s/%s: its disruption budgets do not allow it now", pod.Namespace, pod.Name)
@@ -199,7 +199,7 @@ func (w *wire) evict(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return result == write.Written, err
 }
 
-func (w *wire) event(pod *corev1.Pod, kind, reason, message string) {
+func (w *apiClient) event(pod *corev1.Pod, kind, reason, message string) {
 	if w.emit != nil {
 		w.emit(pod, kind, reason, message)
 	}

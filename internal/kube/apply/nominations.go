@@ -17,20 +17,20 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// RoomOptions tune the telling of held room.
-type RoomOptions struct {
+// NominationOptions tune the telling of held room.
+type NominationOptions struct {
 	// Settle is how long room must have been held before it is told; 0 means one second. Most victims are gone by then.
 	Settle time.Duration
 	// Event records an event about a pod to which room is promised. It must not block. Nil records none.
 	Event func(about client.Object, kind, reason, message string)
 }
 
-// Rooms tells pods for which room is held where it is: status.nominatedNodeName, and a condition that says that we wrote
+// Nominations tells pods for which room is held where it is: status.nominatedNodeName, and a condition that says that we wrote
 // it. Publish is called by the loop; the pool writes. A later process finds there what this one promised.
-type Rooms struct {
+type Nominations struct {
 	kit   *write.Kit
 	cache client.Reader
-	o     RoomOptions
+	o     NominationOptions
 	work  *Queue[object] // of pods
 
 	mu   sync.Mutex
@@ -50,23 +50,23 @@ type room struct {
 // Promise is room that the pod of that UID was promised on a node.
 type Promise struct{ UID, Node string }
 
-// NewRooms returns a writer of held room, which pool runs.
-func NewRooms(pool *Pool, kit *write.Kit, cache client.Reader, o RoomOptions) *Rooms {
+// NewNominations returns a writer of held room, which pool runs.
+func NewNominations(pool *Pool, kit *write.Kit, cache client.Reader, o NominationOptions) *Nominations {
 	if o.Settle == 0 {
 		o.Settle = time.Second
 	}
 	if o.Event == nil {
 		o.Event = func(client.Object, string, string, string) {}
 	}
-	r := &Rooms{kit: kit, cache: cache, o: o, pods: map[string]*room{}}
-	r.work = NewQueue(pool, roomWork, Job[object]{Tenant: object.tenant, About: r.about, Pace: pace(), Try: r.serve})
+	r := &Nominations{kit: kit, cache: cache, o: o, pods: map[string]*room{}}
+	r.work = NewQueue(pool, nominationWork, Job[object]{Tenant: object.tenant, About: r.about, Pace: pace(), Try: r.serve})
 	return r
 }
 
 // Restore returns what an earlier process promised: to pods that wait for a node and show both where and that it was us.
 // Promises that had not settled yet, and those to pods that were still to be made anew, died with that process. Call it
 // once, when the cache has synced.
-func (r *Rooms) Restore(ctx context.Context) ([]Promise, error) {
+func (r *Nominations) Restore(ctx context.Context) ([]Promise, error) {
 	var list v1.PodList
 	if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
@@ -97,7 +97,7 @@ func promised(p *v1.Pod) bool {
 
 // Publish takes in which room is held. It returns when it should be called again for promises to settle, or the zero time.
 // It costs what is held, and nothing when nothing is.
-func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
+func (r *Nominations) Publish(snap *cluster.Snapshot) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(snap.Holds) == 0 && len(r.pods) == 0 {
@@ -150,7 +150,7 @@ func (r *Rooms) Publish(snap *cluster.Snapshot) time.Time {
 }
 
 // about is the pod of an item; without a name once nothing is known of it.
-func (r *Rooms) about(pod object) any {
+func (r *Nominations) about(pod object) any {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.namespace, UID: types.UID(pod.uid)}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func (r *Rooms) about(pod object) any {
 }
 
 // serve brings one pod up to date.
-func (r *Rooms) serve(ctx context.Context, pod object) error {
+func (r *Nominations) serve(ctx context.Context, pod object) error {
 	uid := pod.uid
 	r.mu.Lock()
 	have := r.pods[uid]

@@ -164,7 +164,7 @@ func TestRooms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
 		pool := NewPool(nil)
-		r := NewRooms(pool, p.kit(), p.client, RoomOptions{Event: func(about client.Object, kind, reason, message string) {
+		r := NewNominations(pool, p.kit(), p.client, NominationOptions{Event: func(about client.Object, kind, reason, message string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, about.GetName()+" "+kind+" "+reason+": "+message)
@@ -219,7 +219,7 @@ func TestRoomsAreToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
 		pool := NewPool(nil)
-		r := NewRooms(pool, p.kit(), p.client, RoomOptions{})
+		r := NewNominations(pool, p.kit(), p.client, NominationOptions{})
 		p.work(pool.Run)
 		publish := func() time.Time { return r.Publish(s.Snapshot(cluster.UnixNano(1))) }
 		p.fail = 2
@@ -251,7 +251,7 @@ func TestRoomsRestore(t *testing.T) {
 		p, s := newPaper(t, shown("p", "n1", "", v1.ConditionTrue), shown("q", "n1", "", v1.ConditionTrue), shown("bound", "n1", "n1", v1.ConditionTrue),
 			shown("other", "n1", "", ""), shown("released", "n1", "", v1.ConditionFalse), shown("none", "", "", v1.ConditionTrue)), heldWorld()
 		pool := NewPool(nil)
-		r := NewRooms(pool, p.kit(), p.client, RoomOptions{})
+		r := NewNominations(pool, p.kit(), p.client, NominationOptions{})
 		p.work(pool.Run)
 		got, err := r.Restore(t.Context())
 		if err != nil {
@@ -272,7 +272,7 @@ func TestMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
 		pool := NewPool(nil)
-		m := NewMarks(pool, p.kit())
+		m := NewAnnotations(pool, p.kit())
 		p.work(pool.Run)
 		g, at := kai.GangKey("a", "g"), cluster.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)))
 		m.Set(g, "u", keys.LastStartAnnotation, at)
@@ -299,7 +299,7 @@ func TestFrozenCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)
 		pool := NewPool(nil)
-		m := NewMarks(pool, p.kit())
+		m := NewAnnotations(pool, p.kit())
 		p.work(pool.Run)
 		m.Frozen(kai.GangKey("a", "g"), "u", "left alone", time.Hour)
 		p.after(50*time.Minute, nil)

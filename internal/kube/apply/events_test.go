@@ -17,7 +17,7 @@ func TestNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		pool := NewPool(nil)
-		n := NewNews(pool, "blue", func(about client.Object, kind, reason, message string) {
+		n := NewEvents(pool, "blue", func(about client.Object, kind, reason, message string) {
 			told = append(told, about.GetNamespace()+"/"+about.GetName()+" "+string(about.GetUID())+" "+kind+" "+reason+": "+message)
 		})
 		begin(t, pool)

@@ -19,14 +19,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-func (w *wire) deviceClaim(ctx context.Context, name types.NamespacedName, live bool) (*resourcev1.ResourceClaim, error) {
+func (w *apiClient) deviceClaim(ctx context.Context, name types.NamespacedName, live bool) (*resourcev1.ResourceClaim, error) {
 	if live {
 		return read(ctx, w.live, name, &resourcev1.ResourceClaim{})
 	}
 	return read(ctx, w.cache, name, &resourcev1.ResourceClaim{})
 }
 
-func (w *wire) writeClaim(ctx context.Context, before, after *resourcev1.ResourceClaim) error {
+func (w *apiClient) writeClaim(ctx context.Context, before, after *resourcev1.ResourceClaim) error {
 	target := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name}}
 	version := before.ResourceVersion
 	status := func() error {
@@ -56,7 +56,7 @@ func (w *wire) writeClaim(ctx context.Context, before, after *resourcev1.Resourc
 }
 
 // ifSame replaces a part of the claim if it still has the version.
-func (w *wire) ifSame(ctx context.Context, target *resourcev1.ResourceClaim, version, path string, value any, send func(context.Context, client.Object, []byte) (write.Result, error)) error {
+func (w *apiClient) ifSame(ctx context.Context, target *resourcev1.ResourceClaim, version, path string, value any, send func(context.Context, client.Object, []byte) (write.Result, error)) error {
 	body, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": version},
 		{"op": "add", "path": path, "value": value},
@@ -71,14 +71,14 @@ func (w *wire) ifSame(ctx context.Context, target *resourcev1.ResourceClaim, ver
 	return err
 }
 
-func (w *wire) createClaim(ctx context.Context, c *resourcev1.ResourceClaim) error {
+func (w *apiClient) createClaim(ctx context.Context, c *resourcev1.ResourceClaim) error {
 	if err := w.client.Create(ctx, c); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("making claim %s: %w", nameOf(c), err)
 	}
 	return nil
 }
 
-func (w *wire) deleteClaim(ctx context.Context, c *resourcev1.ResourceClaim) error {
+func (w *apiClient) deleteClaim(ctx context.Context, c *resourcev1.ResourceClaim) error {
 	target := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	err := w.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(c.UID)})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -87,7 +87,7 @@ func (w *wire) deleteClaim(ctx context.Context, c *resourcev1.ResourceClaim) err
 	return err
 }
 
-func (w *wire) setExtended(ctx context.Context, pod *corev1.Pod, s *corev1.PodExtendedResourceClaimStatus) error {
+func (w *apiClient) setExtended(ctx context.Context, pod *corev1.Pod, s *corev1.PodExtendedResourceClaimStatus) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"extendedResourceClaimStatus": s},

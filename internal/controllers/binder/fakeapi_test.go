@@ -23,9 +23,9 @@ import (
 
 const ns = "team"
 
-// world is a cluster in memory, with one step at a time and a clock that moves when told. It keeps the promises of a
+// fakeAPI is a cluster in memory, with one step at a time and a clock that moves when told. It keeps the promises of a
 // real API server that the binder relies on, and checks those that the binder makes.
-type world struct {
+type fakeAPI struct {
 	t   failer
 	now time.Time
 	uid int
@@ -53,8 +53,8 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-func newWorld(t failer, nodes ...string) *world {
-	w := &world{
+func newFakeAPI(t failer, nodes ...string) *fakeAPI {
+	w := &fakeAPI{
 		t: t, now: time.Unix(1_700_000_000, 0),
 		pods: map[string]*corev1.Pod{}, requests: map[string]*schedulingv1alpha2.BindRequest{},
 		nodes: map[string]*corev1.Node{}, claims: map[string]*corev1.PersistentVolumeClaim{},
@@ -67,24 +67,24 @@ func newWorld(t failer, nodes ...string) *world {
 	return w
 }
 
-func (w *world) newUID() types.UID {
+func (w *fakeAPI) newUID() types.UID {
 	w.uid++
 	return types.UID("uid-" + strconv.Itoa(w.uid))
 }
 
 // tell queues an event for every process.
-func (w *world) tell(kind string, deliver func(*process)) {
+func (w *fakeAPI) tell(kind string, deliver func(*process)) {
 	for _, p := range w.watchers {
 		p.queues[kind] = append(p.queues[kind], deliver)
 	}
 }
 
-func (w *world) putPod(pod *corev1.Pod) {
+func (w *fakeAPI) putPod(pod *corev1.Pod) {
 	w.pods[pod.Name] = pod
 	w.tell("pod", func(p *process) { p.cache[pod.Name] = pod; p.look(p.book.putPod(pod)) })
 }
 
-func (w *world) addPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+func (w *fakeAPI) addPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: w.newUID()}}
 	for _, e := range edit {
 		e(pod)
@@ -93,13 +93,13 @@ func (w *world) addPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func (w *world) editPod(name string, edit func(*corev1.Pod)) {
+func (w *fakeAPI) editPod(name string, edit func(*corev1.Pod)) {
 	pod := w.pods[name].DeepCopy()
 	edit(pod)
 	w.putPod(pod)
 }
 
-func (w *world) deletePod(name string) {
+func (w *fakeAPI) deletePod(name string) {
 	pod := w.pods[name]
 	delete(w.pods, name)
 	w.tell("pod", func(p *process) {
@@ -109,7 +109,7 @@ func (w *world) deletePod(name string) {
 }
 
 // collect deletes the requests whose pod is gone, as the garbage collector does at some time.
-func (w *world) collect() {
+func (w *fakeAPI) collect() {
 	for _, name := range slices.Sorted(maps.Keys(w.requests)) {
 		r := w.requests[name]
 		if pod := w.pods[name]; len(r.OwnerReferences) > 0 && (pod == nil || pod.UID != r.OwnerReferences[0].UID) {
@@ -118,12 +118,12 @@ func (w *world) collect() {
 	}
 }
 
-func (w *world) putRequest(r *schedulingv1alpha2.BindRequest) {
+func (w *fakeAPI) putRequest(r *schedulingv1alpha2.BindRequest) {
 	w.requests[r.Name] = r
 	w.tell("request", func(p *process) { p.seeRequest(r) })
 }
 
-func (w *world) removeRequest(name string) {
+func (w *fakeAPI) removeRequest(name string) {
 	r := w.requests[name]
 	delete(w.requests, name)
 	w.tell("request", func(p *process) {
@@ -132,7 +132,7 @@ func (w *world) removeRequest(name string) {
 }
 
 // request writes the request for the pod of that name; bundle "" makes one without labels.
-func (w *world) request(name, node, bundle string, size int, edit ...func(*schedulingv1alpha2.BindRequest)) *schedulingv1alpha2.BindRequest {
+func (w *fakeAPI) request(name, node, bundle string, size int, edit ...func(*schedulingv1alpha2.BindRequest)) *schedulingv1alpha2.BindRequest {
 	r := &schedulingv1alpha2.BindRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ns, Name: name, UID: w.newUID(), Generation: 1, CreationTimestamp: metav1.NewTime(w.now),
@@ -162,7 +162,7 @@ func (w *world) request(name, node, bundle string, size int, edit ...func(*sched
 }
 
 // gang makes pods p0, p1, ... and the first n requests of their bundle g.
-func (w *world) gang(size, n int) {
+func (w *fakeAPI) gang(size, n int) {
 	for i := range size {
 		w.addPod(fmt.Sprintf("p%d", i))
 	}
@@ -171,18 +171,18 @@ func (w *world) gang(size, n int) {
 	}
 }
 
-func (w *world) dropNode(name string) {
+func (w *fakeAPI) dropNode(name string) {
 	delete(w.nodes, name)
 	w.tell("node", func(p *process) { p.look(p.book.dropNode(name)) })
 }
 
-func (w *world) putClaim(c *corev1.PersistentVolumeClaim) {
+func (w *fakeAPI) putClaim(c *corev1.PersistentVolumeClaim) {
 	w.claims[c.Name] = c
 	w.tell("claim", func(p *process) { p.look(p.book.touchClaim(nameOf(c))) })
 }
 
 // addVolume adds a volume. The processes that watch have it in their caches only when they were told of it.
-func (w *world) addVolume(v *corev1.PersistentVolume) {
+func (w *fakeAPI) addVolume(v *corev1.PersistentVolume) {
 	w.pvs[v.Name] = v
 	for _, p := range w.watchers {
 		p.late[v.Name] = true
@@ -191,7 +191,7 @@ func (w *world) addVolume(v *corev1.PersistentVolume) {
 }
 
 // provision binds the claims that wait for a provisioner.
-func (w *world) provision() {
+func (w *fakeAPI) provision() {
 	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
 		c := w.claims[name]
 		reserved := ""
@@ -216,7 +216,7 @@ func (w *world) provision() {
 	}
 }
 
-func (w *world) boundPods() []string {
+func (w *fakeAPI) boundPods() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		if w.pods[name].Spec.NodeName != "" {
@@ -228,7 +228,7 @@ func (w *world) boundPods() []string {
 
 // process is one life of the binder: what it has in memory, what it was not told yet, and what it is about to do.
 type process struct {
-	world  *world
+	api    *fakeAPI
 	book   *book
 	exec   *executor
 	cache  map[string]*corev1.Pod
@@ -242,9 +242,9 @@ type process struct {
 
 var errDead = errors.New("this process is dead")
 
-func (w *world) start() *process {
+func (w *fakeAPI) start() *process {
 	p := &process{
-		world: w, cache: maps.Clone(w.pods), late: map[string]bool{},
+		api: w, cache: maps.Clone(w.pods), late: map[string]bool{},
 		queues: map[string][]func(*process){}, dirty: map[BundleKey]bool{}, wakes: map[BundleKey]time.Time{},
 	}
 	ps := []Preparer{volumes{p}}
@@ -265,7 +265,7 @@ func (w *world) start() *process {
 
 func (p *process) kill() {
 	p.dead = true
-	p.world.watchers = slices.DeleteFunc(p.world.watchers, func(o *process) bool { return o == p })
+	p.api.watchers = slices.DeleteFunc(p.api.watchers, func(o *process) bool { return o == p })
 }
 
 func (p *process) look(keys []BundleKey) {
@@ -275,7 +275,7 @@ func (p *process) look(keys []BundleKey) {
 }
 
 func (p *process) seeRequest(r *schedulingv1alpha2.BindRequest) {
-	changed, name, unknown := p.book.putRequest(r, p.world.now)
+	changed, name, unknown := p.book.putRequest(r, p.api.now)
 	if pod := p.cache[name.Name]; unknown && pod != nil {
 		p.book.putPod(pod)
 	}
@@ -296,12 +296,12 @@ func (p *process) deliver(kind string) bool {
 // decide decides about one bundle.
 func (p *process) decide(key BundleKey) {
 	delete(p.dirty, key)
-	tasks, wake := p.book.decide(key, p.world.now)
+	tasks, wake := p.book.decide(key, p.api.now)
 	p.tasks = append(p.tasks, tasks...)
 	delete(p.wakes, key)
 	if !wake.IsZero() {
-		if !wake.After(p.world.now) {
-			p.world.t.Fatalf("bundle %s asks to be looked at again at once", key)
+		if !wake.After(p.api.now) {
+			p.api.t.Fatalf("bundle %s asks to be looked at again at once", key)
 		}
 		p.wakes[key] = wake
 	}
@@ -313,13 +313,13 @@ func (p *process) act(i int) {
 	p.tasks = slices.Delete(p.tasks, i, i+1)
 	out := p.exec.run(context.Background(), t)
 	if !p.dead {
-		p.look([]BundleKey{p.book.settle(t, out, p.world.now)})
+		p.look([]BundleKey{p.book.settle(t, out, p.api.now)})
 	}
 }
 
 func (p *process) ring() {
 	for key, t := range p.wakes {
-		if !t.After(p.world.now) {
+		if !t.After(p.api.now) {
 			delete(p.wakes, key)
 			p.dirty[key] = true
 		}
@@ -330,7 +330,7 @@ func (p *process) ring() {
 func (p *process) settle() {
 	for steps := 0; !p.dead; steps++ {
 		if steps > 20000 {
-			p.world.t.Fatal("the binder does not come to rest")
+			p.api.t.Fatal("the binder does not come to rest")
 		}
 		p.ring()
 		busy := false
@@ -363,8 +363,8 @@ func cmpKey(a, b BundleKey) int {
 
 // pass lets time pass in steps of one second, the process at work.
 func (p *process) pass(d time.Duration) {
-	for end := p.world.now.Add(d); p.world.now.Before(end) && !p.dead; {
-		p.world.now = p.world.now.Add(time.Second)
+	for end := p.api.now.Add(d); p.api.now.Before(end) && !p.dead; {
+		p.api.now = p.api.now.Add(time.Second)
 		p.settle()
 	}
 }
@@ -374,7 +374,7 @@ func (p *process) write(kind, name string, do func() error) error {
 	if p.dead {
 		return errDead
 	}
-	if f := p.world.fault; f != nil {
+	if f := p.api.fault; f != nil {
 		if err := f(kind, name, false); err != nil {
 			return err
 		}
@@ -385,7 +385,7 @@ func (p *process) write(kind, name string, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	if f := p.world.fault; f != nil {
+	if f := p.api.fault; f != nil {
 		return f(kind, name, true)
 	}
 	return nil
@@ -395,13 +395,13 @@ func (p *process) readPod(_ context.Context, name types.NamespacedName) (*corev1
 	if p.dead {
 		return nil, errDead
 	}
-	return p.world.pods[name.Name], nil
+	return p.api.pods[name.Name], nil
 }
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
 func (p *process) bind(_ context.Context, b *corev1.Binding) error {
-	w := p.world
+	w := p.api
 	return p.write("bind", b.Name, func() error {
 		pod := w.pods[b.Name]
 		switch {
@@ -433,10 +433,10 @@ func (p *process) bind(_ context.Context, b *corev1.Binding) error {
 
 func (p *process) setCondition(_ context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
 	return p.write("condition", pod.Name, func() error {
-		if now := p.world.pods[pod.Name]; now == nil || now.UID != pod.UID {
+		if now := p.api.pods[pod.Name]; now == nil || now.UID != pod.UID {
 			return nil
 		}
-		p.world.editPod(pod.Name, func(pod *corev1.Pod) {
+		p.api.editPod(pod.Name, func(pod *corev1.Pod) {
 			pod.Status.Conditions = slices.DeleteFunc(slices.Clone(pod.Status.Conditions), func(o corev1.PodCondition) bool { return o.Type == c.Type })
 			pod.Status.Conditions = append(pod.Status.Conditions, c)
 		})
@@ -446,26 +446,26 @@ func (p *process) setCondition(_ context.Context, pod *corev1.Pod, c corev1.PodC
 
 func (p *process) setStatus(_ context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
 	return p.write("status", r.Name, func() error {
-		now := p.world.requests[r.Name]
+		now := p.api.requests[r.Name]
 		if now == nil || now.UID != r.UID {
 			return nil
 		}
 		if s.Phase == schedulingv1alpha2.BindRequestSucceeded {
-			if uid := now.OwnerReferences[0].UID; p.world.bound[uid] != now.Spec.SelectedNode {
-				p.world.t.Fatalf("request %s was reported as bound and is not", r.Name)
+			if uid := now.OwnerReferences[0].UID; p.api.bound[uid] != now.Spec.SelectedNode {
+				p.api.t.Fatalf("request %s was reported as bound and is not", r.Name)
 			}
 		}
 		changed := now.DeepCopy()
 		changed.Status = s
-		p.world.putRequest(changed)
+		p.api.putRequest(changed)
 		return nil
 	})
 }
 
 func (p *process) deleteRequest(_ context.Context, r *schedulingv1alpha2.BindRequest) error {
 	return p.write("delete", r.Name, func() error {
-		if now := p.world.requests[r.Name]; now != nil && now.UID == r.UID {
-			p.world.removeRequest(r.Name)
+		if now := p.api.requests[r.Name]; now != nil && now.UID == r.UID {
+			p.api.removeRequest(r.Name)
 		}
 		return nil
 	})
@@ -473,22 +473,22 @@ func (p *process) deleteRequest(_ context.Context, r *schedulingv1alpha2.BindReq
 
 func (p *process) event(pod *corev1.Pod, kind, reason, message string) {
 	_ = p.write("event", pod.Name, func() error {
-		p.world.sent = append(p.world.sent, fmt.Sprintf("%s %s %s: %s", pod.Name, kind, reason, message))
+		p.api.sent = append(p.api.sent, fmt.Sprintf("%s %s %s: %s", pod.Name, kind, reason, message))
 		return nil
 	})
 }
 
 func (p *process) claim(_ context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
-	return p.world.claims[name.Name], nil
+	return p.api.claims[name.Name], nil
 }
 
 func (p *process) class(_ context.Context, name string) (*storagev1.StorageClass, error) {
-	return p.world.classes[name], nil
+	return p.api.classes[name], nil
 }
 
 func (p *process) volumes(context.Context) ([]*corev1.PersistentVolume, error) {
 	var known []*corev1.PersistentVolume
-	for name, v := range p.world.pvs {
+	for name, v := range p.api.pvs {
 		if !p.late[name] {
 			known = append(known, v)
 		}
@@ -500,16 +500,16 @@ func (p *process) volume(_ context.Context, name string) (*corev1.PersistentVolu
 	if p.late[name] {
 		return nil, nil
 	}
-	return p.world.pvs[name], nil
+	return p.api.pvs[name], nil
 }
 
 func (p *process) node(_ context.Context, name string) (*corev1.Node, error) {
-	return p.world.nodes[name], nil
+	return p.api.nodes[name], nil
 }
 
 func (p *process) selectNode(_ context.Context, c *corev1.PersistentVolumeClaim, node string, request types.UID) error {
 	return p.write("claim", c.Name, func() error {
-		c := p.world.claims[c.Name].DeepCopy()
+		c := p.api.claims[c.Name].DeepCopy()
 		if node == "" {
 			delete(c.Annotations, volume.AnnSelectedNode)
 			delete(c.Annotations, keys.SelectedForAnnotation)
@@ -517,20 +517,20 @@ func (p *process) selectNode(_ context.Context, c *corev1.PersistentVolumeClaim,
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.AnnSelectedNode, node)
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, keys.SelectedForAnnotation, string(request))
 		}
-		p.world.putClaim(c)
+		p.api.putClaim(c)
 		return nil
 	})
 }
 
 func (p *process) reserveVolume(_ context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
 	return p.write("volume", v.Name, func() error {
-		v := p.world.pvs[v.Name].DeepCopy()
+		v := p.api.pvs[v.Name].DeepCopy()
 		v.Spec.ClaimRef = ref
 		delete(v.Annotations, volume.AnnBoundByController)
 		if mark {
 			metav1.SetMetaDataAnnotation(&v.ObjectMeta, volume.AnnBoundByController, "yes")
 		}
-		p.world.pvs[v.Name] = v
+		p.api.pvs[v.Name] = v
 		return nil
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
-// wire is the writer and the storage of a real cluster.
-type wire struct {
+// apiClient is the writer and the storage of a real cluster.
+type apiClient struct {
 	cache  client.Reader // informers
 	live   client.Reader // the API server
 	client client.Client // binds and deletes
@@ -28,16 +28,16 @@ type wire struct {
 	emit   EventFunc
 }
 
-func (w *wire) readPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+func (w *apiClient) readPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	return read(ctx, w.live, name, &corev1.Pod{})
 }
 
-func (w *wire) bind(ctx context.Context, b *corev1.Binding) error {
+func (w *apiClient) bind(ctx context.Context, b *corev1.Binding) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
 	return w.client.SubResource("binding").Create(ctx, pod, b)
 }
 
-func (w *wire) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
+func (w *apiClient) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
 	// The UID in the body makes the API server refuse the patch for another pod of the name.
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -51,7 +51,7 @@ func (w *wire) setCondition(ctx context.Context, pod *corev1.Pod, c corev1.PodCo
 	return err
 }
 
-func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
+func (w *apiClient) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest, s schedulingv1alpha2.BindRequestStatus) error {
 	// A merge patch cannot say which object it is meant for: the status endpoint of a custom resource ignores the
 	// UID in its body. A test operation can.
 	patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": r.UID}}
@@ -80,7 +80,7 @@ func (w *wire) setStatus(ctx context.Context, r *schedulingv1alpha2.BindRequest,
 	return nil
 }
 
-func (w *wire) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequest) error {
+func (w *apiClient) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequest) error {
 	target := &schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	err := w.client.Delete(ctx, target, client.Preconditions{UID: ptr.To(r.UID)})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -89,28 +89,28 @@ func (w *wire) deleteRequest(ctx context.Context, r *schedulingv1alpha2.BindRequ
 	return err
 }
 
-func (w *wire) event(pod *corev1.Pod, kind, reason, message string) {
+func (w *apiClient) event(pod *corev1.Pod, kind, reason, message string) {
 	if w.emit != nil {
 		w.emit(pod, kind, reason, message)
 	}
 }
 
-func (w *wire) claim(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+func (w *apiClient) claim(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 	return read(ctx, w.cache, name, &corev1.PersistentVolumeClaim{})
 }
 
-func (w *wire) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+func (w *apiClient) class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
 	if name == "" {
 		return nil, nil
 	}
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &storagev1.StorageClass{})
 }
 
-func (w *wire) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+func (w *apiClient) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.PersistentVolume{})
 }
 
-func (w *wire) volumes(ctx context.Context) ([]*corev1.PersistentVolume, error) {
+func (w *apiClient) volumes(ctx context.Context) ([]*corev1.PersistentVolume, error) {
 	var list corev1.PersistentVolumeList
 	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing volumes: %w", err)
@@ -122,11 +122,11 @@ func (w *wire) volumes(ctx context.Context) ([]*corev1.PersistentVolume, error) 
 	return out, nil
 }
 
-func (w *wire) node(ctx context.Context, name string) (*corev1.Node, error) {
+func (w *apiClient) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return read(ctx, w.cache, types.NamespacedName{Name: name}, &corev1.Node{})
 }
 
-func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string, request types.UID) error {
+func (w *apiClient) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string, request types.UID) error {
 	value, by := any(node), any(request)
 	if node == "" {
 		value, by = nil, nil
@@ -138,7 +138,7 @@ func (w *wire) selectNode(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}})
 }
 
-func (w *wire) reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
+func (w *apiClient) reserveVolume(ctx context.Context, v *corev1.PersistentVolume, ref *corev1.ObjectReference, mark bool) error {
 	value := any(nil)
 	if mark {
 		value = "yes"
@@ -154,7 +154,7 @@ func (w *wire) reserveVolume(ctx context.Context, v *corev1.PersistentVolume, re
 }
 
 // merge sends a patch that demands the version that was read. Nothing is left to patch on an object that is gone.
-func (w *wire) merge(ctx context.Context, target client.Object, patch map[string]any) error {
+func (w *apiClient) merge(ctx context.Context, target client.Object, patch map[string]any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("patch of %s: %w", nameOf(target), err)

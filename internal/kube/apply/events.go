@@ -34,8 +34,8 @@ const (
 	boundMost    = 8192
 )
 
-// News tells pods, in events, which node was chosen for them, and that they are bound.
-type News struct {
+// Events tells pods, in events, which node was chosen for them, and that they are bound.
+type Events struct {
 	pool  string
 	event func(about client.Object, kind, reason, message string)
 	pace  *rate.Limiter
@@ -51,17 +51,17 @@ type boundPod struct {
 	at   time.Time
 }
 
-// NewNews returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
+// NewEvents returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
 // must not block.
-func NewNews(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *News {
-	n := &News{pool: pool, event: event, pace: rate.NewLimiter(newsRate, newsBurst)}
-	n.work = NewQueue(workers, newsWork, Job[*boundPod]{About: func(b *boundPod) any { return b.pod }, Pace: n.wait, Try: n.tell})
+func NewEvents(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *Events {
+	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(newsRate, newsBurst)}
+	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: func(b *boundPod) any { return b.pod }, Pace: n.wait, Try: n.tell})
 	return n
 }
 
 // Scheduled tells the pods that a bundle binds. It does not block, is safe for concurrent use, and tells nobody when too many
 // have been told lately.
-func (n *News) Scheduled(b *engine.Bundle) {
+func (n *Events) Scheduled(b *engine.Bundle) {
 	for i := range b.Intents {
 		in := &b.Intents[i]
 		if in.Verb != engine.Bind {
@@ -75,7 +75,7 @@ func (n *News) Scheduled(b *engine.Bundle) {
 }
 
 // Bound has a pod told, later, that it is bound. It does not block and is safe for concurrent use.
-func (n *News) Bound(in *engine.Intent) {
+func (n *Events) Bound(in *engine.Intent) {
 	b := &boundPod{pod: meant(in), node: in.Node, at: time.Now()}
 	n.last.Store(&b.at)
 	if n.work.Full() {
@@ -90,12 +90,12 @@ func meant(in *engine.Intent) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Pod, UID: types.UID(in.UID)}}
 }
 
-func (n *News) say(b *boundPod) {
+func (n *Events) say(b *boundPod) {
 	n.event(b.pod, v1.EventTypeNormal, keys.EventBound, "Bound to node "+b.node)
 }
 
 // wait waits until it is time to tell a pod.
-func (n *News) wait(ctx context.Context, b *boundPod) error {
+func (n *Events) wait(ctx context.Context, b *boundPod) error {
 	for {
 		now, at := time.Now(), n.last.Load().Add(boundQuiet)
 		if due := b.at.Add(boundLongest); due.Before(at) {
@@ -116,7 +116,7 @@ func (n *News) wait(ctx context.Context, b *boundPod) error {
 }
 
 // tell tells a pod.
-func (n *News) tell(_ context.Context, b *boundPod) error {
+func (n *Events) tell(_ context.Context, b *boundPod) error {
 	n.say(b)
 	now, each := time.Now(), time.Second/boundRate
 	if now.Before(n.last.Load().Add(boundQuiet)) {

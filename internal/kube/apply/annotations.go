@@ -27,23 +27,23 @@ const (
 	tellBurst = 40
 )
 
-// markSettle is how long a gang's annotations are gathered before they are written together.
-const markSettle = 200 * time.Millisecond
+// annotationSettle is how long a gang's annotations are gathered before they are written together.
+const annotationSettle = 200 * time.Millisecond
 
 func pace() func(context.Context, object) error {
 	l := rate.NewLimiter(tellRate, tellBurst)
 	return func(ctx context.Context, _ object) error { return l.Wait(ctx) }
 }
 
-// Marks writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
+// Annotations writes to gangs what became of them: when, as annotations with RFC 3339 times in UTC, and that evictions for them are
 // frozen, as a condition. Set and Frozen are called by the loop; the pool writes.
-type Marks struct {
+type Annotations struct {
 	kit  *write.Kit
 	work *Queue[object] // of gangs
 
 	mu     sync.Mutex
-	gangs  map[string]*gangMarks // by gang UID; to be written
-	frozen map[string]freeze     // by gang UID
+	gangs  map[string]*gangAnnotations // by gang UID; to be written
+	frozen map[string]freeze           // by gang UID
 }
 
 // freeze is until when a gang says that evictions for it are frozen.
@@ -52,43 +52,43 @@ type freeze struct {
 	until time.Time
 }
 
-type gangMarks struct {
+type gangAnnotations struct {
 	key   cluster.Key
 	notes map[string]any // annotation to text; nil takes it away
 	// frozen, if set, is the text of the condition; "" takes it back.
 	frozen *string
 }
 
-// NewMarks returns a writer of annotations, which pool runs.
-func NewMarks(pool *Pool, kit *write.Kit) *Marks {
-	m := &Marks{kit: kit, gangs: map[string]*gangMarks{}, frozen: map[string]freeze{}}
-	m.work = NewQueue(pool, markWork, Job[object]{Tenant: object.tenant, About: m.about, Pace: pace(), Try: m.serve})
+// NewAnnotations returns a writer of annotations, which pool runs.
+func NewAnnotations(pool *Pool, kit *write.Kit) *Annotations {
+	m := &Annotations{kit: kit, gangs: map[string]*gangAnnotations{}, frozen: map[string]freeze{}}
+	m.work = NewQueue(pool, annotationWork, Job[object]{Tenant: object.tenant, About: m.about, Pace: pace(), Try: m.serve})
 	return m
 }
 
 // Set asks that the gang of this key and UID carry the time as an annotation, or not carry it when the time is 0 (Unix
 // nanoseconds). The last word counts.
-func (m *Marks) Set(key cluster.Key, uid, annotation string, at cluster.Instant) {
+func (m *Annotations) Set(key cluster.Key, uid, annotation string, at cluster.Instant) {
 	var text any
 	if !at.IsZero() {
 		text = at.Time().UTC().Format(time.RFC3339)
 	}
-	m.change(key, uid, func(g *gangMarks) { g.notes[annotation] = text })
-	m.work.Put(markSettle, object{key.Namespace, uid})
+	m.change(key, uid, func(g *gangAnnotations) { g.notes[annotation] = text })
+	m.work.Put(annotationSettle, object{key.Namespace, uid})
 }
 
 // Frozen asks that the gang say, for so long, that certain pods are not evicted for it. Should this process end before, the
 // condition stays; its text says until when it holds.
-func (m *Marks) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
-	m.change(key, uid, func(g *gangMarks) { g.frozen = &text })
-	m.work.Put(markSettle, object{key.Namespace, uid})
+func (m *Annotations) Frozen(key cluster.Key, uid, text string, lasts time.Duration) {
+	m.change(key, uid, func(g *gangAnnotations) { g.frozen = &text })
+	m.work.Put(annotationSettle, object{key.Namespace, uid})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frozen[uid] = freeze{key, time.Now().Add(lasts)}
 	// When it lapses is queued once this has been written: the queue keeps the earlier of two times.
 }
 
-func (m *Marks) change(key cluster.Key, uid string, change func(*gangMarks)) {
+func (m *Annotations) change(key cluster.Key, uid string, change func(*gangAnnotations)) {
 	if key.Remnant() { // there is no object that says it
 		return
 	}
@@ -96,13 +96,13 @@ func (m *Marks) change(key cluster.Key, uid string, change func(*gangMarks)) {
 	defer m.mu.Unlock()
 	g := m.gangs[uid]
 	if g == nil {
-		g = &gangMarks{key: key, notes: map[string]any{}}
+		g = &gangAnnotations{key: key, notes: map[string]any{}}
 		m.gangs[uid] = g
 	}
 	change(g)
 }
 
-func (m *Marks) serve(ctx context.Context, gang object) error {
+func (m *Annotations) serve(ctx context.Context, gang object) error {
 	uid := gang.uid
 	m.mu.Lock()
 	g := m.gangs[uid]
@@ -113,7 +113,7 @@ func (m *Marks) serve(ctx context.Context, gang object) error {
 		} else {
 			delete(m.frozen, uid)
 			if g == nil {
-				g = &gangMarks{key: f.key}
+				g = &gangAnnotations{key: f.key}
 			}
 			g.frozen = new(string)
 		}
@@ -140,7 +140,7 @@ func (m *Marks) serve(ctx context.Context, gang object) error {
 }
 
 // about is the PodGroup of an item; without a name once nothing is to be written of it.
-func (m *Marks) about(gang object) any {
+func (m *Annotations) about(gang object) any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := m.gangs[gang.uid]; g != nil {
@@ -149,7 +149,7 @@ func (m *Marks) about(gang object) any {
 	return kai.PodGroup(cluster.Key{}, gang.uid)
 }
 
-func (m *Marks) write(ctx context.Context, uid string, g *gangMarks) error {
+func (m *Annotations) write(ctx context.Context, uid string, g *gangAnnotations) error {
 	pg := kai.PodGroup(g.key, uid)
 	if len(g.notes) > 0 {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": g.notes}})
