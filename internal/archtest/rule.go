@@ -150,6 +150,12 @@ func Rules() []Rule {
 			Check:   checkWords,
 		},
 		{
+			ID:      "moments",
+			Says:    "in the model and the engine a moment is a cluster.Instant",
+			Instead: "make it an Instant (what lies between two is a time.Duration), or, if it is no moment, give it the name of what it counts",
+			Check:   checkMoments,
+		},
+		{
 			ID:      "places",
 			Says:    "tracked files name no path of one machine and no package proxy",
 			Instead: "use paths relative to the repository or to a folder that the user names",
