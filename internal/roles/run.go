@@ -434,11 +434,13 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	bo.Latest, bo.Fates, bo.Written, bo.Bound = known.Load, fates, metrics.Bound, events.Bound
-	bo.Complete = func(b *engine.Bundle) {
+	bo.Complete = func(b *engine.Bundle, asked bool) {
 		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
-		events.Scheduled(b)
+		if asked {
+			events.Scheduled(b)
+		}
 	}
 	binds := apply.NewBinds(pool, c, p.cache, bo)
 	evictions, nominations := apply.NewEvictions(pool, kit, p.cache, eo), apply.NewNominations(pool, kit, p.cache, apply.NominationOptions{Event: event})

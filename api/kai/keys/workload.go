@@ -155,7 +155,7 @@ const (
 
 // Reasons of the events that the components write.
 const (
-	// EventScheduled: the scheduler chose a node for the pod.
+	// EventScheduled: the scheduler chose a node for the pod, and, when it stands alone, bound it.
 	EventScheduled = "Scheduled"
 
 	// EventPipelined: the scheduler promised the pod room that is still being released.
@@ -176,7 +176,7 @@ const (
 	// EventNotReady: the gang has fewer pods than its minimum.
 	EventNotReady = "NotReady"
 
-	// EventBound: the pod is bound, by the binder or, when it stands alone, by the scheduler.
+	// EventBound: the pod is bound by the binder.
 	EventBound = "Bound"
 
 	// EventBindingError: the binder failed to bind the pod.

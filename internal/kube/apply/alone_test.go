@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +41,17 @@ func binding(t *testing.T, p *kubetest.Process, plan engine.Plan, bound func(*en
 			}
 		}
 		pool := NewPool(nil)
-		b = NewBinds(pool, c, objects, BindOptions{Workers: 4, Alone: true, Bound: bound})
+		var alone atomic.Int64
+		b = NewBinds(pool, c, objects, BindOptions{Workers: 4, Alone: true, Bound: func(in *engine.Intent) {
+			alone.Add(1)
+			if bound != nil {
+				bound(in)
+			}
+		}, Complete: func(b *engine.Bundle, asked bool) {
+			if asked != (alone.Load() == 0) {
+				t.Errorf("%s: asked is %v, and the scheduler bound %d", b.ID, asked, alone.Load())
+			}
+		}})
 		return func(ctx context.Context) error {
 			objects.WaitForCacheSync(ctx) // as the loop waits, before it decides anything
 			b.Submit(plan)
@@ -224,7 +235,7 @@ func TestBoundIsToldLater(t *testing.T) {
 		of := map[types.UID]int{}
 		pool := NewPool(nil)
 		n := NewEvents(pool, "pool", func(about client.Object, _, reason, _ string) {
-			if reason == keys.EventBound {
+			if reason == keys.EventScheduled {
 				told = append(told, time.Since(start))
 				of[about.GetUID()]++
 			}

@@ -34,8 +34,9 @@ type BindOptions struct {
 	Alone bool
 	// Bound, if set, is told of each pod that was bound so. Like Written, it must not block.
 	Bound func(in *engine.Intent)
-	// Complete, if set, is told of each bundle all of whose requests have been made. Like Written, it must not block.
-	Complete func(b *engine.Bundle)
+	// Complete, if set, is told of each bundle that is carried out, as far as it is ours: all of its BindRequests have been made (asked), or
+	// its one pod is bound. Like Written, it must not block.
+	Complete func(b *engine.Bundle, asked bool)
 	// Fates is what becomes of bundles, shared with Evictions; nil for one of its own.
 	Fates *Fates
 	// Latest is asked whether there is still room, at the moment of each write; nil: nobody is.
@@ -110,7 +111,7 @@ func NewBinds(pool *Pool, c client.Client, pods client.Reader, o BindOptions) *B
 		o.Bound = func(*engine.Intent) {}
 	}
 	if o.Complete == nil {
-		o.Complete = func(*engine.Bundle) {}
+		o.Complete = func(*engine.Bundle, bool) {}
 	}
 	b := &Binds{client: c, pods: pods, o: o, failed: make(chan struct{}, 1)}
 	b.work = NewQueue(pool, kind, Job[task]{About: task.about, Begin: b.begin, Try: b.try, End: b.end})
@@ -223,7 +224,7 @@ func (b *Binds) end(ctx context.Context, t task, err error) {
 	failed := t.run.failed.Load()
 	if failed == nil {
 		b.o.Fates.end(t.run.bundle.ID, nil)
-		b.o.Complete(&t.run.bundle)
+		b.o.Complete(&t.run.bundle, t.run.made[0].uid != "")
 		return
 	}
 	if ctx.Err() != nil {

@@ -636,7 +636,11 @@ func TestManyBundles(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var written atomic.Int64
 		pool := NewPool(nil)
-		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: 8, Written: func(time.Duration) { written.Add(1) }})
+		b := NewBinds(pool, s.client, s.client, BindOptions{Workers: 8, Written: func(time.Duration) { written.Add(1) }, Complete: func(b *engine.Bundle, asked bool) {
+			if !asked {
+				t.Errorf("%s: the binder is said not to have been asked", b.ID)
+			}
+		}})
 		done := make(chan error, 1)
 		go func() { done <- pool.Run(ctx) }()
 		b.Submit(p)

@@ -34,7 +34,8 @@ const (
 	boundMost    = 8192
 )
 
-// Events tells pods, in events, which node was chosen for them, and that they are bound.
+// Events tells pods, in events, which node was chosen for them. To a pod that the scheduler binds that is said once it is bound; the others
+// are told by the binder when they are.
 type Events struct {
 	pool  string
 	event func(about client.Object, kind, reason, message string)
@@ -59,7 +60,7 @@ func NewEvents(workers *Pool, pool string, event func(about client.Object, kind,
 	return n
 }
 
-// Scheduled tells the pods that a bundle binds. It does not block, is safe for concurrent use, and tells nobody when too many
+// Scheduled tells the pods that the binder was asked to bind. It does not block, is safe for concurrent use, and tells nobody when too many
 // have been told lately.
 func (n *Events) Scheduled(b *engine.Bundle) {
 	for i := range b.Intents {
@@ -74,7 +75,7 @@ func (n *Events) Scheduled(b *engine.Bundle) {
 	}
 }
 
-// Bound has a pod told, later, that it is bound. It does not block and is safe for concurrent use.
+// Bound has a pod told, later, that the scheduler has bound it: the one event that it gets. It does not block and is safe for concurrent use.
 func (n *Events) Bound(in *engine.Intent) {
 	b := &boundPod{pod: meant(in), node: in.Node, at: time.Now()}
 	n.last.Store(&b.at)
@@ -91,7 +92,7 @@ func meant(in *engine.Intent) *v1.Pod {
 }
 
 func (n *Events) say(b *boundPod) {
-	n.event(b.pod, v1.EventTypeNormal, keys.EventBound, "Bound to node "+b.node)
+	n.event(b.pod, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("bound to node %s, in node pool %s", b.node, n.pool))
 }
 
 // wait waits until it is time to tell a pod.
