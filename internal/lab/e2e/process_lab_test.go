@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -74,17 +75,28 @@ type process struct {
 // logsEnv names a directory in which what processes said is kept whole; without it, it goes with the test.
 const logsEnv = "MUSTER_LAB_LOGS"
 
+// freeAddress returns an address on which nobody listens, and on which nobody will by chance: a process is started later, and again. Ports
+// that the kernel gives away, to listeners and to outgoing connections, begin at 32768 with Linux' default.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("there is no free port from 20000 to 31999")
+	return ""
+}
+
 // newProcess prepares `muster run ROLE`; start starts it. Whatever still runs at the end of the test is killed.
 func newProcess(t testing.TB, role, kubeconfig string, args ...string) *process {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress(t)
 	dir := t.TempDir()
 	if keep := os.Getenv(logsEnv); keep != "" {
+		var err error
 		if dir, err = os.MkdirTemp(keep, strings.ReplaceAll(t.Name(), "/", "-")+"-"); err != nil {
 			t.Fatal(err)
 		}
