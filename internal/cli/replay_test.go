@@ -22,14 +22,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/replay"
 )
 
-// town is a snapshot with a gang of two that has room and one of nine that has none.
-func town() *cluster.Snapshot {
+// smallCluster is a snapshot with a gang of two that has room and one of nine that has none.
+func smallCluster() *cluster.Snapshot {
 	s := cluster.NewStore(cluster.Options{})
 	unlimited := []cluster.Quantity{{Name: "cpu", Value: -1}, {Name: "memory", Value: -1}, {Name: "gpu", Value: -1}}
 	s.Apply(
 		cluster.NodeState{Name: "n", UID: "n", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 8000}, {Name: "pods", Value: 100}}},
 		cluster.QueueState{Name: "q", UID: "q", Quota: unlimited, Limit: unlimited},
-		cluster.ObjectState{Kind: cluster.Namespaces, Key: "kube-system", Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "town"}}},
+		cluster.ObjectState{Kind: cluster.Namespaces, Key: "kube-system", Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "smallCluster"}}},
 	)
 	for name, pods := range map[string]int{"small": 2, "large": 9} {
 		gang := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
@@ -61,7 +61,7 @@ func recorder(t *testing.T) (address string, plans []engine.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := town()
+	snap := smallCluster()
 	e.Run(t.Context(), snap, func(p engine.Plan) { plans = append(plans, p) })
 	r, err := replay.NewRecorder("v1", e.Profile(), false, 1)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world draws a stream of events over few names, so that objects meet, part and come back in every order.
-type world struct {
+// fixture draws a stream of events over few names, so that objects meet, part and come back in every order.
+type fixture struct {
 	nodes, pods, gangs, queues []string
 }
 
-func (w world) event(t *rapid.T) Event {
+func (w fixture) event(t *rapid.T) Event {
 	pick := func(names []string, label string) string { return rapid.SampledFrom(names).Draw(t, label) }
 	amounts := func() []Quantity {
 		return []Quantity{
@@ -91,7 +91,7 @@ func recordOf(uid string) Charged {
 	return Charged{}
 }
 
-var small = world{
+var small = fixture{
 	nodes: []string{"n1", "n2", "n3"}, pods: []string{"p1", "p2", "p3", "p4", "p5", "p6"},
 	gangs: []string{"g1", "g2"}, queues: []string{"q1", "q2"},
 }

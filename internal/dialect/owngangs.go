@@ -94,11 +94,11 @@ func (t *Translator) stranger(p *v1.Pod) bool {
 func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event)) {
 	pg := t.standing(key)
 	theirs := pg != nil && !t.partition.Includes(pg.Labels)
-	abroad := ""
+	inOtherShard := ""
 	if theirs {
-		abroad = string(pg.UID)
+		inOtherShard = string(pg.UID)
 	}
-	t.gang(key, pg != nil && !theirs, abroad)
+	t.gang(key, pg != nil && !theirs, inOtherShard)
 	for pod := range t.owns[key] { // order: each pod on its own. Whether they are of its queue
 		t.dirty[pod] = struct{}{}
 	}

@@ -32,13 +32,13 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// town plays a cluster: it lists what it has by type.
-type town struct {
+// fakeAPI plays a cluster: it lists what it has by type.
+type fakeAPI struct {
 	objects   []client.Object
 	forbidden string // list type that may not be read
 }
 
-func (t town) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (t fakeAPI) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	if t.forbidden != "" && strings.Contains(fmt.Sprintf("%T", into), t.forbidden) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: t.forbidden}, "", nil)
 	}
@@ -62,7 +62,7 @@ func (t town) List(_ context.Context, into client.ObjectList, _ ...client.ListOp
 	return meta.SetList(into, found)
 }
 
-func (t town) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (t fakeAPI) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	for _, o := range t.objects {
 		if o.GetName() != key.Name || o.GetNamespace() != key.Namespace || reflect.TypeOf(o) != reflect.TypeOf(into) {
 			continue
@@ -190,7 +190,7 @@ func TestCheck(t *testing.T) {
 					objects = append(objects, o)
 				}
 			}
-			r, err := Check(t.Context(), town{objects: objects}, noon)
+			r, err := Check(t.Context(), fakeAPI{objects: objects}, noon)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func TestCheck(t *testing.T) {
 // TestForbidden: what may not be read is told, for then nobody knows.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
-	r, err := Check(t.Context(), town{objects: sound(t), forbidden: "DeploymentList"}, noon)
+	r, err := Check(t.Context(), fakeAPI{objects: sound(t), forbidden: "DeploymentList"}, noon)
 	if err != nil || len(r.Findings) == 0 || !slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Text, "may not read") }) || slices.Contains(r.Clear, "no Deployment of KAI's runs") {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -242,7 +242,7 @@ func TestOlderDefinitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Check(t.Context(), town{objects: objects}, noon)
+	r, err := Check(t.Context(), fakeAPI{objects: objects}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

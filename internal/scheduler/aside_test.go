@@ -33,7 +33,7 @@ func (m mines) CheckQueue(g *ledger.GangState, _ cluster.Resources, _ bool) engi
 func TestPanicSetsAGangAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) {
+		w := begin(t, Options{}, func(w *fixture) {
 			w.plugin = []policy.Factory{policy.Is(mines{"mine"})}
 			w.happens(gang("mine-1", "m1")...)
 			w.happens(gang("mine-2", "m2")...)
@@ -80,7 +80,7 @@ func TestPanicsAreBounded(t *testing.T) {
 		"nobody's": {1, policy.Opens(opening), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := begin(t, Options{Period: time.Hour}, func(w *world) { w.synced.Store(false); w.plugin = []policy.Factory{c.plugin} })
+			w := begin(t, Options{Period: time.Hour}, func(w *fixture) { w.synced.Store(false); w.plugin = []policy.Factory{c.plugin} })
 			w.Drain(w.loop.store)
 			for i := range c.gangs {
 				id := string(rune('a' + i))
@@ -113,7 +113,7 @@ func TestLoopIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dog := app.NewWatchdog(time.Minute)
 		stuck := make(chan struct{})
-		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *world) {
+		w := begin(t, Options{Watch: func(what string) Work { return dog.Begin(what) }, Period: 10 * time.Minute}, func(w *fixture) {
 			w.slow = true
 			w.plugin = []policy.Factory{policy.Is(holding{stuck})}
 		})

@@ -23,7 +23,7 @@ import (
 
 // evictor plays the writer of evictions.
 type evictor struct {
-	*world
+	*fixture
 	settled  chan struct{}
 	said     []string // "seconds verb pod…" of each bundle that evicts
 	fail     error    // of every bundle, after the first eviction
@@ -73,7 +73,7 @@ func (e *evictor) Outcomes() []apply.Outcome {
 
 // rooms plays the writer of held room.
 type rooms struct {
-	*world
+	*fixture
 	before []apply.Promise
 	held   string // as last published: "pod@node …"
 }
@@ -91,7 +91,7 @@ func (r *rooms) Publish(snap *cluster.Snapshot) time.Time {
 	return time.Time{}
 }
 
-func (w *world) Set(gang cluster.Key, _, annotation string, at cluster.Instant) {
+func (w *fixture) Set(gang cluster.Key, _, annotation string, at cluster.Instant) {
 	w.set(func() {
 		line := w.seconds() + " " + gang.Name + " " + annotation[strings.Index(annotation, "/")+1:]
 		if at.IsZero() {
@@ -101,7 +101,7 @@ func (w *world) Set(gang cluster.Key, _, annotation string, at cluster.Instant) 
 	})
 }
 
-func (w *world) Frozen(gang cluster.Key, _, _ string, lasts time.Duration) {
+func (w *fixture) Frozen(gang cluster.Key, _, _ string, lasts time.Duration) {
 	w.set(func() { w.marks = append(w.marks, fmt.Sprintf("%s %s frozen for %v", w.seconds(), gang.Name, lasts)) })
 }
 
@@ -115,7 +115,7 @@ func urgent(name string, pods ...string) []cluster.Event {
 }
 
 // full fills the node with a gang of one pod per name that can lose one.
-func full(w *world, names ...string) {
+func full(w *fixture, names ...string) {
 	events := gang("old", names...)
 	g := events[0].(cluster.GangState)
 	g.Sets[0].Min = 1
@@ -131,7 +131,7 @@ func full(w *world, names ...string) {
 func TestEvictionIsAssumedAndRoomHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) { full(w, "a", "b") })
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) { full(w, "a", "b") })
 		w.pass(time.Second)
 		w.happens(urgent("new", "p")...)
 		w.pass(500 * time.Millisecond)
@@ -179,7 +179,7 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 					t.Errorf("one tenant is told of another's pods, or of the UIDs of its PodGroups: %s; %+v", message, r)
 				}
 			}
-		}}, func(w *world) { full(w, "a", "b") })
+		}}, func(w *fixture) { full(w, "a", "b") })
 		w.pass(time.Second)
 		w.evictions.fail = fmt.Errorf("others/secret: %w", apply.ErrBlocked)
 		w.happens(urgent("new", "p", "q")...)
@@ -203,7 +203,7 @@ func TestSparedBundleIsForgotten(t *testing.T) {
 func TestLostEvictionIsDecidedAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) { full(w, "a", "b") })
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) { full(w, "a", "b") })
 		w.pass(time.Second)
 		w.evictions.silent = true
 		w.happens(urgent("new", "p")...)
@@ -216,7 +216,7 @@ func TestLostEvictionIsDecidedAnew(t *testing.T) {
 func TestStuckVictim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) { full(w, "a", "b") })
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) { full(w, "a", "b") })
 		w.pass(time.Second)
 		w.happens(urgent("new", "p")...)
 		w.pass(time.Second)
@@ -235,7 +235,7 @@ func TestStuckVictim(t *testing.T) {
 func TestPromisesOutliveAProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) {
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) {
 			full(w, "a", "b")
 			leaving := pod("b", kai.GangKey("a", "old"), cluster.Releasing, "n1")
 			w.events = append(w.events, leaving)

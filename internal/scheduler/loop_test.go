@@ -35,8 +35,8 @@ import (
 
 // The tests run in bubbles of fake time. Everything around the loop is played; the store and the engine are real.
 
-// world plays the feed, the writer of binds and the writer of reasons.
-type world struct {
+// fixture plays the feed, the writer of binds and the writer of reasons.
+type fixture struct {
 	t       *testing.T
 	start   time.Time
 	loop    *Loop
@@ -71,11 +71,11 @@ type world struct {
 	settle    time.Duration
 }
 
-func (w *world) seconds() string { return fmt.Sprintf("%.2f", time.Since(w.start).Seconds()) }
+func (w *fixture) seconds() string { return fmt.Sprintf("%.2f", time.Since(w.start).Seconds()) }
 
-func (w *world) Synced() bool             { return w.synced.Load() }
-func (w *world) Changed() <-chan struct{} { return w.changed }
-func (w *world) Drain(s *cluster.Store) int {
+func (w *fixture) Synced() bool             { return w.synced.Load() }
+func (w *fixture) Changed() <-chan struct{} { return w.changed }
+func (w *fixture) Drain(s *cluster.Store) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drains++
@@ -89,14 +89,14 @@ func (w *world) Drain(s *cluster.Store) int {
 	return n
 }
 
-func (w *world) StaleBindRequests() []feed.StaleBindRequest {
+func (w *fixture) StaleBindRequests() []feed.StaleBindRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stale
 }
-func (w *world) Problems() map[string]string { return nil }
+func (w *fixture) Problems() map[string]string { return nil }
 
-func (w *world) Submit(p engine.Plan) {
+func (w *fixture) Submit(p engine.Plan) {
 	pods := ""
 	for _, b := range p.Bundles {
 		for _, in := range b.Intents {
@@ -121,19 +121,19 @@ func (w *world) Submit(p engine.Plan) {
 	}
 }
 
-func (w *world) Full() (full bool) {
+func (w *fixture) Full() (full bool) {
 	w.set(func() { full = w.queued })
 	return full
 }
-func (w *world) Room() <-chan struct{} { return w.room }
+func (w *fixture) Room() <-chan struct{} { return w.room }
 
 // write lets what is queued be written.
-func (w *world) write() {
+func (w *fixture) write() {
 	w.set(func() { w.slow, w.queued = false, false })
 	w.room <- struct{}{}
 }
-func (w *world) Failed() <-chan struct{} { return w.failed }
-func (w *world) Failures() []apply.Failure {
+func (w *fixture) Failed() <-chan struct{} { return w.failed }
+func (w *fixture) Failures() []apply.Failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.failures
@@ -141,7 +141,7 @@ func (w *world) Failures() []apply.Failure {
 	return out
 }
 
-func (w *world) Remove(_, name string, _ types.UID) bool {
+func (w *fixture) Remove(_, name string, _ types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.full {
@@ -151,12 +151,12 @@ func (w *world) Remove(_, name string, _ types.UID) bool {
 	return true
 }
 
-func (w *world) Restore(context.Context) error {
+func (w *fixture) Restore(context.Context) error {
 	w.set(func() { w.restored++ })
 	return nil
 }
 
-func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
+func (w *fixture) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := w.seconds()
@@ -173,14 +173,14 @@ func (w *world) Publish(_ *cluster.Snapshot, t *engine.Trace) time.Time {
 }
 
 // begin starts a loop over a node of two GPUs; change prepares the world.
-func begin(t *testing.T, o Options, change func(*world)) *world {
+func begin(t *testing.T, o Options, change func(*fixture)) *fixture {
 	t.Helper()
 	m, err := NewMetrics("kai", "default", prometheus.NewPedanticRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-	w.evictions, w.rooms = &evictor{world: w, settled: make(chan struct{}, 1)}, &rooms{world: w}
+	w := &fixture{t: t, start: time.Now(), metrics: m, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	w.evictions, w.rooms = &evictor{fixture: w, settled: make(chan struct{}, 1)}, &rooms{fixture: w}
 	w.synced.Store(true)
 	w.events = []cluster.Event{
 		cluster.QueueState{Name: "q", UID: "q", Quota: []cluster.Quantity{{Name: "gpu", Value: cluster.Unlimited}, {Name: "cpu", Value: cluster.Unlimited}, {Name: "memory", Value: cluster.Unlimited}}},
@@ -223,14 +223,14 @@ func begin(t *testing.T, o Options, change func(*world)) *world {
 }
 
 // set changes, or reads, the world while the loop is at work.
-func (w *world) set(change func()) {
+func (w *fixture) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
 }
 
 // happens lets the events come in.
-func (w *world) happens(events ...cluster.Event) {
+func (w *fixture) happens(events ...cluster.Event) {
 	w.set(func() { w.events = append(w.events, events...) })
 	select {
 	case w.changed <- struct{}{}:
@@ -239,12 +239,12 @@ func (w *world) happens(events ...cluster.Event) {
 }
 
 // pass lets time pass.
-func (w *world) pass(d time.Duration) {
+func (w *fixture) pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-func (w *world) expect(what string, got *[]string, want ...string) {
+func (w *fixture) expect(what string, got *[]string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,25 +274,25 @@ func pod(name string, key cluster.Key, phase cluster.Phase, node string) cluster
 	}
 }
 
-func (w *world) count(n *int) (out int) {
+func (w *fixture) count(n *int) (out int) {
 	w.set(func() { out = *n })
 	return out
 }
 
 // reports returns what was published since the last call.
-func (w *world) reports() (out []string) {
+func (w *fixture) reports() (out []string) {
 	w.set(func() { out, w.published = w.published, nil })
 	return out
 }
 
-func (w *world) runs() int {
+func (w *fixture) runs() int {
 	return int(counter(w.metrics.runs))
 }
 
 func TestWaitsForTheFeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.synced.Store(false); w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *fixture) { w.synced.Store(false); w.happens(gang("g", "p")...) })
 		w.pass(5 * time.Second)
 		w.expect("before the feed has everything", &w.plans)
 		if w.count(&w.restored) != 0 {
@@ -353,7 +353,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &past{changed: make(chan struct{}, 1)}
-		w := begin(t, Options{Usage: h}, func(w *world) { w.happens(gang("g", "p")...) })
+		w := begin(t, Options{Usage: h}, func(w *fixture) { w.happens(gang("g", "p")...) })
 		w.pass(5 * time.Second)
 		w.expect("before the past is known", &w.plans)
 		h.tell(true, 100)
@@ -438,7 +438,7 @@ func TestBurstIsOneRun(t *testing.T) {
 func TestAssumedPodsAreNotDecidedTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *fixture) { w.slow = true; w.happens(gang("g", "p")...) })
 		w.pass(30 * time.Second)
 		w.happens(gang("h", "q", "r")...)
 		w.write()
@@ -458,7 +458,7 @@ func TestAssumedPodsAreNotDecidedTwice(t *testing.T) {
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *fixture) { w.slow = true; w.happens(gang("g", "p")...) })
 		w.pass(time.Second)
 		w.expect("decided", &w.plans, "0.00 p")
 		runs, looks := w.runs(), w.count(&w.drains)
@@ -489,7 +489,7 @@ func TestHeldBack(t *testing.T) {
 func TestLostDecisionIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) { w.happens(gang("g", "p")...) })
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) { w.happens(gang("g", "p")...) })
 		w.pass(3 * time.Minute)
 		w.expect("twice, two minutes apart", &w.plans, "0.00 p", "120.00 p")
 	})
@@ -499,7 +499,7 @@ func TestLostDecisionIsMadeAnew(t *testing.T) {
 func TestFailedBundleIsForgottenAndWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour, Gap: time.Nanosecond}, func(w *world) {
+		w := begin(t, Options{Period: time.Hour, Gap: time.Nanosecond}, func(w *fixture) {
 			w.failures = []apply.Failure{}
 			w.happens(gang("g", "p", "q")...)
 		})
@@ -547,7 +547,7 @@ func TestRoomGoneIsDecidedAnew(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- pool.Run(ctx) }()
-		w := begin(t, Options{Known: known.Store}, func(w *world) { w.writer = binds; w.happens(gang("g", "p", "q")...) })
+		w := begin(t, Options{Known: known.Store}, func(w *fixture) { w.writer = binds; w.happens(gang("g", "p", "q")...) })
 		w.expect("asked for", &[]string{<-asked}, "p n1")
 		other := []cluster.Event{cluster.NodeState{Name: "n2", UID: "n2", Allocatable: []cluster.Quantity{{Name: "cpu", Value: 64000}, {Name: "memory", Value: 1 << 40}, {Name: "gpu", Value: 2000}, {Name: "pods", Value: 110}}}}
 		stranger := pod("stranger", cluster.Key{}, cluster.Running, "n1")
@@ -585,7 +585,7 @@ func TestRoomGoneIsDecidedAnew(t *testing.T) {
 func TestFailureLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Gap: time.Nanosecond}, func(w *world) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
+		w := begin(t, Options{Gap: time.Nanosecond}, func(w *fixture) { w.failures = []apply.Failure{}; w.happens(gang("g", "p", "q")...) })
 		w.pass(100 * time.Millisecond)
 		w.set(func() { w.failures = nil })
 		w.happens(gang("h", "r", "s")...)
@@ -597,7 +597,7 @@ func TestFailureLeavesOthersAlone(t *testing.T) {
 func TestStaleRequestsAreRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) {
+		w := begin(t, Options{}, func(w *fixture) {
 			w.stale = []feed.StaleBindRequest{{Namespace: "a", Name: "p", UID: "1", PodUID: "u-p", Reason: feed.Failed}}
 			w.happens(gang("g", "p")...)
 		})
@@ -633,13 +633,13 @@ func TestFailedBindingIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		var w *world
+		var w *fixture
 		o := Options{Period: time.Hour, Event: func(about client.Object, kind, reason, text string) {
 			w.set(func() {
 				told = append(told, strings.Join([]string{about.GetNamespace(), about.GetName(), string(about.GetUID()), kind, reason, text}, " "))
 			})
 		}}
-		w = begin(t, o, func(of *world) {
+		w = begin(t, o, func(of *fixture) {
 			w = of
 			w.failures = []apply.Failure{}
 			w.happens(gang("g", "p", "q")...)
@@ -673,7 +673,7 @@ func TestFailedBindingIsTold(t *testing.T) {
 func TestFailsBeforeItIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *fixture) { w.happens(gang("g", "p")...) })
 		w.pass(900 * time.Millisecond)
 		w.expect("decided", &w.plans, "0.00 p")
 		w.set(func() {
@@ -732,7 +732,7 @@ func TestReasonsAreToldAtOnce(t *testing.T) {
 func TestEndsWhileWritersAreSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{}, func(w *world) { w.slow = true; w.happens(gang("g", "p")...) })
+		w := begin(t, Options{}, func(w *fixture) { w.slow = true; w.happens(gang("g", "p")...) })
 		w.pass(time.Second)
 		w.expect("submitted", &w.plans, "0.00 p")
 	})

@@ -105,7 +105,7 @@ ns_scenario_search_job_budget_configured_seconds 0
 func TestRunIsTakenApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := begin(t, Options{Period: time.Hour}, func(w *world) { full(w, "a", "b") })
+		w := begin(t, Options{Period: time.Hour}, func(w *fixture) { full(w, "a", "b") })
 		w.pass(time.Second)
 		w.happens(urgent("new", "p")...)
 		w.pass(500 * time.Millisecond)

@@ -15,7 +15,7 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{t: t, start: time.Now(), changed: make(chan struct{}, 1)}
+			w := &fixture{t: t, start: time.Now(), changed: make(chan struct{}, 1)}
 			store := NewStore(Options{})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

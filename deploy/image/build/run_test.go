@@ -171,7 +171,7 @@ func TestCommandLines(t *testing.T) {
 				t.Logf("NOT CHECKED: %s for %s: this machine is %s, and has no qemu-%s-static", program, arch, runtime.GOARCH, machines[arch])
 				continue
 			}
-			h := newHouse(t, image, runner)
+			h := unpack(t, image, runner)
 			for i, l := range lines {
 				if l.program == program {
 					begun := time.Now()
@@ -392,14 +392,14 @@ func emulator(t *testing.T, arch string) (string, bool) {
 	return found, err == nil
 }
 
-// house is the unpacked files of an image.
-type house struct {
+// unpacked is the unpacked files of an image.
+type unpacked struct {
 	dir    string
 	config v1.Config
 	runner string
 }
 
-func newHouse(t *testing.T, image v1.Image, runner string) *house {
+func unpack(t *testing.T, image v1.Image, runner string) *unpacked {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "image") // a short name: it begins the paths of sockets
 	if err != nil {
@@ -444,7 +444,7 @@ func newHouse(t *testing.T, image v1.Image, runner string) *house {
 			t.Fatal(err)
 		}
 	}
-	h := &house{dir: dir, config: config.Config}
+	h := &unpacked{dir: dir, config: config.Config}
 	if runner != "" {
 		body, err := os.ReadFile(runner)
 		if err != nil {
@@ -466,8 +466,8 @@ func place(name string, body []byte) error {
 	return os.WriteFile(name, body, 0o644) //nolint:gosec // for whom it is run as
 }
 
-// put writes a file into the house.
-func (h *house) put(t *testing.T, name, body string) {
+// put writes a file into the image.
+func (h *unpacked) put(t *testing.T, name, body string) {
 	t.Helper()
 	if err := place(filepath.Join(h.dir, name), []byte(body)); err != nil {
 		t.Fatal(err)
@@ -475,7 +475,7 @@ func (h *house) put(t *testing.T, name, body string) {
 }
 
 // user is who a line is run as.
-func (h *house) user(l line) int {
+func (h *unpacked) user(l line) int {
 	if l.user >= 0 {
 		return l.user
 	}
@@ -490,7 +490,7 @@ func (h *house) user(l line) int {
 const account = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // run runs a line until it has shown that it is accepted, and returns how it did.
-func (h *house) run(t *testing.T, a *api, number int, l line) string {
+func (h *unpacked) run(t *testing.T, a *api, number int, l line) string {
 	t.Helper()
 	if l.notRoot && h.user(l) == 0 {
 		t.Errorf("%s: a kubelet would not start it: it may not be root, and the image's user is %q", l.from, h.config.User)
@@ -504,7 +504,7 @@ func (h *house) run(t *testing.T, a *api, number int, l line) string {
 		h.put(t, name, body)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
-		defer os.Remove(filepath.Join(h.dir, name)) //nolint:errcheck // goes with the house
+		defer os.Remove(filepath.Join(h.dir, name)) //nolint:errcheck // goes with the image
 	}
 	tmp := os.FileMode(0o777) | os.ModeSticky
 	if l.readOnly {
@@ -521,7 +521,7 @@ func (h *house) run(t *testing.T, a *api, number int, l line) string {
 		if err := os.Chmod(where, 0o777); err != nil { //nolint:gosec // a volume
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(where) //nolint:errcheck // goes with the house
+		defer os.RemoveAll(where) //nolint:errcheck // goes with the image
 	}
 	for _, name := range l.sockets {
 		where := filepath.Join(h.dir, name)

@@ -25,23 +25,23 @@ import (
 	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// rig runs the role in a bubble of fake time.
-type rig struct {
+// fixture runs the role in a bubble of fake time.
+type fixture struct {
 	*kubetest.Server
 	t       *testing.T
 	metrics *metrics
 }
 
-func startRig(t *testing.T, objects ...client.Object) *rig {
+func startFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+	r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t}
 	r.Put(objects...)
 	r.run(r.Process("nodescale"))
 	return r
 }
 
 // run runs the role in a process until the test ends, or what it returns is called.
-func (r *rig) run(p *kubetest.Process) (stop func()) {
+func (r *fixture) run(p *kubetest.Process) (stop func()) {
 	return p.Run(r.t, func(objects cache.Cache, writer client.Client) (func(context.Context) error, error) {
 		c, err := New(Deps{Cache: objects, Client: writer, Log: logr.Discard(), Registry: prometheus.NewRegistry(), NodesHelp: builtin.Registry().NodesHelp()}, DefaultOptions())
 		if err != nil {
@@ -57,7 +57,7 @@ func home() *corev1.Namespace {
 }
 
 // pass lets the bubble's clock run, and compares what was written meanwhile.
-func (r *rig) pass(d time.Duration, what string, want ...string) {
+func (r *fixture) pass(d time.Duration, what string, want ...string) {
 	r.t.Helper()
 	<-time.After(d)
 	synctest.Wait()
@@ -71,7 +71,7 @@ func (r *rig) pass(d time.Duration, what string, want ...string) {
 	}
 }
 
-func (r *rig) get(name string) *corev1.Pod {
+func (r *fixture) get(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: keys.ScaleAdjustNamespace, Name: name}}
 	if !r.Get(p) {
 		r.t.Errorf("no pod %s", name)
@@ -84,7 +84,7 @@ func (r *rig) get(name string) *corev1.Pod {
 func TestLifeOfAScalingPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t, home())
+		r := startFixture(t, home())
 		p, q := sharerPod("p"), sharerPod("q", annotated(keys.GPUFractionAnnotation, "0.4"))
 		r.Put(p)
 		r.Put(q)
@@ -121,7 +121,7 @@ func TestLifeOfAScalingPod(t *testing.T) {
 func TestFailedWritesAreRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t)
+		r := startFixture(t)
 		r.Put(sharerPod("p"))
 		r.pass(10*time.Second, "at a growing distance", "create ns-p", "create ns-p", "create ns-p", "create ns-p")
 		r.Put(home())
@@ -137,7 +137,7 @@ func TestNameTaken(t *testing.T) {
 		o := DefaultOptions()
 		other := sharerPod("b-c", annotated(keys.GPUFractionAnnotation, "0.9"))
 		other.Namespace = "a"
-		r := startRig(t, home(), other, o.newPod(other, 1, true)) // a/b-c
+		r := startFixture(t, home(), other, o.newPod(other, 1, true)) // a/b-c
 		pod := sharerPod("c")
 		pod.Namespace = "a-b"
 		r.Put(pod)
@@ -162,7 +162,7 @@ func TestNameTaken(t *testing.T) {
 func TestBurstIsOneLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := startRig(t, home())
+		r := startFixture(t, home())
 		for i := range 100 {
 			r.Put(sharerPod(fmt.Sprintf("p%02d", i), annotated(keys.GPUFractionAnnotation, "0.1")))
 		}
@@ -183,7 +183,7 @@ func TestCrashes(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					o := DefaultOptions()
-					r := &rig{Server: kubetest.New(kubetest.Options{}), t: t}
+					r := &fixture{Server: kubetest.New(kubetest.Options{}), t: t}
 					left := o.newPod(sharerPod("left"), 1, true) // its pod is gone
 					p := r.Process("nodescale")
 					p.CrashAt(n, after)

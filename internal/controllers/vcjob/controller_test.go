@@ -29,16 +29,16 @@ func serves() kubetest.Options {
 	return kubetest.Options{Kinds: append(kubetest.Builtin(), kubetest.Volcano()...)}
 }
 
-// town is a cluster on which the controller runs.
-type town struct {
+// fixture is a cluster on which the controller runs.
+type fixture struct {
 	*kubetest.Server
 	t    *testing.T
 	told []string
 }
 
-func newTown(t *testing.T, objects ...client.Object) *town {
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	w := &town{Server: kubetest.New(serves()), t: t}
+	w := &fixture{Server: kubetest.New(serves()), t: t}
 	w.Put(&scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	w.Put(objects...)
 	return w
@@ -64,7 +64,7 @@ func run(t *testing.T, p *kubetest.Process, tell func(string)) (stop func()) {
 	})
 }
 
-func (w *town) start() (stop func()) {
+func (w *fixture) start() (stop func()) {
 	return run(w.t, w.Process("vcjob"), func(s string) { w.told = append(w.told, s) })
 }
 
@@ -122,7 +122,7 @@ func set(s *kubetest.Server, name string, phase corev1.PodPhase, exit int32) {
 var podNames = []string{"j-ps-0", "j-w-0", "j-w-1"}
 
 // up brings a Job to where all its pods run.
-func (w *town) up(j *batch.Job) {
+func (w *fixture) up(j *batch.Job) {
 	w.t.Helper()
 	w.Put(j)
 	pass(time.Second)
@@ -137,7 +137,7 @@ func (w *town) up(j *batch.Job) {
 }
 
 // gone ends the pods that are being deleted, as kubelets do.
-func (w *town) gone() {
+func (w *fixture) gone() {
 	for _, name := range podNames {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		if w.Get(p) && p.DeletionTimestamp != nil {
@@ -147,7 +147,7 @@ func (w *town) gone() {
 	pass(time.Second)
 }
 
-func (w *town) job() *batch.Job {
+func (w *fixture) job() *batch.Job {
 	w.t.Helper()
 	j := &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j"}}
 	if !w.Get(j) {
@@ -157,7 +157,7 @@ func (w *town) job() *batch.Job {
 }
 
 // is asks for the Job's phase.
-func (w *town) is(want batch.JobPhase) *batch.Job {
+func (w *fixture) is(want batch.JobPhase) *batch.Job {
 	w.t.Helper()
 	j := w.job()
 	if j.Status.State.Phase != want {
@@ -184,7 +184,7 @@ func pods(s *kubetest.Server) string {
 }
 
 // wrote are the writes since it was last asked, each kind once with how often.
-func (w *town) wrote() string {
+func (w *fixture) wrote() string {
 	n := map[string]int{}
 	for _, c := range w.Writes() {
 		what := c.Kind
@@ -204,7 +204,7 @@ func (w *town) wrote() string {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job()
 		w.Put(j)
@@ -275,7 +275,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(fmt.Sprintf("%s on %s", c.action, c.event), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newTown(t)
+				w := newFixture(t)
 				w.start()
 				j := job(policies(policy(c.action, on(c.event))))
 				w.up(j)
@@ -307,7 +307,7 @@ func TestAnswers(t *testing.T) {
 func TestLastRetry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job(policies(policy(bus.RestartJobAction, on(bus.PodFailedEvent))))
 		w.up(j)
@@ -340,7 +340,7 @@ func TestLastRetry(t *testing.T) {
 func TestRestOutlivesNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		w.up(job(policies(policy(bus.RestartPodAction, on(bus.PodFailedEvent))), func(j *batch.Job) { j.Spec.MaxRetry = 1 }))
 		set(w.Server, "j-w-0", corev1.PodFailed, 1)
@@ -360,7 +360,7 @@ func TestPendingTimeout(t *testing.T) {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newTown(t)
+				w := newFixture(t)
 				stop := w.start()
 				j := job(policies(policy(action, on(bus.PodPendingEvent), within("10m"))))
 				w.Put(j)
@@ -412,7 +412,7 @@ func changed(was, is map[string]types.UID) (n int) {
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job(policies(policy(bus.RestartJobAction, on(bus.PodFailedEvent)), policy(bus.AbortJobAction, on(bus.JobUnknownEvent))))
 		w.up(j)
@@ -435,7 +435,7 @@ func TestUnknown(t *testing.T) {
 func TestJobUpdated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job(policies(policy(bus.RestartJobAction, on(bus.JobUpdatedEvent))), func(j *batch.Job) {
 			j.Spec.Volumes = []batch.VolumeSpec{{MountPath: "/data", VolumeClaim: &corev1.PersistentVolumeClaimSpec{}}}
@@ -460,7 +460,7 @@ func TestJobUpdated(t *testing.T) {
 func TestFailureWhileAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		stop := w.start()
 		w.up(job(policies(policy(bus.TerminateJobAction, code(7)))))
 		stop()
@@ -476,7 +476,7 @@ func TestFailureWhileAway(t *testing.T) {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job()
 		w.up(j)
@@ -521,7 +521,7 @@ func TestCommands(t *testing.T) {
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		w.Put(job(func(j *batch.Job) {
 			j.Spec.Queue, j.Spec.Volumes = "team", []batch.VolumeSpec{{MountPath: "/data", VolumeClaimName: "data"}}

@@ -121,7 +121,7 @@ func TestCommandCrashes(t *testing.T) {
 			t.Run(fmt.Sprintf("write %d after=%v", n, after), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					w := newTown(t)
+					w := newFixture(t)
 					go others(corev1.PodRunning)(t.Context(), w.Server)
 					stop := w.start()
 					w.Put(job())
@@ -162,7 +162,7 @@ func TestTroubles(t *testing.T) {
 			t.Run(what+" "+name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					w := newTown(t)
+					w := newFixture(t)
 					for n := 1; n < 6; n += 2 {
 						w.Fault(kubetest.Nth(n, kubetest.Is(what), o))
 					}
@@ -186,7 +186,7 @@ func TestStale(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newTown(t)
+				w := newFixture(t)
 				w.start()
 				j := job(policies(policy(bus.RestartJobAction, on(bus.PodFailedEvent))))
 				w.up(j)
@@ -213,7 +213,7 @@ func TestStale(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		bad := job(func(j *batch.Job) { j.Name, j.Spec.Plugins = "bad", map[string][]string{"svc": {"--nonsense"}} })
 		good := job()

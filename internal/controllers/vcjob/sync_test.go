@@ -209,7 +209,7 @@ func TestPodCarries(t *testing.T) {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		w.start()
 		j := job(func(j *batch.Job) { j.Spec.MinAvailable, j.Spec.Plugins = 1, map[string][]string{"svc": nil} })
 		w.up(j)
@@ -250,7 +250,7 @@ func TestScale(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t)
+		w := newFixture(t)
 		theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j-svc"}, Data: map[string]string{"mine": "1"}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j-w-0"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}}
 		w.Put(theirs, pod)

@@ -30,7 +30,7 @@ func (w *sisters) Run(s *engine.Session) {
 }
 
 // sister lets queues that hold nothing have others beside them that are alike, or nearly, with gangs that ask for the same.
-func sister(r *rand.Rand, w *town) {
+func sister(r *rand.Rand, w *exampleCluster) {
 	for _, q := range slices.Clone(w.queues) {
 		var waiting []crew
 		holds := false

@@ -12,14 +12,14 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// town is a small cluster as plain data: what the oracle's cases are made of, shrunk and printed as.
-type town struct {
-	nodes  []house
+// exampleCluster is a small cluster as plain data: what the oracle's cases are made of, shrunk and printed as.
+type exampleCluster struct {
+	nodes  []exampleNode
 	queues []team
 	gangs  []crew
 }
 
-type house struct {
+type exampleNode struct {
 	gpu, cpu int64 // whole ones
 	zone     string
 }
@@ -63,12 +63,12 @@ type hand struct {
 var noon = cluster.UnixNano(1_700_000_000_000_000_000)
 
 // draw makes a random town that is full enough for somebody to have to go.
-func draw(r *rand.Rand) town {
+func draw(r *rand.Rand) exampleCluster {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
-	var w town
+	var w exampleCluster
 	gpus := int64(0)
 	for range 1 + r.IntN(5) {
-		h := house{gpu: pick(1, 2, 2, 3, 4), cpu: pick(4, 8, 8), zone: "a"}
+		h := exampleNode{gpu: pick(1, 2, 2, 3, 4), cpu: pick(4, 8, 8), zone: "a"}
 		if r.IntN(4) == 0 {
 			h.zone = "b"
 		}
@@ -120,7 +120,7 @@ func draw(r *rand.Rand) town {
 
 // drawSets makes a random town as draw does, with gangs of several sets, some of which they can do without, gangs and sets that
 // have to be in one zone, and pods that leave or are stuck. No pod likes company.
-func drawSets(r *rand.Rand) town {
+func drawSets(r *rand.Rand) exampleCluster {
 	w := draw(r)
 	for i := range w.nodes {
 		w.nodes[i].zone = string(rune('a' + r.IntN(2)))
@@ -158,7 +158,7 @@ func drawSets(r *rand.Rand) town {
 	return w
 }
 
-func tree(r *rand.Rand, w *town) {
+func tree(r *rand.Rand, w *exampleCluster) {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
 	add := func(name, parent string) {
 		w.queues = append(w.queues, team{
@@ -189,7 +189,7 @@ func tree(r *rand.Rand, w *town) {
 }
 
 // settle lets a gang run where there is room, if there is for its minimum.
-func (w *town) settle(r *rand.Rand, i int) {
+func (w *exampleCluster) settle(r *rand.Rand, i int) {
 	g := &w.gangs[i]
 	for k := range g.pods {
 		for _, n := range r.Perm(len(w.nodes)) {
@@ -228,7 +228,7 @@ func (g *crew) whole() bool {
 }
 
 // apart says whether the gang has pods in two zones that have to be in one.
-func (g *crew) apart(w *town) bool {
+func (g *crew) apart(w *exampleCluster) bool {
 	for i, p := range g.pods {
 		for _, o := range g.pods[:i] {
 			if p.on >= 0 && o.on >= 0 && w.nodes[p.on].zone != w.nodes[o.on].zone && (g.near || g.nearSet && p.set == o.set) {
@@ -260,7 +260,7 @@ func (g *crew) tree() []cluster.Set {
 }
 
 // sound says whether nothing is overcommitted.
-func (w *town) sound() error {
+func (w *exampleCluster) sound() error {
 	for i := range w.gangs {
 		if w.gangs[i].apart(w) {
 			return fmt.Errorf("gang %d is not in one zone", i)
@@ -291,7 +291,7 @@ func (w *town) sound() error {
 func gangName(i int) string { return fmt.Sprintf("g%d", i) }
 
 // events are the town as a Store learns of it.
-func (w *town) events() []cluster.Event {
+func (w *exampleCluster) events() []cluster.Event {
 	out := []cluster.Event{cluster.TopologyState{Name: "dc", UID: "dc", Levels: []cluster.Level{{Label: "zone"}}}}
 	for i, h := range w.nodes {
 		out = append(out, cluster.NodeState{
@@ -369,7 +369,7 @@ func (w *town) events() []cluster.Event {
 }
 
 // String prints the town in the words of scenarios.
-func (w *town) String() string {
+func (w *exampleCluster) String() string {
 	var b strings.Builder
 	for i, h := range w.nodes {
 		fmt.Fprintf(&b, "node n%d gpu=%d cpu=%d label=zone=%s\n", i, h.gpu, h.cpu, h.zone)
@@ -450,7 +450,7 @@ func (w *town) String() string {
 }
 
 // shrink returns the smallest town it finds for which bad still holds.
-func shrink(w town, bad func(*town) bool) town {
+func shrink(w exampleCluster, bad func(*exampleCluster) bool) exampleCluster {
 	again := true
 	for steps := 0; again && steps < 200; steps++ {
 		again = false
@@ -464,8 +464,8 @@ func shrink(w town, bad func(*town) bool) town {
 	return w
 }
 
-func (w *town) clone() town {
-	c := town{nodes: slices.Clone(w.nodes), queues: slices.Clone(w.queues), gangs: slices.Clone(w.gangs)}
+func (w *exampleCluster) clone() exampleCluster {
+	c := exampleCluster{nodes: slices.Clone(w.nodes), queues: slices.Clone(w.queues), gangs: slices.Clone(w.gangs)}
 	for i := range c.gangs {
 		c.gangs[i].pods, c.gangs[i].sets = slices.Clone(c.gangs[i].pods), slices.Clone(c.gangs[i].sets)
 	}
@@ -473,9 +473,9 @@ func (w *town) clone() town {
 }
 
 // simpler lists towns with one thing less, or one thing made plain.
-func (w *town) simpler() []town {
-	var out []town
-	try := func(edit func(*town)) {
+func (w *exampleCluster) simpler() []exampleCluster {
+	var out []exampleCluster
+	try := func(edit func(*exampleCluster)) {
 		c := w.clone()
 		edit(&c)
 		if c.String() != w.String() {
@@ -483,11 +483,11 @@ func (w *town) simpler() []town {
 		}
 	}
 	for i := range w.gangs {
-		try(func(c *town) { c.gangs = slices.Delete(c.gangs, i, i+1) })
+		try(func(c *exampleCluster) { c.gangs = slices.Delete(c.gangs, i, i+1) })
 	}
 	for n := range w.nodes {
 		if !slices.ContainsFunc(w.gangs, func(g crew) bool { return slices.ContainsFunc(g.pods, func(p hand) bool { return p.on == n }) }) && len(w.nodes) > 1 {
-			try(func(c *town) {
+			try(func(c *exampleCluster) {
 				c.nodes = slices.Delete(c.nodes, n, n+1)
 				for i := range c.gangs {
 					for k := range c.gangs[i].pods {
@@ -502,55 +502,55 @@ func (w *town) simpler() []town {
 	for i, q := range w.queues {
 		used := slices.ContainsFunc(w.gangs, func(g crew) bool { return g.queue == q.name }) || slices.ContainsFunc(w.queues, func(o team) bool { return o.parent == q.name })
 		if !used {
-			try(func(c *town) { c.queues = slices.Delete(c.queues, i, i+1) })
+			try(func(c *exampleCluster) { c.queues = slices.Delete(c.queues, i, i+1) })
 		}
-		try(func(c *town) { c.queues[i].limit = -1 })
-		try(func(c *town) { c.queues[i].cpuQuota = -1 })
-		try(func(c *town) { c.queues[i].reclaim = -1 })
-		try(func(c *town) { c.queues[i].preempt = -1 })
-		try(func(c *town) { c.queues[i].priority = 100 })
-		try(func(c *town) { c.queues[i].weight = 1 })
-		try(func(c *town) { c.queues[i].quota = max(0, c.queues[i].quota-1) })
-		try(func(c *town) { c.queues[i].quota = 0 })
+		try(func(c *exampleCluster) { c.queues[i].limit = -1 })
+		try(func(c *exampleCluster) { c.queues[i].cpuQuota = -1 })
+		try(func(c *exampleCluster) { c.queues[i].reclaim = -1 })
+		try(func(c *exampleCluster) { c.queues[i].preempt = -1 })
+		try(func(c *exampleCluster) { c.queues[i].priority = 100 })
+		try(func(c *exampleCluster) { c.queues[i].weight = 1 })
+		try(func(c *exampleCluster) { c.queues[i].quota = max(0, c.queues[i].quota-1) })
+		try(func(c *exampleCluster) { c.queues[i].quota = 0 })
 	}
 	for i, g := range w.gangs {
 		for k := range g.pods {
 			if len(g.pods) > 1 {
-				try(func(c *town) {
+				try(func(c *exampleCluster) {
 					c.gangs[i].pods = slices.Delete(c.gangs[i].pods, k, k+1)
 					c.gangs[i].least = max(1, min(c.gangs[i].least, len(c.gangs[i].pods)))
 				})
 			}
-			try(func(c *town) { c.gangs[i].pods[k].port = false })
-			try(func(c *town) { c.gangs[i].pods[k].zone = "" })
-			try(func(c *town) { c.gangs[i].pods[k].bare = false })
-			try(func(c *town) { c.gangs[i].pods[k].friend = false })
-			try(func(c *town) { c.gangs[i].pods[k].lonely = false })
-			try(func(c *town) { c.gangs[i].pods[k].stuck = false })
-			try(func(c *town) { c.gangs[i].pods[k].leaving, c.gangs[i].pods[k].stuck = false, false })
-			try(func(c *town) { c.gangs[i].pods[k].cpu = 0 })
-			try(func(c *town) { c.gangs[i].pods[k].gpu = max(1, c.gangs[i].pods[k].gpu-1) })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].port = false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].zone = "" })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].bare = false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].friend = false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].lonely = false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].stuck = false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].leaving, c.gangs[i].pods[k].stuck = false, false })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].cpu = 0 })
+			try(func(c *exampleCluster) { c.gangs[i].pods[k].gpu = max(1, c.gangs[i].pods[k].gpu-1) })
 		}
 		for k := range g.sets {
-			try(func(c *town) { c.gangs[i].sets[k] = max(0, c.gangs[i].sets[k]-1) })
+			try(func(c *exampleCluster) { c.gangs[i].sets[k] = max(0, c.gangs[i].sets[k]-1) })
 		}
-		try(func(c *town) {
+		try(func(c *exampleCluster) {
 			c.gangs[i].sets, c.gangs[i].nearSet = nil, false
 			for k := range c.gangs[i].pods {
 				c.gangs[i].pods[k].set = 0
 			}
 		})
-		try(func(c *town) { c.gangs[i].near = false })
-		try(func(c *town) { c.gangs[i].nearSet = false })
-		try(func(c *town) { c.gangs[i].least = len(g.pods) })
-		try(func(c *town) { c.gangs[i].fixed = false })
-		try(func(c *town) { c.gangs[i].started = 0 })
-		try(func(c *town) { c.gangs[i].priority = 50 })
+		try(func(c *exampleCluster) { c.gangs[i].near = false })
+		try(func(c *exampleCluster) { c.gangs[i].nearSet = false })
+		try(func(c *exampleCluster) { c.gangs[i].least = len(g.pods) })
+		try(func(c *exampleCluster) { c.gangs[i].fixed = false })
+		try(func(c *exampleCluster) { c.gangs[i].started = 0 })
+		try(func(c *exampleCluster) { c.gangs[i].priority = 50 })
 	}
 	for n, h := range w.nodes {
-		try(func(c *town) { c.nodes[n].gpu = max(1, h.gpu-1) })
-		try(func(c *town) { c.nodes[n].zone = "a" })
-		try(func(c *town) { c.nodes[n].cpu = 8 })
+		try(func(c *exampleCluster) { c.nodes[n].gpu = max(1, h.gpu-1) })
+		try(func(c *exampleCluster) { c.nodes[n].zone = "a" })
+		try(func(c *exampleCluster) { c.nodes[n].cpu = 8 })
 	}
 	return out
 }

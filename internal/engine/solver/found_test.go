@@ -11,7 +11,7 @@ func q(name, parent string, quota, weight int64) team {
 	return team{name: name, parent: parent, quota: quota, limit: -1, cpuQuota: -1, weight: weight, priority: 100, reclaim: -1, preempt: -1}
 }
 
-func n(gpu int64, zone string) house { return house{gpu: gpu, cpu: 8, zone: zone} }
+func n(gpu int64, zone string) exampleNode { return exampleNode{gpu: gpu, cpu: 8, zone: zone} }
 
 // ran is a gang whose pods of one GPU each are on these nodes.
 func ran(queue string, priority int32, least int, on ...int) crew {
@@ -39,18 +39,18 @@ func limited(t team, limit int64) team {
 var found = []struct {
 	name  string
 	cause policy.EvictionCause
-	town  town
+	town  exampleCluster
 }{
 	{
-		"whether a queue may be asked at all is judged before anything is taken", policy.Reclaim, town{
-			nodes:  []house{n(3, "b"), n(2, "a")},
+		"whether a queue may be asked at all is judged before anything is taken", policy.Reclaim, exampleCluster{
+			nodes:  []exampleNode{n(3, "b"), n(2, "a")},
 			queues: []team{q("d0", "", 0, 1), q("d1", "", 0, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1)},
 			gangs:  []crew{ran("q0", 50, 1, 1), waits("q1", 50, hand{gpu: 2, zone: "a"}), ran("q0", 50, 3, 0, 0, 0)},
 		},
 	},
 	{
-		"what is legal in another order than the first is found", policy.Reclaim, town{
-			nodes:  []house{n(2, "a"), n(2, "a")},
+		"what is legal in another order than the first is found", policy.Reclaim, exampleCluster{
+			nodes:  []exampleNode{n(2, "a"), n(2, "a")},
 			queues: []team{q("d0", "", 3, 1), q("d1", "", 2, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1)},
 			gangs: []crew{
 				ran("q1", 50, 1, 1),
@@ -60,8 +60,8 @@ var found = []struct {
 		},
 	},
 	{
-		"nobody is spared, or moved, by whose going others may be taken", policy.Reclaim, town{
-			nodes:  []house{n(2, "a"), n(2, "a"), n(3, "a")},
+		"nobody is spared, or moved, by whose going others may be taken", policy.Reclaim, exampleCluster{
+			nodes:  []exampleNode{n(2, "a"), n(2, "a"), n(3, "a")},
 			queues: []team{q("d0", "", 0, 1), limited(q("d1", "", 0, 1), 2), q("q0", "d0", 0, 3), q("q1", "d1", 0, 1), q("q2", "d0", 0, 1)},
 			gangs: []crew{
 				ran("q1", 50, 3, 1, 0, 2),
@@ -71,8 +71,8 @@ var found = []struct {
 		},
 	},
 	{
-		"a gang of which a pod was moved is not torn apart by the same run", policy.Preempt, town{
-			nodes:  []house{n(4, "b"), n(3, "a"), n(2, "b")},
+		"a gang of which a pod was moved is not torn apart by the same run", policy.Preempt, exampleCluster{
+			nodes:  []exampleNode{n(4, "b"), n(3, "a"), n(2, "b")},
 			queues: []team{q("q0", "", 0, 1)},
 			gangs: []crew{
 				{queue: "q0", priority: 50, least: 1, started: 60, pods: []hand{{gpu: 2, on: 1}}},
@@ -83,15 +83,15 @@ var found = []struct {
 		},
 	},
 	{
-		"unequal pods are placed where there is any way", policy.Preempt, town{
-			nodes:  []house{n(2, "b"), n(2, "a")},
+		"unequal pods are placed where there is any way", policy.Preempt, exampleCluster{
+			nodes:  []exampleNode{n(2, "b"), n(2, "a")},
 			queues: []team{q("q0", "", 0, 1)},
 			gangs:  []crew{waits("q0", 50, hand{gpu: 2}, hand{gpu: 1, zone: "b"})},
 		},
 	},
 	{
-		"a gang whose core has to go keeps what it can run with", policy.Reclaim, town{
-			nodes:  []house{n(2, "a"), n(4, "a")},
+		"a gang whose core has to go keeps what it can run with", policy.Reclaim, exampleCluster{
+			nodes:  []exampleNode{n(2, "a"), n(4, "a")},
 			queues: []team{q("d0", "", 0, 1), q("d1", "", 0, 1), q("q0", "d0", 0, 1), q("q1", "d1", 0, 1), q("q2", "d0", 0, 1)},
 			gangs: []crew{
 				ran("q0", 50, 2, 0, 0),
@@ -101,8 +101,8 @@ var found = []struct {
 		},
 	},
 	{
-		"who lost its minimum takes nothing for what is left of it", policy.Preempt, town{
-			nodes:  []house{n(2, "a"), n(1, "b")},
+		"who lost its minimum takes nothing for what is left of it", policy.Preempt, exampleCluster{
+			nodes:  []exampleNode{n(2, "a"), n(1, "b")},
 			queues: []team{q("q0", "", -1, 1)},
 			gangs: []crew{
 				{queue: "q0", priority: 60, least: 2, started: 60, pods: []hand{{gpu: 1, on: 0}, {gpu: 1, on: 0}, {gpu: 1, on: -1, zone: "b"}}},
@@ -111,8 +111,8 @@ var found = []struct {
 		},
 	},
 	{
-		"of pods that differ in nothing but labels, that one goes whose company nobody seeks", policy.Reclaim, town{
-			nodes:  []house{n(4, "a")},
+		"of pods that differ in nothing but labels, that one goes whose company nobody seeks", policy.Reclaim, exampleCluster{
+			nodes:  []exampleNode{n(4, "a")},
 			queues: []team{q("q0", "", 0, 1), q("q1", "", 0, 1)},
 			gangs: []crew{
 				{queue: "q1", priority: 50, least: 1, started: 60, pods: []hand{{gpu: 2, lonely: true}, {gpu: 2, lonely: true, friend: true}}},

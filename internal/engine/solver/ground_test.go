@@ -26,7 +26,7 @@ func (leafwise) CheckVictimQueue(policy.EvictionCause, *ledger.GangState, cluste
 
 // widen adds so many queues below a department or at the top that the rules about victim queues say the same of most of them. Each has a
 // gang that runs, on nodes that are full with them, and some have one that waits.
-func widen(r *rand.Rand, w *town) {
+func widen(r *rand.Rand, w *exampleCluster) {
 	parent := ""
 	if r.IntN(2) == 0 {
 		parent = "d0"
@@ -39,7 +39,7 @@ func widen(r *rand.Rand, w *town) {
 		}
 		w.queues = append(w.queues, q)
 		if i%8 == 0 {
-			w.nodes = append(w.nodes, house{gpu: 8, cpu: 64, zone: "a"})
+			w.nodes = append(w.nodes, exampleNode{gpu: 8, cpu: 64, zone: "a"})
 		}
 		if r.IntN(30) > 0 {
 			w.gangs = append(w.gangs, crew{queue: q.name, priority: 50, least: 1, started: 600, fixed: r.IntN(10) == 0, pods: []hand{{gpu: 1, on: len(w.nodes) - 1}}})

@@ -289,7 +289,7 @@ func TestHarm(t *testing.T) {
 				decided++
 				if a.reducible() != nil {
 					if reducible++; reducible <= 3 {
-						small := shrink(w, func(w *town) bool {
+						small := shrink(w, func(w *exampleCluster) bool {
 							return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.ok && a.reducible() != nil })
 						})
 						t.Errorf("town %d: fewer would do\n%s", i, tell(&small, cause))

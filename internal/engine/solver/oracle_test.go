@@ -124,18 +124,18 @@ func (t *trial) Run(s *engine.Session) {
 }
 
 // try runs a trial and returns the answers.
-func try(w *town, cause policy.EvictionCause) []*answer {
+func try(w *exampleCluster, cause policy.EvictionCause) []*answer {
 	answers, _ := tryIn(w, cause, nil)
 	return answers
 }
 
 // tryIn is try on a Store that remember has told more.
-func tryIn(w *town, cause policy.EvictionCause, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
+func tryIn(w *exampleCluster, cause policy.EvictionCause, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
 	return play(w, &trial{cause: cause}, remember)
 }
 
 // play runs a trial on a town.
-func play(w *town, t *trial, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
+func play(w *exampleCluster, t *trial, remember func(*cluster.Store)) ([]*answer, *recorder.Trace) {
 	p := profile.BuiltIn()
 	p.Actions = []string{"allocate", "trial"}
 	p.Tiers[0] = append(slices.Clone(p.Tiers[0]), engine.PluginUse{Name: "eye"})
@@ -400,7 +400,7 @@ func cases(t *testing.T, usual int) int {
 var seed = flag.Uint64("oracle.seed", 1, "where the random towns begin")
 
 // anyTown is the i-th random town: of every two, one of gangs with sets.
-func anyTown(i int) town {
+func anyTown(i int) exampleCluster {
 	if i%2 == 1 {
 		return townOf(i / 2)
 	}
@@ -408,7 +408,7 @@ func anyTown(i int) town {
 }
 
 // townOf is the i-th random town of gangs without sets: of every four, one of departments.
-func townOf(i int) town {
+func townOf(i int) exampleCluster {
 	r := rand.New(rand.NewPCG(*seed, uint64(i)))
 	if i%4 == 3 {
 		return drawDepartments(r)
@@ -440,7 +440,7 @@ func TestOracle(t *testing.T) {
 					if a.missed() && !a.partial {
 						misses++
 						if reported["miss"]++; reported["miss"] <= 3 {
-							small := shrink(w, func(w *town) bool {
+							small := shrink(w, func(w *exampleCluster) bool {
 								return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.missed() && !a.partial })
 							})
 							t.Errorf("town %d: a way is missed\n%s", i, tell(&small, cause))
@@ -449,7 +449,7 @@ func TestOracle(t *testing.T) {
 					if err := a.wrong(); err != nil {
 						kind, _, _ := strings.Cut(err.Error(), " ")
 						if reported[kind]++; reported[kind] <= 2 {
-							small := shrink(w, func(w *town) bool {
+							small := shrink(w, func(w *exampleCluster) bool {
 								return slices.ContainsFunc(try(w, cause), func(a *answer) bool { return a.wrong() != nil })
 							})
 							t.Errorf("town %d: %v\n%s", i, err, tell(&small, cause))
@@ -464,7 +464,7 @@ func TestOracle(t *testing.T) {
 }
 
 // tell prints a town and what was said about it.
-func tell(w *town, cause policy.EvictionCause) string {
+func tell(w *exampleCluster, cause policy.EvictionCause) string {
 	var b strings.Builder
 	b.WriteString(w.String())
 	for _, a := range try(w, cause) {

@@ -12,9 +12,9 @@ import (
 )
 
 // city is a town of many queues, three levels deep, whose nodes are full.
-func city(r *rand.Rand) town {
+func city(r *rand.Rand) exampleCluster {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
-	var w town
+	var w exampleCluster
 	add := func(name, parent string) {
 		w.queues = append(w.queues, team{
 			name: name, parent: parent, quota: pick(0, 0, 0, 1, 2, 6, -1), limit: -1, weight: pick(0, 1, 1, 2), cpuQuota: pick(-1, -1, 4),
@@ -41,7 +41,7 @@ func city(r *rand.Rand) town {
 	}
 	nodes := 4 + r.IntN(8)
 	for range nodes {
-		w.nodes = append(w.nodes, house{gpu: 8, cpu: 64, zone: "a"})
+		w.nodes = append(w.nodes, exampleNode{gpu: 8, cpu: 64, zone: "a"})
 	}
 	for on, left := 0, int64(8); on < nodes; {
 		g := crew{queue: leaves[r.IntN(len(leaves))], priority: int32(pick(50, 50, 60, 75)), started: pick(10, 60, 600), fixed: r.IntN(10) == 0}

@@ -12,12 +12,12 @@ import (
 // drawKinds makes a random town with nodes of two or three kinds (zones), full of elastic gangs whose pods of one GPU each are
 // more than are chosen among, in a tree of queues of one to three levels, some without weight; single pods wait for a part
 // of a node, or all of it, mostly of a certain kind.
-func drawKinds(r *rand.Rand) town {
+func drawKinds(r *rand.Rand) exampleCluster {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
-	var w town
+	var w exampleCluster
 	kinds := 2 + r.IntN(2)
 	for i := range 4 + r.IntN(4) {
-		w.nodes = append(w.nodes, house{gpu: pick(2, 4, 4, 4), cpu: 8, zone: string(rune('a' + i%kinds))})
+		w.nodes = append(w.nodes, exampleNode{gpu: pick(2, 4, 4, 4), cpu: 8, zone: string(rune('a' + i%kinds))})
 	}
 	free := func(name, parent string, quota, weight int64) {
 		w.queues = append(w.queues, team{name: name, parent: parent, quota: quota, limit: -1, cpuQuota: -1, weight: weight, priority: 100, reclaim: -1, preempt: -1})
@@ -71,12 +71,12 @@ func drawKinds(r *rand.Rand) town {
 
 // drawDepartments makes a small random town of two departments, often without weight, whose teams hold all there is, and in
 // which one waits: what its own department gives may decide what it may ask of the other.
-func drawDepartments(r *rand.Rand) town {
+func drawDepartments(r *rand.Rand) exampleCluster {
 	pick := func(xs ...int64) int64 { return xs[r.IntN(len(xs))] }
-	var w town
+	var w exampleCluster
 	size := pick(2, 4)
 	for range 2 + r.IntN(2) {
-		w.nodes = append(w.nodes, house{gpu: size, cpu: 8, zone: "a"})
+		w.nodes = append(w.nodes, exampleNode{gpu: size, cpu: 8, zone: "a"})
 	}
 	add := func(name, parent string, quota, weight int64) {
 		w.queues = append(w.queues, team{name: name, parent: parent, quota: quota, limit: -1, cpuQuota: -1, weight: weight, priority: 100, reclaim: -1, preempt: -1})
@@ -115,7 +115,7 @@ func TestPlaces(t *testing.T) {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			questions, could, did := 0, 0, 0
-			ask := func(w *town) []*answer {
+			ask := func(w *exampleCluster) []*answer {
 				answers, _ := play(w, &trial{cause: cause, local: true}, nil)
 				return answers
 			}
@@ -131,7 +131,7 @@ func TestPlaces(t *testing.T) {
 						did++
 					}
 					if missed(a) {
-						small := shrink(w, func(w *town) bool { return slices.ContainsFunc(ask(w), missed) })
+						small := shrink(w, func(w *exampleCluster) bool { return slices.ContainsFunc(ask(w), missed) })
 						t.Fatalf("town %d: a node that could be cleared is missed\n%s", i, tell(&small, cause))
 					}
 					if err := a.wrong(); err != nil {

@@ -38,7 +38,7 @@ func (w *twins) Run(s *engine.Session) {
 }
 
 // double lets some waiting gangs of a town have a twin, and some gangs that run one that waits for more.
-func double(r *rand.Rand, w *town) {
+func double(r *rand.Rand, w *exampleCluster) {
 	for i := range w.gangs {
 		g := w.gangs[i]
 		waiting := slices.ContainsFunc(g.pods, func(p hand) bool { return p.on < 0 })

@@ -31,7 +31,7 @@ func stage(t *testing.T, act engine.Action, before ...string) *engine.Engine {
 }
 
 // store has learned of the town, and then of what remember tells it of the past, unless that is nil.
-func (w *town) store(remember func(*cluster.Store)) *cluster.Store {
+func (w *exampleCluster) store(remember func(*cluster.Store)) *cluster.Store {
 	s := cluster.NewStore(cluster.Options{})
 	s.Apply(w.events()...)
 	if remember != nil {
@@ -66,7 +66,7 @@ func (d *doubters) Run(s *engine.Session) {
 }
 
 // past is a random history: who was displaced when, for whom, and is back since when; and which pairs are frozen.
-func past(r *rand.Rand, w *town) func(*cluster.Store) {
+func past(r *rand.Rand, w *exampleCluster) func(*cluster.Store) {
 	name := func() string { return gangName(r.IntN(len(w.gangs))) }
 	when := func() cluster.Instant { // around the times at which gangs were made, or after all of them
 		if r.IntN(2) == 0 {

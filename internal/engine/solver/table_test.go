@@ -17,11 +17,11 @@ import (
 
 // plain is a town in which the last gang gets what the first one has, by any of the rights: g0 is the victim, of as little
 // right as there is; the beneficiary needs all of n0.
-func plain(cause policy.EvictionCause) town {
+func plain(cause policy.EvictionCause) exampleCluster {
 	free := func(name string, quota int64) team {
 		return team{name: name, quota: quota, limit: -1, cpuQuota: -1, weight: 1, priority: 100, reclaim: -1, preempt: -1}
 	}
-	w := town{nodes: []house{{gpu: 2, cpu: 8, zone: "a"}}, queues: []team{free("lender", 0), free("owner", 2)}}
+	w := exampleCluster{nodes: []exampleNode{{gpu: 2, cpu: 8, zone: "a"}}, queues: []team{free("lender", 0), free("owner", 2)}}
 	victim := crew{queue: "lender", priority: 50, least: 1, started: 600, pods: []hand{{gpu: 2, on: 0}}}
 	beneficiary := crew{queue: "owner", priority: 50, least: 1, pods: []hand{{gpu: 2, on: -1}}}
 	switch cause {
@@ -30,7 +30,7 @@ func plain(cause policy.EvictionCause) town {
 	case policy.Consolidation: // the victim has half of n0, and may have half of n1
 		victim.queue, victim.pods[0].gpu = "owner", 1
 		other := crew{queue: "owner", priority: 50, fixed: true, least: 1, started: 600, pods: []hand{{gpu: 1, on: 1}}}
-		w.nodes = append(w.nodes, house{gpu: 2, cpu: 8, zone: "a"})
+		w.nodes = append(w.nodes, exampleNode{gpu: 2, cpu: 8, zone: "a"})
 		w.gangs = []crew{victim, other, beneficiary}
 		return w
 	}
@@ -66,21 +66,21 @@ func gang(name string) cluster.Key { return cluster.Key{Face: "kai", Namespace: 
 
 // rows make the rows of the published table, by what stands in their first column.
 var rows = map[string]struct {
-	edit     func(*town)
+	edit     func(*exampleCluster)
 	remember func(*cluster.Store)
 	reason   *policy.Reason
 }{
 	"nothing of the below":                                              {},
-	"it may not be preempted":                                           {edit: func(w *town) { w.gangs[0].fixed = true }, reason: policy.ReasonNotPreemptible},
-	"its priority is higher":                                            {edit: func(w *town) { w.gangs[0].priority = 75 }, reason: policy.ReasonHigherPriority},
-	"its priority is the same":                                          {edit: func(w *town) { w.gangs[len(w.gangs)-1].priority = 50 }, reason: policy.ReasonHigherPriority},
-	"it is of the same queue":                                           {edit: func(w *town) { w.gangs[0].queue = "owner" }},
-	"pods of it are on their way to their nodes":                        {edit: func(w *town) { w.gangs[0].pods[0].coming = true }, reason: policy.ReasonBeingBound},
-	"it is of another queue":                                            {edit: func(w *town) { w.gangs[0].queue = "lender" }},
-	"nobody makes one of its pods anew":                                 {edit: func(w *town) { w.gangs[0].pods[0].bare = true }, reason: policy.ReasonNotRecreated},
-	"its queue holds no more than its own":                              {edit: func(w *town) { w.queues[0].quota = 2 }, reason: policy.ReasonVictimWithinShare},
-	"it is within its minimum runtime":                                  {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600 }, reason: minruntime.ReasonMinRuntime},
-	"it is, and the pod is above its minimum":                           {edit: func(w *town) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
+	"it may not be preempted":                                           {edit: func(w *exampleCluster) { w.gangs[0].fixed = true }, reason: policy.ReasonNotPreemptible},
+	"its priority is higher":                                            {edit: func(w *exampleCluster) { w.gangs[0].priority = 75 }, reason: policy.ReasonHigherPriority},
+	"its priority is the same":                                          {edit: func(w *exampleCluster) { w.gangs[len(w.gangs)-1].priority = 50 }, reason: policy.ReasonHigherPriority},
+	"it is of the same queue":                                           {edit: func(w *exampleCluster) { w.gangs[0].queue = "owner" }},
+	"pods of it are on their way to their nodes":                        {edit: func(w *exampleCluster) { w.gangs[0].pods[0].coming = true }, reason: policy.ReasonBeingBound},
+	"it is of another queue":                                            {edit: func(w *exampleCluster) { w.gangs[0].queue = "lender" }},
+	"nobody makes one of its pods anew":                                 {edit: func(w *exampleCluster) { w.gangs[0].pods[0].bare = true }, reason: policy.ReasonNotRecreated},
+	"its queue holds no more than its own":                              {edit: func(w *exampleCluster) { w.queues[0].quota = 2 }, reason: policy.ReasonVictimWithinShare},
+	"it is within its minimum runtime":                                  {edit: func(w *exampleCluster) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600 }, reason: minruntime.ReasonMinRuntime},
+	"it is, and the pod is above its minimum":                           {edit: func(w *exampleCluster) { w.queues[0].reclaim, w.queues[1].preempt = 3600, 3600; w.gangs[0].least = 0 }},
 	"a disruption budget would be violated":                             {remember: budget, reason: policy.ReasonBudget},
 	"it would be, and the queue says that budgets block":                {remember: func(s *cluster.Store) { budget(s); block(s) }, reason: policy.ReasonBudget},
 	"it was displaced for the same gang before, and is back":            {remember: displaced(beneficiaries, noon, noon.Add(-120e9)), reason: policy.ReasonReturned},

@@ -19,8 +19,8 @@ import (
 // How often pods are told that a node was chosen for them: so many a second, after a first burst. Whoever starts a few pods
 // reads it of each; when thousands start at once, the event of each that it is bound must do.
 const (
-	newsRate  = 5
-	newsBurst = 50
+	chosenRate  = 5
+	chosenBurst = 50
 )
 
 // What is told of pods that are bound stands back while others are being bound, as the binder's reports do (ADR 5): until none was for
@@ -55,7 +55,7 @@ type boundPod struct {
 // NewEvents returns a teller for the shard called pool; workers tell what trails. Pods that have not been told when they end never are. event
 // must not block.
 func NewEvents(workers *Pool, pool string, event func(about client.Object, kind, reason, message string)) *Events {
-	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(newsRate, newsBurst)}
+	n := &Events{pool: pool, event: event, pace: rate.NewLimiter(chosenRate, chosenBurst)}
 	n.work = NewQueue(workers, eventWork, Job[*boundPod]{About: func(b *boundPod) any { return b.pod }, Pace: n.wait, Try: n.tell})
 	return n
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
-// TestNews: a few pods are told, a flood of them is not.
-func TestNews(t *testing.T) {
+// TestEvents: a few pods are told, a flood of them is not.
+func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -34,12 +34,12 @@ func TestNews(t *testing.T) {
 			flood.Intents[i].Verb = engine.Bind
 		}
 		n.Scheduled(flood)
-		if len(told) != newsBurst {
+		if len(told) != chosenBurst {
 			t.Errorf("%d told of a flood", len(told))
 		}
 		<-time.After(10 * time.Second)
 		n.Scheduled(flood)
-		if len(told) != 2*newsBurst {
+		if len(told) != 2*chosenBurst {
 			t.Errorf("%d told ten seconds later", len(told))
 		}
 	})

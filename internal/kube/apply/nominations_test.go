@@ -157,9 +157,9 @@ func waits(name string, phase cluster.Phase, node string) cluster.PodState {
 	return cluster.PodState{UID: "u-" + name, Namespace: "a", Name: name, Gang: kai.GangKey("a", "g"), Ours: true, Phase: phase, NodeName: node}
 }
 
-// TestRooms: room that is held for longer than a moment is told, moved, and taken back; a pod that gets its room needs
+// TestNominations: room that is held for longer than a moment is told, moved, and taken back; a pod that gets its room needs
 // nothing more.
-func TestRooms(t *testing.T) {
+func TestNominations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
@@ -213,8 +213,8 @@ func TestRooms(t *testing.T) {
 	})
 }
 
-// TestRoomsAreToldAgain: after a write that failed; and a decision that is taken back is room that is held no more.
-func TestRoomsAreToldAgain(t *testing.T) {
+// TestNominationsAreToldAgain: after a write that failed; and a decision that is taken back is room that is held no more.
+func TestNominationsAreToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPaper(t), heldWorld()
@@ -234,8 +234,8 @@ func TestRoomsAreToldAgain(t *testing.T) {
 	})
 }
 
-// TestRoomsRestore: what an earlier process promised is found by its condition; what stands no more is taken back.
-func TestRoomsRestore(t *testing.T) {
+// TestNominationsRestore: what an earlier process promised is found by its condition; what stands no more is taken back.
+func TestNominationsRestore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shown := func(name, node, onNode string, held v1.ConditionStatus) client.Object {
@@ -266,8 +266,8 @@ func TestRoomsRestore(t *testing.T) {
 	})
 }
 
-// TestMarks: what is said in short succession is written together, the last word counts, and what failed is said again.
-func TestMarks(t *testing.T) {
+// TestAnnotations: what is said in short succession is written together, the last word counts, and what failed is said again.
+func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaper(t)

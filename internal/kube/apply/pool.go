@@ -34,14 +34,14 @@ type Kind struct {
 // What is written, and what becomes of it. An order is carried out as it was decided, or not at all; what is told is a level, of which
 // only the last word counts, so that the queue holds an object once however often it changes.
 //
-//	kind        served              an item is                given up                          then
-//	bindWork    as they come        one order                 after 8 tries, or at a verdict    the bundle is withdrawn, and decided anew
-//	evictWork   as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
-//	                                a bundle's victims
-//	reasonWork  namespaces in turn  a gang                    never
-//	nominationWork    namespaces in turn  a pod, so many a second   never
-//	annotationWork    namespaces in turn  a gang, so many a second  never
-//	eventWork    as they come        a pod, when binds pause   never: it writes nothing itself   there is an event to write
+//	kind            served              an item is                given up                          then
+//	bindWork        as they come        one order                 after 8 tries, or at a verdict    the bundle is withdrawn, and decided anew
+//	evictWork       as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
+//	                                    a bundle's victims
+//	reasonWork      namespaces in turn  a gang                    never
+//	nominationWork  namespaces in turn  a pod, so many a second   never
+//	annotationWork  namespaces in turn  a gang, so many a second  never
+//	eventWork       as they come        a pod, when binds pause   never: it is handed on to who writes events
 //
 // When ctx ends, for a lost Lease as for a process that stops, nothing more is taken. No failure is told of what that cut short: the next
 // process decides on what the objects show.
@@ -51,7 +51,7 @@ var (
 	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
-	eventWork      = Kind{Name: "news of a bind", Workers: 1, First: time.Second, Bound: boundMost}
+	eventWork      = Kind{Name: "the event of a bind", Workers: 1, First: time.Second, Bound: boundMost}
 )
 
 // An order is tried 8 times within 6.35 s.
@@ -134,7 +134,9 @@ func NewQueue[T comparable](p *Pool, kind Kind, job Job[T]) *Queue[T] {
 // Put has items worked on after a while; at once for 0. One that waits already keeps the earlier time; where there is a bound, an item is put
 // once.
 func (q *Queue[T]) Put(after time.Duration, items ...T) {
-	q.open.Add(int64(len(items)))
+	if q.Bound > 0 {
+		q.open.Add(int64(len(items)))
+	}
 	for _, i := range items {
 		q.items.AddAfter(i, after)
 	}
@@ -184,7 +186,7 @@ func (q *Queue[T]) work(ctx context.Context, item T) {
 			// What went wrong has been told.
 			_ = q.guard.Catch(q.Name, q.job.About(item), func() error { q.job.End(ctx, item, err); return nil })
 		}
-		if q.open.Add(-1) == q.Bound-1 {
+		if q.Bound > 0 && q.open.Add(-1) == q.Bound-1 {
 			signal(q.room)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
 )
 
-// world is a machine and its plugins as the manager may see them, made of maps. It outlives managers, as a machine outlives processes.
-type world struct {
+// fakeHost is a machine and its plugins as the manager may see them, made of maps. It outlives managers, as a machine outlives processes.
+type fakeHost struct {
 	mu       sync.Mutex
 	netns    map[string]*space
 	attached map[string]bool // by pod id: what plugins and their cache keep
@@ -47,12 +47,12 @@ type space struct {
 
 var errKilled = errors.New("killed")
 
-func newWorld() *world {
-	return &world{netns: map[string]*space{}, attached: map[string]bool{}, held: map[string]bool{}}
+func newFakeHost() *fakeHost {
+	return &fakeHost{netns: map[string]*space{}, attached: map[string]bool{}, held: map[string]bool{}}
 }
 
 // step is one change of the world, which a kill may come before or after.
-func (w *world) step(change func()) error {
+func (w *fakeHost) step(change func()) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -72,40 +72,40 @@ func (w *world) step(change func()) error {
 }
 
 // revive is the machine after the process was killed: its sockets are closed.
-func (w *world) revive() {
+func (w *fakeHost) revive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dead, w.killAt, w.steps, w.sockets = false, 0, 0, 0
 }
 
 // left is everything that pods have left in the world.
-func (w *world) left() string {
+func (w *fakeHost) left() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Sprint(slices.Sorted(maps.Keys(w.netns)), slices.Sorted(maps.Keys(w.attached)), w.sockets)
 }
 
-func (w *world) makeNetns(path string) error {
+func (w *fakeHost) makeNetns(path string) error {
 	return w.step(func() { w.netns[path] = &space{} })
 }
 
-func (w *world) removeNetns(path string) error {
+func (w *fakeHost) removeNetns(path string) error {
 	return w.step(func() { delete(w.netns, path) })
 }
 
-func (w *world) alive(path string) bool {
+func (w *fakeHost) alive(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.netns[path] != nil
 }
 
-func (w *world) listNetns() ([]string, error) {
+func (w *fakeHost) listNetns() ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.netns)), nil
 }
 
-func (w *world) links(path string) ([]Link, error) {
+func (w *fakeHost) links(path string) ([]Link, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.netns[path]
@@ -118,7 +118,7 @@ func (w *world) links(path string) ([]Link, error) {
 	return []Link{{Name: "eth0", Index: 2, Kind: "veth", MAC: "0a:58:0a:59:00:02", MTU: 1450, Addresses: []netip.Prefix{netip.MustParsePrefix("10.89.0.2/24")}}}, nil
 }
 
-func (w *world) join(path string, cards []Card) ([]Port, error) {
+func (w *fakeHost) join(path string, cards []Card) ([]Port, error) {
 	var out []Port
 	for i := range cards {
 		if err := w.step(func() {
@@ -134,11 +134,11 @@ func (w *world) join(path string, cards []Card) ([]Port, error) {
 	return out, nil
 }
 
-func (w *world) part(path string, _ []Card) error {
+func (w *fakeHost) part(path string, _ []Card) error {
 	return w.step(func() { w.netns[path].joined = 0 })
 }
 
-func (w *world) open(path string, cards []Card) (fds []int, err error) {
+func (w *fakeHost) open(path string, cards []Card) (fds []int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -157,7 +157,7 @@ func (w *world) open(path string, cards []Card) (fds []int, err error) {
 	return fds, nil
 }
 
-func (w *world) listen(string, []Port) (dhcp.Conn, error) {
+func (w *fakeHost) listen(string, []Port) (dhcp.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -168,7 +168,7 @@ func (w *world) listen(string, []Port) (dhcp.Conn, error) {
 }
 
 type fakeConn struct {
-	w      *world
+	w      *fakeHost
 	closed chan struct{}
 	once   sync.Once
 }
@@ -191,7 +191,7 @@ func (c *fakeConn) Close() error {
 }
 
 // fakePlugins are the plugins of a world.
-type fakePlugins struct{ *world }
+type fakePlugins struct{ *fakeHost }
 
 func (fakePlugins) config() ([]byte, error) { return []byte(`{"name":"n"}`), nil }
 
@@ -236,7 +236,7 @@ func (fakePlugins) status(context.Context) error { return nil }
 // killed has the world's kills come at the database's writes too.
 type killed struct {
 	*boltRecords
-	w *world
+	w *fakeHost
 }
 
 func (k killed) put(r record) (err error) {
@@ -253,12 +253,12 @@ func (k killed) remove(id string) (err error) {
 type bench struct {
 	*Manager
 	t   *testing.T
-	w   *world
+	w   *fakeHost
 	db  *boltRecords
 	dir string
 }
 
-func begin(t *testing.T, w *world, dir string) *bench {
+func begin(t *testing.T, w *fakeHost, dir string) *bench {
 	t.Helper()
 	db, err := openRecords(filepath.Join(dir, "network.db"))
 	if err != nil {

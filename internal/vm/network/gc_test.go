@@ -60,7 +60,7 @@ func TestCollect(t *testing.T) {
 // TestCollectLeavesWork: a pod that comes after the namespaces were looked at keeps its own, and one that a call is at work on is left to it.
 func TestCollectLeavesWork(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newFakeHost()
 	b := begin(t, w, t.TempDir())
 	defer b.end()
 	if _, err := b.Add(t.Context(), pod("new")); err != nil {

@@ -23,7 +23,7 @@ func closeAll(fds []int) {
 // TestLife is a pod's whole life with two machines one after the other.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	ctx, w := t.Context(), newWorld()
+	ctx, w := t.Context(), newFakeHost()
 	b := begin(t, w, t.TempDir())
 	defer b.end()
 	before := w.left()
@@ -86,7 +86,7 @@ func TestLife(t *testing.T) {
 // TestRestart: what lives goes on with its DHCP and its token; what the machine lost is removed.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	ctx, w, dir := t.Context(), newWorld(), t.TempDir()
+	ctx, w, dir := t.Context(), newFakeHost(), t.TempDir()
 	b := begin(t, w, dir)
 	kept, err := b.Add(ctx, pod("kept"))
 	if err != nil {
@@ -127,7 +127,7 @@ func TestRestart(t *testing.T) {
 // TestFailures: an Add that fails leaves nothing; a removal that fails is kept, and done when it can be.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	ctx, w := t.Context(), newWorld()
+	ctx, w := t.Context(), newFakeHost()
 	b := begin(t, w, t.TempDir())
 	defer b.end()
 	before := w.left()
@@ -203,7 +203,7 @@ func TestKills(t *testing.T) {
 		}
 		_ = b.Release(ctx, "p")
 	}
-	w := newWorld()
+	w := newFakeHost()
 	b := begin(t, w, t.TempDir())
 	life(b)
 	b.end()
@@ -215,7 +215,7 @@ func TestKills(t *testing.T) {
 	for n := 1; n <= changes; n++ {
 		for _, after := range []bool{false, true} {
 			name := fmt.Sprintf("change %d of %d, after it: %v", n, changes, after)
-			w, dir := newWorld(), t.TempDir()
+			w, dir := newFakeHost(), t.TempDir()
 			b := begin(t, w, dir)
 			w.killAt, w.after = n, after
 			life(b)
@@ -266,7 +266,7 @@ func TestKills(t *testing.T) {
 // TestSideBySide: many callers at once, for the same pods; each pod is whole or gone, and nothing is left.
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
-	ctx, w := context.WithoutCancel(t.Context()), newWorld()
+	ctx, w := context.WithoutCancel(t.Context()), newFakeHost()
 	b := begin(t, w, t.TempDir())
 	defer b.end()
 	var all sync.WaitGroup

@@ -24,7 +24,7 @@ import (
 // served is a manager on a fake world behind a real socket. Who calls is the test's choice.
 type served struct {
 	Client
-	w   *world
+	w   *fakeHost
 	b   *bench
 	mu  sync.Mutex
 	uid uint32
@@ -38,7 +38,7 @@ const (
 func serveFake(t *testing.T) *served {
 	t.Helper()
 	dir := t.TempDir()
-	w := newWorld()
+	w := newFakeHost()
 	b := begin(t, w, dir)
 	l, err := socket.Listen(filepath.Join(dir, "s"), socketMode)
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 // BenchmarkAdded measures what the proxy adds to calls: quantiles of the latency through it less those without it, taken in turns on the
 // same runtime, which has 110 pods.
 func BenchmarkAdded(b *testing.B) {
-	h := newHouse(b)
+	h := newFixture(b)
 	for _, f := range h.runtimes {
 		f.up()
 	}

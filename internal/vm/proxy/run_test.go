@@ -119,7 +119,7 @@ func TestKilled(t *testing.T) {
 // the time.
 func TestUnderWay(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, f := range h.runtimes {
 		f.up()
 	}
@@ -216,7 +216,7 @@ func TestNothingLeaks(t *testing.T) { // not parallel: it counts the process's
 	}
 	before, open := runtime.NumGoroutine(), files()
 	func() {
-		h := newHouse(t)
+		h := newFixture(t)
 		for _, f := range h.runtimes {
 			f.streams = true
 			f.up()
@@ -264,7 +264,7 @@ func TestNothingLeaks(t *testing.T) { // not parallel: it counts the process's
 // TestQuietListsWriteNothing looks whether lists that tell nothing new leave the state file alone: a kubelet lists every second.
 func TestQuietListsWriteNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, f := range h.runtimes {
 		f.up()
 	}
@@ -422,7 +422,7 @@ func TestConfig(t *testing.T) {
 
 // startProxy2 is startProxy for a node on which only some runtimes are up.
 func startProxy2(t testing.TB, c Config, up ...string) *grpc.ClientConn {
-	h := &house{t: t, config: c, runtimes: map[string]*fakeRuntime{}}
+	h := &fixture{t: t, config: c, runtimes: map[string]*fakeRuntime{}}
 	for _, name := range []string{"primary", "vm"} {
 		h.runtimes[name] = &fakeRuntime{}
 	}

@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 
 // play says the commands of a conversation and gives it with what came back.
 func play(t *testing.T, script string) string {
-	h := newHouse(t)
+	h := newFixture(t)
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		switch {
@@ -69,8 +69,8 @@ func play(t *testing.T, script string) string {
 	return out.String()
 }
 
-// house is a node: runtimes, the proxy, and a client in the kubelet's place.
-type house struct {
+// fixture is a node: runtimes, the proxy, and a client in the kubelet's place.
+type fixture struct {
 	t        testing.TB
 	dir      string
 	config   Config
@@ -94,9 +94,9 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-func newHouse(t testing.TB) *house {
+func newFixture(t testing.TB) *fixture {
 	dir := shortDir(t)
-	h := &house{t: t, dir: dir, runtimes: map[string]*fakeRuntime{}, config: Config{
+	h := &fixture{t: t, dir: dir, runtimes: map[string]*fakeRuntime{}, config: Config{
 		Listen: dir + "/cri", Primary: dir + "/primary", State: dir + "/state", ListTimeout: 2 * time.Second,
 		Backends: []Backend{{Name: "vm", Socket: dir + "/vm", Handlers: []string{"muster-vm"}, ImagePrefixes: []string{"muster-vm/", "virtlet.cloud/"}}},
 	}}
@@ -108,7 +108,7 @@ func newHouse(t testing.TB) *house {
 }
 
 // start runs the proxy.
-func (h *house) start() error {
+func (h *fixture) start() error {
 	c, err := h.config.complete()
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func dialKubelet(t testing.TB, socket string) *grpc.ClientConn {
 	return conn
 }
 
-func (h *house) stop() {
+func (h *fixture) stop() {
 	if h.end != nil {
 		h.end()
 		h.end = nil
@@ -182,13 +182,13 @@ func until(t testing.TB, what string, cond func() bool) {
 }
 
 // greeted waits until the proxy has a connection and knows what the runtime has.
-func (h *house) greeted(b *connection) {
+func (h *fixture) greeted(b *connection) {
 	until(h.t, b.name+" to be greeted", func() bool {
 		return b.conn.GetState() == connectivity.Ready && b.greetings.Load() > 0
 	})
 }
 
-func (h *house) backend(name string) *connection {
+func (h *fixture) backend(name string) *connection {
 	for _, b := range h.router.backends {
 		if b.name == name {
 			return b
@@ -199,7 +199,7 @@ func (h *house) backend(name string) *connection {
 }
 
 // say carries out one command. Arguments are words, and key=value pairs.
-func (h *house) say(line string) string {
+func (h *fixture) say(line string) string {
 	line = regexp.MustCompile(`sha256\(([^)]*)\)`).ReplaceAllStringFunc(line, func(s string) string { return digest(s[7 : len(s)-1]) })
 	words := strings.Fields(line)
 	opt := map[string]string{}
@@ -251,7 +251,7 @@ func stale(md metadata.MD) string {
 	return ""
 }
 
-func (h *house) do(ctx context.Context, verb string, args []string, opt map[string]string) (string, error) {
+func (h *fixture) do(ctx context.Context, verb string, args []string, opt map[string]string) (string, error) {
 	var trailer metadata.MD
 	lines := func(out []string) string {
 		if s := stale(trailer); s != "" {

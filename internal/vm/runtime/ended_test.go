@@ -24,7 +24,7 @@ func TestToldToEnd(t *testing.T) {
 	t.Parallel()
 	for n := range newStory().steps {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
+			w := newFakeNode()
 			h := open(t, w, 0, false)
 			s := newStory()
 			for i, st := range s.steps {
@@ -45,7 +45,7 @@ func TestToldToEnd(t *testing.T) {
 }
 
 // endAndBeginAgain ends a process as SIGTERM does, and starts another.
-func endAndBeginAgain(t *testing.T, h *house, when string) *house {
+func endAndBeginAgain(t *testing.T, h *fixture, when string) *fixture {
 	t.Helper()
 	w := h.w
 	ran, listed := w.running(), states(t, h)
@@ -72,7 +72,7 @@ func endAndBeginAgain(t *testing.T, h *house, when string) *house {
 }
 
 // states are those of all containers, as a kubelet is told them.
-func states(t *testing.T, h *house) map[string]runtimeapi.ContainerState {
+func states(t *testing.T, h *fixture) map[string]runtimeapi.ContainerState {
 	t.Helper()
 	out := map[string]runtimeapi.ContainerState{}
 	r, err := call(h, h.ListContainers, &runtimeapi.ListContainersRequest{})
@@ -90,7 +90,7 @@ func states(t *testing.T, h *house) map[string]runtimeapi.ContainerState {
 func TestToldToEndWhileStopping(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		w.deaf = true
 		ctx, sigterm := context.WithCancel(context.Background())
 		defer sigterm()
@@ -105,7 +105,7 @@ func TestToldToEndWhileStopping(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &house{t: t, w: w, Server: server}
+		h := &fixture{t: t, w: w, Server: server}
 		s := newStory()
 		for _, st := range s.steps[:3] {
 			if err := st.do(h); err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/suspend"
 )
 
-// world is a node without the runtime's process: what runs and lies there, whoever made it. It outlives every process.
-type world struct {
+// fakeNode is a node without the runtime's process: what runs and lies there, whoever made it. It outlives every process.
+type fakeNode struct {
 	mu         sync.Mutex
 	machines   map[string]*fakeMachine
 	networks   map[string]network.Pod
@@ -72,8 +72,8 @@ type fakeMachine struct {
 	memory  moment
 }
 
-func newWorld() *world {
-	w := &world{
+func newFakeNode() *fakeNode {
+	w := &fakeNode{
 		machines: map[string]*fakeMachine{}, networks: map[string]network.Pod{}, volumes: map[string]bool{}, folders: map[string]string{}, groups: map[string]bool{},
 		logs: map[string]bool{}, sandboxes: map[string][]byte{}, containers: map[string][]byte{}, away: map[string]bool{}, stuck: map[string]chan struct{}{},
 		images: map[string]image.Image{}, disks: map[string]int{}, memories: map[string]moment{}, states: map[string]*fakeState{},
@@ -86,7 +86,7 @@ func newWorld() *world {
 
 // hand is a process's hold on the world. It can be made to die at an effect: then it has done it, or not, and does nothing ever after.
 type hand struct {
-	w     *world
+	w     *fakeNode
 	ctx   context.Context
 	count int
 	die   int // at which effect
@@ -146,7 +146,7 @@ func (h *hand) parts(clock Clock) Parts {
 	}
 }
 
-func (w *world) id() string {
+func (w *fakeNode) id() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ids++
@@ -154,7 +154,7 @@ func (w *world) id() string {
 }
 
 // told gives what happened since it was asked.
-func (w *world) told() []string {
+func (w *fakeNode) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.news
@@ -163,7 +163,7 @@ func (w *world) told() []string {
 }
 
 // turn changes a machine's state, as itself or its hypervisor does, and tells those who listen. The world is locked.
-func (w *world) turn(m *fakeMachine, to State, why Why) {
+func (w *fakeNode) turn(m *fakeMachine, to State, why Why) {
 	m.State, m.Why = to, why
 	for _, l := range w.listeners {
 		l <- m.UUID
@@ -171,7 +171,7 @@ func (w *world) turn(m *fakeMachine, to State, why Why) {
 }
 
 // guest has the guest of a container do something.
-func (w *world) guest(container string, f func(m *fakeMachine)) bool {
+func (w *fakeNode) guest(container string, f func(m *fakeMachine)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {
@@ -184,7 +184,7 @@ func (w *world) guest(container string, f func(m *fakeMachine)) bool {
 }
 
 // leave closes the events of everybody, as a hypervisor does that ends.
-func (w *world) leave() {
+func (w *fakeNode) leave() {
 	for _, l := range w.listeners {
 		close(l)
 	}

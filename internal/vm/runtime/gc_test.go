@@ -14,7 +14,7 @@ import (
 )
 
 // strew leaves something of nobody's of each kind.
-func (w *world) strew() {
+func (w *fakeNode) strew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	const uuid = "5d3b1c1e-6c0f-4d6b-9c39-0d1d3c4c5b6a"
@@ -27,7 +27,7 @@ func (w *world) strew() {
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, 0, false)
 		defer func() { h.end() }()
 		s := newStory()
@@ -80,7 +80,7 @@ func TestCollect(t *testing.T) {
 func TestCollectWhileAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, 0, false)
 		defer func() { h.end() }()
 		w.strew()
@@ -98,7 +98,7 @@ func TestCollectWhileAway(t *testing.T) {
 func TestCollectLeavesWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, 0, false)
 		defer func() { h.end() }()
 		still := make(chan struct{})

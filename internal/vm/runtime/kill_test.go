@@ -20,34 +20,34 @@ type story struct {
 
 type step struct {
 	name string
-	do   func(*house) error
+	do   func(*fixture) error
 	ends bool // whether it ends machines
 }
 
 func newStory() *story {
 	s := &story{}
-	create := func(id *string, name string) func(*house) error {
-		return func(h *house) error {
+	create := func(id *string, name string) func(*fixture) error {
+		return func(h *fixture) error {
 			r, err := call(h, h.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: s.pod, Config: containerConfig(name, "tiny", 0)})
 			*id = r.GetContainerId()
 			return err
 		}
 	}
-	start := func(id *string) func(*house) error {
-		return func(h *house) error {
+	start := func(id *string) func(*fixture) error {
+		return func(h *fixture) error {
 			_, err := call(h, h.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: *id})
 			return err
 		}
 	}
 	s.steps = []step{
-		{name: "run", do: func(h *house) error {
+		{name: "run", do: func(h *fixture) error {
 			r, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: podConfig("web", nil)})
 			s.pod = r.GetPodSandboxId()
 			return err
 		}},
 		{name: "create init", do: create(&s.init, "init")},
 		{name: "start init", do: start(&s.init)},
-		{name: "init ends", ends: true, do: func(h *house) error {
+		{name: "init ends", ends: true, do: func(h *fixture) error {
 			h.w.guest(s.init, func(m *fakeMachine) {
 				h.w.folders[s.init] = "0\n"
 				h.w.turn(m, Off, PoweredOff)
@@ -61,28 +61,28 @@ func newStory() *story {
 		}},
 		{name: "create app", do: create(&s.app, "app")},
 		{name: "start app", do: start(&s.app)},
-		{name: "limit app", do: func(h *house) error {
+		{name: "limit app", do: func(h *fixture) error {
 			_, err := call(h, h.UpdateContainerResources, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: s.app, Linux: &runtimeapi.LinuxContainerResources{CpuShares: 512}})
 			return err
 		}},
-		{name: "stop app", ends: true, do: func(h *house) error {
+		{name: "stop app", ends: true, do: func(h *fixture) error {
 			h.w.mu.Lock()
 			h.w.deaf = true
 			h.w.mu.Unlock()
 			_, err := call(h, h.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: s.app, Timeout: 7})
 			return err
 		}},
-		{name: "remove init", do: func(h *house) error {
+		{name: "remove init", do: func(h *fixture) error {
 			_, err := call(h, h.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: s.init})
 			return err
 		}},
 		{name: "start again", do: create(&s.app, "more")},
 		{name: "start more", do: start(&s.app)},
-		{name: "stop pod", ends: true, do: func(h *house) error {
+		{name: "stop pod", ends: true, do: func(h *fixture) error {
 			_, err := call(h, h.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.pod})
 			return err
 		}},
-		{name: "remove pod", ends: true, do: func(h *house) error {
+		{name: "remove pod", ends: true, do: func(h *fixture) error {
 			_, err := call(h, h.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.pod})
 			return err
 		}},
@@ -91,7 +91,7 @@ func newStory() *story {
 }
 
 // running gives the machines that run now.
-func (w *world) running() map[string]bool {
+func (w *fakeNode) running() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string]bool{}
@@ -104,7 +104,7 @@ func (w *world) running() map[string]bool {
 }
 
 // unowned names what no record owns.
-func (w *world) unowned() string {
+func (w *fakeNode) unowned() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
@@ -140,7 +140,7 @@ func TestKills(t *testing.T) {
 	t.Parallel()
 	effects := 0
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		for _, st := range newStory().steps {
 			if err := st.do(h); err != nil {
 				t.Fatalf("%s: %v", st.name, err)
@@ -168,7 +168,7 @@ func TestKills(t *testing.T) {
 }
 
 func killAt(t *testing.T, n int, after bool, again int) {
-	w := newWorld()
+	w := newFakeNode()
 	h := open(t, w, n, after)
 	s := newStory()
 	killed := false
@@ -229,7 +229,7 @@ func killAt(t *testing.T, n int, after bool, again int) {
 // creates it says it again.
 func TestNoSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, 0, false)
 		pod := podConfig("web", map[string]string{spec.KeyUserData: "password: hunter2", spec.KeyVCPUCount: "2", manifest: "hunter2"})
 		box, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: pod})

@@ -60,13 +60,13 @@ func TestScenarios(t *testing.T) {
 
 // player says the commands of a conversation.
 type player struct {
-	*house
+	*fixture
 	ids map[string]string // of pods and containers, by name
 	out strings.Builder
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{house: open(t, newWorld(), 0, false), ids: map[string]string{}}
+	p := &player{fixture: open(t, newFakeNode(), 0, false), ids: map[string]string{}}
 	p.w.told()
 	for line := range strings.Lines(script) {
 		switch {
@@ -151,7 +151,7 @@ func (p *player) say(words []string) string {
 		if set["hostNetwork"] == "true" {
 			config.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}
 		}
-		r, err := call(p.house, p.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: set["handler"]})
+		r, err := call(p.fixture, p.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: set["handler"]})
 		if err == nil {
 			p.ids[words[1]] = r.GetPodSandboxId()
 		}
@@ -161,13 +161,13 @@ func (p *player) say(words []string) string {
 		if set["image"] != "" {
 			config.Image.Image = set["image"]
 		}
-		r, err := call(p.house, p.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: p.id(words[1]), Config: config})
+		r, err := call(p.fixture, p.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: p.id(words[1]), Config: config})
 		if err == nil {
 			p.ids[words[2]] = r.GetContainerId()
 		}
 		return answered(r.GetContainerId(), err)
 	case "start":
-		_, err := call(p.house, p.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: p.id(words[1])})
+		_, err := call(p.fixture, p.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: p.id(words[1])})
 		return answered("ok", err)
 	case "stop":
 		ctx := context.Background()
@@ -176,30 +176,30 @@ func (p *player) say(words []string) string {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(number(set["patience"], 0))*time.Second)
 			defer cancel()
 		}
-		_, err := callIn(ctx, p.house, p.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: p.id(words[1]), Timeout: int64(number(arg(2), 0))})
+		_, err := callIn(ctx, p.fixture, p.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: p.id(words[1]), Timeout: int64(number(arg(2), 0))})
 		return answered("ok", err)
 	case "remove":
-		_, err := call(p.house, p.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: p.id(words[1])})
+		_, err := call(p.fixture, p.RemoveContainer, &runtimeapi.RemoveContainerRequest{ContainerId: p.id(words[1])})
 		return answered("ok", err)
 	case "stop-pod":
-		_, err := call(p.house, p.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id(words[1])})
+		_, err := call(p.fixture, p.StopPodSandbox, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id(words[1])})
 		return answered("ok", err)
 	case "remove-pod":
-		_, err := call(p.house, p.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id(words[1])})
+		_, err := call(p.fixture, p.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id(words[1])})
 		return answered("ok", err)
 	case "limit":
-		_, err := call(p.house, p.UpdateContainerResources, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: p.id(words[1]), Linux: &runtimeapi.LinuxContainerResources{
+		_, err := call(p.fixture, p.UpdateContainerResources, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: p.id(words[1]), Linux: &runtimeapi.LinuxContainerResources{
 			MemoryLimitInBytes: int64(number(set["memory"], 0)) << 20, CpuShares: int64(number(set["shares"], 0)), CpusetCpus: set["cpus"],
 		}})
 		return answered("ok", err)
 	case "exec":
-		r, err := call(p.house, p.ExecSync, &runtimeapi.ExecSyncRequest{ContainerId: p.id(words[1]), Timeout: int64(number(set["timeout"], 0)), Cmd: words[2 : len(words)-len(set)]})
+		r, err := call(p.fixture, p.ExecSync, &runtimeapi.ExecSyncRequest{ContainerId: p.id(words[1]), Timeout: int64(number(set["timeout"], 0)), Cmd: words[2 : len(words)-len(set)]})
 		return answered(fmt.Sprintf("%d %q", r.GetExitCode(), r.GetStdout()), err)
 	case "reopen":
-		_, err := call(p.house, p.ReopenContainerLog, &runtimeapi.ReopenContainerLogRequest{ContainerId: p.id(words[1])})
+		_, err := call(p.fixture, p.ReopenContainerLog, &runtimeapi.ReopenContainerLogRequest{ContainerId: p.id(words[1])})
 		return answered("ok", err)
 	case "status":
-		r, err := call(p.house, p.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: p.id(words[1])})
+		r, err := call(p.fixture, p.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: p.id(words[1])})
 		st := r.GetStatus()
 		said := strings.TrimPrefix(st.GetState().String(), "CONTAINER_")
 		if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
@@ -210,7 +210,7 @@ func (p *player) say(words []string) string {
 		}
 		return answered(said, err)
 	case "status-pod":
-		r, err := call(p.house, p.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id(words[1])})
+		r, err := call(p.fixture, p.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id(words[1])})
 		st := r.GetStatus()
 		said := strings.TrimPrefix(st.GetState().String(), "SANDBOX_") + " " + st.GetNetwork().GetIp()
 		for _, ip := range st.GetNetwork().GetAdditionalIps() {
@@ -220,7 +220,7 @@ func (p *player) say(words []string) string {
 	case "list":
 		return p.list()
 	case "stats":
-		r, err := call(p.house, p.ListContainerStats, &runtimeapi.ListContainerStatsRequest{})
+		r, err := call(p.fixture, p.ListContainerStats, &runtimeapi.ListContainerStatsRequest{})
 		var out []string
 		for _, st := range r.GetStats() {
 			out = append(out, fmt.Sprintf("%s: %v of CPU, %d Mi, disk %d Mi", st.GetAttributes().GetMetadata().GetName(),
@@ -228,7 +228,7 @@ func (p *player) say(words []string) string {
 		}
 		return answered(strings.Join(out, "\n"), err)
 	case "node":
-		r, err := call(p.house, p.Status, &runtimeapi.StatusRequest{})
+		r, err := call(p.fixture, p.Status, &runtimeapi.StatusRequest{})
 		var out []string
 		for _, c := range r.GetStatus().GetConditions() {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s=%v %s", c.GetType(), c.GetStatus(), c.GetMessage())))
@@ -241,13 +241,13 @@ func (p *player) say(words []string) string {
 // list is all pods with their containers.
 func (p *player) list() string {
 	var out []string
-	pods, err := call(p.house, p.ListPodSandbox, &runtimeapi.ListPodSandboxRequest{})
+	pods, err := call(p.fixture, p.ListPodSandbox, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return answered("", err)
 	}
 	for _, b := range pods.GetItems() {
 		line := fmt.Sprintf("%s %s %s", b.GetId(), b.GetMetadata().GetName(), strings.TrimPrefix(b.GetState().String(), "SANDBOX_"))
-		cs, err := call(p.house, p.ListContainers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: b.GetId()}})
+		cs, err := call(p.fixture, p.ListContainers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: b.GetId()}})
 		if err != nil {
 			return answered("", err)
 		}
@@ -299,7 +299,7 @@ func (p *player) happen(words []string) string {
 		p.w.mu.Unlock()
 	case "kill": // kill [at EFFECT of the next process]
 		p.kill()
-		p.house = open(p.t, p.w, 0, false)
+		p.fixture = open(p.t, p.w, 0, false)
 	case "reboot": // machines and networks do not outlive a node
 		p.kill()
 		p.w.mu.Lock()
@@ -308,7 +308,7 @@ func (p *player) happen(words []string) string {
 		}
 		clear(p.w.networks)
 		p.w.mu.Unlock()
-		p.house = open(p.t, p.w, 0, false)
+		p.fixture = open(p.t, p.w, 0, false)
 	case "foreign": // a machine of ours that no record owns
 		p.w.mu.Lock()
 		p.w.machines["u"] = &fakeMachine{Machine: Machine{UUID: "u", ContainerID: "nobody", SandboxID: "nobody", State: Runs}}
@@ -323,7 +323,7 @@ func (p *player) happen(words []string) string {
 }
 
 // left says what is there.
-func (w *world) left() string {
+func (w *fakeNode) left() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.machines) + len(w.networks) + len(w.volumes) + len(w.folders) + len(w.groups) + len(w.sandboxes) + len(w.containers) + len(w.logs); n > 0 {

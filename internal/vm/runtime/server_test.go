@@ -32,7 +32,7 @@ import (
 func TestOnePodsSlownessIsItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		slow, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: podConfig("slow", nil)})
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestOnePodsSlownessIsItsOwn(t *testing.T) {
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		h.w.stuck["network add"] = make(chan struct{})
 		begin := time.Now()
 		_, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: podConfig("web", nil)})
@@ -95,7 +95,7 @@ func TestPatience(t *testing.T) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		ctx, cancel := context.WithCancel(context.Background())
 		got := &eventStream{ctx: ctx}
 		done := make(chan error)
@@ -215,7 +215,7 @@ func FuzzExitCode(f *testing.F) {
 func TestEveryCall(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	h := &hand{w: newWorld(), ctx: ctx}
+	h := &hand{w: newFakeNode(), ctx: ctx}
 	opt := testOptions()
 	opt.Streams = Streaming("127.0.0.1:0")
 	s, err := New(ctx, h.parts(time.Now), opt, logr.Discard())
@@ -277,7 +277,7 @@ func TestEveryCall(t *testing.T) {
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		s := newStory()
 		for _, st := range s.steps[:3] {
 			if err := st.do(h); err != nil {
@@ -376,15 +376,15 @@ func (*buffer) Close() error { return nil }
 var _ streaming.Runtime = streamer{}
 
 // full is a node with n machines that run.
-func full(t testing.TB, n int) (*house, func()) {
+func full(t testing.TB, n int) (*fixture, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := newWorld()
+	w := newFakeNode()
 	h := &hand{w: w, ctx: ctx}
 	s, err := New(ctx, h.parts(time.Now), testOptions(), logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &house{t: t, w: w, hand: h, Server: s}
+	out := &fixture{t: t, w: w, hand: h, Server: s}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Run(ctx) }()
 	for i := range n {

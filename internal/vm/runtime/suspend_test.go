@@ -31,13 +31,13 @@ func sleeperVM(attempt uint32) *runtimeapi.ContainerConfig {
 	return c
 }
 
-func (p *sleeper) run(h *house, uid string) error {
+func (p *sleeper) run(h *fixture, uid string) error {
 	r, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: sleeperPod(uid)})
 	p.pod = r.GetPodSandboxId()
 	return err
 }
 
-func (p *sleeper) create(h *house, attempt uint32) error {
+func (p *sleeper) create(h *fixture, attempt uint32) error {
 	r, err := call(h, h.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: p.pod, Config: sleeperVM(attempt)})
 	if r.GetContainerId() != "" {
 		p.vm = r.GetContainerId()
@@ -45,23 +45,23 @@ func (p *sleeper) create(h *house, attempt uint32) error {
 	return err
 }
 
-func (p *sleeper) start(h *house) error {
+func (p *sleeper) start(h *fixture) error {
 	_, err := call(h, h.StartContainer, &runtimeapi.StartContainerRequest{ContainerId: p.vm})
 	return err
 }
 
-func (p *sleeper) stop(h *house, grace int64) error {
+func (p *sleeper) stop(h *fixture, grace int64) error {
 	_, err := call(h, h.StopContainer, &runtimeapi.StopContainerRequest{ContainerId: p.vm, Timeout: grace})
 	return err
 }
 
-func (p *sleeper) remove(h *house) error {
+func (p *sleeper) remove(h *fixture) error {
 	_, err := call(h, h.RemovePodSandbox, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.pod})
 	return err
 }
 
 // ended says what is wrong with how its container ended.
-func (p *sleeper) ended(h *house, code int32, reason string) error {
+func (p *sleeper) ended(h *fixture, code int32, reason string) error {
 	r, err := call(h, h.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: p.vm})
 	if s := r.GetStatus(); err == nil && (s.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED || s.GetExitCode() != code || s.GetReason() != reason) {
 		err = fmt.Errorf("ended as %v, want %d %s", s, code, reason)
@@ -70,7 +70,7 @@ func (p *sleeper) ended(h *house, code int32, reason string) error {
 }
 
 // boot is of the machine that runs for a container; 0 if none does.
-func (p *sleeper) boot(h *house) (boot int) {
+func (p *sleeper) boot(h *fixture) (boot int) {
 	h.w.guest(p.vm, func(m *fakeMachine) { boot = m.memory.boot })
 	return boot
 }
@@ -85,7 +85,7 @@ func all(t *testing.T, errs ...error) {
 // TestSuspendLife: a stop with grace suspends, and the pod that replaces the pod resumes; so does the next. What they are told and what lies on the claim is of one machine at a time.
 func TestSuspendLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := open(t, newWorld(), 0, false)
+		h := open(t, newFakeNode(), 0, false)
 		defer h.end()
 		var first, second sleeper
 		all(t, first.run(h, "u1"), first.create(h, 0), first.start(h))
@@ -131,27 +131,27 @@ func TestSuspendLife(t *testing.T) {
 // TestSuspendNot: who boots instead of resuming, and who ends instead of being suspended.
 func TestSuspendNot(t *testing.T) {
 	for name, one := range map[string]struct { // order: each on a node of its own
-		do     func(h *house, p *sleeper) error
+		do     func(h *fixture, p *sleeper) error
 		grace  int64
 		code   int32
 		reason string
 		// then is what the next pod does between.
-		then func(h *house, uid *string)
+		then func(h *fixture, uid *string)
 		// resumes says that the next pod does.
 		resumes bool
 		states  int
 	}{
 		"no grace":            {grace: 0, code: 137, reason: "Killed"},
-		"it cannot be saved":  {grace: 7, code: 137, reason: "Killed", do: func(h *house, _ *sleeper) error { h.w.deaf = true; return nil }},
-		"the claim is full":   {grace: 7, code: 0, reason: "Completed", do: func(h *house, _ *sleeper) error { h.w.full = true; return nil }},
-		"another image":       {grace: 7, code: 143, reason: "Suspended", then: func(h *house, _ *string) { i := h.w.images["tiny"]; i.ID = "sha256:other"; h.w.images["tiny"] = i }},
-		"the same pod":        {grace: 7, code: 143, reason: "Suspended", then: func(_ *house, uid *string) { *uid = "u1" }},
-		"it had said its end": {grace: 7, code: 5, reason: "Error", do: func(h *house, p *sleeper) error { h.w.folders[p.vm] = "5\n"; return nil }},
+		"it cannot be saved":  {grace: 7, code: 137, reason: "Killed", do: func(h *fixture, _ *sleeper) error { h.w.deaf = true; return nil }},
+		"the claim is full":   {grace: 7, code: 0, reason: "Completed", do: func(h *fixture, _ *sleeper) error { h.w.full = true; return nil }},
+		"another image":       {grace: 7, code: 143, reason: "Suspended", then: func(h *fixture, _ *string) { i := h.w.images["tiny"]; i.ID = "sha256:other"; h.w.images["tiny"] = i }},
+		"the same pod":        {grace: 7, code: 143, reason: "Suspended", then: func(_ *fixture, uid *string) { *uid = "u1" }},
+		"it had said its end": {grace: 7, code: 5, reason: "Error", do: func(h *fixture, p *sleeper) error { h.w.folders[p.vm] = "5\n"; return nil }},
 		"it resumes":          {grace: 7, code: 143, reason: "Suspended", resumes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := open(t, newWorld(), 0, false)
+				h := open(t, newFakeNode(), 0, false)
 				defer h.end()
 				var p, next sleeper
 				all(t, p.run(h, "u1"), p.create(h, 0), p.start(h))
@@ -180,7 +180,7 @@ func TestSuspendNot(t *testing.T) {
 // TestSuspendTwo: of two pods that would resume the same machine one does, and the other is told.
 func TestSuspendTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, 0, false)
 		defer h.end()
 		var p, a, b sleeper
@@ -214,7 +214,7 @@ func TestSuspendTwo(t *testing.T) {
 func TestSuspendKills(t *testing.T) {
 	t.Parallel()
 	play := func(t *testing.T, n int, after bool) (effects int) {
-		w := newWorld()
+		w := newFakeNode()
 		h := open(t, w, n, after)
 		var p, q sleeper
 		boot, resumed := 0, false

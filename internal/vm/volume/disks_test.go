@@ -69,7 +69,7 @@ func TestPersistentRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFakeHost(t)
 			r := w.everything("3f1c", "0f1e", true)
 			device := w.path("dev", "root-0f1e")
 			f, err := os.OpenFile(device, os.O_RDWR, 0)
@@ -100,7 +100,7 @@ func TestPersistentRoot(t *testing.T) {
 // TestHalfWritten: a copy that fails leaves no header, and the next pod copies anew.
 func TestHalfWritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", true)
 	device := w.path("dev", "root-0f1e")
 	_, err := w.alive().Setup(t.Context(), r)
@@ -315,7 +315,7 @@ func TestFormatted(t *testing.T) {
 			}
 		}
 	}
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", false)
 	r.Spec.Mounts, r.Spec.Blocks = nil, nil
 	w.flex("0f1e", "scratch", `{"type":"qcow2","capacity":"300MiB"}`)
@@ -398,7 +398,7 @@ func TestRealDevices(t *testing.T) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("NOT CHECKED: there is no qemu-img")
 	}
-	w := newWorld(t)
+	w := newFakeHost(t)
 	must(t, os.Chmod(w.base, 0o755))
 	link := w.path("srv", "link")
 	must(t, os.Symlink(data, link))

@@ -17,9 +17,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 )
 
-// world is a machine whose block devices are plain files, with a kubelet's directory, and who keeps secrets and serves shares. It outlives the
+// fakeHost is a machine whose block devices are plain files, with a kubelet's directory, and who keeps secrets and serves shares. It outlives the
 // managers that die in it.
-type world struct {
+type fakeHost struct {
 	t       testing.TB
 	base    string
 	devices map[string]bool // paths that are devices
@@ -29,14 +29,14 @@ type world struct {
 	serving map[string]Daemon // by Dir
 }
 
-func newWorld(t testing.TB) *world {
+func newFakeHost(t testing.TB) *fakeHost {
 	t.Helper()
 	base, err := os.MkdirTemp("", "vol")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	w := &world{t: t, base: base, devices: map[string]bool{}, busy: map[string]bool{}, secrets: map[string]string{}, serving: map[string]Daemon{}}
+	w := &fakeHost{t: t, base: base, devices: map[string]bool{}, busy: map[string]bool{}, secrets: map[string]string{}, serving: map[string]Daemon{}}
 	for _, dir := range []string{"dev", "pods", "srv", "images"} {
 		must(t, os.Mkdir(w.path(dir), 0o755))
 	}
@@ -50,11 +50,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (w *world) path(parts ...string) string {
+func (w *fakeHost) path(parts ...string) string {
 	return filepath.Join(append([]string{w.base}, parts...)...)
 }
 
-func (w *world) write(content string, mode os.FileMode, parts ...string) string {
+func (w *fakeHost) write(content string, mode os.FileMode, parts ...string) string {
 	p := w.path(parts...)
 	must(w.t, os.MkdirAll(filepath.Dir(p), 0o755))
 	_ = os.Remove(p) // one that cannot be written can be replaced
@@ -64,7 +64,7 @@ func (w *world) write(content string, mode os.FileMode, parts ...string) string 
 }
 
 // device makes a block device of zeros, or finds it.
-func (w *world) device(name string, size int64) string {
+func (w *fakeHost) device(name string, size int64) string {
 	p := w.path("dev", name)
 	if !w.devices[p] {
 		w.write("", 0o600, "dev", name)
@@ -75,20 +75,20 @@ func (w *world) device(name string, size int64) string {
 }
 
 // image is a raw image of sectors.
-func (w *world) image(name string, sectors int) Image {
+func (w *fakeHost) image(name string, sectors int) Image {
 	text := strings.Repeat(name+"|", sectors*sector)[:sectors*sector]
 	p := w.write(text, 0o444, "images", name)
 	return Image{Path: p, Format: "raw", VirtualSize: int64(len(text)), Digest: "sha256:" + strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)}
 }
 
 // flex is what the driver leaves of a FlexVolume.
-func (w *world) flex(uid, name, options string) string {
+func (w *fakeHost) flex(uid, name, options string) string {
 	w.write(options, 0o600, "pods", uid, "volumes", flexvolume.DirName, name, flexvolume.FileName)
 	return w.path("pods", uid, "volumes", flexvolume.DirName, name)
 }
 
 // configMap is a volume as a kubelet's atomic writer leaves it.
-func (w *world) configMap(uid, kind, name string, files map[string]string) string {
+func (w *fakeHost) configMap(uid, kind, name string, files map[string]string) string {
 	dir := []string{"pods", uid, "volumes", kind, name}
 	for f, text := range files {
 		w.write(text, 0o640, append(slices.Clone(dir), "..2026_01_01", f)...)
@@ -102,7 +102,7 @@ func (w *world) configMap(uid, kind, name string, files map[string]string) strin
 }
 
 // files are all files and directories below the volumes' directory and the sockets'.
-func (w *world) files() []string {
+func (w *fakeHost) files() []string {
 	var out []string
 	for _, dir := range []string{"v", "s"} {
 		_ = filepath.WalkDir(w.path(dir), func(p string, _ fs.DirEntry, err error) error {
@@ -116,7 +116,7 @@ func (w *world) files() []string {
 }
 
 // clean says what is left of anything.
-func (w *world) clean() string {
+func (w *fakeHost) clean() string {
 	left := w.files()
 	for id := range w.secrets {
 		left = append(left, "secret "+id)
@@ -131,7 +131,7 @@ func (w *world) clean() string {
 // fakeMachine is the host of a world.
 type fakeMachine struct {
 	machine
-	w *world
+	w *fakeHost
 }
 
 func inode(path string) (uint64, int64, bool) {
@@ -288,7 +288,7 @@ func (f *mortalFile) Sync() error {
 
 // keeper is the world's Secrets, server its Daemons, as a mortal process calls them.
 type keeper struct {
-	w *world
+	w *fakeHost
 	m *mortal
 }
 
@@ -301,7 +301,7 @@ func (k keeper) Undefine(_ context.Context, uuid string) error {
 }
 
 type server struct {
-	w *world
+	w *fakeHost
 	m *mortal
 }
 
@@ -330,7 +330,7 @@ func (s server) Stop(_ context.Context, dir, socket string) error {
 }
 
 // manager is a new process in the world.
-func (w *world) manager(m *mortal, change ...func(*Options)) *Manager {
+func (w *fakeHost) manager(m *mortal, change ...func(*Options)) *Manager {
 	w.t.Helper()
 	m.host = &fakeMachine{w: w}
 	o := Options{
@@ -412,10 +412,10 @@ func rebased(disk string, image Image) error {
 }
 
 // alive is a manager that nothing happens to.
-func (w *world) alive(change ...func(*Options)) *Manager { return w.manager(&mortal{}, change...) }
+func (w *fakeHost) alive(change ...func(*Options)) *Manager { return w.manager(&mortal{}, change...) }
 
 // everything is a container with a volume of each kind; persistent makes its root a device.
-func (w *world) everything(id, uid string, persistent bool) Request {
+func (w *fakeHost) everything(id, uid string, persistent bool) Request {
 	s := &spec.Spec{
 		Pod:       spec.Pod{Namespace: "team", Name: "web", UID: uid, Hostname: "web"},
 		Container: spec.Container{Name: "vm"},

@@ -26,7 +26,7 @@ func copied(t *testing.T, dir string) ([]cloudinit.File, error) {
 // TestDirectory: the files of an atomic writer's volume, each once, with their modes; and those of a plain directory.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	dir := w.configMap("0f1e", "kubernetes.io~projected", "all", map[string]string{"token": "t", "ca.crt": "c", "namespaces/own": "n", ".hidden": "h"})
 	must(t, os.Chmod(filepath.Join(dir, "..data", "token"), 0o400))
 	want := []cloudinit.File{
@@ -55,25 +55,27 @@ func TestDirectory(t *testing.T) {
 func TestNoWayOut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		make func(w *world, dir string) error
+		make func(w *fakeHost, dir string) error
 		want string
 	}{
-		"absolute link":       {func(w *world, dir string) error { return os.Symlink(w.path("srv", "secret"), filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
-		"dots":                {func(_ *world, dir string) error { return os.Symlink("../../secret", filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
-		"link to a directory": {func(w *world, dir string) error { return os.Symlink(w.path("srv"), filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
-		"link to a link": {func(_ *world, dir string) error {
+		"absolute link": {func(w *fakeHost, dir string) error {
+			return os.Symlink(w.path("srv", "secret"), filepath.Join(dir, "a"))
+		}, "a: must lead to a file of the volume"},
+		"dots":                {func(_ *fakeHost, dir string) error { return os.Symlink("../../secret", filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
+		"link to a directory": {func(w *fakeHost, dir string) error { return os.Symlink(w.path("srv"), filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
+		"link to a link": {func(_ *fakeHost, dir string) error {
 			if err := os.Symlink("b", filepath.Join(dir, "a")); err != nil {
 				return err
 			}
 			return os.Symlink("/etc/passwd", filepath.Join(dir, "b"))
 		}, "a: must lead to a file of the volume"},
-		"data elsewhere": {func(w *world, dir string) error { return os.Symlink(w.path("srv"), filepath.Join(dir, "..data")) }, "..data: "},
-		"pipe":           {func(_ *world, dir string) error { return syscall.Mkfifo(filepath.Join(dir, "a"), 0o600) }, "a: must be a regular file or a directory, is a pipe"},
-		"itself":         {func(_ *world, dir string) error { return os.Symlink("a", filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
-		"loop":           {func(_ *world, dir string) error { return os.Symlink(".", filepath.Join(dir, "a")) }, "a/a: must lead to a file of the volume"},
-		"deep":           {func(_ *world, dir string) error { return os.MkdirAll(dir+strings.Repeat("/d", 40), 0o755) }, "directories must be at most 32 deep"},
+		"data elsewhere": {func(w *fakeHost, dir string) error { return os.Symlink(w.path("srv"), filepath.Join(dir, "..data")) }, "..data: "},
+		"pipe":           {func(_ *fakeHost, dir string) error { return syscall.Mkfifo(filepath.Join(dir, "a"), 0o600) }, "a: must be a regular file or a directory, is a pipe"},
+		"itself":         {func(_ *fakeHost, dir string) error { return os.Symlink("a", filepath.Join(dir, "a")) }, "a: must lead to a file of the volume"},
+		"loop":           {func(_ *fakeHost, dir string) error { return os.Symlink(".", filepath.Join(dir, "a")) }, "a/a: must lead to a file of the volume"},
+		"deep":           {func(_ *fakeHost, dir string) error { return os.MkdirAll(dir+strings.Repeat("/d", 40), 0o755) }, "directories must be at most 32 deep"},
 	} {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		w.write("geheim", 0o644, "srv", "secret")
 		dir := w.path("srv", "pods", "volumes")
 		must(t, os.MkdirAll(dir, 0o755))
@@ -91,7 +93,7 @@ func TestNoWayOut(t *testing.T) {
 // TestBounds: how much is read is bounded over all of a pod's volumes.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	large := w.write("", 0o644, "srv", "large", "f")
 	must(t, os.Truncate(large, 1<<40)) // a terabyte of nothing
 	if _, err := copied(t, filepath.Dir(large)); vm.KindOf(err) != vm.Invalid || !strings.Contains(err.Error(), "hold more than 8388608 bytes") {
@@ -116,7 +118,7 @@ func TestBounds(t *testing.T) {
 // TestExchanged: a volume whose generation is deleted while it is read is read again, and not for ever.
 func TestExchanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	dir := w.configMap("0f1e", "kubernetes.io~configmap", "conf", map[string]string{"a": "old"})
 	must(t, os.Symlink("gone", filepath.Join(dir, "..2026_01_01", "b"))) // what a reader sees of a file that was deleted
 	_, err := copied(t, dir)
@@ -128,7 +130,7 @@ func TestExchanged(t *testing.T) {
 // TestSingleFile: a regular file, with its mode; no link and nothing else.
 func TestSingleFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	good := w.write("127.0.0.1 x\n", 0o600, "srv", "hosts")
 	link, pipe := w.path("srv", "link"), w.path("srv", "pipe")
 	must(t, os.Symlink(good, link))

@@ -24,7 +24,7 @@ func shell(t *testing.T, line string, args ...string) string {
 }
 
 // extImage is an image with an ext4 file system in its second partition; the first has none.
-func (w *world) extImage() Image {
+func (w *fakeHost) extImage() Image {
 	w.t.Helper()
 	w.write("image", 0o644, "tree", "etc", "motd")
 	must(w.t, os.Symlink("usr/local", w.path("tree", "link")))
@@ -58,7 +58,7 @@ func TestInject(t *testing.T) {
 		}
 	}
 	for _, persistent := range []bool{false, true} {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		r := w.everything("3f1c", "0f1e", false)
 		r.Spec.Mounts, r.Spec.Blocks = nil, nil
 		must(t, os.RemoveAll(w.path("pods", "0f1e")))
@@ -128,7 +128,7 @@ func TestInject(t *testing.T) {
 // TestInjectNowhere: an image without a file system for it is refused by name.
 func TestInjectNowhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", false)
 	_, err := w.alive(func(o *Options) { o.inject = nil }).Setup(t.Context(), r)
 	if vm.KindOf(err) != vm.Invalid || !strings.Contains(err.Error(), "root: VirtletFilesFromDataSource: ") || !strings.Contains(err.Error(), "has no such file system") {

@@ -75,7 +75,7 @@ func fake(t *testing.T) (Virtiofsd, Daemon) {
 	t.Helper()
 	program, err := os.Executable()
 	must(t, err)
-	w := newWorld(t)
+	w := newFakeHost(t)
 	d := Daemon{Dir: w.path("state"), Socket: w.path("s.sock"), Source: w.path("srv")}
 	must(t, os.Mkdir(d.Dir, 0o755))
 	v := Virtiofsd{Program: program, Self: []string{program, "share-server"}}

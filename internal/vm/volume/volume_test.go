@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 	}{"scsi": {spec.SCSI, false}, "virtio": {spec.VirtIO, false}, "nvme": {spec.NVMe, false}, "persistent": {spec.SCSI, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFakeHost(t)
 			r := w.everything("3f1c", "0f1e", c.persistent)
 			r.Spec.Machine.DiskDriver = c.driver
 			if c.driver == spec.NVMe { // QEMU has no such disk
@@ -88,7 +88,7 @@ func TestGolden(t *testing.T) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	for _, persistent := range []bool{false, true} {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		r := w.everything("3f1c", "0f1e", persistent)
 		first, err := w.alive().Setup(t.Context(), r)
 		must(t, err)
@@ -151,7 +151,7 @@ func TestCrashSettingUp(t *testing.T) {
 			t.Run(fmt.Sprintf("persistent=%v,go-on=%v", persistent, goOn), func(t *testing.T) {
 				t.Parallel()
 				lives(t, func(t *testing.T, m *mortal, done func(bool)) {
-					w := newWorld(t)
+					w := newFakeHost(t)
 					defer os.RemoveAll(w.base)
 					r := w.everything("3f1c", "0f1e", persistent)
 					want := w.image("tiny", 9)
@@ -205,7 +205,7 @@ func TestCrashSettingUp(t *testing.T) {
 func TestCrashTearingDown(t *testing.T) {
 	t.Parallel()
 	lives(t, func(t *testing.T, m *mortal, done func(bool)) {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		defer os.RemoveAll(w.base)
 		r := w.everything("3f1c", "0f1e", false)
 		_, err := w.alive().Setup(t.Context(), r)
@@ -231,7 +231,7 @@ func TestUndone(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
 			for at := 1; ; at++ {
-				w := newWorld(t)
+				w := newFakeHost(t)
 				r := w.everything("3f1c", "0f1e", false)
 				if ready {
 					_, err := w.alive().Setup(t.Context(), r)
@@ -262,7 +262,7 @@ func TestUndone(t *testing.T) {
 // TestReverse: what is undone goes in the reverse order of its making.
 func TestReverse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", false)
 	_, err := w.alive().Setup(t.Context(), r)
 	must(t, err)
@@ -293,7 +293,7 @@ func (r *recorder) Remove(p string) error {
 // TestOneStays: a volume that cannot go keeps no other; the next call goes on.
 func TestOneStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", false)
 	_, err := w.alive().Setup(t.Context(), r)
 	must(t, err)
@@ -314,7 +314,7 @@ func TestOneStays(t *testing.T) {
 // TestClaims: a device that is written is one machine's.
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	d := w.device("disk", 1<<20)
 	of := func(id, uid string, blocks ...spec.Block) Request {
 		r := w.everything(id, uid, false)
@@ -358,7 +358,7 @@ func TestClaims(t *testing.T) {
 // TestInUse: nothing of a machine that may run is taken away.
 func TestInUse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	_, err := w.alive().Setup(t.Context(), w.everything("3f1c", "0f1e", false))
 	must(t, err)
 	before := w.clean()
@@ -379,46 +379,46 @@ func TestInUse(t *testing.T) {
 // TestRefused: what cannot be is said by name, and nothing is left of it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	for want, change := range map[string]func(w *world, r *Request){
-		`container id "../x": must be 1 to 64 letters`: func(_ *world, r *Request) { r.ID = "../x" },
-		`pod team/web: uid "..": must be 1 to 64`:      func(_ *world, r *Request) { r.Spec.Pod.UID = ".." },
-		`device /dev/data: BASE/srv/file: must be a block device, is a regular file`: func(w *world, r *Request) {
+	for want, change := range map[string]func(w *fakeHost, r *Request){
+		`container id "../x": must be 1 to 64 letters`: func(_ *fakeHost, r *Request) { r.ID = "../x" },
+		`pod team/web: uid "..": must be 1 to 64`:      func(_ *fakeHost, r *Request) { r.Spec.Pod.UID = ".." },
+		`device /dev/data: BASE/srv/file: must be a block device, is a regular file`: func(w *fakeHost, r *Request) {
 			r.Spec.Blocks[0].HostPath = w.write("x", 0o644, "srv", "file")
 		},
-		`device /dev/data: BASE/srv: must be a block device, is a directory`: func(w *world, r *Request) { r.Spec.Blocks[0].HostPath = w.path("srv") },
-		`device /dev/data: /dev/null: must be a block device, is a character device`: func(_ *world, r *Request) {
+		`device /dev/data: BASE/srv: must be a block device, is a directory`: func(w *fakeHost, r *Request) { r.Spec.Blocks[0].HostPath = w.path("srv") },
+		`device /dev/data: /dev/null: must be a block device, is a character device`: func(_ *fakeHost, r *Request) {
 			r.Spec.Blocks[0].HostPath = "/dev/null"
 		},
-		`device /: BASE/dev/small has 4608 bytes: must have at least 5120`: func(w *world, r *Request) {
+		`device /: BASE/dev/small has 4608 bytes: must have at least 5120`: func(w *fakeHost, r *Request) {
 			r.Spec.Blocks[0] = spec.Block{DevicePath: "/", HostPath: w.device("small", 4608)}
 		},
-		`FlexVolume bad: option capacity "x": must be a positive`: func(w *world, _ *Request) { w.flex("0f1e", "bad", `{"type":"qcow2","capacity":"x"}`) },
-		`FlexVolume small: option capacity: is 1 bytes, must be at least 8388608`: func(w *world, _ *Request) {
+		`FlexVolume bad: option capacity "x": must be a positive`: func(w *fakeHost, _ *Request) { w.flex("0f1e", "bad", `{"type":"qcow2","capacity":"x"}`) },
+		`FlexVolume small: option capacity: is 1 bytes, must be at least 8388608`: func(w *fakeHost, _ *Request) {
 			w.flex("0f1e", "small", `{"type":"qcow2","capacity":"1"}`)
 		},
-		`FlexVolume large: option capacity: is 2199023255552 bytes, must be at most 1099511627776`: func(w *world, _ *Request) {
+		`FlexVolume large: option capacity: is 2199023255552 bytes, must be at most 1099511627776`: func(w *fakeHost, _ *Request) {
 			w.flex("0f1e", "large", `{"type":"qcow2","capacity":"2T"}`)
 		},
-		`FlexVolume raw: option path "/dev/sda": must be one of this node's raw devices, loop*`: func(w *world, _ *Request) {
+		`FlexVolume raw: option path "/dev/sda": must be one of this node's raw devices, loop*`: func(w *fakeHost, _ *Request) {
 			w.flex("0f1e", "raw", `{"type":"raw","path":"/dev/sda"}`)
 		},
-		`mount /data: /dev/null: must be a directory or a regular file, is a character device`: func(_ *world, r *Request) { r.Spec.Mounts[2].HostPath = "/dev/null" },
-		`mount /data: BASE/srv/a,b: must hold no comma`: func(w *world, r *Request) {
+		`mount /data: /dev/null: must be a directory or a regular file, is a character device`: func(_ *fakeHost, r *Request) { r.Spec.Mounts[2].HostPath = "/dev/null" },
+		`mount /data: BASE/srv/a,b: must hold no comma`: func(w *fakeHost, r *Request) {
 			r.Spec.Mounts[2].HostPath = filepath.Dir(w.write("", 0o644, "srv", "a,b", "c"))
 		},
-		`a machine can share at most 31 directories`: func(_ *world, r *Request) {
+		`a machine can share at most 31 directories`: func(_ *fakeHost, r *Request) {
 			for range 30 {
 				r.Spec.Mounts = append(r.Spec.Mounts, r.Spec.Mounts[2])
 			}
 		},
-		`the SCSI controller has room for 26`: func(w *world, r *Request) {
+		`the SCSI controller has room for 26`: func(w *fakeHost, r *Request) {
 			for i := range 25 {
 				r.Spec.Blocks = append(r.Spec.Blocks, spec.Block{DevicePath: fmt.Sprint("/dev/", i), HostPath: w.device(fmt.Sprint(i), 512)})
 			}
 		},
-		`root: its disk has 2199023255552 bytes, and this node makes at most`: func(_ *world, r *Request) { r.Spec.Machine.RootSize = 2 << 40 },
+		`root: its disk has 2199023255552 bytes, and this node makes at most`: func(_ *fakeHost, r *Request) { r.Spec.Machine.RootSize = 2 << 40 },
 	} {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		r := w.everything("3f1c", "0f1e", false)
 		change(w, &r)
 		_, err := w.alive().Setup(t.Context(), r)
@@ -436,7 +436,7 @@ func TestRefused(t *testing.T) {
 // TestOtherContainer: a container's directory is one pod's and one disk's.
 func TestOtherContainer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	_, err := w.alive().Setup(t.Context(), w.everything("3f1c", "0f1e", false))
 	must(t, err)
 	before := w.clean()
@@ -455,7 +455,7 @@ func TestOtherContainer(t *testing.T) {
 func TestStories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		w := newWorld(t)
+		w := newFakeHost(t)
 		defer os.RemoveAll(w.base)
 		ready := map[string]Request{}
 		for range rapid.IntRange(1, 8).Draw(r, "steps") {
@@ -497,7 +497,7 @@ func TestStories(t *testing.T) {
 // TestTogether: two calls about one container wait for each other; others do not.
 func TestTogether(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFakeHost(t)
 	r := w.everything("3f1c", "0f1e", false)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	m := w.alive(func(o *Options) {

@@ -18,12 +18,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/engine/policy"
 )
 
-// world is a store with one node, a queue "top" above "open" and "shut", the latter with budgets that block, and what a
+// fixture is a store with one node, a queue "top" above "open" and "shut", the latter with budgets that block, and what a
 // test adds.
-type world struct{ *cluster.Store }
+type fixture struct{ *cluster.Store }
 
-func newWorld() world {
-	w := world{cluster.NewStore(cluster.Options{})}
+func newFixture() fixture {
+	w := fixture{cluster.NewStore(cluster.Options{})}
 	w.Apply(cluster.NodeState{Name: "n", UID: "n", Allocatable: []cluster.Quantity{{Name: "pods", Value: 100}}})
 	w.Apply(cluster.QueueState{Name: "top", UID: "top"})
 	w.Apply(cluster.QueueState{Name: "open", UID: "open", Parent: "top"})
@@ -33,7 +33,7 @@ func newWorld() world {
 }
 
 // gang adds a gang of n running pods that need each other; app labels them.
-func (w world) gang(name, queue, app string, n int) {
+func (w fixture) gang(name, queue, app string, n int) {
 	key := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
 	w.Apply(cluster.GangState{Key: key, UID: name, Queue: queue, Preemptible: true, Sets: cluster.FlatTree(int32(n))})
 	for i := range n {
@@ -46,7 +46,7 @@ func (w world) gang(name, queue, app string, n int) {
 }
 
 // budget adds a budget for the pods of an app; "" for a selector that means all, "-" for none.
-func (w world) budget(namespace, name, app string, allowed int32) {
+func (w fixture) budget(namespace, name, app string, allowed int32) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	switch app {
 	case "-":
@@ -60,7 +60,7 @@ func (w world) budget(namespace, name, app string, allowed int32) {
 }
 
 // run opens a session with the plugin alone.
-func (w world) run(t interface {
+func (w fixture) run(t interface {
 	Helper()
 	Fatal(...any)
 }, f func(*engine.Session),
@@ -99,35 +99,35 @@ func gang(s *engine.Session, name string) *ledger.GangState {
 func TestWhoIsMeant(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		given func(world)
+		given func(fixture)
 		want  string // the budget that is violated by evicting both pods of gang "g" of app "x"
 	}{
-		"enough":             {func(w world) { w.budget("ns", "b", "x", 2) }, ""},
-		"one too few":        {func(w world) { w.budget("ns", "b", "x", 1) }, "ns/b"},
-		"another app":        {func(w world) { w.budget("ns", "b", "y", 0) }, ""},
-		"another namespace":  {func(w world) { w.budget("other", "b", "x", 0) }, ""},
-		"everybody":          {func(w world) { w.budget("ns", "b", "", 0) }, "ns/b"},
-		"no selector":        {func(w world) { w.budget("ns", "b", "-", 0) }, ""},
-		"two, one violated":  {func(w world) { w.budget("ns", "a", "x", 2); w.budget("ns", "b", "", 1) }, "ns/b"},
-		"two, both violated": {func(w world) { w.budget("ns", "b", "x", 0); w.budget("ns", "a", "", 1) }, "ns/a"},
-		"a selector nobody can read": {func(w world) {
+		"enough":             {func(w fixture) { w.budget("ns", "b", "x", 2) }, ""},
+		"one too few":        {func(w fixture) { w.budget("ns", "b", "x", 1) }, "ns/b"},
+		"another app":        {func(w fixture) { w.budget("ns", "b", "y", 0) }, ""},
+		"another namespace":  {func(w fixture) { w.budget("other", "b", "x", 0) }, ""},
+		"everybody":          {func(w fixture) { w.budget("ns", "b", "", 0) }, "ns/b"},
+		"no selector":        {func(w fixture) { w.budget("ns", "b", "-", 0) }, ""},
+		"two, one violated":  {func(w fixture) { w.budget("ns", "a", "x", 2); w.budget("ns", "b", "", 1) }, "ns/b"},
+		"two, both violated": {func(w fixture) { w.budget("ns", "b", "x", 0); w.budget("ns", "a", "", 1) }, "ns/a"},
+		"a selector nobody can read": {func(w fixture) {
 			w.budget("ns", "a", "x", 2)
 			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b"}}
 			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
 			w.Apply(cluster.ObjectState{Kind: cluster.PodDisruptionBudgets, Key: "ns/b", Object: b})
 		}, ""},
-		"one does not run yet": {func(w world) {
+		"one does not run yet": {func(w fixture) {
 			w.budget("ns", "b", "x", 1)
 			st := w.pod("g-1")
 			st.Phase = cluster.Bound
 			w.Apply(st)
 		}, ""},
-		"one more goes already": {func(w world) {
+		"one more goes already": {func(w fixture) {
 			w.gang("gone", "open", "x", 1)
 			w.budget("ns", "b", "x", 2)
 			w.AssumeEvicted("gone-0", cluster.Key{}, cluster.Forever)
 		}, "ns/b"},
-		"one more is gone": {func(w world) {
+		"one more is gone": {func(w fixture) {
 			w.gang("gone", "open", "x", 1)
 			w.budget("ns", "b", "x", 2)
 			st := w.pod("gone-0")
@@ -137,7 +137,7 @@ func TestWhoIsMeant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld()
+			w := newFixture()
 			w.gang("g", "open", "x", 2)
 			c.given(w)
 			w.run(t, func(s *engine.Session) {
@@ -151,7 +151,7 @@ func TestWhoIsMeant(t *testing.T) {
 }
 
 // pod returns the event that would make a pod as it is.
-func (w world) pod(uid string) cluster.PodState {
+func (w fixture) pod(uid string) cluster.PodState {
 	snap := w.Snapshot(cluster.UnixNano(1))
 	var st cluster.PodState
 	snap.EachPod(func(p *cluster.Pod) {
@@ -165,7 +165,7 @@ func (w world) pod(uid string) cluster.PodState {
 // TestBlocks: a violation bars the unit where its queue or one above says so, whatever the cause, and nowhere else.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w := newFixture()
 	w.gang("free", "open", "x", 1)
 	w.gang("kept", "shut", "x", 1)
 	w.gang("taker", "open", "z", 1)
@@ -218,7 +218,7 @@ func TestIgnored(t *testing.T) {
 func TestCostsNothingWithoutBudgets(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {
-		w := newWorld()
+		w := newFixture()
 		if has {
 			w.budget("ns", "b", "x", 1)
 		}
@@ -243,7 +243,7 @@ func TestCostsNothingWithoutBudgets(t *testing.T) {
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld()
+		w := newFixture()
 		for i := range rapid.IntRange(1, 5).Draw(t, "gangs") {
 			w.gang(fmt.Sprint("g", i), "open", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "app"), rapid.IntRange(1, 3).Draw(t, "pods"))
 		}
@@ -329,7 +329,7 @@ func TestLedger(t *testing.T) {
 
 // BenchmarkTier asks about 4,000 pods with 100 budgets in their namespace.
 func BenchmarkTier(b *testing.B) {
-	w := newWorld()
+	w := newFixture()
 	for i := range 100 {
 		w.budget("ns", fmt.Sprint("b", i), fmt.Sprint("app", i), 1)
 	}

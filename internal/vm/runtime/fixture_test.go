@@ -13,17 +13,17 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/domain"
 )
 
-// house is a node with a runtime on it.
-type house struct {
+// fixture is a node with a runtime on it.
+type fixture struct {
 	t    testing.TB
-	w    *world
+	w    *fakeNode
 	hand *hand
 	*Server
 	end func()
 }
 
 // open starts a runtime, as a node does. die and after say when it dies: see hand.
-func open(t testing.TB, w *world, die int, after bool) *house {
+func open(t testing.TB, w *fakeNode, die int, after bool) *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{w: w, ctx: ctx, die: die, after: after}
 	s, err := New(ctx, h.parts(time.Now), testOptions(), logr.Discard())
@@ -37,11 +37,11 @@ func open(t testing.TB, w *world, die int, after bool) *house {
 		_ = s.Run(ctx)
 	}()
 	synctest.Wait()
-	return &house{t: t, w: w, hand: h, Server: s, end: func() { cancel(); <-done }}
+	return &fixture{t: t, w: w, hand: h, Server: s, end: func() { cancel(); <-done }}
 }
 
 // kill ends a process as SIGKILL does: what it was at work on stops where it is, and its consoles are gone.
-func (h *house) kill() {
+func (h *fixture) kill() {
 	h.w.mu.Lock()
 	h.hand.dead = true
 	h.w.mu.Unlock()
@@ -52,11 +52,11 @@ func (h *house) kill() {
 }
 
 // call makes a call as gRPC does.
-func call[Q, R any](h *house, method func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
+func call[Q, R any](h *fixture, method func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	return callIn(context.Background(), h, method, q)
 }
 
-func callIn[Q, R any](ctx context.Context, h *house, method func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
+func callIn[Q, R any](ctx context.Context, h *fixture, method func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	r, err := h.unary(ctx, q, &grpc.UnaryServerInfo{FullMethod: "test"}, func(ctx context.Context, q any) (any, error) { return method(ctx, q.(*Q)) })
 	out, _ := r.(*R)
 	return out, err
