@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -308,6 +309,43 @@ func TestTheRestIsSpared(t *testing.T) {
 			if !errors.Is(o.Err, ErrMoved) {
 				t.Error("it is nobody's fault")
 			}
+		})
+	}
+}
+
+// TestForAPodThatIsItsGang: what a pod that is a gang by itself goes for needs no PodGroup, as long as the pod says that it is that gang.
+func TestForAPodThatIsItsGang(t *testing.T) {
+	t.Parallel()
+	wanted := func(name string, uid types.UID) *v2alpha2.PodGroup {
+		return &v2alpha2.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{UID: uid}}}, Spec: v2alpha2.PodGroupSpec{Queue: "q"},
+		}
+	}
+	for name, c := range map[string]struct {
+		text func(p *v1.Pod) string
+		went string
+		want string
+	}{
+		"it says so":           {func(p *v1.Pod) string { return kai.WriteOwnGang(p, wanted("taker", "taker"), "pool") }, "v1 v2", ""},
+		"it is another gang":   {func(p *v1.Pod) string { return kai.WriteOwnGang(p, wanted("other", "taker"), "pool") }, "", "gang a/taker"},
+		"the gang was another": {func(p *v1.Pod) string { return kai.WriteOwnGang(p, wanted("taker", "former"), "pool") }, "", "gang a/taker"},
+		"another pod said so": {func(p *v1.Pod) string {
+			return kai.WriteOwnGang(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, wanted("taker", "taker"), "pool")
+		}, "", "gang a/taker"},
+		"it says nothing": {func(*v1.Pod) string { return "" }, "", "gang a/taker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, "v1", "v2")
+			_ = a.client.Delete(t.Context(), &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker"}})
+			p := podNamed("p")
+			a.change(p, func() { p.Annotations = map[string]string{keys.OwnGangAnnotation: c.text(p)} })
+			o := a.run(one, a.plan(nil, "v1", "v2"))
+			var calls []string
+			for v := range strings.FieldsSeq(c.went) {
+				calls = append(calls, "evict "+v)
+			}
+			a.expect(o, c.went, c.want, calls...)
 		})
 	}
 }
