@@ -29,7 +29,7 @@ func smallCluster() *cluster.Snapshot {
 	s.Apply(
 		cluster.NodeState{Name: "n", UID: "n", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 8000}, {Name: "pods", Value: 100}}},
 		cluster.QueueState{Name: "q", UID: "q", Quota: unlimited, Limit: unlimited},
-		cluster.ObjectState{Kind: cluster.Namespaces, Key: "kube-system", Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "smallCluster"}}},
+		cluster.ObjectState{Kind: cluster.Namespaces, Key: "kube-system", Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "town"}}},
 	)
 	for name, pods := range map[string]int{"small": 2, "large": 9} {
 		gang := cluster.Key{Face: "kai", Namespace: "ns", Name: name}
