@@ -102,7 +102,8 @@ func (v *view) explain(ctx context.Context, key cluster.Key) (*answer, error) {
 	if v.group != nil {
 		g, err := v.group(key.Namespace, key.Name)
 		if err == nil { // who may not read it goes without
-			said = v.learn(key, g)
+			v.learn(key, g)
+			said = unschedulable(g)
 		}
 	}
 	e, err := see.InLine(ctx, v.cycle, key)
@@ -119,8 +120,8 @@ func (v *view) explain(ctx context.Context, key cluster.Key) (*answer, error) {
 	return a, nil
 }
 
-// learn takes over what a gang's object says of its owner, and returns the condition in which the scheduler says why it waits, nil for none.
-func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) *v2alpha2.SchedulingCondition {
+// learn takes over what a gang's object says of its owner.
+func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) {
 	for i := range g.OwnerReferences {
 		if o := &g.OwnerReferences[i]; o.Controller != nil && *o.Controller || len(g.OwnerReferences) == 1 {
 			if v.cycle.Works == nil {
@@ -129,7 +130,6 @@ func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) *v2alpha2.Scheduling
 			v.cycle.Works[key], _ = see.Declared(o.Kind, o.Name, g.Annotations, nil) // what cannot be read is not said
 		}
 	}
-	return unschedulable(g)
 }
 
 // unschedulable is the condition in which the scheduler says why a gang waits; nil when it says nothing.

@@ -77,8 +77,8 @@ func line(e *entry) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// keyframe prints a whole cycle.
-func keyframe(cycle uint64, id string, c *Case) ([]byte, error) {
+// wholeLine prints a whole cycle.
+func wholeLine(cycle uint64, id string, c *Case) ([]byte, error) {
 	f, err := pack(c)
 	if err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func keyframe(cycle uint64, id string, c *Case) ([]byte, error) {
 	return line(&entry{Kind: Keyframe, Format: StreamFormat, Cluster: id, Cycle: cycle, File: f})
 }
 
-// change prints a cycle by what is another than in the one before it.
-func change(cycle uint64, snap *cluster.Snapshot, events []cluster.Event, c *Case) ([]byte, error) {
+// partLine prints a cycle by what is another than in the one before it.
+func partLine(cycle uint64, snap *cluster.Snapshot, events []cluster.Event, c *Case) ([]byte, error) {
 	e := entry{Kind: Change, Cycle: cycle, Gone: &gone{}}
 	part := *c
 	part.Image = cluster.Image{Now: snap.Now, Memory: snap.Memory()}

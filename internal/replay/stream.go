@@ -162,7 +162,7 @@ func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
 		}
 		if t.before != nil {
 			if events, ok := t.snap.Since(t.before); ok {
-				t.part, t.err = change(t.cycle, t.snap, events, c)
+				t.part, t.err = partLine(t.cycle, t.snap, events, c)
 				t.before = nil
 				return t.part, t.err
 			}
@@ -172,7 +172,7 @@ func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
 	defer s.writing.Unlock()
 	if s.whole == nil || s.wholeOf != t.cycle {
 		c.Image = t.snap.Image()
-		text, err := keyframe(t.cycle, Cluster(t.snap), c)
+		text, err := wholeLine(t.cycle, Cluster(t.snap), c)
 		if err != nil {
 			return nil, err
 		}
