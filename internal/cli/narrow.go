@@ -31,8 +31,8 @@ type NarrowReport struct {
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// Note is what the scheduler wrote for those who may read no more, if it is told to (--explain-gangs).
-	Note *see.Note `json:"note,omitempty"`
+	// Brief is what the scheduler wrote for those who may read no more, if it is told to (--explain-gangs).
+	Brief *see.Brief `json:"brief,omitempty"`
 	// Missing is the right without which there is no more to say.
 	Missing string `json:"missingRight"`
 }
@@ -51,7 +51,7 @@ func narrow(groups []v2alpha2.PodGroup, missing string) []NarrowReport {
 			r.Waits, r.Reason, r.Message, r.Since = true, reasonOf(c), c.Message, &since
 		}
 		if text := g.Annotations[keys.WhyAnnotation]; text != "" {
-			r.Note, _ = see.ReadNote(text) // what is no note says nothing
+			r.Brief, _ = see.ReadBrief(text) // what is no brief says nothing
 		}
 		out = append(out, r)
 	}
@@ -118,8 +118,8 @@ func (g *NarrowReport) text() string {
 	if g.Workload != "" {
 		who = g.Workload + " (" + who + ")"
 	}
-	if g.Note != nil {
-		return who + ": " + noteText(g.Note, g.Queue) + "the whole cluster says more: you may not " + g.Missing + "\n"
+	if g.Brief != nil {
+		return who + ": " + briefText(g.Brief, g.Queue) + "the whole cluster says more: you may not " + g.Missing + "\n"
 	}
 	s := fmt.Sprintf("%s: queue %s\n", who, g.Queue)
 	if !g.Waits {
@@ -128,8 +128,8 @@ func (g *NarrowReport) text() string {
 	return s + fmt.Sprintf("why, as the scheduler says since %s: %s [%s]\nwhat would change it takes a look at the whole cluster: you may not %s\n", g.Since.Format(time.RFC3339), g.Message, g.Reason, g.Missing)
 }
 
-// noteText is a note for people.
-func noteText(n *see.Note, queue string) string {
+// briefText is a brief for people.
+func briefText(n *see.Brief, queue string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; queue %s, as the scheduler wrote at %s\n", n.Word, queue, n.At.UTC().Format(time.RFC3339))
 	if n.Message != "" {

@@ -126,13 +126,13 @@ func (a *answering) round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		note, err := cycle.NoteOf(e)
+		note, err := cycle.BriefOf(e)
 		if err != nil {
 			return err
 		}
 		now := a.now()
 		if !note.News(g.have, now) {
-			a.whole = a.whole && (note == nil || !note.News(g.have, now.Add(see.NoteEvery))) // too soon is not done
+			a.whole = a.whole && (note == nil || !note.News(g.have, now.Add(see.BriefEvery))) // too soon is not done
 			continue
 		}
 		text := ""

@@ -65,7 +65,7 @@ func TestAnswering(t *testing.T) {
 	if notes["sesame"] != "" {
 		t.Errorf("one that runs says %s", notes["sesame"])
 	}
-	n, err := see.ReadNote(notes["train"])
+	n, err := see.ReadBrief(notes["train"])
 	if err != nil || n.Word != explain.Blocked || n.Reason == "" || len(n.Remedies) == 0 || strings.Contains(notes["train"], "sesame") {
 		t.Errorf("%v: %s", err, notes["train"])
 	}
@@ -87,7 +87,7 @@ func TestAnswering(t *testing.T) {
 			seen[uid] += k
 		}
 	}
-	if n, err = see.ReadNote(notes["train"]); err != nil || n.Word != explain.Starting || seen["train"] != 1 {
+	if n, err = see.ReadBrief(notes["train"]); err != nil || n.Word != explain.Starting || seen["train"] != 1 {
 		t.Errorf("%v: %s; written %v", err, notes["train"], seen)
 	}
 }
