@@ -31,7 +31,7 @@ type Brief struct {
 	Reason   string        `json:"reason,omitempty"`
 	Message  string        `json:"message,omitempty"`
 	Turn     *explain.Turn `json:"turn,omitempty"`
-	Remedies []BriefRemedy  `json:"remedies,omitempty"`
+	Remedies []BriefRemedy `json:"remedies,omitempty"`
 	// More is how many remedies are left out.
 	More int `json:"more,omitempty"`
 }
