@@ -12,6 +12,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -92,6 +94,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		Handler: mux, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerWithin, ReadTimeout: headerWithin, IdleTimeout: time.Minute, ConnContext: gate.Known,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
 		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{s.cert}},
+		ErrorLog:    log.New(io.Discard, "", 0), // of connections that strangers break
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.ServeTLS(gate.New(l, peerConnections, allConnections), "", ""); !errors.Is(err, http.ErrServerClosed) {
