@@ -24,7 +24,7 @@ type NodeState struct {
 	// "PIDPressure", "NetworkUnavailable", NoWorkerLabel; "" when it is fine.
 	Problem string
 	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
-	GPUMemoryMiB int64
+	GPUMemoryMiB MiB
 	// Slicing is how its GPUs are cut into slices.
 	Slicing Slicing
 	// Allocatable is what pods may take in all; in a Node, a vector.

@@ -174,7 +174,7 @@ func (v *validator) unnamed(qs []cluster.Quantity) error {
 }
 
 func share(s cluster.Share) error {
-	if s.Devices < 0 || s.Devices > maxShared || s.Portion < 0 || s.Portion > cluster.PortionUnit || s.MemoryMiB < 0 || s.MemoryMiB > cluster.MaxQuantity {
+	if s.Devices < 0 || s.Devices > maxShared || s.Portion < 0 || s.Portion > cluster.WholePortion || s.MemoryMiB < 0 || s.MemoryMiB > cluster.MaxQuantity {
 		return fmt.Errorf("a share of %d devices, %d millionths, %d MiB cannot be", s.Devices, s.Portion, s.MemoryMiB)
 	}
 	return nil

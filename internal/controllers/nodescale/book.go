@@ -73,7 +73,7 @@ func (b *book) read(p *corev1.Pod) *sharer {
 	}
 	s := &sharer{pod: p, want: demand{pod: keyOf(p.Namespace, p.Name), devices: int64(share.Devices), portion: share.Portion}}
 	if share.Portion == 0 {
-		s.want.portion = max(1, int64(math.Round(b.o.MemoryRatio*float64(cluster.PortionUnit))))
+		s.want.portion = max(1, cluster.Portion(math.Round(b.o.MemoryRatio*float64(cluster.WholePortion))))
 	}
 	c := b.o.constraintsOf(p)
 	s.want.shape = c.shape()

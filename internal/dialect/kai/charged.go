@@ -50,7 +50,7 @@ func shareText(s cluster.Share) string {
 	if s.Portion == 0 {
 		return fmt.Sprintf("%s%dx%dMi", keys.ChargedShare, s.Devices, s.MemoryMiB)
 	}
-	return fmt.Sprintf("%s%dx%s", keys.ChargedShare, s.Devices, strconv.FormatFloat(float64(s.Portion)/float64(cluster.PortionUnit), 'f', -1, 64))
+	return fmt.Sprintf("%s%dx%s", keys.ChargedShare, s.Devices, strconv.FormatFloat(float64(s.Portion)/float64(cluster.WholePortion), 'f', -1, 64))
 }
 
 // WriteCharged is the inverse of ReadCharged, but for the namespace; nil for the zero value.
