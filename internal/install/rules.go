@@ -123,6 +123,8 @@ func Rules(role string) Permissions {
 		return operatorRules()
 	case VolcanoControllers:
 		return volcanoRules()
+	case VolcanoScheduler:
+		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupVCScheduling, watch, "queues")}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
