@@ -51,6 +51,7 @@ const (
 	Queues
 	PodGroups
 	VolcanoQueues
+	VolcanoPodGroups
 	Namespaces
 	ConfigMaps
 	PersistentVolumes
@@ -74,7 +75,7 @@ const (
 // row touches.
 type Row struct {
 	// Name is the kind as manifests and messages have it: "PodGroup". Of a kind of another face it goes on with the API group, as
-	// kubectl has it: "Queue.scheduling.volcano.sh".
+	// kubectl has it: "PodGroup.scheduling.volcano.sh".
 	Name string
 	// Face is the face whose kind it is, "" for what every scheduler reads. One without the face has no watch of it, and no right.
 	Face string
@@ -109,6 +110,7 @@ var rows = [Kinds]Row{
 	Queues:                 of[v2.Queue, v2.QueueList](Row{Name: "Queue", Pooled: true}),
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),
 	VolcanoQueues:          of[v1beta1.Queue, v1beta1.QueueList](Row{Name: "Queue.scheduling.volcano.sh", Face: volcano.Face, Optional: true, Pooled: true}),
+	VolcanoPodGroups:       of[v1beta1.PodGroup, v1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.volcano.sh", Face: volcano.Face, Namespaced: true, Optional: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
 	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),

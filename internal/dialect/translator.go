@@ -19,6 +19,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // Options say whose scheduler objects are translated for. The zero value is KAI's defaults without shards.
@@ -99,7 +100,7 @@ func NewTranslator(o Options) *Translator {
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
-		volcano: newVolcanoFace(),
+		volcano: newVolcanoFace(o.Volcano),
 		pods:    map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
@@ -248,6 +249,9 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 	case VolcanoQueues:
 		q, _ := object.(*v1beta1.Queue)
 		t.readVolcanoQueue(key, q, apply)
+	case VolcanoPodGroups:
+		pg, _ := object.(*v1beta1.PodGroup)
+		t.readVolcanoGang(key, pg, apply)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -314,7 +318,10 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := t.roles.Pod(p, t.promised(key, p))
-	if t.stranger(p) {
+	switch {
+	case t.volcano.ours(p):
+		volcano.Member(&st, p)
+	case t.stranger(p):
 		st.Gang, st.SetName = cluster.Key{}, ""
 	}
 	t.devices.Pod(&st, p)
@@ -343,6 +350,9 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 	t.reprioritise = false
 	for key, pg := range t.gangs { // order: each gang on its own
 		t.one(PodGroups, key, func() { apply(kai.Gang(pg, &t.priorities, t.partition.Pool())) })
+	}
+	for key, pg := range t.volcano.groups { // order: the same
+		t.one(VolcanoPodGroups, key, func() { apply(volcano.Gang(pg, t.priorities.Value)) })
 	}
 }
 

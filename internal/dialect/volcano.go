@@ -1,6 +1,10 @@
 package dialect
 
 import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-scheduler/muster/api/volcano/keys"
@@ -11,10 +15,39 @@ import (
 
 // volcanoFace is what is known of Volcano's objects. Without scheduler names nothing ever is.
 type volcanoFace struct {
-	queues map[string]*v1beta1.Queue // of our shard
+	schedulers []string
+	groups     map[types.NamespacedName]*v1beta1.PodGroup // of our shard
+	queues     map[string]*v1beta1.Queue                  // of our shard
 }
 
-func newVolcanoFace() volcanoFace { return volcanoFace{queues: map[string]*v1beta1.Queue{}} }
+func newVolcanoFace(schedulers []string) volcanoFace {
+	return volcanoFace{schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{}}
+}
+
+// ours says whether a pod is Volcano's.
+func (f *volcanoFace) ours(p *v1.Pod) bool {
+	return slices.Contains(f.schedulers, p.Spec.SchedulerName)
+}
+
+// readVolcanoGang takes in a PodGroup of Volcano's.
+func (t *Translator) readVolcanoGang(key types.NamespacedName, pg *v1beta1.PodGroup, apply func(cluster.Event)) {
+	theirs := ""
+	if pg != nil && !t.partition.Includes(pg.Labels) {
+		theirs, pg = string(pg.UID), nil
+	}
+	gang := volcano.GangKey(key.Namespace, key.Name)
+	t.gang(gang, pg != nil, theirs)
+	if pg == nil {
+		delete(t.volcano.groups, key)
+		t.problem(VolcanoPodGroups, key, "")
+		apply(cluster.GangGone{Key: gang})
+		return
+	}
+	t.volcano.groups[key] = pg
+	st := volcano.Gang(pg, t.priorities.Value)
+	t.problem(VolcanoPodGroups, key, cmp.Or(st.Invalid, volcano.Unheeded(pg)))
+	apply(st)
+}
 
 // readVolcanoQueue takes in a queue of Volcano's. While there is any, there is root, with or without an object of the name.
 func (t *Translator) readVolcanoQueue(key types.NamespacedName, q *v1beta1.Queue, apply func(cluster.Event)) {

@@ -124,7 +124,7 @@ func Rules(role string) Permissions {
 	case VolcanoControllers:
 		return volcanoRules()
 	case VolcanoScheduler:
-		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupVCScheduling, watch, "queues")}}
+		return Permissions{Cluster: []rbacv1.PolicyRule{rule(groupVCScheduling, watch, "queues", "podgroups")}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:

@@ -74,7 +74,7 @@ func trimObject(obj any, others int) (any, error) {
 		note(o, others)
 	case *v2alpha2.PodGroup: // what is copied, and what else it has
 		note(o, 2*others)
-	case *v1alpha2.BindRequest:
+	case *v1alpha2.BindRequest, *v1beta1.PodGroup:
 		note(o, 0)
 	case *v2.Queue:
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
