@@ -459,7 +459,10 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
-	statuses := apply.NewStatuses(pool, kit, p.cache, ro)
+	statuses := told{apply.NewStatuses(pool, kit, p.cache, ro)}
+	if len(p.VolcanoNames) > 0 {
+		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro.Settle))
+	}
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
 	}
