@@ -22,13 +22,17 @@ const Face = "volcano"
 // QueueName is what the model calls the queue of that name; default if it is "".
 func QueueName(name string) string { return cluster.QueueName(Face, cmp.Or(name, keys.DefaultQueue)) }
 
-// weightUnit is a queue's weight 1 in the model.
-const weightUnit = 1000
+const (
+	// weightUnit is a queue's weight 1 in the model.
+	weightUnit = 1000
+	// rootPriority is that of root, beside which are the queues of other faces: as theirs that say none.
+	rootPriority = 100
+)
 
 // Root is the queue above all of Volcano's, as it is where there is no object of the name.
 func Root() cluster.QueueState {
 	st, _ := Queue(&v1beta1.Queue{})
-	st.Name, st.Parent, st.Display = QueueName(keys.RootQueue), "", keys.RootQueue
+	st.Name, st.Parent, st.Display, st.Priority = QueueName(keys.RootQueue), "", keys.RootQueue, rootPriority
 	return st
 }
 
@@ -45,7 +49,7 @@ func Queue(q *v1beta1.Queue) (cluster.QueueState, string) {
 		Priority: q.Spec.Priority, Created: core.Nanoseconds(&q.CreationTimestamp), Closed: closed(q),
 	}
 	if q.Name == keys.RootQueue {
-		st.Parent = ""
+		st.Parent, st.Priority = "", rootPriority
 	}
 	var problems []string
 	read := func(field string, list corev1.ResourceList) map[string]int64 {

@@ -113,11 +113,11 @@ func (g *Groups) look(snap *cluster.Snapshot, gang *cluster.Gang, w *engine.Gang
 		}
 	}
 	settled := !now.Before(of.at.Add(g.settle))
-	if of.gang == gang && (of.want.Settled == settled || of.says == (said{})) {
-		return again
-	}
 	if !settled && of.says != (said{}) {
 		again = of.at.Add(g.settle)
+	}
+	if of.gang == gang && (of.want.Settled == settled || of.says == (said{})) {
+		return again
 	}
 	of.gang = gang
 	want := statusOf(snap, gang, of.says.reason, of.text, settled)

@@ -1,16 +1,24 @@
 package apply
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/proportion"
 	"github.com/muster-scheduler/muster/internal/engine/policy"
+	"github.com/muster-scheduler/muster/internal/kube/write"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
 // TestPhases: the phase and the counts of a gang of three by where its pods are and why it waits.
@@ -97,5 +105,62 @@ func TestStatusOver(t *testing.T) {
 	}
 	if patch["running"] != int32(3) || patch["succeeded"] != nil {
 		t.Errorf("running: %v", patch)
+	}
+}
+
+// TestGroupsCrash: the status of a PodGroup comes to the same, wherever the process dies: what a tenant wrote there is put right, the spec stays as it is, and at rest nothing
+// is written.
+func TestGroupsCrash(t *testing.T) {
+	t.Parallel()
+	object := func() *v1beta1.PodGroup {
+		return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g", UID: "g"}}
+	}
+	kubetest.Story{
+		Options: kubetest.Options{Kinds: append(kubetest.Builtin(), kubetest.Volcano()...)},
+		Set: func(s *kubetest.Server) {
+			pg := object()
+			pg.Spec.MinMember, pg.Status.Phase, pg.Status.Running = 2, v1beta1.PodGroupRunning, 7
+			s.Put(pg)
+		},
+		Run: func(t *testing.T, p *kubetest.Process) func() {
+			return p.Run(t, func(_ cache.Cache, c client.Client) (func(context.Context) error, error) {
+				kit, err := write.New(c, "scheduler", nil)
+				return func(ctx context.Context) error { return tellGroups(ctx, c, kit) }, err
+			})
+		},
+		Settle: 20 * time.Second,
+		Check: func(t *testing.T, s *kubetest.Server) {
+			pg := object()
+			s.Get(pg)
+			if is := &pg.Status; is.Phase != v1beta1.PodGroupInqueue || is.Running != 0 || len(is.Conditions) != 1 || is.Conditions[0].Reason != v1beta1.NotEnoughResourcesReason || pg.Spec.MinMember != 2 {
+				t.Errorf("in the end %+v", pg)
+			}
+			s.Writes()
+			<-time.After(time.Hour)
+			if w := s.Writes(); len(w) > 0 {
+				t.Errorf("at rest: %v", w)
+			}
+		},
+	}.Crashes(t)
+}
+
+// tellGroups publishes, each second, that a gang waits for room.
+func tellGroups(ctx context.Context, c client.Client, kit *write.Kit) error {
+	pool := NewPool(nil)
+	groups := NewGroups(pool, kit, c, 0)
+	var writers sync.WaitGroup
+	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
+	defer writers.Wait()
+	store, key := cluster.NewStore(cluster.Options{}), volcano.GangKey("a", "g")
+	store.Apply(cluster.QueueState{Name: "q"}, cluster.GangState{Key: key, UID: "g", Queue: "q", Sets: cluster.FlatTree(2)})
+	snap := store.Snapshot(cluster.UnixNano(1))
+	trace := &engine.Trace{Gangs: []engine.GangTrace{{Gang: key, UID: "g", Diagnosis: &engine.Diagnosis{Verdict: engine.Verdict{Code: policy.No, Reason: policy.ReasonGangNoRoom, Need: 2}}}}}
+	for {
+		groups.Publish(snap, trace)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
 	}
 }
