@@ -98,7 +98,7 @@ func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event
 	if theirs {
 		inOtherShard = string(pg.UID)
 	}
-	t.gang(key, pg != nil && !theirs, inOtherShard)
+	t.gang(kai.GangKey(key.Namespace, key.Name), pg != nil && !theirs, inOtherShard)
 	for pod := range t.owns[key] { // order: each pod on its own. Whether they are of its queue
 		t.dirty[pod] = struct{}{}
 	}

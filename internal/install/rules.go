@@ -123,6 +123,11 @@ func Rules(role string) Permissions {
 		return operatorRules()
 	case VolcanoControllers:
 		return volcanoRules()
+	case VolcanoScheduler:
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupVCScheduling, watch, "queues", "podgroups"),
+			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
+		}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:

@@ -50,6 +50,7 @@ func uses() map[string][]string {
 		"kube/apply/nominations.go serve kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
+		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
 		"kube/apply/annotations.go write kit.Merge":                        {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.MergeStatus":                  {"scheduler cluster patch podgroups/status" + kai},
 		"controllers/binder/apiclient.go bind SubResource.Create":          {"binder cluster create pods/binding"},
@@ -114,7 +115,7 @@ func uses() map[string][]string {
 		"controllers/vcpodgroup/controller.go write kit.Delete":     vc("delete podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go write kit.Merge":      vc("patch podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go mark kit.Merge":       by([]string{VolcanoControllers}, "cluster patch pods"),
-		"controllers/vcqueue/controller.go write kit.Delete":        vc("delete commands.bus"),
+		"controllers/vcqueue/controller.go take kit.Delete":         vc("delete commands.bus"),
 		"controllers/vcqueue/controller.go patch kit.Merge":         vc("patch queues.scheduling"),
 		"controllers/vcqueue/controller.go state kit.MergeStatus":   vc("patch queues/status.scheduling"),
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
@@ -161,7 +162,7 @@ func TestEveryWriteHasItsRight(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	for _, role := range Roles() {
+	for _, role := range append(Roles(), VolcanoScheduler) {
 		for _, line := range permitted(role) {
 			words := strings.SplitN(line, " ", 4)
 			resource := strings.Split(words[3], "/")

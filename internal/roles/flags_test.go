@@ -86,6 +86,7 @@ func TestFlagsAreParsed(t *testing.T) {
 		{[]string{"queue", "--schedule-period=1s"}, "queue has no flag --schedule-period"},
 		{[]string{"binder", "extra"}, `unknown command "extra"`},
 		{[]string{"scheduler", "--scheduler-name="}, "--scheduler-name: at least one name"},
+		{[]string{"scheduler", "--volcano-scheduler-name=kai-scheduler"}, "--volcano-scheduler-name: \"kai-scheduler\" must be a name, and none of --scheduler-name"},
 		{[]string{"scheduler", "--scheduler-conf=/nowhere/at-all", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role scheduler: --scheduler-conf: open /nowhere/at-all"},
 		{[]string{"podgrouper", "--pod-label-selector=x", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, `role podgrouper: --pod-label-selector: "x" is not of the form`},
 		{[]string{"binder", "--max-concurrent-reconciles=0", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role binder: binder: max-concurrent-reconciles is 0"},
@@ -175,6 +176,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
 			"--mig-worker-node-label-key=x", "--queue-label-key=x",
 			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors", "--unschedulable-reason=always",
+			"--volcano-scheduler-name=x",
 		},
 		Binder: {
 			"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9",

@@ -39,6 +39,7 @@ type Kind struct {
 //	evictWork       as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
 //	                                    a bundle's victims
 //	reasonWork      namespaces in turn  a gang                    never
+//	groupWork       namespaces in turn  a gang                    never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
 //	annotationWork  namespaces in turn  a gang, so many a second  never
 //	eventWork       as they come        a pod, when binds pause   never: it is handed on to who writes events
@@ -49,6 +50,7 @@ var (
 	bindWork       = Kind{Name: "a bind", Workers: 32, First: orderFirst, Tries: orderTries}
 	evictWork      = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
 	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
+	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	eventWork      = Kind{Name: "the event of a bind", Workers: 1, First: time.Second, Bound: boundMost}
