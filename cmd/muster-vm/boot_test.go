@@ -65,7 +65,7 @@ wait $libvirtd 2>/dev/null || true`
 
 // realNode is a node with libvirt and muster-vm.
 type realNode struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
@@ -79,7 +79,7 @@ type realNode struct {
 }
 
 // newRealNode starts one with an image in its store, and gives that image's id.
-func newRealNode(t *testing.T) (*realNode, string) {
+func newRealNode(t testing.TB) (*realNode, string) {
 	t.Helper()
 	disk := os.Getenv("MUSTER_VM_IMAGE")
 	if os.Geteuid() != 0 {
