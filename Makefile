@@ -51,7 +51,7 @@ test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real no
 test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
 	-$(MAKE) vm-image
 	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^(TestBoot|TestSuspend|TestKillsReal|TestVolumes)$$' ./cmd/muster-vm
-	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
+	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestSecrets|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
 
 test-vm-node: bin/realnode bin/muster-lab bin/muster-vm dist/node ## An installation on a real node whose kubelet has muster-vm for its runtime: Jobs and gangs of machines, without KVM (needs what test-node and test-vm need); else NOT CHECKED
 	-$(MAKE) vm-image

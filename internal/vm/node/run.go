@@ -118,10 +118,6 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 		return err
 	}
 	defer func() { _ = images.Close() }()
-	volumes, err := c.volumes()
-	if err != nil {
-		return err
-	}
 	folders, err := runtime.OpenFolders(runtime.DiskFolders{
 		Dir: filepath.Join(c.StateDir, "containers"), Sockets: filepath.Join(c.RunDir, "s"), UID: c.UID, GID: c.GID,
 	})
@@ -140,6 +136,10 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	defer machines.Close()
 	consoles := NewConsoles(&console.Owner{UID: c.UID, GID: c.GID}, log)
 	defer consoles.End()
+	volumes, err := c.volumes(libvirt.Secrets{Of: machines})
+	if err != nil {
+		return err
+	}
 	hypervisor := Machines{Of: machines}
 	counts := metrics.New("runtime")
 	options := runtime.Options{
@@ -183,9 +183,9 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 }
 
 // volumes opens the disks.
-func (c Config) volumes() (Volumes, error) {
+func (c Config) volumes(keys volume.Secrets) (Volumes, error) {
 	dir := filepath.Join(c.StateDir, "volumes")
-	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, RawDevices: c.RawDevices, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
+	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, RawDevices: c.RawDevices, Secrets: keys, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
 	if err := passable(o.SocketDir); err != nil {
 		return Volumes{}, err
 	}
