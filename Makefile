@@ -66,7 +66,7 @@ prove-vm: bin/muster-vm bin/critest bin/crictl ## test-vm, then critest and cric
 
 prove-vm-many: vm-image ## Ten pods on QEMU at once and a hundred that come and go, all with real networks (needs what test-vm needs); how long a machine's steps take, what 500 cost with a fake hypervisor, and what the proxy adds, judged on an idle machine; prints the figures
 	MUSTER_TEST_VM_PODS=100 MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 30m -run '^TestMany$$' ./cmd/muster-vm
-	MUSTER_TEST_NETWORK_PODS=100 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^TestRealComings$$' ./internal/vm/network
+	MUSTER_TEST_NETWORK_PODS=100 MUSTER_TEST_NODE_PODS=100 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestRealComings|TestComings)$$' ./internal/vm/network ./internal/vm/node
 	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -ldflags=-w -run '^$$' -bench Machine -benchtime 3x -timeout 15m ./cmd/muster-vm
 	$(GO) test -ldflags=-w -run '^$$' -bench '500$$|Added' -timeout 15m ./internal/vm/runtime ./internal/vm/proxy
 
