@@ -112,7 +112,7 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
 				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "DaemonSet": &appsv1.DaemonSet{}, "RuntimeClass": &nodev1.RuntimeClass{},
 				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{},
-				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{},
+				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{}, "CustomResourceDefinition": &map[string]any{},
 			}
 			into := kinds[head.Kind]
 			if into == nil {
