@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -63,11 +64,11 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	kai, err := client.New(l.Config(), client.Options{Scheme: scheme})
+	writer, err := client.New(l.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}
-	if err := kai.Create(ctx, topology); err != nil {
+	if err := writer.Create(ctx, topology); err != nil {
 		return fmt.Errorf("create the Topology: %w", err)
 	}
 	jobs, err := l.Client().BatchV1().Jobs("load").List(ctx, metav1.ListOptions{})
@@ -103,7 +104,7 @@ func grouped(ctx context.Context, l *lab.Lab) error {
 		}
 		left := len(jobs.Items) - len(pods.Items)
 		for i := range pods.Items {
-			if pods.Items[i].Annotations["pod-group-name"] == "" {
+			if gang, _ := kai.Membership(&pods.Items[i]); gang.Name == "" {
 				left++
 			}
 		}

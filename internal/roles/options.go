@@ -182,9 +182,11 @@ const (
 
 func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
-	o.OwnGangs = s.PodGroups == podGroupsNeeded
-	if !o.OwnGangs && cmp.Or(s.PodGroups, podGroupsAll) != podGroupsAll { // "" where no flags are read
-		return o, fmt.Errorf("--podgroups: %q is neither %s nor %s", s.PodGroups, podGroupsNeeded, podGroupsAll)
+	switch which := cmp.Or(s.PodGroups, podGroupsNeeded); which { // "" where no flags are read
+	case podGroupsNeeded, podGroupsAll:
+		o.OwnGangs = which == podGroupsNeeded
+	default:
+		return o, fmt.Errorf("--podgroups: %q is neither %s nor %s", which, podGroupsNeeded, podGroupsAll)
 	}
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace

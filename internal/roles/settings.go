@@ -287,7 +287,7 @@ func (s *Settings) podGrouperFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
 	fs.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
 	fs.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
-	fs.StringVar(&s.PodGroups, "podgroups", podGroupsAll, "which gangs get a PodGroup: all, as with KAI; or needed, those of more than one pod and those that wait, a pod that is alone in its gang having all of it in an annotation")
+	fs.StringVar(&s.PodGroups, "podgroups", podGroupsNeeded, "which gangs get a PodGroup: needed, those of more than one pod and those that wait, a pod that is alone in its gang having all of it in an annotation; or all, as with KAI")
 	fs.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
 	fs.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", false, "queues are authorized: take a queue only from what the admission policies judge")

@@ -37,6 +37,7 @@ import (
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -336,6 +337,12 @@ func list[L client.ObjectList](w *fixture, into L, o ...client.ListOption) L {
 // pods are those of a namespace.
 func (w *fixture) pods(namespace string) []corev1.Pod {
 	return list(w, &corev1.PodList{}, client.InNamespace(namespace)).Items
+}
+
+// gangOf is the name of the gang that a pod is in, or is by itself; "" for none.
+func gangOf(p *corev1.Pod) string {
+	gang, _ := kai.Membership(p)
+	return gang.Name
 }
 
 // bound counts the pods with a node.

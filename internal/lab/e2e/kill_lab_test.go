@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -37,8 +40,12 @@ func kinds() []kind {
 		{name: "bind", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}},
 		{name: "status", match: lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}},
 		{name: "bind-alone", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, alone: true},
+		{name: "own-gang", match: lab.Match{Method: "PATCH", Resource: "pods", Where: saysOwnGang}, alone: true},
 	}
 }
+
+// saysOwnGang says whether a write makes a pod its gang by itself.
+func saysOwnGang(r lab.Request) bool { return bytes.Contains(r.Body, []byte(keys.OwnGangAnnotation)) }
 
 // point is the moment of a kill: the k-th write of a kind, before or after its response was sent.
 type point struct {
@@ -75,7 +82,8 @@ func columns() []column {
 	return []column{
 		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest", "bind-alone"}},
 		{"binder", []string{"scheduler", "podgrouper", "podgroup", "queue"}, []string{"prepare", "bind", "status"}},
-		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "bind-alone"}},
+		{"podgrouper", []string{"scheduler", "binder", "podgroup", "queue"}, []string{"own-gang"}},
+		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "bind-alone", "own-gang"}},
 	}
 }
 
@@ -226,6 +234,8 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 		}
 	} else if n := m.w.asked(ns); n > 0 {
 		return "", fmt.Sprintf("%d pods that stand alone had a BindRequest", n)
+	} else if n := len(list(m.w, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items); n > 0 {
+		return "", fmt.Sprintf("%d pods that are alone in their gangs and had room have a PodGroup", n)
 	}
 	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
 		return "", what
