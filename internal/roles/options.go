@@ -91,6 +91,9 @@ func (s *Settings) binds() (apply.BindOptions, error) {
 	if !o.Alone && s.BindRequests != bindRequestsAll {
 		return o, fmt.Errorf("--bind-requests: %q is neither %s nor %s", s.BindRequests, bindRequestsNeeded, bindRequestsAll)
 	}
+	if o.Alone {
+		o.Records = s.Namespace
+	}
 	return o, nil
 }
 

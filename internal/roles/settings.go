@@ -235,7 +235,7 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
 	fs.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
-	fs.StringVar(&s.BindRequests, "bind-requests", bindRequestsNeeded, "who gets a BindRequest: needed, pods of gangs and pods that something must be prepared for, the others being bound by the scheduler; or all, as with KAI")
+	fs.StringVar(&s.BindRequests, "bind-requests", bindRequestsNeeded, "who gets a BindRequest: needed, gangs one of whose pods something must be prepared for, the others being bound by the scheduler; or all, as with KAI")
 	fs.DurationVar(&s.MaxGrace, "max-eviction-grace", write.MaxGrace, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
 	fs.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
 	fs.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")

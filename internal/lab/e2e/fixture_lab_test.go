@@ -56,6 +56,7 @@ type fixture struct {
 type story struct {
 	firstBind uint64                  // when the first pod had a node; 0 for never
 	requests  map[types.UID]span      // the life of each BindRequest
+	records   map[types.UID]record    // and of each record of a gang of the namespace
 	claims    map[string]uint64       // when the claim was bound
 	bound     map[types.UID]time.Time // when a pod was first seen on a node
 	holds     map[types.UID]bool      // pods that are on a node and have not ended
@@ -171,7 +172,7 @@ func (w *fixture) follow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.ConfigMap{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
 		w.watch(t, object)
 	}
 }
@@ -207,7 +208,12 @@ func (w *fixture) seen(object any, deleted bool) {
 	if !ok { // a deletion that the watch missed
 		return
 	}
-	s := w.stories[o.GetNamespace()]
+	r := recordOf(o)
+	of := o.GetNamespace()
+	if r != nil {
+		of = r.Gang.Namespace
+	}
+	s := w.stories[of]
 	revision, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if s == nil || err != nil {
 		return
@@ -223,6 +229,18 @@ func (w *fixture) seen(object any, deleted bool) {
 				s.evicted[o.UID] = true
 			}
 		}
+	case *corev1.ConfigMap:
+		if r == nil {
+			return
+		}
+		life, known := s.records[o.UID]
+		if !known {
+			life = record{span: span{from: revision}, members: len(r.Members)}
+		}
+		if deleted {
+			life.to = revision
+		}
+		s.records[o.UID] = life
 	case *v1alpha2.BindRequest:
 		life, known := s.requests[o.UID]
 		if !known {
@@ -239,11 +257,40 @@ func (w *fixture) seen(object any, deleted bool) {
 	}
 }
 
+// record is the record of a decision about a gang.
+type record struct {
+	span
+	members int
+}
+
+// recordOf is an object as the record of a decision about a gang; nil if it is none.
+func recordOf(o client.Object) *kai.GangRecord {
+	cm, is := o.(*corev1.ConfigMap)
+	if !is || cm.Labels[keys.GangRecordLabel] == "" {
+		return nil
+	}
+	r, err := kai.ReadGangRecord(cm, kai.Partition{})
+	if err != nil {
+		panic(err) // Muster wrote what it cannot read
+	}
+	return r
+}
+
+// recordsLeft is how many records there are of gangs of a namespace.
+func (w *fixture) recordsLeft(namespace string) (n int) {
+	for _, cm := range list(w, &corev1.ConfigMapList{}, client.InNamespace(keys.Namespace)).Items {
+		if r := recordOf(&cm); r != nil && r.Gang.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
 // tell begins the story of a namespace.
 func (w *fixture) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]record{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
 // asked is how many BindRequests a namespace has had.
@@ -263,6 +310,11 @@ func (w *fixture) early(namespace string, size int, volumes bool) string {
 	for _, life := range s.requests { // order: a count
 		if life.from < s.firstBind && (life.to == 0 || life.to > s.firstBind) {
 			decided++
+		}
+	}
+	for _, life := range s.records { // order: a sum
+		if life.from < s.firstBind && (life.to == 0 || life.to > s.firstBind) {
+			decided += life.members
 		}
 	}
 	for _, revision := range s.claims { // order: a count
