@@ -243,8 +243,8 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 			"(or, if your scheduler answers to that name, add --scheduler-name %s)", p.FullName(), full.Spec.SchedulerName, strings.Join(v.names, " or "), full.Spec.SchedulerName)
 	case key == (cluster.Key{}) && !p.Phase.Alive():
 		return fmt.Errorf("pod %s has ended (%s) and was in no gang", p.FullName(), p.Phase)
-	case key == (cluster.Key{}):
-		return fmt.Errorf("pod %s has no gang yet: it has neither of the annotations %s and %s, of which the podgrouper writes one within a second. Is that role running "+
+	case key == (cluster.Key{}), v.snap.GangByKey(key) == nil && full.Annotations[kai.PodGroupAnnotation] == "":
+		return fmt.Errorf("pod %s has no gang yet: its owner has no PodGroup, and it has neither of the annotations %s and %s. The podgrouper writes one of them within a second. Is that role running "+
 			"(`muster run podgrouper`, or `muster run all`)? Its log names the pods it cannot group", p.FullName(), kai.PodGroupAnnotation, keys.OwnGangAnnotation)
 	case v.snap.GangByKey(key) == nil:
 		return fmt.Errorf("pod %s asks for PodGroup %s (annotation %s), which does not exist, or belongs to another shard. Create it, or remove the annotation "+

@@ -93,6 +93,7 @@ func (t *Translator) stranger(p *v1.Pod) bool {
 // readGang tells of a gang as it stands.
 func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event)) {
 	pg := t.standing(key)
+	t.admit(key, pg)
 	theirs := pg != nil && !t.partition.Includes(pg.Labels)
 	inOtherShard := ""
 	if theirs {

@@ -60,7 +60,10 @@ type Translator struct {
 	devices     *devices.Index
 	groups      map[types.NamespacedName]*v2alpha2.PodGroup                          // the objects, of all shards
 	owns        map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup // gangs that pods are by themselves, by pod
-	gangs       map[types.NamespacedName]*v2alpha2.PodGroup                          // those of our shard, of either kind
+	owned       map[types.NamespacedName]map[types.NamespacedName]struct{}           // pods that are in the gang of that name by their owner
+	admitted    map[types.NamespacedName]admits                                      // by what they have been judged, by gang
+	queueLabel  string
+	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard, of either kind
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
 	byPod       map[types.NamespacedName][]*request
@@ -94,6 +97,7 @@ func NewTranslator(o Options) *Translator {
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
+		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
 		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
@@ -258,6 +262,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
 		t.member(key, old, p)
+		t.ownedBy(key, old, p)
 		if p == nil {
 			delete(t.pods, key)
 		} else {
@@ -305,7 +310,7 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := t.roles.Pod(p, t.promised(key, p))
-	if t.stranger(p) {
+	if t.stranger(p) || t.excludes(p) {
 		st.Gang, st.SetName = cluster.Key{}, ""
 	}
 	t.devices.Pod(&st, p)

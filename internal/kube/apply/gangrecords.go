@@ -103,7 +103,7 @@ func (b *Binds) bound(run *bundleRun) {
 	case len(rest.Intents) < run.size:
 		b.lose(rest, fmt.Errorf("%d of %d pods were bound: %w", run.size-len(rest.Intents), run.size, err))
 	default:
-		b.lose(rest, err)
+		b.lose(run.bundle, err)
 	}
 }
 
