@@ -83,7 +83,7 @@ func carryOn(ctx context.Context, b *Binds, c client.Client, plan engine.Plan) e
 
 // world has the three pods and the namespace of records.
 func world(s *kubetest.Server) {
-	s.Put(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "home"}}, aPod("p"), aPod("q"), aPod("r"))
+	s.Put(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "home"}}, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("p"), aPod("q"), aPod("r"))
 }
 
 // records are the names of the records that there are, and requests those of BindRequests.
