@@ -54,14 +54,14 @@ type fixture struct {
 
 // story is what was seen happen in a namespace, by the API server's revisions: one counter for all kinds of objects.
 type story struct {
-	firstBind uint64                  // when the first pod had a node; 0 for never
-	requests  map[types.UID]span      // the life of each BindRequest
-	records   map[types.UID]record    // and of each record of a gang of the namespace
-	claims    map[string]uint64       // when the claim was bound
-	bound     map[types.UID]time.Time // when a pod was first seen on a node
-	holds     map[types.UID]bool      // pods that are on a node and have not ended
-	most      int                     // pods that were so at once
-	evicted   map[types.UID]bool      // pods that the eviction API let go, which here is asked by the scheduler alone
+	firstBind uint64                   // when the first pod had a node; 0 for never
+	requests  map[types.UID]span       // the life of each BindRequest
+	records   map[types.UID]gangRecord // and of each record of a gang of the namespace
+	claims    map[string]uint64        // when the claim was bound
+	bound     map[types.UID]time.Time  // when a pod was first seen on a node
+	holds     map[types.UID]bool       // pods that are on a node and have not ended
+	most      int                      // pods that were so at once
+	evicted   map[types.UID]bool       // pods that the eviction API let go, which here is asked by the scheduler alone
 }
 
 // span is from when to when an object existed; an end of 0 is not known.
@@ -235,7 +235,7 @@ func (w *fixture) seen(object any, deleted bool) {
 		}
 		life, known := s.records[o.UID]
 		if !known {
-			life = record{span: span{from: revision}, members: len(r.Members)}
+			life = gangRecord{span: span{from: revision}, members: len(r.Members)}
 		}
 		if deleted {
 			life.to = revision
@@ -257,8 +257,8 @@ func (w *fixture) seen(object any, deleted bool) {
 	}
 }
 
-// record is the record of a decision about a gang.
-type record struct {
+// gangRecord is the life of the record of a decision about a gang.
+type gangRecord struct {
 	span
 	members int
 }
@@ -290,7 +290,7 @@ func (w *fixture) recordsLeft(namespace string) (n int) {
 func (w *fixture) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]record{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]gangRecord{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
 // asked is how many BindRequests a namespace has had.

@@ -393,7 +393,7 @@ func (w *takeover) wayBack(t *testing.T, themselves int) {
 			}
 			return bad
 		},
-		"a pod names its PodGroup, and what it received when it has a node": func() (bad []string) {
+		"a pod with a node names its PodGroup, and what it received": func() (bad []string) {
 			lone := 0
 			for _, p := range pods.Items {
 				if p.Spec.SchedulerName != keys.SchedulerName {
@@ -405,8 +405,8 @@ func (w *takeover) wayBack(t *testing.T, themselves int) {
 				}
 				if kai.OwnGang(&p) != nil {
 					lone++
-				} else if p.Annotations[keys.PodGroupAnnotation] == "" {
-					bad = append(bad, p.Name+" is in no gang")
+				} else if named := p.Annotations[keys.PodGroupAnnotation] != ""; !named && p.Spec.NodeName != "" || gangOf(&p) == "" {
+					bad = append(bad, p.Name+" is in no gang") // one that waits need not name that of its owner
 				}
 				if p.Spec.NodeName != "" && received != want || want == "Fraction" && p.Spec.NodeName != "" && p.Labels[keys.GPUGroupLabel] == "" {
 					bad = append(bad, fmt.Sprintf("%s: %+v", p.Name, p.ObjectMeta))
@@ -440,7 +440,7 @@ func (w *takeover) wayBack(t *testing.T, themselves int) {
 		"no half-bound gang is left": func() (bad []string) {
 			with := map[string][2]int{}
 			for _, p := range pods.Items {
-				key := p.Annotations[keys.PodGroupAnnotation]
+				key := gangOf(&p)
 				n := with[key]
 				if p.Spec.NodeName != "" {
 					n[0]++
