@@ -243,7 +243,7 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 			"(or, if your scheduler answers to that name, add --scheduler-name %s)", p.FullName(), full.Spec.SchedulerName, strings.Join(v.names, " or "), full.Spec.SchedulerName)
 	case key == (cluster.Key{}) && !p.Phase.Alive():
 		return fmt.Errorf("pod %s has ended (%s) and was in no gang", p.FullName(), p.Phase)
-	case key == (cluster.Key{}), v.snap.GangByKey(key) == nil && full.Annotations[kai.PodGroupAnnotation] == "":
+	case key == (cluster.Key{}), v.snap.GangByKey(key) == nil && kai.GangOfOwner(full) == key.Name:
 		return fmt.Errorf("pod %s has no gang yet: its owner has no PodGroup, and it has neither of the annotations %s and %s. The podgrouper writes one of them within a second. Is that role running "+
 			"(`muster run podgrouper`, or `muster run all`)? Its log names the pods it cannot group", p.FullName(), kai.PodGroupAnnotation, keys.OwnGangAnnotation)
 	case v.snap.GangByKey(key) == nil:
