@@ -106,12 +106,12 @@ func TestBindingNamesTheGang(t *testing.T) {
 		gang string // that it was bound for
 		want string
 	}{
-		"it says nothing":         {nil, "pg-train-u-job", "pg-train-u-job"},
-		"bound for another":       {nil, "g", ""},
-		"bound for none":          {nil, "", ""},
-		"it names it":             {func(p *v1.Pod) { p.Annotations[kai.PodGroupAnnotation] = "pg-train-u-job" }, "pg-train-u-job", ""},
-		"it is a gang by itself":  {func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{}" }, "pg-train-u-job", ""},
-		"it has no owner": {func(p *v1.Pod) { p.OwnerReferences = nil }, "pg-train-u-job", ""},
+		"it says nothing":        {nil, "pg-train-u-job", "pg-train-u-job"},
+		"bound for another":      {nil, "g", ""},
+		"bound for none":         {nil, "", ""},
+		"it names it":            {func(p *v1.Pod) { p.Annotations[kai.PodGroupAnnotation] = "pg-train-u-job" }, "pg-train-u-job", ""},
+		"it is a gang by itself": {func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{}" }, "pg-train-u-job", ""},
+		"it has no owner":        {func(p *v1.Pod) { p.OwnerReferences = nil }, "pg-train-u-job", ""},
 	} {
 		in := kai.Intent{Namespace: "a", Pod: "p", PodUID: "u-p", Node: "n"}
 		if c.gang != "" {
