@@ -228,6 +228,6 @@ func TestWriteBudget(t *testing.T) {
 // What a pod costs now, in revisions of etcd, with room for the events and statuses that come or not by chance. It only ever falls.
 const (
 	budgetAlone   = 3.4
-	budgetGang    = 8.6
+	budgetGang    = 2.0
 	budgetGrouped = 7.6
 )
