@@ -4,7 +4,7 @@ package keys
 const (
 	// OwnGangAnnotation, on a pod that is alone in its gang, is all that a PodGroup of it would say: JSON of the pod's UID, the PodGroup's
 	// name, the UID of what it is named after, its node pool label and its spec. The podgrouper writes it, and nobody else may. It counts
-	// for the pod of that UID alone, while the pod names no PodGroup; a PodGroup of that name that is there counts more.
+	// for the pod of that UID alone, while the pod names no PodGroup or if it was bound as that gang; a PodGroup of that name that is there counts more.
 	OwnGangAnnotation = "muster.dev/gang"
 
 	// DecidedAnnotation, on a BindRequest and on a bound pod, is when it was decided on: RFC 3339 with fractions of a second. It comes with the
