@@ -65,7 +65,10 @@ type Translator struct {
 	devices     *devices.Index
 	groups      map[types.NamespacedName]*v2alpha2.PodGroup                          // the objects, of all shards
 	owns        map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup // gangs that pods are by themselves, by pod
-	gangs       map[types.NamespacedName]*v2alpha2.PodGroup                          // those of our shard, of either kind
+	owned       map[types.NamespacedName]map[types.NamespacedName]struct{}           // pods that are in the gang of that name by their owner
+	admitted    map[types.NamespacedName]admits                                      // by what they have been judged, by gang
+	queueLabel  string
+	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard, of either kind
 	volcano     volcanoFace
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
@@ -100,6 +103,7 @@ func NewTranslator(o Options) *Translator {
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
+		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
 		volcano: newVolcanoFace(o.Volcano),
 		pods:    map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
@@ -271,6 +275,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
 		t.member(key, old, p)
+		t.ownedBy(key, old, p)
 		if p == nil {
 			delete(t.pods, key)
 		} else {
@@ -321,7 +326,7 @@ func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(clu
 	switch {
 	case t.volcano.ours(p):
 		volcano.Member(&st, p)
-	case t.stranger(p):
+	case t.stranger(p), t.excludes(p):
 		st.Gang, st.SetName = cluster.Key{}, ""
 	}
 	t.devices.Pod(&st, p)

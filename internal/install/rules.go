@@ -159,8 +159,10 @@ func schedulerRules() Permissions {
 			rule(groupWork, append([]string{"create", "delete"}, watch...), "bindrequests"),
 			events(),
 		},
-		// The Leases of shards have their partitions' names.
-		Home: []rbacv1.PolicyRule{rule(groupLease, []string{"get", "create", "update"}, "leases")},
+		Home: []rbacv1.PolicyRule{
+			rule(groupLease, []string{"get", "create", "update"}, "leases"), // those of shards have their partitions' names
+			rule(groupCore, []string{"create", "delete"}, "configmaps"),     // records of decisions about gangs, each with a name of its own
+		},
 	}
 }
 

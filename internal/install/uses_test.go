@@ -43,6 +43,8 @@ func uses() map[string][]string {
 		"roles/events.go run writer.Create":                                by(telling, "cluster create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
+		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
+		"kube/apply/gangrecords.go erase client.Delete":                    {"scheduler home delete configmaps"},
 		"kube/apply/binds.go remove client.Delete":                         {"scheduler cluster delete bindrequests" + kai},
 		"kube/apply/evictions.go write kit.Evict":                          {"scheduler cluster create pods/eviction"},
 		"kube/apply/evictions.go write kit.Delete":                         {"scheduler cluster delete pods"}, // --eviction-mode=delete

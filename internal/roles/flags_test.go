@@ -436,7 +436,7 @@ func TestSettingsAreRead(t *testing.T) {
 	}
 }
 
-// TestPodGroups: each gang has a PodGroup, unless the flag asks for those alone that need one.
+// TestPodGroups: gangs that need one have a PodGroup, unless the flag asks for one for each.
 func TestPodGroups(t *testing.T) {
 	t.Parallel()
 	for flag, own := range map[string]bool{"needed": true, "all": false} {
@@ -444,7 +444,7 @@ func TestPodGroups(t *testing.T) {
 			t.Errorf("--podgroups=%s: %+v, %v", flag, o, err)
 		}
 	}
-	if o, err := parse(t, PodGrouper).podgrouper(); err != nil || o.OwnGangs {
+	if o, err := parse(t, PodGrouper).podgrouper(); err != nil || !o.OwnGangs {
 		t.Errorf("the default: %+v, %v", o, err)
 	}
 	if _, err := parse(t, PodGrouper, "--podgroups=none").podgrouper(); err == nil || !strings.Contains(err.Error(), `"none" is neither needed nor all`) {

@@ -443,8 +443,11 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
-		if asked {
+		switch {
+		case asked:
 			events.Scheduled(b)
+		case len(b.Intents) > 1:
+			events.BoundGang(b)
 		}
 	}
 	binds := apply.NewBinds(pool, c, p.cache, bo)

@@ -36,7 +36,7 @@ func (l *Loop) restore(ctx context.Context) error {
 	for _, p := range promises {
 		l.store.HoldFor(p.UID, p.Node, until)
 	}
-	return nil
+	return l.resume(ctx)
 }
 
 // sooner returns the earlier of two times, of which the zero time is none.

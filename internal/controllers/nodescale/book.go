@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -77,8 +76,8 @@ func (b *book) read(p *corev1.Pod) *sharer {
 	}
 	c := b.o.constraintsOf(p)
 	s.want.shape = c.shape()
-	if group := p.Annotations[keys.PodGroupAnnotation]; group != "" {
-		s.group = keyOf(p.Namespace, group)
+	if gang, _ := kai.Membership(p); gang.Name != "" {
+		s.group = keyOf(p.Namespace, gang.Name)
 	}
 	s.bound = p.Spec.NodeName != "" || p.Status.NominatedNodeName != ""
 	for i := range p.Status.Conditions {
