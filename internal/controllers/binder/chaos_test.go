@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
@@ -232,4 +233,33 @@ func TestDefectOfOneBundle(t *testing.T) {
 	}
 	r.bundles.ShutDown()
 	<-done
+}
+
+// TestRetractAfterAPause: a binder that was stopped for so long that its successor has bound the pod does not take back what is bound,
+// nor does it record a failure over the success.
+func TestRetractAfterAPause(t *testing.T) {
+	t.Parallel()
+	w := newFakeAPI(t, "n1")
+	w.gang(1, 1)
+	var stale []task
+	for _, r := range w.requests {
+		pod := w.pods[r.Spec.PodName]
+		stale = append(stale, task{
+			Action:  Action{Verb: Retract, Member: &Member{PodName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, PodUID: pod.UID}, Reason: "not finished in time", Final: true},
+			request: r.DeepCopy(), pod: pod.DeepCopy(),
+		})
+	}
+	p := w.start()
+	p.settle()
+	x := &executor{writer: p, now: time.Now}
+	for i := range stale {
+		if out := x.run(t.Context(), stale[i]); out.done || out.fault != nil || !out.read {
+			t.Errorf("%+v, want that the pod is bound", out)
+		}
+	}
+	for name, r := range w.requests {
+		if r.Status.Phase != schedulingv1alpha2.BindRequestSucceeded {
+			t.Errorf("%s: %+v", name, r.Status)
+		}
+	}
 }

@@ -478,7 +478,7 @@ func (p *process) event(pod *corev1.Pod, kind, reason, message string) {
 	})
 }
 
-func (p *process) claim(_ context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+func (p *process) claim(_ context.Context, name types.NamespacedName, _ bool) (*corev1.PersistentVolumeClaim, error) {
 	return p.api.claims[name.Name], nil
 }
 
