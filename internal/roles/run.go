@@ -244,10 +244,9 @@ func (p *process) connect() (err error) {
 	if p.client, err = p.newClient(p.config, nil); err != nil {
 		return err
 	}
-	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
+	if p.events, err = newEventSink(p.client, p.scheme, p.registry, p.aside); err != nil {
 		return err
 	}
-	p.events.guard = p.aside
 	return p.elect()
 }
 
