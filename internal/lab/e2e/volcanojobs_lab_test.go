@@ -150,7 +150,7 @@ func TestVolcanoJobsRun(t *testing.T) {
 	b.create(t, gang("kais", "second", 8, ""))
 	b.must(t, 30*time.Second, b.phase(ns, "fits", vcbatch.Running, 16, 0))
 	b.must(t, 30*time.Second, b.allRunning("kais", 16))
-	b.must(t, 30*time.Second, b.waits(ns, "toolarge", vcscheduling.PodGroupInqueue, vcscheduling.NotEnoughResourcesReason, "GangNoRoom"))
+	b.must(t, 30*time.Second, b.groupWaits(ns, "toolarge", vcscheduling.PodGroupInqueue, vcscheduling.NotEnoughResourcesReason, "GangNoRoom"))
 	if bound := b.bound(ns); bound != 16 {
 		t.Errorf("%d pods of %s are on nodes, 16 of them of the gang that fits", bound, ns)
 	}
@@ -170,7 +170,7 @@ func TestVolcanoJobsRun(t *testing.T) {
 	late := gpuJob("late", "late", 1, "closed")
 	late.Spec.Tasks[0].Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	b.create(t, late)
-	b.must(t, 30*time.Second, b.waits("late", "late", vcscheduling.PodGroupPending, "QueueClosed", "volcano:closed"))
+	b.must(t, 30*time.Second, b.groupWaits("late", "late", vcscheduling.PodGroupPending, "QueueClosed", "volcano:closed"))
 	if pods := b.pods("late"); len(pods) > 0 {
 		t.Errorf("%d pods were made of a Job whose queue is closed", len(pods))
 	}
@@ -217,8 +217,8 @@ func condition(g *vcscheduling.PodGroup, kind vcscheduling.PodGroupConditionType
 	return false
 }
 
-// waits is what lacks until a Job's PodGroup is in a phase, and says by its condition why it waits.
-func (b *volcanoFixture) waits(namespace, name string, phase vcscheduling.PodGroupPhase, reason, word string) func() string {
+// groupWaits is what lacks until a Job's PodGroup is in a phase, and says by its condition why it waits.
+func (b *volcanoFixture) groupWaits(namespace, name string, phase vcscheduling.PodGroupPhase, reason, word string) func() string {
 	return func() string {
 		if j := b.job(namespace, name); j != nil {
 			if g := b.group(j); g != nil && g.Status.Phase == phase {
