@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -88,6 +89,9 @@ func NewIdentity() (string, error) {
 type Turn struct {
 	// Fence is open while this process is sure to hold the Lease.
 	Fence *Fence
+	// Notes are annotations that the Lease has while this process leads, and says until another one does: where it is found. They are not
+	// changed once RunLeading is called.
+	Notes map[string]string
 
 	e               Election
 	name, namespace string
@@ -203,6 +207,7 @@ func (t *Turn) take(ctx context.Context, log logr.Logger) (bool, error) {
 	}}
 	switch {
 	case apierrors.IsNotFound(err):
+		t.note(mine)
 		mine, err = leases.Create(ctx, mine, metav1.CreateOptions{})
 	case err != nil:
 		return false, err
@@ -220,6 +225,7 @@ func (t *Turn) take(ctx context.Context, log logr.Logger) (bool, error) {
 			return false, nil
 		}
 		mine.ObjectMeta = *old.ObjectMeta.DeepCopy()
+		t.note(mine)
 		mine.Spec.LeaseTransitions = ptr.To(ptr.Deref(old.Spec.LeaseTransitions, 0) + 1)
 		mine, err = leases.Update(ctx, mine, metav1.UpdateOptions{})
 	}
@@ -232,6 +238,14 @@ func (t *Turn) take(ctx context.Context, log logr.Logger) (bool, error) {
 	t.lease = mine
 	t.Fence.renewed(asked)
 	return true, nil
+}
+
+// note puts the process's annotations on a Lease that it takes.
+func (t *Turn) note(l *coordinationv1.Lease) {
+	if len(t.Notes) > 0 && l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	maps.Copy(l.Annotations, t.Notes)
 }
 
 // holder is who has a Lease; "" for nobody.

@@ -498,3 +498,24 @@ func TestSchedulerLeaseCanBeMade(t *testing.T) {
 		seen[got] = partition
 	}
 }
+
+// The Lease says where its leader is found; a successor that says it too overwrites it.
+func TestElectionNotesWhereTheLeaderIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		for _, who := range []string{"a", "b"} {
+			turn := NewElection(client, who).Turn("lease", "ns")
+			turn.Notes = map[string]string{"place": who}
+			if err := turn.RunLeading(t.Context(), func(context.Context) error {
+				elapse(time.Minute) // through renewals
+				l, err := client.CoordinationV1().Leases("ns").Get(t.Context(), "lease", metav1.GetOptions{})
+				if err != nil || l.Annotations["place"] != who {
+					t.Errorf("%v, %v", l.Annotations, err)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -72,13 +72,13 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 type answer struct {
 	*see.Explanation
 	before string
-	said   string // what the scheduler's own condition says, where that is another thing
+	since  time.Time // since when the scheduler's own condition says what the cluster does not show; zero for not
 }
 
 func (a *answer) text(width int) string {
 	s := a.before + a.Explanation.Text(width)
-	if a.said != "" {
-		s += "the scheduler itself says: " + a.said + "\n"
+	if !a.since.IsZero() {
+		s += fmt.Sprintf("so the scheduler says, since %s; the cluster itself shows nothing that blocks it\n", a.since.UTC().Format(time.RFC3339))
 	}
 	return s
 }
@@ -99,11 +99,12 @@ func (v *view) explainAny(ctx context.Context, namespace, name string) (*answer,
 
 // explain explains a gang that exists, with everybody in line, and what the scheduler itself wrote of it.
 func (v *view) explain(ctx context.Context, key cluster.Key) (*answer, error) {
-	var said string
+	var said *v2alpha2.SchedulingCondition
 	if v.group != nil {
 		g, err := v.group(key.Namespace, key.Name)
 		if err == nil { // who may not read it goes without
-			said = v.learn(key, g)
+			v.learn(key, g)
+			said = unschedulable(g)
 		}
 	}
 	e, err := see.InLine(ctx, v.cycle, key)
@@ -112,15 +113,16 @@ func (v *view) explain(ctx context.Context, key cluster.Key) (*answer, error) {
 	}
 	e.Cycle.Aged(time.Now())
 	a := &answer{Explanation: e}
-	if e.Word == explain.Starting && said != "" && e.Reason != policy.ReasonReleasing.Key {
+	if e.Word == explain.Starting && said != nil && e.Reason != policy.ReasonReleasing.Key {
 		// What only the scheduler remembers, such as a bind that failed, a look at the cluster does not show.
-		e.Word, e.Message, a.said = explain.Blocked, said, said
+		e.Word, e.Reason, e.Message, e.Verdict, e.Next = explain.Blocked, reasonOf(said), said.Message, nil, 0
+		a.since = said.LastTransitionTime.Time
 	}
 	return a, nil
 }
 
-// learn takes over what a gang's object says of its owner, and returns what the scheduler says in its condition.
-func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) string {
+// learn takes over what a gang's object says of its owner.
+func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) {
 	for i := range g.OwnerReferences {
 		if o := &g.OwnerReferences[i]; o.Controller != nil && *o.Controller || len(g.OwnerReferences) == 1 {
 			if v.cycle.Works == nil {
@@ -129,10 +131,6 @@ func (v *view) learn(key cluster.Key, g *v2alpha2.PodGroup) string {
 			v.cycle.Works[key], _ = see.Declared(o.Kind, o.Name, g.Annotations, nil) // what cannot be read is not said
 		}
 	}
-	if c := unschedulable(g); c != nil {
-		return fmt.Sprintf("%s (%s, since %s)", c.Message, reasonOf(c), c.LastTransitionTime.UTC().Format(time.RFC3339))
-	}
-	return ""
 }
 
 // unschedulable is the condition in which the scheduler says why a gang waits; nil when it says nothing.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,4 +116,63 @@ func (g *NarrowReport) text() string {
 		return s + "the scheduler does not say that it waits\n"
 	}
 	return s + fmt.Sprintf("why, as the scheduler says since %s: %s [%s]\nwhat would change it takes a look at the whole cluster: you may not %s\n", g.Since.Format(time.RFC3339), g.Message, g.Reason, g.Missing)
+}
+
+// NarrowQueue is a queue as the gangs of one namespace have it that name it. Field names are stable.
+type NarrowQueue struct {
+	Queue     string `json:"queue"`
+	Namespace string `json:"namespace"`
+	Gangs     int    `json:"gangs"`
+	Waiting   int    `json:"waiting"`
+	// Reasons counts those that wait by what the scheduler says.
+	Reasons map[string]int `json:"reasons,omitempty"`
+	// Missing is the right without which there is no more to say.
+	Missing string `json:"missingRight"`
+}
+
+// queuesNarrow prints the queues that the gangs of the kubeconfig's namespace name.
+func (l *looker) queuesNarrow(c *cobra.Command, no *Forbidden) error {
+	namespace, err := l.namespace("")
+	if err != nil {
+		return err
+	}
+	groups, err := l.groups(c.Context(), namespace)
+	if err != nil {
+		return err
+	}
+	queues := narrowQueues(narrow(groups, no.Right))
+	return form.Emit(c.OutOrStdout(), l.output, queues, func() string { return drawNarrowQueues(queues, namespace, no) })
+}
+
+// narrowQueues counts gangs by queue, by name.
+func narrowQueues(gangs []NarrowReport) []NarrowQueue {
+	out := []NarrowQueue{}
+	for i := range gangs {
+		g := &gangs[i]
+		k := slices.IndexFunc(out, func(q NarrowQueue) bool { return q.Queue == g.Queue })
+		if k < 0 {
+			k = len(out)
+			out = append(out, NarrowQueue{Queue: g.Queue, Namespace: g.Namespace, Missing: g.Missing, Reasons: map[string]int{}})
+		}
+		out[k].Gangs++
+		if g.Waits {
+			out[k].Waiting++
+			out[k].Reasons[g.Reason]++
+		}
+	}
+	slices.SortFunc(out, func(a, b NarrowQueue) int { return strings.Compare(a.Queue, b.Queue) })
+	return out
+}
+
+func drawNarrowQueues(queues []NarrowQueue, namespace string, no *Forbidden) string {
+	rows := make([][]string, 0, len(queues))
+	for _, q := range queues {
+		var why []string
+		for _, r := range slices.Sorted(maps.Keys(q.Reasons)) {
+			why = append(why, fmt.Sprintf("%s %d", r, q.Reasons[r]))
+		}
+		rows = append(rows, []string{q.Queue, strconv.Itoa(q.Gangs), strconv.Itoa(q.Waiting), strings.Join(why, ", ")})
+	}
+	return fmt.Sprintf("As the gangs of namespace %s have it; %s, which more would take\n", namespace, no) +
+		form.Table([]form.Column{{Title: "QUEUE"}, {Title: "GANGS", Right: true}, {Title: "WAITING", Right: true}, {Title: "BECAUSE", Wrap: true}}, rows)
 }

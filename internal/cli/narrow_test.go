@@ -69,8 +69,8 @@ func editor(t *testing.T) (kubeconfig string) {
 	return file
 }
 
-// TestNarrow: who may read only the PodGroups of his own namespace is told what the scheduler says of his gangs, and which one right is missing for
-// more; what needs the whole cluster is refused by that right alone.
+// TestNarrow: who may read only the PodGroups of his own namespace is told what the scheduler says of his gangs and in which queues they wait, and which one
+// right is missing for more; what needs the whole cluster is refused by that right alone.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	file := editor(t)
@@ -81,7 +81,9 @@ func TestNarrow(t *testing.T) {
 		"explain gang runs":           {"does not say that it waits"},
 		"explain trian":               {"there is no gang trian in namespace team"},
 		"explain train -n other":      {"you may not list podgroups at the cluster scope"},
-		"queue list":                  {"you may not list "},
+		"queue list":                  {"As the gangs of namespace team have it", "vision", "2", "1", "BindFailedRecently 1", "you may not list "},
+		"queue list -o json":          {`"queue": "vision"`, `"gangs": 2`, `"waiting": 1`, `"missingRight": "list `},
+		"status":                      {"As the gangs of namespace team have it", "vision", "BindFailedRecently 1", "you may not list "},
 		"gang list -A":                {"you may not list "},
 	} {
 		root := &cobra.Command{Use: "muster", SilenceUsage: true, SilenceErrors: true}

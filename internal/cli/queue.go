@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,10 @@ func newQueue(d Deps) *cobra.Command {
 		Use: "list", Short: "List the queue tree with quota, limit, fair share and use", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
+			var no *Forbidden
+			if errors.As(err, &no) {
+				return l.queuesNarrow(c, no)
+			}
 			if err != nil {
 				return err
 			}

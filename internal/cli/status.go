@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -65,6 +66,10 @@ func newStatus(d Deps) *cobra.Command {
 		Use: "status", Short: "Show nodes, GPUs, queues, and gangs by phase and reason", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v, err := l.look(c.Context())
+			var no *Forbidden
+			if errors.As(err, &no) {
+				return l.queuesNarrow(c, no)
+			}
 			if err != nil {
 				return err
 			}

@@ -52,15 +52,10 @@ func (s *Snapshot) events() []Event {
 	for _, name := range slices.Sorted(maps.Keys(s.topologies)) {
 		out = append(out, s.topologies[name].TopologyState)
 	}
-	usage := map[string][]Quantity{}
 	for _, id := range s.QueueOrder {
-		q := s.Queue(id)
-		out = append(out, q.State(s.Dims))
-		if q.Usage != nil {
-			usage[q.Name] = s.Dims.some(q.Usage)
-		}
+		out = append(out, s.Queue(id).State(s.Dims))
 	}
-	if len(usage) > 0 {
+	if usage := s.usage(); len(usage) > 0 {
 		out = append(out, UsageState{Queues: usage})
 	}
 	var gangs []GangState

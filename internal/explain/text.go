@@ -41,6 +41,8 @@ func (e *Explanation) Text(width int) string {
 		}
 	case e.Message == "":
 		line("why: nothing blocks it")
+	case e.Verdict == nil: // somebody else says it
+		line("why: %s [%s]", e.Message, e.Reason)
 	default:
 		line("why: %s [%s]", e.Verdict, e.Reason) // the tally below is the rest of Message
 	}

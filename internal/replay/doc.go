@@ -6,6 +6,10 @@
 //
 //	cluster.Snapshot ──Image──► Case ──Write──► file ──Read──► Case ──Run──► the same plans, byte for byte
 //
+// Cycle after cycle, a Stream tells readers what differs from the one before, and a Follower puts each together again as the scheduler had it:
+//
+//	Decided ──► Stream ──keyframe, change, change, …──► Follower ──► Case of each cycle
+//
 // The scheduler keeps cases in a Recorder and serves them; the command line saves and replays them; package kaizip makes cases
 // of KAI's own snapshots.
 //

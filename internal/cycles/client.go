@@ -1,0 +1,178 @@
+package cycles
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/muster-scheduler/muster/internal/replay"
+)
+
+// The annotations of a scheduler's Lease that say where its leader serves its cycles: a URL, and the SHA-256 of the certificate there.
+const (
+	AnnotationAddress     = "muster.dev/cycles"
+	AnnotationFingerprint = "muster.dev/cycles-certificate"
+)
+
+// Place is where a scheduler serves its cycles, and the certificate that it has.
+type Place struct{ URL, Fingerprint string }
+
+// Notes are the annotations that say so.
+func (p Place) Notes() map[string]string {
+	return map[string]string{AnnotationAddress: p.URL, AnnotationFingerprint: p.Fingerprint}
+}
+
+// PlaceOf reads a Lease. The error says what the scheduler has to do first.
+func PlaceOf(l *coordinationv1.Lease) (Place, error) {
+	p := Place{l.Annotations[AnnotationAddress], l.Annotations[AnnotationFingerprint]}
+	switch {
+	case l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "":
+		return p, fmt.Errorf("nobody holds the Lease %s/%s: no scheduler leads", l.Namespace, l.Name)
+	case p.URL == "" || p.Fingerprint == "":
+		return p, fmt.Errorf("the Lease %s/%s does not say where cycles are served: the scheduler runs without --cycle-listen-address", l.Namespace, l.Name)
+	}
+	return p, nil
+}
+
+// Client follows the cycles of one scheduler. Make one with its first fields set; Run follows.
+type Client struct {
+	// Find says where the scheduler is that leads now; it is asked before each connection.
+	Find func(ctx context.Context) (Place, error)
+	// Token is the bearer token to show there.
+	Token func() (string, error)
+	// Changed, if set, is called after each entry that was taken in.
+	Changed func(replay.EntryKind)
+	// Pause is the time between two connections; 0 is a second.
+	Pause time.Duration
+
+	mu       sync.Mutex
+	follower replay.Follower
+	heard    time.Time // when an entry last came
+	err      error     // why there is no connection; nil while there is one
+}
+
+// ErrRefused says that the scheduler does not let this caller read its cycles, or has no room for him. It wraps what it said.
+var ErrRefused = errors.New("the scheduler refuses")
+
+// Run follows until ctx ends. A connection that breaks is made anew, to whoever leads then; Latest says what is wrong meanwhile.
+func (c *Client) Run(ctx context.Context) error {
+	pause := c.Pause
+	if pause == 0 {
+		pause = time.Second
+	}
+	for ctx.Err() == nil {
+		err := c.once(ctx)
+		c.mu.Lock()
+		c.err = err
+		c.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+// silence is how long a scheduler may say nothing: it says every second that it is there.
+const silence = 15 * time.Second
+
+// once follows one connection; its error says why it ended.
+func (c *Client) once(ctx context.Context) error {
+	place, err := c.Find(ctx)
+	if err != nil {
+		return err
+	}
+	token, err := c.Token()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quiet := time.AfterFunc(silence, cancel)
+	defer quiet.Stop()
+	transport := &http.Transport{TLSClientConfig: pinned(place.Fingerprint), ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(place.URL, "/")+Path, nil)
+	if err != nil {
+		return fmt.Errorf("follow the scheduler at %.200q: %w", place.URL, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("follow the scheduler at %s: %w", place.URL, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // what it said is only told
+		return fmt.Errorf("%w at %s: %s: %s", ErrRefused, place.URL, resp.Status, strings.TrimSpace(string(said)))
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, int(replay.DefaultLimits().Unpacked))
+	for lines.Scan() {
+		quiet.Reset(silence)
+		kind, err := c.take(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		if c.Changed != nil {
+			c.Changed(kind)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("follow the scheduler at %s: %w", place.URL, err)
+	}
+	return fmt.Errorf("the scheduler at %s has ended the stream", place.URL)
+}
+
+func (c *Client) take(line []byte) (replay.EntryKind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind, err := c.follower.Take(line)
+	if err == nil {
+		c.heard, c.err = time.Now(), nil
+	}
+	return kind, err
+}
+
+// Latest is the latest cycle, its number, the cluster that it is of, and when the scheduler was last heard of; nil for none. An error says why there is no
+// connection now: the cycle is then the last one that came. O(objects).
+func (c *Client) Latest() (now *replay.Case, number uint64, cluster string, heard time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	number, _ = c.follower.Cycle()
+	return c.follower.Case(), number, c.follower.Cluster(), c.heard, c.err
+}
+
+// Missed is how many cycles were left out because this reader was too slow.
+func (c *Client) Missed() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, missed := c.follower.Cycle()
+	return missed
+}
+
+// pinned accepts the one certificate of that hash, whatever it says, and no other.
+func pinned(print string) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // the hash is what is verified: it says more than a name and an authority
+		VerifyPeerCertificate: func(certs [][]byte, _ [][]*x509.Certificate) error {
+			if len(certs) == 0 || fingerprint(certs[0]) != strings.ToLower(print) {
+				return errors.New("its certificate is not the one that the Lease names")
+			}
+			return nil
+		},
+	}
+}

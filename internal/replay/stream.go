@@ -1,0 +1,182 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine"
+)
+
+const (
+	// maxReaders is how many may follow a stream at once.
+	maxReaders = 8
+	// lag is how many cycles a reader may be behind before they are left out for it.
+	lag = 64
+	// stillEvery is how often readers are told that nothing has happened.
+	stillEvery = time.Second
+)
+
+// ErrReaders says that so many follow a stream that there is no room for another one.
+var ErrReaders = errors.New("too many follow the cycles")
+
+// Stream tells readers the cycles of a scheduler as they are decided, each by what differs from the one before. While nobody reads, a cycle costs
+// a pointer. It waits for no reader: one that is more than 64 cycles behind finds a gap, and a whole cycle after it. What is told of
+// a cycle is worked out once for all readers, in the time of the first one that gets there. It is safe for concurrent use.
+type Stream struct {
+	version string
+	profile engine.Profile
+	storage bool
+
+	mu      sync.Mutex
+	cycles  uint64
+	ring    []*told // the latest cycles, oldest first; while nobody reads, the last one alone
+	readers int
+	news    chan struct{} // closed when there is another cycle
+
+	writing sync.Mutex
+	whole   []byte // the last keyframe that was written, and of which cycle
+	wholeOf uint64
+}
+
+// told is a cycle and what is told of it, once somebody asked.
+type told struct {
+	moment
+	before *cluster.Snapshot // that of the cycle before; nil for the first
+
+	mu   sync.Mutex
+	part []byte
+	err  error
+}
+
+// NewStream returns the stream of a scheduler of this version, profile and --schedule-csi-storage.
+func NewStream(version string, p engine.Profile, storageCapacity bool) *Stream {
+	return &Stream{version: version, profile: p, storage: storageCapacity, news: make(chan struct{})}
+}
+
+// Decided takes a cycle in, as [Recorder.Decided] does. It does not block.
+func (s *Stream) Decided(snap *cluster.Snapshot, plans []engine.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cycles++
+	t := &told{moment: moment{s.cycles, snap, plans}}
+	if n := len(s.ring); n > 0 && s.readers > 0 {
+		t.before = s.ring[n-1].snap
+		s.ring = append(s.ring[max(0, n+1-lag):], t)
+	} else {
+		s.ring = []*told{t}
+	}
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// Follow writes the latest cycle and those that come, until ctx ends or a write fails; nil for the former. A write is one entry or several, and may
+// block, which delays nobody else. Before the first cycle it waits.
+func (s *Stream) Follow(ctx context.Context, write func([]byte) error) error {
+	s.mu.Lock()
+	if s.readers >= maxReaders {
+		s.mu.Unlock()
+		return ErrReaders
+	}
+	s.readers++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.readers--; s.readers == 0 && len(s.ring) > 0 {
+			s.ring = s.ring[len(s.ring)-1:]
+		}
+	}()
+	still := time.NewTicker(stillEvery)
+	defer still.Stop()
+	at := uint64(0) // the last cycle that the reader has
+	for {
+		next, missed, news := s.next(at)
+		if next == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-news:
+			case <-still.C:
+				text, err := line(&entry{Kind: Still, Cycle: at})
+				if err == nil {
+					err = write(text)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if missed > 0 {
+			text, err := line(&entry{Kind: Gap, Cycle: at + missed, Missed: missed})
+			if err == nil {
+				err = write(text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		text, err := s.tell(next, at == 0 || missed > 0)
+		if err == nil {
+			err = write(text)
+		}
+		if err != nil {
+			return err
+		}
+		at = next.cycle
+	}
+}
+
+// next is the cycle after one that a reader has, or the latest one after how many that it missed; nil while there is none, and what to wait for.
+func (s *Stream) next(at uint64) (t *told, missed uint64, news <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.ring)
+	if n == 0 || s.ring[n-1].cycle == at {
+		return nil, 0, s.news
+	}
+	latest, first := s.ring[n-1], s.ring[0].cycle
+	switch {
+	case at == 0:
+		return latest, 0, nil
+	case at+1 < first:
+		return latest, latest.cycle - at - 1, nil
+	}
+	return s.ring[at+1-first], 0, nil
+}
+
+// tell is what is told of a cycle: the whole of it, or what differs from the one before, where it is of the same Store.
+func (s *Stream) tell(t *told, whole bool) ([]byte, error) {
+	c := &Case{Version: s.version, Profile: s.profile, StorageCapacity: s.storage, Decided: true, Plans: t.plans}
+	if !whole {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.part != nil || t.err != nil {
+			return t.part, t.err
+		}
+		if t.before != nil {
+			if events, ok := t.snap.Since(t.before); ok {
+				t.part, t.err = partLine(t.cycle, t.snap, events, c)
+				t.before = nil
+				return t.part, t.err
+			}
+		}
+	}
+	s.writing.Lock() // one at a time: a whole cycle of a large cluster takes much memory
+	defer s.writing.Unlock()
+	if s.whole == nil || s.wholeOf != t.cycle {
+		c.Image = t.snap.Image()
+		text, err := wholeLine(t.cycle, Cluster(t.snap), c)
+		if err != nil {
+			return nil, err
+		}
+		s.whole, s.wholeOf = text, t.cycle
+	}
+	return s.whole, nil
+}
