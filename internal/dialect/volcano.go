@@ -61,10 +61,10 @@ func (t *Translator) readVolcanoQueue(key types.NamespacedName, q *v1beta1.Queue
 		t.volcano.queues[key.Name] = q
 	}
 	_, root := t.volcano.queues[keys.RootQueue]
-	switch any := len(t.volcano.queues) > 0; {
-	case any && !root && (!known || key.Name == keys.RootQueue):
+	switch some := len(t.volcano.queues) > 0; {
+	case some && !root && (!known || key.Name == keys.RootQueue):
 		apply(volcano.Root())
-	case known && !any:
+	case known && !some:
 		apply(cluster.QueueGone{Name: volcano.QueueName(keys.RootQueue)})
 	}
 	if q == nil {
