@@ -40,7 +40,7 @@ func uses() map[string][]string {
 		"app/election.go take leases.Create":                               by(electing, "home create leases.coordination.k8s.io"),
 		"app/election.go take leases.Update":                               by(electing, "home update leases.coordination.k8s.io"),
 		"app/election.go write Leases.Update":                              by(electing, "home update leases.coordination.k8s.io"),
-		"roles/events.go run writer.Create":                                by(telling, "cluster create events"),
+		"roles/events.go try writer.Create":                                by(telling, "cluster create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
 		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
