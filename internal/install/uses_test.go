@@ -37,9 +37,9 @@ func uses() map[string][]string {
 	electing := []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers}
 	telling := slices.DeleteFunc(slices.Clone(electing), func(r string) bool { return r == Admission }) // which answers instead
 	return map[string][]string{
-		"app/election.go take leases.Create":                               by(electing, "home create leases.coordination.k8s.io"),
-		"app/election.go take leases.Update":                               by(electing, "home update leases.coordination.k8s.io"),
-		"app/election.go write Leases.Update":                              by(electing, "home update leases.coordination.k8s.io"),
+		"app/election.go take leases.Create":  by(electing, "home create leases.coordination.k8s.io"),
+		"app/election.go take leases.Update":  by(electing, "home update leases.coordination.k8s.io"),
+		"app/election.go write Leases.Update": by(electing, "home update leases.coordination.k8s.io"),
 		// Off by default: who turns it on gives the scheduler's account the ClusterRole system:auth-delegator.
 		"app/review/review.go Caller Client.Create":                        nil,
 		"app/review/review.go may Client.Create":                           nil,
