@@ -18,7 +18,6 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
-	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // editor is an API server that lets its user read the PodGroups of namespace team, and nothing else.
