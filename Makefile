@@ -24,7 +24,7 @@ LAB_PKGS     = $(filter-out deploy/chart/e2e/,$(sort $(dir $(shell git ls-files 
 # Go files of the tree that people write.
 GO_FILES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE 'zz_generated|^client/(clientset|informers|listers)/')
 
-.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
+.PHONY: help status node vm vm-image image test-image prove-image demo test test-lab test-node test-vm test-vm-node prove-vm prove-vm-many test-gpu test-soak prove-forecast prove-tenants test-oracle check archtest lint format build generate bench bench-system bench-installed mutants race vuln clean FORCE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ test-node: bin/realnode bin/muster-lab dist/node ## An installation on a real no
 test-vm: ## Pods that boot, and the parts of muster-vm with real machines, without KVM (needs root, libvirtd, QEMU, CNI plugins in /usr/lib/cni, and what vm-image needs); else NOT CHECKED
 	-$(MAKE) vm-image
 	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 20m -run '^(TestBoot|TestSuspend|TestKillsReal|TestVolumes)$$' ./cmd/muster-vm
-	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
+	MUSTER_VM_MACHINES=1 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestConformance|TestSecrets|TestQEMU)$$' ./internal/vm/hypervisor/libvirt ./internal/vm/console
 
 test-vm-node: bin/realnode bin/muster-lab bin/muster-vm dist/node ## An installation on a real node whose kubelet has muster-vm for its runtime: Jobs and gangs of machines, without KVM (needs what test-node and test-vm need); else NOT CHECKED
 	-$(MAKE) vm-image
@@ -63,6 +63,12 @@ prove-vm: bin/muster-vm bin/critest bin/crictl ## test-vm, then critest and cric
 	$(MAKE) test-vm
 	cd internal/vm/conformity && MUSTER_VM_BINARY=$(CURDIR)/bin/muster-vm MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 MUSTER_CRITEST_BINARY=$(CURDIR)/bin/critest MUSTER_CRICTL_BINARY=$(CURDIR)/bin/crictl \
 	  $(GO) test -count=1 -ldflags=-w -v -timeout 150m .
+
+prove-vm-many: vm-image ## Ten pods on QEMU at once and a hundred that come and go, all with real networks (needs what test-vm needs); how long a machine's steps take, what 500 cost with a fake hypervisor, and what the proxy adds, judged on an idle machine; prints the figures
+	MUSTER_TEST_VM_PODS=100 MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -count=1 -ldflags=-w -v -timeout 30m -run '^TestMany$$' ./cmd/muster-vm
+	MUSTER_TEST_NETWORK_PODS=100 MUSTER_TEST_NODE_PODS=100 $(GO) test -count=1 -ldflags=-w -v -timeout 15m -run '^(TestRealComings|TestComings)$$' ./internal/vm/network ./internal/vm/node
+	MUSTER_VM_IMAGE=$(CURDIR)/dist/tiny.qcow2 $(GO) test -ldflags=-w -run '^$$' -bench Machine -benchtime 3x -timeout 15m ./cmd/muster-vm
+	$(GO) test -ldflags=-w -run '^$$' -bench '500$$|Added' -timeout 15m ./internal/vm/runtime ./internal/vm/proxy
 
 test-gpu: build node ## Where one NVIDIA GPU is visible: reservation by NVML, what containers are told, and what CUDA makes of it; prints a table, or NOT CHECKED
 	MUSTER_NODE_BINARY=$(CURDIR)/bin/muster-node MUSTER_LAB_BINARY=$(CURDIR)/bin/muster-lab MUSTER_BINARY=$(CURDIR)/bin/muster \

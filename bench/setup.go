@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/muster-scheduler/muster/api/crds"
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/kai/v1alpha1"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -59,15 +62,11 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 			return fmt.Errorf("label node %s: %w", nodes.Items[i].Name, err)
 		}
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	kai, err := client.New(l.Config(), client.Options{Scheme: scheme})
+	writer, err := ours(l)
 	if err != nil {
 		return err
 	}
-	if err := kai.Create(ctx, topology); err != nil {
+	if err := writer.Create(ctx, topology); err != nil {
 		return fmt.Errorf("create the Topology: %w", err)
 	}
 	jobs, err := l.Client().BatchV1().Jobs("load").List(ctx, metav1.ListOptions{})
@@ -88,10 +87,23 @@ func layOut(ctx context.Context, l *lab.Lab, c *benchCase) error {
 	return nil
 }
 
+// ours is a client for KAI's kinds.
+func ours(l *lab.Lab) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), v2alpha2.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.New(l.Config(), client.Options{Scheme: scheme})
+}
+
 func level(i int) string { return "bench.muster/level-" + strconv.Itoa(i) }
 
-// grouped waits until every pod of the load has been told its gang.
+// grouped waits until every pod of the load is in a gang: there is its PodGroup, or it is one by itself.
 func grouped(ctx context.Context, l *lab.Lab) error {
+	reader, err := ours(l)
+	if err != nil {
+		return err
+	}
 	for {
 		pods, err := l.Client().CoreV1().Pods("load").List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -101,9 +113,17 @@ func grouped(ctx context.Context, l *lab.Lab) error {
 		if err != nil {
 			return err
 		}
+		var groups v2alpha2.PodGroupList
+		if err := reader.List(ctx, &groups, client.InNamespace("load")); err != nil {
+			return err
+		}
+		there := map[string]bool{}
+		for i := range groups.Items {
+			there[groups.Items[i].Name] = true
+		}
 		left := len(jobs.Items) - len(pods.Items)
 		for i := range pods.Items {
-			if pods.Items[i].Annotations["pod-group-name"] == "" {
+			if gang, _ := kai.Membership(&pods.Items[i]); !there[gang.Name] && kai.OwnGang(&pods.Items[i]) == nil {
 				left++
 			}
 		}

@@ -65,7 +65,7 @@ wait $libvirtd 2>/dev/null || true`
 
 // realNode is a node with libvirt and muster-vm.
 type realNode struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 	runtimeapi.RuntimeServiceClient
 	images runtimeapi.ImageServiceClient
@@ -79,7 +79,7 @@ type realNode struct {
 }
 
 // newRealNode starts one with an image in its store, and gives that image's id.
-func newRealNode(t *testing.T) (*realNode, string) {
+func newRealNode(t testing.TB) (*realNode, string) {
 	t.Helper()
 	disk := os.Getenv("MUSTER_VM_IMAGE")
 	if os.Geteuid() != 0 {
@@ -245,7 +245,13 @@ func (n *realNode) in(pid int) bool {
 // until asks again and again until it is so.
 func (n *realNode) until(what string, so func() bool) {
 	n.t.Helper()
-	over := time.NewTimer(lot)
+	n.within(lot, what, so)
+}
+
+// within is until, with a time of the caller's.
+func (n *realNode) within(most time.Duration, what string, so func() bool) {
+	n.t.Helper()
+	over := time.NewTimer(most)
 	defer over.Stop()
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
@@ -253,7 +259,7 @@ func (n *realNode) until(what string, so func() bool) {
 		select {
 		case <-again.C:
 		case <-over.C:
-			n.t.Fatalf("not within %v: %s", lot, what)
+			n.t.Fatalf("not within %v: %s", most, what)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
@@ -30,8 +31,8 @@ import (
 
 const diagUsage = "path of a socket, for root alone, where this process tells of itself; empty for none"
 
-// tell has this process tell what its goroutines do. end waits until it does no longer.
-func tell(ctx context.Context, socket string, log logr.Logger) (_ context.Context, end func()) {
+// tell has this process tell what its goroutines do, and what it counts. end waits until it does no longer.
+func tell(ctx context.Context, socket string, counts prometheus.Gatherer, log logr.Logger) (_ context.Context, end func()) {
 	if socket == "" {
 		return ctx, func() {}
 	}
@@ -39,7 +40,7 @@ func tell(ctx context.Context, socket string, log logr.Logger) (_ context.Contex
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := diag.Serve(own, socket, diag.Service{Sources: []diag.Source{diag.Stack()}}, nil); err != nil {
+		if err := diag.Serve(own, socket, diag.Service{Sources: []diag.Source{diag.Stack()}, Metrics: counts}, nil); err != nil {
 			log.Error(err, "this process does not tell of itself", "socket", socket)
 		}
 	}()
@@ -200,13 +201,14 @@ func writeGarbage(to io.Writer, format string, all []diag.Garbage, dry bool) err
 
 // sources are Virtlet's, and leases, garbage and versions besides.
 func (l *looked) sources() []diag.Source {
-	stacks := func(context.Context) (out []diag.Source, err error) {
-		for _, name := range processNames() {
-			out = append(out, diag.Source{Name: name, Ext: "log", Tree: func(ctx context.Context) (diag.Result, error) {
-				return part(ctx, l.process(name), "stack")
-			}})
-		}
-		return out, nil
+	// ofEach is a folder with one of the results of each process.
+	ofEach := func(what, folder, ext string) diag.Source {
+		return diag.Source{Name: folder, List: func(context.Context) (out []diag.Source, err error) {
+			for _, name := range processNames() {
+				out = append(out, diag.Source{Name: name, Ext: ext, Tree: func(ctx context.Context) (diag.Result, error) { return part(ctx, l.process(name), what) }})
+			}
+			return out, nil
+		}}
 	}
 	client := network.Client{Socket: filepath.Join(l.dir, "net.sock")}
 	return []diag.Source{
@@ -216,7 +218,8 @@ func (l *looked) sources() []diag.Source {
 		{Name: "netns", List: func(context.Context) ([]diag.Source, error) { return l.namespaces() }},
 		{Name: "criproxy", List: func(context.Context) ([]diag.Source, error) { return append(files(l.logs), l.answers()...), nil }},
 		{Name: "libvirt-logs", List: func(context.Context) ([]diag.Source, error) { return l.logsOfLibvirt() }},
-		{Name: "stack", List: stacks},
+		ofEach("stack", "stack", "log"),
+		ofEach("metrics", "metrics", "txt"),
 		{Name: "metadata", Tree: func(ctx context.Context) (diag.Result, error) { return part(ctx, l.process("runtime"), "metadata") }},
 		{Name: "libvirt-xml", List: l.domains},
 		asJSON("leases", func(ctx context.Context) (any, error) { return client.List(ctx) }),

@@ -85,7 +85,7 @@ func TestTell(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	c := diag.Client{Socket: filepath.Join(dir, "s")}
-	_, end := tell(t.Context(), c.Socket, logr.Discard())
+	_, end := tell(t.Context(), c.Socket, nil, logr.Discard())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
@@ -107,7 +107,7 @@ func TestTell(t *testing.T) {
 	if _, err := c.Dump(ctx); vm.KindOf(err) != vm.Unavailable {
 		t.Error(err)
 	}
-	_, end = tell(t.Context(), dir, logr.Discard())
+	_, end = tell(t.Context(), dir, nil, logr.Discard())
 	end()
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,12 +11,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/vm/config/cluster"
+	"github.com/muster-scheduler/muster/internal/vm/diag"
 	"github.com/muster-scheduler/muster/internal/vm/image"
+	"github.com/muster-scheduler/muster/internal/vm/metrics"
 	"github.com/muster-scheduler/muster/internal/vm/node"
 	"github.com/muster-scheduler/muster/internal/vm/spec"
 	"github.com/muster-scheduler/muster/internal/vm/suspend"
@@ -204,6 +209,8 @@ type places struct {
 	machines                                       machineFlags
 	verbosity                                      int
 	systemd                                        bool
+	// metrics is the address where what all processes count is shown; "" or "0" for none.
+	metrics string
 	// parts are the processes that up runs; none for all.
 	parts []string
 }
@@ -219,6 +226,7 @@ func (p *places) bind(f *pflag.FlagSet) {
 	f.StringVar(&p.confDir, "cni-conf-dir", "/etc/cni/net.d", "folder of CNI's configuration")
 	f.BoolVar(&p.systemd, "systemd-cgroups", false, "the kubelet's cgroup driver is systemd")
 	f.StringSliceVar(&p.parts, "parts", nil, "which of net, runtime and proxy up runs (default: all three); all other flags are the same wherever the others run")
+	f.StringVar(&p.metrics, "metrics-bind-address", "0", "HOST:PORT where /metrics shows what all processes count, for Prometheus; 0 for nowhere")
 	f.IntVar(&p.verbosity, "v", 0, "highest level of messages that the three log, 0 to 10")
 	p.machines.bind(f)
 }
@@ -254,6 +262,35 @@ func (p *places) processes(self, wrapper string, uid int) []up.Process {
 	}
 	all := []up.Process{{Name: "net", Argv: network}, {Name: "runtime", Argv: machines}, {Name: "proxy", Argv: proxy}}
 	return slices.DeleteFunc(all, func(one up.Process) bool { return !p.has(one.Name) })
+}
+
+// show serves what all processes count, from now until ctx ends, at the address for that, if there is one. started is to be told of each start of a process; end waits until
+// nothing is served any more.
+func (p *places) show(ctx context.Context, processes []up.Process, log logr.Logger) (started func(process string), end func(), err error) {
+	l, err := app.Listen("metrics-bind-address", p.metrics)
+	if err != nil || l == nil {
+		return nil, func() {}, err
+	}
+	sources := map[string]metrics.Source{}
+	var names []string
+	for _, one := range processes {
+		names = append(names, one.Name)
+		sources[one.Name] = diag.Client{Socket: p.diag(one.Name)}.Metrics
+	}
+	own := metrics.New("up")
+	started = own.Counter("muster_vm_process_starts_total", "Starts of a process of muster-vm up.", "started", names...)
+	sources["up"] = func(context.Context) ([]*dto.MetricFamily, error) { return own.Gather() }
+	s := &app.Server{Metrics: metrics.Together(sources)}
+	log.Info("Metrics are shown", "address", l.Addr().String())
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx, l); err != nil {
+			log.Error(err, "Metrics are shown no longer", "address", l.Addr().String())
+		}
+	}()
+	return started, func() { cancel(); <-done }, nil
 }
 
 func upCommand() *cobra.Command {
@@ -310,8 +347,14 @@ func upCommand() *cobra.Command {
 			if !p.has("proxy") {
 				socket = filepath.Join(p.dir, "runtime.sock")
 			}
-			return up.Run(c.Context(), p.processes(self, wrapper, checked.UID), up.Options{
-				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", socket) }, Errors: c.ErrOrStderr(), Log: log,
+			processes := p.processes(self, wrapper, checked.UID)
+			starts, shown, err := p.show(c.Context(), processes, log)
+			if err != nil {
+				return err
+			}
+			defer shown()
+			return up.Run(c.Context(), processes, up.Options{
+				Ready: func() { fmt.Fprintln(c.OutOrStdout(), "ready", socket) }, Started: starts, Errors: c.ErrOrStderr(), Log: log,
 			})
 		},
 	}

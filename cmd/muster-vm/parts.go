@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/vm/metrics"
 	"github.com/muster-scheduler/muster/internal/vm/network"
 	"github.com/muster-scheduler/muster/internal/vm/proxy"
 	"github.com/muster-scheduler/muster/internal/vm/wrap"
@@ -62,7 +63,8 @@ func networkCommand() *cobra.Command {
 				o.FallbackDNS = append(o.FallbackDNS, a)
 			}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Socket) }
-			ctx, end := tell(c.Context(), diagSocket, log)
+			o.Metrics = metrics.New("net")
+			ctx, end := tell(c.Context(), diagSocket, o.Metrics, log)
 			defer end()
 			return network.Run(ctx, o, log)
 		},
@@ -117,7 +119,8 @@ func proxyCommand() *cobra.Command {
 				o.Backends = append(o.Backends, b)
 			}
 			o.Ready = func() { fmt.Fprintln(c.OutOrStdout(), "ready", o.Listen) }
-			ctx, end := tell(c.Context(), diagSocket, log)
+			o.Metrics = metrics.New("proxy")
+			ctx, end := tell(c.Context(), diagSocket, o.Metrics, log)
 			defer end()
 			return proxy.Run(ctx, o, log)
 		},

@@ -55,12 +55,12 @@ func volcano() ([]byte, error) {
 		group, plural, _ := strings.Cut(strings.TrimSuffix(f.Name, ".yaml"), "_")
 		names = append(names, plural+"."+group)
 	}
-	may := install.Rules(install.VolcanoControllers)
-	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home})
+	may, scheduler := install.Rules(install.VolcanoControllers), install.Rules(install.VolcanoScheduler)
+	text, err := yaml.Marshal(map[string]any{"crds": names, "cluster": may.Cluster, "home": may.Home, "scheduler": scheduler.Cluster})
 	if err != nil {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}
-	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, and what its controllers may do, in the\n# cluster, and in the namespace of their Lease.\n"
+	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, what its controllers may do, in the\n# cluster, and in the namespace of their Lease, and what the scheduler may do besides.\n"
 	return append([]byte(head), text...), nil
 }
 

@@ -11,7 +11,10 @@ import (
 //go:embed metrics.md
 var metricsPage string
 
-// Metric is one row of metrics.md.
+//go:embed vm-metrics.md
+var vmMetricsPage string
+
+// Metric is one row of metrics.md or vm-metrics.md.
 type Metric struct {
 	Name string
 	// Type is counter, gauge or histogram.
@@ -24,9 +27,12 @@ type Metric struct {
 
 // Metrics returns the rows of metrics.md, of all its tables, in their order. A table whose first column is "name" must have the columns
 // type and labels; a row that cannot be understood is an error that shows it.
-func Metrics() ([]Metric, error) { return parse(metricsPage) }
+func Metrics() ([]Metric, error) { return parse("metrics.md", metricsPage) }
 
-func parse(page string) ([]Metric, error) {
+// VMMetrics returns those of vm-metrics.md, which muster-vm serves.
+func VMMetrics() ([]Metric, error) { return parse("vm-metrics.md", vmMetricsPage) }
+
+func parse(name, page string) ([]Metric, error) {
 	word := regexp.MustCompile("`([^`]+)`")
 	inBrackets := regexp.MustCompile(`\([^)]*\)`)
 	only := regexp.MustCompile(`only with [^;.|]+`)
@@ -48,16 +54,16 @@ func parse(page string) ([]Metric, error) {
 		if header[0] != "name" || strings.HasPrefix(cells[0], "-") {
 			continue
 		}
-		wrong := func(what string) error { return fmt.Errorf("metrics.md:%d: %s: %s", n+1, what, line) }
+		wrong := func(what string) error { return fmt.Errorf("%s:%d: %s: %s", name, n+1, what, line) }
 		kinds, labels := slices.Index(header, "type"), slices.Index(header, "labels")
 		if kinds < 0 || labels < 0 || len(cells) != len(header) {
 			return nil, wrong("a table of metrics needs the columns name, type and labels, and every row all of them")
 		}
-		name := word.FindStringSubmatch(cells[0])
-		if name == nil {
+		called := word.FindStringSubmatch(cells[0])
+		if called == nil {
 			return nil, wrong("the name must be `quoted`")
 		}
-		m := Metric{Name: name[1], Condition: strings.TrimSpace(only.FindString(line))}
+		m := Metric{Name: called[1], Condition: strings.TrimSpace(only.FindString(line))}
 		m.Type, _, _ = strings.Cut(cells[kinds], " ")
 		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) {
 			return nil, wrong("the type must be counter, gauge or histogram")

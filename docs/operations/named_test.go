@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMetricsNamed: a metric that any page names is one of metrics.md, which a test compares with what is served. A name that ends in *
+// TestMetricsNamed: a metric that any page names is one of metrics.md or vm-metrics.md, which tests compare with what is served. A name that ends in *
 // or _ stands for all that begin so.
 func TestMetricsNamed(t *testing.T) {
 	t.Parallel()
@@ -17,8 +17,12 @@ func TestMetricsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	machines, err := VMMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var known []string
-	for _, m := range all {
+	for _, m := range append(all, machines...) {
 		known = append(known, m.Name)
 		if m.Type == "histogram" {
 			known = append(known, m.Name+"_bucket", m.Name+"_sum", m.Name+"_count")
@@ -41,7 +45,7 @@ func TestMetricsNamed(t *testing.T) {
 					end = ""
 				}
 				if !strings.Contains(listed, "\n"+m[1]+end) {
-					t.Errorf("%s:%d: names the metric %s, which no role serves: metrics.md lists those that are", at, i+1, m[1])
+					t.Errorf("%s:%d: names the metric %s, which nobody serves: metrics.md and vm-metrics.md list those that are", at, i+1, m[1])
 				}
 			}
 		}

@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	const page = "text\n\n| name | type | labels | what |\n|---|---|---|---|\n| `a` | histogram (5·2ⁿ) | `x`, `y` (`one`, `two`) | words; only with a history of usage |\n" +
 		"| `b` | gauge | queue labels | |\n\n| term | meaning |\n|---|---|\n| `c` | no metric |\n"
-	got, err := parse(page)
+	got, err := parse("metrics.md", page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 		{"queue labels | |", "queue labels |", "metrics.md:6: a table of metrics needs"},
 		{"| type |", "| kind |", "metrics.md:5: a table of metrics needs"},
 	} {
-		if _, err := parse(strings.Replace(page, bad.from, bad.to, 1)); err == nil || !strings.HasPrefix(err.Error(), bad.want) {
+		if _, err := parse("metrics.md", strings.Replace(page, bad.from, bad.to, 1)); err == nil || !strings.HasPrefix(err.Error(), bad.want) {
 			t.Errorf("%s for %s: %v, want %s", bad.to, bad.from, err, bad.want)
 		}
 	}

@@ -232,7 +232,7 @@ func checkLayers(t *Tree) ([]Violation, error) {
 	// The parts of the VM runtime share the nouns of package vm; they meet only where somebody is responsible for all of them. What
 	// turns a pod's description into XML and files knows the description; volumes are made in the words of those who are given them.
 	parts := map[string][]string{
-		"proxy": {dirVM + "/socket"}, "image": nil, "spec": nil, "network": {dirVM + "/socket"}, "socket": nil, "hypervisor": nil, "wrap": nil, "store": nil, "console": nil, "config": nil, "diag": {dirVM + "/socket"}, "validate": nil, "ctl": nil, "suspend": nil,
+		"proxy": {dirVM + "/socket", dirVM + "/metrics"}, "image": nil, "spec": nil, "network": {dirVM + "/socket", dirVM + "/metrics"}, "socket": nil, "hypervisor": nil, "wrap": nil, "store": nil, "console": nil, "config": nil, "diag": {dirVM + "/socket"}, "validate": nil, "ctl": nil, "suspend": nil, "metrics": nil,
 		"domain": {dirVM + "/spec"}, "cloudinit": {dirVM + "/spec"}, "flexvolume": nil, "volume": {dirVM + "/spec", dirVM + "/domain", dirVM + "/cloudinit", dirVM + "/flexvolume"},
 	}
 	t.eachImport(func(dir string) bool { return under(dir, dirVM) && dir != dirVM }, func(f *File, imp Import) {

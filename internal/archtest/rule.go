@@ -150,10 +150,10 @@ func Rules() []Rule {
 			Check:   checkWords,
 		},
 		{
-			ID:      "moments",
-			Says:    "in the model and the engine a moment is a cluster.Instant",
-			Instead: "make it an Instant (what lies between two is a time.Duration), or, if it is no moment, give it the name of what it counts",
-			Check:   checkMoments,
+			ID:      "units",
+			Says:    "in the model and the engine a moment is a cluster.Instant, and a part of a device a cluster.Portion, MiB or DeviceUnits",
+			Instead: "give it that type (what lies between two moments is a time.Duration), or, if it is none of them, the name of what it counts",
+			Check:   checkUnits,
 		},
 		{
 			ID:      "places",

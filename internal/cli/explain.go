@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
@@ -240,9 +241,9 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 			"(or, if your scheduler answers to that name, add --scheduler-name %s)", p.FullName(), full.Spec.SchedulerName, strings.Join(v.names, " or "), full.Spec.SchedulerName)
 	case key == (cluster.Key{}) && !p.Phase.Alive():
 		return fmt.Errorf("pod %s has ended (%s) and was in no gang", p.FullName(), p.Phase)
-	case key == (cluster.Key{}):
-		return fmt.Errorf("pod %s has no gang yet: it lacks the annotation %s, which the podgrouper writes within a second. Is that role running "+
-			"(`muster run podgrouper`, or `muster run all`)? Its log names the pods it cannot group", p.FullName(), kai.PodGroupAnnotation)
+	case key == (cluster.Key{}), v.snap.GangByKey(key) == nil && kai.GangOfOwner(full) == key.Name:
+		return fmt.Errorf("pod %s has no gang yet: its owner has no PodGroup, and it has neither of the annotations %s and %s. The podgrouper writes one of them within a second. Is that role running "+
+			"(`muster run podgrouper`, or `muster run all`)? Its log names the pods it cannot group", p.FullName(), kai.PodGroupAnnotation, keys.OwnGangAnnotation)
 	case v.snap.GangByKey(key) == nil:
 		return fmt.Errorf("pod %s asks for PodGroup %s (annotation %s), which does not exist, or belongs to another shard. Create it, or remove the annotation "+
 			"for the podgrouper to make one", p.FullName(), key, kai.PodGroupAnnotation)

@@ -103,7 +103,7 @@ func TestLab(t *testing.T) {
 		{[]string{"explain", "gang", "train", "-n", "kube-system"}, "but one in namespace default: add -n default"},
 		{[]string{"explain", "pod", "a"}, "pod default/a: pending\ngang default/train: "},
 		{[]string{"explain", "pod", "stranger"}, `its spec.schedulerName is "default-scheduler"`},
-		{[]string{"explain", "pod", "lone"}, "the podgrouper writes"},
+		{[]string{"explain", "pod", "lone"}, "The podgrouper writes one"},
 		{[]string{"explain", "pod", "lost"}, "PodGroup default/away"},
 	} {
 		out, err := call(t, l, want.args...)

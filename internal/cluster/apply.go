@@ -452,12 +452,17 @@ func (s *Store) count(g *Gang, p *Pod, by int32) {
 	case p.Returning:
 		move(&acc.requested)
 	}
-	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0)
+	s.setWaiting(g)
 	s.setPartial(g)
 	if acc.pods == 0 {
 		delete(s.accounts, g.Queue)
 	}
 	s.dirty[g.Queue] = struct{}{}
+}
+
+// setWaiting notes whether the gang has pods that wait, or waits for its pods to be made.
+func (s *Store) setWaiting(g *Gang) {
+	s.setPending(g.ID, g.PendingPods+g.GatedPods > 0 || g.BeforePods && len(g.Pods) == 0)
 }
 
 // setPartial notes whether the gang is worth a look by whoever cares for incomplete gangs: a tree of sets may be

@@ -175,13 +175,17 @@ func (s *Store) remnant(p *Pod) GangID {
 // plant gives a gang its tree.
 func (s *Store) plant(g *Gang, sets []Set) {
 	g.Sets = sets
-	g.leaves = make(map[string]int32, len(sets))
+	g.leaves, g.rest = make(map[string]int32, len(sets)), None
 	for i := range sets {
 		if sets[i].Leaf {
 			g.leaves[sets[i].Name] = int32(i)
 		}
+		if sets[i].Leaf && sets[i].Rest {
+			g.rest = int32(i)
+		}
 	}
 	g.least, g.near = int32(min(g.MinPods(), math.MaxInt32)), shape(sets)
+	s.setWaiting(g)
 	s.setPartial(g)
 }
 

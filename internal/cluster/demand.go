@@ -54,7 +54,7 @@ func (d *demands) count(dims Dims, c *Class, by int) {
 // demandKey describes what pods of a class take; two stores give it alike in whatever order they came to know dimensions.
 func demandKey(dims Dims, c *Class) string {
 	var b []byte
-	for _, x := range [...]int64{c.Requests.At(GPU), int64(c.Share.Devices), c.Share.Portion, c.Share.MemoryMiB} {
+	for _, x := range [...]int64{c.Requests.At(GPU), int64(c.Share.Devices), int64(c.Share.Portion), int64(c.Share.MemoryMiB)} {
 		b = strconv.AppendInt(b, x, 10)
 		b = append(b, '/')
 	}

@@ -19,7 +19,7 @@ func TestDemands(t *testing.T) {
 		{Requests: []Quantity{{Name: "gpu", Value: 1000}}},
 		{Requests: []Quantity{{Name: "gpu", Value: 1000}}, Spec: &ClassSpec{NodeSelector: map[string]string{"a": "b"}}}, // the same kind
 		{Requests: []Quantity{{Name: "gpu", Value: 2000}, {Name: "nic", Value: 1}}},
-		{Spec: &ClassSpec{Share: Share{Devices: 1, Portion: PortionUnit / 2}}},
+		{Spec: &ClassSpec{Share: Share{Devices: 1, Portion: WholePortion / 2}}},
 		{Requests: []Quantity{{Name: "gpu", Value: 4000}}, Spec: &ClassSpec{Unsupported: "magic"}},
 		{Requests: []Quantity{{Name: "nvidia.com/mig-1g.5gb", Value: 1}}},
 	}

@@ -9,21 +9,33 @@ import (
 // Whole is one whole device in the model's unit, milli-GPU.
 const Whole = int64(1000)
 
-// PortionUnit is a whole device in the unit of Share.Portion.
-const PortionUnit = int64(1_000_000)
+// Portion is a part of one device, in millionths.
+type Portion int64
+
+// WholePortion is a whole device.
+const WholePortion Portion = 1_000_000
+
+// MilliGPU is the portion of one device in the model's unit, cut to whole thousandths.
+func (p Portion) MilliGPU() int64 { return int64(p) * Whole / int64(WholePortion) }
+
+// MiB is an amount of a device's memory, in mebibytes.
+type MiB int64
+
+// DeviceUnits is a part of one device in the units of its node (see Node.DeviceUnits). Those of two nodes do not compare.
+type DeviceUnits int64
 
 // maxDeviceUnits is more than any device has: 2^40 MiB. It keeps the sum over a million pods on one device inside an int64.
-const maxDeviceUnits = int64(1) << 40
+const maxDeviceUnits = 1 << 40
 
 // Share is what a pod takes of GPUs that it has not to itself: the same part of each of several devices of one node. The
 // zero Share takes nothing.
 type Share struct {
 	// Devices is how many different devices; 0 for no share.
 	Devices int32
-	// Portion is how much of each device, in millionths; 0 when it is asked for by memory.
-	Portion int64
+	// Portion is how much of each device; 0 when it is asked for by memory.
+	Portion Portion
 	// MemoryMiB is how much memory of each device, when Portion is 0.
-	MemoryMiB int64
+	MemoryMiB MiB
 }
 
 // None says that the pod shares nothing.
@@ -31,22 +43,22 @@ func (s Share) None() bool { return s.Devices == 0 }
 
 // Takes returns what the share takes of one device that has so many units (Node.DeviceUnits): at least one. A portion is
 // cut to whole units, as KAI does.
-func (s Share) Takes(units int64) int64 {
+func (s Share) Takes(units DeviceUnits) DeviceUnits {
 	if s.Portion == 0 {
-		return max(1, min(s.MemoryMiB, maxDeviceUnits))
+		return max(1, DeviceUnits(min(s.MemoryMiB, maxDeviceUnits)))
 	}
-	return max(1, units*s.Portion/PortionUnit)
+	return max(1, units*DeviceUnits(s.Portion)/DeviceUnits(WholePortion))
 }
 
 // Charge returns what a queue is charged for all devices of the share on a node with so many units each, in milli-GPU:
 // hundredths of a device, a portion rounded to the nearest and memory rounded up, as KAI does.
-func (s Share) Charge(units int64) int64 {
-	part := (s.Portion + PortionUnit/200) / (PortionUnit / 100)
+func (s Share) Charge(units DeviceUnits) int64 {
+	part := int64((s.Portion + WholePortion/200) / (WholePortion / 100))
 	if s.Portion == 0 {
 		if units <= 0 {
 			return 0
 		}
-		part = (min(s.MemoryMiB, MaxQuantity/100)*100 + units - 1) / units
+		part = (min(int64(s.MemoryMiB), MaxQuantity/100)*100 + int64(units) - 1) / int64(units)
 	}
 	return Clamp(int64(s.Devices) * min(part, MaxQuantity/1000) * (Whole / 100))
 }
@@ -55,8 +67,8 @@ func (s Share) Charge(units int64) int64 {
 // its reservation pod is on it, a whole one is in Node.Used.
 type SharedDevice struct {
 	Group string
-	// Used is what pods hold of it, in units of the node's devices, Releasing the part that is being given back.
-	Used, Releasing int64
+	// Used is what pods hold of it, Releasing the part that is being given back.
+	Used, Releasing DeviceUnits
 	// Reserved says that its reservation pod is on the node. Until there is one, it has a pod slot of the node in Used.
 	Reserved bool
 
@@ -68,11 +80,11 @@ func (d *SharedDevice) Kept() bool { return d.Used > d.Releasing }
 
 // DeviceUnits is how much there is of each GPU of the node to share: MiB of its memory in whole hundreds, as KAI counts,
 // or 100 when the memory is not known.
-func (n *Node) DeviceUnits() int64 {
+func (n *Node) DeviceUnits() DeviceUnits {
 	if n.GPUMemoryMiB < 100 {
 		return 100
 	}
-	return min(n.GPUMemoryMiB, maxDeviceUnits) / 100 * 100
+	return DeviceUnits(min(n.GPUMemoryMiB, maxDeviceUnits) / 100 * 100)
 }
 
 // Device returns the shared device of a group, nil when there is none.
@@ -96,7 +108,7 @@ func (c *Class) ChargeOn(n *Node) Resources {
 	return c.chargeFor(n.DeviceUnits())
 }
 
-func (c *Class) chargeFor(units int64) Resources {
+func (c *Class) chargeFor(units DeviceUnits) Resources {
 	r := c.Charge.Clone()
 	r.Set(GPU, r.At(GPU)+c.Share.Charge(units))
 	return r
@@ -135,7 +147,7 @@ func (n *Node) share(p *Pod, by int64) {
 	if p.Class.Share.None() && !p.reserves() {
 		return
 	}
-	units := p.Class.Share.Takes(n.DeviceUnits())
+	units := DeviceUnits(by) * p.Class.Share.Takes(n.DeviceUnits())
 	for _, g := range p.Groups {
 		i, ok := n.device(g)
 		if !ok {
@@ -147,9 +159,9 @@ func (n *Node) share(p *Pod, by int64) {
 			d.reservations += int32(by)
 			d.Reserved = d.reservations > 0
 		} else {
-			d.Used += by * units
+			d.Used += units
 			if p.Phase == Releasing {
-				d.Releasing += by * units
+				d.Releasing += units
 			}
 		}
 		n.countDevice(d, 1)

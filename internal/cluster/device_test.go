@@ -12,10 +12,10 @@ import (
 func TestSharedDevices(t *testing.T) {
 	t.Parallel()
 	s := NewStore(Options{})
-	pod := func(uid string, phase Phase, portion int64, groups ...string) PodState {
+	pod := func(uid string, phase Phase, portion Portion, groups ...string) PodState {
 		return PodState{
 			UID: uid, Name: uid, Namespace: "a", Ours: true, Phase: phase, NodeName: "n", Groups: groups, Requests: []Quantity{{"pods", 1}},
-			Charge: []Quantity{{"gpu", portion / 1000}}, Spec: &ClassSpec{Share: Share{Devices: int32(len(groups)), Portion: portion}},
+			Charge: []Quantity{{"gpu", portion.MilliGPU()}}, Spec: &ClassSpec{Share: Share{Devices: int32(len(groups)), Portion: portion}},
 		}
 	}
 	reservation := func(uid, group string) PodState {
@@ -65,7 +65,7 @@ func TestSharesAreSums(t *testing.T) {
 			n := snap.Node(id)
 			var used, releasing Resources
 			type device struct {
-				used, releasing int64
+				used, releasing DeviceUnits
 				reserved        bool
 			}
 			devices := map[string]device{}
@@ -121,9 +121,9 @@ func TestSharesAreSums(t *testing.T) {
 func TestShareAmounts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		share         Share
-		units         int64
-		takes, charge int64
+		share        Share
+		units, takes DeviceUnits
+		charge       int64
 	}{
 		{Share{Devices: 1, Portion: 500_000}, 100, 50, 500},
 		{Share{Devices: 1, Portion: 333_000}, 81900, 27272, 330},

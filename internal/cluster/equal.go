@@ -27,16 +27,16 @@ func (e *GangState) equal(b *GangState) bool {
 	return e.Key == b.Key && e.UID == b.UID && e.Queue == b.Queue && e.Priority == b.Priority && e.Preemptible == b.Preemptible &&
 		e.Created == b.Created && e.Invalid == b.Invalid && e.MarkUnschedulable == b.MarkUnschedulable && e.Backoff == b.Backoff &&
 		e.GaveUp == b.GaveUp && e.LastStart == b.LastStart && e.LastEviction == b.LastEviction && e.StaleSince == b.StaleSince &&
-		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
+		e.PreemptionDelay == b.PreemptionDelay && e.StaleGrace == b.StaleGrace && e.BeforePods == b.BeforePods && e.Generation == b.Generation && slices.EqualFunc(e.Sets, b.Sets, Set.equal)
 }
 
 func (s Set) equal(o Set) bool {
-	return s.Name == o.Name && s.Parent == o.Parent && s.Leaf == o.Leaf && s.Min == o.Min && s.Near == o.Near && slices.Equal(s.Children, o.Children)
+	return s.Name == o.Name && s.Parent == o.Parent && s.Leaf == o.Leaf && s.Min == o.Min && s.Pods == o.Pods && s.Rest == o.Rest && s.Near == o.Near && slices.Equal(s.Children, o.Children)
 }
 
 func (e *QueueState) equal(b *QueueState) bool {
 	return e.Name == b.Name && e.UID == b.UID && e.Display == b.Display && e.Parent == b.Parent && e.Priority == b.Priority && e.Created == b.Created &&
-		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock
+		e.PreemptMinRuntime == b.PreemptMinRuntime && e.ReclaimMinRuntime == b.ReclaimMinRuntime && e.BudgetsBlock == b.BudgetsBlock && e.Closed == b.Closed
 }
 
 // equal leaves out when the promise runs out, and who made it: it is made anew in each cycle, and is the same.

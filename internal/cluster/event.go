@@ -24,7 +24,7 @@ type NodeState struct {
 	// "PIDPressure", "NetworkUnavailable", NoWorkerLabel; "" when it is fine.
 	Problem string
 	// GPUMemoryMiB is the memory of each GPU; 0 when unknown.
-	GPUMemoryMiB int64
+	GPUMemoryMiB MiB
 	// Slicing is how its GPUs are cut into slices.
 	Slicing Slicing
 	// Allocatable is what pods may take in all; in a Node, a vector.
@@ -120,6 +120,8 @@ type GangState struct {
 	// ever; unset for the scheduler's default.
 	PreemptionDelay time.Duration
 	StaleGrace      Maybe[time.Duration]
+	// BeforePods says that it is told why it waits before it has any pods: they are made once it may start.
+	BeforePods bool
 	// Generation is the object's metadata.generation, so that a changed gang is tried anew.
 	Generation int64
 }
@@ -129,6 +131,7 @@ type GangGone struct{ Key Key }
 
 // QueueState is a queue as observed: the event that creates or updates it, and the part of Queue that its object says.
 type QueueState struct {
+	// Name tells queues of all faces apart; see [QueueName].
 	Name     string
 	UID      string
 	Display  string
@@ -146,6 +149,8 @@ type QueueState struct {
 	ReclaimMinRuntime Maybe[time.Duration]
 	// BudgetsBlock says that PodDisruptionBudgets of its work must not be violated, not even for what it holds over quota.
 	BudgetsBlock bool
+	// Closed says in one sentence why nothing new starts in the queue, "" where it does. What runs there stays.
+	Closed string
 }
 
 // UsageState is what queues used of the cluster lately: queue name, dimension, millionths of the cluster. It replaces

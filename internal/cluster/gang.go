@@ -23,6 +23,12 @@ type Set struct {
 	Leaf bool
 	// Min is, for a leaf, how many pods it needs; for an inner set, how many of its children must be satisfied.
 	Min int32
+	// Pods is, for an inner set whose children are all leaves, how many pods of them it needs in all, besides what each child needs; 0 for
+	// no more than that.
+	Pods int32
+	// Rest says that a leaf takes the pods that ask for a set which the tree has not. At most one leaf of a tree does; without one such pods
+	// are of no set.
+	Rest bool
 	// Near is what the pods of the set, and of all sets below it, must or should have in common.
 	Near Constraint
 }
@@ -45,6 +51,7 @@ type Gang struct {
 
 	least  int32 // MinPods, computed once
 	leaves map[string]int32
+	rest   int32  // the leaf for pods of other sets, or None
 	near   string // see Shape
 	aside  string // why it is not scheduled although its object is in order; see Store.SetAside
 	formed bool   // of a remnant: LastStart was taken from its former gang, once; later it only turns 0, when that gang is gone
@@ -83,7 +90,7 @@ type Maybe[V any] struct {
 	Value V
 }
 
-// LeafByName returns the index of the leaf called name, or None. "" and DefaultSet name the single default leaf.
+// LeafByName returns the index of the leaf called name, else of the one for the rest, or None. "" and DefaultSet name the single default leaf.
 func (g *Gang) LeafByName(name string) int32 {
 	if name == "" {
 		name = DefaultSet
@@ -91,7 +98,7 @@ func (g *Gang) LeafByName(name string) int32 {
 	if i, ok := g.leaves[name]; ok {
 		return i
 	}
-	return None
+	return g.rest
 }
 
 // Shape describes the tree with its constraints; "" for a gang without constraints. Gangs of one shape whose sets have
@@ -105,7 +112,7 @@ func shape(sets []Set) string {
 	var b strings.Builder
 	for i := range sets {
 		s := &sets[i]
-		fmt.Fprintf(&b, "%d %d", s.Parent, s.Min)
+		fmt.Fprintf(&b, "%d %d %d", s.Parent, s.Min, s.Pods)
 		if c := s.Near; c != (Constraint{}) {
 			fmt.Fprintf(&b, " %q %q %q", c.Topology, c.Required, c.Preferred)
 		}
@@ -118,11 +125,16 @@ func shape(sets []Set) string {
 // have ended well. Those that have finished count as having existed: the rest starts again without them. But where the
 // living are enough by themselves, as in a first start and when work is run anew under the name of the gang, they start
 // together.
-func (s *Set) Need(alive, finished int32) int32 {
-	if alive >= s.Min {
-		return s.Min
+func (s *Set) Need(alive, finished int32) int32 { return need(s.Min, alive, finished) }
+
+// NeedPods is Need of an inner set's Pods: alive and finished are of all its children together.
+func (s *Set) NeedPods(alive, finished int32) int32 { return need(s.Pods, alive, finished) }
+
+func need(least, alive, finished int32) int32 {
+	if alive >= least {
+		return least
 	}
-	return max(0, s.Min-finished)
+	return max(0, least-finished)
 }
 
 // MinPods returns the smallest number of pods that satisfies the tree.
@@ -153,5 +165,5 @@ func (g *Gang) minPods(i int32) int {
 		mins[n], mins[best] = mins[best], mins[n]
 		total += mins[n]
 	}
-	return total
+	return max(total, int(s.Pods))
 }

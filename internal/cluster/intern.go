@@ -101,7 +101,7 @@ func appendSpecKey(b []byte, s *ClassSpec) []byte {
 		b = append(b, 'c')
 	}
 	if !s.Share.None() {
-		for _, x := range [...]int64{int64(s.Share.Devices), s.Share.Portion, s.Share.MemoryMiB} {
+		for _, x := range [...]int64{int64(s.Share.Devices), int64(s.Share.Portion), int64(s.Share.MemoryMiB)} {
 			b = strconv.AppendInt(b, x, 10)
 			b = append(b, '/')
 		}

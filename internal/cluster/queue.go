@@ -1,5 +1,27 @@
 package cluster
 
+import "strings"
+
+// faceMark stands between the face and the name of a queue. No name of an API object has one.
+const faceMark = ":"
+
+// QueueName is the name in the model of the queue that objects of a face call name. The queues of one face are called as their objects are: its
+// face is "". Of every other, the face goes before: "volcano:default". So two queues of one name are two queues.
+func QueueName(face, name string) string {
+	if face == "" {
+		return name
+	}
+	return face + faceMark + name
+}
+
+// SplitQueue is the inverse of [QueueName].
+func SplitQueue(queue string) (face, name string) {
+	if face, name, ok := strings.Cut(queue, faceMark); ok {
+		return face, name
+	}
+	return "", queue
+}
+
 // Queue is one node of the queue forest. It is immutable in a Snapshot.
 type Queue struct {
 	QueueState // as observed; amounts are in the fields below

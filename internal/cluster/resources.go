@@ -20,7 +20,7 @@ const Unlimited = int64(-1)
 
 // MaxQuantity is the clamp for any single quantity read from an object: 2^50 (a pebibyte, or 10^15 milli-CPU). Any number of
 // absurd pods can be added up, see MaxSum; room that somebody has is added up exactly to two thousand nodes of a pebibyte.
-const MaxQuantity = int64(1) << 50
+const MaxQuantity = 1 << 50
 
 // MaxAsked bounds the table of dimensions against names that only pods have: each of them would be a place in the vectors of every
 // node and queue, for good, and anybody may make names up. While the table has as many, what a pod asks for by further names counts as Further,

@@ -25,7 +25,7 @@ type Snapshot struct {
 	// before: a node, a queue or a gang came, went or was edited, or a pod ended. 0 for not since the Store began.
 	News Instant
 	// LeastDeviceUnits is Node.DeviceUnits of the node whose GPUs have the least memory; 0 while no node says.
-	LeastDeviceUnits int64
+	LeastDeviceUnits DeviceUnits
 	// Holds are the promises of room that stand, by ID.
 	Holds []Hold
 	// Origin identifies the Store: generations of different origins cannot be compared, and caches must not outlive one.

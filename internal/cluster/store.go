@@ -27,9 +27,9 @@ type Store struct {
 	gangIDs  map[Key]GangID
 	queueIDs map[string]QueueID
 
-	unsized        bool     // leastUnits is to be found anew
-	leastUnits     int64    // see Snapshot.LeastDeviceUnits
-	byName         []NodeID // nodes by name; replaced, never edited; stale while unsorted
+	unsized        bool        // leastUnits is to be found anew
+	leastUnits     DeviceUnits // see Snapshot.LeastDeviceUnits
+	byName         []NodeID    // nodes by name; replaced, never edited; stale while unsorted
 	queueNames     []QueueID
 	unsorted       bool
 	unsortedQueues bool
@@ -89,7 +89,7 @@ type Options struct {
 type account struct {
 	allocated, nonPreemptible, requested sum
 	leaving, stuck                       departing
-	memory                               int64 // MiB of GPU memory in requested that is of no known node
+	memory                               MiB // GPU memory in requested that is of no known node
 	pods                                 int
 }
 
@@ -104,7 +104,7 @@ func (a *account) move(sum *sum, p *Pod, by int) {
 		sum.sub(p.Charge)
 	}
 	if sh := p.Class.Share; sum == &a.requested && p.Node == None && sh.Portion == 0 {
-		a.memory += int64(by) * min(int64(sh.Devices)*min(sh.MemoryMiB, maxDeviceUnits/1024), maxDeviceUnits)
+		a.memory += MiB(by) * min(MiB(sh.Devices)*min(sh.MemoryMiB, maxDeviceUnits/1024), maxDeviceUnits)
 	}
 }
 
@@ -202,7 +202,8 @@ func (s *Store) tell(q *Queue, a *account) {
 	q.Leaving, q.LeavingNonPreemptible = a.leaving.all.read(nil), a.leaving.nonPreemptible.read(nil)
 	q.Stuck, q.StuckNonPreemptible = a.stuck.all.read(nil), a.stuck.nonPreemptible.read(nil)
 	if a.memory > 0 && s.leastUnits > 0 {
-		q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(a.memory/s.leastUnits, MaxQuantity)*Whole+a.memory%s.leastUnits*Whole/s.leastUnits))
+		mib, each := int64(a.memory), int64(s.leastUnits) // a unit is a MiB where the memory is known
+		q.Requested.Set(GPU, capped(q.Requested.At(GPU), min(mib/each, MaxQuantity)*Whole+mib%each*Whole/each))
 	}
 }
 
@@ -273,7 +274,7 @@ func (s *Store) sizeDevices() {
 		return
 	}
 	s.unsized = false
-	least := int64(0)
+	least := DeviceUnits(0)
 	for _, id := range s.byName {
 		if n := s.nodes.get(int32(id)); n.GPUMemoryMiB >= 100 && (least == 0 || n.DeviceUnits() < least) {
 			least = n.DeviceUnits()

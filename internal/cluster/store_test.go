@@ -27,7 +27,7 @@ func (w fixture) event(t *rapid.T) Event {
 	case 0:
 		return NodeState{
 			Name: pick(w.nodes, "node"), Problem: pick([]string{"", "NotReady"}, "problem"), Allocatable: amounts(),
-			GPUMemoryMiB: 40 * rapid.Int64Range(0, 20).Draw(t, "memory"),
+			GPUMemoryMiB: MiB(40 * rapid.Int64Range(0, 20).Draw(t, "memory")),
 		}
 	case 1:
 		return NodeGone{Name: pick(w.nodes, "node")}
@@ -59,9 +59,9 @@ func (w fixture) event(t *rapid.T) Event {
 		st.Charged = recordOf(st.UID)
 		switch rapid.IntRange(0, 3).Draw(t, "share") {
 		case 0:
-			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), Portion: 100_000 * rapid.Int64Range(1, 9).Draw(t, "portion")}
+			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), Portion: 100_000 * Portion(rapid.Int64Range(1, 9).Draw(t, "portion"))}
 		case 1:
-			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), MemoryMiB: rapid.Int64Range(1, 500).Draw(t, "share of memory")}
+			st.Spec.Share = Share{Devices: int32(rapid.IntRange(1, 2).Draw(t, "devices")), MemoryMiB: MiB(rapid.Int64Range(1, 500).Draw(t, "share of memory"))}
 		case 2:
 			st.Utility = !st.Ours
 		}

@@ -23,6 +23,7 @@ import (
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/scheduler"
 )
 
@@ -163,7 +164,7 @@ func (c *cluster) setParallelism(ctx context.Context, job string, n int) error {
 // gang is what is seen of the pods of one job.
 type gang struct {
 	name  string
-	group string // its PodGroup, once every pod is in it
+	group string // the name of its PodGroup, whether there is one yet or not, once every pod is in it
 	// pods counts those that exist, and of them: bound those that have a node, running and done those in that phase,
 	// leaving those that are being deleted.
 	pods, bound, running, done, leaving int
@@ -214,8 +215,8 @@ func (c *cluster) gang(ctx context.Context, name string) (gang, error) {
 			continue
 		}
 		g.pods++
-		if group := p.Annotations[keys.PodGroupAnnotation]; group != "" {
-			g.group = group
+		if in, _ := kai.Membership(p); in.Name != "" {
+			g.group = in.Name
 			grouped++
 		}
 		if p.DeletionTimestamp != nil {

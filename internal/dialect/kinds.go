@@ -18,9 +18,11 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/nodetopology"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // Those of controller-runtime with these names have the same methods.
@@ -48,6 +50,8 @@ const (
 	PriorityClasses
 	Queues
 	PodGroups
+	VolcanoQueues
+	VolcanoPodGroups
 	Namespaces
 	ConfigMaps
 	PersistentVolumes
@@ -70,8 +74,11 @@ const (
 // Row says what is the same wherever objects of a kind are handled. docs/contributing/checklist-kind.md says what else a new
 // row touches.
 type Row struct {
-	// Name is the kind as manifests and messages have it: "PodGroup".
+	// Name is the kind as manifests and messages have it: "PodGroup". Of a kind of another face it goes on with the API group, as
+	// kubectl has it: "PodGroup.scheduling.volcano.sh".
 	Name string
+	// Face is the face whose kind it is, "" for what every scheduler reads. One without the face has no watch of it, and no right.
+	Face string
 	// New returns an empty object of the kind, List an empty list.
 	New  func() Object
 	List func() List
@@ -102,6 +109,8 @@ var rows = [Kinds]Row{
 	PriorityClasses:        of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList](Row{Name: "PriorityClass", Carried: cluster.PriorityClasses}),
 	Queues:                 of[v2.Queue, v2.QueueList](Row{Name: "Queue", Pooled: true}),
 	PodGroups:              of[v2alpha2.PodGroup, v2alpha2.PodGroupList](Row{Name: "PodGroup", Namespaced: true, Pooled: true}),
+	VolcanoQueues:          of[v1beta1.Queue, v1beta1.QueueList](Row{Name: "Queue.scheduling.volcano.sh", Face: volcano.Face, Optional: true, Pooled: true}),
+	VolcanoPodGroups:       of[v1beta1.PodGroup, v1beta1.PodGroupList](Row{Name: "PodGroup.scheduling.volcano.sh", Face: volcano.Face, Namespaced: true, Optional: true, Pooled: true}),
 	Namespaces:             of[v1.Namespace, v1.NamespaceList](Row{Name: "Namespace", Carried: cluster.Namespaces, carry: labelsOf}),
 	ConfigMaps:             of[v1.ConfigMap, v1.ConfigMapList](Row{Name: "ConfigMap", Namespaced: true, Carried: cluster.ConfigMaps, Metadata: v1.SchemeGroupVersion.WithKind("ConfigMap"), carry: existence, blank: newObject[metav1.PartialObjectMetadata]}),
 	PersistentVolumes:      of[v1.PersistentVolume, v1.PersistentVolumeList](Row{Name: "PersistentVolume", Carried: cluster.PersistentVolumes}),

@@ -20,7 +20,11 @@ func TestEveryRowIsWhole(t *testing.T) {
 			continue
 		}
 		object, list := r.New(), r.List()
-		if name := reflect.TypeOf(object).Elem().Name(); name != r.Name || reflect.TypeOf(list).Elem().Name() != name+"List" {
+		kind, group, _ := strings.Cut(r.Name, ".")
+		if (group == "") != (r.Face == "") {
+			t.Errorf("%s: of face %q", r.Name, r.Face)
+		}
+		if name := reflect.TypeOf(object).Elem().Name(); name != kind || reflect.TypeOf(list).Elem().Name() != name+"List" {
 			t.Errorf("%s: objects of type %T, lists of type %T", r.Name, object, list)
 		}
 		for _, o := range []Object{object, k.Watched()} {

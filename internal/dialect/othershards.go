@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // otherShards is what belongs to other shards. Pods carry no label of a shard: whose a pod is follows from its gang and its node.
@@ -26,10 +27,8 @@ func newOtherShards() otherShards {
 
 // gang notes whose a gang is that exists or is gone, and has its members told anew if that has changed. theirs is its UID if it
 // is another shard's.
-func (t *Translator) gang(key types.NamespacedName, ours bool, theirs string) {
-	gang := kai.GangKey(key.Namespace, key.Name)
-	_, wasOurs := t.gangs[key]
-	if wasOurs == ours && t.otherShards.gangs[gang] == theirs {
+func (t *Translator) gang(gang cluster.Key, ours bool, theirs string) {
+	if t.known(gang) == ours && t.otherShards.gangs[gang] == theirs {
 		return
 	}
 	if theirs != "" {
@@ -41,6 +40,18 @@ func (t *Translator) gang(key types.NamespacedName, ours bool, theirs string) {
 	for pod := range t.otherShards.members[gang] { // order: each pod on its own
 		t.dirty[pod] = struct{}{}
 	}
+}
+
+// known says whether there is a gang of our shard.
+func (t *Translator) known(gang cluster.Key) (ok bool) {
+	key := types.NamespacedName{Namespace: gang.Namespace, Name: gang.Name}
+	switch gang.Face {
+	case kai.Face:
+		_, ok = t.gangs[key]
+	case volcano.Face:
+		_, ok = t.volcano.groups[key]
+	}
+	return ok
 }
 
 // node notes whether a node is another shard's.
@@ -71,10 +82,10 @@ func (t *Translator) member(key types.NamespacedName, old, p *v1.Pod) {
 	}
 	var before, after cluster.Key
 	if old != nil {
-		before = gangOf(old)
+		before = t.gangOf(old)
 	}
 	if p != nil {
-		after = gangOf(p)
+		after = t.gangOf(p)
 	}
 	if before != after && before != (cluster.Key{}) {
 		delete(t.otherShards.members[before], key)
@@ -94,11 +105,14 @@ func (t *Translator) member(key types.NamespacedName, old, p *v1.Pod) {
 }
 
 // gangOf is the gang whose shard a pod belongs to: of one that is bound, the one that it was bound for.
-func gangOf(p *v1.Pod) cluster.Key {
+func (t *Translator) gangOf(p *v1.Pod) cluster.Key {
 	if p.Spec.NodeName != "" {
 		if c := kai.ReadCharged(p.Namespace, p.Annotations); c.Queue != "" {
 			return c.Gang
 		}
+	}
+	if t.volcano.ours(p) {
+		return volcano.Membership(p)
 	}
 	gang, _ := kai.Membership(p)
 	return gang
@@ -127,7 +141,7 @@ func (t *Translator) elsewhere(st *cluster.PodState) bool {
 	if st.Charged.Queue != "" {
 		of = st.Charged.Gang
 	}
-	if _, ours := t.gangs[types.NamespacedName{Namespace: of.Namespace, Name: of.Name}]; ours && of != (cluster.Key{}) {
+	if t.known(of) {
 		return false
 	}
 	_, gang := t.otherShards.gangs[of]

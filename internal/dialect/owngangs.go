@@ -69,6 +69,7 @@ func (t *Translator) own(key types.NamespacedName, old, p *v1.Pod, apply func(cl
 func says(p *v1.Pod) (s struct {
 	uid                   types.UID
 	own, group, decidedAt string
+	charged               string
 	bound                 bool
 },
 ) {
@@ -76,7 +77,7 @@ func says(p *v1.Pod) (s struct {
 		return s
 	}
 	s.uid, s.own, s.group = p.UID, p.Annotations[keys.OwnGangAnnotation], p.Annotations[keys.PodGroupAnnotation]
-	s.decidedAt, s.bound = p.Annotations[keys.DecidedAnnotation], p.Spec.NodeName != ""
+	s.decidedAt, s.charged, s.bound = p.Annotations[keys.DecidedAnnotation], p.Annotations[keys.ChargedAnnotation], p.Spec.NodeName != ""
 	return s
 }
 
@@ -93,12 +94,13 @@ func (t *Translator) stranger(p *v1.Pod) bool {
 // readGang tells of a gang as it stands.
 func (t *Translator) readGang(key types.NamespacedName, apply func(cluster.Event)) {
 	pg := t.standing(key)
+	t.admit(key, pg)
 	theirs := pg != nil && !t.partition.Includes(pg.Labels)
 	inOtherShard := ""
 	if theirs {
 		inOtherShard = string(pg.UID)
 	}
-	t.gang(key, pg != nil && !theirs, inOtherShard)
+	t.gang(kai.GangKey(key.Namespace, key.Name), pg != nil && !theirs, inOtherShard)
 	for pod := range t.owns[key] { // order: each pod on its own. Whether they are of its queue
 		t.dirty[pod] = struct{}{}
 	}

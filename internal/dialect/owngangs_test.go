@@ -62,12 +62,15 @@ func TestOwnGangs(t *testing.T) {
 	for k, v := range kai.WriteCharged(cluster.Charged{Queue: "q", Gang: kai.GangKey("a", "g")}) {
 		bound.Annotations[k] = v
 	}
+	renamed := bound.DeepCopy()
+	renamed.Annotations[kai.PodGroupAnnotation] = "nothing"
 	for name, c := range map[string]struct {
 		objects []Object
 		want    []string
 	}{
 		"a pod":                               {[]Object{ownGangPod("p", "q", "")}, []string{"g u-job in q: p"}},
 		"bound":                               {[]Object{bound}, []string{"g u-job in q: p"}},
+		"bound, and it names another since":   {[]Object{renamed}, []string{"g u-job in q: p"}},
 		"of another shard":                    {[]Object{ownGangPod("p", "q", "gold")}, nil},
 		"a copy of another's":                 {[]Object{copied}, nil},
 		"it names a PodGroup, which is not":   {[]Object{named}, nil},

@@ -15,15 +15,20 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/devices"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 )
 
 // Options say whose scheduler objects are translated for. The zero value is KAI's defaults without shards.
 type Options struct {
 	// Roles tell pods apart. Without SchedulerNames they are kai.DefaultSchedulerName alone.
 	Roles kai.Roles
+	// Volcano are the values of spec.schedulerName by which pods are Volcano's; none: there is no such face, and objects of its kinds
+	// are not handed over.
+	Volcano []string
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist.
 	Partition kai.Partition
 	// FlatQueues puts all queues side by side: parents are not looked at.
@@ -60,7 +65,11 @@ type Translator struct {
 	devices     *devices.Index
 	groups      map[types.NamespacedName]*v2alpha2.PodGroup                          // the objects, of all shards
 	owns        map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup // gangs that pods are by themselves, by pod
-	gangs       map[types.NamespacedName]*v2alpha2.PodGroup                          // those of our shard, of either kind
+	owned       map[types.NamespacedName]map[types.NamespacedName]struct{}           // pods that are in the gang of that name by their owner
+	admitted    map[types.NamespacedName]admits                                      // by what they have been judged, by gang
+	queueLabel  string
+	gangs       map[types.NamespacedName]*v2alpha2.PodGroup // those of our shard, of either kind
+	volcano     volcanoFace
 	pods        map[types.NamespacedName]*v1.Pod
 	requests    map[types.NamespacedName]*request
 	byPod       map[types.NamespacedName][]*request
@@ -94,7 +103,9 @@ func NewTranslator(o Options) *Translator {
 		roles: o.Roles, partition: o.Partition, flat: o.FlatQueues, extended: o.Extended, report: o.Broken,
 		nodes: map[string]*v1.Node{}, devices: devices.NewIndex(o.QueueLabel), gangs: map[types.NamespacedName]*v2alpha2.PodGroup{},
 		groups: map[types.NamespacedName]*v2alpha2.PodGroup{}, owns: map[types.NamespacedName]map[types.NamespacedName]*v2alpha2.PodGroup{},
-		pods: map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
+		owned: map[types.NamespacedName]map[types.NamespacedName]struct{}{}, admitted: map[types.NamespacedName]admits{}, queueLabel: o.QueueLabel,
+		volcano: newVolcanoFace(o.Volcano),
+		pods:    map[types.NamespacedName]*v1.Pod{}, requests: map[types.NamespacedName]*request{}, byPod: map[types.NamespacedName][]*request{},
 		stale: map[types.NamespacedName]StaleBindRequest{}, otherShards: newOtherShards(), problems: map[name]string{}, broken: map[name]bool{},
 		dirty: map[types.NamespacedName]struct{}{},
 	}
@@ -239,6 +250,12 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			t.groups[key] = pg
 		}
 		t.readGang(key, apply)
+	case VolcanoQueues:
+		q, _ := object.(*v1beta1.Queue)
+		t.readVolcanoQueue(key, q, apply)
+	case VolcanoPodGroups:
+		pg, _ := object.(*v1beta1.PodGroup)
+		t.readVolcanoGang(key, pg, apply)
 	case DeviceClasses:
 		c, _ := object.(*resourcev1.DeviceClass)
 		t.devices.Class(key.Name, c)
@@ -258,6 +275,7 @@ func (t *Translator) read(k Kind, key types.NamespacedName, object Object, apply
 			apply(cluster.PodGone{UID: string(old.UID)})
 		}
 		t.member(key, old, p)
+		t.ownedBy(key, old, p)
 		if p == nil {
 			delete(t.pods, key)
 		} else {
@@ -305,7 +323,10 @@ func (t *Translator) carry(k Kind, key types.NamespacedName, object Object, appl
 // does not exist here.
 func (t *Translator) tellPod(key types.NamespacedName, p *v1.Pod, apply func(cluster.Event)) {
 	st := t.roles.Pod(p, t.promised(key, p))
-	if t.stranger(p) {
+	switch {
+	case t.volcano.ours(p):
+		volcano.Member(&st, p)
+	case t.stranger(p), t.excludes(p):
 		st.Gang, st.SetName = cluster.Key{}, ""
 	}
 	t.devices.Pod(&st, p)
@@ -334,6 +355,9 @@ func (t *Translator) recheckGangs(apply func(cluster.Event)) {
 	t.reprioritise = false
 	for key, pg := range t.gangs { // order: each gang on its own
 		t.one(PodGroups, key, func() { apply(kai.Gang(pg, &t.priorities, t.partition.Pool())) })
+	}
+	for key, pg := range t.volcano.groups { // order: the same
+		t.one(VolcanoPodGroups, key, func() { apply(volcano.Gang(pg, t.priorities.Value)) })
 	}
 }
 

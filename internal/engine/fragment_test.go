@@ -36,7 +36,7 @@ func TestMeasureIsIncremental(t *testing.T) {
 			if r.IntN(2) == 0 {
 				p.Requests = append(p.Requests, cluster.Quantity{Name: "gpu", Value: 1000 * int64(1+r.IntN(3))})
 			} else {
-				p.Spec.Share = cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 10 * int64(1+r.IntN(9))}
+				p.Spec.Share = cluster.Share{Devices: 1, Portion: cluster.WholePortion / 10 * cluster.Portion(1+r.IntN(9))}
 				p.Groups = []string{fmt.Sprint("g", r.IntN(4))}
 			}
 			if r.IntN(3) > 0 {

@@ -22,6 +22,8 @@ const (
 	Operator   = "operator"
 	// VolcanoControllers is no part of KAI's face: the chart installs it, where that is asked for.
 	VolcanoControllers = "vc-controller-manager"
+	// VolcanoScheduler is no program and no account: it is what the scheduler's account may do besides where the scheduler reads Volcano's kinds.
+	VolcanoScheduler = "scheduler-volcano"
 
 	// Reservation is the program in pods that hold shared GPUs, which the binder makes.
 	Reservation = "reservation"

@@ -123,6 +123,11 @@ func Rules(role string) Permissions {
 		return operatorRules()
 	case VolcanoControllers:
 		return volcanoRules()
+	case VolcanoScheduler:
+		return Permissions{Cluster: []rbacv1.PolicyRule{
+			rule(groupVCScheduling, watch, "queues", "podgroups"),
+			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
+		}}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
@@ -154,8 +159,10 @@ func schedulerRules() Permissions {
 			rule(groupWork, append([]string{"create", "delete"}, watch...), "bindrequests"),
 			events(),
 		},
-		// The Leases of shards have their partitions' names.
-		Home: []rbacv1.PolicyRule{rule(groupLease, []string{"get", "create", "update"}, "leases")},
+		Home: []rbacv1.PolicyRule{
+			rule(groupLease, []string{"get", "create", "update"}, "leases"), // those of shards have their partitions' names
+			rule(groupCore, []string{"create", "delete"}, "configmaps"),     // records of decisions about gangs, each with a name of its own
+		},
 	}
 }
 

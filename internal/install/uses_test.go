@@ -43,9 +43,11 @@ func uses() map[string][]string {
 		// Off by default: who turns it on gives the scheduler's account the ClusterRole system:auth-delegator.
 		"app/review/review.go Caller Client.Create":                        nil,
 		"app/review/review.go may Client.Create":                           nil,
-		"roles/events.go run writer.Create":                                by(telling, "cluster create events"),
+		"roles/events.go try writer.Create":                                by(telling, "cluster create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
+		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
+		"kube/apply/gangrecords.go erase client.Delete":                    {"scheduler home delete configmaps"},
 		"kube/apply/binds.go remove client.Delete":                         {"scheduler cluster delete bindrequests" + kai},
 		"kube/apply/evictions.go write kit.Evict":                          {"scheduler cluster create pods/eviction"},
 		"kube/apply/evictions.go write kit.Delete":                         {"scheduler cluster delete pods"}, // --eviction-mode=delete
@@ -53,6 +55,7 @@ func uses() map[string][]string {
 		"kube/apply/nominations.go serve kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
+		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
 		"kube/apply/answers.go serve kit.Merge":                            {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.Merge":                        {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.MergeStatus":                  {"scheduler cluster patch podgroups/status" + kai},
@@ -118,7 +121,7 @@ func uses() map[string][]string {
 		"controllers/vcpodgroup/controller.go write kit.Delete":     vc("delete podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go write kit.Merge":      vc("patch podgroups.scheduling"),
 		"controllers/vcpodgroup/controller.go mark kit.Merge":       by([]string{VolcanoControllers}, "cluster patch pods"),
-		"controllers/vcqueue/controller.go write kit.Delete":        vc("delete commands.bus"),
+		"controllers/vcqueue/controller.go take kit.Delete":         vc("delete commands.bus"),
 		"controllers/vcqueue/controller.go patch kit.Merge":         vc("patch queues.scheduling"),
 		"controllers/vcqueue/controller.go state kit.MergeStatus":   vc("patch queues/status.scheduling"),
 		// What the operator applies and removes, whatever it is: TestRenderedObjects and the lab's TestInstallation speak of that.
@@ -165,7 +168,7 @@ func TestEveryWriteHasItsRight(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	for _, role := range Roles() {
+	for _, role := range append(Roles(), VolcanoScheduler) {
 		for _, line := range permitted(role) {
 			words := strings.SplitN(line, " ", 4)
 			resource := strings.Split(words[3], "/")

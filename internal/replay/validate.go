@@ -174,7 +174,7 @@ func (v *validator) unnamed(qs []cluster.Quantity) error {
 }
 
 func share(s cluster.Share) error {
-	if s.Devices < 0 || s.Devices > maxShared || s.Portion < 0 || s.Portion > cluster.PortionUnit || s.MemoryMiB < 0 || s.MemoryMiB > cluster.MaxQuantity {
+	if s.Devices < 0 || s.Devices > maxShared || s.Portion < 0 || s.Portion > cluster.WholePortion || s.MemoryMiB < 0 || s.MemoryMiB > cluster.MaxQuantity {
 		return fmt.Errorf("a share of %d devices, %d millionths, %d MiB cannot be", s.Devices, s.Portion, s.MemoryMiB)
 	}
 	return nil
@@ -214,6 +214,9 @@ func tree(sets []cluster.Set) error {
 		}
 		if s.Min < 0 {
 			return fmt.Errorf("sets[%d] has the minimum %d", i, s.Min)
+		}
+		if s.Pods < 0 || s.Pods > 0 && (s.Leaf || slices.ContainsFunc(s.Children, func(c int32) bool { return c > 0 && int(c) < len(sets) && !sets[c].Leaf })) {
+			return fmt.Errorf("sets[%d] has the minimum of %d pods; only a set of leaves may have one", i, s.Pods)
 		}
 		for _, child := range s.Children {
 			if child <= 0 || int(child) >= len(sets) || sets[child].Parent != i {

@@ -14,57 +14,74 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
 )
 
-// eventSink writes events behind the work, of one namespace after another. An event only repeats what a condition says, so what is
-// too much is left out and counted: of more than eventQueue that wait, the last of the namespace that has most; warnings that were
-// given a moment ago; and warnings of one reason beyond a pace, of which a single one tells then (see moderation).
+// eventSink writes events behind the work, of one namespace after another: a kind of work of an apply.Pool of its own, which shares
+// neither workers nor a queue with what a role writes besides. Who records an event never waits, so that what is too much has to go: what
+// is said again while it waits is one event with a count; warnings that were given a moment ago, and those of one reason beyond a pace,
+// are told of in a single one once there is room (see moderation); and when eventQueue are open, of a namespace no more than its share
+// is taken. An event only repeats what a condition says.
 type eventSink struct {
 	client  client.Client
 	clients map[string]client.Client // of components that write with one of their own; complete before run
 	scheme  *runtime.Scheme
 	dropped prometheus.Counter
 	held    prometheus.Counter
-	guard   *aside.Guard // nil: nobody is told of defects
+	lost    prometheus.Counter
+	guard   *aside.Guard
 	serial  atomic.Int64
+	workers *apply.Pool
+	queue   *apply.Queue[*corev1.Event]
 
-	mu     sync.Mutex
-	turns  workqueue.TypedRateLimitingInterface[ticket]
-	lines  map[string][]*corev1.Event // by namespace
-	queued int
+	mu    sync.Mutex
+	open  map[string]int           // how many there are of each namespace
+	fresh map[saying]*corev1.Event // that have not been tried yet
 	moderation
 }
 
-// ticket is leave to write one event of a namespace.
-type ticket struct {
-	namespace string
-	serial    int64
+// saying is what an event says.
+type saying struct {
+	warning
+	component, kind, annotations string
 }
 
+func sayingOf(e *corev1.Event) saying {
+	return saying{warningOf(e), e.ReportingController, e.Type, fmt.Sprint(e.Annotations)}
+}
+
+// eventWork is the row of events: what the API server was too busy for is tried for about half a minute. Of thousands that fail at once
+// each waits no longer than apply's longest wait between two tries.
+var eventWork = apply.Kind{Name: "an event", Workers: 4, First: time.Second, Tries: 6, Bound: eventQueue}
+
 const (
-	eventQueue   = 8192
-	eventWriters = 4
-	eventText    = 1000 // bytes; the API takes 1024
+	eventQueue = 8192
+	eventText  = 1000 // bytes; the API takes 1024
 )
 
-func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.Registerer) (*eventSink, error) {
+// newEventSink returns a sink that writes by c, once it runs; guard sets aside what ends in a defect, nil: nobody is told.
+func newEventSink(c client.Client, scheme *runtime.Scheme, registry prometheus.Registerer, guard *aside.Guard) (*eventSink, error) {
 	s := &eventSink{
-		client: c, clients: map[string]client.Client{}, scheme: scheme, lines: map[string][]*corev1.Event{}, moderation: newModeration(time.Now),
-		turns: turns.New(turns.Options[ticket]{Tenant: func(t ticket) string { return t.namespace }, Workers: eventWriters}),
+		client: c, clients: map[string]client.Client{}, scheme: scheme, guard: guard, workers: apply.NewPool(guard),
+		open: map[string]int{}, fresh: map[saying]*corev1.Event{}, moderation: newModeration(time.Now),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muster_events_dropped_total", Help: "Events that were not written because too many waited.",
 		}),
 		held: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muster_events_held_total", Help: "Warnings that were not written by themselves because the same was said a moment ago, or much alike in their namespace.",
 		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muster_events_lost_total", Help: "Events that the API server refused, or did not take in several tries.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{s.dropped, s.held} {
+	s.queue = apply.NewQueue(s.workers, eventWork, apply.Job[*corev1.Event]{
+		Tenant: func(e *corev1.Event) string { return e.Namespace }, About: func(e *corev1.Event) any { return e.Name }, Try: s.try, End: s.end,
+	})
+	for _, c := range []prometheus.Collector{s.dropped, s.held, s.lost} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of events: %w", err)
 		}
@@ -117,42 +134,45 @@ func (s *eventSink) record(component string, obj client.Object, kind, reason, me
 	s.put(e)
 }
 
-// put puts an event into its namespace's line. When too many wait, the longest line loses its last.
+// put has an event written, or counts it with one that says the same. The lock is held.
 func (s *eventSink) put(e *corev1.Event) {
-	if s.queued >= eventQueue {
-		s.dropped.Inc()
-		longest := e.Namespace
-		for namespace, line := range s.lines { // order: the longest, of equals the first by name
-			if n := len(s.lines[longest]); len(line) > n || len(line) == n && namespace < longest {
-				longest = namespace
-			}
-		}
-		if len(s.lines[longest]) <= len(s.lines[e.Namespace])+1 {
-			return
-		}
-		s.lines[longest] = s.lines[longest][:len(s.lines[longest])-1]
-		s.queued--
+	what := sayingOf(e)
+	if before := s.fresh[what]; before != nil {
+		before.Count, before.LastTimestamp = before.Count+e.Count, e.LastTimestamp
+		return
 	}
-	s.queued++
-	s.lines[e.Namespace] = append(s.lines[e.Namespace], e)
-	s.turns.Add(ticket{e.Namespace, s.serial.Add(1)})
+	if s.queue.Full() && s.open[e.Namespace] >= eventQueue/max(1, len(s.open)) {
+		s.dropped.Inc()
+		return
+	}
+	s.open[e.Namespace]++
+	s.fresh[what] = e
+	s.queue.Put(0, e)
 }
 
-// take is the next event of a namespace; nil if it was dropped.
-func (s *eventSink) take(namespace string) *corev1.Event {
+// try writes an event, which does not change from then on. One that is there was written by a try whose answer was lost.
+func (s *eventSink) try(ctx context.Context, e *corev1.Event) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	line := s.lines[namespace]
-	if len(line) == 0 {
-		return nil
+	if what := sayingOf(e); s.fresh[what] == e {
+		delete(s.fresh, what)
 	}
-	e := line[0]
-	line[0] = nil
-	if s.lines[namespace] = line[1:]; len(line) == 1 {
-		delete(s.lines, namespace)
+	s.mu.Unlock()
+	return s.guard.Do(ctx, eventWork.Name, e.Name, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(s.writer(e).Create(ctx, e))
+	})
+}
+
+// end is told what became of an event. That its namespace is gone, or going, is no loss.
+func (s *eventSink) end(ctx context.Context, e *corev1.Event, err error) {
+	s.mu.Lock()
+	if s.open[e.Namespace]--; s.open[e.Namespace] == 0 {
+		delete(s.open, e.Namespace)
 	}
-	s.queued--
-	return e
+	s.mu.Unlock()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		s.lost.Inc()
+		logr.FromContextOrDiscard(ctx).V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
+	}
 }
 
 // writer is the client of the role that tells the event: one that does not lead any more tells nothing.
@@ -173,39 +193,32 @@ func eventName(name string, at, serial int64) string {
 
 // run writes until ctx ends.
 func (s *eventSink) run(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx)
-	var writers sync.WaitGroup
-	for range eventWriters {
-		writers.Go(func() {
-			for {
-				t, over := s.turns.Get()
-				if over {
-					return
-				}
-				if e := s.take(t.namespace); e != nil && ctx.Err() == nil {
-					if err := s.guard.Do(ctx, "an event", e.Name, func(ctx context.Context) error { return s.writer(e).Create(ctx, e) }); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-						log.V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
-					}
-				}
-				s.turns.Done(t)
+	var summaries sync.WaitGroup
+	defer summaries.Wait()
+	summaries.Go(func() {
+		tick := time.NewTicker(summaryEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				s.summarize()
 			}
-		})
-	}
-	tick := time.NewTicker(summaryEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			s.mu.Lock()
-			for _, e := range s.summaries() {
-				e.Name = eventName(e.InvolvedObject.Name, time.Now().UnixNano(), s.serial.Add(1))
-				s.put(e)
-			}
-			s.mu.Unlock()
 		}
+	})
+	return s.workers.Run(ctx)
+}
+
+// summarize tells of the warnings that were too many, once there is room.
+func (s *eventSink) summarize() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue.Full() {
+		return
 	}
-	s.turns.ShutDown()
-	writers.Wait()
-	return nil
+	for _, e := range s.summaries() {
+		e.Name = eventName(e.InvolvedObject.Name, time.Now().UnixNano(), s.serial.Add(1))
+		s.put(e)
+	}
 }

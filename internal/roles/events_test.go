@@ -2,110 +2,185 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/kubetest"
 )
 
-// stuckWriter is an API server that takes no event until it is let go.
-type stuckWriter struct {
-	client.Client
-	open    chan struct{}
-	written atomic.Int64
-}
-
-func (w *stuckWriter) Create(ctx context.Context, _ client.Object, _ ...client.CreateOption) error {
-	select {
-	case <-w.open:
-		w.written.Add(1)
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// TestEventsAreBounded: while no event can be written, recording one never blocks, so many are kept, and the rest is dropped
-// and counted; what was kept is written once it can be.
-func TestEventsAreBounded(t *testing.T) {
-	t.Parallel()
+// aSink is a sink that writes to s once it runs, by a client with a limit on its requests of each kind.
+func aSink(t *testing.T, s *kubetest.Server) (*eventSink, client.Client) {
+	t.Helper()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &stuckWriter{open: make(chan struct{})}
-	s, err := newEventSink(w, scheme, app.Registry())
+	config := s.Process("muster").Config()
+	config.QPS, config.Burst = 1000, 1000
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: s.Mapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := s.recorder("test")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: strings.Repeat("x", 253)}}
-	const extra = 100
-	for i := range eventQueue + extra {
-		record(pod, corev1.EventTypeNormal, "Test", fmt.Sprint(i))
+	sink, err := newEventSink(c, scheme, app.Registry(), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if dropped := testutil.ToFloat64(s.dropped); dropped != extra || s.queued != eventQueue {
-		t.Errorf("%v dropped and %d kept, want %d and %d", dropped, s.queued, extra, eventQueue)
-	}
+	return sink, c
+}
+
+func begin(t *testing.T, s *eventSink) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
-	close(w.open)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(10 * time.Second); w.written.Load() < eventQueue; {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%d of %d events were written", w.written.Load(), eventQueue)
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	})
 }
 
-// TestNamespacesShareTheEventQueue: one that fills it loses events to others, not they to it.
-func TestNamespacesShareTheEventQueue(t *testing.T) {
+func podIn(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
+}
+
+// TestEventsAreBounded: while the API server is in no hurry about events, recording one never blocks and others' writes go through, so
+// many are kept, and the rest is dropped and counted. What is said again is counted, and what was kept is written in the end. A namespace
+// that has less than its share loses nothing to one that fills the queue, and is served in turn with it.
+func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
-	scheme, err := Scheme()
-	if err != nil {
-		t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(kubetest.Options{})
+		var hundred []string
+		for i := range 100 {
+			hundred = append(hundred, fmt.Sprint("n", i))
+		}
+		for _, namespace := range append(strings.Fields("noisy quiet other0 other1 other2 other3"), hundred...) {
+			s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		}
+		s.Put(podIn("noisy", "p"))
+		hurry := s.Fault(func(c kubetest.Call) (o kubetest.Outcome) {
+			if kubetest.Is("create Event")(c) {
+				o.Delay = time.Minute
+			}
+			return o
+		})
+		sink, c := aSink(t, s)
+		begin(t, sink)
+		record, since := sink.recorder("test"), time.Now()
+		tell := func(namespace string, message any) {
+			record(podIn(namespace, strings.Repeat("x", 253)), corev1.EventTypeNormal, "Test", fmt.Sprint(message))
+		}
+		for i := range eventWork.Workers { // one worker each
+			tell(fmt.Sprint("other", i), "")
+			synctest.Wait()
+		}
+		for i := range eventQueue {
+			tell("noisy", i)
+		}
+		if err := c.SubResource("binding").Create(t.Context(), podIn("noisy", "p"), &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}); err != nil || time.Since(since) > 0 {
+			t.Errorf("a bind beside a burst of events: after %v, %v", time.Since(since), err)
+		}
+		for i := range 3 * 10 {
+			tell("quiet", i%10)
+		}
+		if dropped := testutil.ToFloat64(sink.dropped); dropped != float64(eventWork.Workers) || len(waiting(sink, "quiet")) != 10 {
+			t.Errorf("%v dropped, %d of the quiet one wait", dropped, len(waiting(sink, "quiet")))
+		}
+		for i := range 2 * eventQueue { // each of a hundred gets its share, and no more
+			tell(hundred[i%100], i)
+		}
+		kept := len(sink.fresh)
+		if kept < 2*eventQueue*9/10 || kept > 2*eventQueue {
+			t.Errorf("%d wait", kept)
+		}
+		s.Writes()
+		hurry()
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		for i, w := range s.Writes() {
+			if w.Namespace == "quiet" && i > 10*110 {
+				t.Errorf("one of the quiet namespace is the %dth", i)
+			}
+		}
+		written := 0
+		for what, is := range s.State() {
+			if strings.HasPrefix(what, "Event ") {
+				written++
+			}
+			if strings.HasPrefix(what, "Event quiet/") && !strings.Contains(is, `"count":3`) {
+				t.Errorf("said three times: %s", is)
+			}
+		}
+		if written != kept+eventWork.Workers || len(sink.fresh)+len(sink.open) > 0 {
+			t.Errorf("%d of %d are written, %d and %d are left", written, kept+eventWork.Workers, len(sink.fresh), len(sink.open))
+		}
+	})
+}
+
+// TestEventsAreTriedAgain: an event is written once for all that passes, a lost answer among it; it is given up, and counted, when nothing
+// helps, and at once when it is refused, which is no loss if its namespace is going.
+func TestEventsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule        func(n int) kubetest.Outcome
+		tries       int
+		there, lost float64
+	}{
+		"passes": {func(n int) kubetest.Outcome {
+			return [...]kubetest.Outcome{kubetest.LostRequest(), kubetest.Broken("no"), kubetest.Conflict(), kubetest.LostAnswer(), {}}[n]
+		}, 5, 1, 0},
+		"nothing helps": {func(int) kubetest.Outcome { return kubetest.Broken("no") }, eventWork.Tries, 0, 1},
+		"refused": {func(int) kubetest.Outcome {
+			return kubetest.Outcome{Err: apierrors.NewRequestEntityTooLargeError("no")}
+		}, 1, 0, 1},
+		"its namespace is going": {func(int) kubetest.Outcome {
+			return kubetest.Outcome{Err: apierrors.NewForbidden(corev1.Resource("events"), "it", errors.New("terminating"))}
+		}, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := kubetest.New(kubetest.Options{})
+				s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+				tries := 0
+				s.Fault(func(c kubetest.Call) kubetest.Outcome {
+					if !kubetest.Is("create Event")(c) {
+						return kubetest.Outcome{}
+					}
+					tries++
+					return tc.rule(tries - 1)
+				})
+				sink, _ := aSink(t, s)
+				begin(t, sink)
+				sink.recorder("test")(podIn("a", "p"), corev1.EventTypeNormal, "Test", "it")
+				<-time.After(time.Minute)
+				synctest.Wait()
+				there := 0
+				for what := range s.State() {
+					if strings.HasPrefix(what, "Event a/") {
+						there++
+					}
+				}
+				if tries != tc.tries || float64(there) != tc.there || testutil.ToFloat64(sink.lost) != tc.lost || len(sink.open) > 0 {
+					t.Errorf("%d tries, %d there, %v lost, %d open", tries, there, testutil.ToFloat64(sink.lost), len(sink.open))
+				}
+			})
+		})
 	}
-	s, err := newEventSink(&stuckWriter{open: make(chan struct{})}, scheme, app.Registry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	record := s.recorder("test")
-	for i := range eventQueue {
-		record(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "noisy", Name: "p"}}, corev1.EventTypeNormal, "Test", fmt.Sprint(i))
-	}
-	for i := range 10 {
-		record(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "quiet", Name: "p"}}, corev1.EventTypeNormal, "Test", fmt.Sprint(i))
-	}
-	if s.queued != eventQueue || len(s.lines["quiet"]) != 10 {
-		t.Errorf("%d wait, %d of the quiet one", s.queued, len(s.lines["quiet"]))
-	}
-	var order []string
-	for range 6 {
-		next, _ := s.turns.Get()
-		order = append(order, s.take(next.namespace).Namespace)
-		s.turns.Done(next)
-	}
-	if got := strings.Join(order, " "); got != "noisy quiet noisy quiet noisy quiet" {
-		t.Error("written in the order", got)
-	}
-	s.turns.ShutDown()
 }
 
 // TestWarningsAreModerated: of 2,500 broken pods that are looked at again and again, the first are told of at once, all in time, and

@@ -86,6 +86,7 @@ func TestFlagsAreParsed(t *testing.T) {
 		{[]string{"queue", "--schedule-period=1s"}, "queue has no flag --schedule-period"},
 		{[]string{"binder", "extra"}, `unknown command "extra"`},
 		{[]string{"scheduler", "--scheduler-name="}, "--scheduler-name: at least one name"},
+		{[]string{"scheduler", "--volcano-scheduler-name=kai-scheduler"}, "--volcano-scheduler-name: \"kai-scheduler\" must be a name, and none of --scheduler-name"},
 		{[]string{"scheduler", "--scheduler-conf=/nowhere/at-all", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role scheduler: --scheduler-conf: open /nowhere/at-all"},
 		{[]string{"podgrouper", "--pod-label-selector=x", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, `role podgrouper: --pod-label-selector: "x" is not of the form`},
 		{[]string{"binder", "--max-concurrent-reconciles=0", "--kubeconfig=" + newPlane(t, true).kubeconfig()}, "role binder: binder: max-concurrent-reconciles is 0"},
@@ -175,6 +176,7 @@ func TestEveryFlagReachesItsRole(t *testing.T) {
 			"--resource-reservation-app-label=x", "--restrict-node-scheduling", "--cpu-worker-node-label-key=x", "--gpu-worker-node-label-key=x",
 			"--mig-worker-node-label-key=x", "--queue-label-key=x",
 			"--schedule-csi-storage", "--full-hierarchy-fairness=false", "--detailed-fit-errors", "--unschedulable-reason=always",
+			"--volcano-scheduler-name=x",
 		},
 		Binder: {
 			"--max-concurrent-reconciles=3", "--rate-limiter-base-delay=2", "--rate-limiter-max-delay=9",
@@ -434,7 +436,7 @@ func TestSettingsAreRead(t *testing.T) {
 	}
 }
 
-// TestPodGroups: each gang has a PodGroup, unless the flag asks for those alone that need one.
+// TestPodGroups: gangs that need one have a PodGroup, unless the flag asks for one for each.
 func TestPodGroups(t *testing.T) {
 	t.Parallel()
 	for flag, own := range map[string]bool{"needed": true, "all": false} {
@@ -442,7 +444,7 @@ func TestPodGroups(t *testing.T) {
 			t.Errorf("--podgroups=%s: %+v, %v", flag, o, err)
 		}
 	}
-	if o, err := parse(t, PodGrouper).podgrouper(); err != nil || o.OwnGangs {
+	if o, err := parse(t, PodGrouper).podgrouper(); err != nil || !o.OwnGangs {
 		t.Errorf("the default: %+v, %v", o, err)
 	}
 	if _, err := parse(t, PodGrouper, "--podgroups=none").podgrouper(); err == nil || !strings.Contains(err.Error(), `"none" is neither needed nor all`) {

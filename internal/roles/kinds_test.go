@@ -12,14 +12,15 @@ import (
 	"github.com/muster-scheduler/muster/internal/install"
 )
 
-// TestSchedulerMayReadEveryKind: the process knows every kind of the table, and the scheduler may watch each.
+// TestSchedulerMayReadEveryKind: the process knows every kind of the table, and the scheduler may watch each; those of Volcano's face only where the rights
+// of that face are added.
 func TestSchedulerMayReadEveryKind(t *testing.T) {
 	t.Parallel()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := install.Rules(install.Scheduler).Cluster
+	plain, volcanos := install.Rules(install.Scheduler).Cluster, install.Rules(install.VolcanoScheduler).Cluster
 	for k := range dialect.Kinds {
 		row := k.Row()
 		gvk, err := apiutil.GVKForObject(row.New(), scheme)
@@ -32,11 +33,16 @@ func TestSchedulerMayReadEveryKind(t *testing.T) {
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(gvk)
 		for _, verb := range []string{"get", "list", "watch"} {
-			may := slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
-				return slices.Contains(r.APIGroups, gvk.Group) && slices.Contains(r.Resources, resource.Resource) && slices.Contains(r.Verbs, verb) && len(r.ResourceNames) == 0
-			})
-			if may == row.Unread {
-				t.Errorf("%s %s of group %q: may %v, nobody reads them %v", verb, resource.Resource, gvk.Group, may, row.Unread)
+			may := func(rules []rbacv1.PolicyRule) bool {
+				return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+					return slices.Contains(r.APIGroups, gvk.Group) && slices.Contains(r.Resources, resource.Resource) && slices.Contains(r.Verbs, verb) && len(r.ResourceNames) == 0
+				})
+			}
+			if may(plain) == (row.Unread || row.Face != "") {
+				t.Errorf("%s %s of group %q: may %v, nobody reads them %v, of face %q", verb, resource.Resource, gvk.Group, may(plain), row.Unread, row.Face)
+			}
+			if may(volcanos) != (row.Face != "") {
+				t.Errorf("%s %s of group %q: may %v with Volcano's face, of face %q", verb, resource.Resource, gvk.Group, may(volcanos), row.Face)
 			}
 		}
 	}

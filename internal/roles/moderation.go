@@ -43,6 +43,14 @@ type warning struct {
 	message string
 }
 
+func warningOf(e *corev1.Event) warning {
+	w := warning{about: e.InvolvedObject.UID, reason: e.Reason, message: e.Message}
+	if w.about == "" {
+		w.name = e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
+	}
+	return w
+}
+
 type repeat struct {
 	warning
 	next  time.Time // when it may be said again
@@ -65,11 +73,7 @@ func newModeration(now func() time.Time) moderation {
 
 // admit says whether a warning is to be given now, and how often it stands for.
 func (m *moderation) admit(e *corev1.Event) bool {
-	now := m.now()
-	w := warning{about: e.InvolvedObject.UID, reason: e.Reason, message: e.Message}
-	if w.about == "" {
-		w.name = e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-	}
+	now, w := m.now(), warningOf(e)
 	known := m.repeats[w]
 	if known != nil && now.Before(known.Value.(*repeat).next) {
 		known.Value.(*repeat).since++

@@ -91,6 +91,9 @@ func (s *Settings) binds() (apply.BindOptions, error) {
 	if !o.Alone && s.BindRequests != bindRequestsAll {
 		return o, fmt.Errorf("--bind-requests: %q is neither %s nor %s", s.BindRequests, bindRequestsNeeded, bindRequestsAll)
 	}
+	if o.Alone {
+		o.Records = s.Namespace
+	}
 	return o, nil
 }
 
@@ -107,7 +110,7 @@ func (s *Settings) evictions() (apply.EvictionOptions, error) {
 
 func (s *Settings) feed() feed.Options {
 	return feed.Options{
-		SchedulerNames: s.SchedulerNames, Partition: s.partition(), FlatQueues: !s.FullHierarchy,
+		SchedulerNames: s.SchedulerNames, Volcano: s.VolcanoNames, Partition: s.partition(), FlatQueues: !s.FullHierarchy,
 		ReservationApp: s.ReservationApp, ReservationSpace: s.ReservationSpace, ScalingSpace: s.ScalingSpace,
 		RestrictNodes: s.RestrictNodes, GPUWorkerLabel: s.GPUWorkerLabel, CPUWorkerLabel: s.CPUWorkerLabel, MIGWorkerLabel: s.MIGWorkerLabel,
 		StorageCapacity: s.CSIStorage, QueueLabel: s.QueueLabel,
@@ -182,9 +185,11 @@ const (
 
 func (s *Settings) podgrouper() (o podgrouper.Options, err error) {
 	o = podgrouper.DefaultOptions()
-	o.OwnGangs = s.PodGroups == podGroupsNeeded
-	if !o.OwnGangs && cmp.Or(s.PodGroups, podGroupsAll) != podGroupsAll { // "" where no flags are read
-		return o, fmt.Errorf("--podgroups: %q is neither %s nor %s", s.PodGroups, podGroupsNeeded, podGroupsAll)
+	switch which := cmp.Or(s.PodGroups, podGroupsNeeded); which { // "" where no flags are read
+	case podGroupsNeeded, podGroupsAll:
+		o.OwnGangs = which == podGroupsNeeded
+	default:
+		return o, fmt.Errorf("--podgroups: %q is neither %s nor %s", which, podGroupsNeeded, podGroupsAll)
 	}
 	o.SchedulerNames, o.QueueLabel, o.NodePoolLabel = s.SchedulerNames, s.QueueLabel, s.NodePoolKey
 	o.Workers, o.PodNamedGroups, o.DefaultsName, o.DefaultsNamespace = s.Workers, s.PlainGroups, s.DefaultsName, s.DefaultsSpace

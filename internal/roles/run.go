@@ -162,6 +162,11 @@ func newProcess(names []string, s *Settings, version string, log logr.Logger) (*
 	if len(s.SchedulerNames) == 0 || slices.Contains(s.SchedulerNames, "") {
 		return nil, fmt.Errorf("--scheduler-name: at least one name, and no empty one")
 	}
+	for _, name := range s.VolcanoNames {
+		if name == "" || slices.Contains(s.SchedulerNames, name) {
+			return nil, fmt.Errorf("--volcano-scheduler-name: %q must be a name, and none of --scheduler-name: a pod is of one face", name)
+		}
+	}
 	p := &process{
 		Settings: s, version: version, names: names, log: log, registry: app.Registry(), records: &scheduler.Records{},
 		dog: app.NewWatchdog(s.HungAfter),
@@ -242,10 +247,9 @@ func (p *process) connect() (err error) {
 	if p.client, err = p.newClient(p.config, nil); err != nil {
 		return err
 	}
-	if p.events, err = newEventSink(p.client, p.scheme, p.registry); err != nil {
+	if p.events, err = newEventSink(p.client, p.scheme, p.registry, p.aside); err != nil {
 		return err
 	}
-	p.events.guard = p.aside
 	return p.elect()
 }
 
@@ -260,7 +264,7 @@ func (p *process) trim(o *cache.Options) {
 
 // reads are what the roles of the process read of what the cache watches.
 func (p *process) reads() feed.Reads {
-	return feed.Reads{SchedulerNames: p.SchedulerNames, Notes: slices.Contains(p.names, PodGrouper)}
+	return feed.Reads{SchedulerNames: slices.Concat(p.SchedulerNames, p.VolcanoNames), Notes: slices.Contains(p.names, PodGrouper)}
 }
 
 // add prepares a role and puts it into the group.
@@ -441,8 +445,11 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		if b.Starts && p.grouped(b.Gang) { // a pod that is a gang by itself has got it with its Binding
 			annotations.Set(b.Gang, b.UID, keys.LastStartAnnotation, cluster.InstantOf(time.Now()))
 		}
-		if asked {
+		switch {
+		case asked:
 			events.Scheduled(b)
+		case len(b.Intents) > 1:
+			events.BoundGang(b)
 		}
 	}
 	binds := apply.NewBinds(pool, c, p.cache, bo)
@@ -457,7 +464,10 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		return nil, err
 	}
 	ro.Event, ro.Autoscaled = event, sync.OnceValue(p.autoscaled)
-	statuses := apply.NewStatuses(pool, kit, p.cache, ro)
+	statuses := told{apply.NewStatuses(pool, kit, p.cache, ro)}
+	if len(p.VolcanoNames) > 0 {
+		statuses = append(statuses, apply.NewGroups(pool, kit, p.cache, ro.Settle))
+	}
 	if p.recorder, err = replay.NewRecorder(p.version, prof, p.CSIStorage, p.RecordDecisions); err != nil {
 		return nil, fmt.Errorf("--record-decisions: %w", err)
 	}

@@ -77,6 +77,7 @@ type Settings struct {
 	Profiler         bool
 	ProfilerPort     int
 
+	VolcanoNames    []string
 	SchedulerConf   string
 	Period          time.Duration
 	StuckAfter      time.Duration
@@ -233,11 +234,12 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.MetricsNamespace, "metrics-namespace", keys.MetricsNamespace, "what the names of KAI's metrics begin with")
 	fs.BoolVar(&s.Profiler, "enable-profiler", false, "serve /debug/pprof on 127.0.0.1")
 	fs.IntVar(&s.ProfilerPort, "profiler-port", 8182, "port of the profiler")
+	fs.StringSliceVar(&s.VolcanoNames, "volcano-scheduler-name", nil, "spec.schedulerName of the pods that are Volcano's, whose PodGroups and Queues are read then; none: such pods are somebody else's")
 	fs.StringVar(&s.SchedulerConf, "scheduler-conf", "", "configuration file in KAI's format; empty for the built-in one")
 	fs.DurationVar(&s.Period, "schedule-period", time.Second, "longest time between two looks at the cluster")
 	fs.DurationVar(&s.StuckAfter, "stuck-in-releasing-threshold", 2*time.Minute, "after how long past its grace a pod that does not go stops being counted as leaving")
 	fs.StringVar(&s.EvictionMode, "eviction-mode", string(apply.ByEviction), "how pods are evicted: eviction keeps PodDisruptionBudgets, delete does not ask them")
-	fs.StringVar(&s.BindRequests, "bind-requests", bindRequestsNeeded, "who gets a BindRequest: needed, pods of gangs and pods that something must be prepared for, the others being bound by the scheduler; or all, as with KAI")
+	fs.StringVar(&s.BindRequests, "bind-requests", bindRequestsNeeded, "who gets a BindRequest: needed, gangs one of whose pods something must be prepared for, the others being bound by the scheduler; or all, as with KAI")
 	fs.DurationVar(&s.MaxGrace, "max-eviction-grace", write.MaxGrace, "longest grace period of a pod that is evicted, whatever it says itself; 0 leaves every pod its own")
 	fs.BoolVar(&s.MarkEvictions, "update-pod-eviction-condition", false, "mark pods as targets of a disruption before they are deleted; the eviction API always does")
 	fs.IntVar(&s.MaxMoved, "max-consolidation-preemptees", 16, "how many gangs one consolidation may move; 0 for none, a negative number for any")
@@ -291,7 +293,7 @@ func (s *Settings) podGrouperFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.PlainGroups, "search-legacy-pg", true, "take over PodGroups that old installations named after a pod")
 	fs.BoolVar(&s.KnativeGangs, "knative-gang-schedule", true, "make one gang of each revision of a Knative service, not of each pod")
 	fs.BoolVar(&s.Definitions, "generic-karta-fallback", true, "let Karta objects define kinds of workloads that have no rule")
-	fs.StringVar(&s.PodGroups, "podgroups", podGroupsAll, "which gangs get a PodGroup: all, as with KAI; or needed, those of more than one pod and those that wait, a pod that is alone in its gang having all of it in an annotation")
+	fs.StringVar(&s.PodGroups, "podgroups", podGroupsNeeded, "which gangs get a PodGroup: needed, those of more than one pod and those that wait, a pod that is alone in its gang having all of it in an annotation; or all, as with KAI")
 	fs.StringVar(&s.DefaultsName, "default-priorities-configmap-name", "", "ConfigMap with defaults per kind of workload")
 	fs.StringVar(&s.DefaultsSpace, "default-priorities-configmap-namespace", "", "its namespace")
 	fs.BoolVar(&s.AuthorizeQueues, "authorize-queues", false, "queues are authorized: take a queue only from what the admission policies judge")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/recorder"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -36,7 +36,7 @@ func (l *Loop) restore(ctx context.Context) error {
 	for _, p := range promises {
 		l.store.HoldFor(p.UID, p.Node, until)
 	}
-	return nil
+	return l.resume(ctx)
 }
 
 // sooner returns the earlier of two times, of which the zero time is none.
@@ -109,14 +109,14 @@ func (l *Loop) tell(o *apply.Outcome, rec *Record, now time.Time) {
 		if v.Rule != "" {
 			text += ": " + v.Rule
 		}
-		l.o.Annotated(kai.PodGroup(v.Gang, v.UID), keys.EventEvict, text, annotations)
+		l.o.Annotated(dialect.Group(v.Gang, v.UID), keys.EventEvict, text, annotations)
 	}
 	switch {
 	case b.Eviction.Cause == engine.Repair:
 	case o.Err != nil:
-		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, countEvictions(b)-len(o.Evicted), spared), decision)
+		l.o.Annotated(dialect.Group(b.Gang, b.UID), keys.EventEvictionsSpared, fmt.Sprintf("%s: %d pods were spared: %s", o.Action, countEvictions(b)-len(o.Evicted), spared), decision)
 	default:
-		l.o.Annotated(kai.PodGroup(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
+		l.o.Annotated(dialect.Group(b.Gang, b.UID), keys.EventRoomMade, fmt.Sprintf("%s: %d pods of %d gangs leave", o.Action, len(o.Evicted), len(gone)), decision)
 	}
 }
 
@@ -131,7 +131,7 @@ func (l *Loop) tellRisks(t *engine.Trace) {
 		of := riskOf{r.UID, r.Kind, r.Queue}
 		now[of] = struct{}{}
 		if _, told := l.risks[of]; !told {
-			l.o.Event(kai.PodGroup(r.Gang, r.UID), v1.EventTypeWarning, keys.EventRoomAtRisk, r.String())
+			l.o.Event(dialect.Group(r.Gang, r.UID), v1.EventTypeWarning, keys.EventRoomAtRisk, r.String())
 		}
 	}
 	l.risks = now
@@ -156,7 +156,7 @@ func (l *Loop) tellStale(t *engine.Trace) {
 			delete(l.stale, s.UID)
 		default:
 			l.stale[s.UID] = s.Since
-			l.o.Event(kai.PodGroup(s.Gang, s.UID), v1.EventTypeNormal, keys.EventStaleGang, "it has fewer pods than its minimum")
+			l.o.Event(dialect.Group(s.Gang, s.UID), v1.EventTypeNormal, keys.EventStaleGang, "it has fewer pods than its minimum")
 		}
 		l.annotations.Set(s.Gang, s.UID, keys.StaleSinceAnnotation, s.Since)
 	}

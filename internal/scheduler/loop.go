@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
 	"github.com/muster-scheduler/muster/internal/kube/feed"
@@ -39,6 +40,10 @@ type Binds interface {
 	Failed() <-chan struct{}
 	Failures() []apply.Failure
 	Remove(namespace, name string, uid types.UID) bool
+	// Left are the decisions about gangs that an earlier process recorded, each of which is then resumed or withdrawn.
+	Left(ctx context.Context) ([]kai.GangRecord, error)
+	Resume(r *kai.GangRecord, rest []kai.Intent)
+	Withdraw(ctx context.Context, r *kai.GangRecord) (bool, error)
 }
 
 // Evictions is where decisions go that take pods from their nodes.

@@ -61,6 +61,11 @@ type fixture struct {
 	slow     bool // what is submitted stays queued
 	queued   bool
 
+	left    []kai.GangRecord
+	resumed []string // "bundle pods" of each
+	begun   bool     // a member of what is to be withdrawn has a node, as the API server knows and the feed does not
+	given   []string // bundles that were withdrawn
+
 	evictions *evictor
 	rooms     *rooms
 	records   *Records
@@ -149,6 +154,23 @@ func (w *fixture) Remove(_, name string, _ types.UID) bool {
 	}
 	w.removed = append(w.removed, w.seconds()+" "+name)
 	return true
+}
+
+func (w *fixture) Left(context.Context) ([]kai.GangRecord, error) { return w.left, nil }
+
+func (w *fixture) Resume(r *kai.GangRecord, rest []kai.Intent) {
+	pods := ""
+	for i := range rest {
+		pods += " " + rest[i].Pod
+	}
+	w.set(func() { w.resumed = append(w.resumed, r.Bundle+pods) })
+}
+
+func (w *fixture) Withdraw(_ context.Context, r *kai.GangRecord) (bool, error) {
+	if !w.begun {
+		w.set(func() { w.given = append(w.given, r.Bundle) })
+	}
+	return !w.begun, nil
 }
 
 func (w *fixture) Restore(context.Context) error {

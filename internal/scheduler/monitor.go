@@ -9,7 +9,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -124,5 +124,5 @@ func (l *Loop) freeze(p pair, uid string, now time.Time) {
 	l.store.Freeze(p.taker, p.giver, cluster.InstantOf(until))
 	text := fmt.Sprintf("pods of %s were evicted for it again and again, and came back each time; they are left alone until %s", p.giver, until.UTC().Format(time.RFC3339))
 	l.annotations.Frozen(p.taker, uid, text, repeatWindow)
-	l.o.Event(kai.PodGroup(p.taker, uid), v1.EventTypeWarning, keys.FrozenCondition, text)
+	l.o.Event(dialect.Group(p.taker, uid), v1.EventTypeWarning, keys.FrozenCondition, text)
 }

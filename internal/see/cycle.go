@@ -186,5 +186,8 @@ func least(sets []cluster.Set) int {
 			n += int(sets[i].Min)
 		}
 	}
+	if len(sets) > 0 {
+		n = max(n, int(sets[0].Pods))
+	}
 	return max(n, 1)
 }

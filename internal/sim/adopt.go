@@ -116,7 +116,7 @@ func Satisfied(sets []cluster.Set, members map[string]int32) bool {
 	if len(sets) == 0 {
 		return false
 	}
-	counts := make([]int32, len(sets))
+	counts, pods := make([]int32, len(sets)), make([]int32, len(sets))
 	for i := len(sets) - 1; i > 0; i-- { // children come after their parents
 		if sets[i].Leaf {
 			counts[i] = members[sets[i].Name]
@@ -124,11 +124,18 @@ func Satisfied(sets []cluster.Set, members map[string]int32) bool {
 				counts[i] += members[""]
 			}
 		}
-		if parent := sets[i].Parent; counts[i] >= sets[i].Min && parent >= 0 && int(parent) < i {
+		parent := sets[i].Parent
+		if parent < 0 || int(parent) >= i {
+			continue
+		}
+		if counts[i] >= sets[i].Min && pods[i] >= sets[i].Pods {
 			counts[parent]++
 		}
+		if sets[i].Leaf {
+			pods[parent] += counts[i]
+		}
 	}
-	return counts[0] >= sets[0].Min
+	return counts[0] >= sets[0].Min && pods[0] >= sets[0].Pods
 }
 
 // members counts the pods that count towards the minimum, by set.

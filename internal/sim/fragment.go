@@ -118,7 +118,7 @@ func (p MixPart) gpus() int64 { return p.GPUs*cluster.Whole + p.Portion }
 func (p MixPart) gang(name string, at time.Duration) Gang {
 	g := Gang{Name: name, Queue: "team", At: at, Pods: 1, Requests: Room(p.GPUs*cluster.Whole, p.CPU*1000, p.CPU<<32, 1)}
 	if p.Portion > 0 {
-		g.Share = cluster.Share{Devices: 1, Portion: p.Portion * (cluster.PortionUnit / cluster.Whole)}
+		g.Share = cluster.Share{Devices: 1, Portion: cluster.Portion(p.Portion) * (cluster.WholePortion / cluster.Portion(cluster.Whole))}
 	}
 	return g
 }

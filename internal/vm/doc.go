@@ -11,6 +11,7 @@
 //	cloudinit  what a guest is told at its first boot; pure, but for the ISO it writes
 //	volume     what a pod mounts, as disks, files and shared directories: in the words of domain and cloudinit, which are given them
 //	flexvolume the kubelet's driver that describes disks; volume reads what it leaves
+//	metrics    what proxy, network and node count; each of them knows it
 //	socket     the unix sockets that proxy, network, node and diag serve; each of them knows it
 //	store      the runtime's records on disk
 //	console    a guest's serial port to the CRI's log, each line once, and to those that are attached

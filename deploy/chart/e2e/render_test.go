@@ -112,7 +112,7 @@ func objects(t *testing.T, rendered map[string]string) map[string]any {
 				"PriorityLevelConfiguration": &flowcontrolv1.PriorityLevelConfiguration{}, "FlowSchema": &flowcontrolv1.FlowSchema{},
 				"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "Job": &batchv1.Job{}, "DaemonSet": &appsv1.DaemonSet{}, "RuntimeClass": &nodev1.RuntimeClass{},
 				"ValidatingAdmissionPolicy": &admissionregv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionregv1.ValidatingAdmissionPolicyBinding{}, "ConfigMap": &corev1.ConfigMap{},
-				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{},
+				"Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{}, "PrometheusRule": &map[string]any{}, "CustomResourceDefinition": &map[string]any{},
 			}
 			into := kinds[head.Kind]
 			if into == nil {
@@ -557,6 +557,20 @@ func TestVolcanoFace(t *testing.T) {
 	}
 	if ports := guard.Spec.Ingress[0].Ports; len(ports) != 2 || ports[0].Port.IntVal != pod.Spec.Containers[0].Ports[0].ContainerPort || ports[1].Port.IntVal != pod.Spec.Containers[0].Ports[1].ContainerPort {
 		t.Errorf("%+v", ports)
+	}
+	shard := objects(t, map[string]string{"shard.yaml": with["shard.yaml"]})["SchedulingShard /default"].(*kaiv1.SchedulingShard)
+	if bound := all["ClusterRoleBinding /muster-scheduler-volcano"].(*rbacv1.ClusterRoleBinding).Subjects[0].Name; shard.Spec.Args["volcano-scheduler-name"] != "volcano" || bound != install.Name(install.Scheduler) {
+		t.Errorf("the scheduler is told %v, and %s may read Volcano's kinds", shard.Spec.Args, bound)
+	}
+	if d := cmp.Diff(install.Rules(install.VolcanoScheduler).Cluster, all["ClusterRole /muster-scheduler-volcano"].(*rbacv1.ClusterRole).Rules); d != "" {
+		t.Errorf("what the scheduler may do besides: %s", d)
+	}
+	beside, err := render(t, "volcano: {enabled: true, scheduler: false}", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(beside["volcano.yaml"], "scheduler-volcano") || beside["shard.yaml"] != without["shard.yaml"] {
+		t.Error("Volcano's own scheduler places its pods, and so does Muster's")
 	}
 	names := all["ClusterRole /muster-crds"].(*rbacv1.ClusterRole).Rules[0].ResourceNames
 	if job := all["Job kai-scheduler/muster-crds"].(*batchv1.Job); !slices.Equal(job.Spec.Template.Spec.Containers[0].Args, []string{"crds", "apply", "--volcano"}) {

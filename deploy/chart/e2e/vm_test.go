@@ -19,6 +19,11 @@ func TestVMIsOff(t *testing.T) {
 	for values, want := range map[string][]string{
 		"":                                      nil,
 		"vm: {enabled: true, daemonSet: false}": {"RuntimeClass /muster-vm", "ValidatingAdmissionPolicy /muster-vm-suspend", "ValidatingAdmissionPolicyBinding /muster-vm-suspend"},
+		"vm: {enabled: true, daemonSet: false, virtletCRDs: true}": {
+			"CustomResourceDefinition /virtletconfigmappings.virtlet.k8s", "CustomResourceDefinition /virtletimagemappings.virtlet.k8s",
+			"RuntimeClass /muster-vm", "ValidatingAdmissionPolicy /muster-vm-suspend", "ValidatingAdmissionPolicyBinding /muster-vm-suspend",
+		},
+		"vm: {virtletCRDs: true}": nil,
 		"vm: {enabled: true, domainType: qemu}": {
 			"DaemonSet muster-vm/muster-vm", "Namespace /muster-vm", "RuntimeClass /muster-vm", "ServiceAccount muster-vm/muster-vm", "ValidatingAdmissionPolicy /muster-vm-suspend",
 			"ValidatingAdmissionPolicyBinding /muster-vm-suspend",
@@ -29,7 +34,7 @@ func TestVMIsOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for key := range objects(t, map[string]string{"vm.yaml": rendered["vm.yaml"]}) {
+		for key := range objects(t, map[string]string{"vm.yaml": rendered["vm.yaml"], "vm-virtlet.yaml": rendered["vm-virtlet.yaml"]}) {
 			got = append(got, key)
 		}
 		slices.Sort(got)

@@ -33,6 +33,8 @@ const (
 	PolicyQueueRights = "muster-rights-queue"
 	// PolicySchedulerRights holds the scheduler to the times that it notes on PodGroups.
 	PolicySchedulerRights = "muster-rights-scheduler"
+	// PolicyRecordRights holds the scheduler to the ConfigMaps that are records of decisions about gangs.
+	PolicyRecordRights = "muster-rights-scheduler-records"
 	// PolicyOperatorRights holds the operator to its own webhook configurations and namespaces.
 	PolicyOperatorRights = "muster-rights-operator"
 )
@@ -86,7 +88,7 @@ const (
 // rights are the policies about our own accounts. They refuse in every mode.
 func (o *Options) rights() []policy {
 	return []policy{
-		o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.gangRights(), o.scalingRights(), o.podGroupRights(), o.queueRights(), o.schedulerRights(), o.operatorRights(),
+		o.nodeRights(), o.reservationRights(), o.binderRights(), o.grouperRights(), o.gangRights(), o.scalingRights(), o.podGroupRights(), o.queueRights(), o.schedulerRights(), o.recordRights(), o.operatorRights(),
 	}
 }
 
@@ -237,6 +239,19 @@ func (o *Options) queueRights() policy {
 func (o *Options) schedulerRights() policy {
 	return patches(PolicySchedulerRights, o.of(AccountScheduler), "podgroup", on("scheduling.run.ai", "*", []string{"podgroups"}, admissionregv1.Update),
 		[]string{keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.StaleSinceAnnotation}, nil)
+}
+
+// recordRights: the scheduler records decisions about gangs, in ConfigMaps that are nothing else.
+func (o *Options) recordRights() policy {
+	ours := func(root string) string {
+		return fmt.Sprintf("%s.?metadata.?labels[?%s].hasValue() && %s.?data.orValue({}).all(k, k in ['format', 'gang'])", root, quote(keys.GangRecordLabel), root)
+	}
+	return policy{
+		name: PolicyRecordRights, actions: deny, skip: o.of(AccountScheduler),
+		rules: []admissionregv1.NamedRuleWithOperations{on("", "v1", []string{"configmaps"}, admissionregv1.Create, admissionregv1.Update, admissionregv1.Delete)},
+		checks: []admissionregv1.Validation{refuses("(object == null || "+ours("object")+") && (oldObject == null || "+ours("oldObject")+")",
+			`'the scheduler writes only ConfigMaps that record decisions about gangs, ' + (object == null ? oldObject : object).metadata.name + ' is none'`, metav1.StatusReasonForbidden)},
+	}
 }
 
 // operatorRights: the operator writes the configurations of our webhooks and of nobody else's, which could let anything into the

@@ -118,6 +118,12 @@ func TestRights(t *testing.T) {
 		{name: "a gang's queue", policy: PolicySchedulerRights, resource: groups, object: group("", "b"), old: group("", "a"), want: "may change nothing of a podgroup but " + keys.LastStartAnnotation},
 		{name: "a gang's notes", policy: PolicySchedulerRights, resource: groups, object: group("theirs: x", "a"), old: group("", "a"), want: "may change nothing of a podgroup"},
 
+		{name: "a record", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: gang-b, labels: {muster.dev/gang-record: default}}, data: {format: '1', gang: a/g}}"},
+		{name: "a record taken away", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: gang-b, labels: {muster.dev/gang-record: default}}}", removes: true},
+		{name: "something else", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: settings}, data: {a: b}}", want: "settings is none"},
+		{name: "something else, labelled", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: settings, labels: {muster.dev/gang-record: default}}, data: {a: b}}", want: "settings is none"},
+		{name: "something else taken away", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: settings}, data: {a: b}}", removes: true, want: "settings is none"},
+
 		{name: "our webhooks", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}"},
 		{name: "KAI's, taken over", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: mutating-kai-admission, " + made + "}}", old: "{metadata: {name: mutating-kai-admission}}"},
 		{name: "others'", policy: PolicyOperatorRights, resource: hooks, object: "{metadata: {name: evil, " + made + "}}", want: "may not write mutatingwebhookconfigurations evil, which is not its own"},
@@ -127,7 +133,7 @@ func TestRights(t *testing.T) {
 		{name: "its namespace", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: kai-resource-reservation}}", old: "{metadata: {name: kai-resource-reservation}}"},
 		{name: "another", policy: PolicyOperatorRights, resource: "namespaces.v1.", object: "{metadata: {name: team, " + made + "}}", old: "{metadata: {name: team, " + made + "}}", want: "may not write namespaces team"},
 	} {
-		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyGangRights: AccountPodGrouper, PolicyScalingRights: AccountNodeScale, PolicyPodGroupRights: AccountPodGroup, PolicyQueueRights: AccountQueue, PolicySchedulerRights: AccountScheduler, PolicyOperatorRights: AccountOperator}[c.policy]
+		account := map[string]string{PolicyNodeRights: AccountExporter, PolicyBinderRights: AccountBinder, PolicyGrouperRights: AccountPodGrouper, PolicyGangRights: AccountPodGrouper, PolicyScalingRights: AccountNodeScale, PolicyPodGroupRights: AccountPodGroup, PolicyQueueRights: AccountQueue, PolicySchedulerRights: AccountScheduler, PolicyRecordRights: AccountScheduler, PolicyOperatorRights: AccountOperator}[c.policy]
 		name, groups := serviceAccount(o.Namespace, account)
 		if account == "" {
 			name, groups = serviceAccount(keys.ReservationNamespace, "kai-resource-reservation")

@@ -171,8 +171,8 @@ func checkFraction(text string) string {
 	if len(text) > shown || err != nil || math.IsNaN(f) || f <= 0 || f >= 1 {
 		return rule
 	}
-	if math.Round(f*float64(cluster.PortionUnit)) == 0 {
-		return "must be at least one part in " + strconv.FormatInt(cluster.PortionUnit, 10)
+	if math.Round(f*float64(cluster.WholePortion)) == 0 {
+		return "must be at least one part in " + strconv.FormatInt(int64(cluster.WholePortion), 10)
 	}
 	if q, err := resource.ParseQuantity(text); err != nil || q.Sign() <= 0 || q.CmpInt64(1) >= 0 {
 		return rule + ", such as 0.5"

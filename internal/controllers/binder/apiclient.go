@@ -95,7 +95,10 @@ func (w *apiClient) event(pod *corev1.Pod, kind, reason, message string) {
 	}
 }
 
-func (w *apiClient) claim(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+func (w *apiClient) claim(ctx context.Context, name types.NamespacedName, live bool) (*corev1.PersistentVolumeClaim, error) {
+	if live {
+		return read(ctx, w.live, name, &corev1.PersistentVolumeClaim{})
+	}
 	return read(ctx, w.cache, name, &corev1.PersistentVolumeClaim{})
 }
 

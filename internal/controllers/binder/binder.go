@@ -2,36 +2,31 @@ package binder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/served"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
 const (
-	// largeBundle is the number of tasks at a time from which on decisions about a bundle wait for further news:
-	// each costs as much as the bundle has members, and news come member by member.
+	// largeBundle is the number of members from which on decisions about a bundle wait for further news: each costs
+	// as much as the bundle has members, and news come member by member.
 	largeBundle = 16
 
 	// newsWait is that wait.
@@ -110,266 +105,169 @@ func New(deps Deps, o Options) (*Controller, error) {
 }
 
 // Run binds until ctx ends, and returns nil then. It starts with what is in the cluster, so a run continues what an
-// earlier one, of whatever process, left. Only one may be at work in a cluster at a time. It may be called again after
-// it returned.
+// earlier one, of whatever process, left. Only one may be at work in a cluster at a time. It must be called once.
 func (c *Controller) Run(ctx context.Context) error {
-	r := &run{
-		pace: rate.NewLimiter(reportPace, reportPace), late: rate.NewLimiter(latePace, latePace),
-		Controller: c,
-		book:       newBook(c.options, c.preparers),
-		executor:   &executor{writer: c.api, preparers: c.preparers, now: time.Now},
-		bundles: turns.New(turns.Options[BundleKey]{
-			Tenant: func(k BundleKey) string { return k.Namespace }, Backoff: c.options.RateLimiterBaseDelay, MaxBackoff: c.options.RateLimiterMaxDelay,
-		}),
-		steps:   turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: 4 * c.options.MaxConcurrentReconciles}),
-		reports: turns.New(turns.Options[*task]{Tenant: namespaceOf, Workers: c.options.MaxConcurrentReconciles}),
+	r := newRun(c)
+	c.metrics.run.Store(r)
+	defer c.metrics.run.Store(nil)
+	group, working := errgroup.WithContext(ctx)
+	r.watch(working)
+	group.Go(func() error { return r.steps.Run(working) })
+	group.Go(func() error { return r.reports.Run(working) })
+	for _, p := range c.preparers {
+		if companion, ok := p.(Companion); ok { // one that cannot go on ends the binder
+			group.Go(func() error {
+				if err := companion.Run(working, r.wake); err != nil {
+					return fmt.Errorf("binder: %s: %w", companion.Name(), err)
+				}
+				return nil
+			})
+		}
 	}
-	c.metrics.book.Store(r.book)
-	defer c.metrics.book.Store(nil)
-	return r.run(ctx)
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
-func namespaceOf(t *task) string { return t.bundle.Namespace }
-
-// run is one Run: a book and the workers around it.
+// run is one Run: a book, and the loops around it.
 type run struct {
 	*Controller
 	book     *book
 	executor *executor
-	bundles  workqueue.TypedRateLimitingInterface[BundleKey]
-	steps    workqueue.TypedInterface[*task] // towards a bind
-	reports  workqueue.TypedInterface[*task] // of what happened, which may trail
-	lastStep atomic.Int64                    // when a step was last begun, Unix nanoseconds
-	pace     *rate.Limiter                   // of reports
-	late     *rate.Limiter                   // of reports that have stood back for long
-	large    sync.Map                        // BundleKey -> struct{}: those whose news are gathered
+	steps    *control.Loop[key, *task]   // decisions, and steps towards a bind; the book's lock
+	reports  *control.Loop[*task, *task] // of what happened, which may trail
+	lastStep atomic.Int64                // when a step was last begun, Unix nanoseconds
+	pace     *rate.Limiter               // of reports
+	late     *rate.Limiter               // of reports that have stood back for long
 }
 
-func (r *run) run(ctx context.Context) error {
-	defer r.reports.ShutDown()
-	defer r.steps.ShutDown()
-	defer r.bundles.ShutDown()
-	stop, absent, err := r.watch(ctx)
-	defer stop()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	// A companion that cannot go on ends the binder.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failed := make(chan error, len(r.preparers))
-	var workers sync.WaitGroup
-	for _, k := range absent {
-		workers.Go(func() {
-			end := func() {}
-			served.Await(ctx, func() error {
-				stop, _, err := r.follow(ctx, k, cache.BlockUntilSynced(false))
-				if err == nil {
-					end = stop
-				}
-				return err
-			})
-			<-ctx.Done()
-			end()
-		})
-	}
-	for _, p := range r.preparers {
-		if c, ok := p.(Companion); ok {
-			workers.Go(func() {
-				if err := c.Run(ctx, func(name types.NamespacedName) { r.look(r.book.touchRequest(name)) }); err != nil {
-					failed <- fmt.Errorf("binder: %s: %w", c.Name(), err)
-					cancel()
-				}
-			})
-		}
-	}
-	for range 4 * r.options.MaxConcurrentReconciles {
-		workers.Go(func() { r.execute(ctx, r.steps, r.stepped) })
-	}
-	for range r.options.MaxConcurrentReconciles {
-		workers.Go(func() { r.execute(ctx, r.reports, r.standBack) })
-	}
-	workers.Go(r.decide)
-	<-ctx.Done()
-	r.bundles.ShutDown()
-	r.steps.ShutDown()
-	r.reports.ShutDown()
-	workers.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+// key is a bundle, to be decided about, or a task of one, which was decided and is to be carried out.
+type key struct {
+	bundle BundleKey
+	task   *task
 }
 
-// kind is a kind that the book follows.
-type kind struct {
-	object  client.Object
-	handler toolscache.ResourceEventHandler
+func newRun(c *Controller) *run {
+	r := &run{
+		Controller: c,
+		book:       newBook(c.options, c.preparers),
+		executor:   &executor{writer: c.api, preparers: c.preparers, now: time.Now},
+		pace:       rate.NewLimiter(reportPace, reportPace), late: rate.NewLimiter(latePace, latePace),
+	}
+	deps := control.Deps{Cache: c.deps.Cache, Log: c.deps.Log, Guard: c.deps.Guard}
+	r.steps = control.New(deps, control.Role[key, *task]{
+		Name: "binder", Workers: 4 * c.options.MaxConcurrentReconciles, MinRetry: c.options.RateLimiterBaseDelay, MaxRetry: c.options.RateLimiterMaxDelay,
+		Tenant: func(k key) string { return k.bundle.Namespace },
+		Decide: r.decide, Write: r.step,
+	})
+	r.reports = control.New(deps, control.Role[*task, *task]{
+		Name: "binder-reports", Workers: c.options.MaxConcurrentReconciles, MinRetry: c.options.RateLimiterBaseDelay, MaxRetry: c.options.RateLimiterMaxDelay,
+		Tenant: func(t *task) string { return t.bundle.Namespace },
+		Decide: func(t *task, _ time.Time) (*task, []control.Due[*task], time.Time) { return t, nil, time.Time{} },
+		Write:  r.report,
+	})
+	return r
 }
 
-// watch feeds the book from the informers and returns when it has all that they have. stop ends the feeding; it is
-// never nil. absent are kinds that the API server does not serve, so that there are none.
-func (r *run) watch(ctx context.Context) (stop func(), absent []kind, err error) {
-	var stops []func()
-	stop = func() {
-		for _, s := range stops {
-			s()
+// watch has the book see all that it is about. Any of the kinds may come to be served later.
+func (r *run) watch(ctx context.Context) {
+	see(r, &corev1.Node{}, func(n *corev1.Node, gone bool) []BundleKey { return r.book.setNode(n.Name, !gone) })
+	// A class says only by its name whose it is, and classes are few.
+	see(r, &storagev1.StorageClass{}, func(*storagev1.StorageClass, bool) []BundleKey { return r.book.touchClaims() })
+	see(r, &corev1.PersistentVolume{}, func(v *corev1.PersistentVolume, _ bool) []BundleKey { return r.book.touchVolume(v) })
+	see(r, &corev1.PersistentVolumeClaim{}, func(c *corev1.PersistentVolumeClaim, _ bool) []BundleKey { return r.book.touchClaim(nameOf(c)) })
+	see(r, &resourcev1.ResourceClaim{}, func(c *resourcev1.ResourceClaim, _ bool) []BundleKey {
+		return r.book.touchClaim(deviceClaimKey(nameOf(c)))
+	})
+	see(r, &corev1.Pod{}, func(p *corev1.Pod, gone bool) []BundleKey {
+		if gone {
+			return r.book.dropPod(nameOf(p), p.UID)
 		}
-	}
-	var synced []toolscache.InformerSynced
-	seen := func(b *schedulingv1alpha2.BindRequest) { r.requestSeen(ctx, b) }
-	// Nodes and pods first, so that most of what a request needs is there when it comes.
-	for _, k := range []kind{
-		{&corev1.Node{}, handle(r.nodeSeen, nil, r.nodeGone)},
-		{&storagev1.StorageClass{}, handle(r.classSeen, nil, nil)},
-		{&corev1.PersistentVolume{}, handle(r.volumeSeen, r.volumeSeen, r.volumeSeen)},
-		{&corev1.PersistentVolumeClaim{}, handle(r.claimSeen, r.claimSeen, r.claimSeen)},
-		{&resourcev1.ResourceClaim{}, handle(r.deviceClaimSeen, r.deviceClaimSeen, r.deviceClaimSeen)},
-		{&corev1.Pod{}, handle(r.podSeen, r.podSeen, r.podGone)},
-		{&schedulingv1alpha2.BindRequest{}, handle(seen, seen, r.requestGone)},
-	} {
-		end, registration, err := r.follow(ctx, k)
-		if meta.IsNoMatchError(err) {
-			absent = append(absent, k)
-			continue
+		return r.book.putPod(p)
+	})
+	see(r, &schedulingv1alpha2.BindRequest{}, func(b *schedulingv1alpha2.BindRequest, gone bool) []BundleKey {
+		if gone {
+			return r.book.dropRequest(nameOf(b), b.UID)
 		}
-		if err != nil {
-			return stop, nil, err
+		changed, name, unknown := r.book.putRequest(b, time.Now())
+		if unknown {
+			if pod, err := read(ctx, r.deps.Cache, name, &corev1.Pod{}); err == nil && pod != nil {
+				r.book.putPod(pod)
+			}
 		}
-		stops, synced = append(stops, end), append(synced, registration.HasSynced)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return stop, nil, errors.New("binder: the cache did not sync")
-	}
-	return stop, absent, nil
+		return changed
+	})
 }
 
-// follow feeds the book from the informer of one kind until stop is called, or the cache ends.
-func (r *run) follow(ctx context.Context, k kind, o ...cache.InformerGetOption) (stop func(), _ toolscache.ResourceEventHandlerRegistration, err error) {
-	informer, err := r.deps.Cache.GetInformer(ctx, k.object, o...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("binder: watching %T: %w", k.object, err)
-	}
-	registration, err := informer.AddEventHandler(k.handler)
-	if err != nil {
-		return nil, nil, fmt.Errorf("binder: watching %T: %w", k.object, err)
-	}
-	return func() {
-		if err := informer.RemoveEventHandler(registration); err != nil {
-			r.deps.Log.Error(err, "Ending a watch", "kind", fmt.Sprintf("%T", k.object))
-		}
-	}, registration, nil
-}
-
-// handle makes an informer's handler of functions for one type. Initial objects come as added ones.
-func handle[T client.Object](added, changed, deleted func(T)) toolscache.ResourceEventHandler {
-	call := func(f func(T), object any) {
-		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-			object = last.Obj
-		}
-		if o, ok := object.(T); ok && f != nil {
-			f(o)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { call(added, o) },
-		UpdateFunc: func(_, o any) { call(changed, o) },
-		DeleteFunc: func(o any) { call(deleted, o) },
-	}
+func see[T client.Object](r *run, kind T, seen func(obj T, gone bool) []BundleKey) {
+	control.WatchLater(r.steps, kind, func(obj T, gone bool) []control.Due[key] { return r.news(seen(obj, gone)...) })
 }
 
 func nameOf(o client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-func (r *run) nodeSeen(n *corev1.Node)                   { r.look(r.book.putNode(n.Name)) }
-func (r *run) nodeGone(n *corev1.Node)                   { r.look(r.book.dropNode(n.Name)) }
-func (r *run) claimSeen(c *corev1.PersistentVolumeClaim) { r.look(r.book.touchClaim(nameOf(c))) }
-func (r *run) volumeSeen(v *corev1.PersistentVolume)     { r.look(r.book.touchVolume(v)) }
-
-// classSeen tells everyone who waits, for a class says only by its name whose it is, and classes are few.
-func (r *run) classSeen(*storagev1.StorageClass) { r.look(r.book.touchClaims()) }
-
-func (r *run) deviceClaimSeen(c *resourcev1.ResourceClaim) {
-	r.look(r.book.touchClaim(deviceClaimKey(nameOf(c))))
-}
-
-func (r *run) podSeen(p *corev1.Pod) { r.look(r.book.putPod(p)) }
-func (r *run) podGone(p *corev1.Pod) { r.look(r.book.dropPod(nameOf(p), p.UID)) }
-
-func (r *run) requestSeen(ctx context.Context, b *schedulingv1alpha2.BindRequest) {
-	changed, name, unknown := r.book.putRequest(b, time.Now())
-	if unknown {
-		// The request is in the book already, so an event that comes while the pod is looked up is not lost.
-		if pod, err := read(ctx, r.deps.Cache, name, &corev1.Pod{}); err == nil && pod != nil {
-			r.book.putPod(pod)
+// news has bundles decided about again, soon.
+func (r *run) news(bundles ...BundleKey) (due []control.Due[key]) {
+	for _, k := range bundles {
+		d := control.Due[key]{Key: key{bundle: k}}
+		if b := r.book.bundles[k]; b != nil && len(b.Members) >= largeBundle {
+			d.After = newsWait
 		}
+		due = append(due, d)
 	}
-	r.look(changed)
+	return due
 }
 
-func (r *run) requestGone(b *schedulingv1alpha2.BindRequest) {
-	r.look(r.book.dropRequest(nameOf(b), b.UID))
+// wake has the preparation of a request go on.
+func (r *run) wake(request types.NamespacedName) {
+	r.steps.Lock()
+	defer r.steps.Unlock()
+	r.steps.Add(r.news(r.book.touchRequest(request)...)...)
 }
 
-// look has bundles decided about again, soon.
-func (r *run) look(keys []BundleKey) {
-	for _, key := range keys {
-		if _, large := r.large.Load(key); large {
-			r.bundles.AddAfter(key, newsWait)
-		} else {
-			r.bundles.Add(key)
-		}
+// decide turns what is known of a bundle into tasks. A task was decided already.
+func (r *run) decide(k key, now time.Time) (_ *task, due []control.Due[key], again time.Time) {
+	if k.task != nil {
+		return k.task, nil, time.Time{}
 	}
-}
-
-// decide turns news into tasks until the queue is shut down.
-func (r *run) decide() {
-	for {
-		key, over := r.bundles.Get()
-		if over {
-			return
-		}
-		err := r.deps.Guard.Do(context.Background(), "the book", key, func(context.Context) error { r.decideOne(key); return nil })
-		if err == nil {
-			r.bundles.Forget(key)
-		} else {
-			for _, pod := range r.book.pods(key) {
+	done := false
+	defer func() {
+		if !done { // a defect: it is of all pods of the bundle
+			for _, pod := range r.book.pods(k.bundle) {
 				r.deps.Guard.About(pod)
 			}
-			r.bundles.AddRateLimited(key)
 		}
-		r.bundles.Done(key)
-	}
-}
-
-// decideOne turns the news of a bundle into tasks.
-func (r *run) decideOne(key BundleKey) {
-	tasks, wake := r.book.decide(key, time.Now())
+	}()
+	tasks, again := r.book.decide(k.bundle, now)
+	done = true
+	r.reports.Lock()
+	defer r.reports.Unlock()
 	for i := range tasks {
-		if tasks[i].Verb == Report {
-			r.reports.Add(&tasks[i])
+		if t := &tasks[i]; t.Verb == Report {
+			r.reports.Add(control.Due[*task]{Key: t})
 		} else {
-			r.steps.Add(&tasks[i])
+			due = append(due, control.Due[key]{Key: key{k.bundle, t}})
 		}
 	}
-	if len(tasks) >= largeBundle {
-		r.large.Store(key, struct{}{})
-	} else if len(tasks) == 0 && !r.book.has(key) {
-		r.large.Delete(key)
-	}
-	if !wake.IsZero() {
-		r.bundles.AddAfter(key, time.Until(wake))
-	}
+	return nil, due, again
 }
 
-// stepped notes that a step towards a bind is under way.
-func (r *run) stepped(context.Context, *task) { r.lastStep.Store(time.Now().UnixNano()) }
+// step carries out a task that leads to a bind, or away from one.
+func (r *run) step(ctx context.Context, t *task) error {
+	if t == nil {
+		return nil
+	}
+	r.lastStep.Store(time.Now().UnixNano())
+	return r.carryOut(ctx, t)
+}
+
+// report carries out a task that nobody waits for.
+func (r *run) report(ctx context.Context, t *task) error {
+	r.standBack(ctx, t)
+	return r.carryOut(ctx, t)
+}
 
 // standBack waits until a report is in nobody's way.
 func (r *run) standBack(ctx context.Context, t *task) {
@@ -390,40 +288,24 @@ func (r *run) standBack(ctx context.Context, t *task) {
 	}
 }
 
-// execute carries out tasks, each after before, until the queue is shut down. What is left in it then is left to the next
-// run.
-func (r *run) execute(ctx context.Context, queue workqueue.TypedInterface[*task], before func(context.Context, *task)) {
-	for {
-		t, over := queue.Get()
-		if over {
-			return
-		}
-		before(ctx, t)
-		if ctx.Err() == nil {
-			out := r.one(ctx, t)
-			if ctx.Err() == nil {
-				// What went wrong has been told.
-				_ = r.deps.Guard.Catch("the book", t.bundle, func() error {
-					r.tell(t, out)
-					r.look([]BundleKey{r.book.settle(*t, out, time.Now())})
-					return nil
-				})
-			}
-		}
-		queue.Done(t)
-	}
-}
-
-// one carries out a task. A panic is a fault of this one: the others' binds go on.
-func (r *run) one(ctx context.Context, t *task) (out outcome) {
-	err := r.deps.Guard.Do(ctx, "a worker", t.Member.about(), func(ctx context.Context) error {
-		out = r.executor.run(ctx, *t)
+// carryOut carries out a task, and has its bundle decided about again: what went wrong is for the book to know, and no error. A panic is a
+// fault of this task. What ctx cuts short is left to the next run.
+func (r *run) carryOut(ctx context.Context, t *task) error {
+	if ctx.Err() != nil {
 		return nil
-	})
-	if err != nil {
+	}
+	var out outcome
+	if err := r.deps.Guard.Catch("a worker", t.Member.about(), func() error { out = r.executor.run(ctx, *t); return nil }); err != nil {
 		out = outcome{fault: err}
 	}
-	return out
+	if ctx.Err() != nil {
+		return nil
+	}
+	r.tell(t, out)
+	r.steps.Lock()
+	defer r.steps.Unlock()
+	r.steps.Add(r.news(r.book.settle(*t, out, time.Now()))...)
+	return nil
 }
 
 // tell counts an outcome and logs what nobody else is told.

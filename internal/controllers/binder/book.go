@@ -3,7 +3,6 @@ package binder
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +16,12 @@ import (
 const maxTries = 10
 
 // book is all that the binder knows: the requests by bundle, and about each its pod and node. Events of the informers
-// and outcomes of actions are written into it; decide reads it. Its methods may be called at the same time. Those that
+// and outcomes of actions are written into it; decide reads it. Whoever calls its methods holds its lock. Those that
 // take an event return the bundles about which something changed.
 type book struct {
 	options   Options
 	preparers []Preparer
 
-	mu      sync.Mutex
 	bundles map[BundleKey]*Bundle
 	members map[types.NamespacedName]*Member
 	byPod   map[types.NamespacedName][]*Member
@@ -47,8 +45,6 @@ func newBook(o Options, ps []Preparer) *book {
 // putRequest takes a request that was added or changed. A request whose identity, meaning or bundle changed is a new
 // one. unknown says that its pod has to be looked up and handed to putPod: events about it may be long past.
 func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (changed []BundleKey, pod types.NamespacedName, unknown bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	name := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 	if m := k.members[name]; m != nil {
 		same := m.Request.UID == r.UID && m.Request.Generation == r.Generation && keyOf(m.Request) == keyOf(r)
@@ -87,8 +83,6 @@ func (k *book) putRequest(r *schedulingv1alpha2.BindRequest, now time.Time) (cha
 
 // dropRequest takes a request that was deleted.
 func (k *book) dropRequest(name types.NamespacedName, uid types.UID) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if m := k.members[name]; m != nil && m.Request.UID == uid {
 		return []BundleKey{k.remove(m)}
 	}
@@ -134,8 +128,6 @@ func without(list []*Member, m *Member) []*Member {
 
 // putPod takes a pod that was added, changed or looked up.
 func (k *book) putPod(pod *corev1.Pod) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, m := range k.byPod[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] {
 		settled := m.settled()
 		k.setPod(m, pod, false)
@@ -173,8 +165,6 @@ func (k *book) setPod(m *Member, pod *corev1.Pod, confirmed bool) {
 
 // dropPod takes a pod that was deleted.
 func (k *book) dropPod(name types.NamespacedName, uid types.UID) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, m := range k.byPod[name] {
 		switch {
 		case m.PodUID == uid:
@@ -190,15 +180,8 @@ func (k *book) dropPod(name types.NamespacedName, uid types.UID) (changed []Bund
 	return changed
 }
 
-// putNode takes a node that was added.
-func (k *book) putNode(name string) (changed []BundleKey) { return k.setNode(name, true) }
-
-// dropNode takes a node that was deleted.
-func (k *book) dropNode(name string) (changed []BundleKey) { return k.setNode(name, false) }
-
+// setNode takes a node that exists, or does not any more.
 func (k *book) setNode(name string, exists bool) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if exists {
 		k.nodes[name] = struct{}{}
 	} else {
@@ -215,8 +198,6 @@ func (k *book) setNode(name string, exists bool) (changed []BundleKey) {
 
 // touchClaim takes any event about a volume claim.
 func (k *book) touchClaim(name types.NamespacedName) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for m := range k.byClaim[name] {
 		m.claimChanges++
 		if m.Waiting {
@@ -238,8 +219,6 @@ func (k *book) touchVolume(v *corev1.PersistentVolume) []BundleKey {
 
 // touchClaims takes an event that may concern any volume claim.
 func (k *book) touchClaims() (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, members := range k.byClaim {
 		for m := range members {
 			m.claimChanges++
@@ -254,8 +233,6 @@ func (k *book) touchClaims() (changed []BundleKey) {
 
 // touchRequest takes the word of a companion that what the preparation of a request waits for has changed.
 func (k *book) touchRequest(name types.NamespacedName) (changed []BundleKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	m := k.members[name]
 	if m == nil {
 		return nil
@@ -282,8 +259,6 @@ type task struct {
 
 // pods are those of a bundle, as far as their names go.
 func (k *book) pods(key BundleKey) (out []*corev1.Pod) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if b := k.bundles[key]; b != nil {
 		for _, m := range b.Members {
 			if m != nil {
@@ -297,8 +272,6 @@ func (k *book) pods(key BundleKey) (out []*corev1.Pod) {
 // decide returns what is to be done for a bundle now, marked as being under way, and when to ask again (zero: never).
 // Every task has to be executed and its outcome handed to settle.
 func (k *book) decide(key BundleKey, now time.Time) (tasks []task, wake time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	b := k.bundles[key]
 	if b == nil {
 		return nil, time.Time{}
@@ -345,8 +318,6 @@ type outcome struct {
 
 // settle applies what came of a task and returns the bundle to decide about again.
 func (k *book) settle(t task, out outcome, now time.Time) BundleKey {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	m := t.Member
 	if t.Verb == Report {
 		m.Reporting = out.done
@@ -417,11 +388,4 @@ func reasonOf(out outcome) string {
 		return out.failure.Error()
 	}
 	return out.fault.Error()
-}
-
-// has says whether any request of the bundle is known.
-func (k *book) has(key BundleKey) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.bundles[key] != nil
 }

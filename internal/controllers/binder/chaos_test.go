@@ -3,18 +3,20 @@ package binder
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
 )
 
 // TestChaos lets events, decisions, actions, restarts, faults, deletions and time follow each other in any order. The
@@ -194,42 +196,61 @@ func TestChaos(t *testing.T) {
 	})
 }
 
-// TestDefectOfOneBundle: a bundle about which nothing can be decided, for that ends in a panic, is tried again with back-off; others
-// are decided about.
+// TestDefectOfOneBundle: a bundle about which nothing can be decided, for that ends in a panic, is each of its pods' defect and leaves the
+// book to the others.
 func TestDefectOfOneBundle(t *testing.T) {
 	t.Parallel()
 	w := newFakeAPI(t, "n1")
-	o := DefaultOptions()
-	o.RateLimiterBaseDelay, o.RateLimiterMaxDelay = time.Millisecond, time.Millisecond
-	r := &run{
-		Controller: &Controller{options: o}, book: newBook(o, nil),
-		bundles: turns.New(turns.Options[BundleKey]{Tenant: func(k BundleKey) string { return k.Namespace }, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}),
-		steps:   turns.New(turns.Options[*task]{Tenant: namespaceOf}),
-		reports: turns.New(turns.Options[*task]{Tenant: namespaceOf}),
+	guard, err := aside.New("binder", logr.Discard(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer r.steps.ShutDown()
-	defer r.reports.ShutDown()
-	r.book.putNode("n1")
-	var bad BundleKey
+	var told []string
+	guard.Tell = func(o client.Object) { told = append(told, o.GetName()) }
+	r := newRun(&Controller{options: DefaultOptions(), deps: Deps{Guard: guard}})
+	r.book.setNode("n1", true)
+	var keys []BundleKey
 	for _, name := range []string{"bad", "good"} {
 		pod := w.addPod(name)
 		changed, _, _ := r.book.putRequest(w.request(name, "n1", name, 1), w.now)
 		r.book.putPod(pod)
-		if name == "bad" {
-			bad = changed[0]
-			r.book.bundles[bad].Members = append(r.book.bundles[bad].Members, nil)
+		keys = append(keys, changed...)
+	}
+	bad := r.book.bundles[keys[0]]
+	bad.Members = append(bad.Members, nil)
+	if err := guard.Catch("a worker", nil, func() error { r.decide(key{bundle: keys[0]}, w.now); return nil }); err == nil || !slices.Equal(told, []string{"bad"}) {
+		t.Errorf("%v, told %v", err, told)
+	}
+	if _, due, _ := r.decide(key{bundle: keys[1]}, w.now); len(due) != 1 || due[0].Key.task.Member.PodName.Name != "good" {
+		t.Errorf("of the other there is due %v", due)
+	}
+}
+
+// TestRetractAfterAPause: a binder that was stopped for so long that its successor has bound the pod does not take back what is bound,
+// nor does it record a failure over the success.
+func TestRetractAfterAPause(t *testing.T) {
+	t.Parallel()
+	w := newFakeAPI(t, "n1")
+	w.gang(1, 1)
+	var stale []task
+	for _, r := range w.requests {
+		pod := w.pods[r.Spec.PodName]
+		stale = append(stale, task{
+			Action:  Action{Verb: Retract, Member: &Member{PodName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, PodUID: pod.UID}, Reason: "not finished in time", Final: true},
+			request: r.DeepCopy(), pod: pod.DeepCopy(),
+		})
+	}
+	p := w.start()
+	p.settle()
+	x := &executor{writer: p, now: time.Now}
+	for i := range stale {
+		if out := x.run(t.Context(), stale[i]); out.done || out.fault != nil || !out.read {
+			t.Errorf("%+v, want that the pod is bound", out)
 		}
-		r.look(changed)
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); r.decide() }()
-	task, over := r.steps.Get()
-	if over || task.Member.PodName.Name != "good" {
-		t.Errorf("the first step is about %v", task)
+	for name, r := range w.requests {
+		if r.Status.Phase != schedulingv1alpha2.BindRequestSucceeded {
+			t.Errorf("%s: %+v", name, r.Status)
+		}
 	}
-	for r.bundles.NumRequeues(bad) < 2 {
-		runtime.Gosched()
-	}
-	r.bundles.ShutDown()
-	<-done
 }

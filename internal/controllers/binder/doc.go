@@ -6,9 +6,11 @@
 // node: a request that cannot be executed as written fails with a reason, and its pod is decided anew by whoever
 // scheduled it.
 //
-//	informers ──> book (what is known) ──> Decide (pure) ──> actions ──> executor ──> API server
-//	                 ^                                                       │
-//	                 └────────────────────── outcomes ───────────────────────┘
+//	watches ──> book (what is known) ──> Decide (pure) ──> tasks ──> executor ──> API server
+//	               ^                                                    │
+//	               └───────────────────── outcomes ─────────────────────┘
+//
+// Package control runs it, in two loops: one of decisions and of steps towards a bind, one of reports, which stand back.
 //
 // Invariants, each of them held at every instant and across a restart at any instant:
 //

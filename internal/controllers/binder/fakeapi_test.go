@@ -173,7 +173,7 @@ func (w *fakeAPI) gang(size, n int) {
 
 func (w *fakeAPI) dropNode(name string) {
 	delete(w.nodes, name)
-	w.tell("node", func(p *process) { p.look(p.book.dropNode(name)) })
+	w.tell("node", func(p *process) { p.look(p.book.setNode(name, false)) })
 }
 
 func (w *fakeAPI) putClaim(c *corev1.PersistentVolumeClaim) {
@@ -251,7 +251,7 @@ func (w *fakeAPI) start() *process {
 	p.book = newBook(DefaultOptions(), ps)
 	p.exec = &executor{writer: p, preparers: ps, now: func() time.Time { return w.now }}
 	for name := range w.nodes {
-		p.book.putNode(name)
+		p.book.setNode(name, true)
 	}
 	for _, pod := range w.pods {
 		p.book.putPod(pod)
@@ -478,7 +478,7 @@ func (p *process) event(pod *corev1.Pod, kind, reason, message string) {
 	})
 }
 
-func (p *process) claim(_ context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+func (p *process) claim(_ context.Context, name types.NamespacedName, _ bool) (*corev1.PersistentVolumeClaim, error) {
 	return p.api.claims[name.Name], nil
 }
 

@@ -15,7 +15,7 @@ import (
 type metrics struct {
 	actions *prometheus.CounterVec
 	delay   prometheus.Histogram
-	book    atomic.Pointer[book] // of the run at work, nil for none
+	run     atomic.Pointer[run] // that is at work, nil for none
 }
 
 // newMetrics registers the metrics, unless there is no registry.
@@ -87,11 +87,14 @@ func (r requests) Describe(ch chan<- *prometheus.Desc) { ch <- r.desc() }
 
 // Collect implements prometheus.Collector.
 func (r requests) Collect(ch chan<- prometheus.Metric) {
-	b := r.book.Load()
-	if b == nil {
+	at := r.run.Load()
+	if at == nil {
 		return
 	}
-	for phase, n := range b.phases() { // order: a scraper sorts
+	at.steps.Lock()
+	phases := at.book.phases()
+	at.steps.Unlock()
+	for phase, n := range phases { // order: a scraper sorts
 		ch <- prometheus.MustNewConstMetric(r.desc(), prometheus.GaugeValue, float64(n), string(phase))
 	}
 }
@@ -101,8 +104,6 @@ func (k *book) phases() map[schedulingv1alpha2.BindRequestPhase]int {
 	n := map[schedulingv1alpha2.BindRequestPhase]int{
 		schedulingv1alpha2.BindRequestPending: 0, schedulingv1alpha2.BindRequestSucceeded: 0, schedulingv1alpha2.BindRequestFailed: 0,
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, m := range k.members { // order: a count
 		phase := m.Request.Status.Phase
 		if _, known := n[phase]; !known {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
 // TestRequestsByPhase: the metric counts what the book holds, and who does not lead shows nothing.
@@ -30,7 +31,7 @@ func TestRequestsByPhase(t *testing.T) {
 		r.Status.Phase = phase
 		k.members[types.NamespacedName{Name: name}] = &Member{Request: r}
 	}
-	m.book.Store(k)
+	m.run.Store(&run{book: k, steps: control.New(control.Deps{}, control.Role[key, *task]{})})
 	want := `# HELP muster_bindrequests BindRequests there are, by phase: Pending, Succeeded, Failed.
 # TYPE muster_bindrequests gauge
 muster_bindrequests{phase="Failed"} 0

@@ -18,7 +18,9 @@ import (
 // storage is what the volumes preparer needs of the cluster. Objects that do not exist are nil, without an error. What
 // is read may come from a cache and is never changed.
 type storage interface {
-	claim(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error)
+	// claim returns a claim, from a cache or, live, as the API server has it.
+	claim(ctx context.Context, name types.NamespacedName, live bool) (*corev1.PersistentVolumeClaim, error)
+
 	class(ctx context.Context, name string) (*storagev1.StorageClass, error)
 	volumes(ctx context.Context) ([]*corev1.PersistentVolume, error)
 	volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
@@ -103,7 +105,7 @@ var errChanged = errors.New("changed in the meantime")
 // prepareClaim prepares one claim for the request of that UID; taken are the volumes that this pod's other claims were
 // given.
 func (p volumes) prepareClaim(ctx context.Context, name types.NamespacedName, request types.UID, pod *corev1.Pod, node *corev1.Node, taken map[string]*corev1.PersistentVolume) (bool, error) {
-	claim, err := p.storage.claim(ctx, name)
+	claim, err := p.storage.claim(ctx, name, false)
 	switch {
 	case err != nil:
 		return false, err
@@ -199,7 +201,7 @@ func (p volumes) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest, po
 	names := claimsOf(pod)
 	slices.Reverse(names)
 	for _, name := range names {
-		claim, err := p.storage.claim(ctx, name)
+		claim, err := p.storage.claim(ctx, name, true) // the cache may not show yet what was prepared
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -17,6 +17,25 @@ import (
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 )
 
+// withClaims gives the gang's pods a claim each that is provisioned for the chosen node.
+func withClaims(w *fakeAPI) {
+	w.classes["local"] = &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "disks",
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	for name := range w.pods {
+		w.putClaim(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c-" + name, UID: w.newUID()},
+			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("local")},
+		})
+		w.editPod(name, func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c-" + name},
+			}}}
+		})
+	}
+}
+
 // TestVolumes is the table of pods with one claim.
 func TestVolumes(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -73,12 +72,12 @@ func (b *book) read(p *corev1.Pod) *sharer {
 	}
 	s := &sharer{pod: p, want: demand{pod: keyOf(p.Namespace, p.Name), devices: int64(share.Devices), portion: share.Portion}}
 	if share.Portion == 0 {
-		s.want.portion = max(1, int64(math.Round(b.o.MemoryRatio*float64(cluster.PortionUnit))))
+		s.want.portion = max(1, cluster.Portion(math.Round(b.o.MemoryRatio*float64(cluster.WholePortion))))
 	}
 	c := b.o.constraintsOf(p)
 	s.want.shape = c.shape()
-	if group := p.Annotations[keys.PodGroupAnnotation]; group != "" {
-		s.group = keyOf(p.Namespace, group)
+	if gang, _ := kai.Membership(p); gang.Name != "" {
+		s.group = keyOf(p.Namespace, gang.Name)
 	}
 	s.bound = p.Spec.NodeName != "" || p.Status.NominatedNodeName != ""
 	for i := range p.Status.Conditions {

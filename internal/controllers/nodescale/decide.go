@@ -25,8 +25,9 @@ const (
 // demand is a pod that shares GPUs and waits for a node.
 type demand struct {
 	pod types.NamespacedName
-	// devices is how many different devices it needs, of one node; portion how much of each, in millionths.
-	devices, portion int64
+	// devices is how many different devices it needs, of one node; portion how much of each.
+	devices int64
+	portion cluster.Portion
 	// shape names its constraints: pods of one shape can use the same nodes.
 	shape string
 }
@@ -285,13 +286,13 @@ func packed(a, b *demand) int {
 		strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name))
 }
 
-// group is the devices of one scaling pod: how much of each is left, in millionths.
-type group struct{ free []int64 }
+// group is the devices of one scaling pod: how much of each is left.
+type group struct{ free []cluster.Portion }
 
 func newGroup(devices int64) *group {
-	g := &group{free: make([]int64, devices)}
+	g := &group{free: make([]cluster.Portion, devices)}
 	for i := range g.free {
-		g.free[i] = cluster.PortionUnit
+		g.free[i] = cluster.WholePortion
 	}
 	return g
 }

@@ -21,7 +21,7 @@ func named(name string) types.NamespacedName {
 
 // wants is a pod that waits for so many devices, of each so many percent.
 func wants(name string, devices, percent int64) demand {
-	return demand{pod: named(name), devices: devices, portion: percent * cluster.PortionUnit / 100, shape: "s"}
+	return demand{pod: named(name), devices: devices, portion: cluster.Portion(percent) * cluster.WholePortion / 100, shape: "s"}
 }
 
 // asked is the scaling pod that was made for a demand.

@@ -109,9 +109,10 @@ func (f *aggregator) podGone(uid types.UID) []change {
 }
 
 func (f *aggregator) count(pod *corev1.Pod) error {
-	name, queue, fixed := pod.Annotations[kai.PodGroupAnnotation], "", false
+	gang, _ := kai.Membership(pod)
+	name, queue, fixed := gang.Name, "", false
 	if own := kai.OwnGang(pod); own != nil { // there is no object whose queue could be meant
-		name, queue = own.Name, own.Spec.Queue
+		queue = own.Spec.Queue
 	}
 	if pod.Spec.NodeName != "" { // what it holds is counted where it was bound, whatever it says since
 		if c := kai.ReadCharged(pod.Namespace, pod.Annotations); c.Queue != "" {

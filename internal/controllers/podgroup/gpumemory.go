@@ -31,7 +31,7 @@ func gpuMemoryOf(labels map[string]string) (int64, error) {
 		if mib == 0 {
 			return 0, fmt.Errorf("label %s=%q: it must be a whole number of MiB above 0", core.GPUMemoryLabel, nvidia)
 		}
-		return mib, nil
+		return int64(mib), nil
 	case hasAMD:
 		q, err := resource.ParseQuantity(amd[len(labelAMDMemory)+1:])
 		if err != nil || q.Value()/1e6 <= 0 {

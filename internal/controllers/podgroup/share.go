@@ -139,7 +139,7 @@ func byMemory(pod *corev1.Pod) bool { return pod.Annotations[kai.MemoryAnnotatio
 func sharedGPUOf(pod *corev1.Pod) (*sharedGPU, error) {
 	annotations := pod.Annotations
 	if given := kai.ReadCharged(pod.Namespace, annotations).Share; pod.Spec.NodeName != "" && !given.None() {
-		return &sharedGPU{portion: *resource.NewScaledQuantity(given.Portion, resource.Micro), mib: given.MemoryMiB, devices: int64(given.Devices)}, nil
+		return &sharedGPU{portion: *resource.NewScaledQuantity(int64(given.Portion), resource.Micro), mib: int64(given.MemoryMiB), devices: int64(given.Devices)}, nil
 	}
 	fraction, memory := annotations[kai.FractionAnnotation], annotations[kai.MemoryAnnotation]
 	if fraction == "" && memory == "" {

@@ -276,7 +276,8 @@ func (g *grouper) settled(pod *corev1.Pod) bool {
 		return false
 	}
 	subgroup, err := d.members.SubGroup(pod)
-	return err == nil && workload.PodPatch(pod, d.groupOf(pod), subgroup) == nil
+	group := d.groupOf(pod)
+	return err == nil && (workload.PodPatch(pod, group, subgroup) == nil || g.known(pod, group, d.queue, subgroup) && g.untilVain(pod) == 0)
 }
 
 // groupEvents looks again at gangs whose PodGroup went away or was changed, by whomever.

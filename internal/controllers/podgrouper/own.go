@@ -50,6 +50,13 @@ func (g *grouper) own(ctx context.Context, pod *corev1.Pod, grouping *workload.G
 	return !exists, err
 }
 
+// known says whether who sees a pod knows without being told that it is in the group of this name and queue, without a subgroup: it is its
+// owner's (kai.GangOfOwner). A pod that waits for long is told all the same, as is one that is bound, by its Binding.
+func (g *grouper) known(pod *corev1.Pod, group, queue, subgroup string) bool {
+	own := pod.Labels[g.options.QueueLabel]
+	return g.options.OwnGangs && kai.GangOfOwner(pod) == group && subgroup == "" && (own == "" || own == queue) && g.untilVain(pod) >= 0
+}
+
 // waitsInVain says whether the scheduler has told the pod that there is no room for it.
 func waitsInVain(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {

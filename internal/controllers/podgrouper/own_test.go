@@ -15,8 +15,9 @@ import (
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
-// TestOwnGang: a pod that is alone in its gang costs one patch and no PodGroup, for as long as no PodGroup is needed. Each case says what is
-// written once that has happened; the pod was its gang by itself before, unless the case begins otherwise.
+// TestOwnGang: a pod that is alone in its gang costs one patch and no PodGroup, for as long as no PodGroup is needed; and one of a gang of more,
+// whose PodGroup is its owner's, is told so only when it has waited for long. Each case says what is written once that has happened; the pod was its
+// gang by itself before, unless the case begins otherwise.
 func TestOwnGang(t *testing.T) {
 	t.Parallel()
 	const solo, train = "pg-solo-u-solo", "pg-train-u-train"
@@ -67,7 +68,7 @@ func TestOwnGang(t *testing.T) {
 				w.Put(podOf("second", ref("batch/v1", "Job", "train")))
 				w.mustReconcile("second")
 			},
-			writes: []string{"create PodGroup team/" + train, "patch Pod team/second", "patch Pod team/solo"},
+			writes: []string{"create PodGroup team/" + train, "patch Pod team/solo"},
 		},
 		"its Job makes it anew": {
 			owner: ref("batch/v1", "Job", "train"),
@@ -78,11 +79,28 @@ func TestOwnGang(t *testing.T) {
 				anew.UID = "another"
 				w.Put(anew)
 			},
-			writes: []string{"create PodGroup team/" + train, "patch Pod team/solo"},
+			writes: []string{"create PodGroup team/" + train},
 		},
 		"its gang is of two": {
 			owner: ref("batch/v1", "Job", "train"), job: map[string]string{keys.BatchMinMemberAnnotation: "2"}, never: true,
 			then: func(*fakeAPI, *corev1.Pod) {}, writes: nil,
+		},
+		"its gang is of two, and it is bound, and time goes": {
+			owner: ref("batch/v1", "Job", "train"), job: map[string]string{keys.BatchMinMemberAnnotation: "2"}, never: true,
+			then: func(w *fakeAPI, p *corev1.Pod) { p.Spec.NodeName = "n"; w.Put(p); w.sleep(2 * time.Minute) },
+		},
+		"its gang is of two, and a minute goes by": {
+			owner: ref("batch/v1", "Job", "train"), job: map[string]string{keys.BatchMinMemberAnnotation: "2"}, never: true,
+			then:   func(w *fakeAPI, _ *corev1.Pod) { w.sleep(time.Minute + time.Second) },
+			writes: []string{"patch Pod team/solo"},
+		},
+		"its gang is of two, and it is in another queue since": {
+			owner: ref("batch/v1", "Job", "train"), job: map[string]string{keys.BatchMinMemberAnnotation: "2"}, never: true,
+			then: func(w *fakeAPI, p *corev1.Pod) {
+				p.Labels = map[string]string{keys.QueueLabel: "another"}
+				w.Put(p)
+			},
+			writes: []string{"patch Pod team/solo"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +112,7 @@ func TestOwnGang(t *testing.T) {
 				w.mustReconcile("solo")
 				began := []string{"patch Pod team/solo"}
 				if c.never {
-					began = []string{"create PodGroup team/" + train, "patch Pod team/solo"}
+					began = []string{"create PodGroup team/" + train} // of which the pod knows by its owner
 				}
 				if d := cmp.Diff(began, w.take()); d != "" {
 					t.Fatal(d)

@@ -142,7 +142,9 @@ func (g *grouper) group(ctx context.Context, pod *corev1.Pod) (again time.Durati
 		if err != nil {
 			return 0, err
 		}
-		patch = workload.PodPatch(pod, in.name, subgroup)
+		if patch = workload.PodPatch(pod, in.name, subgroup); g.known(pod, in.name, in.queue, subgroup) {
+			patch, again = nil, cmp.Or(again, g.untilVain(pod))
+		}
 	}
 	if patch == nil {
 		return again, nil

@@ -2,7 +2,6 @@ package reservation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,14 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/kube/aside"
-	"github.com/muster-scheduler/muster/internal/kube/turns"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
 
@@ -61,18 +58,38 @@ type Deps struct {
 type Controller struct {
 	options Options
 	cluster cluster
-	informs cache.Cache
 	log     logr.Logger
 	now     func() time.Time
 	guard   *aside.Guard
+	loop    *control.Loop[item, item]
+	add     func(...control.Due[item]) // of the loop
+	wake    func(request types.NamespacedName)
 
 	locks locks
-	waits waits
-	known groupSet // groups whose device this process told somebody
-	news  groupSet // groups of which there is news that no look has begun to take in
+	book  // under the loop's lock
+}
 
-	mu     sync.Mutex
-	groups workqueue.TypedRateLimitingInterface[item] // to be looked at; nil before there are any
+// book is what is known besides what the cache shows of a group when it is looked at, under the group's lock: nothing that trails the
+// cache, as what handlers were told does, would do for that.
+type book struct {
+	waits    waits
+	known    map[string]struct{} // groups whose device this process told somebody
+	news     map[string]struct{} // groups of which there is news that no look has begun to take in
+	pods     naming
+	requests naming
+}
+
+// naming is which groups objects named when they were last seen; those that name none are not in it.
+type naming map[types.NamespacedName][]string
+
+// seen returns the groups that the object named before, and those that it names now.
+func (n naming) seen(o client.Object, groups []string, gone bool) []string {
+	key := client.ObjectKeyFromObject(o)
+	all := append(n[key], groups...)
+	if n[key] = groups; gone || len(groups) == 0 {
+		delete(n, key)
+	}
+	return all
 }
 
 // New returns a Controller. It fails on options that make no sense, and on metrics that are registered already.
@@ -84,13 +101,24 @@ func New(deps Deps, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reservation: %w", err)
 	}
-	c := newController(o, &apiClient{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event})
-	c.informs, c.log, c.guard = deps.Cache, deps.Log, deps.Guard
+	c := newController(deps, o, &apiClient{cache: deps.Cache, live: deps.Reader, client: deps.Client, kit: kit, emit: deps.Event})
+	control.Watch(c.loop, &schedulingv1alpha2.BindRequest{}, c.requestSeen)
+	control.Watch(c.loop, &corev1.Pod{}, c.podSeen)
 	return c, nil
 }
 
-func newController(o Options, w cluster) *Controller {
-	return &Controller{options: o, cluster: w, log: logr.Discard(), now: time.Now}
+// newController returns a Controller that watches nothing yet.
+func newController(deps Deps, o Options, w cluster) *Controller {
+	c := &Controller{options: o, cluster: w, log: deps.Log, now: time.Now, guard: deps.Guard, wake: func(types.NamespacedName) {}}
+	c.known, c.news, c.pods, c.requests = map[string]struct{}{}, map[string]struct{}{}, naming{}, naming{}
+	c.loop = control.New(control.Deps{Cache: deps.Cache, Log: deps.Log, Guard: deps.Guard}, control.Role[item, item]{
+		Name: "reservation", Workers: syncers, MinRetry: 100 * time.Millisecond, MaxRetry: slowest,
+		Tenant: func(i item) string { return i.namespace },
+		Decide: func(i item, _ time.Time) (item, []control.Due[item], time.Time) { return c.decide(i), nil, time.Time{} },
+		Write:  c.write,
+	})
+	c.add = c.loop.Add
+	return c
 }
 
 // item is a group that is to be looked at, and the namespace in whose turn: that of the pod or request with which it began, for
@@ -100,160 +128,90 @@ type item struct {
 	due              bool // not because of news: a time has come
 }
 
-func newQueue() workqueue.TypedRateLimitingInterface[item] {
-	return turns.New(turns.Options[item]{
-		Tenant: func(i item) string { return i.namespace }, Workers: syncers, Backoff: 100 * time.Millisecond, MaxBackoff: slowest,
-	})
+// locked does something to the book.
+func (c *Controller) locked(do func()) {
+	c.loop.Lock()
+	defer c.loop.Unlock()
+	do()
 }
 
 // again has a group looked at again, in our own turn.
 func (c *Controller) again(group string, after time.Duration) {
-	c.queue().AddAfter(item{c.options.Namespace, group, true}, after)
+	c.locked(func() { c.add(control.Due[item]{Key: item{c.options.Namespace, group, true}, After: after}) })
 }
 
-// heard has a group looked at that something of the namespace is the news of. The cache shows the news already.
-func (c *Controller) heard(namespace, group string) {
-	c.news.add(group)
-	c.queue().Add(item{namespace, group, false})
-}
-
-// queue is the queue of groups of this run; before the first, its queue; after the last, one that takes nothing.
-func (c *Controller) queue() workqueue.TypedRateLimitingInterface[item] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.groups == nil {
-		c.groups = newQueue()
+// heard has groups looked at that something of the namespace is the news of. The cache shows the news already. The lock is held.
+func (c *Controller) heard(namespace string, groups ...string) (due []control.Due[item]) {
+	for _, g := range groups {
+		c.news[g] = struct{}{}
+		due = append(due, control.Due[item]{Key: item{namespace, g, false}})
 	}
-	return c.groups
-}
-
-// renewQueue lets go of the queue of an earlier run.
-func (c *Controller) renewQueue() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.groups != nil && c.groups.ShuttingDown() {
-		c.groups = nil
-	}
+	return due
 }
 
 // Run keeps groups in order until ctx ends, and returns nil then: it begins with all that there are, and goes on with
 // those that something happens to. wake is called with the name of each BindRequest whose preparation waits for the
-// group. Run may be called again after it returned.
+// group. It must be called once.
 func (c *Controller) Run(ctx context.Context, wake func(request types.NamespacedName)) error {
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	c.renewQueue()
-	defer func() { c.queue().ShutDown() }() // what is still added is lost: the next run begins with all that there are
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-
-	var synced []toolscache.InformerSynced
-	for _, k := range []struct {
-		object client.Object
-		seen   func(object any, gone bool)
-	}{
-		{&schedulingv1alpha2.BindRequest{}, c.requestSeen},
-		{&corev1.Pod{}, c.podSeen},
-	} {
-		informer, err := c.informs.GetInformer(ctx, k.object)
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", k.object, err)
-		}
-		registration, err := informer.AddEventHandler(handler(k.seen))
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", k.object, err)
-		}
-		defer func() {
-			if err := informer.RemoveEventHandler(registration); err != nil {
-				c.log.Error(err, "Ending a watch", "kind", fmt.Sprintf("%T", k.object))
-			}
-		}()
-		synced = append(synced, registration.HasSynced)
+	c.wake = wake
+	if err := c.loop.Run(ctx); ctx.Err() == nil {
+		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return errors.New("the cache did not sync")
-	}
-	for range syncers {
-		workers.Go(func() { c.work(ctx, wake) })
-	}
-	<-ctx.Done()
 	return nil
 }
 
-// handler calls seen with each state of an object: what it is, what it was, and what it was last.
-func handler(seen func(object any, gone bool)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { seen(o, false) },
-		UpdateFunc: func(was, is any) { seen(was, false); seen(is, false) },
-		DeleteFunc: func(o any) {
-			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			seen(o, true)
-		},
-	}
-}
-
-func (c *Controller) podSeen(o any, _ bool) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	for _, g := range groupsOf(p) {
-		c.heard(p.Namespace, g)
-	}
+func (c *Controller) podSeen(p *corev1.Pod, gone bool) []control.Due[item] {
+	due := c.heard(p.Namespace, c.pods.seen(p, groupsOf(p), gone)...)
 	if p.Namespace == c.options.ScalingNamespace {
-		for _, g := range c.waits.groups() {
-			c.again(g, 0)
+		for g := range c.waits.byGroup { // order: all are looked at
+			due = append(due, control.Due[item]{Key: item{c.options.Namespace, g, true}})
 		}
 	}
+	return due
 }
 
-func (c *Controller) requestSeen(o any, gone bool) {
-	r, ok := o.(*schedulingv1alpha2.BindRequest)
-	if !ok {
-		return
-	}
+func (c *Controller) requestSeen(r *schedulingv1alpha2.BindRequest, gone bool) []control.Due[item] {
 	if gone {
 		c.waits.end(r.UID)
 	}
-	for _, g := range requestGroups(r) {
-		c.heard(r.Namespace, g)
-	}
+	return c.heard(r.Namespace, c.requests.seen(r, requestGroups(r), gone)...)
 }
 
-// work syncs groups until the queue is shut down.
-func (c *Controller) work(ctx context.Context, wake func(types.NamespacedName)) {
-	groups := c.queue()
-	for {
-		it, over := groups.Get()
-		if over {
-			return
-		}
-		group := it.group
-		if ctx.Err() == nil {
-			if err := c.guard.Do(ctx, "a shared device", group, func(ctx context.Context) error { return c.turn(ctx, it) }); err != nil {
-				if errors.Is(err, aside.ErrDefect) {
-					for _, request := range c.waits.of(group) {
-						c.guard.About(&schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}})
-					}
-				}
-				if ctx.Err() == nil {
-					c.log.Info("A shared device is looked at again later", "group", group, "fault", err.Error())
-				}
-				groups.AddRateLimited(it)
-			} else {
-				groups.Forget(it)
-			}
-			for _, request := range c.waits.of(group) {
-				wake(request)
-			}
-		}
-		groups.Done(it)
+// decide says whether a group is to be looked at: not if another look takes in the news for which this one was asked.
+func (c *Controller) decide(it item) (look item) {
+	if _, news := c.news[it.group]; !news && !it.due {
+		return item{}
 	}
+	delete(c.news, it.group)
+	return it
+}
+
+// write looks at a group and puts it in order, and wakes those that wait for it.
+func (c *Controller) write(ctx context.Context, it item) (err error) {
+	if it.group == "" || ctx.Err() != nil {
+		return nil
+	}
+	ended := false
+	defer func() {
+		var waiting []types.NamespacedName
+		c.locked(func() {
+			if waiting = c.waits.of(it.group); err != nil || !ended {
+				c.news[it.group] = struct{}{} // for this item when it is tried again, or for another before
+			}
+		})
+		for _, request := range waiting {
+			if !ended { // a defect: it is theirs
+				c.guard.About(&schedulingv1alpha2.BindRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}})
+			}
+			c.wake(request)
+		}
+	}()
+	err = c.turn(ctx, it.group)
+	ended = true
+	if err != nil && ctx.Err() == nil {
+		c.log.Info("A shared device is looked at again later", "group", it.group, "fault", err.Error())
+	}
+	return err
 }
 
 // locks has one lock per group that is in use.
@@ -291,46 +249,8 @@ func (l *locks) take(group string) (release func()) {
 	}
 }
 
-// groupSet is a set of groups.
-type groupSet struct {
-	mu     sync.Mutex
-	groups map[string]struct{}
-}
-
-func (s *groupSet) add(group string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.groups == nil {
-		s.groups = map[string]struct{}{}
-	}
-	s.groups[group] = struct{}{}
-}
-
-func (s *groupSet) drop(group string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.groups, group)
-}
-
-// take drops a group, and says whether it was there.
-func (s *groupSet) take(group string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.groups[group]
-	delete(s.groups, group)
-	return ok
-}
-
-func (s *groupSet) has(group string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.groups[group]
-	return ok
-}
-
 // waits knows which requests wait for which groups, and since when.
 type waits struct {
-	mu       sync.Mutex
 	requests map[types.UID]*waiter
 	byGroup  map[string]map[types.UID]struct{}
 }
@@ -343,8 +263,6 @@ type waiter struct {
 
 // begin notes that a request waits, unless it does already, and returns since when.
 func (w *waits) begin(r *schedulingv1alpha2.BindRequest, groups []string, now time.Time) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if x := w.requests[r.UID]; x != nil {
 		return x.since
 	}
@@ -363,8 +281,6 @@ func (w *waits) begin(r *schedulingv1alpha2.BindRequest, groups []string, now ti
 
 // end notes that a request waits no longer.
 func (w *waits) end(uid types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	x := w.requests[uid]
 	if x == nil {
 		return
@@ -380,22 +296,9 @@ func (w *waits) end(uid types.UID) {
 
 // of are the requests that wait for a group.
 func (w *waits) of(group string) []types.NamespacedName {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var out []types.NamespacedName
 	for uid := range w.byGroup[group] { // order: all are woken
 		out = append(out, w.requests[uid].name)
-	}
-	return out
-}
-
-// groups are those that anybody waits for.
-func (w *waits) groups() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]string, 0, len(w.byGroup))
-	for g := range w.byGroup { // order: all are looked at
-		out = append(out, g)
 	}
 	return out
 }

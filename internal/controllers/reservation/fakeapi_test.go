@@ -11,14 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/internal/kube/aside"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
 // fakeAPI is a cluster in memory: an API server, kubelets with devices, and caches that lag behind until they are told to
@@ -37,6 +42,7 @@ type fakeAPI struct {
 
 	cachedPods     map[string]*corev1.Pod
 	cachedRequests map[string]*schedulingv1alpha2.BindRequest
+	queue          workqueue.TypedRateLimitingInterface[item]
 	podNews        []func(*Controller)
 	requestNews    []func(*Controller)
 
@@ -58,15 +64,28 @@ func newFakeAPI(t *testing.T, devices int) *fakeAPI {
 
 // start returns a controller with empty memory and caches as they are on the API server now.
 func (w *fakeAPI) start() *Controller {
-	c := newController(DefaultOptions(), w)
+	c := w.controller(w)
 	c.now = func() time.Time { return w.now }
 	w.podNews, w.requestNews = nil, nil
 	w.cachedPods, w.cachedRequests = maps.Clone(w.pods), maps.Clone(w.asked)
 	for _, p := range w.pods {
-		c.podSeen(p, false)
+		c.add(c.podSeen(p, false)...)
 	}
 	for _, r := range w.asked {
-		c.requestSeen(r, false)
+		c.add(c.requestSeen(r, false)...)
+	}
+	return c
+}
+
+// controller returns a controller whose items are in w.queue, for the test to look at one by one.
+func (w *fakeAPI) controller(on cluster) *Controller {
+	c := newController(Deps{}, DefaultOptions(), on)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[item]())
+	w.t.Cleanup(queue.ShutDown)
+	w.queue, c.add = queue, func(due ...control.Due[item]) {
+		for _, d := range due {
+			queue.AddAfter(d.Key, d.After)
+		}
 	}
 	return c
 }
@@ -85,14 +104,10 @@ func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 func (w *fakeAPI) putPod(p *corev1.Pod) *corev1.Pod {
 	w.stamp(&p.ObjectMeta)
 	k := key(p)
-	was := w.pods[k]
 	w.pods[k] = p
 	w.podNews = append(w.podNews, func(c *Controller) {
 		w.cachedPods[k] = p
-		if was != nil {
-			c.podSeen(was, false)
-		}
-		c.podSeen(p, false)
+		c.add(c.podSeen(p, false)...)
 	})
 	return p
 }
@@ -108,7 +123,7 @@ func (w *fakeAPI) dropPod(k string) {
 			delete(w.taken, device)
 		}
 	}
-	w.podNews = append(w.podNews, func(c *Controller) { delete(w.cachedPods, k); c.podSeen(p, true) })
+	w.podNews = append(w.podNews, func(c *Controller) { delete(w.cachedPods, k); c.add(c.podSeen(p, true)...) })
 	// The garbage collector.
 	for name, m := range w.maps {
 		if len(m.OwnerReferences) > 0 && m.OwnerReferences[0].UID == p.UID {
@@ -130,7 +145,7 @@ func (w *fakeAPI) putRequest(r *schedulingv1alpha2.BindRequest) {
 	w.stamp(&r.ObjectMeta)
 	k := key(r)
 	w.asked[k] = r
-	w.requestNews = append(w.requestNews, func(c *Controller) { w.cachedRequests[k] = r; c.requestSeen(r, false) })
+	w.requestNews = append(w.requestNews, func(c *Controller) { w.cachedRequests[k] = r; c.add(c.requestSeen(r, false)...) })
 }
 
 func (w *fakeAPI) dropRequest(k string) {
@@ -139,7 +154,7 @@ func (w *fakeAPI) dropRequest(k string) {
 		return
 	}
 	delete(w.asked, k)
-	w.requestNews = append(w.requestNews, func(c *Controller) { delete(w.cachedRequests, k); c.requestSeen(r, true) })
+	w.requestNews = append(w.requestNews, func(c *Controller) { delete(w.cachedRequests, k); c.add(c.requestSeen(r, true)...) })
 }
 
 // deliver tells the controller the oldest news of pods, or of requests; false if there are none.
@@ -253,15 +268,14 @@ func (w *fakeAPI) settle(c *Controller) {
 
 // syncSome looks at up to n groups that are due.
 func (w *fakeAPI) syncSome(c *Controller, n int) (busy bool) {
-	groups := c.queue()
-	for ; n > 0 && groups.Len() > 0; n-- {
-		g, _ := groups.Get()
+	for ; n > 0 && w.queue.Len() > 0; n-- {
+		g, _ := w.queue.Get()
 		busy = true
-		if err := c.turn(context.Background(), g); err != nil && !w.blocks {
+		if err := c.write(context.Background(), c.decide(g)); err != nil && !w.blocks {
 			w.t.Logf("group %s: %v", g.group, err)
-			groups.Add(g)
+			w.queue.Add(g)
 		}
-		groups.Done(g)
+		w.queue.Done(g)
 	}
 	return busy
 }
@@ -473,39 +487,30 @@ func (w *fakeAPI) event(p *corev1.Pod, kind, reason, message string) {
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
 }
 
-// TestDefectOfOneGroup: a group whose look ends in a panic is tried again with back-off, and the others are looked at.
+// TestDefectOfOneGroup: a look that ends in a panic is the defect of those that wait for the group, and wakes them; it is still to be made.
 func TestDefectOfOneGroup(t *testing.T) {
 	t.Parallel()
 	w := newFakeAPI(t, 1)
-	c := newController(DefaultOptions(), breaking{w, "bad"})
+	c := w.controller(breaking{w, "bad"})
+	guard, err := aside.New("binder", logr.Discard(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, woken []string
+	guard.Tell = func(o client.Object) { told = append(told, o.GetName()) }
+	c.guard, c.wake = guard, func(n types.NamespacedName) { woken = append(woken, n.Name) }
 	for _, g := range []string{"bad", "good"} {
 		r := &schedulingv1alpha2.BindRequest{}
 		r.Namespace, r.Name, r.UID = "team", g, types.UID(g)
 		c.waits.begin(r, []string{g}, w.now)
 		c.heard("team", g)
-	}
-	ctx, end := context.WithCancel(t.Context())
-	woken := make(chan string, 8)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.work(ctx, func(n types.NamespacedName) { woken <- n.Name })
-	}()
-	seen := map[string]int{}
-	for seen["bad"] < 2 || seen["good"] < 1 { // the second time after its back-off
-		seen[<-woken]++
-	}
-	if seen["good"] != 1 {
-		t.Errorf("looked at %v", seen)
-	}
-	end()
-	c.queue().ShutDown()
-	for over := false; !over; {
-		select {
-		case <-woken:
-		case <-done:
-			over = true
+		err := guard.Catch("a worker", nil, func() error { return c.write(t.Context(), c.decide(item{"team", g, false})) })
+		if (err != nil) != (g == "bad") {
+			t.Errorf("%s: %v", g, err)
 		}
+	}
+	if !slices.Equal(told, []string{"bad"}) || !slices.Equal(woken, []string{"bad", "good"}) || len(c.news) != 1 || c.decide(item{"team", "bad", false}).group == "" {
+		t.Errorf("told %v, woken %v, still to be looked at %v", told, woken, c.news)
 	}
 }
 

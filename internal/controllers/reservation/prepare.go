@@ -15,6 +15,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	schedulingv1alpha2 "github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/kube/control"
 )
 
 // Name is the controller's name among the binder's preparers.
@@ -75,7 +76,8 @@ func (c *Controller) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequ
 	groups := r.Spec.SelectedGPUGroups
 	// Noted before anything is read, so that no news is missed.
 	now := c.now()
-	since := c.waits.begin(r, requestGroups(r), now)
+	var since time.Time
+	c.locked(func() { since = c.waits.begin(r, requestGroups(r), now) })
 	left := c.options.Timeout - now.Sub(since)
 	devices := make([]string, len(groups))
 	ready := true
@@ -91,12 +93,14 @@ func (c *Controller) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequ
 		ready = ready && device != ""
 	}
 	if !ready {
-		for _, g := range requestGroups(r) {
-			c.queue().AddAfter(item{r.Namespace, g, true}, max(left, 0)+time.Millisecond)
-		}
+		c.locked(func() {
+			for _, g := range requestGroups(r) {
+				c.add(control.Due[item]{Key: item{r.Namespace, g, true}, After: max(left, 0) + time.Millisecond})
+			}
+		})
 		return false, nil
 	}
-	c.waits.end(r.UID)
+	c.locked(func() { c.waits.end(r.UID) })
 	if change := relabel(pod, groups); len(change) > 0 {
 		done, err := c.cluster.patchMeta(ctx, pod, change, nil, false)
 		if err != nil {
@@ -120,7 +124,7 @@ func (c *Controller) Prepare(ctx context.Context, r *schedulingv1alpha2.BindRequ
 // decides: what is bound where the request says keeps what it was given, whatever this process knew before a pause, and only the very
 // version that was read is changed.
 func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest, pod *corev1.Pod) error {
-	c.waits.end(r.UID)
+	c.locked(func() { c.waits.end(r.UID) })
 	now, err := c.cluster.livePod(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	switch {
 	case err != nil:
@@ -150,9 +154,7 @@ func (c *Controller) Undo(ctx context.Context, r *schedulingv1alpha2.BindRequest
 			return err
 		}
 	}
-	for _, g := range requestGroups(r) {
-		c.heard(r.Namespace, g)
-	}
+	c.locked(func() { c.add(c.heard(r.Namespace, requestGroups(r)...)...) })
 	return nil
 }
 

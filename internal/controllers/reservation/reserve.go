@@ -26,7 +26,9 @@ func (c *Controller) reserve(ctx context.Context, group, node string, source *co
 	fresh := false
 	if p == nil {
 		// Others may have been told of a device before: whether it is this one is to be seen.
-		again := c.known.has(group) || slices.ContainsFunc(members, func(m *corev1.Pod) bool { return m.UID != source.UID && !over(m) })
+		var again bool
+		c.locked(func() { _, again = c.known[group] })
+		again = again || slices.ContainsFunc(members, func(m *corev1.Pod) bool { return m.UID != source.UID && !over(m) })
 		if p, err = c.open(ctx, group, node, source, again, left); err != nil || p == nil {
 			return "", err
 		}
@@ -60,7 +62,7 @@ func (c *Controller) reserve(ctx context.Context, group, node string, source *co
 		}
 		return late("did not report it")
 	case fresh:
-		c.known.add(group)
+		c.locked(func() { c.known[group] = struct{}{} })
 		return deviceOf(p), nil
 	}
 	// The cache may show a pod that went: another look, under the lock, at the pod itself.
@@ -71,7 +73,7 @@ func (c *Controller) reserve(ctx context.Context, group, node string, source *co
 	if now == nil || now.UID != p.UID || now.DeletionTimestamp != nil || over(now) {
 		return late("went")
 	}
-	c.known.add(group)
+	c.locked(func() { c.known[group] = struct{}{} })
 	return deviceOf(now), nil
 }
 

@@ -307,7 +307,7 @@ func TestScalingPodsGoFirst(t *testing.T) {
 	w.dropPod(keys.ScaleAdjustNamespace + "/s")
 	for w.deliver(c, true) {
 	}
-	if c.queue().Len() == 0 {
+	if w.queue.Len() == 0 {
 		t.Error("nobody wakes the request")
 	}
 	w.run(c, "c")
@@ -329,21 +329,20 @@ func TestOneLook(t *testing.T) {
 	t.Parallel()
 	w := newFakeAPI(t, 1)
 	looks := &counting{cluster: w}
-	c := newController(DefaultOptions(), looks)
-	defer c.renewQueue()
+	c := w.controller(looks)
 	all := func() (failed int) {
-		for c.queue().Len() > 0 {
-			it, _ := c.queue().Get()
-			if c.turn(ctx, it) != nil {
+		for w.queue.Len() > 0 {
+			it, _ := w.queue.Get()
+			if c.write(ctx, c.decide(it)) != nil {
 				failed++
 			}
-			c.queue().Done(it)
+			w.queue.Done(it)
 		}
 		return failed
 	}
 	hear := func() {
 		for _, namespace := range []string{"a", "b", keys.ReservationNamespace} {
-			c.heard(namespace, "g")
+			c.add(c.heard(namespace, "g")...)
 		}
 	}
 	hear()
@@ -624,7 +623,7 @@ func TestThousandRounds(t *testing.T) {
 		if len(w.pods)+len(w.asked)+len(w.maps)+len(w.taken) > 0 {
 			t.Fatalf("round %d left %v, %v, %v, %v", i, w.pods, w.asked, w.maps, w.taken)
 		}
-		if len(c.waits.requests)+len(c.waits.byGroup)+len(c.locks.groups)+len(c.news.groups)+c.queue().Len() > 0 {
+		if len(c.waits.requests)+len(c.waits.byGroup)+len(c.locks.groups)+len(c.news)+len(c.pods)+len(c.book.requests)+w.queue.Len() > 0 {
 			t.Fatalf("round %d left something in memory", i)
 		}
 	}

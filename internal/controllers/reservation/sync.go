@@ -46,21 +46,10 @@ func (c *Controller) look(ctx context.Context, group string) (*picture, error) {
 	return v, nil
 }
 
-// turn gives a group its turn, unless another look has taken in the news since this one was asked for.
-func (c *Controller) turn(ctx context.Context, it item) (err error) {
-	defer c.locks.take(it.group)()
-	if !c.news.take(it.group) && !it.due {
-		return nil
-	}
-	done := false
-	defer func() {
-		if !done { // after a panic, too: it is for this item when it is tried again, or for another before
-			c.news.add(it.group)
-		}
-	}()
-	err = c.sync(ctx, it.group)
-	done = err == nil
-	return err
+// turn gives a group its turn.
+func (c *Controller) turn(ctx context.Context, group string) error {
+	defer c.locks.take(group)()
+	return c.sync(ctx, group)
 }
 
 // sync puts a group in order: labels of pods that will not be bound are removed, a device that nobody uses is released,
@@ -72,7 +61,7 @@ func (c *Controller) sync(ctx context.Context, group string) error {
 		return err
 	}
 	if len(v.held)+len(v.bound) == 0 && !v.wanted {
-		c.known.drop(group)
+		c.locked(func() { delete(c.known, group) })
 	}
 	var errs []error
 	for _, p := range v.strays {

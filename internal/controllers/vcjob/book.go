@@ -39,7 +39,6 @@ type entry struct {
 
 	// The rest is no copy of what the API server has.
 
-	asked    []request               // what Commands ask for that were deleted, in their order
 	evicted  map[string]*request     // pods that others deleted, by name
 	updates  int                     // how often the spec has changed in what may change
 	answered int                     // how many of the updates are answered
@@ -114,7 +113,7 @@ func (b *book) jobWritten(j *batch.Job) {
 
 // forget drops what is known of one Job, when it is gone, and perhaps another has its name. Its pods and groups stay: they are there.
 func (e *entry) forget() {
-	e.job, e.asked, e.updates, e.answered, e.refused, e.hosts = nil, nil, 0, 0, 0, ""
+	e.job, e.updates, e.answered, e.refused, e.hosts = nil, 0, 0, 0, ""
 	clear(e.evicted)
 	clear(e.failedAt)
 	clear(e.made)
@@ -248,15 +247,6 @@ func (b *book) commandSeen(c *bus.Command, gone bool) (key, bool) {
 		e.commands[c.UID] = c
 	}
 	return k, true
-}
-
-// commandTaken takes in that a Command was deleted in order to be obeyed. One that names another Job of the name by its UID is for nobody.
-func (b *book) commandTaken(k key, c *bus.Command) {
-	e := b.jobs[k]
-	if e == nil || e.job == nil || c.TargetObject.UID != "" && c.TargetObject.UID != e.job.UID {
-		return
-	}
-	e.asked = append(e.asked, request{event: bus.CommandIssuedEvent, action: bus.Action(c.Action)})
 }
 
 // queueSeen takes in a queue, and returns the Jobs that it may matter to.

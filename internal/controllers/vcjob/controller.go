@@ -163,9 +163,6 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 			return err
 		}
 		if result == write.Written {
-			c.loop.Lock()
-			c.book.commandTaken(p.key, m)
-			c.loop.Unlock()
 			c.tell(p, note{reason: "CommandIssued", message: "Start to execute command " + m.Action + ", and clean it up to make sure executed not more than once."})
 		}
 	}

@@ -1,7 +1,6 @@
 package vcjob
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +18,7 @@ type plan struct {
 	// job is the Job as it was looked at; nil: nothing is written.
 	job *batch.Job
 
-	// take are Commands that are to be deleted, and obeyed if they were.
+	// take are Commands that are done, and deleted.
 	take []*bus.Command
 	// patch is a JSON patch of the Job itself.
 	patch []byte
@@ -75,23 +74,33 @@ type rules struct {
 // decide says what is to be written of a Job, and when it is due again by itself.
 func (b *book) decide(k key, now time.Time, o rules) (plan, time.Time) {
 	e := b.jobs[k]
-	p := plan{key: k, take: e.orders()}
+	p := plan{key: k}
 	if e == nil || e.job == nil || e.job.DeletionTimestamp != nil {
-		return p, time.Time{} // a Command for a Job that is none is cleared away
+		p.take = e.orders() // a Command for a Job that is none is cleared away
+		return p, time.Time{}
 	}
 	p.job, p.hosts = e.job, e.hosts
-	if len(p.take) > 0 {
-		return p, time.Time{} // their end is an event, and what they ask for is done then
+	if p.take = e.done(); len(p.take) > 0 {
+		return p, time.Time{} // their end is an event, after which the Job is looked at again
 	}
 	own := e.own()
 	if !e.busy(own) {
 		requests := e.happened(now, o.refusals)
 		r, a, again := chosen(e.job, requests, now)
+		var s step
+		begins := false
+		if r != nil {
+			s = stepOf(e.job.Status.State.Phase, a.action)
+			begins = e.begins(own, s, a)
+		}
+		if p.take = e.idle(requests, r, begins); len(p.take) > 0 {
+			return p, time.Time{}
+		}
 		p.heard = e.heard(requests, r)
 		p.again = again
 		if r != nil {
-			if s := stepOf(e.job.Status.State.Phase, a.action); e.begins(own, s, a) {
-				p.status = begun(e.job, own, s, a, now)
+			if begins {
+				p.status = e.begun(own, s, a, r.command, now)
 				p.tell = append(p.tell, note{reason: "ExecuteAction", message: "Start to execute action " + string(a.action)})
 				return p, time.Time{}
 			}
@@ -119,19 +128,6 @@ func (e *entry) begins(own []*member, s step, a answer) bool {
 	})
 }
 
-// orders are the Commands that wait, oldest first.
-func (e *entry) orders() []*bus.Command {
-	if e == nil {
-		return nil
-	}
-	return slices.SortedFunc(maps.Values(e.commands), func(a, b *bus.Command) int {
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return compare(a.Name, b.Name)
-	})
-}
-
 func compare(a, b string) int {
 	switch {
 	case a < b:
@@ -144,19 +140,19 @@ func compare(a, b string) int {
 
 // heard is what happened once and needs no further answer when the plan is carried out.
 type heard struct {
-	asked, updates int
-	evicted        []*request
+	updates int
+	evicted []*request
 }
 
-// heard returns what has happened once and is answered now, or has no answer: what Commands ask for, in turn; deleted pods that no timeout
-// is about; changes of the spec.
+// heard returns what has happened once and is answered now, or has no answer: deleted pods that no timeout is about; changes of the spec. Nothing of that is, while
+// a Command is obeyed: it comes after it.
 func (e *entry) heard(requests []request, answered *request) heard {
-	h := heard{asked: len(e.asked), updates: e.updates}
+	if answered != nil && answered.command != "" {
+		return heard{}
+	}
+	h := heard{updates: e.updates}
 	for i := range requests {
 		r := &requests[i]
-		if r == answered && i < len(e.asked) {
-			return heard{asked: i + 1} // the others come after it
-		}
 		if was := e.evicted[r.pod]; r.event == bus.PodEvictedEvent && was != nil && (r == answered || resolve(e.job, r).after == 0) {
 			h.evicted = append(h.evicted, was)
 		}
@@ -166,7 +162,6 @@ func (e *entry) heard(requests []request, answered *request) heard {
 
 // forgetHeard drops what a plan has answered, now that it is carried out.
 func (e *entry) forgetHeard(h heard) {
-	e.asked = e.asked[min(h.asked, len(e.asked)):]
 	e.answered = max(e.answered, h.updates)
 	for _, r := range h.evicted {
 		if e.evicted[r.pod] == r {

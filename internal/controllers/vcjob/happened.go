@@ -18,7 +18,7 @@ import (
 // place; the change of the spec. What is read off the pods is there as long as they are.
 func (e *entry) happened(now time.Time, refusals int) []request {
 	j := e.job
-	out := slices.Clone(e.asked)
+	out := e.asked()
 	if refusals >= 0 && e.refused > refusals {
 		out = append(out, request{event: bus.OutOfSyncEvent, action: bus.TerminateJobAction})
 	}

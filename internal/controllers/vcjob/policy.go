@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 )
@@ -14,6 +16,8 @@ type request struct {
 	event bus.Event
 	// action is what a Command, or the controller itself, asks for; empty: policies say.
 	action bus.Action
+	// command is the Command that asks; empty: none.
+	command types.UID
 	// task, pod and partition say to whom; empty: to the Job.
 	task, pod, partition string
 	// exitCode is that of a failed pod's first container; 0 for none.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	bus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
@@ -26,8 +27,9 @@ const (
 )
 
 // counted returns the Job's status with the pods as they are.
-func counted(j *batch.Job, own []*member) *batch.JobStatus {
-	s := j.Status.DeepCopy()
+func (e *entry) counted(own []*member) *batch.JobStatus {
+	s := e.job.Status.DeepCopy()
+	e.dropRecords(s)
 	s.Pending, s.Running, s.Succeeded, s.Failed, s.Terminating, s.Unknown = 0, 0, 0, 0, 0, 0
 	s.TaskStatusCount = nil
 	for _, m := range own {
@@ -80,9 +82,12 @@ func stamped(was, is *batch.JobStatus, now time.Time) *batch.JobStatus {
 	return is
 }
 
-// begun is the status after an action: the phase, the retry and the version that it makes, and whom it is about.
-func begun(j *batch.Job, own []*member, s step, a answer, now time.Time) *batch.JobStatus {
-	is := counted(j, own)
+// begun is the status after an action: the phase, the retry and the version that it makes, whom it is about, and which Command it obeys, if one.
+func (e *entry) begun(own []*member, s step, a answer, command types.UID, now time.Time) *batch.JobStatus {
+	j, is := e.job, e.counted(own)
+	if command != "" {
+		record(is, command, a.action)
+	}
 	is.MinAvailable = j.Spec.MinAvailable
 	if s.next != "" {
 		is.State.Phase = s.next

@@ -21,7 +21,7 @@ func (b *book) work(e *entry, own []*member, p *plan, now time.Time, o rules) {
 			p.kill = append(p.kill, m.pod)
 		}
 	}
-	is := counted(j, own)
+	is := e.counted(own)
 	if works(j.Status.State.Phase) {
 		if is.MinAvailable = j.Spec.MinAvailable; is.State.Phase != batch.Running {
 			is.State.Phase = batch.Pending

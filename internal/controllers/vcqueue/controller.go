@@ -82,14 +82,8 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 // write carries a plan out.
 func (c *Controller) write(ctx context.Context, p plan) error {
 	for _, m := range p.take {
-		result, err := c.kit.Delete(ctx, m)
-		if err != nil {
+		if err := c.take(ctx, m); err != nil {
 			return err
-		}
-		if result == write.Written {
-			c.loop.Lock()
-			c.book.commandTaken(m)
-			c.loop.Unlock()
 		}
 	}
 	q := p.queue
@@ -109,11 +103,20 @@ func (c *Controller) write(ctx context.Context, p plan) error {
 			return err
 		}
 	}
+	if p.obeys != nil {
+		return c.take(ctx, p.obeys)
+	}
+	return nil
+}
+
+// take deletes a Command. It is not obeyed again before its end is told.
+func (c *Controller) take(ctx context.Context, m *bus.Command) error {
+	if _, err := c.kit.Delete(ctx, m); err != nil {
+		return err
+	}
 	c.loop.Lock()
 	defer c.loop.Unlock()
-	if p.answers != "" && c.book.asked[q.Name] == p.answers {
-		delete(c.book.asked, q.Name)
-	}
+	c.book.commandSeen(m, true)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func TestStates(t *testing.T) {
 			if room == "busy" {
 				b.groupSeen(group("q"), false)
 			}
-			b.asked["q"] = bus.Action(action)
+			b.commandSeen(command(bus.Action(action), "q"), false)
 			got := b.decide("q").state
 			if got == "" {
 				got = c.state
@@ -183,10 +183,10 @@ func TestCrashes(t *testing.T) {
 	}.Crashes(t)
 }
 
-// TestCommandCrashes: a Command is obeyed unless the controller dies right after it deleted it.
+// TestCommandCrashes: a Command is obeyed and gone in the end, wherever the controller dies.
 func TestCommandCrashes(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 2; n++ {
+	for n := 1; n <= 3; n++ {
 		for _, after := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				s := kubetest.New(serves())
@@ -201,8 +201,7 @@ func TestCommandCrashes(t *testing.T) {
 				run(t, s.Process("second"))
 				<-time.After(time.Minute)
 				synctest.Wait()
-				lost := n == 1 && after || n == 2 && !after // it was deleted, and not yet obeyed
-				if s.Get(q); (q.Status.State == scheduling.QueueStateOpen) != lost || s.Get(command("", "q")) {
+				if s.Get(q); q.Status.State != scheduling.QueueStateClosed || s.Get(command("", "q")) {
 					t.Errorf("write %d after=%v: %s", n, after, q.Status.State)
 				}
 			})

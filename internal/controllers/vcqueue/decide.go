@@ -20,13 +20,12 @@ type book struct {
 	groups   map[types.NamespacedName]string
 	busy     map[string]int                        // PodGroups by queue
 	commands map[string]map[types.UID]*bus.Command // by queue
-	asked    map[string]bus.Action                 // what the last Command asks for that was deleted
 }
 
 func newBook() *book {
 	return &book{
 		queues: map[string]*scheduling.Queue{}, below: map[string]map[string]bool{}, groups: map[types.NamespacedName]string{}, busy: map[string]int{},
-		commands: map[string]map[types.UID]*bus.Command{}, asked: map[string]bus.Action{},
+		commands: map[string]map[types.UID]*bus.Command{},
 	}
 }
 
@@ -49,7 +48,6 @@ func (b *book) queueSeen(q *scheduling.Queue, gone bool) []string {
 	}
 	if gone {
 		delete(b.queues, q.Name)
-		delete(b.asked, q.Name)
 	} else {
 		b.queues[q.Name] = q
 		up := parentOf(q)
@@ -103,13 +101,27 @@ func (b *book) commandSeen(c *bus.Command, gone bool) []string {
 	return []string{t.Name}
 }
 
-// commandTaken takes in that a Command was deleted in order to be obeyed: it takes the place of an earlier one. One that names another queue
-// of the name by its UID is for nobody.
-func (b *book) commandTaken(c *bus.Command) {
-	q := b.queues[c.TargetObject.Name]
-	if q != nil && (c.TargetObject.UID == "" || c.TargetObject.UID == q.UID) {
-		b.asked[q.Name] = bus.Action(c.Action)
+// order is the Command that a queue is to obey, the latest one; nil for none. Those before it, and those that name another queue of the name by its UID, are for
+// nobody any more.
+func (b *book) order(q *scheduling.Queue) (order *bus.Command, others []*bus.Command) {
+	for _, c := range b.commandsFor(q.Name) {
+		if uid := c.TargetObject.UID; uid != "" && uid != q.UID {
+			others = append(others, c)
+			continue
+		}
+		if order != nil {
+			others = append(others, order)
+		}
+		order = c
 	}
+	return order, others
+}
+
+// commandsFor are the Commands for a queue, oldest first.
+func (b *book) commandsFor(name string) []*bus.Command {
+	return slices.SortedFunc(maps.Values(b.commands[name]), func(x, y *bus.Command) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
 }
 
 // open says whether a queue takes work. One that nobody looked at does.
@@ -140,7 +152,7 @@ func next(state scheduling.QueueState, action bus.Action, closed scheduling.Queu
 // plan is what a look at a queue has written, in this order.
 type plan struct {
 	queue *scheduling.Queue // nil: nothing but Commands is written
-	// take are Commands that are to be deleted, and obeyed if they were.
+	// take are Commands that are deleted first: they are for nobody any more.
 	take []*bus.Command
 	// adopt says that a queue without a parent gets root.
 	adopt bool
@@ -149,29 +161,29 @@ type plan struct {
 	mark string
 	// state is what the state is to be; empty: as it is.
 	state scheduling.QueueState
-	// answers is what was asked for and is done by this.
-	answers bus.Action
+	// obeys is the Command that is obeyed by all that, and deleted then: who dies before obeys it again, which changes nothing more. Nil: none.
+	obeys *bus.Command
 }
 
 // decide says what is to be written of a queue.
 func (b *book) decide(name string) plan {
-	p := plan{take: slices.SortedFunc(maps.Values(b.commands[name]), func(x, y *bus.Command) int {
-		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
-	})}
 	q := b.queues[name]
-	if q == nil || q.DeletionTimestamp != nil || len(p.take) > 0 {
-		return p
+	if q == nil || q.DeletionTimestamp != nil {
+		return plan{take: b.commandsFor(name)}
 	}
-	p.queue = q
+	p := plan{queue: q}
+	p.obeys, p.take = b.order(q)
 	p.adopt = q.Spec.Parent == "" && name != keys.RootQueue
-	action := b.asked[name]
-	p.answers = action
+	action := bus.Action("")
+	if p.obeys != nil {
+		action = bus.Action(p.obeys.Action)
+	}
 	above, byParent := b.queues[parentOf(q)], q.Annotations[keys.ClosedByParent] == "true"
 	switch {
 	case action == bus.CloseQueueAction && name == keys.RootQueue:
 		action = bus.SyncQueueAction // it cannot be closed
 	case action == bus.OpenQueueAction && shut(above):
-		action, p.answers = bus.SyncQueueAction, "" // not before its parent is
+		action, p.obeys = bus.SyncQueueAction, nil // not before its parent is
 	case action != bus.OpenQueueAction && open(q) && shut(above):
 		action = bus.CloseQueueAction
 		if !byParent {

@@ -72,7 +72,7 @@ func NodeProblem(n *v1.Node) string {
 }
 
 // GPUMemoryMiB reads the value of GPUMemoryLabel; 0 for a label that is absent or no positive number.
-func GPUMemoryMiB(label string) int64 {
+func GPUMemoryMiB(label string) cluster.MiB {
 	if label == "" {
 		return 0
 	}
@@ -83,5 +83,5 @@ func GPUMemoryMiB(label string) int64 {
 	if x >= bytesPerMiB {
 		x /= bytesPerMiB
 	}
-	return cluster.Clamp(x)
+	return cluster.MiB(cluster.Clamp(x))
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // ReadCharged returns the record that the annotations of an object of the namespace are; the zero value for none, and for a
-// text that is none. The names of queues and PodGroups have no slash; what follows the second is the subgroup, whatever it is.
+// text that is none. The names of queues and PodGroups have no slash; what follows the second is the subgroup, whatever it is. The gang is of
+// its queue's face: the record is one for all faces.
 func ReadCharged(namespace string, annotations map[string]string) cluster.Charged {
 	queue, rest, ok := strings.Cut(annotations[keys.ChargedAnnotation], "/")
 	group, set, _ := strings.Cut(rest, "/")
@@ -18,6 +19,9 @@ func ReadCharged(namespace string, annotations map[string]string) cluster.Charge
 		return cluster.Charged{}
 	}
 	c := cluster.Charged{Queue: queue, Gang: GangKey(namespace, group), Set: set}
+	if face, _ := cluster.SplitQueue(queue); face != "" {
+		c.Gang.Face = face
+	}
 	for word := range strings.SplitSeq(annotations[keys.ChargedAsAnnotation], ",") {
 		if text, ok := strings.CutPrefix(word, keys.ChargedShare); ok {
 			c.Share = readShare(text)
@@ -50,7 +54,7 @@ func shareText(s cluster.Share) string {
 	if s.Portion == 0 {
 		return fmt.Sprintf("%s%dx%dMi", keys.ChargedShare, s.Devices, s.MemoryMiB)
 	}
-	return fmt.Sprintf("%s%dx%s", keys.ChargedShare, s.Devices, strconv.FormatFloat(float64(s.Portion)/float64(cluster.PortionUnit), 'f', -1, 64))
+	return fmt.Sprintf("%s%dx%s", keys.ChargedShare, s.Devices, strconv.FormatFloat(float64(s.Portion)/float64(cluster.WholePortion), 'f', -1, 64))
 }
 
 // WriteCharged is the inverse of ReadCharged, but for the namespace; nil for the zero value.

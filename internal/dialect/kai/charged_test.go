@@ -18,6 +18,7 @@ func TestCharged(t *testing.T) {
 		{},
 		{Queue: "q", Gang: GangKey("ns", "g")},
 		{Queue: "q", Gang: GangKey("ns", "g"), Set: "a/b", Fixed: true},
+		{Queue: "volcano:q", Gang: cluster.Key{Face: "volcano", Namespace: "ns", Name: "g"}, Set: "worker"},
 		{Queue: "q", Gang: GangKey("ns", "g"), Share: cluster.Share{Devices: 2, Portion: 500_000}},
 		{Queue: "q", Gang: GangKey("ns", "g"), Fixed: true, Share: cluster.Share{Devices: 1, Portion: 1}},
 		{Queue: "q", Gang: GangKey("ns", "g"), Share: cluster.Share{Devices: 1024, MemoryMiB: cluster.MaxQuantity}},

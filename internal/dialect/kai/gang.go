@@ -26,7 +26,7 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 	sets, problem := tree(&pg.Spec)
 	g := cluster.GangState{
 		Key: GangKey(pg.Namespace, pg.Name), UID: string(pg.UID), Generation: pg.Generation,
-		Queue: pg.Spec.Queue, Priority: priorities.Of(pg.Spec.PriorityClassName), Created: core.Nanoseconds(&pg.CreationTimestamp),
+		Queue: queueName(pg.Spec.Queue), Priority: priorities.Of(pg.Spec.PriorityClassName), Created: core.Nanoseconds(&pg.CreationTimestamp),
 		Sets: sets, MarkUnschedulable: pg.Spec.MarkUnschedulable == nil || *pg.Spec.MarkUnschedulable,
 		Backoff:   pg.Spec.SchedulingBackoff != nil && *pg.Spec.SchedulingBackoff != v2alpha2.NoSchedulingBackoff,
 		LastStart: timestamp(pg.Annotations[LastStartAnnotation]), LastEviction: timestamp(pg.Annotations[LastEvictionAnnotation]),
@@ -42,6 +42,15 @@ func Gang(pg *v2alpha2.PodGroup, priorities *Priorities, pool string) cluster.Ga
 	g.Preemptible = priorities.Preemptible(pg.Spec.Preemptibility, pg.Spec.PriorityClassName)
 	g.GaveUp = g.Backoff && marked(pg.Status.SchedulingConditions, pool)
 	return g
+}
+
+// queueName is what the model calls the queue that a text names: the same, unless it would be another face's, for which a tenant may write no more than
+// for one that there is not.
+func queueName(said string) string {
+	if face, _ := cluster.SplitQueue(said); face != "" {
+		return cluster.QueueName(Face, said)
+	}
+	return said
 }
 
 // marked says whether the conditions record a failed attempt in pool. The pool of the objects without a label has

@@ -123,17 +123,39 @@ func (r *Roles) scales(p *v1.Pod) bool {
 	return p.Labels[AppLabel] == ScalingApp && p.Namespace == cmp.Or(r.ScalingSpace, keys.ScaleAdjustNamespace)
 }
 
-// Membership returns the gang p asks to be in, or is by itself, the zero Key for none, and the set of it. A pod can only be in a gang of
-// its own namespace.
+// Membership returns the gang p asks to be in, or is by itself, or is in by its owner; the zero Key for none; and the set of it. A pod can
+// only be in a gang of its own namespace.
 func Membership(p *v1.Pod) (gang cluster.Key, set string) {
 	name := p.Annotations[PodGroupAnnotation]
 	if name == "" {
 		if own := OwnGang(p); own != nil {
 			return GangKey(p.Namespace, own.Name), ""
 		}
-		return cluster.Key{}, ""
+		if name = GangOfOwner(p); name == "" {
+			return cluster.Key{}, ""
+		}
+		return GangKey(p.Namespace, name), ""
 	}
 	return GangKey(p.Namespace, name), p.Labels[SubGroupLabel]
+}
+
+// maxName is how long the name of an object may be.
+const maxName = 253
+
+// GangOfOwner returns the name of the PodGroup that a pod's owner has if it is the workload itself, has one PodGroup for all of its pods and
+// no subgroups: whoever sees such a pod knows its gang without being told (ADR 18). There need not be one of that name. "" for a pod that
+// says anything else: it names its PodGroup, or is or was a gang by itself, or a subgroup, or is not to be grouped, or has not one owner.
+func GangOfOwner(p *v1.Pod) string {
+	if len(p.OwnerReferences) != 1 || p.Annotations[PodGroupAnnotation] != "" || p.Annotations[keys.OwnGangAnnotation] != "" || p.Labels[SubGroupLabel] != "" ||
+		p.Annotations[keys.SkipPodGrouperAnnotation] == "true" {
+		return ""
+	}
+	o := &p.OwnerReferences[0]
+	name := "pg-" + o.Name + "-" + string(o.UID)
+	if o.Controller == nil || !*o.Controller || o.Name == "" || o.UID == "" || len(name) > maxName {
+		return ""
+	}
+	return name
 }
 
 // Unsupported names what p asks for that this version cannot honour; "" for nothing. When it asks for several such

@@ -28,14 +28,18 @@ type ownGangText struct {
 }
 
 // OwnGang returns the gang that a pod is by itself, as the PodGroup that it does without; nil for a pod that names a PodGroup, or is in no
-// gang. The PodGroup's UID is that of what it is named after: there is no object of it. It costs a JSON decoding.
+// gang. One that was bound as that gang stays it, whatever PodGroup it names since. The PodGroup's UID is that of what it is named after: there
+// is no object of it. It costs a JSON decoding.
 func OwnGang(p *v1.Pod) *v2alpha2.PodGroup {
-	text := p.Annotations[keys.OwnGangAnnotation]
-	if text == "" || p.Annotations[PodGroupAnnotation] != "" {
+	text, named := p.Annotations[keys.OwnGangAnnotation], p.Annotations[PodGroupAnnotation] != ""
+	if text == "" || named && p.Spec.NodeName == "" {
 		return nil
 	}
 	var own ownGangText
 	if json.Unmarshal([]byte(text), &own) != nil || own.Pod != p.UID || own.Name == "" || own.Spec.Queue == "" {
+		return nil
+	}
+	if named && ReadCharged(p.Namespace, p.Annotations).Gang.Name != own.Name {
 		return nil
 	}
 	pg := &v2alpha2.PodGroup{

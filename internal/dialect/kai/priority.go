@@ -50,16 +50,25 @@ func (p *Priorities) Of(class string) int32 {
 	if v, ok := p.values[class]; ok && class != "" {
 		return v
 	}
+	if v, ok := p.Value(""); ok {
+		return v
+	}
+	return DefaultPriority
+}
+
+// Value returns what a class is worth, of "" the cluster's default class; ok is false for one that there is not.
+func (p *Priorities) Value(class string) (v int32, ok bool) {
+	if class != "" {
+		v, ok = p.values[class]
+		return v, ok
+	}
 	found, lowest := false, int32(0)
 	for _, v := range p.defaults { // order: minimum
 		if !found || v < lowest {
 			found, lowest = true, v
 		}
 	}
-	if found {
-		return lowest
-	}
-	return DefaultPriority
+	return lowest, found
 }
 
 // Preemptible says whether a gang that says so much of itself, and names class, may be evicted in favour of others: by

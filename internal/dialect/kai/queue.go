@@ -32,7 +32,7 @@ const maxWeight = int64(1e12)
 // A queue without spec.resources has quota, limit and weight 0 of cpu, memory and gpu, and so admits nothing, as in KAI.
 func Queue(q *v2.Queue) (cluster.QueueState, string) {
 	st := cluster.QueueState{
-		Name: q.Name, UID: string(q.UID), Display: q.Spec.DisplayName, Parent: q.Spec.ParentQueue,
+		Name: q.Name, UID: string(q.UID), Display: q.Spec.DisplayName, Parent: queueName(q.Spec.ParentQueue),
 		Priority: v2.DefaultPriority, Created: core.Nanoseconds(&q.CreationTimestamp),
 	}
 	if st.Display == "" {

@@ -44,7 +44,7 @@ func asked(annotations map[string]string) (share cluster.Share, wrong string) {
 	}
 	if byPortion {
 		x, err := strconv.ParseFloat(portion, 64)
-		share.Portion = int64(math.Round(x * float64(cluster.PortionUnit)))
+		share.Portion = cluster.Portion(math.Round(x * float64(cluster.WholePortion)))
 		if err != nil || !(x > 0 && x <= 1) || share.Portion == 0 {
 			return cluster.Share{}, "a share of a GPU (annotation " + FractionAnnotation + ": " + brief(portion) + ", must be a number above 0 and at most 1)"
 		}
@@ -54,7 +54,7 @@ func asked(annotations map[string]string) (share cluster.Share, wrong string) {
 	if err != nil || x < 1 || x > cluster.MaxQuantity {
 		return cluster.Share{}, "an amount of GPU memory (annotation " + MemoryAnnotation + ": " + brief(memory) + ", must be a whole number of MiB, at least 1)"
 	}
-	share.MemoryMiB = x
+	share.MemoryMiB = cluster.MiB(x)
 	return share, ""
 }
 

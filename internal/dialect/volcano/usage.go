@@ -1,4 +1,3 @@
-// Package volcano reads what Volcano's objects say, for whoever writes or schedules them.
 package volcano
 
 import (

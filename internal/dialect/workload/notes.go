@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	volcano "github.com/muster-scheduler/muster/api/volcano/keys"
 )
 
 // schedulers says whether an annotation is one that the scheduler alone writes on PodGroups.
@@ -40,7 +41,8 @@ func Known(key string) bool {
 		keys.SegmentSizeAnnotation, keys.SegmentTopologyRequiredAnnotation, keys.SegmentTopologyPreferredAnnotation,
 		keys.GroveTopologyAnnotation, keys.GrovePodGangLabel,
 		keys.StaleSinceAnnotation, keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.WhyAnnotation,
-		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale:
+		keys.NUMAPredictedAnnotation, keys.NUMAObservedAnnotation, lwsSize, knativeMinScale,
+		volcano.GroupName, volcano.TaskSpec:
 		return true
 	}
 	return false

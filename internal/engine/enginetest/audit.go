@@ -485,25 +485,32 @@ func (a *auditor) whole(g *cluster.Gang) error {
 func (a *auditor) satisfied(g *cluster.Gang, i int32, counts []int32) bool {
 	s := &g.Sets[i]
 	if s.Leaf {
-		live, ended := int32(0), int32(0)
-		for _, id := range g.Pods {
-			switch p := a.snap.Pod(id); {
-			case !p.Ours || p.Set != i:
-			case p.Phase == cluster.Succeeded:
-				if p.State(a.snap.Dims).DeletedAt.IsZero() {
-					ended++
-				}
-			case p.Phase != cluster.Gated && p.Phase <= cluster.Running:
-				live++
-			}
-		}
+		live, ended := a.members(g, i)
 		return counts[i] >= s.Min || live < s.Min && counts[i]+ended >= s.Min
 	}
-	n := int32(0)
+	n, pods, live, ended := int32(0), int32(0), int32(0), int32(0)
 	for _, c := range s.Children {
 		if a.satisfied(g, c, counts) {
 			n++
 		}
+		l, e := a.members(g, c)
+		pods, live, ended = pods+counts[c], live+l, ended+e
 	}
-	return n >= s.Min
+	return n >= s.Min && (s.Pods == 0 || pods >= s.Pods || live < s.Pods && pods+ended >= s.Pods)
+}
+
+// members counts the pods of a leaf that live, and those that ended well and are on record.
+func (a *auditor) members(g *cluster.Gang, leaf int32) (live, ended int32) {
+	for _, id := range g.Pods {
+		switch p := a.snap.Pod(id); {
+		case !p.Ours || p.Set != leaf:
+		case p.Phase == cluster.Succeeded:
+			if p.State(a.snap.Dims).DeletedAt.IsZero() {
+				ended++
+			}
+		case p.Phase != cluster.Gated && p.Phase <= cluster.Running:
+			live++
+		}
+	}
+	return live, ended
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// sharedDevice is what is held of one device that pods share, in units of its node's devices, summed up from the pods.
+// sharedDevice is what is held of one device that pods share, summed up from the pods.
 type sharedDevice struct {
-	now, later int64 // with what is being released, and without
-	reserved   bool  // its reservation pod is there
+	now, later cluster.DeviceUnits // with what is being released, and without
+	reserved   bool                // its reservation pod is there
 }
 
 // seat adds up what a pod holds of the devices of its node.
@@ -113,8 +113,8 @@ func (a *auditor) devicesOf(n *cluster.Node, c *cluster.Class, groups []string, 
 		d := a.device(n, g)
 		idle, free := a.idle[n.ID].Clone(), a.later[n.ID].Clone()
 		was, will := d.stands()
-		d.now += now * takes
-		d.later += later * takes
+		d.now += cluster.DeviceUnits(now) * takes
+		d.later += cluster.DeviceUnits(later) * takes
 		is, stays := d.stands()
 		is.Sub(was)
 		stays.Sub(will)
@@ -139,7 +139,7 @@ func (a *auditor) roomFor(c *cluster.Class, n *cluster.Node) int64 {
 	}
 	units := n.DeviceUnits()
 	takes := c.Share.Takes(units)
-	var left []int64
+	var left []cluster.DeviceUnits
 	for _, d := range a.devices[n.ID] { // order: sorted below
 		if d.later > 0 {
 			left = append(left, units-d.later)
@@ -153,7 +153,7 @@ func (a *auditor) roomFor(c *cluster.Class, n *cluster.Node) int64 {
 			return count
 		}
 		free.Sub(c.Requests)
-		slices.SortFunc(left, func(x, y int64) int { return cmp.Compare(y, x) })
+		slices.SortFunc(left, func(x, y cluster.DeviceUnits) int { return cmp.Compare(y, x) })
 		k := 0
 		for ; k < min(int(c.Share.Devices), len(left)) && left[k] >= takes; k++ {
 			left[k] -= takes

@@ -12,7 +12,6 @@ import (
 
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
-	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/ledger"
 	"github.com/muster-scheduler/muster/internal/engine/recorder"
@@ -427,7 +426,7 @@ func (in *interpreter) showGangs(only string) error {
 	var order []string
 	gangs := map[string][]tally{}
 	for _, p := range pods {
-		group := p.Annotations[kai.PodGroupAnnotation]
+		group := groupOf(p)
 		if group == "" {
 			continue
 		}

@@ -214,7 +214,7 @@ func (in *interpreter) showSpread(name, level string) error {
 	label := in.compile.label(level)
 	count := map[string]int{}
 	for _, p := range pods {
-		if p.Annotations[kai.PodGroupAnnotation] == "" || fullName(p.Namespace, p.Annotations[kai.PodGroupAnnotation]) != name {
+		if groupOf(p) == "" || fullName(p.Namespace, groupOf(p)) != name {
 			continue
 		}
 		where := "no node"

@@ -117,6 +117,9 @@ func (b *Engine) annotate(key cluster.Key, annotation string) {
 // setAnnotation sets an annotation of a gang, or takes it off when the value is "", and says whether that changed it. Its
 // generation stays.
 func (b *Engine) setAnnotation(key cluster.Key, annotation, value string) bool {
+	if key.Face != kai.Face { // others' objects have no such annotations
+		return false
+	}
 	k := "PodGroup/" + key.Namespace + "/" + key.Name
 	pg, ok := b.objects[k].(*v2alpha2.PodGroup)
 	if !ok || pg.Annotations[annotation] == value {

@@ -82,6 +82,7 @@ func NewEngine(o *Options, m Mutation, extend Extension) (*Engine, error) {
 		now: epoch, profile: p, registry: WithProbe(builtin.Registry()), objects: map[string]Object{}, lives: map[string]int{},
 		mutation: m, postponed: map[types.UID]bool{}, reads: dialect.Options{
 			Roles:      kai.Roles{SchedulerNames: opts.Names(), RestrictGPU: opts.RestrictGPU, RestrictCPU: opts.RestrictCPU, Zones: true},
+			Volcano:    opts.VolcanoNames(),
 			FlatQueues: opts.FlatQueues,
 		},
 	}

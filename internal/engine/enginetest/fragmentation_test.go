@@ -22,10 +22,10 @@ func TestFragmentationDescends(t *testing.T) {
 		{Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "cpu", Value: 2000}, {Name: "pods", Value: 1}}},
 		{Requests: []cluster.Quantity{{Name: "gpu", Value: 2000}, {Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}}},
 	}
-	for _, part := range []int64{2, 3, 5, 7} {
+	for _, part := range []cluster.Portion{2, 3, 5, 7} {
 		shapes = append(shapes, cluster.PodState{
 			Requests: []cluster.Quantity{{Name: "cpu", Value: 1000}, {Name: "pods", Value: 1}},
-			Spec:     &cluster.ClassSpec{Share: cluster.Share{Devices: 1, Portion: part * cluster.PortionUnit / 10}},
+			Spec:     &cluster.ClassSpec{Share: cluster.Share{Devices: 1, Portion: part * cluster.WholePortion / 10}},
 		})
 	}
 	const nodes = 3

@@ -48,8 +48,11 @@ func (c *compiler) gang(s *statement) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, pg)
-	return append(out, pods...), nil
+	out = append(append(out, pg), pods...)
+	if s.flag("volcano") {
+		return inVolcanos(s, out)
+	}
+	return out, nil
 }
 
 // podGroupSpec fills everything but minimums, and returns the PriorityClass it refers to when that is a number.

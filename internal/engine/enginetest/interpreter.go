@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
@@ -175,9 +176,12 @@ func (in *interpreter) delete(s *statement) error {
 		return s.errorf("want delete KIND NAME")
 	}
 	kind := map[string]string{"gang": "PodGroup", "pod": "Pod", "node": "Node", "queue": "Queue", "priorityclass": "PriorityClass", "configmap": "ConfigMap", "podgroup": "PodGroup", "budget": "PodDisruptionBudget", "topology": "Topology", "deviceclass": "DeviceClass", "slice": "ResourceSlice", "resourceclaim": "ResourceClaim", "claimtemplate": "ResourceClaimTemplate"}[s.words[0]]
-	o := newObject(kind)
+	o := newObject(metav1.TypeMeta{Kind: kind})
 	if o == nil {
 		return s.errorf("%q is no kind of object", s.words[0])
+	}
+	if made := in.written["gang "+s.words[1]]; s.words[0] == "gang" && slices.Contains(made.words, "volcano") {
+		o = &v1beta1.PodGroup{}
 	}
 	o.SetName(s.words[1])
 	if namespaced(o) {
@@ -213,7 +217,7 @@ func (in *interpreter) pods(word string) ([]*v1.Pod, error) {
 		if p.Namespace == ns && p.Name == name {
 			return []*v1.Pod{p}, nil
 		}
-		if p.Namespace == ns && p.Annotations[kai.PodGroupAnnotation] == name {
+		if p.Namespace == ns && groupOf(p) == name {
 			out = append(out, p)
 		}
 	}
@@ -463,7 +467,7 @@ func (in *interpreter) explain(s *statement) error {
 		if len(pods) != 1 {
 			return s.errorf("there is no pod %s", name)
 		}
-		group := pods[0].Annotations[kai.PodGroupAnnotation]
+		group := groupOf(pods[0])
 		if group == "" {
 			in.printf("%s: belongs to no gang\n", name)
 			return nil

@@ -5,18 +5,24 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-scheduler/muster/internal/dialect"
 )
 
 // newObject returns an empty object of a kind, nil for a kind that scenarios do not know.
-func newObject(kind string) Object {
-	k, ok := dialect.Named(kind)
-	if !ok {
+func newObject(kind metav1.TypeMeta) Object {
+	gv, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
 		return nil
 	}
-	return k.Row().New()
+	for _, name := range []string{kind.Kind + "." + gv.Group, kind.Kind} { // of another face, or of none
+		if k, ok := dialect.Named(name); ok {
+			return k.Row().New()
+		}
+	}
+	return nil
 }
 
 // parseManifests reads YAML documents as they are, without any validation an API server would do.
@@ -30,7 +36,7 @@ func parseManifests(text string) ([]Object, error) {
 		if err := yaml.Unmarshal(doc, &kind); err != nil {
 			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}
-		o := newObject(kind.Kind)
+		o := newObject(kind)
 		if o == nil {
 			return nil, fmt.Errorf("document %d: kind %q is unknown to scenarios", i+1, kind.Kind)
 		}

@@ -66,6 +66,7 @@ func optionMutations() []Mutation {
 		{Name: "option scheduler-names", Options: func(o *Options) { o.SchedulerNames = nil }},
 		{Name: "option restrict-gpu", Options: func(o *Options) { o.RestrictGPU = "" }},
 		{Name: "option restrict-cpu", Options: func(o *Options) { o.RestrictCPU = "" }},
+		{Name: "option volcano", Options: func(o *Options) { o.Volcano = false }},
 		{Name: "option flat-queues", Options: func(o *Options) { o.FlatQueues = false }},
 		{Name: "option consolidation-victims", Options: func(o *Options) { o.ConsolidationVictims = "" }},
 		{Name: "option search-steps", Options: func(o *Options) { o.SearchSteps = "" }},
@@ -93,7 +94,7 @@ func on[T Object](name string, off func(T)) field {
 func fields() []field {
 	out := append(nodeFields(), podFields()...)
 	out = append(out, queueFields()...)
-	return append(out, slices.Concat(gangFields(), nearFields(), placementFields())...)
+	return append(out, slices.Concat(gangFields(), nearFields(), placementFields(), volcanoFields())...)
 }
 
 func nodeFields() []field {

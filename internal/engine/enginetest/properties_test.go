@@ -60,7 +60,7 @@ func (h *herd) node(t *rapid.T, name string) {
 		h.nodes = append(h.nodes, name)
 	}
 	n := cluster.NodeState{
-		GPUMemoryMiB: rapid.SampledFrom([]int64{0, 1000, 80_050}).Draw(t, "gpu memory"),
+		GPUMemoryMiB: rapid.SampledFrom([]cluster.MiB{0, 1000, 80_050}).Draw(t, "gpu memory"),
 		Name:         name, UID: name, Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
 		Allocatable: []cluster.Quantity{
 			{Name: "gpu", Value: int64(rapid.SampledFrom([]int{0, 1, 2, 4, 8}).Draw(t, "gpus")) * 1000},
@@ -209,10 +209,10 @@ func (h *herd) share(t *rapid.T, p *cluster.PodState) {
 	s.Devices = int32(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "devices"))
 	p.Requests[1].Value = 0 // whole GPUs
 	if rapid.Bool().Draw(t, "by memory") {
-		s.MemoryMiB = rapid.SampledFrom([]int64{1, 300, 500, 1000, 70_000}).Draw(t, "memory")
+		s.MemoryMiB = rapid.SampledFrom([]cluster.MiB{1, 300, 500, 1000, 70_000}).Draw(t, "memory")
 		return
 	}
-	s.Portion = rapid.SampledFrom([]int64{100_000, 250_000, 333_333, 500_000, 700_000, 1_000_000}).Draw(t, "portion")
+	s.Portion = rapid.SampledFrom([]cluster.Portion{100_000, 250_000, 333_333, 500_000, 700_000, 1_000_000}).Draw(t, "portion")
 	p.Charge = slices.Clone(p.Requests)
 	p.Charge[1].Value = s.Charge(0)
 }

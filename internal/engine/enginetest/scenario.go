@@ -52,6 +52,8 @@ type Options struct {
 	SchedulerNames []string
 	// RestrictGPU and RestrictCPU are the worker labels of restricted nodes, "" for none.
 	RestrictGPU, RestrictCPU string
+	// Volcano has pods that name Volcano's scheduler be ours too, as its PodGroups and Queues say.
+	Volcano bool
 	// FlatQueues puts all queues side by side.
 	FlatQueues bool
 	// StuckAfter is how long after its grace a pod that is still there is no longer counted on, "" for never.
@@ -136,6 +138,8 @@ func (o *Options) parse(lines []statement) error {
 			o.RestrictGPU = value
 		case "restrict-cpu":
 			o.RestrictCPU = value
+		case "volcano":
+			o.Volcano = true
 		case "flat-queues":
 			o.FlatQueues = true
 		case "stuck-after":

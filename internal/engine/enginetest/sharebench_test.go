@@ -12,7 +12,7 @@ import (
 )
 
 // sharers is a plant whose pods take parts of GPUs, in thousandths, in turn.
-func sharers(p plant, portions ...int64) *cluster.Store {
+func sharers(p plant, portions ...cluster.Portion) *cluster.Store {
 	empty := p
 	empty.gangs = 0
 	s := empty.store()
@@ -24,7 +24,7 @@ func sharers(p plant, portions ...int64) *cluster.Store {
 			Created: cluster.UnixNano(int64(i)), Sets: cluster.FlatTree(int32(p.members)),
 		})
 		for m := range p.members {
-			share := cluster.Share{Devices: 1, Portion: portions[n%len(portions)] * 1000}
+			share := cluster.Share{Devices: 1, Portion: portions[n%len(portions)] * (cluster.WholePortion / 1000)}
 			requests := []cluster.Quantity{{Name: "cpu", Value: 500}, {Name: "memory", Value: 1 << 30}, {Name: "pods", Value: 1}}
 			s.Apply(cluster.PodState{
 				UID: fmt.Sprintf("%s-%d", key.Name, m), Namespace: "ns", Name: fmt.Sprintf("%s-%d", key.Name, m), Gang: key, Ours: true,
@@ -38,11 +38,11 @@ func sharers(p plant, portions ...int64) *cluster.Store {
 
 // BenchmarkShares decides 20,000 pods that take parts of GPUs, on 2,504 GPUs, from a warm store: snapshot to plan.
 func BenchmarkShares(b *testing.B) {
-	eighths, mixed := []int64{125}, []int64{50, 100, 150, 160}
+	eighths, mixed := []cluster.Portion{125}, []cluster.Portion{50, 100, 150, 160}
 	for _, c := range []struct {
 		name           string
 		gangs, members int
-		portions       []int64
+		portions       []cluster.Portion
 		plugins        map[string]profile.Override
 	}{
 		{"single/equal", 20_000, 1, eighths, nil},

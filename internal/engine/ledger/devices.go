@@ -11,12 +11,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 )
 
-// device is a GPU of a node that pods share, in a session. What is held of it is in units of the node's devices.
+// device is a GPU of a node that pods share, in a session.
 type device struct {
 	group    string
-	now      int64 // held now, what is being released included
-	later    int64 // held once releases have happened, promises included
-	reserved bool  // its reservation pod is there
+	now      cluster.DeviceUnits // held now, what is being released included
+	later    cluster.DeviceUnits // held once releases have happened, promises included
+	reserved bool                // its reservation pod is there
 }
 
 // ManyPods bounds how many pods that ask for nothing are counted on one node.
@@ -53,7 +53,7 @@ func (l *Ledger) roomLater(r cluster.Resources, sh cluster.Share, n cluster.Node
 
 // joins says whether a pod that takes so many units may join a device that others use or, of those that are there only later, one that is
 // promised to others. See shareable for what it costs to join such a one now.
-func (d *device) joins(takes, units int64, now bool) bool {
+func (d *device) joins(takes, units cluster.DeviceUnits, now bool) bool {
 	return d.later > 0 && d.later+takes <= units && (!now || d.now+takes <= units)
 }
 
@@ -116,13 +116,13 @@ func (l *Ledger) CountLater(c *cluster.Class, n cluster.NodeID) int {
 	var places []int64 // by device
 	for _, d := range l.devices(n) {
 		if d.joins(takes, units, false) {
-			places = append(places, (units-d.later)/takes)
+			places = append(places, int64((units-d.later)/takes))
 		}
 	}
 	whole := max(0, (l.Later(n)[cluster.GPU]-c.Requests.At(cluster.GPU))/cluster.Whole)
 	// No pod is on one device twice: k pods need k places per device of theirs, at most k of them on any one device.
 	fit := func(k int64) bool {
-		have := whole * min(k, units/takes)
+		have := whole * min(k, int64(units/takes))
 		for _, p := range places {
 			have += min(k, p)
 		}
@@ -153,12 +153,13 @@ func (l *Ledger) pickFor(c *cluster.Class, uid string, n cluster.NodeID, now boo
 	units := node.DeviceUnits()
 	takes := c.Share.Takes(units)
 	type choice struct {
-		group       string // "" for a new one
-		used, score int64
-		opens       bool
+		group string // "" for a new one
+		used  cluster.DeviceUnits
+		score int64
+		opens bool
 	}
 	var choices []choice
-	add := func(group string, used int64, opens bool) {
+	add := func(group string, used cluster.DeviceUnits, opens bool) {
 		choices = append(choices, choice{group, used, l.hooks.ScoreDevice(c, node, used, units), opens})
 	}
 	for _, d := range l.devices(n) {
@@ -224,12 +225,12 @@ func (l *Ledger) move(n cluster.NodeID, r cluster.Resources, sh cluster.Share, g
 	}
 	takes := sh.Takes(l.snap.Node(n).DeviceUnits())
 	for _, g := range groups {
-		l.shift(n, g, -idle*takes, -later*takes)
+		l.shift(n, g, -cluster.DeviceUnits(idle)*takes, -cluster.DeviceUnits(later)*takes)
 	}
 }
 
 // shift changes what is held of one device, and the whole GPU that it stands for.
-func (l *Ledger) shift(n cluster.NodeID, group string, now, later int64) {
+func (l *Ledger) shift(n cluster.NodeID, group string, now, later cluster.DeviceUnits) {
 	ds := l.devices(n)
 	i, ok := slices.BinarySearchFunc(ds, group, func(d device, g string) int { return strings.Compare(d.group, g) })
 	if !ok {
@@ -288,7 +289,7 @@ func (l *Ledger) again(n cluster.NodeID, r cluster.Resources, sh cluster.Share, 
 	ds := l.devices(n)
 	for _, g := range groups {
 		i, ok := slices.BinarySearchFunc(ds, g, func(d device, g string) int { return strings.Compare(d.group, g) })
-		held, reserved := int64(0), false
+		held, reserved := cluster.DeviceUnits(0), false
 		if ok {
 			held, reserved = ds[i].later, ds[i].reserved
 			if now {
@@ -316,7 +317,7 @@ func (l *Ledger) partsLater(n cluster.NodeID) int64 {
 	units, sum := l.snap.Node(n).DeviceUnits(), int64(0)
 	for _, d := range l.devices(n) {
 		if d.later > 0 {
-			sum += max(0, units-d.later) * cluster.Whole / units
+			sum += int64(max(0, units-d.later)) * cluster.Whole / int64(units)
 		}
 	}
 	return sum
@@ -328,7 +329,7 @@ func (l *Ledger) Needs(pods []cluster.PodID) cluster.Resources {
 	for _, id := range pods {
 		c := l.snap.Pod(id).Class
 		sum.AddCapped(c.Requests)
-		sum[cluster.GPU] += int64(c.Share.Devices) * (c.Share.Portion * cluster.Whole / cluster.PortionUnit)
+		sum[cluster.GPU] += int64(c.Share.Devices) * c.Share.Portion.MilliGPU()
 	}
 	return sum
 }

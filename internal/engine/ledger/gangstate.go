@@ -49,6 +49,7 @@ type setState struct {
 	held      []cluster.PodID // active pods of the snapshot on known nodes, in pod order; built on demand, see buildHeld
 	live      int             // held[live:] were evicted by this run, the last one first
 	satisfied int32           // inner sets: how many children are satisfied
+	least     int32           // inner sets: how many pods of the children satisfy it besides; 0 for no more than these need
 }
 
 // statesAtOnce is how many states are made in one piece: most runs touch few gangs, and some ten thousand.
@@ -112,6 +113,9 @@ func (l *Ledger) Gang(id cluster.GangID) *GangState {
 		set := &g.sets[i]
 		if set.need = g.Sets[i].Min; g.Sets[i].Leaf {
 			set.need = g.Sets[i].Need(set.alive, set.finished)
+		} else if g.Sets[i].Pods > 0 {
+			set.least = g.Sets[i].NeedPods(
+				g.sum(int32(i), func(st *setState) int32 { return st.alive }), g.sum(int32(i), func(st *setState) int32 { return st.finished }))
 		}
 		if len(set.pods) > 1 {
 			l.sortPods(set.pods)
@@ -158,29 +162,60 @@ func (g *GangState) bump(leaf int32, by int32) {
 		g.nextOK = false
 		return
 	}
-	before := g.SetSatisfied(leaf)
+	before, above := g.SetSatisfied(leaf), g.Sets[leaf].Parent
+	was := above != cluster.None && g.SetSatisfied(above) // which may depend on how many pods there are, and not on this leaf's minimum
 	g.sets[leaf].active += by
 	g.nextOK = false
-	for i := leaf; before != g.SetSatisfied(i); {
+	for i := leaf; before != g.SetSatisfied(i) || i == leaf; {
 		up := g.Sets[i].Parent
 		if up == cluster.None {
 			return
 		}
-		was := g.SetSatisfied(up)
-		if before {
+		if i != leaf {
+			was = g.SetSatisfied(up)
+		}
+		switch now := g.SetSatisfied(i); {
+		case before && !now:
 			g.sets[up].satisfied--
-		} else {
+		case now && !before:
 			g.sets[up].satisfied++
 		}
 		i, before = up, was
 	}
 }
 
+// sum adds up what the children of an inner set have.
+func (g *GangState) sum(i int32, of func(*setState) int32) (n int32) {
+	for _, c := range g.Sets[i].Children {
+		n += of(&g.sets[c])
+	}
+	return n
+}
+
+// lacks is how many pods an inner set lacks that any of its children may have, when those have so many.
+func (g *GangState) lacks(i int32, pods func(*setState) int32) int32 {
+	if g.sets[i].least == 0 {
+		return 0
+	}
+	return max(0, g.sets[i].least-g.sum(i, pods))
+}
+
+// Spares says whether a pod set has a pod that no minimum needs, its own or that of the set above.
+func (g *GangState) Spares(leaf int32) bool {
+	up := g.Sets[leaf].Parent
+	return g.sets[leaf].active > g.sets[leaf].need && (g.sets[up].least == 0 || g.sum(up, active) > g.sets[up].least)
+}
+
+// active is how many pods of a leaf have room.
+func active(st *setState) int32 { return st.active }
+
 // Satisfied says whether the gang has its minimum.
 func (g *GangState) Satisfied() bool { return g.SetSatisfied(0) }
 
 // SetSatisfied says whether one set has its minimum.
-func (g *GangState) SetSatisfied(i int32) bool { return g.SetActive(i) >= g.sets[i].need }
+func (g *GangState) SetSatisfied(i int32) bool {
+	return g.SetActive(i) >= g.sets[i].need && g.lacks(i, active) == 0
+}
 
 // SetActive returns how many members of a set have room: pods of a leaf, satisfied children of an inner set.
 func (g *GangState) SetActive(i int32) int32 {
@@ -204,12 +239,10 @@ func (g *GangState) Elastic() int {
 		if !g.Sets[i].Leaf {
 			continue
 		}
-		switch c := cmp.Compare(g.sets[i].active, g.sets[i].need); {
-		case c < 0:
+		if g.sets[i].active < g.sets[i].need || g.lacks(g.Sets[i].Parent, active) > 0 {
 			return -1
-		case c > 0:
-			above = true
 		}
+		above = above || g.Spares(int32(i))
 	}
 	if above {
 		return 1
@@ -245,18 +278,20 @@ func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.P
 		waiting := st.pods[st.head:]
 		return append(out, waiting[:min(want, len(waiting))]...)
 	}
-	missing := st.need - st.satisfied
-	if missing > 0 {
+	missing, more := st.need-st.satisfied, g.lacks(i, active)
+	if missing > 0 || more > 0 {
+		from := len(out)
 		for _, c := range l.SetOrder(g, i) {
+			if missing <= 0 {
+				break
+			}
 			if g.SetSatisfied(c) || !g.SetReadyNow(c) {
 				continue
 			}
 			out = l.Collect(g, c, out)
-			if missing--; missing == 0 {
-				break
-			}
+			missing--
 		}
-		return out
+		return l.fill(g, i, out, int(more)-(len(out)-from))
 	}
 	for _, c := range l.SetOrder(g, i) { // elastic: the first child that has something to add
 		if !g.SetReadyNow(c) {
@@ -265,6 +300,21 @@ func (l *Ledger) Collect(g *GangState, i int32, out []cluster.PodID) []cluster.P
 		if more := l.Collect(g, c, out); len(more) > len(out) {
 			return more
 		}
+	}
+	return out
+}
+
+// fill appends more of the pods that wait in the children of set i, each's after what it needs for itself.
+func (l *Ledger) fill(g *GangState, i int32, out []cluster.PodID, more int) []cluster.PodID {
+	if more <= 0 {
+		return out
+	}
+	for _, c := range l.SetOrder(g, i) {
+		st := &g.sets[c]
+		waiting := st.pods[st.head:]
+		waiting = waiting[min(len(waiting), max(0, int(st.need-st.active))):] // before these it has been collected, or all of them wait for more
+		n := min(more, len(waiting))
+		out, more = append(out, waiting[:n]...), more-n
 	}
 	return out
 }
@@ -325,7 +375,7 @@ func (l *Ledger) EachGang(f func(*GangState)) {
 func (g *GangState) WaitsForRelease() bool {
 	for i := range g.Sets {
 		st := &g.sets[i]
-		if st.nominated > 0 && st.active-st.nominated < st.need {
+		if st.nominated > 0 && (st.active-st.nominated < st.need || g.lacks(g.Sets[i].Parent, func(st *setState) int32 { return st.active - st.nominated }) > 0) {
 			return true
 		}
 	}
@@ -366,7 +416,7 @@ func (g *GangState) reaches(i int32, pods func(*setState) int32) bool {
 			n++
 		}
 	}
-	return n >= g.sets[i].need
+	return n >= g.sets[i].need && g.lacks(i, pods) == 0
 }
 
 // Binding returns how many of its pods an earlier run decided on that are not bound yet.

@@ -48,12 +48,12 @@ type decision struct {
 // Hooks are what a ledger asks, and who it tells, of policy: how pods, sets and devices are ordered, and who follows what is done. All
 // are set.
 type Hooks struct {
-	ComparePods func(a, b *cluster.Pod) int                                         // of one set: negative when a is placed before b
-	CompareSets func(g *GangState, a, b int32) int                                  // below one parent: negative when a is filled before b
-	ScoreDevice func(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 // larger is better
-	Done        func(op Op)                                                         // an operation has been done
-	Undone      func(op Op)                                                         // it is about to be undone
-	Turned      func(h *cluster.Hold, open bool)                                    // a promise was opened, or shut
+	ComparePods func(a, b *cluster.Pod) int                                                       // of one set: negative when a is placed before b
+	CompareSets func(g *GangState, a, b int32) int                                                // below one parent: negative when a is filled before b
+	ScoreDevice func(c *cluster.Class, n *cluster.Node, used, capacity cluster.DeviceUnits) int64 // larger is better
+	Done        func(op Op)                                                                       // an operation has been done
+	Undone      func(op Op)                                                                       // it is about to be undone
+	Turned      func(h *cluster.Hold, open bool)                                                  // a promise was opened, or shut
 }
 
 // Slabs are the large arrays of a ledger, kept from run to run.
@@ -72,7 +72,7 @@ func New(snap *cluster.Snapshot, room *Slabs) *Ledger {
 	l.hooks = Hooks{
 		ComparePods: func(_, _ *cluster.Pod) int { return 0 },
 		CompareSets: func(_ *GangState, _, _ int32) int { return 0 },
-		ScoreDevice: func(*cluster.Class, *cluster.Node, int64, int64) int64 { return 0 },
+		ScoreDevice: func(*cluster.Class, *cluster.Node, cluster.DeviceUnits, cluster.DeviceUnits) int64 { return 0 },
 		Done:        func(Op) {}, Undone: func(Op) {}, Turned: func(*cluster.Hold, bool) {},
 	}
 	l.gangs = Cleared(&room.gangs, snap.MaxGangID())
@@ -180,7 +180,7 @@ func (l *Ledger) Tops() []*QueueLedger { return l.queues.tops }
 
 // EachDevice calls f for the shared devices of a node as they stand: what is held of each now, and will be once releases have
 // happened, in units of the node's devices.
-func (l *Ledger) EachDevice(n cluster.NodeID, f func(group string, now, later int64)) {
+func (l *Ledger) EachDevice(n cluster.NodeID, f func(group string, now, later cluster.DeviceUnits)) {
 	for _, d := range l.devices(n) {
 		f(d.group, d.now, d.later)
 	}

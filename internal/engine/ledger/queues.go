@@ -35,7 +35,7 @@ type QueueLedger struct {
 // Lack is why a gang has no queue to ask in. The zero Lack says that it has one.
 type Lack struct {
 	Kind LackKind
-	Why  string // of LackTree: the object to mend
+	Why  string // of LackTree: the object to mend; of LackOpen: why it is closed
 }
 
 // LackKind says what is wrong with the queue that a gang names.
@@ -47,6 +47,7 @@ const (
 	LackQueue            // there is no such queue
 	LackTree             // its parents do not lead to the top
 	LackLeaf             // it has children
+	LackOpen             // it is closed
 )
 
 // queueForest is the queue forest of a run.
@@ -235,7 +236,7 @@ func moveSum(all, part *cluster.Resources, r cluster.Resources, nonPreemptible, 
 	}
 }
 
-// leafFor finds the leaf queue a gang belongs to, or says why it has none.
+// leafFor finds the leaf queue a gang belongs to, or says why it has none to ask in; what pods hold of a closed one is held of it all the same.
 func (l *queueForest) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 	q := l.byName[g.Queue]
 	switch {
@@ -245,6 +246,8 @@ func (l *queueForest) leafFor(g *cluster.Gang) (*QueueLedger, Lack) {
 		return nil, Lack{Kind: LackTree, Why: l.broken[q.ID]}
 	case len(q.Children) > 0:
 		return nil, Lack{Kind: LackLeaf}
+	case q.Closed != "":
+		return q, Lack{Kind: LackOpen, Why: q.Closed}
 	}
 	return q, Lack{}
 }

@@ -139,7 +139,7 @@ func (l *Ledger) last(st *setState, want func(*cluster.Pod) bool) []*cluster.Pod
 func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([]*cluster.Pod, int32) {
 	st := &g.sets[i]
 	if g.Sets[i].Leaf {
-		if st.active > st.need {
+		if g.Spares(i) {
 			return l.last(st, want), 0
 		}
 		return nil, 0
@@ -161,7 +161,11 @@ func (l *Ledger) surplus(g *GangState, i int32, want func(*cluster.Pod) bool) ([
 			if g.SetSatisfied(c) != whole {
 				continue
 			}
-			if pods := l.allLive(g, c); len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
+			pods := l.allLive(g, c)
+			if st.least > 0 && int(g.sum(i, active))-len(pods) < int(st.least) {
+				continue
+			}
+			if len(pods) > 0 && (want == nil || slices.ContainsFunc(pods, want)) {
 				return pods, c
 			}
 		}

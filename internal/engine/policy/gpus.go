@@ -7,8 +7,8 @@ type FreeGPUs struct {
 	// Room is what is free of the node's sums; whole GPUs are its dimension GPU.
 	Room cluster.Resources
 	// Parts is what is free of each device that pods share, and Units what each device has.
-	Parts []int64
-	Units int64
+	Parts []cluster.DeviceUnits
+	Units cluster.DeviceUnits
 }
 
 // whole is how many GPUs are nobody's.
@@ -23,7 +23,9 @@ func (f *FreeGPUs) Total() int64 {
 	return sum
 }
 
-func (f *FreeGPUs) milli(part int64) int64 { return max(0, part) * cluster.Whole / f.Units }
+func (f *FreeGPUs) milli(part cluster.DeviceUnits) int64 {
+	return int64(max(0, part)) * cluster.Whole / int64(f.Units)
+}
 
 // Unusable returns how much of what is free one kind of work could not use, in milli-GPU: everything, if not one of its pods
 // fits on the node; else what lies on devices that have less left than the pod takes of one.

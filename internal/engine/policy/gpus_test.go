@@ -12,10 +12,10 @@ func TestUnusable(t *testing.T) {
 	whole := func(n, cpu int64) cluster.Demand {
 		return cluster.Demand{Requests: cluster.Resources{cpu, 0, n * 1000, 1}}
 	}
-	part := func(thousandths int64, devices int32) cluster.Demand {
+	part := func(thousandths cluster.Portion, devices int32) cluster.Demand {
 		return cluster.Demand{Requests: cluster.Resources{0, 0, 0, 1}, Share: cluster.Share{Devices: devices, Portion: thousandths * 1000}}
 	}
-	free := func(gpus, cpu int64, parts ...int64) FreeGPUs {
+	free := func(gpus, cpu int64, parts ...cluster.DeviceUnits) FreeGPUs {
 		return FreeGPUs{Room: cluster.Resources{cpu, 0, gpus * 1000, 10}, Parts: parts, Units: 100}
 	}
 	for _, c := range []struct {

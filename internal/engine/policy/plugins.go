@@ -56,7 +56,7 @@ func (ps *Plugins) Hooks() ledger.Hooks {
 			}
 			return 0
 		},
-		ScoreDevice: func(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 {
+		ScoreDevice: func(c *cluster.Class, n *cluster.Node, used, capacity cluster.DeviceUnits) int64 {
 			score := int64(0)
 			for _, o := range ps.deviceOrder {
 				score += o.ScoreDevice(c, n, used, capacity)

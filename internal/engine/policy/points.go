@@ -240,7 +240,7 @@ type CompanyScore interface {
 // DeviceOrder says how well a pod of class c that shares devices sits on one of the devices of n: larger is better. used is
 // what is held of the device, 0 for one that nobody is on yet, of capacity in all.
 type DeviceOrder interface {
-	ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity int64) int64
+	ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity cluster.DeviceUnits) int64
 }
 
 // Observer follows what statements do, to keep a ledger of its own. Undone is called for the same operation in exactly

@@ -13,6 +13,7 @@ var (
 	}, Unblock: UnblockRoom}
 	ReasonQueueMissing    = &Reason{Key: "QueueDoesNotExist", Text: "queue {object:q} does not exist", Unblock: UnblockQueue, Untried: true}
 	ReasonQueueNotLeaf    = &Reason{Key: "QueueNotLeaf", Text: "queue {object:q} has child queues; work belongs in a leaf", Unblock: UnblockLeaf, Untried: true}
+	ReasonQueueClosed     = &Reason{Key: "QueueClosed", Text: "queue {object:q}: {detail}", Unblock: UnblockOpen, Untried: true}
 	ReasonQueueBroken     = &Reason{Key: "QueueTreeBroken", Text: "queue {object:q}: {detail}", Unblock: UnblockTree, Untried: true}
 	ReasonGangInvalid     = &Reason{Key: "InvalidGang", Text: "{detail}", Unblock: UnblockGang, Untried: true}
 	ReasonGangNotReady    = &Reason{Key: "GangNotReady", Text: "{have} of {need} pods needed exist", Unblock: UnblockPods, Untried: true}
@@ -51,7 +52,7 @@ var (
 // Reasons are those of this package.
 func Reasons() []*Reason {
 	return []*Reason{
-		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueBroken, ReasonGangInvalid,
+		ReasonInsufficient, ReasonNoSharedDevice, ReasonGangNoRoom, ReasonQueueMissing, ReasonQueueNotLeaf, ReasonQueueClosed, ReasonQueueBroken, ReasonGangInvalid,
 		ReasonGangNotReady, ReasonGated, ReasonUnknownSubgroup, ReasonGaveUp, ReasonPostponed, ReasonBinding, ReasonReleasing, ReasonNodesEmpty,
 		ReasonQueueDepth, ReasonNextCycle, ReasonPreemptionDelay, ReasonNotPreemptible, ReasonVictimWithinShare, ReasonSaturation, ReasonHigherPriority,
 		ReasonNotRecreated, ReasonReturned, ReasonEvictionRate, ReasonFrozen, ReasonBudget, ReasonOtherQueue, ReasonBeingBound, ReasonJustPlaced,

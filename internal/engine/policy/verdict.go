@@ -98,6 +98,7 @@ const (
 	UnblockQueue                                        // a queue of the name, or another one for the gang
 	UnblockLeaf                                         // a queue below the gang's
 	UnblockTree                                         // the queues above
+	UnblockOpen                                         // a queue that is opened, or another one for the gang
 	UnblockLimit                                        // a higher one
 	UnblockQuota                                        // a higher one
 	UnblockDepth                                        // fewer gangs before it, or a greater depth

@@ -39,7 +39,7 @@ func (v *View) FitsLater(c *cluster.Class, n cluster.NodeID) bool { return v.led
 
 // EachDevice calls f for the shared devices of a node as they stand: what is held of each now, and will be once releases
 // have happened, in units of the node's devices.
-func (v *View) EachDevice(n cluster.NodeID, f func(group string, now, later int64)) {
+func (v *View) EachDevice(n cluster.NodeID, f func(group string, now, later cluster.DeviceUnits)) {
 	v.ledger.EachDevice(n, f)
 }
 
@@ -77,7 +77,7 @@ func (v *View) Members(g *ledger.GangState, set int32, f func(cluster.NodeID)) {
 // Room is the session's own.
 func (v *View) FreeLater(n cluster.NodeID) FreeGPUs {
 	f := FreeGPUs{Room: v.ledger.Later(n), Units: v.snap.Node(n).DeviceUnits()}
-	v.EachDevice(n, func(_ string, _, later int64) {
+	v.EachDevice(n, func(_ string, _, later cluster.DeviceUnits) {
 		if later > 0 && later < f.Units {
 			f.Parts = append(f.Parts, f.Units-later)
 		}

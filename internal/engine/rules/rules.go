@@ -64,7 +64,7 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		return noQueue(g)
 	case g.GaveUp:
 		return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonGaveUp, Object: g.Key.String()}
-	case !g.Ready():
+	case !g.Ready(), len(g.Pods) == 0:
 		have, gated := g.Count()
 		if gated > 0 {
 			return policy.Verdict{Code: policy.No, Reason: policy.ReasonGated, Object: g.Key.String(), Have: gated}
@@ -72,7 +72,7 @@ func (ru *Rules) Admit(g *ledger.GangState) policy.Verdict {
 		if stray != nil {
 			return policy.Verdict{Code: policy.NoForever, Reason: policy.ReasonUnknownSubgroup, Object: stray.Name, Detail: stray.SetName()}
 		}
-		return policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(g.MinPods())}
+		return policy.Verdict{Code: policy.No, Reason: policy.ReasonGangNotReady, Object: g.Key.String(), Have: have, Need: int64(max(1, g.MinPods()))}
 	}
 	if pods, _ := ru.ledger.Next(g); len(pods) == 0 {
 		switch {
@@ -104,6 +104,8 @@ func noQueue(g *ledger.GangState) policy.Verdict {
 		v.Reason = policy.ReasonQueueBroken
 	case ledger.LackLeaf:
 		v.Reason = policy.ReasonQueueNotLeaf
+	case ledger.LackOpen:
+		v.Reason = policy.ReasonQueueClosed
 	}
 	return v
 }
@@ -112,7 +114,7 @@ func noQueue(g *ledger.GangState) policy.Verdict {
 // its first pod is on its way: if it waited, whoever comes next would take the room that is its queue's.
 func anyPodWill(g *ledger.GangState) bool {
 	only := &g.Sets[0]
-	for len(only.Children) == 1 {
+	for len(only.Children) == 1 && only.Pods <= 1 {
 		only = &g.Sets[only.Children[0]]
 	}
 	return only.Leaf && only.Min <= 1

@@ -170,7 +170,7 @@ func drawRacks(r *rand.Rand, s *cluster.Store) {
 				}
 				switch size := r.IntN(6); {
 				case small && size == 0: // its reservation takes a slot, too
-					p.Requests, p.Spec.Share = p.Requests[:1], cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
+					p.Requests, p.Spec.Share = p.Requests[:1], cluster.Share{Devices: 1, Portion: cluster.WholePortion / 2}
 				case small && size == 1:
 					p.Requests = p.Requests[:1]
 				}

@@ -47,7 +47,7 @@ func (b *Binds) bind(ctx context.Context, in *engine.Intent, p *v1.Pod, want *ka
 	if err = b.client.SubResource("binding").Create(ctx, pod, binding); err != nil {
 		err = b.fate(ctx, in, want, err)
 	}
-	if err == nil {
+	if err == nil && want.Size == 1 {
 		b.o.Bound(in)
 	}
 	return err

@@ -89,7 +89,7 @@ func (m *Annotations) Frozen(key cluster.Key, uid, text string, lasts time.Durat
 }
 
 func (m *Annotations) change(key cluster.Key, uid string, change func(*gangAnnotations)) {
-	if key.Remnant() { // there is no object that says it
+	if key.Face != kai.Face { // there is no object that says it
 		return
 	}
 	m.mu.Lock()

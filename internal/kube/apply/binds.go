@@ -34,8 +34,11 @@ type BindOptions struct {
 	Alone bool
 	// Bound, if set, is told of each pod that was bound so. Like Written, it must not block.
 	Bound func(in *engine.Intent)
+	// Records is the namespace in which the decisions about gangs are recorded none of whose members needs preparing, so that the scheduler
+	// binds them; "" for none: gangs have BindRequests.
+	Records string
 	// Complete, if set, is told of each bundle that is carried out, as far as it is ours: all of its BindRequests have been made (asked), or
-	// its one pod is bound. Like Written, it must not block.
+	// its one pod is bound, or all of a gang's. Like Written, it must not block.
 	Complete func(b *engine.Bundle, asked bool)
 	// Fates is what becomes of bundles, shared with Evictions; nil for one of its own.
 	Fates *Fates
@@ -44,7 +47,7 @@ type BindOptions struct {
 }
 
 // Failure is a bundle that could not be written. None of its BindRequests exists any more, or the binder will withdraw
-// those that do as an incomplete bundle.
+// those that do as an incomplete bundle. Of a gang some of whose pods the scheduler has bound it has the others alone.
 type Failure struct {
 	Bundle engine.Bundle
 	Err    error
@@ -63,15 +66,17 @@ type Binds struct {
 	pods     client.Reader // the cache: preconditions
 	o        BindOptions
 	work     *Queue[task]
+	records  *Queue[recordName] // of gangs that are bound, or given up
 	mu       sync.Mutex
 	failures []Failure // bounded by the bundles in flight
 	failed   chan struct{}
 }
 
-// task is one intent of a bundle in flight, one BindRequest to delete, or what an earlier process left.
+// task is one intent of a bundle in flight, the record of one that is to have one, one BindRequest to delete, or what an earlier process left.
 type task struct {
 	run    *bundleRun
 	intent int
+	record bool
 	delete *v1alpha2.BindRequest
 	adopt  *unfinished
 }
@@ -85,6 +90,10 @@ type bundleRun struct {
 	left      atomic.Int32
 	failed    atomic.Pointer[error]
 	made      []made // by intent, each written by the one worker that has it, read by the last of them
+
+	// recorded says that the decision stands by a record, so that its pods are bound without looking back; unsure that it may. Written while
+	// the bundle has one task alone.
+	recorded, unsure bool
 }
 
 // made is what is known of one intent's BindRequest.
@@ -92,6 +101,7 @@ type made struct {
 	write  func(context.Context) error // makes it; nil before anything was tried
 	uid    types.UID                   // "" for: not made
 	unsure bool                        // an answer was lost: it may have been made all the same
+	lost   error                       // why it came to nothing, where the others go on
 }
 
 // NewBinds returns a writer of BindRequests, which pool runs. It first looks for bundles that an earlier process left half written, and
@@ -115,6 +125,7 @@ func NewBinds(pool *Pool, c client.Client, pods client.Reader, o BindOptions) *B
 	}
 	b := &Binds{client: c, pods: pods, o: o, failed: make(chan struct{}, 1)}
 	b.work = NewQueue(pool, kind, Job[task]{About: task.about, Begin: b.begin, Try: b.try, End: b.end})
+	b.records = NewQueue(pool, recordWork, Job[recordName]{About: recordName.about, Try: b.erase})
 	return b
 }
 
@@ -132,14 +143,25 @@ func (b *Binds) Submit(p engine.Plan) {
 			continue
 		}
 		b.o.Fates.begin(run.bundle.ID)
-		run.left.Store(int32(run.size))
-		for j := range run.bundle.Intents {
-			if run.bundle.Intents[j].Verb == engine.Bind {
-				tasks = append(tasks, task{run: run, intent: j})
-			}
+		if run.size > 1 && b.o.Records != "" {
+			tasks = append(tasks, task{run: run, record: true})
+			continue
 		}
+		tasks = append(tasks, run.each()...)
 	}
 	b.work.Put(0, tasks...)
+}
+
+// each returns the tasks of a bundle's intents.
+func (r *bundleRun) each() []task {
+	r.left.Store(int32(r.size))
+	tasks := make([]task, 0, r.size)
+	for i := range r.bundle.Intents {
+		if r.bundle.Intents[i].Verb == engine.Bind {
+			tasks = append(tasks, task{run: r, intent: i})
+		}
+	}
+	return tasks
 }
 
 // Full says that four times as much is queued as can be in flight, or more: a decision that cannot be written yet only grows old.
@@ -179,6 +201,8 @@ func (t task) about() any {
 		return t.delete
 	case t.adopt != nil:
 		return "unfinished bundles"
+	case t.record:
+		return kai.GangRecordName(t.run.bundle.ID)
 	}
 	return named(&t.run.bundle.Intents[t.intent])
 }
@@ -200,6 +224,8 @@ func (b *Binds) try(ctx context.Context, t task) error {
 		return b.remove(ctx, t.delete, false)
 	case t.adopt != nil:
 		return b.adopt(ctx, t.adopt.before)
+	case t.record:
+		return b.record(ctx, t.run)
 	}
 	if other := t.run.failed.Load(); other != nil {
 		return fmt.Errorf("%w: %w", ErrUndone, *other) // the bundle is lost already
@@ -215,10 +241,23 @@ func (b *Binds) end(ctx context.Context, t task, err error) {
 		}
 		return
 	}
+	switch {
+	case t.record && err == nil:
+		b.work.Put(0, t.run.each()...)
+		return
+	case t.record:
+		t.run.left.Store(1)
+	case t.run.recorded:
+		t.run.made[t.intent].lost, err = err, nil
+	}
 	if err != nil {
 		t.run.failed.CompareAndSwap(nil, &err)
 	}
 	if t.run.left.Add(-1) > 0 {
+		return
+	}
+	if t.run.recorded {
+		b.bound(t.run)
 		return
 	}
 	failed := t.run.failed.Load()
@@ -231,9 +270,14 @@ func (b *Binds) end(ctx context.Context, t task, err error) {
 		return
 	}
 	b.withdraw(ctx, t.run)
-	b.o.Fates.end(t.run.bundle.ID, *failed)
+	b.lose(t.run.bundle, *failed)
+}
+
+// lose tells that a bundle, or what is left of one, came to nothing.
+func (b *Binds) lose(bundle engine.Bundle, err error) {
+	b.o.Fates.end(bundle.ID, err)
 	b.mu.Lock()
-	b.failures = append(b.failures, Failure{t.run.bundle, *failed})
+	b.failures = append(b.failures, Failure{bundle, err})
 	b.mu.Unlock()
 	signal(b.failed)
 }
@@ -246,8 +290,10 @@ func (b *Binds) create(ctx context.Context, run *bundleRun, index int) error {
 			return err
 		}
 	}
-	if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
-		return err
+	if !run.recorded {
+		if err := cmp.Or(b.o.Fates.check(run.bundle.DependsOn), b.o.Latest.checkBind(run.decided, in)); err != nil {
+			return err
+		}
 	}
 	if err := note.write(ctx); err != nil {
 		return fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, err)
@@ -263,11 +309,7 @@ func (b *Binds) prepare(ctx context.Context, run *bundleRun, in *engine.Intent, 
 	if err != nil {
 		return err
 	}
-	want := kai.Intent{
-		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
-		Charged: in.Charged,
-		Bundle:  run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
-	}
+	want := b.want(run, in, p)
 	if b.o.Alone && run.size == 1 && !want.NeedsBinder(p) {
 		if err := b.unasked(ctx, &want); err != nil {
 			return err
@@ -277,6 +319,15 @@ func (b *Binds) prepare(ctx context.Context, run *bundleRun, in *engine.Intent, 
 	}
 	note.write = func(ctx context.Context) error { return b.request(ctx, &want, note) }
 	return nil
+}
+
+// want is the intent in the words of the API.
+func (b *Binds) want(run *bundleRun, in *engine.Intent, p *v1.Pod) kai.Intent {
+	return kai.Intent{
+		Namespace: in.Namespace, Pod: in.Pod, PodUID: types.UID(in.UID), Node: in.Node, GPU: in.GPU, Groups: in.Groups, Zones: in.Zones, Claims: in.Claims, Containers: kai.Containers(p, in.Claims),
+		Charged: in.Charged,
+		Bundle:  run.bundle.ID, Size: run.size, Decided: run.submitted, Partition: b.o.Partition,
+	}
 }
 
 // request makes the BindRequest of an intent exist.
@@ -367,6 +418,9 @@ func (b *Binds) remove(ctx context.Context, br *v1alpha2.BindRequest, exact bool
 
 // withdraw deletes what exists of a bundle that failed. What this cannot delete, the binder withdraws as incomplete.
 func (b *Binds) withdraw(ctx context.Context, run *bundleRun) {
+	if run.unsure {
+		b.records.Put(0, recordName{run.bundle.ID})
+	}
 	log := logr.FromContextOrDiscard(ctx)
 	for i := range run.made {
 		in, m := &run.bundle.Intents[i], run.made[i]

@@ -376,7 +376,7 @@ func TestBindCountsOn(t *testing.T) {
 func TestSharedDeviceIsFull(t *testing.T) {
 	t.Parallel()
 	s := cluster.NewStore(cluster.Options{})
-	half := cluster.Share{Devices: 1, Portion: cluster.PortionUnit / 2}
+	half := cluster.Share{Devices: 1, Portion: cluster.WholePortion / 2}
 	s.Apply(cluster.NodeState{Name: "n1", UID: "n1", Allocatable: []cluster.Quantity{{Name: "gpu", Value: 1000}, {Name: "pods", Value: 10}}},
 		cluster.PodState{UID: "u-p", Namespace: "a", Name: "p", Ours: true, Spec: &cluster.ClassSpec{Share: half}})
 	decided := s.Snapshot(cluster.UnixNano(1)).Generation

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -84,6 +87,33 @@ func (n *Events) Bound(in *engine.Intent) {
 		return
 	}
 	n.work.Put(0, b)
+}
+
+// toldPods is how many pods the event of a gang names.
+const toldPods = 8
+
+// BoundGang has a gang told that the scheduler has bound so many of its pods, in one event of its PodGroup: sixteen pods need not say each what
+// sixteen nodes say. It does not block.
+func (n *Events) BoundGang(b *engine.Bundle) {
+	var places []string
+	pods := 0
+	for i := range b.Intents {
+		in := &b.Intents[i]
+		if in.Verb != engine.Bind {
+			continue
+		}
+		if pods++; pods <= toldPods {
+			places = append(places, in.Pod+" to "+in.Node)
+		}
+	}
+	if more := pods - len(places); more > 0 {
+		places = append(places, fmt.Sprintf("and %d more", more))
+	}
+	var about client.Object = kai.PodGroup(b.Gang, b.UID)
+	if b.Gang.Face == volcano.Face {
+		about = volcano.PodGroup(b.Gang, b.UID)
+	}
+	n.event(about, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
 }
 
 // meant is the pod of an intent, as far as events go.

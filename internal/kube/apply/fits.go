@@ -35,17 +35,26 @@ func (l Latest) checkBind(decided uint64, in *engine.Intent) error {
 	if snap == nil {
 		return nil
 	}
-	n, err := usable(snap, in.Node)
-	if err != nil {
+	if err := Fits(snap, in.Node, in.Requests); err != nil {
 		return err
 	}
-	if text := lack(snap.Dims, n.Idle(), in.Requests, nil); text != "" {
-		return roomGone(in.Node, text)
-	}
+	n := snap.NodeByName(in.Node)
 	for _, group := range in.Groups {
 		if d := n.Device(group); d != nil && d.Used > n.DeviceUnits() {
 			return roomGone(in.Node, "more is held of a shared device than there is")
 		}
+	}
+	return nil
+}
+
+// Fits says why what is held on a node is too much of something that is asked for, the asker's part included; nil for it fits.
+func Fits(snap *cluster.Snapshot, node string, asked cluster.Resources) error {
+	n, err := usable(snap, node)
+	if err != nil {
+		return err
+	}
+	if text := lack(snap.Dims, n.Idle(), asked, nil); text != "" {
+		return roomGone(node, text)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ import (
 func TestReasonsThatNodesDoNotLift(t *testing.T) {
 	t.Parallel()
 	no := []*engine.Reason{
-		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, policy.ReasonQueueMissing, policy.ReasonQueueNotLeaf, policy.ReasonQueueBroken,
+		proportion.ReasonOverLimit, proportion.ReasonNonPreemptibleOverQuota, policy.ReasonQueueMissing, policy.ReasonQueueNotLeaf, policy.ReasonQueueClosed, policy.ReasonQueueBroken,
 		policy.ReasonQueueDepth, policy.ReasonGaveUp, policy.ReasonGangInvalid, policy.ReasonGangNotReady, policy.ReasonGated,
 		policy.ReasonUnknownSubgroup, predicates.ReasonUnsupported, predicates.ReasonConfigMapMissing, topology.ReasonTopologyMissing,
 		topology.ReasonTopologyLevel, dynamicresources.ReasonClaimMissing, dynamicresources.ReasonClaimBroken, dynamicresources.ReasonClaimQueue, dynamicresources.ReasonClaimFull,

@@ -36,9 +36,11 @@ type Kind struct {
 //
 //	kind            served              an item is                given up                          then
 //	bindWork        as they come        one order                 after 8 tries, or at a verdict    the bundle is withdrawn, and decided anew
+//	recordWork      as they come        a record to delete          never
 //	evictWork       as they come        one after the other of    the same, or at the deadline      the rest of the bundle is spared, and decided anew
 //	                                    a bundle's victims
 //	reasonWork      namespaces in turn  a gang                    never
+//	groupWork       namespaces in turn  a gang                    never
 //	nominationWork  namespaces in turn  a pod, so many a second   never
 //	annotationWork  namespaces in turn  a gang, so many a second  never
 //	answerWork      namespaces in turn  a gang, so many a second  never
@@ -48,8 +50,10 @@ type Kind struct {
 // process decides on what the objects show.
 var (
 	bindWork       = Kind{Name: "a bind", Workers: 32, First: orderFirst, Tries: orderTries}
+	recordWork     = Kind{Name: "the record of a gang that is bound", Workers: 2, First: time.Second}
 	evictWork      = Kind{Name: "an eviction", First: orderFirst, Tries: orderTries}
 	reasonWork     = Kind{Name: "why a gang waits", Workers: 8, First: time.Second}
+	groupWork      = Kind{Name: "the status of a PodGroup of Volcano's", Workers: 8, First: time.Second}
 	nominationWork = Kind{Name: "held room", Workers: 8, First: time.Second}
 	annotationWork = Kind{Name: "what became of a gang", Workers: 4, First: time.Second}
 	answerWork     = Kind{Name: "what a gang asks", Workers: 1, First: time.Second}

@@ -366,7 +366,7 @@ func (r *Statuses) serve(ctx context.Context, gang object) error {
 // write brings the gang's condition, and its pods', up to date.
 func (r *Statuses) write(ctx context.Context, key cluster.Key, uid string, m *message) error {
 	var errs []error
-	if !m.rest {
+	if !m.rest && key.Face == kai.Face { // others have a writer of their own
 		if err := r.writeGang(ctx, key, uid, m); err != nil {
 			errs = append(errs, err)
 		}

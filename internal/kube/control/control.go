@@ -70,6 +70,7 @@ type Loop[K comparable, W any] struct {
 	deps    Deps
 	sources []watched[K]
 	work    queue[K] // set before the first worker starts
+	early   []Due[K] // that were added before that
 }
 
 type watched[K comparable] struct {
@@ -116,6 +117,15 @@ func sourceOf[K comparable, W any, T client.Object](l *Loop[K, W], kind T, see f
 	}))
 }
 
+// Add has keys decided about for a reason that no watch tells, such as what came of a write. The lock is held.
+func (l *Loop[K, W]) Add(due ...Due[K]) {
+	if l.work == nil {
+		l.early = append(l.early, due...)
+		return
+	}
+	add(l.work, due)
+}
+
 // add is called with the lock held: what is due lives in the book.
 func add[K comparable](work queue[K], due []Due[K]) {
 	for _, d := range due {
@@ -132,7 +142,10 @@ func (l *Loop[K, W]) Run(ctx context.Context) error {
 		MaxConcurrentReconciles: l.role.Workers,
 		Reconciler:              aside.Reconciler(l.deps.Guard, l.reconcile, l.role.About),
 		NewQueue: func(name string, _ workqueue.TypedRateLimiter[K]) queue[K] {
+			l.Lock()
+			defer l.Unlock()
 			l.work = l.newQueue(name)
+			add(l.work, l.early)
 			return l.work
 		},
 		Logger: l.deps.Log,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +223,30 @@ func TestNothingBeforeAllIsSeen(t *testing.T) {
 		synctest.Wait()
 		if decisions == 0 || early > 0 {
 			t.Errorf("%d decisions, of which %d came before all was seen", decisions, early)
+		}
+	})
+}
+
+// TestAdd: what is added by others than watches is decided about, before the loop runs as well as after.
+func TestAdd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := kubetest.New(kubetest.Options{})
+		var e *echo
+		s.Process("echo").Run(t, func(objects cache.Cache, _ client.Client) (func(context.Context) error, error) {
+			e = newEcho(objects)
+			e.loop.Add(control.Due[string]{Key: "early"})
+			return e.loop.Run, nil
+		})
+		e.loop.Lock()
+		e.loop.Add(control.Due[string]{Key: "late", After: time.Second}, control.Due[string]{Key: "late", After: 2 * time.Second})
+		e.loop.Unlock()
+		<-time.After(20 * time.Second)
+		synctest.Wait()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.notes) != 2 || !strings.HasSuffix(e.notes[0], " early=") || e.notes[1] != "2s late=" {
+			t.Error(e.notes)
 		}
 	})
 }

@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// SchedulerNames are the values of spec.schedulerName we answer to; nil means kai.DefaultSchedulerName alone.
 	SchedulerNames []string
+	// Volcano are the values of spec.schedulerName by which pods are Volcano's, which then has its kinds watched too; none: they are others'.
+	Volcano []string
 	// Partition is the shard: nodes, queues and PodGroups outside it do not exist for us.
 	Partition kai.Partition
 	// ReservationApp is the value of the label app on reservation pods, ReservationSpace and ScalingSpace are the namespaces of
@@ -53,7 +55,7 @@ type Options struct {
 
 // wanted says whether objects of the kind are looked at at all.
 func (o *Options) wanted(k dialect.Kind) bool {
-	return !k.Row().Unread && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
+	return !k.Row().Unread && (k.Row().Face == "" || len(o.Volcano) > 0) && (k != dialect.CSIStorageCapacities || o.StorageCapacity) && (k != dialect.NodeResourceTopologies || o.Zones)
 }
 
 // Feed takes in what a Source delivers until it is drained into a Store. Create it with New.

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/workload"
 )
 
@@ -73,11 +74,11 @@ func trimObject(obj any, others int) (any, error) {
 		note(o, others)
 	case *v2alpha2.PodGroup: // what is copied, and what else it has
 		note(o, 2*others)
-	case *v1alpha2.BindRequest:
+	case *v1alpha2.BindRequest, *v1beta1.PodGroup:
 		note(o, 0)
 	case *v2.Queue:
 		only(o, keys.ExtendedResourcesAnnotation, keys.BudgetsAnnotation, keys.RemnantsAnnotation)
-	case *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
+	case *v1beta1.Queue, *v1.Namespace, *policyv1.PodDisruptionBudget, *resourcev1.ResourceClaim:
 		only(o)
 	case *v1.PersistentVolumeClaim, *v1.PersistentVolume:
 		only(o, volumeNotes...)

@@ -105,14 +105,23 @@ func TestCharge(t *testing.T) {
 	for i := range 8 {
 		write(fmt.Sprintf("full-%d", i), nobodys)
 	}
-	write("big", reserved)
-	for _, patch := range []string{ // but for the record, which no mode gives away
-		metadataPatch(map[string]string{keys.ChargedAnnotation: "owed/nothing"}, map[string]string{}), `{"metadata":{"annotations":null}}`,
+	for _, forged := range []struct{ patch, key string }{ // but for the record, which no mode gives away
+		{metadataPatch(map[string]string{keys.ChargedAnnotation: "owed/nothing"}, map[string]string{}), keys.ChargedAnnotation},
+		{metadataPatch(map[string]string{keys.OwnGangAnnotation: "{}"}, map[string]string{}), keys.OwnGangAnnotation},
+		{metadataPatch(map[string]string{keys.DecidedAnnotation: "2020-01-01T00:00:00Z"}, map[string]string{}), keys.DecidedAnnotation},
+		{`{"metadata":{"annotations":null}}`, keys.ChargedAnnotation},
 	} {
-		w.refused(t, "only Muster itself may write "+keys.ChargedAnnotation, func() error {
-			return eve.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: "big"}}, client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		w.refused(t, "only Muster itself may write "+forged.key, func() error {
+			return eve.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: "big"}}, client.RawPatch(types.MergePatchType, []byte(forged.patch)), client.DryRunAll)
 		})
 	}
+	for _, p := range w.pods(eves) { // it is a gang by itself, which counts only while the pod names no PodGroup
+		if p.Name == "big" && (p.Annotations[keys.OwnGangAnnotation] == "" || p.Annotations[keys.PodGroupAnnotation] != "") {
+			t.Errorf("big is no gang by itself: %v", p.Annotations)
+		}
+	}
+	write("big", nobodys)
+	write("big", reserved)
 	if err := w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: "late"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +131,8 @@ func TestCharge(t *testing.T) {
 			w.create(t, chargedPod(fmt.Sprintf("room-%d", i), "base", "", 2))
 		}
 		w.mustWait(t, "room-", 4, "")
+		w.must(t, 15*time.Second, w.allocates("base", 8))
+		w.must(t, 15*time.Second, w.allocates("team", 0))
 		for i := range 4 {
 			if err := w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eves, Name: fmt.Sprintf("room-%d", i)}}); err != nil {
 				t.Fatal(err)

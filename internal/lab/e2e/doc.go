@@ -4,7 +4,8 @@
 // What each proves (the promises are those of docs/architecture.md):
 //
 //   - TestKillMatrix: gangs are whole across a crash (S1, S2, L3). A process dies by SIGKILL when the response to its
-//     k-th write of a kind goes by: BindRequest, preparation of a volume, binding, status. Started again, nothing or
+//     k-th write of a kind goes by: BindRequest, preparation of a volume, binding, status, the record of a gang and its
+//     delete, what makes a pod its gang by itself. Started again, nothing or
 //     all of the gang is bound within ten seconds, and soon all of it; no member is bound before all were decided and
 //     prepared; and as the gang needs every GPU there is, nothing can be held anywhere else.
 //   - TestForeignScheduler: no overcommitment by us (S3) while a stock kube-scheduler fills the same nodes, and gangs

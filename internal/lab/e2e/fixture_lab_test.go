@@ -37,6 +37,7 @@ import (
 	vcbatch "github.com/muster-scheduler/muster/api/volcano/batch/v1alpha1"
 	vcbus "github.com/muster-scheduler/muster/api/volcano/bus/v1alpha1"
 	vcscheduling "github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -53,13 +54,14 @@ type fixture struct {
 
 // story is what was seen happen in a namespace, by the API server's revisions: one counter for all kinds of objects.
 type story struct {
-	firstBind uint64                  // when the first pod had a node; 0 for never
-	requests  map[types.UID]span      // the life of each BindRequest
-	claims    map[string]uint64       // when the claim was bound
-	bound     map[types.UID]time.Time // when a pod was first seen on a node
-	holds     map[types.UID]bool      // pods that are on a node and have not ended
-	most      int                     // pods that were so at once
-	evicted   map[types.UID]bool      // pods that the eviction API let go, which here is asked by the scheduler alone
+	firstBind uint64                   // when the first pod had a node; 0 for never
+	requests  map[types.UID]span       // the life of each BindRequest
+	records   map[types.UID]gangRecord // and of each record of a gang of the namespace
+	claims    map[string]uint64        // when the claim was bound
+	bound     map[types.UID]time.Time  // when a pod was first seen on a node
+	holds     map[types.UID]bool       // pods that are on a node and have not ended
+	most      int                      // pods that were so at once
+	evicted   map[types.UID]bool       // pods that the eviction API let go, which here is asked by the scheduler alone
 }
 
 // span is from when to when an object existed; an end of 0 is not known.
@@ -170,7 +172,7 @@ func (w *fixture) follow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.ConfigMap{}, &corev1.Node{}, &corev1.Event{}, &batchv1.Job{}, &v1alpha2.BindRequest{}, &v2alpha2.PodGroup{}, &queuev2.Queue{}} {
 		w.watch(t, object)
 	}
 }
@@ -206,7 +208,12 @@ func (w *fixture) seen(object any, deleted bool) {
 	if !ok { // a deletion that the watch missed
 		return
 	}
-	s := w.stories[o.GetNamespace()]
+	r := recordOf(o)
+	of := o.GetNamespace()
+	if r != nil {
+		of = r.Gang.Namespace
+	}
+	s := w.stories[of]
 	revision, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if s == nil || err != nil {
 		return
@@ -222,6 +229,18 @@ func (w *fixture) seen(object any, deleted bool) {
 				s.evicted[o.UID] = true
 			}
 		}
+	case *corev1.ConfigMap:
+		if r == nil {
+			return
+		}
+		life, known := s.records[o.UID]
+		if !known {
+			life = gangRecord{span: span{from: revision}, members: len(r.Members)}
+		}
+		if deleted {
+			life.to = revision
+		}
+		s.records[o.UID] = life
 	case *v1alpha2.BindRequest:
 		life, known := s.requests[o.UID]
 		if !known {
@@ -238,11 +257,40 @@ func (w *fixture) seen(object any, deleted bool) {
 	}
 }
 
+// gangRecord is the life of the record of a decision about a gang.
+type gangRecord struct {
+	span
+	members int
+}
+
+// recordOf is an object as the record of a decision about a gang; nil if it is none.
+func recordOf(o client.Object) *kai.GangRecord {
+	cm, is := o.(*corev1.ConfigMap)
+	if !is || cm.Labels[keys.GangRecordLabel] == "" {
+		return nil
+	}
+	r, err := kai.ReadGangRecord(cm, kai.Partition{})
+	if err != nil {
+		panic(err) // Muster wrote what it cannot read
+	}
+	return r
+}
+
+// recordsLeft is how many records there are of gangs of a namespace.
+func (w *fixture) recordsLeft(namespace string) (n int) {
+	for _, cm := range list(w, &corev1.ConfigMapList{}, client.InNamespace(keys.Namespace)).Items {
+		if r := recordOf(&cm); r != nil && r.Gang.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
 // tell begins the story of a namespace.
 func (w *fixture) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]gangRecord{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
 // asked is how many BindRequests a namespace has had.
@@ -262,6 +310,11 @@ func (w *fixture) early(namespace string, size int, volumes bool) string {
 	for _, life := range s.requests { // order: a count
 		if life.from < s.firstBind && (life.to == 0 || life.to > s.firstBind) {
 			decided++
+		}
+	}
+	for _, life := range s.records { // order: a sum
+		if life.from < s.firstBind && (life.to == 0 || life.to > s.firstBind) {
+			decided += life.members
 		}
 	}
 	for _, revision := range s.claims { // order: a count
@@ -336,6 +389,12 @@ func list[L client.ObjectList](w *fixture, into L, o ...client.ListOption) L {
 // pods are those of a namespace.
 func (w *fixture) pods(namespace string) []corev1.Pod {
 	return list(w, &corev1.PodList{}, client.InNamespace(namespace)).Items
+}
+
+// gangOf is the name of the gang that a pod is in, or is by itself; "" for none.
+func gangOf(p *corev1.Pod) string {
+	gang, _ := kai.Membership(p)
+	return gang.Name
 }
 
 // bound counts the pods with a node.

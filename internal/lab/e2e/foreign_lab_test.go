@@ -217,7 +217,7 @@ type ledger struct {
 	mu       sync.Mutex
 	capacity map[string]int64
 	pods     map[types.UID]*entry
-	decided  map[types.UID]stamp // BindRequests by the pod they are for; a pod that stands alone has none
+	decided  map[types.UID]stamp // by BindRequests, or the record of its gang; a pod that stands alone has neither
 }
 
 // stamp is a moment: the API server's, and ours when we heard of it.
@@ -241,7 +241,7 @@ func newLedger(t *testing.T, w *fixture) *ledger {
 	for _, n := range list(w, &corev1.NodeList{}).Items {
 		l.capacity[n.Name] = ptr.To(n.Status.Allocatable[lab.GPUResource]).Value()
 	}
-	for _, o := range []client.Object{&corev1.Pod{}, &v1alpha2.BindRequest{}} {
+	for _, o := range []client.Object{&corev1.Pod{}, &v1alpha2.BindRequest{}, &corev1.ConfigMap{}} {
 		i, err := w.cache.GetInformer(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -270,11 +270,20 @@ func (l *ledger) note(object any, deleted bool) {
 	now := stamp{revision, time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	decide := func(pod types.UID) {
+		if _, known := l.decided[pod]; !known {
+			l.decided[pod] = now
+		}
+	}
 	switch o := o.(type) {
 	case *v1alpha2.BindRequest:
 		for _, owner := range o.OwnerReferences {
-			if _, known := l.decided[owner.UID]; !known {
-				l.decided[owner.UID] = now
+			decide(owner.UID)
+		}
+	case *corev1.ConfigMap:
+		if r := recordOf(o); r != nil {
+			for i := range r.Members {
+				decide(r.Members[i].PodUID)
 			}
 		}
 	case *corev1.Pod:

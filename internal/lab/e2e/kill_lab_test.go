@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +14,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -26,19 +30,27 @@ const (
 type kind struct {
 	name    string
 	match   lab.Match
-	volumes bool // the write is only made for pods with volumes
+	volumes bool // the write is only made for pods with volumes, whom the binder binds
 	alone   bool // and this one for pods that stand alone: as many of them as a gang has
+	once    bool // it is made once for a gang
 }
 
 func kinds() []kind {
 	return []kind{
-		{name: "BindRequest", match: lab.Match{Method: "POST", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests"}},
+		{name: "BindRequest", match: lab.Match{Method: "POST", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests"}, volumes: true},
 		{name: "prepare", match: lab.Match{Method: "PATCH", Resource: "persistentvolumeclaims"}, volumes: true},
-		{name: "bind", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}},
-		{name: "status", match: lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}},
+		{name: "bind", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, volumes: true},
+		{name: "status", match: lab.Match{Method: "PATCH", Group: v1alpha2.GroupVersion.Group, Resource: "bindrequests", Subresource: "status"}, volumes: true},
+		{name: "record", match: lab.Match{Method: "POST", Resource: "configmaps", Namespace: keys.Namespace}, once: true},
+		{name: "bind-gang", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}},
+		{name: "erase", match: lab.Match{Method: "DELETE", Resource: "configmaps", Namespace: keys.Namespace}, once: true},
 		{name: "bind-alone", match: lab.Match{Method: "POST", Resource: "pods", Subresource: "binding"}, alone: true},
+		{name: "own-gang", match: lab.Match{Method: "PATCH", Resource: "pods", Where: saysOwnGang}, alone: true},
 	}
 }
+
+// saysOwnGang says whether a write makes a pod its gang by itself.
+func saysOwnGang(r lab.Request) bool { return bytes.Contains(r.Body, []byte(keys.OwnGangAnnotation)) }
 
 // point is the moment of a kill: the k-th write of a kind, before or after its response was sent.
 type point struct {
@@ -50,6 +62,9 @@ type point struct {
 func points() (all []point) {
 	for _, kind := range kinds() {
 		for _, k := range []int{1, gangSize / 2, gangSize - 1} {
+			if kind.once && k > 1 {
+				continue
+			}
 			all = append(all, point{kind, k, lab.BeforeForward}, point{kind, k, lab.AfterForward})
 		}
 	}
@@ -73,9 +88,10 @@ type column struct {
 
 func columns() []column {
 	return []column{
-		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest", "bind-alone"}},
+		{"scheduler", []string{"binder", "podgrouper", "podgroup", "queue"}, []string{"BindRequest", "record", "bind-gang", "erase", "bind-alone"}},
 		{"binder", []string{"scheduler", "podgrouper", "podgroup", "queue"}, []string{"prepare", "bind", "status"}},
-		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "bind-alone"}},
+		{"podgrouper", []string{"scheduler", "binder", "podgroup", "queue"}, []string{"own-gang"}},
+		{"all", nil, []string{"BindRequest", "prepare", "bind", "status", "record", "bind-gang", "erase", "bind-alone", "own-gang"}},
 	}
 }
 
@@ -165,7 +181,7 @@ func (m *matrix) cell(t *testing.T, at point) string {
 	w.namespace(t, ns)
 	m.proxy.Reset()
 	match := at.kind.match
-	match.Namespace = ns
+	match.Namespace = cmp.Or(match.Namespace, ns)
 	fired := m.proxy.On(match, at.k, at.when, func(lab.Request) { m.victim.kill() })
 	class := ""
 	if at.kind.volumes {
@@ -224,8 +240,14 @@ func (m *matrix) aftermath(ns string, kind kind) (verdict, problem string) {
 		if what := m.w.early(ns, gangSize, kind.volumes); what != "" {
 			return "", what
 		}
-	} else if n := m.w.asked(ns); n > 0 {
-		return "", fmt.Sprintf("%d pods that stand alone had a BindRequest", n)
+	}
+	if n := m.w.asked(ns); n > 0 && !kind.volumes {
+		return "", fmt.Sprintf("%d pods that need no preparing had a BindRequest", n)
+	}
+	if kind.alone {
+		if n := len(list(m.w, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items); n > 0 {
+			return "", fmt.Sprintf("%d pods that are alone in their gangs and had room have a PodGroup", n)
+		}
 	}
 	if _, what := m.w.await(10*time.Second, func() string { return m.residue(ns) }); what != "" {
 		return "", what
@@ -246,6 +268,9 @@ func (m *matrix) residue(ns string) string {
 		if r.Status.Phase != v1alpha2.BindRequestSucceeded {
 			return fmt.Sprintf("BindRequest %s is %q, its pod is bound", r.Name, r.Status.Phase)
 		}
+	}
+	if n := m.w.recordsLeft(ns); n > 0 {
+		return fmt.Sprintf("%d records of decisions about gangs are left", n)
 	}
 	return m.w.strayClaims(ns, nodes)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -193,7 +194,10 @@ func TestTakeover(t *testing.T) {
 		j.Labels[keys.QueueLabel] = "load-a"
 		w.create(t, j)
 	}
-	w.must(t, 20*time.Second, w.allRunning("load", 172+2+8))
+	lone := gang("load", "lone", 1, "") // which needs no PodGroup
+	lone.Labels[keys.QueueLabel] = "load-a"
+	w.create(t, lone)
+	w.must(t, 20*time.Second, w.allRunning("load", 172+2+8+1))
 	w.must(t, 20*time.Second, func() string {
 		for _, g := range list(w.fixture, &v2alpha2.PodGroupList{}).Items {
 			if strings.HasPrefix(g.Name, "pg-new-64-") && len(g.Status.SchedulingConditions) > 0 {
@@ -204,7 +208,24 @@ func TestTakeover(t *testing.T) {
 	})
 	t.Logf("evictions %d, duplicates %d", w.evictions(t), w.duplicates(t))
 	muster.stop(t)
-	w.wayBack(t)
+	w.wayBack(t, 1)
+
+	// A podgrouper that knows nothing of pods that are gangs by themselves makes PodGroups of them, and nothing else happens.
+	w.look()
+	muster.args = append(muster.args, "--podgroups=all", "--bind-requests=all")
+	muster.start()
+	muster.awaitReady(t)
+	w.must(t, 20*time.Second, func() string {
+		for _, p := range w.pods("load") {
+			if p.Annotations[keys.PodGroupAnnotation] == "" {
+				return "pod " + p.Name + " names no PodGroup"
+			}
+		}
+		return w.allRunning("load", 172+2+8+1)()
+	})
+	w.evictions(t)
+	muster.stop(t)
+	w.wayBack(t, 0)
 }
 
 // look remembers how things stand.
@@ -314,8 +335,9 @@ func (w *takeover) duplicates(t *testing.T) (n int) {
 	return n
 }
 
-// wayBack checks, by a table of conditions, that KAI can go on from what Muster left.
-func (w *takeover) wayBack(t *testing.T) {
+// wayBack checks, by a table of conditions, that KAI can go on from what Muster left. So many pods are gangs by themselves: for KAI's
+// podgrouper, pods that it has not grouped yet.
+func (w *takeover) wayBack(t *testing.T, themselves int) {
 	t.Helper()
 	var pods corev1.PodList
 	var groups v2alpha2.PodGroupList
@@ -371,7 +393,8 @@ func (w *takeover) wayBack(t *testing.T) {
 			}
 			return bad
 		},
-		"a pod names its PodGroup, and what it received when it has a node": func() (bad []string) {
+		"a pod with a node names its PodGroup, and what it received": func() (bad []string) {
+			lone := 0
 			for _, p := range pods.Items {
 				if p.Spec.SchedulerName != keys.SchedulerName {
 					continue
@@ -380,9 +403,17 @@ func (w *takeover) wayBack(t *testing.T) {
 				if p.Annotations[keys.GPUFractionAnnotation] != "" {
 					want = "Fraction"
 				}
-				if p.Annotations[keys.PodGroupAnnotation] == "" || p.Spec.NodeName != "" && received != want || want == "Fraction" && p.Spec.NodeName != "" && p.Labels[keys.GPUGroupLabel] == "" {
+				if kai.OwnGang(&p) != nil {
+					lone++
+				} else if named := p.Annotations[keys.PodGroupAnnotation] != ""; !named && p.Spec.NodeName != "" || gangOf(&p) == "" {
+					bad = append(bad, p.Name+" is in no gang") // one that waits need not name that of its owner
+				}
+				if p.Spec.NodeName != "" && received != want || want == "Fraction" && p.Spec.NodeName != "" && p.Labels[keys.GPUGroupLabel] == "" {
 					bad = append(bad, fmt.Sprintf("%s: %+v", p.Name, p.ObjectMeta))
 				}
+			}
+			if lone != themselves {
+				bad = append(bad, fmt.Sprintf("%d pods are gangs by themselves, want %d", lone, themselves))
 			}
 			return bad
 		},
@@ -409,7 +440,7 @@ func (w *takeover) wayBack(t *testing.T) {
 		"no half-bound gang is left": func() (bad []string) {
 			with := map[string][2]int{}
 			for _, p := range pods.Items {
-				key := p.Annotations[keys.PodGroupAnnotation]
+				key := gangOf(&p)
 				n := with[key]
 				if p.Spec.NodeName != "" {
 					n[0]++

@@ -227,7 +227,7 @@ func (f *fuzzing) observe(t *testing.T) {
 		}
 		f.auditor.Seen(o.(client.Object), deleted, time.Now())
 	}
-	for _, o := range []client.Object{&queuev2.Queue{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.Event{}, &corev1.Pod{}} {
+	for _, o := range []client.Object{&queuev2.Queue{}, &corev1.Node{}, &v2alpha2.PodGroup{}, &v1alpha2.BindRequest{}, &corev1.ConfigMap{}, &corev1.Event{}, &corev1.Pod{}} {
 		i, err := f.cache.GetInformer(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

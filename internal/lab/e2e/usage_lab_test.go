@@ -84,7 +84,7 @@ func TestTimeShares(t *testing.T) {
 			}
 			grouped := 0
 			for _, p := range w.pods(name) {
-				if p.Annotations[keys.PodGroupAnnotation] != "" {
+				if gangOf(&p) != "" {
 					grouped++
 				}
 			}

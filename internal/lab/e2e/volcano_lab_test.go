@@ -104,21 +104,9 @@ func volcanoExample(t *testing.T, namespace, name string) *vcbatch.Job {
 // readVolcanoExample reads one of Volcano's examples.
 func readVolcanoExample(t *testing.T, name string, into client.Object) {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
+	if err := yaml.UnmarshalStrict(volcanoExampleText(t, name), into); err != nil {
 		t.Fatal(err)
 	}
-	for range 8 {
-		text, err := os.ReadFile(filepath.Join(dir, "shared", "compat", "volcano", "examples", name))
-		if err == nil {
-			if err := yaml.UnmarshalStrict(text, into); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		dir = filepath.Dir(dir)
-	}
-	t.Skip("NOT CHECKED: Volcano's examples do not lie beside this checkout")
 }
 
 // job is a Job as the watches have it; nil for none.
@@ -145,8 +133,7 @@ func (b *volcanoFixture) phase(namespace, name string, want vcbatch.JobPhase, ru
 	}
 }
 
-// leaves waits until a Job is not in a phase any more: a Command is deleted before it is obeyed, and lost by who dies in between, so that it is never
-// obeyed twice (TestCommandCrashes).
+// leaves waits until a Job is not in a phase any more.
 func (b *volcanoFixture) leaves(t *testing.T, namespace, name string, phase vcbatch.JobPhase) {
 	t.Helper()
 	b.must(t, 20*time.Second, func() string {

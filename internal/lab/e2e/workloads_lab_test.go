@@ -25,6 +25,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 	"github.com/muster-scheduler/muster/internal/lab/operator"
 )
@@ -108,7 +109,7 @@ func TestWorkloadKinds(t *testing.T) {
 			}
 		}
 		slices.Sort(rows)
-		return "| kind | CRD | example | PodGroup | running |\n|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
+		return "| kind | CRD | example | gang | running |\n|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
 	})
 
 	// An edit of the owner in mid-flight reaches the gang, and the pods that are new join it.
@@ -162,11 +163,11 @@ func (w *fixture) trigger(t *testing.T, cron *unstructured.Unstructured) {
 	})
 }
 
-// gangRuns says what lacks until n pods of a namespace run, each in a PodGroup.
+// gangRuns says what lacks until n pods of a namespace run, each in a gang.
 func (w *fixture) gangRuns(namespace string, n int) string {
 	for _, p := range w.pods(namespace) {
-		if p.Annotations[keys.PodGroupAnnotation] == "" {
-			return fmt.Sprintf("pod %s is in no PodGroup", p.Name)
+		if gangOf(&p) == "" {
+			return fmt.Sprintf("pod %s is in no gang", p.Name)
 		}
 	}
 	return w.allRunning(namespace, n)()
@@ -182,11 +183,17 @@ func definition(e *workloadExample) string {
 	return "real"
 }
 
-// gangs describes the PodGroups of a namespace; several that look alike count as one.
+// gangs describes the gangs of a namespace, PodGroups and pods that are one by themselves; several that look alike count as one.
 func (w *fixture) gangs(namespace string) string {
-	shapes := map[string]int{}
+	shapes, groups := map[string]int{}, map[string]bool{}
 	for _, g := range list(w, &v2alpha2.PodGroupList{}, client.InNamespace(namespace)).Items {
 		shapes[gangShape(&g)]++
+		groups[g.Name] = true
+	}
+	for _, p := range w.pods(namespace) {
+		if own := kai.OwnGang(&p); own != nil && !groups[own.Name] {
+			shapes[gangShape(own)+", by itself"]++
+		}
 	}
 	var out []string
 	for shape, n := range shapes { // order: sorted below

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-scheduler/muster/api/scheduling/v1alpha2"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 )
 
 const (
@@ -154,7 +155,7 @@ type groupSeen struct {
 	shifted    time.Time // when pods of it were moved last, to room that they have elsewhere
 }
 
-// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, PodGroup, Queue and Event.
+// NewAuditor makes an Auditor. Seen is to be called for each object of the kinds Pod, Node, BindRequest, ConfigMap, PodGroup, Queue and Event.
 func NewAuditor(o Audit) *Auditor {
 	return &Auditor{
 		o: o, pods: map[types.UID]*holder{}, nodes: map[string]room{}, queues: map[string]*queuev2.Queue{}, groups: map[string]*groupSeen{},
@@ -278,10 +279,24 @@ func (a *Auditor) Seen(object client.Object, deleted bool, now time.Time) {
 			return
 		}
 		for _, r := range o.OwnerReferences {
-			if nodes := a.chosen[string(r.UID)]; !slices.Contains(nodes, o.Spec.SelectedNode) {
-				a.chosen[string(r.UID)] = append(nodes, o.Spec.SelectedNode)
+			a.choose(string(r.UID), o.Spec.SelectedNode)
+		}
+	case *corev1.ConfigMap: // a decision about a gang (ADR 18)
+		if deleted || o.Namespace != keys.Namespace || o.Labels[keys.GangRecordLabel] == "" {
+			return
+		}
+		if r, err := kai.ReadGangRecord(o, kai.Partition{}); err == nil {
+			for i := range r.Members {
+				a.choose(string(r.Members[i].PodUID), r.Members[i].Node)
 			}
 		}
+	}
+}
+
+// choose notes that a pod was to go to a node.
+func (a *Auditor) choose(uid, node string) {
+	if nodes := a.chosen[uid]; !slices.Contains(nodes, node) {
+		a.chosen[uid] = append(nodes, node)
 	}
 }
 

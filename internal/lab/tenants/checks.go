@@ -71,7 +71,7 @@ func (a *Auditor) explain(now time.Time) {
 		if g := a.groups[h.gang]; g != nil && g.turned.After(h.at.Add(-settle)) {
 			h.fixed = h.recorded // it turned about when the pod was bound, and who decided may have known it otherwise
 		}
-		// A BindRequest says so; or it stands alone (ADR 18), and the write that gave it its node brought a bundle that it has to itself.
+		// A BindRequest says so, or the record of its gang; or it stands alone (ADR 18), and the write that gave it its node brought a bundle that it has to itself.
 		decided := slices.Contains(a.chosen[string(h.uid)], h.node) || h.bundle != "" && a.brought[h.bundle] == 1
 		switch {
 		case h.made:
@@ -87,7 +87,7 @@ func (a *Auditor) explain(now time.Time) {
 		case a.tried[h.uid]: // it may have been bound without an answer
 			h.forced = true
 		default:
-			a.because(a.note("S1", h.String(), now, "it was bound to %s, and neither a BindRequest for this pod said so nor a bundle of its own: %v", h.node, a.chosen[string(h.uid)]), h)
+			a.because(a.note("S1", h.String(), now, "it was bound to %s, and neither a BindRequest for this pod said so, nor a record of its gang, nor a bundle of its own: %v", h.node, a.chosen[string(h.uid)]), h)
 		}
 		for _, d := range h.doubts {
 			if h.forced && d.promise != "S8" || d.promise == "S3" && a.excused(h) {

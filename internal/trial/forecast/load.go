@@ -149,7 +149,7 @@ func Recorded(pods io.Reader, rho float64) (*Load, error) {
 			g.Queue = "a"
 		}
 		if milli < 1000 && gpus == 1 {
-			g.Requests, g.Share = sim.Room(0, int64(cpu), 1<<30, 1), cluster.Share{Devices: 1, Portion: int64(milli) * (cluster.PortionUnit / cluster.Whole)}
+			g.Requests, g.Share = sim.Room(0, int64(cpu), 1<<30, 1), cluster.Share{Devices: 1, Portion: cluster.Portion(milli) * (cluster.WholePortion / cluster.Portion(cluster.Whole))}
 			total += milli / 1000 * took
 		} else {
 			g.Requests = sim.Room(int64(gpus)*cluster.Whole, int64(cpu), 1<<30, 1)

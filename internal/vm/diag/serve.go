@@ -7,13 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/socket"
@@ -41,6 +49,8 @@ type Service struct {
 	Sources []Source
 	// GC is nil where there is nothing to collect.
 	GC Collector
+	// Metrics, if set, are told too, and are a source of the dump.
+	Metrics prometheus.Gatherer
 	// Bounds are of a collection.
 	Bounds Bounds
 }
@@ -74,6 +84,18 @@ func (s Service) handler() http.Handler {
 	}
 	turn := make(chan struct{}, 1) // one look at a time: a dump takes memory
 	mux := http.NewServeMux()
+	sources := s.Sources
+	if s.Metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}))
+		sources = append(slices.Clip(sources), Source{Name: "metrics", Ext: "txt", Read: func(_ context.Context, to io.Writer) error {
+			families, err := s.Metrics.Gather()
+			for _, f := range families {
+				_, bad := expfmt.MetricFamilyToText(to, f)
+				err = errors.Join(err, bad)
+			}
+			return err
+		}})
+	}
 	do := func(w http.ResponseWriter, r *http.Request, f func()) {
 		select {
 		case turn <- struct{}{}:
@@ -84,7 +106,7 @@ func (s Service) handler() http.Handler {
 		}
 	}
 	mux.HandleFunc("GET /dump", func(w http.ResponseWriter, r *http.Request) {
-		do(w, r, func() { answer(w, Collect(r.Context(), s.Sources, s.Bounds)) })
+		do(w, r, func() { answer(w, Collect(r.Context(), sources, s.Bounds)) })
 	})
 	mux.HandleFunc("POST /gc", func(w http.ResponseWriter, r *http.Request) {
 		dry, err := strconv.ParseBool(r.URL.Query().Get("dry"))
@@ -130,7 +152,25 @@ func (c Client) GC(ctx context.Context, dry bool) ([]Garbage, error) {
 	return out.Found, nil
 }
 
+// Metrics gives what a process counts.
+func (c Client) Metrics(ctx context.Context) (out []*dto.MetricFamily, err error) {
+	err = c.ask(ctx, http.MethodGet, "/metrics", func(body io.Reader) error {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(body)
+		for _, name := range slices.Sorted(maps.Keys(families)) {
+			out = append(out, families[name])
+		}
+		return err
+	})
+	return out, err
+}
+
 func (c Client) call(ctx context.Context, method, path string, into any) error {
+	return c.ask(ctx, method, path, func(body io.Reader) error { return json.NewDecoder(body).Decode(into) })
+}
+
+// ask has read take the answer, of which it sees at most what a dump may have.
+func (c Client) ask(ctx context.Context, method, path string, read func(io.Reader) error) error {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
 	}}
@@ -147,7 +187,7 @@ func (c Client) call(ctx context.Context, method, path string, into any) error {
 		said, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))
 		return vm.Errorf(vm.Unavailable, "%s: %s: %s", c.Socket, answer.Status, bytes.TrimSpace(said))
 	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, maxDump)).Decode(into); err != nil {
+	if err := read(io.LimitReader(answer.Body, maxDump)); err != nil {
 		return vm.Errorf(vm.Unavailable, "%s: %w", c.Socket, err)
 	}
 	return nil

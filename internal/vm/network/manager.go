@@ -79,6 +79,7 @@ type Manager struct {
 	maxPods  int
 	timeout  time.Duration // of one pod's removal
 	log      logr.Logger
+	heard    func(event string) // what guests ask by DHCP is told to it
 
 	mu    sync.Mutex
 	locks map[string]*podLock
@@ -236,7 +237,7 @@ func (m *Manager) join(r record) error {
 	if err != nil {
 		return fmt.Errorf("DHCP: %w", err)
 	}
-	config := dhcp.Config{Server: serverAddress().Addr(), Lease: m.lease, Hostname: r.Pod.hostname(), DNS: r.DNS, Fallback: m.fallback}
+	config := dhcp.Config{Server: serverAddress().Addr(), Lease: m.lease, Hostname: r.Pod.hostname(), DNS: r.DNS, Fallback: m.fallback, Heard: m.heard}
 	served := make([]dhcp.Port, len(ports))
 	for i, p := range ports {
 		served[i] = dhcp.Port{Link: p.Tap, MAC: hardware(p.MAC), Card: r.Cards[i].Interface}

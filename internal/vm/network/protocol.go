@@ -18,6 +18,8 @@ const (
 	verbCollect = "collect"
 )
 
+var verbs = []string{verbAdd, verbRelease, verbGet, verbRecover, verbList, verbStatus, verbCollect}
+
 // Bounds of bodies, in bytes. A Get is an id and a token.
 const (
 	maxRequest    = 1 << 20

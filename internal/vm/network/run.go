@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/muster-scheduler/muster/internal/vm/metrics"
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
 	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
@@ -48,6 +49,8 @@ type Config struct {
 	CNITimeout time.Duration
 	// Grace is how long calls under way have to end when the process is told to. 0: ten seconds.
 	Grace time.Duration
+	// Metrics has this process's calls, pods, and what guests ask by DHCP. nil: nobody counts.
+	Metrics *metrics.Set `json:"-"`
 	// Ready, if set, is called once calls are answered.
 	Ready func() `json:"-"`
 }
@@ -112,6 +115,12 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	defer func() { _ = db.close() }()
 	m := newManager(c, &linux{dir: c.NetnsDir}, newCNI(c), db, log)
 	defer m.silence()
+	m.heard = c.Metrics.Counter("muster_vm_dhcp_events_total", "What guests asked by DHCP, by what became of it.", "event", dhcp.Events()...)
+	c.Metrics.Gauge("muster_vm_networks", "Pods that have a network, or are getting or losing one.", "", func() map[string]float64 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return map[string]float64{"": float64(m.count)}
+	})
 	// Calls outlive ctx for the grace.
 	ops, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -143,7 +152,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	if c.Ready != nil {
 		c.Ready()
 	}
-	s := &server{manager: m, admins: c.AdminUIDs, getters: c.GetUIDs, log: log, who: peer}
+	s := &server{manager: m, admins: c.AdminUIDs, getters: c.GetUIDs, log: log, who: peer, called: c.Metrics.Call}
 	if err := s.serve(ops, l.UnixListener); err != nil {
 		return fmt.Errorf("network process: %w", err)
 	}

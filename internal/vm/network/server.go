@@ -38,6 +38,8 @@ type server struct {
 	admins  []uint32
 	getters []uint32
 	log     logr.Logger
+	// called, if set, is told of each call that has ended: its verb, and the kind of its error.
+	called func(verb string, took time.Duration, code string)
 	// who asks the kernel; another one in tests.
 	who func(*net.UnixConn) (uint32, error)
 }
@@ -149,8 +151,10 @@ func (s *server) answer(ops context.Context, c *net.UnixConn, from caller) {
 		s.log.V(1).Info("A call was not read", "user", from.uid, "error", err.Error())
 		return
 	}
+	began := time.Now()
 	if q.Verb == verbGet {
 		taps, fds, err := s.manager.Get(ops, q.ID, q.Token)
+		s.count(q.Verb, began, err)
 		if err != nil {
 			s.say(c, response{Error: toWire(err)}, nil)
 			return
@@ -162,6 +166,7 @@ func (s *server) answer(ops context.Context, c *net.UnixConn, from caller) {
 		return
 	}
 	r, err := s.do(ops, q, from)
+	s.count(q.Verb, began, err)
 	if err != nil {
 		r = response{Error: toWire(err)}
 	}
@@ -203,4 +208,19 @@ func (s *server) say(c *net.UnixConn, r response, fds []int) {
 	if err := wire.Write(c, r, fds); err != nil {
 		s.log.V(1).Info("An answer was not sent", "error", err.Error())
 	}
+}
+
+// count tells of a call that has ended. What callers write is no label.
+func (s *server) count(verb string, began time.Time, err error) {
+	if s.called == nil {
+		return
+	}
+	if !slices.Contains(verbs, verb) {
+		verb = "other"
+	}
+	code := ""
+	if err != nil {
+		code = kindNames()[vm.KindOf(err)]
+	}
+	s.called(verb, time.Since(began), code)
 }

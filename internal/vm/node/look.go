@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/muster-scheduler/muster/internal/vm/diag"
 	"github.com/muster-scheduler/muster/internal/vm/image"
@@ -29,8 +30,9 @@ type files interface {
 }
 
 // look is what a runtime process tells of itself.
-func look(server machinery, images files) diag.Service {
+func look(server machinery, images files, counts prometheus.Gatherer) diag.Service {
 	return diag.Service{
+		Metrics: counts,
 		Sources: []diag.Source{diag.Stack(), {Name: "metadata", List: func(context.Context) ([]diag.Source, error) { return metadata(server), nil }}},
 		GC: func(ctx context.Context, dry bool) ([]diag.Garbage, error) {
 			found, err := server.Collect(ctx, dry)

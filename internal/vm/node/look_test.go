@@ -39,7 +39,7 @@ func (g *given) GC(dry bool) ([]image.Garbage, error) {
 func TestLook(t *testing.T) {
 	t.Parallel()
 	g := &given{}
-	s := look(g, g)
+	s := look(g, g, nil)
 	text, err := json.Marshal(diag.Collect(t.Context(), s.Sources, diag.Bounds{}))
 	if err != nil || !strings.Contains(string(text), `{"name":"b1","ext":"json","data":"{\n`) || !strings.Contains(string(text), `\"phase\": \"running\"`) || !strings.Contains(string(text), "goroutine ") {
 		t.Errorf("%v: %s", err, text)

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/domain"
 	"github.com/muster-scheduler/muster/internal/vm/hypervisor/libvirt"
 	"github.com/muster-scheduler/muster/internal/vm/image"
+	"github.com/muster-scheduler/muster/internal/vm/metrics"
 	"github.com/muster-scheduler/muster/internal/vm/network"
 	"github.com/muster-scheduler/muster/internal/vm/runtime"
 	"github.com/muster-scheduler/muster/internal/vm/socket"
@@ -65,7 +66,7 @@ type Config struct {
 	Images image.Options
 	// SuspendKey seals machines that are suspended: 32 bytes, the same on all nodes that they can be resumed on. nil: one of this node's own, in StateDir.
 	SuspendKey []byte
-	// DiagSocket is where this process tells of itself: see package diag. "" for nowhere.
+	// DiagSocket is where this process tells of itself, its metrics included: see package diag. "" for nowhere.
 	DiagSocket string
 	// Ready, if set, is called once calls are answered.
 	Ready func()
@@ -117,10 +118,6 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 		return err
 	}
 	defer func() { _ = images.Close() }()
-	volumes, err := c.volumes()
-	if err != nil {
-		return err
-	}
 	folders, err := runtime.OpenFolders(runtime.DiskFolders{
 		Dir: filepath.Join(c.StateDir, "containers"), Sockets: filepath.Join(c.RunDir, "s"), UID: c.UID, GID: c.GID,
 	})
@@ -139,9 +136,14 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	defer machines.Close()
 	consoles := NewConsoles(&console.Owner{UID: c.UID, GID: c.GID}, log)
 	defer consoles.End()
+	volumes, err := c.volumes(libvirt.Secrets{Of: machines})
+	if err != nil {
+		return err
+	}
 	hypervisor := Machines{Of: machines}
+	counts := metrics.New("runtime")
 	options := runtime.Options{
-		Version: c.Version, Handlers: c.Handlers, Limits: c.Limits, SystemdCgroups: c.SystemdCgroups, Streams: runtime.Streaming(c.StreamAddress),
+		Version: c.Version, Handlers: c.Handlers, Limits: c.Limits, SystemdCgroups: c.SystemdCgroups, Streams: runtime.Streaming(c.StreamAddress), Called: counts.Call, Discarded: discarded(counts),
 		Domain: domain.Node{DomainType: c.DomainType, Emulator: c.Emulator, QEMU: c.QEMU, CgroupV2: unified(), Virtiofsd: c.Virtiofsd},
 	}
 	server, err = runtime.New(ctx, runtime.Parts{
@@ -153,6 +155,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 		return err
 	}
 	close(made)
+	show(counts, server, images, volumes)
 	if err := os.MkdirAll(filepath.Dir(c.Socket), 0o755); err != nil { //nolint:gosec // as /run
 		return err
 	}
@@ -167,7 +170,7 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 	beside.Go(func() { sweepImages(own, images, gcEvery, log) })
 	if c.DiagSocket != "" {
 		beside.Go(func() {
-			if err := diag.Serve(own, c.DiagSocket, look(server, images), nil); err != nil {
+			if err := diag.Serve(own, c.DiagSocket, look(server, images, counts), nil); err != nil {
 				log.Error(err, "this process does not tell of itself", "socket", c.DiagSocket)
 			}
 		})
@@ -180,9 +183,9 @@ func Run(ctx context.Context, c Config, log logr.Logger) (err error) {
 }
 
 // volumes opens the disks.
-func (c Config) volumes() (Volumes, error) {
+func (c Config) volumes(keys volume.Secrets) (Volumes, error) {
 	dir := filepath.Join(c.StateDir, "volumes")
-	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, RawDevices: c.RawDevices, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
+	o := volume.Options{Dir: dir, SocketDir: filepath.Join(c.RunDir, "f"), PodsDir: c.PodsDir, RawDevices: c.RawDevices, Secrets: keys, QEMU: &volume.Owner{UID: c.UID, GID: c.GID}}
 	if err := passable(o.SocketDir); err != nil {
 		return Volumes{}, err
 	}

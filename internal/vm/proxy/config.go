@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/muster-scheduler/muster/internal/vm/metrics"
 )
 
 const (
@@ -40,6 +42,8 @@ type Config struct {
 	ListTimeout time.Duration
 	// Grace is how long calls under way may go on when the proxy is asked to end: default 5 s.
 	Grace time.Duration
+	// Metrics has this process's calls, and which runtimes are there. nil: nobody counts.
+	Metrics *metrics.Set `json:"-"`
 	// Ready, if set, is called once calls are answered.
 	Ready func() `json:"-"`
 }

@@ -30,12 +30,31 @@ type router struct {
 	now    func() time.Time
 }
 
-// handle serves one call of any method.
+// handle serves one call of any method, and counts it. Streams of events are not counted: they last as long as who reads them. What callers write is no label.
 func (p *router) handle(_ any, ss grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(ss)
 	if !ok {
 		return status.Error(codes.Internal, "a call without a method")
 	}
+	began := time.Now()
+	err := p.serveCall(ss, method)
+	r, ok := rules[method]
+	switch {
+	case !ok:
+		method = "other"
+	case r.way == events:
+		return err
+	}
+	code := ""
+	if err != nil {
+		code = status.Code(err).String()
+	}
+	p.config.Metrics.Call(method[strings.LastIndexByte(method, '/')+1:], time.Since(began), code)
+	return err
+}
+
+// serveCall serves one call.
+func (p *router) serveCall(ss grpc.ServerStream, method string) error {
 	if len(p.backends) == 1 {
 		ctx, cancel := context.WithCancel(ss.Context())
 		defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/muster-scheduler/muster/internal/vm/socket"
 )
@@ -32,7 +33,20 @@ func Run(ctx context.Context, c Config, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	c.Metrics.Gauge("muster_vm_backend_up", "Whether a runtime of the proxy is connected, by its name; the kubelet's other runtime is primary.", "backend", p.connected)
 	return p.serve(ctx, l)
+}
+
+// connected says of each backend whether it is.
+func (p *router) connected() map[string]float64 {
+	out := map[string]float64{}
+	for _, b := range p.backends {
+		out[b.name] = 0
+		if b.conn.GetState() == connectivity.Ready {
+			out[b.name] = 1
+		}
+	}
+	return out
 }
 
 // newRouter makes connections and reads what is remembered; close ends it. Nothing runs yet.

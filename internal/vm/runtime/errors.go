@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/muster-scheduler/muster/internal/vm"
 )
@@ -53,6 +56,7 @@ func answer(err error) error {
 
 // unary is around every call: errors get their code, and a defect that one request brings out ends that request and nothing else.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer s.called(info.FullMethod, time.Now(), &err)
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error(fmt.Errorf("%v", p), "a defect", "method", info.FullMethod, "stack", string(debug.Stack()))
@@ -68,6 +72,9 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 // stream is the same for streams.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	if info.FullMethod != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
+		defer s.called(info.FullMethod, time.Now(), &err)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error(fmt.Errorf("%v", p), "a defect", "method", info.FullMethod, "stack", string(debug.Stack()))
@@ -75,4 +82,16 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		}
 	}()
 	return answer(handler(srv, ss))
+}
+
+// called tells of a call that has ended.
+func (s *Server) called(method string, began time.Time, err *error) {
+	if s.opt.Called == nil {
+		return
+	}
+	code := ""
+	if *err != nil {
+		code = status.Code(*err).String()
+	}
+	s.opt.Called(method[strings.LastIndexByte(method, '/')+1:], time.Since(began), code)
 }

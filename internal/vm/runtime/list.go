@@ -17,6 +17,9 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "muster-vm", RuntimeVersion: cmp.Or(s.opt.Version, "0.0.0"), RuntimeApiVersion: "v1"}, nil
 }
 
+// HypervisorAway says that machines can neither be made nor asked about now.
+func (s *Server) HypervisorAway() bool { return s.away.Load() != nil }
+
 // Status says whether machines and networks can be made now.
 func (s *Server) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	ready := &runtimeapi.RuntimeCondition{Type: runtimeapi.RuntimeReady, Status: true}

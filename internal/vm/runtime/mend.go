@@ -165,7 +165,12 @@ func (s *Server) take(ctx context.Context, step Step) error {
 }
 
 // discard takes away what is nobody's.
-func (s *Server) discard(ctx context.Context, step Step) error {
+func (s *Server) discard(ctx context.Context, step Step) (err error) {
+	defer func() {
+		if err == nil && s.opt.Discarded != nil {
+			s.opt.Discarded(step.Verb)
+		}
+	}()
 	s.log.Info("nobody's", "verb", string(step.Verb), "id", step.ID)
 	return s.do(ctx, string(step.Verb), func(ctx context.Context) error {
 		switch step.Verb {

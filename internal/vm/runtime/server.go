@@ -44,6 +44,11 @@ type Options struct {
 	Retry time.Duration
 	// Streams serves Exec, Attach and PortForward: see Streaming. Without it they are Unimplemented.
 	Streams func(streaming.Runtime) (streaming.Server, error)
+	// Called, if set, is told of each call that has ended: the method's last name, how long it took, and gRPC's word for its error, "" for none. A watch of events is none: it
+	// lasts as long as whoever watches.
+	Called func(method string, took time.Duration, code string)
+	// Discarded, if set, is told what was done about garbage each time that was done.
+	Discarded func(Verb)
 }
 
 // Server is the CRI's runtime service and image service.

@@ -403,6 +403,13 @@ func full(t testing.TB, n int) (*fixture, func()) {
 	return out, func() { cancel(); <-done }
 }
 
+// What 500 machines may cost on two idle cores: all lists of a kubelet's with statistics, the reconciliation of a process that starts, and this process's memory (with all that is fake).
+const (
+	most500List      = 50 * time.Millisecond
+	most500Reconcile = 3 * time.Second
+	most500MiB       = 80
+)
+
 // BenchmarkList500 lists 500 machines with their statistics, as a kubelet does; heap-MiB is what the process then has.
 func BenchmarkList500(b *testing.B) {
 	h, end := full(b, 500)
@@ -425,7 +432,11 @@ func BenchmarkList500(b *testing.B) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "heap-MiB")
+	heap := float64(m.HeapAlloc) / (1 << 20)
+	b.ReportMetric(heap, "heap-MiB")
+	if one := b.Elapsed() / time.Duration(b.N); one > most500List || heap > most500MiB {
+		b.Errorf("lists with statistics in %v, with %.0f MiB: may be %v and %d MiB", one, heap, most500List, most500MiB)
+	}
 }
 
 // BenchmarkReconcile500 starts a process on a node with 500 machines and reconciles it.
@@ -442,5 +453,8 @@ func BenchmarkReconcile500(b *testing.B) {
 			b.Fatal(err)
 		}
 		cancel()
+	}
+	if one := b.Elapsed() / time.Duration(b.N); one > most500Reconcile {
+		b.Errorf("a process starts in %v: may be %v", one, most500Reconcile)
 	}
 }

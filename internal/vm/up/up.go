@@ -37,6 +37,8 @@ type Options struct {
 	Grace time.Duration
 	// Errors is where what processes write goes, but for "ready". Default this one's.
 	Errors io.Writer
+	// Started, if set, is told the name of each process that has been started; by several at once.
+	Started func(process string)
 	// Ready is called when all have said so for the first time.
 	Ready func()
 	Log   logr.Logger
@@ -163,6 +165,9 @@ func (o *Options) once(ctx context.Context, p Process, ready func()) error {
 	}
 	if err := c.Start(); err != nil {
 		return err
+	}
+	if o.Started != nil {
+		o.Started(p.Name)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()

@@ -450,6 +450,27 @@ func (m *Manager) List() ([]string, error) {
 	return out, nil
 }
 
+// Counts says how many volumes there are of each kind, whether whole or not, those of kinds that only read left out. It reads a directory for each container.
+func (m *Manager) Counts() (map[string]int, error) {
+	out := map[string]int{}
+	for kind := range kinds { // order: a map's
+		out[kind] = 0
+	}
+	ids, err := m.List()
+	for _, id := range ids {
+		entries, bad := m.host.ReadDir(filepath.Join(m.options.Dir, id))
+		if bad != nil && !errors.Is(bad, os.ErrNotExist) { // it may have gone since
+			err = errors.Join(err, bad)
+		}
+		for _, e := range entries {
+			if match := siteName.FindStringSubmatch(e.Name()); match != nil && kinds[match[2]] != nil {
+				out[match[2]]++
+			}
+		}
+	}
+	return out, err
+}
+
 // Processes are the process ids of a container's file servers, which a caller moves to the pod's cgroup.
 func (m *Manager) Processes(id string) ([]int, error) {
 	if m.options.Daemons == nil || !containerID.MatchString(id) {

@@ -70,7 +70,7 @@ func (i *instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 }
 
 // takePart takes a part of the device, none of those taken already, that this leaves the least unusable on.
-func (i *instance) takePart(f *policy.FreeGPUs, takes int64, taken []int) []int {
+func (i *instance) takePart(f *policy.FreeGPUs, takes cluster.DeviceUnits, taken []int) []int {
 	best, least := -2, int64(0)
 	try := func(at int) {
 		g := i.with(f, at, takes)
@@ -98,7 +98,7 @@ func (i *instance) takePart(f *policy.FreeGPUs, takes int64, taken []int) []int 
 
 // with returns what is free after a part of a device was taken: of the shared one at an index of Parts, or of a whole one for
 // -1.
-func (i *instance) with(f *policy.FreeGPUs, at int, takes int64) policy.FreeGPUs {
+func (i *instance) with(f *policy.FreeGPUs, at int, takes cluster.DeviceUnits) policy.FreeGPUs {
 	g := policy.FreeGPUs{Room: f.Room, Parts: slices.Clone(f.Parts), Units: f.Units}
 	if at >= 0 {
 		g.Parts[at] -= takes
@@ -111,7 +111,7 @@ func (i *instance) with(f *policy.FreeGPUs, at int, takes int64) policy.FreeGPUs
 }
 
 // ScoreDevice implements policy.DeviceOrder.
-func (i *instance) ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity int64) int64 {
+func (i *instance) ScoreDevice(c *cluster.Class, n *cluster.Node, used, capacity cluster.DeviceUnits) int64 {
 	f := i.view.FreeLater(n.ID)
 	takes := c.Share.Takes(capacity)
 	before := i.mix.Expected(&f)
@@ -137,13 +137,18 @@ func points(x int64) int64 {
 // state describes a class and what is free on a node, as far as the score depends on it.
 func (i *instance) state(c *cluster.Class, f *policy.FreeGPUs) []byte {
 	b := strconv.AppendUint(i.key[:0], c.ID, 36)
-	for _, list := range [...][]int64{f.Room, f.Parts, {f.Units}} {
-		b = append(b, ';')
-		for _, x := range list {
-			b = strconv.AppendInt(b, x, 36)
-			b = append(b, ',')
-		}
-	}
+	b = appendAmounts(b, f.Room)
+	b = appendAmounts(b, f.Parts)
+	b = appendAmounts(b, []cluster.DeviceUnits{f.Units})
 	i.key = b
+	return b
+}
+
+func appendAmounts[T ~int64](b []byte, list []T) []byte {
+	b = append(b, ';')
+	for _, x := range list {
+		b = strconv.AppendInt(b, int64(x), 36)
+		b = append(b, ',')
+	}
 	return b
 }

@@ -26,7 +26,7 @@ func (i instance) ScoreNode(c *cluster.Class, n *cluster.Node) int64 {
 	}
 	units := n.DeviceUnits()
 	takes, score := c.Share.Takes(units), int64(0)
-	i.view.EachDevice(n.ID, func(_ string, _, later int64) {
+	i.view.EachDevice(n.ID, func(_ string, _, later cluster.DeviceUnits) {
 		if later > 0 && later+takes <= units {
 			score = points
 		}

@@ -18,9 +18,9 @@ var Factory = policy.Is(plugin{})
 type plugin struct{}
 
 // ScoreDevice implements policy.DeviceOrder.
-func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity int64) int64 {
+func (plugin) ScoreDevice(_ *cluster.Class, _ *cluster.Node, used, capacity cluster.DeviceUnits) int64 {
 	if capacity <= 0 {
 		return 0
 	}
-	return points / capacity * (capacity - min(used, capacity))
+	return points / int64(capacity) * int64(capacity-min(used, capacity))
 }

@@ -89,7 +89,7 @@ func (i *instance) CheckVictim(r policy.EvictionCause, g *ledger.GangState, _ cl
 		return policy.Verdict{}
 	}
 	for s := range v.Sets {
-		if v.Sets[s].Leaf && v.SetActive(int32(s)) > v.SetNeed(int32(s)) {
+		if v.Sets[s].Leaf && v.Spares(int32(s)) {
 			return policy.Verdict{}
 		}
 	}

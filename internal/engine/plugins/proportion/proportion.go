@@ -118,7 +118,7 @@ func (p *plugin) open(v *policy.View) *instance {
 		}
 	}
 	p.divider.AddUp(in.Queues)
-	shares := p.divider.Divide(&in).Clone() // the trace keeps them beyond the next division
+	fair := p.divide(&in, queues)
 	i.order = fairshare.Order{Total: total, Unit: unit, Shared: shared, Core: core}
 	i.take = fairshare.Reclaim{Shared: shared, Core: core, Multiplier: fairshare.Fixed(p.saturation)}
 	i.states = make([]*fairshare.State, v.MaxQueueID())
@@ -133,7 +133,7 @@ func (p *plugin) open(v *policy.View) *instance {
 		st := &states[k]
 		*st = fairshare.State{
 			Priority: q.Priority, Created: q.Created.UnixNano(), UID: q.UID, Quota: in.Queues[k].Quota, Limit: q.Limit,
-			Fair: shares.Of(k), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
+			Fair: fair(k), Allocated: q.Allocated, NonPreemptible: q.AllocatedNonPreemptible,
 			Stuck: q.Stuck, StuckNonPreemptible: q.StuckNonPreemptible, Holding: q.Holding, HoldingNonPreemptible: q.HoldingNonPreemptible,
 		}
 		i.states[q.ID] = st
@@ -144,6 +144,27 @@ func (p *plugin) open(v *policy.View) *instance {
 		i.chains[q.ID] = room[from:len(room):len(room)]
 	}
 	return i
+}
+
+// divide returns the fair share of each queue, which the trace keeps beyond the next division. Where several faces share the cluster, what each has a claim
+// on is the quota of its root, so that the quotas which another face hands out take nothing of it.
+func (p *plugin) divide(in *fairshare.Input, queues []*ledger.QueueLedger) func(k int) cluster.Resources {
+	of, faces := split(queues)
+	if of == nil {
+		shares := p.divider.Divide(in).Clone()
+		return func(k int) cluster.Resources { return shares.Of(k) }
+	}
+	fair, claims := p.divideFaces(in, of, faces)
+	for k := range in.Queues {
+		if claim := claims[of[k]]; of[k] != "" && in.Queues[k].Parent < 0 {
+			for d := range in.Queues[k].Quota {
+				if d < len(in.Shared) && in.Shared[d] && d < len(claim) {
+					in.Queues[k].Quota[d] = claim[d]
+				}
+			}
+		}
+	}
+	return fair
 }
 
 // sharedDims marks CPU, memory, GPU, and every further dimension for which some queue states a quota, limit or weight.

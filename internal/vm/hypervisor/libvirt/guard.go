@@ -42,6 +42,10 @@ var shapes = map[procedure]string{
 	{remoteProgram, 28}:  "",
 	{remoteProgram, 66}:  "[i]", // ways to authenticate
 	{remoteProgram, 70}:  "i",
+	{remoteProgram, 141}: "uis", // a secret by UUID
+	{remoteProgram, 142}: "uis", // define one
+	{remoteProgram, 144}: "",    // its value
+	{remoteProgram, 146}: "",    // undefine it
 	{remoteProgram, 157}: "h",
 	{remoteProgram, 196}: "sui", // create
 	{remoteProgram, 199}: "",

@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -102,15 +101,10 @@ func (h *Hypervisor) Close() {
 // own gives a machine if it is ours; any other is NotFound. It asks libvirtd, whatever was known.
 func (h *Hypervisor) own(l *link, uuid string) (golibvirt.Domain, hypervisor.Owner, error) {
 	none := vm.Errorf(vm.NotFound, "there is none")
-	var id golibvirt.UUID
-	if err := hypervisor.CheckUUID(uuid); err != nil {
+	id, err := parseUUID(uuid)
+	if err != nil {
 		return golibvirt.Domain{}, hypervisor.Owner{}, err
 	}
-	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
-	if err != nil {
-		return golibvirt.Domain{}, hypervisor.Owner{}, vm.Errorf(vm.Invalid, "%w", err)
-	}
-	copy(id[:], b)
 	d, err := l.DomainLookupByUUID(id)
 	if is(err, golibvirt.ErrNoDomain) {
 		return d, hypervisor.Owner{}, none

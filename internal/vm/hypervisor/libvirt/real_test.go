@@ -3,6 +3,7 @@ package libvirt_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
 
+	"github.com/muster-scheduler/muster/internal/vm"
 	"github.com/muster-scheduler/muster/internal/vm/hypervisor"
 	"github.com/muster-scheduler/muster/internal/vm/hypervisor/conformance"
 	"github.com/muster-scheduler/muster/internal/vm/hypervisor/libvirt"
@@ -205,6 +207,58 @@ func TestConformance(t *testing.T) {
 	})
 	if left := strings.TrimSpace(leftover(d.dir)); left != "" {
 		t.Errorf("machines are left: %s", left)
+	}
+}
+
+// TestSecrets: a key is in libvirtd's memory, where no client reads it and no file has it; it can be replaced, it goes when it is told to and with libvirtd, and what is somebody else's is left.
+func TestSecrets(t *testing.T) {
+	d := newDaemon(t)
+	h := d.open(t)
+	defer h.Close()
+	keys := libvirt.Secrets{Of: h}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const uuid, foreign = "5f3b2d1e-0000-5000-8000-000000000001", "5f3b2d1e-0000-5000-8000-000000000002"
+	usage := "joe-" + uuid + "-vol"
+	for _, value := range []string{"first key", "second key"} {
+		if err := keys.Define(ctx, uuid, usage, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := d.raw(t)
+	there, err := l.SecretLookupByUsage(int32(golibvirt.SecretUsageTypeCeph), usage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, err := l.SecretGetValue(there, 0); err == nil {
+		t.Errorf("anybody reads it: %q", value)
+	}
+	if text, err := l.SecretGetXMLDesc(there, 0); err != nil || !strings.Contains(text, "ephemeral='yes'") || !strings.Contains(text, "private='yes'") {
+		t.Errorf("%s, %v", text, err)
+	}
+	other, err := l.SecretDefineXML("<secret ephemeral='yes' private='no'><uuid>"+foreign+"</uuid><usage type='ceph'><name>theirs</name></usage></secret>", 0)
+	if err == nil {
+		err = l.SecretSetValue(other, []byte("their key"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Define(ctx, foreign, "joe-"+foreign+"-vol", []byte("x")); vm.KindOf(err) != vm.Conflict {
+		t.Errorf("somebody else's is replaced: %v", err)
+	}
+	if err := keys.Define(ctx, foreign, "theirs", []byte("x")); vm.KindOf(err) != vm.Invalid {
+		t.Errorf("a usage without the UUID: %v", err)
+	}
+	for range 2 {
+		if err := errors.Join(keys.Undefine(ctx, uuid), keys.Undefine(ctx, foreign)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if value, err := l.SecretGetValue(other, 0); err != nil || string(value) != "their key" {
+		t.Errorf("somebody else's: %q, %v", value, err)
+	}
+	if _, err := l.SecretLookupByUsage(int32(golibvirt.SecretUsageTypeCeph), usage); err == nil {
+		t.Error("it has not gone")
 	}
 }
 

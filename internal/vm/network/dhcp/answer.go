@@ -27,6 +27,8 @@ type Config struct {
 	DNS vm.DNS
 	// Fallback are the servers of option 6 where DNS names none of IPv4. May be empty.
 	Fallback []netip.Addr
+	// Heard, if set, is told the name of each event that is not Ignored.
+	Heard func(event string)
 }
 
 // Event is what a guest did.

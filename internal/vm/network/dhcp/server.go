@@ -186,16 +186,29 @@ func (s *Server) note(card vm.Interface, event Event) {
 		delete(s.leases, card.Name)
 		s.mu.Unlock()
 	}
+	if event != Ignored && s.config.Heard != nil {
+		s.config.Heard(strings.ToLower(event.String()))
+	}
 	if event != Ignored {
 		s.log.V(1).Info("DHCP", "card", card.Name, "event", strings.ToLower(event.String()))
 	}
 }
 
+var eventNames = []string{"Ignored", "Offered", "Acknowledged", "Refused", "Released", "Declined", "Informed"}
+
 // String is the event's name.
 func (e Event) String() string {
-	names := []string{"Ignored", "Offered", "Acknowledged", "Refused", "Released", "Declined", "Informed"}
-	if int(e) < len(names) {
-		return names[e]
+	if int(e) < len(eventNames) {
+		return eventNames[e]
 	}
 	return "Event?"
+}
+
+// Events are the names of all that Config.Heard may be told.
+func Events() []string {
+	var out []string
+	for _, name := range eventNames[1:] {
+		out = append(out, strings.ToLower(name))
+	}
+	return out
 }

@@ -1,0 +1,125 @@
+package dialect
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-scheduler/muster/api/kai/keys"
+	"github.com/muster-scheduler/muster/api/scheduling/v2"
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// ownedPod is a pod of Job train that has been told nothing of its gang.
+func ownedPod(name string, change func(*v1.Pod)) *v1.Pod {
+	p := pod(name)
+	p.UID, p.Annotations = types.UID("u-"+name), map[string]string{}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "u-job", Controller: ptr.To(true)}}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// TestGangOfOwner: a pod that says nothing of its gang is in that of its owner, in whatever order is told of them, if the PodGroup is for all pods of
+// the owner alike, and of the queue that the pod names.
+func TestGangOfOwner(t *testing.T) {
+	t.Parallel()
+	group := func(change func(*v2alpha2.PodGroup)) *v2alpha2.PodGroup {
+		pg := aGroup("q", "")
+		pg.Name = "pg-train-u-job"
+		if change != nil {
+			change(pg)
+		}
+		return pg
+	}
+	queue := func(q string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Labels = map[string]string{keys.QueueLabel: q} }
+	}
+	const in, out = "[pg-train-u-job u-object in q: p]", "[pg-train-u-job u-object in q: ]"
+	for name, c := range map[string]struct {
+		pod   func(*v1.Pod)
+		group func(*v2alpha2.PodGroup)
+		want  string
+	}{
+		"it says nothing":                   {nil, nil, in},
+		"it names the queue":                {queue("q"), nil, in},
+		"it names another queue":            {queue("r"), nil, out},
+		"the gang was moved to its queue":   {queue("r"), func(pg *v2alpha2.PodGroup) { pg.Labels = map[string]string{keys.QueueLabel: "r"} }, in},
+		"the gang has subgroups":            {nil, func(pg *v2alpha2.PodGroup) { pg.Spec.SubGroups = []v2alpha2.SubGroup{{Name: "a"}} }, out},
+		"it names a subgroup":               {func(p *v1.Pod) { p.Labels = map[string]string{kai.SubGroupLabel: "a"} }, nil, out},
+		"it names another gang":             {func(p *v1.Pod) { p.Annotations[kai.PodGroupAnnotation] = "g" }, nil, out},
+		"it is not to be grouped":           {func(p *v1.Pod) { p.Annotations[keys.SkipPodGrouperAnnotation] = "true" }, nil, out},
+		"what it was by itself is forged":   {func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{}" }, nil, out},
+		"its owner is another":              {func(p *v1.Pod) { p.OwnerReferences[0].UID = "u-other" }, nil, out},
+		"its owner does not control it":     {func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, nil, out},
+		"it has two owners":                 {func(p *v1.Pod) { p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{}) }, nil, out},
+		"it has no owner":                   {func(p *v1.Pod) { p.OwnerReferences = nil }, nil, out},
+		"the PodGroup is of another's name": {nil, func(pg *v2alpha2.PodGroup) { pg.Name = "pg-train-u-other" }, "[pg-train-u-other u-object in q: ]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, pg := ownedPod("p", c.pod), group(c.group)
+			forth := []Object{&v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, &v2.Queue{ObjectMeta: metav1.ObjectMeta{Name: "r"}}, p, pg}
+			back := slices.Clone(forth)
+			slices.Reverse(back)
+			for _, order := range [][]Object{forth, back} {
+				tr, store := NewTranslator(Options{Partition: kai.Partition{Key: kai.DefaultNodePoolKey}}), cluster.NewStore(cluster.Options{})
+				apply := func(e cluster.Event) { store.Apply(e) }
+				for _, o := range order {
+					k, _ := KindOf(o)
+					tr.Take(k, KeyOf(o), o, apply)
+				}
+				if got := fmt.Sprint(gangs(store)); got != c.want {
+					t.Errorf("gangs %s, want %s", got, c.want)
+				}
+				if name == "it names the queue" { // and the gang is moved to another: the podgrouper is asked
+					moved := pg.DeepCopy()
+					moved.Spec.Queue = "r"
+					tr.Take(PodGroups, KeyOf(moved), moved, apply)
+					if got := fmt.Sprint(gangs(store)); got != "[pg-train-u-job u-object in r: ]" {
+						t.Errorf("in another queue: gangs %s", got)
+					}
+				}
+				tr.Take(PodGroups, KeyOf(pg), nil, apply)
+				tr.Take(Pods, KeyOf(p), nil, apply)
+				if n := len(tr.owned) + len(tr.admitted); n > 0 {
+					t.Errorf("left over: %v, %v", tr.owned, tr.admitted)
+				}
+			}
+		})
+	}
+}
+
+// TestBindingNamesTheGang: a pod that nobody has told its gang is told by its Binding; one that was told, or is a gang by itself, is not.
+func TestBindingNamesTheGang(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pod  func(*v1.Pod)
+		gang string // that it was bound for
+		want string
+	}{
+		"it says nothing":        {nil, "pg-train-u-job", "pg-train-u-job"},
+		"bound for another":      {nil, "g", ""},
+		"bound for none":         {nil, "", ""},
+		"it names it":            {func(p *v1.Pod) { p.Annotations[kai.PodGroupAnnotation] = "pg-train-u-job" }, "pg-train-u-job", ""},
+		"it is a gang by itself": {func(p *v1.Pod) { p.Annotations[keys.OwnGangAnnotation] = "{}" }, "pg-train-u-job", ""},
+		"it has no owner":        {func(p *v1.Pod) { p.OwnerReferences = nil }, "pg-train-u-job", ""},
+	} {
+		in := kai.Intent{Namespace: "a", Pod: "p", PodUID: "u-p", Node: "n"}
+		if c.gang != "" {
+			in.Charged = cluster.Charged{Queue: "q", Gang: kai.GangKey("a", c.gang)}
+		}
+		b, err := in.Binding(ownedPod("p", c.pod))
+		if err != nil || b.Annotations[kai.PodGroupAnnotation] != c.want {
+			t.Errorf("%s: the Binding names %q, want %q (%v)", name, b.Annotations[kai.PodGroupAnnotation], c.want, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package dialect
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
+)
+
+// volcanoFace is what is known of Volcano's objects. Without scheduler names nothing ever is.
+type volcanoFace struct {
+	schedulers []string
+	groups     map[types.NamespacedName]*v1beta1.PodGroup // of our shard
+	queues     map[string]*v1beta1.Queue                  // of our shard
+}
+
+func newVolcanoFace(schedulers []string) volcanoFace {
+	return volcanoFace{schedulers: schedulers, groups: map[types.NamespacedName]*v1beta1.PodGroup{}, queues: map[string]*v1beta1.Queue{}}
+}
+
+// ours says whether a pod is Volcano's.
+func (f *volcanoFace) ours(p *v1.Pod) bool {
+	return slices.Contains(f.schedulers, p.Spec.SchedulerName)
+}
+
+// readVolcanoGang takes in a PodGroup of Volcano's.
+func (t *Translator) readVolcanoGang(key types.NamespacedName, pg *v1beta1.PodGroup, apply func(cluster.Event)) {
+	theirs := ""
+	if pg != nil && !t.partition.Includes(pg.Labels) {
+		theirs, pg = string(pg.UID), nil
+	}
+	gang := volcano.GangKey(key.Namespace, key.Name)
+	t.gang(gang, pg != nil, theirs)
+	if pg == nil {
+		delete(t.volcano.groups, key)
+		t.problem(VolcanoPodGroups, key, "")
+		apply(cluster.GangGone{Key: gang})
+		return
+	}
+	t.volcano.groups[key] = pg
+	st := volcano.Gang(pg, t.priorities.Value)
+	t.problem(VolcanoPodGroups, key, cmp.Or(st.Invalid, volcano.Unheeded(pg)))
+	apply(st)
+}
+
+// readVolcanoQueue takes in a queue of Volcano's. While there is any, there is root, with or without an object of the name.
+func (t *Translator) readVolcanoQueue(key types.NamespacedName, q *v1beta1.Queue, apply func(cluster.Event)) {
+	if q != nil && !t.partition.Includes(q.Labels) {
+		q = nil
+	}
+	known := len(t.volcano.queues) > 0
+	if q == nil {
+		delete(t.volcano.queues, key.Name)
+	} else {
+		t.volcano.queues[key.Name] = q
+	}
+	_, root := t.volcano.queues[keys.RootQueue]
+	switch some := len(t.volcano.queues) > 0; {
+	case some && !root && (!known || key.Name == keys.RootQueue):
+		apply(volcano.Root())
+	case known && !some:
+		apply(cluster.QueueGone{Name: volcano.QueueName(keys.RootQueue)})
+	}
+	if q == nil {
+		t.problem(VolcanoQueues, key, "")
+		if key.Name != keys.RootQueue {
+			apply(cluster.QueueGone{Name: volcano.QueueName(key.Name)})
+		}
+		return
+	}
+	st, problem := volcano.Queue(q)
+	if t.flat && st.Parent != "" {
+		st.Parent = volcano.QueueName(keys.RootQueue)
+	}
+	t.problem(VolcanoQueues, key, problem)
+	apply(st)
+}

@@ -1,0 +1,136 @@
+package volcano
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect/core"
+)
+
+// GangKey returns the key of the gang that the PodGroup of that namespace and name is.
+func GangKey(namespace, name string) cluster.Key {
+	return cluster.Key{Face: Face, Namespace: namespace, Name: name}
+}
+
+// defaultPriority is the priority of a gang that names no class, in a cluster without a default one.
+const defaultPriority = 0
+
+// Gang returns the event that makes the model know pg as it is. value is what a PriorityClass is worth; of "" it is asked for the cluster's default one.
+//
+// The minimum of the gang is minMember. The minimums of tasks count besides, unless minMember is below their sum. Subgroups and a hard network topology make a
+// gang invalid: they are not honoured yet, and to start it anyhow would break what it asks for. A soft topology is a wish, and is overlooked (Unheeded).
+//
+// The status is not read: it is no part that only the scheduler may write.
+func Gang(pg *v1beta1.PodGroup, value func(class string) (priority int32, known bool)) cluster.GangState {
+	sets, problem := tree(&pg.Spec)
+	priority, known := value(pg.Spec.PriorityClassName)
+	if !known {
+		if priority, known = value(""); !known {
+			priority = defaultPriority
+		}
+	}
+	g := cluster.GangState{
+		Key: GangKey(pg.Namespace, pg.Name), UID: string(pg.UID), Generation: asks(&pg.Spec), Queue: QueueName(pg.Spec.Queue), Priority: priority,
+		Preemptible: true, Created: core.Nanoseconds(&pg.CreationTimestamp), Sets: sets, MarkUnschedulable: true,
+		BeforePods: true,
+		// Whoever made the pods says what becomes of a gang that has lost some.
+		StaleGrace: cluster.Maybe[time.Duration]{Set: true, Value: -1},
+	}
+	if problem != "" {
+		g.Invalid = "PodGroup " + pg.Namespace + "/" + pg.Name + ": " + problem
+	}
+	return g
+}
+
+// Unheeded says what of pg is overlooked, for its owner to know; "" for nothing.
+func Unheeded(pg *v1beta1.PodGroup) string {
+	if t := pg.Spec.NetworkTopology; t != nil && t.Mode == v1beta1.SoftNetworkTopologyMode {
+		return "PodGroup " + pg.Namespace + "/" + pg.Name + ": spec.networkTopology is soft, which is not honoured yet: its pods may go anywhere"
+	}
+	return ""
+}
+
+// asks stands for metadata.generation, which here grows with each write of the status too: it changes when the spec does.
+func asks(spec *v1beta1.PodGroupSpec) int64 {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(text) // never fails
+	return int64(h.Sum64() & math.MaxInt64)
+}
+
+// tree is the tree of a gang: its tasks as leaves, and one for all other pods. When it asks for what cannot be said so, the tree has no place for a pod,
+// and the rule it breaks is returned.
+func tree(spec *v1beta1.PodGroupSpec) ([]cluster.Set, string) {
+	broken := []cluster.Set{{Parent: cluster.None}}
+	switch t := spec.NetworkTopology; {
+	case spec.MinMember < 0:
+		return broken, fmt.Sprintf("spec.minMember is %d; it must not be negative", spec.MinMember)
+	case len(spec.SubGroupPolicy) > 0:
+		return broken, "spec.subGroupPolicy is not honoured yet; without it the gang starts as one"
+	case t != nil && t.Mode != v1beta1.SoftNetworkTopologyMode && (t.HighestTierAllowed != nil || t.HighestTierName != ""):
+		return broken, "spec.networkTopology is hard, which is not honoured yet; with mode soft the gang starts anywhere"
+	case len(spec.MinTaskMember) > cluster.MaxSets-1:
+		return broken, fmt.Sprintf("spec.minTaskMember has %d entries; at most %d are allowed", len(spec.MinTaskMember), cluster.MaxSets-1)
+	}
+	sum := int64(0)
+	tasks := slices.Sorted(maps.Keys(spec.MinTaskMember))
+	for _, name := range tasks {
+		n := spec.MinTaskMember[name]
+		if n < 0 {
+			return broken, fmt.Sprintf("spec.minTaskMember[%s] is %d; it must not be negative", brief(name), n)
+		}
+		sum += int64(n)
+	}
+	if int64(spec.MinMember) < sum || len(tasks) == 0 {
+		sets := cluster.FlatTree(spec.MinMember)
+		sets[1].Rest = true
+		return sets, ""
+	}
+	sets := []cluster.Set{{Parent: cluster.None}}
+	rest := cluster.DefaultSet
+	for _, name := range tasks {
+		sets = append(sets, cluster.Set{Name: name, Parent: 0, Leaf: true, Min: spec.MinTaskMember[name]})
+		if name == rest {
+			rest += "-"
+		}
+	}
+	sets = append(sets, cluster.Set{Name: rest, Parent: 0, Leaf: true, Rest: true})
+	for i := 1; i < len(sets); i++ {
+		sets[0].Children = append(sets[0].Children, int32(i))
+	}
+	if sets[0].Min = int32(len(sets) - 1); int64(spec.MinMember) > sum {
+		sets[0].Pods = spec.MinMember
+	}
+	return sets, ""
+}
+
+// Member adds to the event of p what only a pod of Volcano's has: that it is ours, and its gang and task. A pod that names no PodGroup is in none, whatever
+// other faces would read on it.
+func Member(st *cluster.PodState, p *corev1.Pod) {
+	st.Ours, st.Gang, st.SetName = true, Membership(p), ""
+	if st.Gang != (cluster.Key{}) {
+		st.SetName = cmp.Or(p.Annotations[keys.TaskSpec], p.Labels[keys.TaskSpec])
+	}
+}
+
+// Membership returns the gang p asks to be in, the zero Key for none: one of its own namespace.
+func Membership(p *corev1.Pod) cluster.Key {
+	if name := p.Annotations[keys.GroupName]; name != "" {
+		return GangKey(p.Namespace, name)
+	}
+	return cluster.Key{}
+}

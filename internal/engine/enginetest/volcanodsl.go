@@ -1,0 +1,85 @@
+package enginetest
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/keys"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
+)
+
+// Gangs of Volcano's are stated as those of KAI's, with the word volcano: what the statement means is put into Volcano's objects. Sets are tasks. Queues of
+// Volcano's are stated as manifests.
+
+// VolcanoNames are the values of spec.schedulerName that are Volcano's; none without the option.
+func (o *Options) VolcanoNames() []string {
+	if o.Volcano {
+		return []string{keys.SchedulerName}
+	}
+	return nil
+}
+
+// inVolcanos returns the objects of a gang statement as a user of Volcano's would have made them.
+func inVolcanos(s *statement, objects []Object) ([]Object, error) {
+	for i, o := range objects {
+		switch o := o.(type) {
+		case *v2alpha2.PodGroup:
+			pg := &v1beta1.PodGroup{ObjectMeta: o.ObjectMeta}
+			pg.Spec.Queue, pg.Spec.PriorityClassName = o.Spec.Queue, o.Spec.PriorityClassName
+			if o.Spec.MinMember != nil {
+				pg.Spec.MinMember = *o.Spec.MinMember
+			}
+			for _, set := range o.Spec.SubGroups {
+				if set.Parent != nil || set.MinMember == nil {
+					return nil, s.errorf("the sets of a gang of Volcano's are its tasks: they have no parents")
+				}
+				if pg.Spec.MinTaskMember == nil {
+					pg.Spec.MinTaskMember = map[string]int32{}
+				}
+				pg.Spec.MinTaskMember[set.Name] = *set.MinMember
+				pg.Spec.MinMember += *set.MinMember
+			}
+			if o.Spec.MinSubGroup != nil { // min= beside sets
+				pg.Spec.MinMember = *o.Spec.MinSubGroup
+			}
+			objects[i] = pg
+		case *v1.Pod:
+			o.Spec.SchedulerName = keys.SchedulerName
+			o.Annotations[keys.GroupName] = o.Annotations[kai.PodGroupAnnotation]
+			delete(o.Annotations, kai.PodGroupAnnotation)
+			if task := o.Labels[kai.SubGroupLabel]; task != "" {
+				o.Annotations[keys.TaskSpec] = task
+				delete(o.Labels, kai.SubGroupLabel)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// groupOf is the name of the PodGroup that a pod names, of whichever face; "" for none.
+func groupOf(p *v1.Pod) string {
+	if p.Spec.SchedulerName == keys.SchedulerName {
+		return p.Annotations[keys.GroupName]
+	}
+	return p.Annotations[kai.PodGroupAnnotation]
+}
+
+// volcanoFields are the fields of Volcano's objects that decide something.
+func volcanoFields() []field {
+	return []field{
+		on("PodGroup.scheduling.volcano.sh.spec.minMember", func(g *v1beta1.PodGroup) { g.Spec.MinMember = 0 }),
+		on("PodGroup.scheduling.volcano.sh.spec.minTaskMember", func(g *v1beta1.PodGroup) { g.Spec.MinTaskMember = nil }),
+		on("PodGroup.scheduling.volcano.sh.spec.queue", func(g *v1beta1.PodGroup) { g.Spec.Queue = "" }),
+		on("PodGroup.scheduling.volcano.sh.spec.priorityClassName", func(g *v1beta1.PodGroup) { g.Spec.PriorityClassName = "" }),
+		on("Queue.scheduling.volcano.sh.spec.weight", func(q *v1beta1.Queue) { q.Spec.Weight = 0 }),
+		on("Queue.scheduling.volcano.sh.spec.capability", func(q *v1beta1.Queue) { q.Spec.Capability = nil }),
+		on("Queue.scheduling.volcano.sh.spec.deserved", func(q *v1beta1.Queue) { q.Spec.Deserved = nil }),
+		on("Queue.scheduling.volcano.sh.spec.guarantee", func(q *v1beta1.Queue) { q.Spec.Guarantee = v1beta1.Guarantee{} }),
+		on("Queue.scheduling.volcano.sh.spec.parent", func(q *v1beta1.Queue) { q.Spec.Parent = "" }),
+		on("Queue.scheduling.volcano.sh.spec.priority", func(q *v1beta1.Queue) { q.Spec.Priority = 0 }),
+		on("Queue.scheduling.volcano.sh.status.state", func(q *v1beta1.Queue) { q.Status.State = "" }),
+		on("Pod.metadata.annotations["+keys.GroupName+"]", func(p *v1.Pod) { delete(p.Annotations, keys.GroupName) }),
+		on("Pod.metadata.annotations["+keys.TaskSpec+"]", func(p *v1.Pod) { delete(p.Annotations, keys.TaskSpec) }),
+	}
+}
