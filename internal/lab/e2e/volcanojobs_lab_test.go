@@ -43,7 +43,6 @@ var volcanoJobs = map[string]int{
 	"kubecon-2019-china/gang/mpi-example.yaml":                        4,
 	"kubecon-2019-china/horovod-sample/lm-horovod-tf-mnist-v0.5.yaml": 4,
 	"kubecon-2019-china/mpi-sample/mpi-example.yaml":                  3,
-	"kubecon-2019-china/task-priority/elastic-job.yaml":               10,
 	"kubecon-2019-china/tf-sample/tf-example.yaml":                    3,
 	"task-start-dependency/job.yaml":                                  11,
 	"task-start-dependency/mpi.yaml":                                  11,
