@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cli/form"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // Whoever may read only the PodGroups of his namespace gets what the scheduler wrote into them: why each waits. What would change it takes a
@@ -29,6 +31,8 @@ type NarrowReport struct {
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
+	// Brief is what the scheduler wrote for those who may read no more, if it is told to (--explain-gangs).
+	Brief *see.Brief `json:"brief,omitempty"`
 	// Missing is the right without which there is no more to say.
 	Missing string `json:"missingRight"`
 }
@@ -45,6 +49,9 @@ func narrow(groups []v2alpha2.PodGroup, missing string) []NarrowReport {
 		if c := unschedulable(g); c != nil {
 			since := c.LastTransitionTime.UTC()
 			r.Waits, r.Reason, r.Message, r.Since = true, reasonOf(c), c.Message, &since
+		}
+		if text := g.Annotations[keys.WhyAnnotation]; text != "" {
+			r.Brief, _ = see.ReadBrief(text) // what is no brief says nothing
 		}
 		out = append(out, r)
 	}
@@ -111,11 +118,40 @@ func (g *NarrowReport) text() string {
 	if g.Workload != "" {
 		who = g.Workload + " (" + who + ")"
 	}
+	if g.Brief != nil {
+		return who + ": " + briefText(g.Brief, g.Queue) + "the whole cluster says more: you may not " + g.Missing + "\n"
+	}
 	s := fmt.Sprintf("%s: queue %s\n", who, g.Queue)
 	if !g.Waits {
 		return s + "the scheduler does not say that it waits\n"
 	}
 	return s + fmt.Sprintf("why, as the scheduler says since %s: %s [%s]\nwhat would change it takes a look at the whole cluster: you may not %s\n", g.Since.Format(time.RFC3339), g.Message, g.Reason, g.Missing)
+}
+
+// briefText is a brief for people.
+func briefText(n *see.Brief, queue string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s; queue %s, as the scheduler wrote at %s\n", n.Word, queue, n.At.UTC().Format(time.RFC3339))
+	if n.Message != "" {
+		fmt.Fprintf(&b, "why: %s [%s]\n", n.Message, n.Reason)
+	}
+	if t := n.Turn; t != nil {
+		fmt.Fprintf(&b, "turn: %d of %d\n", t.Position, t.Of)
+	}
+	for i, r := range n.Remedies {
+		start := "were it next, it would start with this"
+		if i > 0 {
+			start = "or instead"
+		}
+		fmt.Fprintf(&b, "%s (%s):\n", start, r.By)
+		for _, text := range r.Changes {
+			fmt.Fprintf(&b, "  - %s\n", text)
+		}
+		if r.Evicts > 0 {
+			fmt.Fprintf(&b, "    others would have to go for it: %d pods\n", r.Evicts)
+		}
+	}
+	return b.String()
 }
 
 // NarrowQueue is a queue as the gangs of one namespace have it that name it. Field names are stable.

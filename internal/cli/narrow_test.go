@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
@@ -41,6 +42,8 @@ func editor(t *testing.T) (kubeconfig string) {
 		}
 		return g
 	}
+	noted := pg("noted", "")
+	noted.Annotations = map[string]string{keys.WhyAnnotation: `{"apiVersion":"see.muster.dev/v1","at":"2026-01-02T03:04:05Z","word":"blocked","reason":"OverLimit","message":"asks for 16 gpu","turn":{"position":3,"of":9},"remedies":[{"by":"queue owner","changes":["raise the gpu limit of queue vision"],"evicts":2}]}`}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/version":
@@ -54,7 +57,7 @@ func editor(t *testing.T) (kubeconfig string) {
 		case "/apis/scheduling.run.ai/v2alpha2":
 			answer(w, 200, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: group.GroupVersion, APIResources: []metav1.APIResource{{Name: "podgroups", Kind: "PodGroup", Namespaced: true}}})
 		case "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups":
-			answer(w, 200, v2alpha2.PodGroupList{TypeMeta: metav1.TypeMeta{Kind: "PodGroupList", APIVersion: group.GroupVersion}, Items: []v2alpha2.PodGroup{pg("pg-train-1", "the last attempt to place team/train-0 failed"), pg("runs", "")}})
+			answer(w, 200, v2alpha2.PodGroupList{TypeMeta: metav1.TypeMeta{Kind: "PodGroupList", APIVersion: group.GroupVersion}, Items: []v2alpha2.PodGroup{pg("pg-train-1", "the last attempt to place team/train-0 failed"), pg("runs", ""), noted}})
 		default:
 			resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 			answer(w, 403, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: resource + ` is forbidden: User "jane" cannot list resource "` + resource + `" in API group "" at the cluster scope`})
@@ -78,11 +81,13 @@ func TestNarrow(t *testing.T) {
 		"gang list":                   {"pg-train-1", "the last attempt to place", "runs", "you may not list "},
 		"gang list --pending -o json": {`"reason": "BindFailedRecently"`, `"missingRight": "list `},
 		"explain train":               {"Job train (gang team/pg-train-1): queue vision", "the last attempt to place team/train-0 failed [BindFailedRecently]", "you may not list "},
+		"explain noted":               {"gang team/noted: blocked; queue vision, as the scheduler wrote at 2026-01-02T03:04:05Z", "why: asks for 16 gpu [OverLimit]", "turn: 3 of 9", "(queue owner):", "  - raise the gpu limit of queue vision", "2 pods", "you may not list "},
+		"explain noted -o json":       {`"word": "blocked"`, `"raise the gpu limit of queue vision"`},
 		"explain gang runs":           {"does not say that it waits"},
 		"explain trian":               {"there is no gang trian in namespace team"},
 		"explain train -n other":      {"you may not list podgroups at the cluster scope"},
-		"queue list":                  {"As the gangs of namespace team have it", "vision", "2", "1", "BindFailedRecently 1", "you may not list "},
-		"queue list -o json":          {`"queue": "vision"`, `"gangs": 2`, `"waiting": 1`, `"missingRight": "list `},
+		"queue list":                  {"As the gangs of namespace team have it", "vision", "3", "1", "BindFailedRecently 1", "you may not list "},
+		"queue list -o json":          {`"queue": "vision"`, `"gangs": 3`, `"waiting": 1`, `"missingRight": "list `},
 		"status":                      {"As the gangs of namespace team have it", "vision", "BindFailedRecently 1", "you may not list "},
 		"gang list -A":                {"you may not list "},
 	} {

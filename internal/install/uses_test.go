@@ -37,10 +37,13 @@ func uses() map[string][]string {
 	electing := []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers}
 	telling := slices.DeleteFunc(slices.Clone(electing), func(r string) bool { return r == Admission }) // which answers instead
 	return map[string][]string{
-		"app/election.go take leases.Create":                               by(electing, "home create leases.coordination.k8s.io"),
-		"app/election.go take leases.Update":                               by(electing, "home update leases.coordination.k8s.io"),
-		"app/election.go write Leases.Update":                              by(electing, "home update leases.coordination.k8s.io"),
-		"roles/events.go run writer.Create":                                by(telling, "cluster create events"),
+		"app/election.go take leases.Create":  by(electing, "home create leases.coordination.k8s.io"),
+		"app/election.go take leases.Update":  by(electing, "home update leases.coordination.k8s.io"),
+		"app/election.go write Leases.Update": by(electing, "home update leases.coordination.k8s.io"),
+		// Off by default: who turns it on gives the scheduler's account the ClusterRole system:auth-delegator.
+		"app/review/review.go Caller Client.Create":                        nil,
+		"app/review/review.go may Client.Create":                           nil,
+		"roles/events.go try writer.Create":                                by(telling, "cluster create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},
 		"kube/apply/gangrecords.go record client.Create":                   {"scheduler home create configmaps"},
@@ -53,6 +56,7 @@ func uses() map[string][]string {
 		"kube/apply/statuses.go writePod kit.StrategicStatus":              {"scheduler cluster patch pods/status"},
 		"kube/apply/statuses.go writeGang kit.MergeStatus":                 {"scheduler cluster patch podgroups/status" + kai},
 		"kube/apply/groups.go serve kit.Merge":                             {VolcanoScheduler + " cluster patch podgroups.scheduling.volcano.sh"},
+		"kube/apply/answers.go serve kit.Merge":                            {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.Merge":                        {"scheduler cluster patch podgroups" + kai},
 		"kube/apply/annotations.go write kit.MergeStatus":                  {"scheduler cluster patch podgroups/status" + kai},
 		"controllers/binder/apiclient.go bind SubResource.Create":          {"binder cluster create pods/binding"},

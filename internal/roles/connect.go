@@ -128,20 +128,22 @@ func (p *process) elect() error {
 // turn is what a role that may run several times gets: a client that writes while the role's Lease is held, and its time to lead.
 type turn struct {
 	client client.Client
+	notes  map[string]string // of its Lease, see app.Turn; nil without one
 	lead   func(lead func(context.Context) error) func(context.Context) error
 }
 
 // turn prepares a role to stand for a Lease.
 func (p *process) turn(lease string) (turn, error) {
 	if p.election == nil {
-		return turn{p.client, func(lead func(context.Context) error) func(context.Context) error { return lead }}, nil
+		return turn{p.client, nil, func(lead func(context.Context) error) func(context.Context) error { return lead }}, nil
 	}
 	t := p.election.Turn(lease, p.Namespace)
+	t.Notes = map[string]string{}
 	c, err := p.newClient(t.Fence.Guard(p.config), p.client.RESTMapper())
 	if err != nil {
 		return turn{}, err
 	}
-	return turn{c, func(lead func(context.Context) error) func(context.Context) error {
+	return turn{c, t.Notes, func(lead func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return t.RunLeading(ctx, lead) }
 	}}, nil
 }

@@ -28,6 +28,7 @@ var (
 		"internal/app/local.go: net.Listen":                        "ListenLocal: the loopback",
 		"internal/roles/run.go: app.Listen":                        "health and metrics",
 		"internal/roles/run.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
+		"internal/roles/cycles.go: app.Listen":                     "the scheduler's cycles, by TLS, for who has a token and the right to get /cycle; off by default",
 		"internal/controllers/admission/controller.go: net.Listen": "webhooks",
 		"internal/vm/network/links.go: dhcp.Listen":                "muster-vm: a packet socket on taps in a pod's own network namespace; only the pod's guest is heard",
 		"internal/vm/ctl/ctl.go: net.Listen":                       "muster-vm ctl vnc: the loopback of a person's own host",
@@ -41,7 +42,8 @@ var (
 	public = []string{
 		"internal/app/server.go: GET /metrics",
 		"internal/controllers/admission/server.go: POST ",
-		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
+		"internal/cycles/server.go: GET /cycle", // for who has the right; cycles.TestWhoMayFollow
+		"internal/sim/serve.go: /simulate",      // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.
 	local = []string{"internal/app/server.go", "internal/roles/run.go"}

@@ -39,6 +39,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/controllers/admission"
 	"github.com/muster-scheduler/muster/internal/controllers/binder"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
+	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/engine/plugins/numa"
@@ -116,9 +117,11 @@ type process struct {
 	events    *eventSink
 	server    *app.Server
 	records   *scheduler.Records
-	recorder  *replay.Recorder // of the scheduler; nil in processes without it
-	inspector *feed.Inspector  // likewise
-	packing   sync.Mutex       // of archives
+	recorder  *replay.Recorder  // of the scheduler; nil in processes without it
+	cycles    *cycles.Server    // likewise, and nil where cycles are not served
+	found     map[string]string // the annotations of the scheduler's Lease; nil without one
+	inspector *feed.Inspector   // likewise
+	packing   sync.Mutex        // of archives
 	group     app.Group
 	election  *app.Election // nil: nobody else can stand by
 	dog       *app.Watchdog
@@ -272,7 +275,7 @@ func (p *process) add(name string) error {
 		if err != nil {
 			return err
 		}
-		p.events.clients[p.SchedulerNames[0]] = t.client
+		p.events.clients[p.SchedulerNames[0]], p.found = t.client, t.notes
 		guard, err := p.guard(name)
 		if err != nil {
 			return err
@@ -470,6 +473,15 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 	}
 	lo := p.loop()
 	lo.Decided, lo.Known = p.recorder.Decided, known.Store
+	var answers *answering
+	if p.Explain {
+		answers = p.newAnswering(prof, apply.NewAnswers(pool, kit, keys.WhyAnnotation), guard)
+	}
+	if p.servesCycles() {
+		if lo.Decided, err = p.newCycles(prof); err != nil {
+			return nil, err
+		}
+	}
 	lo.Watch = func(what string) scheduler.Work { return p.dog.Begin(what) }
 	lo.Event, lo.Annotated, lo.Records = ro.Event, p.events.annotated(p.SchedulerNames[0]), p.records
 	past, err := p.usage()
@@ -510,6 +522,9 @@ func (p *process) scheduler(c client.Client, guard *aside.Guard) (func(context.C
 		}, lo)
 		g.Add("writers", pool.Run)
 		g.Add("loop", loop.Run)
+		if answers != nil {
+			g.Add("answers", answers.Run)
+		}
 		return g.Run(ctx)
 	}, nil
 }
@@ -552,6 +567,9 @@ func (p *process) listen() error {
 		}
 	}
 	if err := p.tell(); err != nil {
+		return err
+	}
+	if err := p.listenCycles(); err != nil {
 		return err
 	}
 	if p.Profiler {

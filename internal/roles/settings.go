@@ -103,6 +103,8 @@ type Settings struct {
 	MovedAreFree    bool
 	StaleGrace      time.Duration
 	PluginPort      int
+	CycleListen     string
+	Explain         bool
 	RecordDecisions int
 
 	ReservationSpace     string
@@ -244,6 +246,8 @@ func (s *Settings) schedulerFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.MovedAreFree, "allow-consolidating-reclaim", true, "do not count what reclaim moves elsewhere as taken")
 	fs.DurationVar(&s.StaleGrace, "default-staleness-grace-period", time.Minute, "how long a gang may have fewer pods than its minimum before it is released; negative for ever")
 	fs.IntVar(&s.PluginPort, "plugin-server-port", pluginPort, "port on 127.0.0.1 that tells the latest evictions (/decisions) and what was decided on (/snapshot, /get-snapshot, /get-job-order); 0 for none")
+	fs.StringVar(&s.CycleListen, cycleFlag, "", "address at which each cycle is served over TLS to callers that may get the path /cycle, such as :8443; empty or 0 for none. It takes the right to create TokenReviews and SubjectAccessReviews")
+	fs.BoolVar(&s.Explain, "explain-gangs", false, "write into the PodGroup of each gang that waits, as the annotation muster.dev/why, why it does and what would change that: at most 5 a second, and once a minute for a gang. It takes a tenth of a processor while the cluster changes")
 	fs.IntVar(&s.RecordDecisions, "record-decisions", 0, "keep, for muster snapshot save --cycle, so many cycles that decided something, besides the latest one; each holds what has changed since")
 	fs.StringVar(&s.NodePoolKey, "nodepool-label-key", keys.NodePoolLabel, "label by which shards divide nodes, queues and gangs")
 	fs.StringVar(&s.Partition, "partition-label-value", "", "this shard's value of that label; empty for objects without it")

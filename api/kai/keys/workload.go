@@ -91,6 +91,10 @@ const (
 	// LastStartAnnotation, on a PodGroup, is the RFC 3339 time at which the gang last reached its minimum.
 	LastStartAnnotation = "kai.scheduler/last-start-timestamp"
 
+	// WhyAnnotation, on a PodGroup, is why the gang waits and what would change that, as the scheduler wrote it for those who may read no more: a
+	// see.Brief. Nothing is decided by it.
+	WhyAnnotation = "muster.dev/why"
+
 	// LastEvictionAnnotation, on a PodGroup, is the RFC 3339 time at which the gang was last evicted.
 	LastEvictionAnnotation = "kai.scheduler/last-eviction-timestamp"
 

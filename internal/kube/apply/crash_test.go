@@ -55,7 +55,7 @@ func TestCrashes(t *testing.T) {
 				}
 			}
 			p, g := aPod("p"), &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g"}}
-			if s.Get(p); bound != 2 || s.Get(aPod("v")) || p.Status.NominatedNodeName != "n1" || !s.Get(g) || g.Annotations["x/started"] == "" {
+			if s.Get(p); bound != 2 || s.Get(aPod("v")) || p.Status.NominatedNodeName != "n1" || !s.Get(g) || g.Annotations["x/started"] == "" || g.Annotations["x/why"] != "so" {
 				t.Errorf("%d of 2 BindRequests, the victim is there: %v, room on %q, annotations %v", bound, s.Get(aPod("v")), p.Status.NominatedNodeName, g.Annotations)
 			}
 		},
@@ -67,6 +67,8 @@ func carryAll(ctx context.Context, c client.Client, kit *write.Kit) error {
 	pool := NewPool(nil)
 	binds, evictions := NewBinds(pool, c, c, BindOptions{}), NewEvictions(pool, kit, c, EvictionOptions{})
 	rooms, marks := NewNominations(pool, kit, c, NominationOptions{}), NewAnnotations(pool, kit)
+	answers := NewAnswers(pool, kit, "x/why")
+	answers.Set(kai.GangKey("a", "g"), "g", "so")
 	var writers sync.WaitGroup
 	writers.Go(func() { _ = pool.Run(ctx) }) // it returns nil
 	defer writers.Wait()

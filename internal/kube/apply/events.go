@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -108,7 +109,11 @@ func (n *Events) BoundGang(b *engine.Bundle) {
 	if more := pods - len(places); more > 0 {
 		places = append(places, fmt.Sprintf("and %d more", more))
 	}
-	n.event(kai.PodGroup(b.Gang, b.UID), v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
+	var about client.Object = kai.PodGroup(b.Gang, b.UID)
+	if b.Gang.Face == volcano.Face {
+		about = volcano.PodGroup(b.Gang, b.UID)
+	}
+	n.event(about, v1.EventTypeNormal, keys.EventScheduled, fmt.Sprintf("%d pods were bound, in node pool %s: %s", pods, n.pool, strings.Join(places, ", ")))
 }
 
 // meant is the pod of an intent, as far as events go.

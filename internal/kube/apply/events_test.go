@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 )
 
@@ -43,4 +45,27 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%d told ten seconds later", len(told))
 		}
 	})
+}
+
+// TestGangEvent: a gang is told in one event of its PodGroup, of whichever kind that is, where its first pods are, and how many there are.
+func TestGangEvent(t *testing.T) {
+	t.Parallel()
+	var told []string
+	n := NewEvents(NewPool(nil), "blue", func(about client.Object, kind, reason, message string) {
+		told = append(told, fmt.Sprintf("%T %s/%s %s %s: %s", about, about.GetNamespace(), about.GetName(), about.GetUID(), reason, message))
+	})
+	b := bundle("b1", "p", "q")
+	n.BoundGang(&b)
+	b.Gang.Face = volcano.Face
+	for range toldPods {
+		b.Intents = append(b.Intents, b.Intents[0])
+	}
+	b.Intents = append(b.Intents, engine.Intent{Verb: engine.Nominate})
+	n.BoundGang(&b)
+	if d := cmp.Diff([]string{
+		"*v2alpha2.PodGroup a/g g Scheduled: 2 pods were bound, in node pool blue: p to n1, q to n1",
+		"*v1beta1.PodGroup a/g g Scheduled: 10 pods were bound, in node pool blue: p to n1, q to n1, p to n1, p to n1, p to n1, p to n1, p to n1, p to n1, and 2 more",
+	}, told); d != "" {
+		t.Error(d)
+	}
 }

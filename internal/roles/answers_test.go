@@ -1,0 +1,93 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
+	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/profile"
+	"github.com/muster-scheduler/muster/internal/see"
+)
+
+// TestAnswering: gangs that wait are told why, with what would change it and without a foreign name; one that runs is told nothing, and what it was told before is
+// taken back; of a cluster at rest nothing is written; another reason is told after a minute and not before; a round that runs out of time goes on where it was.
+func TestAnswering(t *testing.T) {
+	t.Parallel()
+	store, now := cluster.NewStore(cluster.Options{}), time.Unix(1_700_000_000, 0)
+	gpus := func(n int64) []cluster.Quantity { return []cluster.Quantity{{Name: "gpu", Value: n * 1000}} }
+	var names []string
+	notes := map[string]string{}
+	gang := func(namespace, name string, gpu int64, node string) {
+		key := cluster.Key{Face: "kai", Namespace: namespace, Name: name}
+		pod := cluster.PodState{UID: name, Namespace: namespace, Name: name, Ours: true, Gang: key, Requests: gpus(gpu), NodeName: node}
+		if node != "" {
+			pod.Phase = cluster.Running
+		}
+		store.Apply(cluster.GangState{Key: key, UID: name, Queue: "q", Sets: cluster.FlatTree(1), Preemptible: true}, pod)
+		names = append(names, namespace+"/"+name)
+	}
+	store.Apply(cluster.NodeState{Name: "n1", Allocatable: append(gpus(8), cluster.Quantity{Name: "pods", Value: 110})}, cluster.QueueState{Name: "q", Quota: gpus(8), Limit: gpus(8)})
+	gang("sesame", "sesame", 8, "n1")
+	gang("ours", "train", 8, "")
+	gang("ours", "wide", 16, "")
+	notes["sesame"] = "hello"
+	step := time.Duration(0) // that a look at the clock takes
+	written := map[string]int{}
+	a := &answering{
+		profile: profile.BuiltIn(), registry: builtin.Registry(), now: func() time.Time { now = now.Add(step); return now },
+		latest: func() *cluster.Snapshot { return store.Snapshot(cluster.InstantOf(now)) },
+		gangs: func(context.Context) (out []asked, _ error) {
+			for _, n := range names {
+				namespace, name, _ := strings.Cut(n, "/")
+				out = append(out, asked{cluster.Key{Face: "kai", Namespace: namespace, Name: name}, name, notes[name]})
+			}
+			return append(out, asked{cluster.Key{Face: "kai", Namespace: "abroad", Name: "x"}, "x", ""}), nil
+		},
+		set:   func(_ cluster.Key, uid, text string) { written[uid]++; notes[uid] = text },
+		waits: func(string) bool { return false },
+	}
+	round := func(want string) {
+		t.Helper()
+		clear(written)
+		if err := a.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(written); got != want {
+			t.Fatalf("written %s, want %s", got, want)
+		}
+	}
+	round("map[sesame:1 train:1 wide:1]")
+	if notes["sesame"] != "" {
+		t.Errorf("one that runs says %s", notes["sesame"])
+	}
+	n, err := see.ReadBrief(notes["train"])
+	if err != nil || n.Word != explain.Blocked || n.Reason == "" || len(n.Remedies) == 0 || strings.Contains(notes["train"], "sesame") {
+		t.Errorf("%v: %s", err, notes["train"])
+	}
+	round("map[]")
+	store.Apply(cluster.QueueState{Name: "q", Quota: gpus(8), Limit: gpus(64)})
+	now = now.Add(time.Second)
+	round("map[]") // too soon
+	now = now.Add(time.Minute)
+	round("map[train:1 wide:1]")
+	store.Apply(cluster.PodState{UID: "sesame", Namespace: "sesame", Name: "sesame", Ours: true, Phase: cluster.Succeeded, NodeName: "n1", Gang: cluster.Key{Face: "kai", Namespace: "sesame", Name: "sesame"}, Requests: gpus(8)})
+	step, now = 600*time.Millisecond, now.Add(time.Hour)
+	seen := map[string]int{}
+	for range 6 {
+		clear(written)
+		if err := a.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for uid, k := range written {
+			seen[uid] += k
+		}
+	}
+	if n, err = see.ReadBrief(notes["train"]); err != nil || n.Word != explain.Starting || seen["train"] != 1 {
+		t.Errorf("%v: %s; written %v", err, notes["train"], seen)
+	}
+}
