@@ -60,12 +60,15 @@ func newVolcanoFixture(t *testing.T) *volcanoFixture {
 	return b
 }
 
-// as makes the account of a role with its rights, those of its home in Volcano's namespace, and returns a kubeconfig whose user is that account.
+// as makes the account of a role with its rights, those of its home in its namespace, and returns a kubeconfig whose user is that account.
 func (b *volcanoFixture) as(t *testing.T, role string) string {
 	t.Helper()
 	name, may := install.Name(role), install.Rules(role)
 	who := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kaikeys.Namespace, Name: name}}
 	home := metav1.ObjectMeta{Namespace: vckeys.Namespace, Name: name}
+	if role != install.VolcanoControllers {
+		home.Namespace = kaikeys.Namespace
+	}
 	b.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: may.Cluster})
 	b.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})
 	b.create(t, &rbacv1.Role{ObjectMeta: home, Rules: may.Home})
