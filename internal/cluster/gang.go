@@ -125,12 +125,12 @@ func shape(sets []Set) string {
 // have ended well. Those that have finished count as having existed: the rest starts again without them. But where the
 // living are enough by themselves, as in a first start and when work is run anew under the name of the gang, they start
 // together.
-func (s *Set) Need(alive, finished int32) int32 { return need(s.Min, alive, finished) }
+func (s *Set) Need(alive, finished int32) int32 { return missing(s.Min, alive, finished) }
 
 // NeedPods is Need of an inner set's Pods: alive and finished are of all its children together.
-func (s *Set) NeedPods(alive, finished int32) int32 { return need(s.Pods, alive, finished) }
+func (s *Set) NeedPods(alive, finished int32) int32 { return missing(s.Pods, alive, finished) }
 
-func need(least, alive, finished int32) int32 {
+func missing(least, alive, finished int32) int32 {
 	if alive >= least {
 		return least
 	}

@@ -235,10 +235,10 @@ func (o *Options) queueRights() policy {
 	return patches(PolicyQueueRights, o.of(AccountQueue), "queue", on("scheduling.run.ai", "*", []string{"queues"}, admissionregv1.Update), []string{keys.ExtendedResourcesAnnotation}, nil)
 }
 
-// schedulerRights: the scheduler notes when a gang began, was evicted and fell below its minimum, and does not say what the gang asks for.
+// schedulerRights: the scheduler notes when a gang began, was evicted and fell below its minimum, and why it waits, and does not say what the gang asks for.
 func (o *Options) schedulerRights() policy {
 	return patches(PolicySchedulerRights, o.of(AccountScheduler), "podgroup", on("scheduling.run.ai", "*", []string{"podgroups"}, admissionregv1.Update),
-		[]string{keys.LastStartAnnotation, keys.LastEvictionAnnotation, keys.StaleSinceAnnotation}, nil)
+		notes(), nil)
 }
 
 // recordRights: the scheduler records decisions about gangs, in ConfigMaps that are nothing else.

@@ -115,7 +115,7 @@ func TestRights(t *testing.T) {
 		{name: "a queue's remnants", policy: PolicyQueueRights, resource: queues, object: queue(note(keys.RemnantsAnnotation), "4"), old: queue("", "4"), want: "may change nothing of a queue"},
 
 		{name: "a gang's times", policy: PolicySchedulerRights, resource: groups, object: group(keys.LastStartAnnotation+": x, "+keys.StaleSinceAnnotation+": x", "a"), old: group(keys.LastEvictionAnnotation+": x", "a")},
-		{name: "a gang's queue", policy: PolicySchedulerRights, resource: groups, object: group("", "b"), old: group("", "a"), want: "may change nothing of a podgroup but " + keys.LastStartAnnotation},
+		{name: "a gang's queue", policy: PolicySchedulerRights, resource: groups, object: group("", "b"), old: group("", "a"), want: "may change nothing of a podgroup but " + keys.StaleSinceAnnotation},
 		{name: "a gang's notes", policy: PolicySchedulerRights, resource: groups, object: group("theirs: x", "a"), old: group("", "a"), want: "may change nothing of a podgroup"},
 
 		{name: "a record", policy: PolicyRecordRights, resource: maps, object: "{metadata: {name: gang-b, labels: {muster.dev/gang-record: default}}, data: {format: '1', gang: a/g}}"},

@@ -84,7 +84,7 @@ func Keys() []Key {
 		ours(annotation("StaleSinceAnnotation", keys.StaleSinceAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("LastStartAnnotation", keys.LastStartAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
 		ours(annotation("LastEvictionAnnotation", keys.LastEvictionAnnotation, Groups|Workloads, "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")),
-		annotation("WhyAnnotation", keys.WhyAnnotation, Groups|Workloads, "nothing", "{}"),
+		ours(annotation("WhyAnnotation", keys.WhyAnnotation, Groups|Workloads, "nothing", "{}")),
 		ours(annotation("SelectedForAnnotation", keys.SelectedForAnnotation, Claims, "$uid")),
 		annotation("ScalingShapeAnnotation", keys.ScalingShapeAnnotation, Pods, "x"),
 		// Read on pods of the namespace for scaling pods, which is no tenant's.
