@@ -194,7 +194,7 @@ func (g *GangState) sum(i int32, of func(*setState) int32) (n int32) {
 
 // lacks is how many pods an inner set lacks that any of its children may have, when those have so many.
 func (g *GangState) lacks(i int32, pods func(*setState) int32) int32 {
-	if g.sets[i].least == 0 {
+	if i == cluster.None || g.sets[i].least == 0 {
 		return 0
 	}
 	return max(0, g.sets[i].least-g.sum(i, pods))
@@ -202,8 +202,8 @@ func (g *GangState) lacks(i int32, pods func(*setState) int32) int32 {
 
 // Spares says whether a pod set has a pod that no minimum needs, its own or that of the set above.
 func (g *GangState) Spares(leaf int32) bool {
-	up := g.Sets[leaf].Parent
-	return g.sets[leaf].active > g.sets[leaf].need && (g.sets[up].least == 0 || g.sum(up, active) > g.sets[up].least)
+	up := g.Sets[leaf].Parent // None where the leaf is the whole tree
+	return g.sets[leaf].active > g.sets[leaf].need && (up == cluster.None || g.sets[up].least == 0 || g.sum(up, active) > g.sets[up].least)
 }
 
 // active is how many pods of a leaf have room.
