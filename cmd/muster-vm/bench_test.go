@@ -18,8 +18,12 @@ var reach = []struct {
 	step string
 	most time.Duration
 }{
-	{"RunPodSandbox", time.Second}, {"StartContainer", 8 * time.Second}, {"page", 30 * time.Second}, {"ExecSync", 500 * time.Millisecond},
-	{"suspend", 15 * time.Second}, {"resume", 15 * time.Second},
+	{"RunPodSandbox", time.Second},
+	{"StartContainer", 8 * time.Second},
+	{"page", 30 * time.Second},
+	{"ExecSync", 500 * time.Millisecond},
+	{"suspend", 15 * time.Second},
+	{"resume", 15 * time.Second},
 }
 
 // BenchmarkMachine is a machine's life on a real libvirtd and QEMU, once each time: its sandbox, its start, its page over HTTP, which names its domain's UUID, from the pod's beginning on, a command by the guest agent

@@ -16,6 +16,7 @@ import (
 
 	v2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
 )
@@ -82,9 +83,9 @@ func (b *Backend) flush() error {
 			return err
 		}
 		switch o := o.(type) {
-		case *v2.Queue:
+		case *v2.Queue, *v1beta1.Queue:
 			queues = append(queues, o)
-		case *v2alpha2.PodGroup:
+		case *v2alpha2.PodGroup, *v1beta1.PodGroup:
 			gangs = append(gangs, o)
 		case *v1.Pod:
 			pods = append(pods, o)

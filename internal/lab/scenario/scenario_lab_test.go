@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/muster-scheduler/muster/api/volcano/crds"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
@@ -62,10 +63,14 @@ func TestReservationAccount(t *testing.T) {
 	}
 }
 
-// open starts a lab for as long as the test runs.
+// open starts a lab with the definitions of every face, for as long as the test runs.
 func open(t *testing.T) *Cluster {
 	t.Helper()
-	l, err := lab.Start(t.Context(), lab.Options{Logf: t.Logf})
+	var volcanos [][]byte
+	for _, f := range crds.All() {
+		volcanos = append(volcanos, f.YAML)
+	}
+	l, err := lab.Start(t.Context(), lab.Options{Logf: t.Logf, CRDs: volcanos})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/controllers/reservation"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
 	"github.com/muster-scheduler/muster/internal/kube/apply"
@@ -88,7 +89,7 @@ func (b *Backend) settings(address string) (*roles.Settings, func(), error) {
 	s := &roles.Settings{
 		Client:         app.ClientOptions{Kubeconfig: b.kubeconfig, QPS: -1},
 		Log:            app.LogOptions{Format: app.LogText},
-		SchedulerNames: b.options.Names(), Namespace: keys.Namespace, MetricsNamespace: keys.MetricsNamespace, Listen: address,
+		SchedulerNames: b.options.Names(), VolcanoNames: b.options.VolcanoNames(), Namespace: keys.Namespace, MetricsNamespace: keys.MetricsNamespace, Listen: address,
 		Period: time.Second, StuckAfter: 2 * time.Minute, NodePoolKey: keys.NodePoolLabel, QueueLabel: keys.QueueLabel,
 		RestrictNodes: b.feed.RestrictNodes, GPUWorkerLabel: b.feed.GPUWorkerLabel, CPUWorkerLabel: b.feed.CPUWorkerLabel,
 		CSIStorage: b.feed.StorageCapacity, FullHierarchy: !b.options.FlatQueues, Workers: 10, RateLimiterBase: 1, RateLimiterMax: 60,
@@ -280,8 +281,8 @@ func (b *Backend) left(ctx context.Context, metrics string, refused bool) (strin
 func (b *Backend) unmarked(ctx context.Context, trace *engine.Trace) (string, error) {
 	for i := range trace.Gangs {
 		t := &trace.Gangs[i]
-		if t.Diagnosis == nil || t.Placed+t.Nominated > 0 {
-			continue
+		if t.Diagnosis == nil || t.Placed+t.Nominated > 0 || t.Gang.Face != kai.Face {
+			continue // gangs of other faces are tried again and again
 		}
 		var pg v2alpha2.PodGroup
 		if err := b.client.Get(ctx, client.ObjectKey{Namespace: t.Gang.Namespace, Name: t.Gang.Name}, &pg); err != nil {

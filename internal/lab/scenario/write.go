@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine/enginetest"
@@ -86,13 +87,23 @@ func (b *Backend) put(o enginetest.Object) error {
 // status gives have, as the API server returned it, the status of want. That of volumes and claims is left to the
 // controllers that keep it.
 func (b *Backend) status(want, have enginetest.Object) error {
-	w, isGang := want.(*v2alpha2.PodGroup)
-	g, ok := have.(*v2alpha2.PodGroup)
-	if !isGang || !ok || equality.Semantic.DeepEqual(g.Status, w.Status) {
+	switch have := have.(type) {
+	case *v2alpha2.PodGroup:
+		w, ok := want.(*v2alpha2.PodGroup)
+		if !ok || equality.Semantic.DeepEqual(have.Status, w.Status) {
+			return nil
+		}
+		have.Status = w.Status
+	case *v1beta1.Queue:
+		w, ok := want.(*v1beta1.Queue)
+		if !ok || equality.Semantic.DeepEqual(have.Status, w.Status) {
+			return nil
+		}
+		have.Status = w.Status
+	default:
 		return nil
 	}
-	g.Status = w.Status
-	return b.client.Status().Update(b.ctx, g)
+	return b.client.Status().Update(b.ctx, have)
 }
 
 // ours says whether a taint is the scenario's; the others are the node controller's.

@@ -15,7 +15,8 @@ import (
 // shown is the page without what Go and the process say of themselves.
 func shown(t *testing.T, s interface {
 	Gather() ([]*dto.MetricFamily, error)
-}) string {
+},
+) string {
 	t.Helper()
 	families, err := s.Gather()
 	if err != nil {
