@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
-	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/dialect"
 	"github.com/muster-scheduler/muster/internal/dialect/core"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/engine"
@@ -310,11 +310,11 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 		return nil
 	}
 	b := &c.bundle
-	var pg v2alpha2.PodGroup
-	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, &pg); {
+	pg := dialect.Group(b.Gang, "")
+	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, pg); {
 	case b.Gang.Remnant(): // what is released of one helps nobody, and there is no object of it
 	case apierrors.IsNotFound(err) && e.itself(ctx, b): // a pod, of which is asked below
-	case apierrors.IsNotFound(err), err == nil && (string(pg.UID) != b.UID || pg.DeletionTimestamp != nil):
+	case apierrors.IsNotFound(err), err == nil && (string(pg.GetUID()) != b.UID || pg.GetDeletionTimestamp() != nil):
 		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
 	case err != nil:
 		return fmt.Errorf("read PodGroup %s: %w", b.Gang, err)

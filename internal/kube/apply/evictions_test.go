@@ -24,8 +24,10 @@ import (
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/api/volcano/scheduling/v1beta1"
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/dialect/kai"
+	"github.com/muster-scheduler/muster/internal/dialect/volcano"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/kube/write"
 )
@@ -341,6 +343,35 @@ func TestForAPodThatIsItsGang(t *testing.T) {
 			p := podNamed("p")
 			a.change(p, func() { p.Annotations = map[string]string{keys.OwnGangAnnotation: c.text(p)} })
 			o := a.run(one, a.plan(nil, "v1", "v2"))
+			var calls []string
+			for v := range strings.FieldsSeq(c.went) {
+				calls = append(calls, "evict "+v)
+			}
+			a.expect(o, c.went, c.want, calls...)
+		})
+	}
+}
+
+// TestForAGangOfVolcanos: what a gang of Volcano's goes for is looked up where that gang is said, not among KAI's.
+func TestForAGangOfVolcanos(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		group      *v1beta1.PodGroup
+		went, want string
+	}{
+		"it is there":   {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker", UID: "taker"}}, "v1 v2", ""},
+		"it is another": {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker", UID: "x"}}, "", "gang a/taker"},
+		"it is gone":    {nil, "", "gang a/taker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, "v1", "v2")
+			if c.group != nil {
+				if err := a.client.Create(t.Context(), c.group); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := a.run(one, a.plan(func(b *engine.Bundle) { b.Gang.Face = volcano.Face }, "v1", "v2"))
 			var calls []string
 			for v := range strings.FieldsSeq(c.went) {
 				calls = append(calls, "evict "+v)
