@@ -376,6 +376,16 @@ func TestInstallation(t *testing.T) {
 	config.Annotations, config.Spec.Scheduler = nil, nil
 	must(c.Patch(t.Context(), config, client.MergeFrom(before)))
 	await("our names", ready)
+	await("all is told of the shard that cannot run", func() string { // or the process is stopped before it has told the last of it
+		var s kaiv1.SchedulingShard
+		if err := get(&s, "", "history"); err != nil {
+			return err.Error()
+		}
+		if got := condition(s.Status.Conditions, kaiv1.ConditionReady); !strings.Contains(got, "has no volume yet") || !strings.Contains(got, "has 0 of 1 pods ready") {
+			return "history is Ready=" + got
+		}
+		return ""
+	})
 
 	// At rest nothing is written: not by a second look, nor by the first of a new process.
 	stop()
