@@ -177,15 +177,15 @@ func atMost(qs []cluster.Quantity, name string, most int64) []cluster.Quantity {
 	return qs
 }
 
-// leaves are the names of the queues that work may be given to, sorted.
-func leaves(t *engine.Trace) []string {
+// leaves are the names of the queues of a face that work may be given to, sorted.
+func leaves(t *engine.Trace, face string) []string {
 	inner := map[string]bool{}
 	for i := range t.Queues {
 		inner[t.Queues[i].Parent] = true
 	}
 	var out []string
 	for i := range t.Queues {
-		if !inner[t.Queues[i].Name] {
+		if of, _ := cluster.SplitQueue(t.Queues[i].Name); !inner[t.Queues[i].Name] && of == face {
 			out = append(out, t.Queues[i].Name)
 		}
 	}

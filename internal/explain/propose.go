@@ -19,22 +19,23 @@ func (w *trial) propose(have []*Change, o *outcome) []*Change {
 		return nil
 	}
 	v := o.gang.Diagnosis.Verdict
+	face, _ := cluster.SplitQueue(gang.Queue) // a gang is in no queue of another face
 	switch v.Reason.Unblock {
 	case policy.UnblockGang:
 		return w.one(Change{Kind: EditGang, Detail: v.Detail, sets: assumedTree(o.snap, gang)})
 	case policy.UnblockQueue:
 		if v.Object == "" {
-			if leaf := bestLeaf(&o.trace, ""); leaf != "" {
+			if leaf := bestLeaf(&o.trace, "", face); leaf != "" {
 				return w.one(Change{Kind: MoveToQueue, Queue: leaf})
 			}
 			return append(w.one(Change{Kind: CreateQueue, Queue: "default"}), w.one(Change{Kind: MoveToQueue, Queue: "default"})...)
 		}
-		if near := nearest(v.Object, leaves(&o.trace)); near != "" && w.own {
+		if near := nearest(v.Object, leaves(&o.trace, face)); near != "" && w.own {
 			return w.one(Change{Kind: MoveToQueue, From: v.Object, Queue: near, Detail: "likely a typo"})
 		}
 		return w.one(Change{Kind: CreateQueue, Queue: v.Object})
 	case policy.UnblockLeaf:
-		if leaf := bestLeaf(&o.trace, v.Object); leaf != "" {
+		if leaf := bestLeaf(&o.trace, v.Object, face); leaf != "" {
 			return w.one(Change{Kind: MoveToQueue, From: v.Object, Queue: leaf})
 		}
 	case policy.UnblockTree:
@@ -109,9 +110,9 @@ func assumedTree(snap *cluster.Snapshot, g *cluster.Gang) []cluster.Set {
 	return sets
 }
 
-// bestLeaf returns the leaf queue below a queue ("" for all) that has most GPUs left under its limit, and then under its
+// bestLeaf returns the leaf queue of a face below a queue ("" for all) that has most GPUs left under its limit, and then under its
 // quota; ties go to the name. "" when there is none.
-func bestLeaf(t *engine.Trace, below string) string {
+func bestLeaf(t *engine.Trace, below, face string) string {
 	parent := make(map[string]string, len(t.Queues))
 	inner := map[string]bool{}
 	for i := range t.Queues {
@@ -125,7 +126,7 @@ func bestLeaf(t *engine.Trace, below string) string {
 		for at := q.Parent; at != "" && !under; at = parent[at] {
 			under = at == below
 		}
-		if inner[q.Name] || !under {
+		if of, _ := cluster.SplitQueue(q.Name); inner[q.Name] || !under || of != face {
 			continue
 		}
 		left := func(bound int64) int64 {
