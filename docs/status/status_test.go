@@ -97,7 +97,7 @@ func TestShow(t *testing.T) {
 	if r.Passed != 2 || len(r.Failed) != 1 || r.Failed[0] != c.Run[0] || r.Took == "" || !strings.Contains(said.String(), "$ "+c.Run[1]) {
 		t.Errorf("%+v of %q", r, said.String())
 	}
-	r.Commit = "0123456789"
+	r.Commit, r.Took = "0123456789", "0s" // however long it took
 	if got := r.cell(); !strings.HasPrefix(got, "**failed: `echo '--- PASS: TestA'; false`** in 0s (at `0123456789`)") {
 		t.Errorf("shown as %q", got)
 	}
