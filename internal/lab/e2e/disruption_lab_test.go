@@ -18,6 +18,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	queuev2 "github.com/muster-scheduler/muster/api/scheduling/v2"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
+	"github.com/muster-scheduler/muster/internal/dialect/kai"
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
@@ -151,6 +152,11 @@ func TestDisruptionFaults(t *testing.T) {
 			return "the pod does not say where its room is held"
 		})
 		d.must(t, 10*time.Second, func() string {
+			for _, p := range d.pods(ns) {
+				if p.Labels[keys.QueueLabel] == "starved" && kai.OwnGang(&p) != nil {
+					return "" // it is its gang by itself, and has said so
+				}
+			}
 			for _, g := range list(d.fixture, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items {
 				if g.Spec.Queue != "starved" {
 					continue

@@ -52,7 +52,8 @@ func TestDashboards(t *testing.T) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	muster := admitting(t, w, "--fake-gpu-nodes", "--leader-elect", "--scheduler-conf="+conf)
+	// Some panels are about what the binder does.
+	muster := admitting(t, w, "--fake-gpu-nodes", "--leader-elect", "--bind-requests=all", "--scheduler-conf="+conf)
 	server := usagetest.Start(t, nil, time.Second, muster.address)
 	if server == nil {
 		return

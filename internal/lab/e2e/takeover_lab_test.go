@@ -403,7 +403,7 @@ func (w *takeover) wayBack(t *testing.T, themselves int) {
 				if p.Annotations[keys.GPUFractionAnnotation] != "" {
 					want = "Fraction"
 				}
-				if kai.OwnGang(&p) != nil {
+				if kai.OwnGang(&p) != nil && p.Annotations[keys.PodGroupAnnotation] == "" { // of which KAI knows no more than of any pod without one
 					lone++
 				} else if named := p.Annotations[keys.PodGroupAnnotation] != ""; !named && p.Spec.NodeName != "" || gangOf(&p) == "" {
 					bad = append(bad, p.Name+" is in no gang") // one that waits need not name that of its owner
