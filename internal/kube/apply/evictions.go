@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -314,7 +315,7 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	switch err := e.cache.Get(ctx, types.NamespacedName{Namespace: b.Gang.Namespace, Name: b.Gang.Name}, pg); {
 	case b.Gang.Remnant(): // what is released of one helps nobody, and there is no object of it
 	case apierrors.IsNotFound(err) && e.itself(ctx, b): // a pod, of which is asked below
-	case apierrors.IsNotFound(err), err == nil && (string(pg.GetUID()) != b.UID || pg.GetDeletionTimestamp() != nil):
+	case apierrors.IsNotFound(err), err == nil && (!isGang(pg, b) || pg.GetDeletionTimestamp() != nil):
 		return fmt.Errorf("gang %s: %w: it is gone", b.Gang, ErrMoved)
 	case err != nil:
 		return fmt.Errorf("read PodGroup %s: %w", b.Gang, err)
@@ -342,6 +343,12 @@ func (e *Evictions) stands(ctx context.Context, c *clearing, in *engine.Intent) 
 	}
 	c.looked = time.Now()
 	return nil
+}
+
+// isGang says whether a PodGroup is the gang of a bundle: the one that was decided on, or the one that a pod got which was that gang by itself. That
+// gang's UID is that of what the PodGroup is made for.
+func isGang(pg client.Object, b *engine.Bundle) bool {
+	return string(pg.GetUID()) == b.UID || slices.ContainsFunc(pg.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == b.UID })
 }
 
 // itself says whether the gang of a bundle is a pod by itself, for which there is no PodGroup, and the pod is there.

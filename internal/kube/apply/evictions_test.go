@@ -295,6 +295,7 @@ func TestTheRestIsSpared(t *testing.T) {
 		"the pod has a node":         {func(a *arena) { p := podNamed("p"); a.change(p, func() { p.Spec.NodeName = "n2" }) }, "it is on node n2"},
 		"the gang is gone":           {func(a *arena) { _ = a.client.Delete(t.Context(), group()) }, "gang a/taker"},
 		"the gang is another":        {func(a *arena) { g := group(); a.change(g, func() { g.UID = "x" }) }, "gang a/taker"},
+		"the gang is of another":     {func(a *arena) { g := group(); a.change(g, func() { g.UID, g.OwnerReferences = "x", ownedBy("other") }) }, "gang a/taker"},
 		"the node is gone":           {func(a *arena) { _ = a.client.Delete(t.Context(), node("n1")) }, "node n1"},
 		"the node is not ready":      {func(a *arena) { n := node("n1"); a.change(n, func() { n.Status.Conditions = nil }) }, "NotReady"},
 		"the other node is cordoned": {func(a *arena) { n := node("n2"); a.change(n, func() { n.Spec.Unschedulable = true }) }, "Unschedulable"},
@@ -313,6 +314,24 @@ func TestTheRestIsSpared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ownedBy is what a PodGroup says that is for the object of that UID.
+func ownedBy(uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: uid}}
+}
+
+// TestAPodGroupInBetween: a pod that is its gang by itself gets a PodGroup while the room for it is being cleared, for that takes longer than it may wait
+// without one. The work is the same, and those that are still to go go.
+func TestAPodGroupInBetween(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "v1", "v2", "v3")
+	a.before = func(string, string, client.Client) {
+		g := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "taker"}}
+		a.change(g, func() { g.UID, g.OwnerReferences = "x", ownedBy("taker") })
+		<-time.After(2 * freshLook) // what was seen before does not count any more
+	}
+	a.expect(a.run(one, a.plan(nil, "v1", "v2", "v3")), "v1 v2 v3", "", "evict v1", "evict v2", "evict v3")
 }
 
 // TestForAPodThatIsItsGang: what a pod that is a gang by itself goes for needs no PodGroup, as long as the pod says that it is that gang.

@@ -152,9 +152,14 @@ func TestDisruptionFaults(t *testing.T) {
 			return "the pod does not say where its room is held"
 		})
 		d.must(t, 10*time.Second, func() string {
-			for _, p := range d.pods(ns) {
-				if p.Labels[keys.QueueLabel] == "starved" && kai.OwnGang(&p) != nil {
-					return "" // it is its gang by itself, and has said so
+			for _, p := range d.pods(ns) { // one that is its gang by itself says it itself
+				for _, c := range p.Status.Conditions {
+					if p.Labels[keys.QueueLabel] == "starved" && kai.OwnGang(&p) != nil && c.Type == keys.RoomHeldCondition && c.Status == corev1.ConditionTrue {
+						if c.Reason == keys.ReasonWaitingForRelease && strings.Contains(c.Message, "room on node n-") {
+							return ""
+						}
+						return "the pod says: " + c.Reason + ": " + c.Message
+					}
 				}
 			}
 			for _, g := range list(d.fixture, &v2alpha2.PodGroupList{}, client.InNamespace(ns)).Items {

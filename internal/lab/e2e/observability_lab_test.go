@@ -52,8 +52,7 @@ func TestDashboards(t *testing.T) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Some panels are about what the binder does.
-	muster := admitting(t, w, "--fake-gpu-nodes", "--leader-elect", "--bind-requests=all", "--scheduler-conf="+conf)
+	muster := admitting(t, w, "--fake-gpu-nodes", "--leader-elect", "--scheduler-conf="+conf)
 	server := usagetest.Start(t, nil, time.Second, muster.address)
 	if server == nil {
 		return
@@ -151,6 +150,11 @@ func (l *mixed) step(t *testing.T, second int) {
 		j.Spec.Template.Annotations = map[string]string{lab.AnnotationRunFor: "1s"}
 		j.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
 		l.w.create(t, j)
+	}
+	if second%4 == 1 { // parts of GPUs all the time, which the binder prepares
+		for i := range 4 {
+			l.w.create(t, fractionPod("team", fmt.Sprintf("part-%d-%d", second, i), map[string]string{keys.GPUFractionAnnotation: "0.5", lab.AnnotationRunFor: "1s"}))
+		}
 	}
 	if second%10 == 3 { // a pod that makes no sense is refused
 		if err := l.w.client.Create(t.Context(), fractionPod("team", fmt.Sprintf("senseless-%d", second), map[string]string{keys.GPUFractionAnnotation: "all"})); err == nil {
