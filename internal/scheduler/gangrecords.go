@@ -61,11 +61,13 @@ func (l *Loop) takeOver(ctx context.Context, r *kai.GangRecord, pods map[types.U
 			waits = append(waits, *m)
 		}
 	}
+	snap := l.snapshot()
 	waits = slices.DeleteFunc(waits, func(m kai.Intent) bool {
-		if apply.Fits(l.snapshot(), m.Node, pods[m.PodUID].Class.Requests) == nil {
+		if apply.Fits(snap, m.Node, pods[m.PodUID].Class.Requests) == nil {
 			return false
 		}
 		l.store.Forget(string(m.PodUID))
+		snap = l.snapshot() // in which the next on its node may have room
 		return true
 	})
 	log := logr.FromContextOrDiscard(ctx).WithValues("gang", r.Gang.String(), "bundle", r.Bundle, "members", len(r.Members), "bound", stand, "waiting", len(waits))
