@@ -34,7 +34,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/lab"
 )
 
-// volcanoFixture is a lab in which Volcano's controllers run. No scheduler of Muster's speaks for Volcano's PodGroups yet: the test is the scheduler. It
+// volcanoFixture is a lab in which Volcano's controllers run. The scheduler's face of Volcano's is off, and the test is the scheduler: it has each moment in its hand. It
 // lets a PodGroup in by its phase Inqueue, and puts its pods on nodes by Bindings.
 type volcanoFixture struct {
 	*fixture
