@@ -169,7 +169,7 @@ func (s *eventSink) end(ctx context.Context, e *corev1.Event, err error) {
 		delete(s.open, e.Namespace)
 	}
 	s.mu.Unlock()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		s.lost.Inc()
 		logr.FromContextOrDiscard(ctx).V(1).Info("an event was lost", "object", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "error", err.Error())
 	}

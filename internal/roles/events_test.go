@@ -148,8 +148,13 @@ func TestEventsAreTriedAgain(t *testing.T) {
 			return kubetest.Outcome{Err: apierrors.NewRequestEntityTooLargeError("no")}
 		}, 1, 0, 1},
 		"its namespace is going": {func(int) kubetest.Outcome {
-			return kubetest.Outcome{Err: apierrors.NewForbidden(corev1.Resource("events"), "it", errors.New("terminating"))}
+			err := apierrors.NewForbidden(corev1.Resource("events"), "it", errors.New("terminating"))
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+			return kubetest.Outcome{Err: err}
 		}, 1, 0, 0},
+		"the right is missing": {func(int) kubetest.Outcome {
+			return kubetest.Outcome{Err: apierrors.NewForbidden(corev1.Resource("events"), "it", errors.New("no right"))}
+		}, 1, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
