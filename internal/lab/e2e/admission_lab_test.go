@@ -122,9 +122,9 @@ func TestAdmission(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" || !strings.HasPrefix(prefix, "trainer-") || !strings.HasSuffix(prefix, "-shared-gpu") {
 			t.Errorf("prefix %q: %s", prefix, d)
 		}
-		changed := p.DeepCopy()
-		changed.Annotations[keys.GPUFractionAnnotation] = "all"
-		if err := w.client.Update(t.Context(), changed); err == nil || !strings.Contains(err.Error(), `metadata.annotations[gpu-fraction]: Invalid value: "all"`) {
+		// A patch, because Muster may have written into the pod meanwhile.
+		nonsense := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"gpu-fraction":"all"}}}`))
+		if err := w.client.Patch(t.Context(), p.DeepCopy(), nonsense); err == nil || !strings.Contains(err.Error(), `metadata.annotations[gpu-fraction]: Invalid value: "all"`) {
 			t.Errorf("an update that makes no sense: %v", err)
 		}
 	})
@@ -194,9 +194,8 @@ func TestAdmission(t *testing.T) {
 		pg := &v2alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "user"}, Spec: v2alpha2.PodGroupSpec{Queue: "leaf", MinMember: ptr.To[int32](1)}}
 		w.create(t, pg)
 		deletes(queue("leaf", ""))
-		torn := pg.DeepCopy()
-		torn.Spec.SubGroups = []v2alpha2.SubGroup{{Name: "a", Parent: ptr.To("b"), MinMember: ptr.To[int32](1)}}
-		w.refused(t, `spec.subGroups[0].parent: Not found: "b"`, func() error { return w.client.Update(t.Context(), torn.DeepCopy(), client.DryRunAll) })
+		torn := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"subGroups":[{"name":"a","parent":"b","minMember":1}]}}`))
+		w.refused(t, `spec.subGroups[0].parent: Not found: "b"`, func() error { return w.client.Patch(t.Context(), pg.DeepCopy(), torn, client.DryRunAll) })
 		if err := w.client.Delete(t.Context(), pg); err != nil {
 			t.Fatal(err)
 		}

@@ -357,6 +357,7 @@ func (f *fuzzing) run(t *testing.T, length time.Duration) {
 	for d := f.auditor.Equal(); d != ""; d = f.auditor.Equal() {
 		if time.Since(began) > quietWithin {
 			f.auditor.Blame("charge", "at rest", "not the truth when nobody writes any more, after %s: %s", quietWithin, d)
+			t.Log(f.holders())
 			break
 		}
 		f.pause(t.Context(), 200*time.Millisecond)
@@ -380,6 +381,26 @@ func (f *fuzzing) run(t *testing.T, length time.Duration) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t.Errorf("%d × %s", kinds[kind], kind)
 	}
+}
+
+// holders says what PodGroups and Queues say that they hold, and which pods are on nodes: where a charge comes from that is not the truth.
+func (f *fuzzing) holders() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "who says what it holds:")
+	for _, q := range list(f.fixture, &queuev2.QueueList{}).Items {
+		fmt.Fprintf(&b, "  Queue %s: %v, annotations %v\n", q.Name, q.Status.Allocated, q.Annotations)
+	}
+	for _, g := range list(f.fixture, &v2alpha2.PodGroupList{}).Items {
+		if held := g.Status.ResourcesStatus.Allocated; len(held) > 0 {
+			fmt.Fprintf(&b, "  PodGroup %s/%s of queue %s: %v\n", g.Namespace, g.Name, g.Spec.Queue, held)
+		}
+	}
+	for _, p := range list(f.fixture, &corev1.PodList{}).Items {
+		if p.Spec.NodeName != "" {
+			fmt.Fprintf(&b, "  pod %s/%s on %s, %s, deleted %v, annotations %v, labels %v\n", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Annotations, p.Labels)
+		}
+	}
+	return b.String()
 }
 
 // phase runs a fuzzer beside honest tenants and returns how long their pods waited.

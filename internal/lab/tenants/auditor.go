@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-scheduler/muster/api/kai/keys"
@@ -113,7 +115,8 @@ type holder struct {
 	ours, fixed, made bool // made: it came with a node
 	takes             room // of its node
 	gpu               int64
-	loose             int64 // by how much gpu may be wrong
+	loose             int64  // by how much gpu may be wrong
+	alone             string // what it says of the gang that it is by itself
 	marks             string
 	set               string    // subgroup: what its label says now, or what it was bound for if it says so itself
 	unknown           time.Time // since when there is no such subgroup
@@ -140,8 +143,9 @@ type doubt struct {
 	evicted       bool
 }
 
-// groupSeen is a PodGroup.
+// groupSeen is a PodGroup, or a pod that is a gang by itself.
 type groupSeen struct {
+	alone      bool
 	queue, was string
 	moved      time.Time
 	fixed      bool
@@ -317,17 +321,8 @@ func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
 		s = &groupSeen{queue: g.Spec.Queue, was: g.Spec.Queue}
 		a.groups[key] = s
 	}
-	s.gone = false
-	if s.queue != g.Spec.Queue {
-		s.was, s.queue, s.moved = s.queue, g.Spec.Queue, now
-	}
-	// A class without a value of its own here is one of ours, or none.
-	fixed := g.Spec.Preemptibility == v2alpha2.NonPreemptible ||
-		g.Spec.Preemptibility == "" && (g.Spec.PriorityClassName == keys.PriorityClassBuild || g.Spec.PriorityClassName == keys.PriorityClassInference)
-	if s.fixed != fixed && s.sets != nil {
-		s.turned = now
-	}
-	s.fixed = fixed
+	s.alone = false
+	s.is(&g.Spec, now)
 	s.sets = map[string]bool{"": true, "default": true}
 	for _, g := range g.Spec.SubGroups {
 		s.sets[g.Name] = true
@@ -336,6 +331,80 @@ func (a *Auditor) group(g *v2alpha2.PodGroup, deleted bool, now time.Time) {
 	if g.Spec.MinMember != nil {
 		s.least = int(*g.Spec.MinMember)
 	}
+}
+
+// is takes in what a gang says of its queue, and whether it is preemptible.
+func (s *groupSeen) is(spec *v2alpha2.PodGroupSpec, now time.Time) {
+	s.gone = false
+	if s.queue != spec.Queue {
+		s.was, s.queue, s.moved = s.queue, spec.Queue, now
+	}
+	// A class without a value of its own here is one of ours, or none.
+	fixed := spec.Preemptibility == v2alpha2.NonPreemptible ||
+		spec.Preemptibility == "" && (spec.PriorityClassName == keys.PriorityClassBuild || spec.PriorityClassName == keys.PriorityClassInference)
+	if s.fixed != fixed && s.sets != nil {
+		s.turned = now
+	}
+	s.fixed = fixed
+}
+
+// aloneText is what a pod that is a gang by itself says in its annotation (ADR 18), as far as it is looked at here.
+type aloneText struct {
+	Pod  types.UID             `json:"pod"`
+	Name string                `json:"name"`
+	Spec v2alpha2.PodGroupSpec `json:"spec"`
+}
+
+// aloneIn returns what a pod says of the gang that it is by itself; nil for none. What names another pod is none.
+func aloneIn(p *corev1.Pod) *aloneText {
+	var t aloneText
+	if json.Unmarshal([]byte(p.Annotations[keys.OwnGangAnnotation]), &t) != nil || t.Pod != p.UID || t.Name == "" {
+		return nil
+	}
+	return &t
+}
+
+// alone takes in the gang that a pod is by itself, as if it were a PodGroup; where there is one of that name, that counts.
+func (a *Auditor) alone(h *holder, p *corev1.Pod, deleted bool, now time.Time) {
+	text := p.Annotations[keys.OwnGangAnnotation]
+	if text == h.alone && !deleted {
+		return
+	}
+	h.alone = text
+	t := aloneIn(p)
+	if t == nil {
+		return
+	}
+	key := p.Namespace + "/" + t.Name
+	s := a.groups[key]
+	switch {
+	case s != nil && !s.alone && !s.gone:
+		return
+	case deleted:
+		if s != nil {
+			s.gone = true
+		}
+		return
+	case s == nil:
+		s = &groupSeen{queue: t.Spec.Queue, was: t.Spec.Queue}
+		a.groups[key] = s
+	}
+	s.alone, s.least = true, 1
+	s.is(&t.Spec, now)
+	s.sets = map[string]bool{"": true, "default": true}
+}
+
+// memberOf returns the gang that a pod says it is in: the PodGroup that it names, or what it is by itself, or else the one of the workload
+// that made it (ADR 18).
+func memberOf(p *corev1.Pod) string {
+	name := p.Annotations[keys.PodGroupAnnotation]
+	if t := aloneIn(p); name == "" && t != nil {
+		name = t.Name
+	}
+	if o := p.OwnerReferences; name == "" && len(o) == 1 && ptr.Deref(o[0].Controller, false) {
+		name = "pg-" + o[0].Name + "-" + string(o[0].UID)
+	}
+	return p.Namespace + "/" + name
 }
 
 // pod takes in a pod. Of what it carries only what was there when it got its node counts.
@@ -348,7 +417,8 @@ func (a *Auditor) pod(p *corev1.Pod, deleted bool, now time.Time) {
 		h = &holder{uid: p.UID, namespace: p.Namespace, name: p.Name, ours: p.Spec.SchedulerName == keys.SchedulerName, made: p.Spec.NodeName != ""}
 		a.pods[p.UID] = h
 	}
-	if is := p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]; is != h.member {
+	a.alone(h, p, deleted, now)
+	if is := memberOf(p); is != h.member {
 		h.former, h.changed, h.member = h.member, now, is
 	}
 	h.marks, h.set = marksOf(p), p.Labels[keys.SubGroupLabel]

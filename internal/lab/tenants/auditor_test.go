@@ -62,6 +62,17 @@ func (s *stage) pod(ns, name, gang, gpus string) *corev1.Pod {
 	return p
 }
 
+// byItself is a pod of so many GPUs that is a gang by itself.
+func (s *stage) byItself(ns, name, queue, gpus string) *corev1.Pod {
+	p := s.pod(ns, name, "", gpus)
+	delete(p.Annotations, keys.PodGroupAnnotation)
+	p.Annotations[keys.OwnGangAnnotation] = `{"pod":"` + ns + name + `","name":"pg-` + name + `","uid":"u","spec":{"queue":"` + queue + `"}}`
+	p.Annotations["charge"] = queue + "/pg-" + name
+	s.Seen(p.DeepCopy(), false, s.now)
+	s.now = s.now.Add(time.Minute)
+	return p
+}
+
 // binds lets us decide for the pod, and bind it.
 func (s *stage) binds(p *corev1.Pod) *corev1.Pod {
 	s.Seen(p.DeepCopy(), false, s.now)
@@ -311,6 +322,55 @@ func TestAuditor(t *testing.T) {
 		if what := s.Equal(); !strings.HasPrefix(what, "mean: its status is not the truth: it says 0 GPUs, pods bound for it hold 1") {
 			t.Error(what)
 		}
+	})
+	t.Run("the status is behind, of a gang by itself", func(t *testing.T) {
+		s := newStage()
+		p := s.binds(s.byItself("eve", "a", "mean", "1"))
+		p.Annotations[keys.PodGroupAnnotation] = "nothing" // what it says afterwards does not count
+		s.Seen(p, false, s.now)
+		s.wants(t, "charge: its status is not the")
+		if what := s.Equal(); !strings.HasPrefix(what, "mean: its status is not the truth: it says 0 GPUs, pods bound for it hold 1") {
+			t.Error(what)
+		}
+	})
+	t.Run("a gang by itself beyond a limit", func(t *testing.T) {
+		s := newStage()
+		s.binds(s.byItself("eve", "a", "mean", "5"))
+		s.status("mean", "5")
+		s.wants(t, "S4: bound beyond a limit: queue")
+	})
+	t.Run("a gang by itself in another's queue", func(t *testing.T) {
+		s := newStage()
+		s.binds(s.byItself("eve", "a", "good", "1"))
+		s.status("good", "1")
+		s.wants(t, "S8: bound in a queue that")
+	})
+	t.Run("a gang by itself that is charged to another queue", func(t *testing.T) {
+		s := newStage()
+		p := s.byItself("eve", "a", "mean", "1")
+		p.Annotations["charge"] = "good/pg-a"
+		s.binds(p)
+		s.status("mean", "1")
+		s.wants(t, "charge: bound for one queue, charged")
+	})
+	t.Run("a PodGroup of its name counts", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "pg-a", "good", 1, "")
+		p := s.byItself("fair", "a", "mean", "1") // there is a PodGroup of that name
+		p.Annotations["charge"] = "good/pg-a"
+		s.binds(p)
+		s.status("good", "1")
+		s.wants(t)
+	})
+	t.Run("a gang in part whose pods are not told", func(t *testing.T) {
+		s := newStage()
+		s.gang("fair", "pg-job-u", "good", 2, "")
+		p := s.pod("fair", "a", "", "1")
+		delete(p.Annotations, keys.PodGroupAnnotation)
+		p.OwnerReferences = []metav1.OwnerReference{{Name: "job", UID: "u", Controller: ptr.To(true)}}
+		s.binds(p)
+		s.status("good", "1")
+		s.wants(t, "S2: 1 of at least 2")
 	})
 	t.Run("an honest pod is evicted", func(t *testing.T) {
 		s := newStage()

@@ -44,7 +44,7 @@ func (a *Auditor) placed(h *holder, p *corev1.Pod, now time.Time) {
 	}
 	h.charge = p.Annotations[a.o.Charge]
 	h.recorded = strings.Contains(p.Annotations[keys.ChargedAsAnnotation], keys.ChargedFixed)
-	h.gang = p.Namespace + "/" + p.Annotations[keys.PodGroupAnnotation]
+	h.gang = h.member
 	if parts := strings.Split(h.charge, "/"); len(parts) > 1 && p.Namespace+"/"+parts[1] == h.former && now.Sub(h.changed) < settle {
 		h.gang = h.former // it went to another gang between the decision and its Binding
 	}
