@@ -61,6 +61,7 @@ type story struct {
 	bound     map[types.UID]time.Time  // when a pod was first seen on a node
 	holds     map[types.UID]bool       // pods that are on a node and have not ended
 	most      int                      // pods that were so at once
+	waited    map[types.UID]bool       // pods that were told that there is no room for them
 	evicted   map[types.UID]bool       // pods that the eviction API let go, which here is asked by the scheduler alone
 }
 
@@ -228,6 +229,9 @@ func (w *fixture) seen(object any, deleted bool) {
 			if c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI" {
 				s.evicted[o.UID] = true
 			}
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				s.waited[o.UID] = true
+			}
 		}
 	case *corev1.ConfigMap:
 		if r == nil {
@@ -290,7 +294,7 @@ func (w *fixture) recordsLeft(namespace string) (n int) {
 func (w *fixture) tell(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]gangRecord{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
+	w.stories[namespace] = &story{requests: map[types.UID]span{}, records: map[types.UID]gangRecord{}, claims: map[string]uint64{}, evicted: map[types.UID]bool{}, waited: map[types.UID]bool{}, bound: map[types.UID]time.Time{}, holds: map[types.UID]bool{}}
 }
 
 // asked is how many BindRequests a namespace has had.
@@ -298,6 +302,13 @@ func (w *fixture) asked(namespace string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.stories[namespace].requests)
+}
+
+// waited is how many pods of a namespace were told that there is no room for them.
+func (w *fixture) waited(namespace string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stories[namespace].waited)
 }
 
 // early says what was missing when the first pod of a gang of that size was bound: decisions that stood at that moment, or
