@@ -22,11 +22,13 @@
 //     only to hand it over. Addresses are CNI's and stand in the record.
 //   - Whoever holds a tap holds it alone. A tap that QEMU still has cannot be handed over again (Conflict).
 //   - Get needs the token that Add or Recover made last, once. The database has its hash.
-//   - DHCP never leaves the pod in either direction. The server hears a guest by a packet socket on the tap, before the bridge, and answers
-//     into the tap; a traffic-control filter ends every DHCP packet, of both families, that enters the bridge by the tap or by the veth. A
-//     unicast renewal, which a guest sends to its default gateway's MAC, is heard all the same.
+//   - DHCP never leaves the pod in either direction, nor do solicitations and advertisements of routers. The server hears a guest by a packet
+//     socket on the tap, before the bridge, and answers into the tap; a traffic-control filter ends all of them, of both families, that enter
+//     the bridge by the tap or by the veth. A unicast renewal, which a guest sends to its default gateway's MAC, is heard all the same.
 //
-// The guest gets IPv4 by DHCP and by its first-boot data; IPv6 only by the latter. There is no router advertisement and no DHCPv6 server.
+// The guest gets both families by DHCP and by its first-boot data. IPv6's routers it learns from advertisements that the DHCP server makes of
+// CNI's routes and sends into the tap alone: no address is made of them (no SLAAC), as the pod's are CNI's. A gateway that is no link-local
+// address is told as a stand-in with the gateway's MAC, which the server asks the pod's network for, as the guest would.
 // Virtual functions (SR-IOV) and other links than veths are recognised and refused with an error that names them.
 //
 // The folder of namespaces belongs to this package alone: what is in it without a record is removed at the start. Where the process and

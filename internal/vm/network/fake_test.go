@@ -157,14 +157,14 @@ func (w *fakeHost) open(path string, cards []Card) (fds []int, err error) {
 	return fds, nil
 }
 
-func (w *fakeHost) listen(string, []Port) (dhcp.Conn, error) {
+func (w *fakeHost) listen(string, []int, []int) (guests, network dhcp.Conn, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
-		return nil, errKilled
+		return nil, nil, errKilled
 	}
 	w.sockets++
-	return &fakeConn{w: w, closed: make(chan struct{})}, nil
+	return &fakeConn{w: w, closed: make(chan struct{})}, nil, nil
 }
 
 type fakeConn struct {

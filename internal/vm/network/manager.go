@@ -22,10 +22,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
 )
 
-// Port is a card as it was joined: the tap that leads to the guest, and the MAC of the bridge, from which DHCP answers.
+// Port is a card as it was joined: the tap that leads to the guest, the veth that leads to the pod's network, and the MAC of the bridge, from
+// which DHCP answers.
 type Port struct {
-	Tap int
-	MAC string
+	Tap  int
+	Veth int
+	MAC  string
 }
 
 // machine is what the manager does to the machine. Everything can be done again: what is there already is left, what is gone is no error.
@@ -45,8 +47,8 @@ type machine interface {
 	part(path string, cards []Card) error
 	// open opens the tap of each card. unix.EBUSY: somebody has one open. The descriptors are the caller's.
 	open(path string, cards []Card) ([]int, error)
-	// listen opens a socket that hears the DHCP of some taps.
-	listen(path string, ports []Port) (dhcp.Conn, error)
+	// listen opens a socket that hears what guests ask by some taps, and one that hears what is answered by some veths, nil where there are none.
+	listen(path string, taps, veths []int) (guests, network dhcp.Conn, err error)
 }
 
 // plugins is what the manager has CNI do.
@@ -233,16 +235,20 @@ func (m *Manager) join(r record) error {
 		}
 		m.quiet(r.Pod.ID)
 	}
-	conn, err := m.machine.listen(r.Netns, ports)
+	served, veths := make([]dhcp.Port, len(ports)), []int(nil)
+	for i, p := range ports {
+		served[i] = dhcp.Port{Link: p.Tap, MAC: hardware(p.MAC), Card: r.Cards[i].Interface}
+		if dhcp.AsksFor(r.Cards[i].Interface) {
+			served[i].Outer = p.Veth
+			veths = append(veths, p.Veth)
+		}
+	}
+	guests, outside, err := m.machine.listen(r.Netns, taps, veths)
 	if err != nil {
 		return fmt.Errorf("DHCP: %w", err)
 	}
 	config := dhcp.Config{Server: serverAddress().Addr(), Lease: m.lease, Hostname: r.Pod.hostname(), DNS: r.DNS, Fallback: m.fallback, Heard: m.heard}
-	served := make([]dhcp.Port, len(ports))
-	for i, p := range ports {
-		served[i] = dhcp.Port{Link: p.Tap, MAC: hardware(p.MAC), Card: r.Cards[i].Interface}
-	}
-	s := dhcp.Start(conn, config, served, m.log.WithValues("pod", r.Pod.ID))
+	s := dhcp.Start(guests, outside, config, served, m.log.WithValues("pod", r.Pod.ID))
 	m.mu.Lock()
 	m.dhcp[r.Pod.ID] = s
 	m.mu.Unlock()
