@@ -134,6 +134,10 @@ func (w *fakeHost) join(path string, cards []Card) ([]Port, error) {
 	return out, nil
 }
 
+func (*fakeHost) function(string) (string, error) { return "", errors.New("there are none") }
+
+func (*fakeHost) giveBack(string, []Card) error { return nil }
+
 func (w *fakeHost) part(path string, _ []Card) error {
 	return w.step(func() { w.netns[path].joined = 0 })
 }

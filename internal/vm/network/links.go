@@ -99,7 +99,7 @@ func routes(k netlink.Link) (out []vm.Route, err error) {
 
 func (l *linux) join(path string, cards []Card) (ports []Port, err error) {
 	err = inside(path, func() error {
-		for _, c := range cards {
+		for _, c := range tapped(cards) {
 			p, err := l.joinCard(c)
 			if err != nil {
 				return fmt.Errorf("card %s: %w", c.Name, err)
@@ -108,6 +108,14 @@ func (l *linux) join(path string, cards []Card) (ports []Port, err error) {
 		}
 		return nil
 	})
+	for _, c := range cards {
+		if c.PCI == "" || err != nil {
+			continue
+		}
+		if err = l.takeFunction(c); err != nil {
+			err = fmt.Errorf("card %s: %w", c.Name, err)
+		}
+	}
 	return ports, err
 }
 
@@ -333,7 +341,7 @@ func instructions(program []bpf.RawInstruction) []byte {
 func (l *linux) part(path string, cards []Card) error {
 	return inside(path, func() error {
 		var errs []error
-		for _, c := range cards {
+		for _, c := range tapped(cards) {
 			if err := l.partCard(c); err != nil {
 				errs = append(errs, fmt.Errorf("card %s: %w", c.Name, err))
 			}
