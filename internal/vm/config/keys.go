@@ -47,7 +47,7 @@ func Keys() []Key {
 			Field: "disableKVM", Flag: "disable-kvm", Env: "VIRTLET_DISABLE_KVM", Own: "domain-type", rule: boolean, Switch: true,
 			own: map[string]string{"true": "qemu", "false": "kvm"}, back: map[string]string{"qemu": "true", "kvm": "false"},
 		},
-		{Field: "enableSriov", Flag: "enable-sriov", Env: "VIRTLET_SRIOV_SUPPORT", rule: boolean, Switch: true, Without: "virtual functions that a CNI plugin gives are refused by name; those of device plugins are passed through without a setting"},
+		{Field: "enableSriov", Flag: "enable-sriov", Env: "VIRTLET_SRIOV_SUPPORT", rule: boolean, Switch: true, Without: "virtual functions are passed through where CNI or a device plugin gives them to a pod, without a setting"},
 		{Field: "cniPluginDir", Flag: "cni-bin-dir", Env: "VIRTLET_CNI_PLUGIN_DIR", Own: "cni-bin-dir", rule: absolute},
 		{Field: "cniConfigDir", Flag: "cni-conf-dir", Env: "VIRTLET_CNI_CONFIG_DIR", Own: "cni-conf-dir", rule: absolute},
 		{Field: "calicoSubnetSize", Flag: "calico-subnet-size", Env: "VIRTLET_CALICO_SUBNET", rule: number(0, 32), Without: "a guest gets Calico's address as it is, with an on-link route to its gateway: no subnet is made up"},

@@ -3,6 +3,7 @@ package network
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,9 +20,11 @@ type Card struct {
 	vm.Interface
 	// LinkMAC is the address that the veth has while the guest has the one that CNI gave to it.
 	LinkMAC string `json:"linkMAC"`
-	// Tap and Bridge are links of the pod's namespace.
-	Tap    string `json:"tap"`
-	Bridge string `json:"bridge"`
+	// Tap and Bridge are links of the pod's namespace. A virtual function has none.
+	Tap    string `json:"tap,omitempty"`
+	Bridge string `json:"bridge,omitempty"`
+	// Driver is what a virtual function had when it came: "vfio-pci", where it was made for guests and has no link.
+	Driver string `json:"driver,omitempty"`
 }
 
 // Link is a link of the pod's namespace as CNI plugins left it.
@@ -57,6 +60,9 @@ const (
 // address in the result is a card too, with the addresses that it has. Routes are those of the kernel, which are what a container would
 // use; the result's, where there are none.
 //
+// A link that is a device of the PCI bus becomes a card that is passed through, and so does an interface of the result that has a PCI address (pciID) and no link, because
+// its driver is that of guests already. Whether such a device is a virtual function is for the caller to see.
+//
 // This needs no special case for Calico, whose link has an address without a subnet (/32), an on-link route to 169.254.1.1, and a default
 // route through it: the guest gets the same, an on-link route by option 121 with the gateway 0.0.0.0 (RFC 3442), which is how clouds with
 // /32 addresses tell their guests. The node's veth answers ARP for 169.254.1.1 as for a container.
@@ -71,6 +77,7 @@ func cards(result *types100.Result, links []Link, newMAC func() string) ([]Card,
 		return nil, fmt.Errorf("CNI's result has %d addresses, %d routes and %d interfaces, the namespace %d links; at most %d, %d, %d and %d are allowed",
 			len(result.IPs), len(result.Routes), len(result.Interfaces), len(links), maxIPs, maxRoutes, maxIPs, maxIPs)
 	}
+	links = withFunctions(links, result)
 	byName := map[string]int{}
 	veths := []int{}
 	for i, l := range links {
@@ -128,12 +135,8 @@ func cards(result *types100.Result, links []Link, newMAC func() string) ([]Card,
 	kernelRoutes := false
 	for n, i := range order {
 		l := links[i]
-		if l.PCI != "" {
-			return nil, vm.Errorf(vm.Invalid, "interface %s is the PCI device %s: virtual functions and other devices (SR-IOV) are not supported yet; use a network whose interfaces are veths",
-				l.Name, l.PCI)
-		}
-		if l.Kind != "veth" {
-			return nil, vm.Errorf(vm.Invalid, "interface %s is of the kind %s: only veths can be joined to a guest", l.Name, l.Kind)
+		if l.PCI == "" && l.Kind != "veth" {
+			return nil, vm.Errorf(vm.Invalid, "interface %s is of the kind %s: only veths and virtual functions (SR-IOV) can be joined to a guest", l.Name, l.Kind)
 		}
 		mac, err := net.ParseMAC(l.MAC)
 		if err != nil || len(mac) != 6 {
@@ -145,7 +148,12 @@ func cards(result *types100.Result, links []Link, newMAC func() string) ([]Card,
 		}
 		routes := slices.Clone(l.Routes)
 		kernelRoutes = kernelRoutes || len(routes) > 0
-		c := Card{Interface: vm.Interface{Name: l.Name, MAC: mac.String(), MTU: l.MTU, Addresses: addresses, Routes: routes}, LinkMAC: newMAC()}
+		c := Card{Interface: vm.Interface{Name: l.Name, MAC: mac.String(), MTU: l.MTU, Addresses: addresses, Routes: routes, PCI: l.PCI}}
+		if l.PCI != "" {
+			out = append(out, c)
+			continue
+		}
+		c.LinkMAC = newMAC()
 		c.Tap, c.Bridge = "tap"+strconv.Itoa(n), "br"+strconv.Itoa(n)
 		if _, there := byName[c.Tap]; there {
 			return nil, fmt.Errorf("CNI made a link %s, a name that the guest's tap needs", c.Tap)
@@ -162,6 +170,18 @@ func cards(result *types100.Result, links []Link, newMAC func() string) ([]Card,
 		sortRoutes(out[i].Routes)
 	}
 	return out, nil
+}
+
+// withFunctions adds to the links what the result says of functions that have none.
+func withFunctions(links []Link, result *types100.Result) []Link {
+	out := slices.Clone(links)
+	for _, f := range result.Interfaces {
+		if f == nil || f.Sandbox == "" || f.PciID == "" || slices.ContainsFunc(out, func(l Link) bool { return l.PCI == f.PciID || l.Name == f.Name }) {
+			continue
+		}
+		out = append(out, Link{Name: f.Name, Index: math.MaxInt, Kind: "function", MAC: f.Mac, MTU: f.Mtu, PCI: f.PciID})
+	}
+	return out
 }
 
 // linkOf finds the link of an address, or −1.

@@ -72,6 +72,13 @@ func TestCards(t *testing.T) {
 						line += r.Gateway.String()
 					}
 				}
+				if c.PCI != "" {
+					got = append(got, line+" pci "+c.PCI)
+					if c.Tap+c.Bridge+c.LinkMAC != "" {
+						t.Errorf("card %d, a function, has links %s, %s, %s", i, c.Tap, c.Bridge, c.LinkMAC)
+					}
+					continue
+				}
 				got = append(got, line)
 				if c.Tap != fmt.Sprint("tap", i) || c.Bridge != fmt.Sprint("br", i) || c.LinkMAC == c.MAC {
 					t.Errorf("card %d has links %s, %s, %s", i, c.Tap, c.Bridge, c.LinkMAC)

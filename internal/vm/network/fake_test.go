@@ -134,6 +134,10 @@ func (w *fakeHost) join(path string, cards []Card) ([]Port, error) {
 	return out, nil
 }
 
+func (*fakeHost) function(string) (string, error) { return "", errors.New("there are none") }
+
+func (*fakeHost) giveBack(string, []Card) error { return nil }
+
 func (w *fakeHost) part(path string, _ []Card) error {
 	return w.step(func() { w.netns[path].joined = 0 })
 }
@@ -157,14 +161,14 @@ func (w *fakeHost) open(path string, cards []Card) (fds []int, err error) {
 	return fds, nil
 }
 
-func (w *fakeHost) listen(string, []Port) (dhcp.Conn, error) {
+func (w *fakeHost) listen(string, []int, []int) (guests, network dhcp.Conn, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
-		return nil, errKilled
+		return nil, nil, errKilled
 	}
 	w.sockets++
-	return &fakeConn{w: w, closed: make(chan struct{})}, nil
+	return &fakeConn{w: w, closed: make(chan struct{})}, nil, nil
 }
 
 type fakeConn struct {

@@ -99,7 +99,7 @@ func routes(k netlink.Link) (out []vm.Route, err error) {
 
 func (l *linux) join(path string, cards []Card) (ports []Port, err error) {
 	err = inside(path, func() error {
-		for _, c := range cards {
+		for _, c := range tapped(cards) {
 			p, err := l.joinCard(c)
 			if err != nil {
 				return fmt.Errorf("card %s: %w", c.Name, err)
@@ -108,6 +108,14 @@ func (l *linux) join(path string, cards []Card) (ports []Port, err error) {
 		}
 		return nil
 	})
+	for _, c := range cards {
+		if c.PCI == "" || err != nil {
+			continue
+		}
+		if err = l.takeFunction(c); err != nil {
+			err = fmt.Errorf("card %s: %w", c.Name, err)
+		}
+	}
 	return ports, err
 }
 
@@ -133,7 +141,7 @@ func (l *linux) joinCard(c Card) (Port, error) {
 			return Port{}, fmt.Errorf("link %s: %w", k.Attrs().Name, err)
 		}
 	}
-	return Port{Tap: tap.Attrs().Index, MAC: bridge.Attrs().HardwareAddr.String()}, nil
+	return Port{Tap: tap.Attrs().Index, Veth: veth.Attrs().Index, MAC: bridge.Attrs().HardwareAddr.String()}, nil
 }
 
 // bridge forwards at once and to all (no learning, whose table would mistake a guest that moves), and looks at no multicast.
@@ -288,7 +296,7 @@ func (l *linux) noIPv6(k netlink.Link) error {
 	return nil
 }
 
-// filterIngress has a link drop DHCP that comes in by it. Done again, it changes nothing.
+// filterIngress has a link drop DHCP and advertisements of routers that come in by it. Done again, it changes nothing.
 func filterIngress(k netlink.Link) error {
 	index := k.Attrs().Index
 	err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
@@ -333,7 +341,7 @@ func instructions(program []bpf.RawInstruction) []byte {
 func (l *linux) part(path string, cards []Card) error {
 	return inside(path, func() error {
 		var errs []error
-		for _, c := range cards {
+		for _, c := range tapped(cards) {
 			if err := l.partCard(c); err != nil {
 				errs = append(errs, fmt.Errorf("card %s: %w", c.Name, err))
 			}
@@ -420,16 +428,20 @@ func (l *linux) open(path string, cards []Card) (fds []int, err error) {
 	return fds, nil
 }
 
-func (l *linux) listen(path string, ports []Port) (conn dhcp.Conn, err error) {
-	taps := make([]int, len(ports))
-	for i, p := range ports {
-		taps[i] = p.Tap
-	}
+func (l *linux) listen(path string, taps, veths []int) (guests, network dhcp.Conn, err error) {
 	err = inside(path, func() error {
-		conn, err = dhcp.Listen(taps)
+		if guests, err = dhcp.Listen(taps); err != nil || len(veths) == 0 {
+			return err
+		}
+		if network, err = dhcp.ListenNetwork(veths); err != nil {
+			_ = guests.Close()
+		}
 		return err
 	})
-	return conn, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return guests, network, nil
 }
 
 // openTap attaches a new descriptor to the one queue of a tap of this thread's namespace, which is made where it is missing.

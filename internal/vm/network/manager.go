@@ -22,10 +22,12 @@ import (
 	"github.com/muster-scheduler/muster/internal/vm/network/dhcp"
 )
 
-// Port is a card as it was joined: the tap that leads to the guest, and the MAC of the bridge, from which DHCP answers.
+// Port is a card as it was joined: the tap that leads to the guest, the veth that leads to the pod's network, and the MAC of the bridge, from
+// which DHCP answers.
 type Port struct {
-	Tap int
-	MAC string
+	Tap  int
+	Veth int
+	MAC  string
 }
 
 // machine is what the manager does to the machine. Everything can be done again: what is there already is left, what is gone is no error.
@@ -39,14 +41,18 @@ type machine interface {
 	listNetns() ([]string, error)
 	// links are those of a namespace.
 	links(path string) ([]Link, error)
-	// join makes bridge and tap of each card, and takes the veth's addresses away.
+	// function says which driver a virtual function has. Invalid: the device is none.
+	function(pci string) (driver string, err error)
+	// giveBack gives virtual functions back to their drivers, whether the namespace is alive or not.
+	giveBack(path string, cards []Card) error
+	// join makes bridge and tap of each card, and takes the veth's addresses away; a virtual function gets its MAC and the driver of guests. Ports are of the taps.
 	join(path string, cards []Card) ([]Port, error)
 	// part undoes join: the links are as CNI left them.
 	part(path string, cards []Card) error
 	// open opens the tap of each card. unix.EBUSY: somebody has one open. The descriptors are the caller's.
 	open(path string, cards []Card) ([]int, error)
-	// listen opens a socket that hears the DHCP of some taps.
-	listen(path string, ports []Port) (dhcp.Conn, error)
+	// listen opens a socket that hears what guests ask by some taps, and one that hears what is answered by some veths, nil where there are none.
+	listen(path string, taps, veths []int) (guests, network dhcp.Conn, err error)
 }
 
 // plugins is what the manager has CNI do.
@@ -202,6 +208,13 @@ func (m *Manager) make(ctx context.Context, r *record) (Attached, error) {
 			c.MTU = r.Pod.MTU
 		}
 	}
+	for i := range r.Cards {
+		if c := &r.Cards[i]; c.PCI != "" {
+			if c.Driver, err = m.machine.function(c.PCI); err != nil {
+				return Attached{}, fmt.Errorf("interface %s: %w", c.Name, err)
+			}
+		}
+	}
 	r.DNS = resolver(r.Pod.DNS, result)
 	// Written before links are changed: whoever removes the pod has to know what they were.
 	if err := m.records.put(*r); err != nil {
@@ -220,6 +233,9 @@ func (m *Manager) join(r record) error {
 	if err != nil {
 		return err
 	}
+	if len(ports) == 0 {
+		return nil // all cards are virtual functions: nobody hears their guest
+	}
 	m.mu.Lock()
 	running := m.dhcp[r.Pod.ID]
 	m.mu.Unlock()
@@ -233,16 +249,20 @@ func (m *Manager) join(r record) error {
 		}
 		m.quiet(r.Pod.ID)
 	}
-	conn, err := m.machine.listen(r.Netns, ports)
+	served, veths, cs := make([]dhcp.Port, len(ports)), []int(nil), tapped(r.Cards)
+	for i, p := range ports {
+		served[i] = dhcp.Port{Link: p.Tap, MAC: hardware(p.MAC), Card: cs[i].Interface}
+		if dhcp.AsksFor(cs[i].Interface) {
+			served[i].Outer = p.Veth
+			veths = append(veths, p.Veth)
+		}
+	}
+	guests, outside, err := m.machine.listen(r.Netns, taps, veths)
 	if err != nil {
 		return fmt.Errorf("DHCP: %w", err)
 	}
 	config := dhcp.Config{Server: serverAddress().Addr(), Lease: m.lease, Hostname: r.Pod.hostname(), DNS: r.DNS, Fallback: m.fallback, Heard: m.heard}
-	served := make([]dhcp.Port, len(ports))
-	for i, p := range ports {
-		served[i] = dhcp.Port{Link: p.Tap, MAC: hardware(p.MAC), Card: r.Cards[i].Interface}
-	}
-	s := dhcp.Start(conn, config, served, m.log.WithValues("pod", r.Pod.ID))
+	s := dhcp.Start(guests, outside, config, served, m.log.WithValues("pod", r.Pod.ID))
 	m.mu.Lock()
 	m.dhcp[r.Pod.ID] = s
 	m.mu.Unlock()
@@ -316,7 +336,8 @@ func (m *Manager) Get(ctx context.Context, id, token string) (_ []Tap, fds []int
 	if err := m.join(r); err != nil {
 		return nil, nil, err
 	}
-	fds, err = m.machine.open(r.Netns, r.Cards)
+	cs := tapped(r.Cards)
+	fds, err = m.machine.open(r.Netns, cs)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, nil, vm.Errorf(vm.Conflict, "pod %s: another process has its taps: %w", id, err)
 	}
@@ -330,8 +351,8 @@ func (m *Manager) Get(ctx context.Context, id, token string) (_ []Tap, fds []int
 		}
 		return nil, nil, err
 	}
-	taps := make([]Tap, len(r.Cards))
-	for i, c := range r.Cards {
+	taps := make([]Tap, len(cs))
+	for i, c := range cs {
 		taps[i] = Tap{Name: c.Name, MAC: c.MAC, MTU: c.MTU, Descriptor: i}
 	}
 	return taps, fds, nil
@@ -386,6 +407,9 @@ func (m *Manager) remove(ctx context.Context, r record) error {
 	}
 	m.quiet(r.Pod.ID)
 	a := attach(r)
+	if err := m.machine.giveBack(r.Netns, r.Cards); err != nil {
+		return again(err) // its plugin would look for it in vain
+	}
 	if m.machine.alive(r.Netns) {
 		// Plugins find the links as they made them: some look at addresses to know which rules are theirs.
 		if err := m.machine.part(r.Netns, r.Cards); err != nil {

@@ -16,6 +16,10 @@ import (
 // linux is the machine itself: namespaces, and what netlink does. It starts no program.
 type linux struct {
 	dir string // of namespaces
+	// sys is where sysfs is, "" for /sys; write, if set, writes its files, and vfMAC gives a function its MAC in the place of netlink. They are for tests.
+	sys   string
+	write func(file, text string) error
+	vfMAC func(pf string, index int, mac string) error
 	// fault is asked before each change and may forbid it: kill points of tests. nil in the product.
 	fault func(change string) error
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -325,6 +326,49 @@ func (g *guest) lease() *dhcpv4.DHCPv4 {
 	return ack
 }
 
+// ask6 is ask for DHCPv6, from a link-local address.
+func (g *guest) ask6(kind dhcpv6.MessageType, options ...dhcpv6.Option) *dhcpv6.Message {
+	g.t.Helper()
+	g.xid++
+	m := &dhcpv6.Message{MessageType: kind, TransactionID: dhcpv6.TransactionID{9, 9, g.xid}}
+	m.AddOption(dhcpv6.OptClientID(&dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: g.mac}))
+	for _, o := range options {
+		m.AddOption(o)
+	}
+	var out *dhcpv6.Message
+	for end := time.Now().Add(patience); ; {
+		g.send(udpFrame6(g.mac, "ff02::1:2", 546, 547, m.ToBytes()))
+		_, err := g.within(time.Second, func(f []byte) bool {
+			if !isUDP6(f, 546) {
+				return false
+			}
+			a, err := dhcpv6.MessageFromBytes(f[62:])
+			out = a
+			return err == nil && a.TransactionID == m.TransactionID
+		})
+		if err == nil {
+			return out
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+			must(g.t, err)
+		}
+	}
+}
+
+// lease6 is SOLICIT, REQUEST.
+func (g *guest) lease6() *dhcpv6.Message {
+	g.t.Helper()
+	offer := g.ask6(dhcpv6.MessageTypeSolicit, &dhcpv6.OptIANA{IaId: [4]byte{1}})
+	if offer.MessageType != dhcpv6.MessageTypeAdvertise || offer.Options.OneIANA() == nil {
+		g.t.Fatalf("offered %s", offer.Summary())
+	}
+	reply := g.ask6(dhcpv6.MessageTypeRequest, dhcpv6.OptServerID(offer.Options.ServerID()), offer.Options.OneIANA())
+	if reply.MessageType != dhcpv6.MessageTypeReply || reply.Options.OneIANA() == nil || reply.Options.OneIANA().Options.OneAddress() == nil {
+		g.t.Fatalf("replied %s", reply.Summary())
+	}
+	return reply
+}
+
 func everybody() net.HardwareAddr { return net.HardwareAddr{255, 255, 255, 255, 255, 255} }
 
 // udpFrame has no UDP checksum: IPv4 allows that.
@@ -343,6 +387,29 @@ func udpFrame(to, from net.HardwareAddr, src, dst string, sport, dport uint16, p
 	f = binary.BigEndian.AppendUint16(f, dport)
 	f = binary.BigEndian.AppendUint16(f, uint16(8+len(payload)))
 	return slices.Concat(f, []byte{0, 0}, payload)
+}
+
+// udpFrame6 is udpFrame for a link-local source and a multicast destination. Its checksum is left out, as a guest leaves it that offloads it.
+func udpFrame6(from net.HardwareAddr, dst string, sport, dport uint16, payload []byte) []byte {
+	to := netip.MustParseAddr(dst).As16()
+	f := slices.Concat([]byte{0x33, 0x33}, to[12:], from, []byte{0x86, 0xdd, 0x60, 0, 0, 0}, binary.BigEndian.AppendUint16(nil, uint16(8+len(payload))), []byte{17, 255},
+		netip.MustParseAddr("fe80::7").AsSlice(), to[:])
+	f = binary.BigEndian.AppendUint16(f, sport)
+	f = binary.BigEndian.AppendUint16(f, dport)
+	f = binary.BigEndian.AppendUint16(f, uint16(8+len(payload)))
+	return slices.Concat(f, []byte{0, 0}, payload)
+}
+
+func isUDP6(f []byte, dport uint16) bool {
+	return len(f) >= 62 && f[12] == 0x86 && f[13] == 0xdd && f[20] == 17 && binary.BigEndian.Uint16(f[56:]) == dport
+}
+
+// icmp6 is the type of an ICMPv6 message, or 0.
+func icmp6(f []byte) byte {
+	if len(f) < 55 || f[12] != 0x86 || f[13] != 0xdd || f[20] != 58 {
+		return 0
+	}
+	return f[54]
 }
 
 func isUDP(f []byte, dport uint16) bool {
@@ -391,7 +458,7 @@ func (w *wiretap) send(frame []byte) {
 }
 
 // boots gives the guest a kernel: a network namespace whose only link is a tap with the card's MAC, and frames are carried between the
-// two taps until the test ends.
+// two taps until the test ends. Without a router it is the kernel that finds one.
 func (g *guest) boots(address netip.Prefix, router netip.Addr) (netns string) {
 	g.t.Helper()
 	dir := g.t.TempDir()
@@ -416,6 +483,9 @@ func (g *guest) boots(address netip.Prefix, router netip.Addr) (netns string) {
 		}
 		if err := netlink.AddrAdd(k, &netlink.Addr{IPNet: ipNet(address)}); err != nil {
 			return err
+		}
+		if !router.IsValid() {
+			return nil
 		}
 		return netlink.RouteAdd(&netlink.Route{LinkIndex: k.Attrs().Index, Gw: router.AsSlice()})
 	}))

@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/go-logr/logr"
@@ -154,6 +156,146 @@ func TestRealPod(t *testing.T) {
 			}
 		}
 	})
+	must(t, n.Release(ctx, "pod1"))
+}
+
+// TestRealIPv6 is a guest that has nothing but what its card tells it: its kernel takes the router of an advertisement, DHCPv6 gives it the
+// address that the pod's status has, and both reach what is behind the gateway, also when the gateway has got another MAC. None of it is
+// heard outside, and the network's own routers are not heard inside.
+func TestRealIPv6(t *testing.T) {
+	t.Parallel()
+	if !onNode(t) {
+		return
+	}
+	ctx, n := t.Context(), newNode(t)
+	must(t, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0o644))
+	lo, err := netlink.LinkByName("lo")
+	must(t, err)
+	must(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: ipNet(netip.MustParsePrefix("fd00:77::1/128"))}))
+	n.start()
+	a, err := n.Add(ctx, Pod{ID: "pod1", Namespace: "team-a", Name: "web-0", UID: "u1", DNS: vm.DNS{Servers: []netip.Addr{netip.MustParseAddr("fd00:96::10")}}})
+	must(t, err)
+	node := tapInto(t, "cni0")
+	g := n.guest(a)
+	reply := g.lease6()
+	ia := reply.Options.OneIANA()
+	if len(ia.Options.Addresses()) != 1 || ia.Options.OneAddress().IPv6Addr.String() != "fd00:89::2" || fmt.Sprint(reply.Options.DNS()) != "[fd00:96::10]" {
+		t.Errorf("leased %s", reply.Summary())
+	}
+	l, err := n.List(ctx)
+	must(t, err)
+	if len(l) != 1 || len(l[0].Leases) != 1 || l[0].Leases[0].Address.String() != "fd00:89::2" {
+		t.Errorf("listed %s", text(t, l))
+	}
+	t.Run("nothing of it leaves the pod", func(t *testing.T) {
+		g.send(udpFrame6(g.mac, "ff02::1:2", 546, 547, []byte("no message")))
+		for _, kind := range []byte{133, 134} {
+			f := udpFrame6(g.mac, "ff02::2", 0, 0, make([]byte, 8))
+			f[20], f[54] = 58, kind
+			g.send(f)
+		}
+		g.send(udpFrame6(g.mac, "ff02::1", 4000, 4001, []byte("marker")))
+		node.until(func(f []byte) bool {
+			if isUDP6(f, 546) || isUDP6(f, 547) || icmp6(f) == 133 || icmp6(f) == 134 {
+				t.Errorf("the node hears %x", f)
+			}
+			return isUDP6(f, 4001)
+		})
+	})
+	t.Run("nothing of it enters the pod", func(t *testing.T) {
+		outside := tapInto(t, "cni0")
+		f := udpFrame6(net.HardwareAddr{2, 0, 0, 0, 0, 7}, "ff02::1", 0, 0, make([]byte, 8))
+		f[20], f[54] = 58, 134
+		outside.send(f)
+		outside.send(udpFrame6(net.HardwareAddr{2, 0, 0, 0, 0, 7}, "ff02::1", 4000, 4001, []byte("marker")))
+		g.until(func(f []byte) bool {
+			if icmp6(f) == 134 && net.HardwareAddr(f[6:12]).String() == "02:00:00:00:00:07" {
+				t.Errorf("the guest hears another router: %x", f)
+			}
+			return isUDP6(f, 4001)
+		})
+	})
+	netns := g.boots(netip.MustParsePrefix("fd00:89::2/128"), netip.Addr{})
+	// dials fetches what a server at the far side says, from within the guest.
+	server, err := net.Listen("tcp6", "[fd00:77::1]:80")
+	must(t, err)
+	defer server.Close()
+	go func() {
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, c.RemoteAddr().(*net.TCPAddr).IP.String())
+			_ = c.Close()
+		}
+	}()
+	dials := func() (said string, err error) {
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			err = inside(netns, func() error {
+				d := net.Dialer{Timeout: 2 * time.Second}
+				c, err := d.DialContext(ctx, "tcp6", "[fd00:77::1]:80")
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				b, err := io.ReadAll(c)
+				said = string(b)
+				return err
+			})
+			if err == nil {
+				return said, nil
+			}
+			time.Sleep(100 * time.Millisecond) // between two attempts of a guest whose kernel is still asking
+		}
+		return "", err
+	}
+	routes := func() string {
+		var out string
+		must(t, inside(netns, func() error {
+			k, err := netlink.LinkByName("card")
+			if err != nil {
+				return err
+			}
+			all, err := netlink.RouteList(k, netlink.FAMILY_V6)
+			neighbours, _ := netlink.NeighList(k.Attrs().Index, netlink.FAMILY_V6)
+			out = fmt.Sprint(all, neighbours)
+			return err
+		}))
+		return out
+	}
+	said, err := dials()
+	if err != nil || said != "fd00:89::2" {
+		t.Fatalf("the far side sees %q: %v; the guest has %s", said, err, routes())
+	}
+	if all := routes(); !strings.Contains(all, "fe80::a9fe:fe02:0:1") {
+		t.Errorf("the guest's routes are %s", all)
+	}
+	if links := func() (out string) {
+		must(t, inside(netns, func() error {
+			k, err := netlink.LinkByName("card")
+			if err != nil {
+				return err
+			}
+			all, err := netlink.AddrList(k, netlink.FAMILY_V6)
+			for _, a := range all {
+				if !a.IP.IsLinkLocalUnicast() {
+					out += a.IPNet.String() + " "
+				}
+			}
+			return err
+		}))
+		return out
+	}(); links != "fd00:89::2/128 " {
+		t.Errorf("the guest made addresses of its own: %s", links)
+	}
+	// The gateway's link is made anew, or another node takes over: its MAC is another.
+	cni0, err := netlink.LinkByName("cni0")
+	must(t, err)
+	must(t, netlink.LinkSetHardwareAddr(cni0, net.HardwareAddr{2, 0, 0, 0, 0x99, 0x99}))
+	if said, err := dials(); err != nil || said != "fd00:89::2" {
+		t.Errorf("after the gateway has moved, the far side sees %q: %v; the guest has %s", said, err, routes())
+	}
 	must(t, n.Release(ctx, "pod1"))
 }
 

@@ -118,6 +118,11 @@ func (s *Server) prepare(ctx context.Context, b *Sandbox, rec *Container, judged
 	if err != nil {
 		return nil, err
 	}
+	for _, pci := range b.functions() { // a device plugin may have given the container the same one
+		if !slices.Contains(devices, pci) {
+			devices = append(devices, pci)
+		}
+	}
 	volume, err := s.Volumes.Setup(ctx, rec.ID, judged, img)
 	if err != nil {
 		return nil, fmt.Errorf("volumes: %w", err)

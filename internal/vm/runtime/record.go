@@ -105,6 +105,16 @@ func (b *Sandbox) String() string {
 	return b.Config.GetMetadata().GetNamespace() + "/" + b.Config.GetMetadata().GetName()
 }
 
+// functions are the PCI addresses of the pod's cards that are virtual functions.
+func (b *Sandbox) functions() (out []string) {
+	for _, i := range b.Network.Interfaces {
+		if i.PCI != "" {
+			out = append(out, i.PCI)
+		}
+	}
+	return out
+}
+
 // addresses are the pod's, the first of IPv4 first, as the kubelet reports them.
 func (b *Sandbox) addresses() []string {
 	var four, six []string

@@ -107,6 +107,9 @@ func (s *Server) saved(b *Sandbox, judged *spec.Spec, img image.Image) (fits str
 	if s.States == nil {
 		return "", false, vm.Errorf(vm.Invalid, "%s: this node keeps no machines", spec.OwnOnStop)
 	}
+	if all := b.functions(); len(all) > 0 {
+		return "", false, vm.Errorf(vm.Invalid, "%s: a machine with a virtual function (%s) cannot be saved", spec.OwnOnStop, all[0])
+	}
 	at, fits := place(judged), s.fits(b, judged, img)
 	if err := s.unslept(b, at); err != nil {
 		return "", false, err

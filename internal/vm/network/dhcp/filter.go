@@ -13,14 +13,14 @@ const (
 )
 
 // Leaks is a program for a traffic-control classifier (cls_bpf, direct action) at the ingress of a link: it drops every first fragment
-// and every whole packet of UDP to a port of DHCP, 67 and 68 of IPv4, 546 and 547 of IPv6. Behind extension headers of IPv6 it does
-// not look.
+// and every whole packet of UDP to a port of DHCP, 67 and 68 of IPv4, 546 and 547 of IPv6, and what asks for routers and advertises them:
+// a guest has the addresses and routes that CNI gave it, and no others. Behind extension headers of IPv6 it does not look.
 func Leaks() ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(leakFilter())
 }
 
 func leakFilter() []bpf.Instruction {
-	const pass, drop = 16, 17 // where the program ends
+	const pass, drop = 20, 21 // where the program ends
 	at := 0
 	var p []bpf.Instruction
 	add := func(i bpf.Instruction) { p = append(p, i); at++ }
@@ -40,48 +40,75 @@ func leakFilter() []bpf.Instruction {
 	jump(bpf.JumpEqual, clientPort, drop, pass)      // 9
 	jump(bpf.JumpEqual, etherIPv6, 11, pass)         // 10
 	add(bpf.LoadAbsolute{Off: 14 + 6, Size: 1})      // 11
-	jump(bpf.JumpEqual, protocolUDP, 13, pass)       // 12
+	jump(bpf.JumpEqual, protocolUDP, 13, 16)         // 12
 	add(bpf.LoadAbsolute{Off: 14 + 40 + 2, Size: 2}) // 13
 	jump(bpf.JumpEqual, clientPort6, drop, 15)       // 14
 	jump(bpf.JumpEqual, serverPort6, drop, pass)     // 15
-	add(bpf.RetConstant{Val: goesOn})                // 16
-	add(bpf.RetConstant{Val: drops})                 // 17
+	jump(bpf.JumpEqual, protocolICMP, 17, pass)      // 16
+	add(bpf.LoadAbsolute{Off: 14 + 40, Size: 1})     // 17
+	jump(bpf.JumpEqual, ndSolicitation, drop, 19)    // 18
+	jump(bpf.JumpEqual, ndAdvertisement, drop, pass) // 19
+	add(bpf.RetConstant{Val: goesOn})                // 20
+	add(bpf.RetConstant{Val: drops})                 // 21
 	return p
 }
 
-// hears is the filter of the server's packet socket: whole, untagged UDP packets to port 67 that came in by one of some links.
+// hears is the filter of the server's packet socket: whole, untagged packets that came in by one of some links, which ask by DHCP or for
+// a router, or for the neighbour that a guest takes for its router.
 func hears(links []int) ([]bpf.RawInstruction, error) {
+	return filter(links, []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: etherIPv4, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: 14 + 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 17},
+		bpf.LoadMemShift{Off: 14},
+		bpf.LoadIndirect{Off: 14 + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: serverPort, SkipTrue: 13, SkipFalse: 14},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: etherIPv6, SkipFalse: 13},
+		bpf.LoadAbsolute{Off: 14 + 6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 2},
+		bpf.LoadAbsolute{Off: 14 + 40 + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: serverPort6, SkipTrue: 8, SkipFalse: 9},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMP, SkipFalse: 8},
+		bpf.LoadAbsolute{Off: 14 + 40, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: ndSolicitation, SkipTrue: 5},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: ndNeighbour, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: 14 + 40 + 8, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: standInHigh, SkipFalse: 3},
+		bpf.LoadAbsolute{Off: 14 + 40 + 16, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: standInLow, SkipFalse: 1},
+		bpf.RetConstant{Val: 0x10000},
+		bpf.RetConstant{Val: 0},
+	})
+}
+
+// answers is the filter of the socket by which gateways are asked for: what neighbours say of themselves.
+func answers(links []int) ([]bpf.RawInstruction, error) {
+	return filter(links, []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: etherIPv6, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: 14 + 6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMP, SkipFalse: 3},
+		bpf.LoadAbsolute{Off: 14 + 40, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: ndNeighbourIs, SkipFalse: 1},
+		bpf.RetConstant{Val: 0x10000},
+		bpf.RetConstant{Val: 0},
+	})
+}
+
+// filter puts before a program that only whole, untagged packets are looked at, which came in by one of some links.
+func filter(links []int, program []bpf.Instruction) ([]bpf.RawInstruction, error) {
 	if len(links) == 0 || len(links) > 64 {
 		return nil, fmt.Errorf("a DHCP server hears 1 to 64 links, not %d", len(links))
 	}
 	const outgoing = 4 // PACKET_OUTGOING of linux/if_packet.h
-	n := len(links)
-	end := n + 13 // where the program refuses; one before, it accepts
-	var p []bpf.Instruction
-	need := func(cond bpf.JumpTest, val uint32) {
-		p = append(p, bpf.JumpIf{Cond: cond, Val: val, SkipFalse: uint8(end - len(p) - 1)})
-	}
-	p = append(p, bpf.LoadExtension{Num: bpf.ExtInterfaceIndex})
+	refuse := bpf.RetConstant{Val: 0}
+	p := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtInterfaceIndex}}
 	for i, index := range links {
-		skip := bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(index), SkipTrue: uint8(n - i - 1)}
-		if i == n-1 {
-			skip.SkipFalse = uint8(end - len(p) - 1)
-		}
-		p = append(p, skip)
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(index), SkipTrue: uint8(len(links) - i)})
 	}
-	p = append(p, bpf.LoadExtension{Num: bpf.ExtType})
-	need(bpf.JumpNotEqual, outgoing)
-	p = append(p, bpf.LoadExtension{Num: bpf.ExtVLANTagPresent})
-	need(bpf.JumpEqual, 0)
-	p = append(p, bpf.LoadAbsolute{Off: 12, Size: 2})
-	need(bpf.JumpEqual, etherIPv4)
-	p = append(p, bpf.LoadAbsolute{Off: 14 + 9, Size: 1})
-	need(bpf.JumpEqual, protocolUDP)
-	p = append(p, bpf.LoadMemShift{Off: 14}, bpf.LoadIndirect{Off: 14 + 2, Size: 2})
-	need(bpf.JumpEqual, serverPort)
-	p = append(p, bpf.RetConstant{Val: 0x10000}, bpf.RetConstant{Val: 0})
-	if len(p) != end+1 {
-		return nil, fmt.Errorf("a filter of %d instructions that should have %d", len(p), end+1)
-	}
-	return bpf.Assemble(p)
+	p = append(p, refuse,
+		bpf.LoadExtension{Num: bpf.ExtType}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: outgoing, SkipFalse: 1}, refuse,
+		bpf.LoadExtension{Num: bpf.ExtVLANTagPresent}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, refuse)
+	return bpf.Assemble(append(p, program...))
 }

@@ -6,14 +6,16 @@ import (
 	"net/netip"
 )
 
-// Offsets and values of Ethernet (RFC 894), IPv4 (RFC 791) and UDP (RFC 768).
+// Offsets and values of Ethernet (RFC 894), IPv4 (RFC 791), IPv6 (RFC 8200) and UDP (RFC 768).
 const (
 	ethernetSize = 14
 	ipSize       = 20
+	ipSize6      = 40
 	udpSize      = 8
 	etherIPv4    = 0x0800
 	etherIPv6    = 0x86dd
 	protocolUDP  = 17
+	protocolICMP = 58 // of IPv6
 	serverPort   = 67
 	clientPort   = 68
 	serverPort6  = 547
@@ -79,4 +81,64 @@ func sum(s uint32, b []byte) uint16 {
 		s = s>>16 + s&0xffff
 	}
 	return uint16(s)
+}
+
+// packet6 finds what an Ethernet frame carries of one protocol over IPv6, without extension headers. As above, checksums are not looked at.
+func packet6(frame []byte, protocol byte) (src netip.Addr, hops byte, payload []byte, ok bool) {
+	if len(frame) < ethernetSize+ipSize6 || binary.BigEndian.Uint16(frame[12:]) != etherIPv6 {
+		return src, 0, nil, false
+	}
+	ip := frame[ethernetSize:]
+	length := int(binary.BigEndian.Uint16(ip[4:]))
+	if ip[0]>>4 != 6 || ip[6] != protocol || ipSize6+length > len(ip) {
+		return src, 0, nil, false
+	}
+	src, _ = netip.AddrFromSlice(ip[8:24])
+	return src, ip[7], ip[ipSize6 : ipSize6+length], true
+}
+
+// payload6 finds the DHCPv6 message in a frame to the server's port, and the link-local address that it is from.
+func payload6(frame []byte) (src netip.Addr, message []byte, ok bool) {
+	src, _, udp, ok := packet6(frame, protocolUDP)
+	if !ok || len(udp) < udpSize || !src.IsLinkLocalUnicast() {
+		return src, nil, false
+	}
+	length := int(binary.BigEndian.Uint16(udp[4:]))
+	if binary.BigEndian.Uint16(udp[2:]) != serverPort6 || length < udpSize || length > len(udp) {
+		return src, nil, false
+	}
+	return src, udp[udpSize:length], true
+}
+
+// udp6 puts a message to a client's port into UDP, without its checksum.
+func udp6(message []byte) []byte {
+	out := make([]byte, udpSize, udpSize+len(message))
+	binary.BigEndian.PutUint16(out[0:], serverPort6)
+	binary.BigEndian.PutUint16(out[2:], clientPort6)
+	binary.BigEndian.PutUint16(out[4:], uint16(udpSize+len(message)))
+	return append(out, message...)
+}
+
+// frame6 puts a packet of UDP or ICMPv6 into IPv6 and Ethernet, and its checksum into it, which is zero before.
+func frame6(to, from net.HardwareAddr, dst, src netip.Addr, protocol byte, payload []byte) []byte {
+	f := make([]byte, ethernetSize+ipSize6+len(payload))
+	copy(f, to)
+	copy(f[6:], from)
+	binary.BigEndian.PutUint16(f[12:], etherIPv6)
+	ip := f[ethernetSize:]
+	ip[0], ip[6], ip[7] = 0x60, protocol, ndHops
+	binary.BigEndian.PutUint16(ip[4:], uint16(len(payload)))
+	copy(ip[8:24], src.AsSlice())
+	copy(ip[24:40], dst.AsSlice())
+	copy(ip[ipSize6:], payload)
+	at := ipSize6 + 2
+	if protocol == protocolUDP {
+		at = ipSize6 + 6
+	}
+	check := ^sum(uint32(protocol)+uint32(len(payload))+uint32(sum(0, ip[8:40])), ip[ipSize6:])
+	if check == 0 && protocol == protocolUDP {
+		check = 0xffff
+	}
+	binary.BigEndian.PutUint16(ip[at:], check)
+	return f
 }

@@ -1,6 +1,7 @@
 package dhcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -31,10 +32,26 @@ type Conn interface {
 type Port struct {
 	// Link is the tap's index.
 	Link int
+	// Outer is the index of the link that leads to the pod's network, where gateways are asked for; 0 where none has to be (AsksFor).
+	Outer int
 	// MAC is the source of the frames that the server sends.
 	MAC  net.HardwareAddr
 	Card vm.Interface
 }
+
+// gatewayOf is a gateway as a port's network has it.
+type gatewayOf struct {
+	outer   int
+	gateway netip.Addr
+}
+
+// Advertisements are repeated after as long, and at most as long: what a guest is told by one holds for 18 hours. Gateways are asked for as often.
+const (
+	repeatFirst = time.Second
+	repeatMost  = 10 * time.Minute
+	// answerTime is how long what a neighbour says of itself is taken for the answer to a question.
+	answerTime = 3 * time.Second
+)
 
 // Lease is what a guest was last seen to hold.
 type Lease struct {
@@ -51,33 +68,60 @@ const (
 	packetsAtOnce    = 20
 )
 
-// Server is the DHCP server of a pod.
+// Server is the DHCP server of a pod, and tells its guest the routers of IPv6.
 type Server struct {
-	config Config
-	ports  []Port
-	conn   Conn
-	log    logr.Logger
-	now    func() time.Time
-	end    context.CancelFunc
-	done   chan struct{}
+	config  Config
+	ports   []Port
+	conn    Conn
+	network Conn
+	log     logr.Logger
+	now     func() time.Time
+	end     context.CancelFunc
+	done    chan struct{} // conn is served no more
+	others  sync.WaitGroup
+	again   chan struct{} // routers are told anew, soon
 
 	mu     sync.Mutex
-	leases map[string]Lease
+	leases map[leaseKey]Lease
+	macs   map[gatewayOf]net.HardwareAddr
+	asking map[gatewayOf]time.Time
 }
 
-// Start serves until Close, in one goroutine. It owns conn from then on.
-func Start(conn Conn, config Config, ports []Port, log logr.Logger) *Server {
+type leaseKey struct {
+	card string
+	six  bool
+}
+
+// Start serves until Close: one goroutine hears the guests by conn, and where a card has IPv6, one tells its routers, and one hears by network
+// what gateways answer. It owns both from then on; network is nil where no gateway has to be asked for.
+func Start(conn, network Conn, config Config, ports []Port, log logr.Logger) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{config: config, ports: ports, conn: conn, log: log, now: time.Now, end: cancel, done: make(chan struct{}), leases: map[string]Lease{}}
-	go s.serve(ctx)
+	s := &Server{
+		config: config, ports: ports, conn: conn, network: network, log: log, now: time.Now, end: cancel, done: make(chan struct{}),
+		again: make(chan struct{}, 1), leases: map[leaseKey]Lease{}, macs: map[gatewayOf]net.HardwareAddr{}, asking: map[gatewayOf]time.Time{},
+	}
+	go func() {
+		defer close(s.done)
+		s.serve(ctx, conn, s.guest)
+	}()
+	if network != nil {
+		s.others.Go(func() { s.serve(ctx, network, s.learn) })
+	}
+	if slices.ContainsFunc(ports, func(p Port) bool { return len(all6(p.Card.Addresses)) > 0 }) {
+		s.others.Go(func() { s.repeat(ctx) })
+	}
 	return s
 }
 
-// Close ends the server and waits for its goroutine.
+// Close ends the server and waits for its goroutines.
 func (s *Server) Close() {
 	s.end()
 	_ = s.conn.Close()
+	if s.network != nil {
+		_ = s.network.Close()
+	}
 	<-s.done
+	s.others.Wait()
 }
 
 // Running says whether the server still answers: it does not, once its socket has failed.
@@ -105,15 +149,17 @@ func (s *Server) Leases() []Lease {
 	defer s.mu.Unlock()
 	var out []Lease
 	for _, p := range s.ports {
-		if l, ok := s.leases[p.Card.Name]; ok {
-			out = append(out, l)
+		for _, six := range []bool{false, true} {
+			if l, ok := s.leases[leaseKey{p.Card.Name, six}]; ok {
+				out = append(out, l)
+			}
 		}
 	}
 	return out
 }
 
-func (s *Server) serve(ctx context.Context) {
-	defer close(s.done)
+// serve hands every frame of a socket to somebody, at a bounded rate.
+func (s *Server) serve(ctx context.Context, conn Conn, heard func(link int, frame []byte)) {
 	limit := rate.NewLimiter(packetsPerSecond, packetsAtOnce)
 	b := make([]byte, 2048)
 	for {
@@ -121,25 +167,164 @@ func (s *Server) serve(ctx context.Context) {
 		if limit.Wait(ctx) != nil {
 			return
 		}
-		n, link, err := s.conn.ReadFrame(b)
+		n, link, err := conn.ReadFrame(b)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) && ctx.Err() == nil {
 				s.log.Error(err, "DHCP: cannot read; guests get no more answers until the pod is recovered")
 			}
 			return
 		}
-		i := slices.IndexFunc(s.ports, func(p Port) bool { return p.Link == link })
-		if i < 0 {
+		heard(link, b[:n])
+	}
+}
+
+// guest answers what came in by a tap.
+func (s *Server) guest(link int, frame []byte) {
+	i := slices.IndexFunc(s.ports, func(p Port) bool { return p.Link == link })
+	if i < 0 {
+		return
+	}
+	p := s.ports[i]
+	has6 := len(all6(p.Card.Addresses)) > 0
+	if solicits(frame) {
+		if has6 {
+			s.advertise(p)
+			s.soon()
+		}
+		return
+	}
+	if target, from, ok := asked(frame); ok {
+		if has6 {
+			s.stands(p, target, from)
+		}
+		return
+	}
+	six := false
+	out, event := s.config.respond(p, frame)
+	if event == Ignored {
+		six = true
+		out, event = s.config.respond6(p, frame)
+	}
+	s.note(p.Card, six, event)
+	if out != nil {
+		s.send(p, out)
+	}
+}
+
+func (s *Server) send(p Port, frame []byte) {
+	if err := s.conn.WriteFrame(p.Link, frame); err != nil {
+		// The tap may be down for a moment, between two machines of a pod: the guest asks again.
+		s.log.V(1).Info("DHCP: an answer was not sent", "card", p.Card.Name, "error", err.Error())
+	}
+}
+
+// repeat tells routers, and asks for gateways, again and again: soon at first, and after a guest has asked.
+func (s *Server) repeat(ctx context.Context) {
+	wait := repeatFirst
+	for {
+		for _, p := range s.ports {
+			if len(all6(p.Card.Addresses)) > 0 {
+				s.ask(p)
+				s.advertise(p)
+			}
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+			wait = min(2*wait, repeatMost)
+		case <-s.again:
+			t.Stop()
+			// The next round is a second away, however often guests ask.
+			wait = repeatFirst
+			select {
+			case <-time.After(repeatFirst):
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+func (s *Server) soon() {
+	select {
+	case s.again <- struct{}{}:
+	default:
+	}
+}
+
+// ask asks for the gateways of a card that others stand for.
+func (s *Server) ask(p Port) {
+	if s.network == nil || p.Outer == 0 {
+		return
+	}
+	for _, r := range routers(p.Card) {
+		q := question(p.Card, r.gateway)
+		if !r.stands() || q == nil {
 			continue
 		}
-		out, event := s.config.respond(s.ports[i], b[:n])
-		s.note(s.ports[i].Card, event)
-		if out == nil {
+		s.mu.Lock()
+		s.asking[gatewayOf{p.Outer, r.gateway}] = s.now()
+		s.mu.Unlock()
+		if err := s.network.WriteFrame(p.Outer, q); err != nil {
+			s.log.V(1).Info("IPv6: a gateway was not asked for", "card", p.Card.Name, "gateway", r.gateway, "error", err.Error())
+		}
+	}
+}
+
+// learn takes what a gateway that was asked for says of itself. Guests are told if it is new.
+func (s *Server) learn(outer int, frame []byte) {
+	gateway, mac, ok := neighbour(frame)
+	if !ok {
+		return
+	}
+	key := gatewayOf{outer, gateway}
+	s.mu.Lock()
+	at, wanted := s.asking[key]
+	wanted = wanted && s.now().Sub(at) <= answerTime
+	news := wanted && !bytes.Equal(s.macs[key], mac)
+	if wanted {
+		s.macs[key] = mac
+		delete(s.asking, key) // the first answer counts: who waits to speak last changes nothing
+	}
+	s.mu.Unlock()
+	if !news {
+		return
+	}
+	for _, p := range s.ports {
+		if p.Outer == outer {
+			s.advertise(p)
+		}
+	}
+}
+
+func (s *Server) mac(p Port, gateway netip.Addr) net.HardwareAddr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.macs[gatewayOf{p.Outer, gateway}]
+}
+
+func (s *Server) advertise(p Port) {
+	for _, f := range s.config.advertisements(p, func(gateway netip.Addr) net.HardwareAddr { return s.mac(p, gateway) }) {
+		s.send(p, f)
+	}
+}
+
+// stands answers a guest that asks for the router, with what is known of its gateway; and asks for that anew, which it may have moved.
+func (s *Server) stands(p Port, target, from netip.Addr) {
+	if target == standIn(0) {
+		s.send(p, standsFor(p, target, from, p.MAC))
+		return
+	}
+	for _, r := range routers(p.Card) {
+		if r.address != target || !r.stands() {
 			continue
 		}
-		if err := s.conn.WriteFrame(link, out); err != nil {
-			// The tap may be down for a moment, between two machines of a pod: the guest asks again.
-			s.log.V(1).Info("DHCP: an answer was not sent", "card", s.ports[i].Card.Name, "error", err.Error())
+		s.soon()
+		if mac := s.mac(p, r.gateway); mac != nil {
+			s.send(p, standsFor(p, target, from, mac))
 		}
 	}
 }
@@ -174,16 +359,21 @@ func (c *Config) respond(p Port, in []byte) ([]byte, Event) {
 	return frame(mac, p.MAC, to, c.Server, r.ToBytes()), event
 }
 
-func (s *Server) note(card vm.Interface, event Event) {
+func (s *Server) note(card vm.Interface, six bool, event Event) {
+	key := leaseKey{card.Name, six}
 	switch event {
 	case Acknowledged:
-		address, _ := first4(card.Addresses)
+		first, _ := first4(card.Addresses)
+		address := first.Addr()
+		if six {
+			address = all6(card.Addresses)[0]
+		}
 		s.mu.Lock()
-		s.leases[card.Name] = Lease{Card: card.Name, MAC: card.MAC, Address: address.Addr(), At: s.now()}
+		s.leases[key] = Lease{Card: card.Name, MAC: card.MAC, Address: address, At: s.now()}
 		s.mu.Unlock()
 	case Released, Declined, Refused:
 		s.mu.Lock()
-		delete(s.leases, card.Name)
+		delete(s.leases, key)
 		s.mu.Unlock()
 	}
 	if event != Ignored && s.config.Heard != nil {

@@ -1,19 +1,25 @@
 package dhcp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens a packet socket in the network namespace of the calling thread, which stays there: it hears the DHCP of guests that comes
+// Listen opens a packet socket in the network namespace of the calling thread, which stays there: it hears what guests ask that comes
 // in by the links with these indices. It keeps the namespace alive until it is closed.
-func Listen(links []int) (Conn, error) {
-	program, err := hears(links)
+func Listen(links []int) (Conn, error) { return listen(hears(links)) }
+
+// ListenNetwork is Listen for what neighbours answer that comes in by links which lead to the pod's network.
+func ListenNetwork(links []int) (Conn, error) { return listen(answers(links)) }
+
+func listen(program []bpf.RawInstruction, err error) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +75,14 @@ func (s *socket) ReadFrame(b []byte) (n, link int, err error) {
 }
 
 func (s *socket) WriteFrame(link int, frame []byte) error {
+	if len(frame) < ethernetSize {
+		return fmt.Errorf("a frame of %d bytes", len(frame))
+	}
+	protocol := swap(binary.BigEndian.Uint16(frame[12:]))
 	var got error
 	err := s.raw.Control(func(fd uintptr) {
 		// One that does not fit into the tap's queue at once is lost: nobody waits for a guest.
-		got = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, &unix.SockaddrLinklayer{Protocol: swap(unix.ETH_P_IP), Ifindex: link, Halen: 6})
+		got = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: link, Halen: 6})
 	})
 	return errors.Join(err, got)
 }
