@@ -300,7 +300,7 @@ func (f *fuzzing) admission(t *testing.T) string {
 }
 
 // account makes a role's service account, with its rights, and returns a kubeconfig with its token.
-func (f *fuzzing) account(t *testing.T, role string) string {
+func (f *fixture) account(t *testing.T, role string) string {
 	t.Helper()
 	name, may := install.Name(role), install.Rules(role)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}}
