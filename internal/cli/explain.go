@@ -48,6 +48,14 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 			if err != nil {
 				return err
 			}
+			if err := form.Check(l.output); err != nil {
+				return err
+			}
+			if e := l.role.explain(c, l.client, ns, args[0]); e != nil {
+				return form.Emit(c.OutOrStdout(), l.output, e, func() string {
+					return roleText(e, form.WidthOf(c.OutOrStdout()))
+				})
+			}
 			v, err := l.look(c.Context())
 			var no *Forbidden
 			if errors.As(err, &no) {
@@ -64,6 +72,7 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 		},
 	}
 	l.flags(c)
+	l.role.flags(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
 	return c
 }

@@ -99,7 +99,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	muster := newProcess(t, "all", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--cycle-listen-address="+freeAddress(t))
 	muster.start()
 	address := freeAddress(t)
-	role := newProcess(t, install.UI, w.account(t, install.UI), "--ui-listen-address="+address)
+	role := newProcess(t, install.UI, w.roleAccount(t, install.UI), "--ui-listen-address="+address)
 	role.start()
 	muster.awaitReady(t)
 	role.awaitReady(t)
