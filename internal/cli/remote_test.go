@@ -52,7 +52,7 @@ func TestExplainAsksTheRole(t *testing.T) {
 	ca, kubeconfig := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "kubeconfig")
 	for file, text := range map[string]string{
 		ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: role.Certificate().Raw})),
-		kubeconfig: `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
+		kubeconfig: `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
 users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]}`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -70,7 +70,7 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 		return out.String(), notes.String(), err
 	}
 	out, notes, err := run("--ui", role.URL, "--ui-certificate-authority", ca)
-	want := "Job train (gang team/pg-train-1): blocked; room for 0 of 2 pods, 2 needed to start; queue q, priority 0\nwhy: queue q: asks for 16 gpu [OverLimit]\n" +
+	want := "Job train (gang team/pg-train-1): blocked; room for 0 of 2 pods, 2 needed to start; queue q,\n  priority 0\nwhy: queue q: asks for 16 gpu [OverLimit]\n" +
 		"were it next, but not at its turn (queue owner):\n  - raise the limit\nas the scheduler saw it, 1 s ago\n"
 	if out != want || notes != "" || err != nil {
 		t.Errorf("%s%s%v", out, notes, err)

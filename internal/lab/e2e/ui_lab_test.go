@@ -134,18 +134,18 @@ func TestWhoSeesWhat(t *testing.T) {
 	names := []string{"bluefirst", "bluelater", "redtrain", "redhuge"}
 	matrix := []struct {
 		path string
-		// What each is answered: the status, and which of the names are told; "4xx" tells none.
+		// What each is answered: the status, and which of the names are told. Of what takes its room red's answer names nobody to ruth, and bluefirst to ada.
 		ruth, bill, ada, eve string
 	}{
 		{api + "/gangs", "403", "403", "200 bluefirst bluelater redtrain redhuge", "403"},
 		{api + "/gangs?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
 		{api + "/gangs?namespace=blue", "403", "200 bluefirst bluelater", "200 bluefirst bluelater", "403"},
-		{api + "/namespaces/red/gangs/redhuge", "200 redhuge", "403", "200 redhuge", "403"},
-		{api + "/namespaces/red/gangs/Job%20redtrain", "200 redtrain", "403", "200 redtrain", "403"},
-		{api + "/namespaces/red/gangs/redtrain?inLine=true", "200 redtrain", "403", "200 redtrain", "403"},
-		{api + "/namespaces/blue/gangs/job/bluelater", "403", "200 bluelater", "200 bluelater", "403"},
+		{api + "/namespaces/red/gangs/redhuge", "200 redhuge", "403", "200 bluefirst redhuge", "403"},
+		{api + "/namespaces/red/gangs/Job%20redtrain", "200 redtrain", "403", "200 bluefirst redtrain", "403"},
+		{api + "/namespaces/red/gangs/redtrain?inLine=true", "200 redtrain", "403", "200 bluefirst redtrain", "403"},
+		{api + "/namespaces/blue/gangs/job/bluelater", "403", "200 bluefirst bluelater", "200 bluefirst bluelater", "403"},
 		{api + "/namespaces/blue/gangs/nothing", "403", "404", "404", "403"},
-		{api + "/namespaces/red/gangs/bluefirst", "404 bluefirst", "403", "404 bluefirst", "403"}, // what was asked for
+		{api + "/namespaces/red/gangs/bluefirst", "404", "403", "404", "403"},
 		{api + "/queues", "403", "403", "200", "403"},
 		{api + "/queues?namespace=red", "200", "403", "200", "403"},
 		{"/?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
@@ -157,13 +157,9 @@ func TestWhoSeesWhat(t *testing.T) {
 			code, text := s.get(t, who, row.path)
 			got := fmt.Sprint(code)
 			for _, n := range names {
-				if strings.Contains(text, n) && (code != 403 || !strings.Contains(row.path, n)) {
+				if strings.Contains(text, n) && (code == 200 || !strings.Contains(row.path, n)) { // a refusal may repeat the question
 					got += " " + n
 				}
-			}
-			// The blue ones of which a red answer speaks, and the other way round, are those that the admin alone finds.
-			if who == "ada" && strings.HasPrefix(got, want) && strings.HasPrefix(want, "200") {
-				continue
 			}
 			if got != want {
 				t.Errorf("%q asks %s: %s, want %s\n%s", who, row.path, got, want, text)
