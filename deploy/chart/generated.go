@@ -32,6 +32,9 @@ func Generated() (map[string][]byte, error) {
 	if out["files/volcano.yaml"], err = volcano(); err != nil {
 		return nil, err
 	}
+	if out["files/ui.yaml"], err = people(); err != nil {
+		return nil, err
+	}
 	if out["files/kubernetes.yaml"], err = needs(); err != nil {
 		return nil, err
 	}
@@ -61,6 +64,17 @@ func volcano() ([]byte, error) {
 		return nil, fmt.Errorf("write what Volcano's controllers may do: %w", err)
 	}
 	const head = "# Generated from api/volcano/crds and internal/install (make generate): the definitions of Volcano's face, what its controllers may do, in the\n# cluster, and in the namespace of their Lease, and what the scheduler may do besides.\n"
+	return append([]byte(head), text...), nil
+}
+
+// people is what the role that answers people may do.
+func people() ([]byte, error) {
+	may := install.Rules(install.UI)
+	text, err := yaml.Marshal(map[string]any{"cluster": may.Cluster, "home": may.Home})
+	if err != nil {
+		return nil, fmt.Errorf("write what the role ui may do: %w", err)
+	}
+	const head = "# Generated from internal/install (make generate): what the role ui may do, in the cluster, and in the control plane's namespace.\n"
 	return append([]byte(head), text...), nil
 }
 

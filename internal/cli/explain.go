@@ -48,6 +48,14 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 			if err != nil {
 				return err
 			}
+			if err := form.Check(l.output); err != nil {
+				return err
+			}
+			if e := l.role.explain(c, l.client, ns, args[0]); e != nil {
+				return form.Emit(c.OutOrStdout(), l.output, e, func() string {
+					return roleText(e, form.WidthOf(c.OutOrStdout()))
+				})
+			}
 			v, err := l.look(c.Context())
 			var no *Forbidden
 			if errors.As(err, &no) {
@@ -64,6 +72,7 @@ func explainOne(d Deps, use, short, long string, what func(*view, context.Contex
 		},
 	}
 	l.flags(c)
+	l.role.flags(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
 	return c
 }
@@ -178,7 +187,7 @@ func (v *view) explainGang(ctx context.Context, namespace, name string) (*answer
 		if elsewhere != "" {
 			return nil, fmt.Errorf("there is no gang %s in namespace %s, but one in namespace %s: add -n %s", name, namespace, elsewhere, elsewhere)
 		}
-		return nil, fmt.Errorf("there is no gang %s in namespace %s%s", name, namespace, orNear(name, here))
+		return nil, fmt.Errorf("there is no gang %s in namespace %s%s", name, namespace, explain.Near(name, here))
 	}
 	return v.explain(ctx, key)
 }
@@ -202,7 +211,7 @@ func (v *view) explainPod(ctx context.Context, namespace, name string) (*answer,
 	case pod == nil && elsewhere != "":
 		return nil, fmt.Errorf("there is no pod %s in namespace %s, but one in namespace %s: add -n %s", name, namespace, elsewhere, elsewhere)
 	case pod == nil:
-		return nil, fmt.Errorf("there is no pod %s in namespace %s%s", name, namespace, orNear(name, here))
+		return nil, fmt.Errorf("there is no pod %s in namespace %s%s", name, namespace, explain.Near(name, here))
 	}
 	full, err := v.pod(namespace, name)
 	if err != nil {
@@ -249,36 +258,4 @@ func (v *view) whyNoGang(p *cluster.Pod, full *v1.Pod) error {
 			"for the podgrouper to make one", p.FullName(), key, kai.PodGroupAnnotation)
 	}
 	return nil
-}
-
-// orNear suggests up to three names that were perhaps meant.
-func orNear(name string, among []string) string {
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var found []candidate
-	for _, c := range among {
-		d := explain.Distance(name, c)
-		if strings.Contains(c, name) {
-			d = 0
-		}
-		if d <= max(2, len(name)/3) {
-			found = append(found, candidate{c, d})
-		}
-	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
-	})
-	names := make([]string, 0, 3)
-	for _, c := range found[:min(3, len(found))] {
-		names = append(names, c.name)
-	}
-	if len(names) == 0 {
-		if len(among) == 0 {
-			return ""
-		}
-		return fmt.Sprintf(" (there are %d others)", len(among))
-	}
-	return "; did you mean " + strings.Join(names, ", ") + "?"
 }

@@ -58,7 +58,7 @@ func newGang(d Deps) *cobra.Command {
 				}
 			}
 			if queue != "" && v.snap.QueueByName(queue) == nil {
-				return fmt.Errorf("queue %q does not exist%s", queue, orNear(queue, v.queueNames()))
+				return fmt.Errorf("queue %q does not exist%s", queue, explain.Near(queue, v.queueNames()))
 			}
 			gangs := slices.DeleteFunc(v.gangs(), func(g GangReport) bool {
 				done := g.Phase == explain.Finished || g.Phase == explain.Empty

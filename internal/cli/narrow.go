@@ -13,6 +13,7 @@ import (
 	"github.com/muster-scheduler/muster/api/kai/keys"
 	"github.com/muster-scheduler/muster/api/scheduling/v2alpha2"
 	"github.com/muster-scheduler/muster/internal/cli/form"
+	"github.com/muster-scheduler/muster/internal/explain"
 	"github.com/muster-scheduler/muster/internal/see"
 )
 
@@ -106,7 +107,7 @@ func pick(gangs []NarrowReport, namespace, name string) (*NarrowReport, error) {
 	}
 	switch len(meant) {
 	case 0:
-		return nil, fmt.Errorf("there is no gang %s in namespace %s%s", name, namespace, orNear(name, here))
+		return nil, fmt.Errorf("there is no gang %s in namespace %s%s", name, namespace, explain.Near(name, here))
 	case 1:
 		return found, nil
 	}

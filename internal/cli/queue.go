@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,28 +10,11 @@ import (
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/cli/form"
 	"github.com/muster-scheduler/muster/internal/cluster"
-	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
-// QueueReport is one queue as it stands. Amounts are of the queue and everything below it, by dimension, in the notation of
-// Kubernetes (whole CPUs and GPUs, memory in binary units); "unlimited" where nothing bounds. A dimension that is not named is 0,
-// and for limits unlimited. Field names are stable.
-type QueueReport struct {
-	Name     string `json:"name"`
-	Parent   string `json:"parent,omitempty"`
-	Depth    int    `json:"depth"`
-	Priority int32  `json:"priority"`
-	// Problem says why the queue has no place in the tree, "" when it has one. Such a queue has no shares, and its gangs wait.
-	Problem        string            `json:"problem,omitempty"`
-	Quota          map[string]string `json:"quota"`
-	Limit          map[string]string `json:"limit"`
-	FairShare      map[string]string `json:"fairShare"`
-	Used           map[string]string `json:"used"`
-	NonPreemptible map[string]string `json:"nonPreemptible"`
-	Requested      map[string]string `json:"requested"`
-	// Gangs of the queue itself that are waiting, wholly or in part.
-	Waiting int `json:"waiting"`
-}
+// QueueReport is one queue as it stands, as package see has it.
+type QueueReport = see.QueueLine
 
 func newQueue(d Deps) *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Look at queues", Args: cobra.NoArgs, RunE: app.NeedsCommand}
@@ -57,7 +39,7 @@ func newQueue(d Deps) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			queues := v.queues(now)
+			queues := see.QueueLines(v.snap, now)
 			return form.Emit(c.OutOrStdout(), l.output, queues, func() string { return drawQueues(queues, dims) })
 		},
 	}
@@ -85,54 +67,6 @@ func (v *view) pick(name string) (string, error) {
 		return "", fmt.Errorf("--resource is %q; this cluster has %s", name, strings.Join(known, ", "))
 	}
 	return name, nil
-}
-
-// amounts names the dimensions of r. Those that are zero are left out, or for limits those that are unlimited.
-func (v *view) amounts(r cluster.Resources, none int64) map[string]string {
-	out := map[string]string{}
-	for i, x := range r {
-		if x != none && i != cluster.Slots {
-			out[v.snap.Dims.Name(i)] = v.snap.Dims.FormatOne(i, x)
-		}
-	}
-	return out
-}
-
-// queues reports every queue as a run without actions has it: the tree, parents before children, then those without a place in it.
-func (v *view) queues(now *engine.Trace) []QueueReport {
-	waiting := map[string]int{}
-	for g := range v.snap.PendingGangs() {
-		waiting[g.Queue]++
-	}
-	out := make([]QueueReport, 0, len(v.snap.QueueOrder))
-	for i := range now.Queues {
-		q := &now.Queues[i]
-		out = append(out, QueueReport{
-			Name: q.Name, Parent: q.Parent, Depth: q.Depth, Priority: v.snap.QueueByName(q.Name).Priority,
-			Quota: v.amounts(q.Quota, 0), Limit: v.amounts(q.Limit, cluster.Unlimited), FairShare: v.amounts(q.FairShare, 0), Used: v.amounts(q.Allocated, 0),
-			NonPreemptible: v.amounts(q.NonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name],
-		})
-	}
-	for _, id := range v.snap.QueueOrder {
-		q := v.snap.Queue(id)
-		if slices.ContainsFunc(now.Queues, func(t engine.QueueTrace) bool { return t.Name == q.Name }) {
-			continue
-		}
-		problem := fmt.Sprintf("its parents form a cycle (parent %s)", q.Parent)
-		for at, steps := q, 0; at != nil && steps <= len(v.snap.QueueOrder); steps++ {
-			next := v.snap.QueueByName(at.Parent)
-			if next == nil {
-				problem = fmt.Sprintf("parent queue %q does not exist", at.Parent)
-			}
-			at = next
-		}
-		out = append(out, QueueReport{
-			Name: q.Name, Parent: q.Parent, Priority: q.Priority, Problem: problem, Quota: v.amounts(q.Quota, 0),
-			Limit: v.amounts(q.Limit, cluster.Unlimited), FairShare: map[string]string{}, Used: v.amounts(q.Allocated, 0),
-			NonPreemptible: v.amounts(q.AllocatedNonPreemptible, 0), Requested: v.amounts(q.Requested, 0), Waiting: waiting[q.Name],
-		})
-	}
-	return out
 }
 
 // drawQueues draws one dimension of the queues as a tree.

@@ -144,7 +144,7 @@ func TestGolden(t *testing.T) {
 	}
 	e.Cycle.AgeSeconds = 0
 	for name, got := range map[string]string{
-		"status.txt": drawStatus(v.status(idle), "gpu"), "status.yaml": asYAML(v.status(idle)), "queues.txt": drawQueues(v.queues(idle), "gpu"),
+		"status.txt": drawStatus(v.status(idle), "gpu"), "status.yaml": asYAML(v.status(idle)), "queues.txt": drawQueues(see.QueueLines(v.snap, idle), "gpu"),
 		"gangs.txt": drawGangs(v.gangs(), true), "gangs.yaml": asYAML(v.gangs()[:3]), "explain-gang.txt": gangs.String(), "explain-pod.txt": pods.String(),
 		"explain.yaml": asYAML(e.Explanation),
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/cluster"
 	"github.com/muster-scheduler/muster/internal/engine"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/see"
 )
 
 // StatusReport is a cluster at a glance. Field names are stable.
@@ -90,7 +91,7 @@ func newStatus(d Deps) *cobra.Command {
 }
 
 func (v *view) status(now *engine.Trace) StatusReport {
-	s := StatusReport{Queues: v.queues(now)}
+	s := StatusReport{Queues: see.QueueLines(v.snap, now)}
 	var used, allocatable int64
 	for _, id := range v.snap.NodeOrder {
 		n := v.snap.Node(id)

@@ -155,6 +155,13 @@ func (c *Client) Latest() (now *replay.Case, number uint64, cluster string, hear
 	return c.follower.Case(), number, c.follower.Cluster(), c.heard, c.err
 }
 
+// Heard is when the scheduler was last heard of, zero for never, and why there is no connection now, nil while there is one. O(1).
+func (c *Client) Heard() (time.Time, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard, c.err
+}
+
 // Missed is how many cycles were left out because this reader was too slow.
 func (c *Client) Missed() uint64 {
 	c.mu.Lock()
@@ -169,7 +176,7 @@ func pinned(print string) *tls.Config {
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // the hash is what is verified: it says more than a name and an authority
 		VerifyPeerCertificate: func(certs [][]byte, _ [][]*x509.Certificate) error {
-			if len(certs) == 0 || fingerprint(certs[0]) != strings.ToLower(print) {
+			if len(certs) == 0 || Fingerprint(certs[0]) != strings.ToLower(print) {
 				return errors.New("its certificate is not the one that the Lease names")
 			}
 			return nil

@@ -56,29 +56,29 @@ type Server struct {
 
 // NewServer returns a server with a certificate of its own.
 func NewServer(s *replay.Stream, r Reviewer) (*Server, error) {
-	cert, err := certificate(time.Now())
+	cert, err := Certificate("muster-scheduler", time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return &Server{stream: s, review: r, cert: cert, print: fingerprint(cert.Certificate[0])}, nil
+	return &Server{stream: s, review: r, cert: cert, print: Fingerprint(cert.Certificate[0])}, nil
 }
 
 // Fingerprint is the hash of the server's certificate, by which clients know it.
 func (s *Server) Fingerprint() string { return s.print }
 
-// fingerprint is the SHA-256 of a certificate, in hexadecimal digits.
-func fingerprint(der []byte) string {
+// Fingerprint is the SHA-256 of a certificate, in hexadecimal digits.
+func Fingerprint(der []byte) string {
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:])
 }
 
-// certificate makes a key and signs a certificate for it, good for as long as any process lives. Clients look at its hash and at nothing it says.
-func certificate(now time.Time) (tls.Certificate, error) {
+// Certificate makes a key and signs a certificate of that name for it, good for as long as any process lives. Clients look at its hash and at nothing it says.
+func Certificate(name string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("make a key: %w", err)
 	}
-	about := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"muster-scheduler"}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0)}
+	about := x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, &about, &about, key.Public(), key)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("sign the certificate: %w", err)

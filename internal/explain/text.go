@@ -117,6 +117,14 @@ func (e *Explanation) Text(width int) string {
 	return b.String()
 }
 
+// Reread is an explanation that came as JSON, made fit for Text: reasons that were read have lost their words, and Message has them. proven says that its remedies were tried with
+// everybody waiting.
+func (e *Explanation) Reread(proven bool) *Explanation {
+	out := *e
+	out.Verdict, out.proven = nil, proven
+	return &out
+}
+
 // wrap writes a line, broken at words after width columns.
 func wrap(b *strings.Builder, width int, s string) {
 	indent := len(s) - len(strings.TrimLeft(s, " -0123456789"))

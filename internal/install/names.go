@@ -22,6 +22,8 @@ const (
 	Operator   = "operator"
 	// VolcanoControllers is no part of KAI's face: the chart installs it, where that is asked for.
 	VolcanoControllers = "vc-controller-manager"
+	// UI is no part of KAI's face either: it answers people, where that is asked for.
+	UI = "ui"
 	// VolcanoScheduler is no program and no account: it is what the scheduler's account may do besides where the scheduler reads Volcano's kinds.
 	VolcanoScheduler = "scheduler-volcano"
 
@@ -36,11 +38,11 @@ const (
 // Roles lists everything that has an account of its own, in the order in which it is rendered. Those of ByChart are installed by the chart,
 // all others by the operator.
 func Roles() []string {
-	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers, Reservation, Exporter, Prometheus}
+	return []string{Scheduler, Binder, PodGrouper, PodGroup, Queue, Admission, NodeScale, Operator, VolcanoControllers, UI, Reservation, Exporter, Prometheus}
 }
 
 // ByChart says whether the chart installs a role. Then the operator grants it nothing, and has none of its rights.
-func ByChart(role string) bool { return role == Operator || role == VolcanoControllers }
+func ByChart(role string) bool { return role == Operator || role == VolcanoControllers || role == UI }
 
 // prefix begins the names of what we install, so that it lies beside KAI's objects and not on top of them.
 const prefix = "muster-"
@@ -64,6 +66,9 @@ func (r *renderer) schedulerName(shard string) string {
 	}
 	return SchedulerName(shard)
 }
+
+// servesCycles says whether schedulers serve their cycles to the role ui.
+func (r *renderer) servesCycles() bool { return r.notes[AnnotationUI] == "true" }
 
 // kaiNames says whether the Config wants KAI's names.
 func (r *renderer) kaiNames() bool { return r.notes[AnnotationKAINames] == "true" }
@@ -116,6 +121,8 @@ const (
 	// WebhookPort serves the webhooks, and WebhookServicePort is their Service's.
 	WebhookPort        = 9443
 	WebhookServicePort = 443
+	// CyclesPort is where schedulers serve their cycles, if they do.
+	CyclesPort = 8443
 	// PrometheusPort is the store's.
 	PrometheusPort = 9090
 )
@@ -128,6 +135,8 @@ const (
 	PortQueueMetrics = "metrics"
 	// PortProbes is the name of the container's port of health checks where it is one of its own.
 	PortProbes = "probes"
+	// PortCycles is the name of the port of a scheduler's cycles.
+	PortCycles = "cycles"
 	// PortWebhook is the name of the webhooks' port.
 	PortWebhook = "webhook"
 )
@@ -169,6 +178,9 @@ const (
 	// AnnotationKAINames, on a Config, gives Deployments, DaemonSets, accounts, Services and pods' label app the names that KAI's have,
 	// for monitors, policies, rights and scripts that go by them: true or false.
 	AnnotationKAINames = "muster.dev/kai-names"
+	// AnnotationUI, on a Config, has each scheduler serve its cycles at CyclesPort, which pods of the role ui alone can reach: true or false. The chart says it
+	// where it installs that role, and gives the scheduler's account the right to ask who its callers are.
+	AnnotationUI = "muster.dev/ui"
 	// AnnotationLeaseDuration, AnnotationRenewDeadline, AnnotationRetryPeriod and AnnotationHungAfter, on a Config, are every role's
 	// flags of those names: durations, such as 15s.
 	AnnotationLeaseDuration = "muster.dev/lease-duration"

@@ -132,7 +132,7 @@ func (r *renderer) inFront(w *workload, name string, spec corev1.ServiceSpec, no
 	r.add(w.role, o)
 }
 
-// reachable renders who may connect to a workload: anybody, but only to the ports that it says it serves.
+// reachable renders who may connect to a workload: anybody, but only to the ports that it says it serves, and to those that are private the role ui alone.
 func (r *renderer) reachable(w *workload) {
 	p := &networkingv1.NetworkPolicy{
 		TypeMeta:   kind(networkingv1.SchemeGroupVersion.String(), "NetworkPolicy"),
@@ -149,6 +149,12 @@ func (r *renderer) reachable(w *workload) {
 		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(c.Protocol), Port: ptr.To(intstr.FromInt32(c.ContainerPort))})
 	}
 	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: ports}}
+	for _, c := range w.private {
+		p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(c.Protocol), Port: ptr.To(intstr.FromInt32(c.ContainerPort))}},
+			From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: Selector(Name(UI))}}},
+		})
+	}
 	r.add(w.role, p)
 }
 

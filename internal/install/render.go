@@ -26,6 +26,9 @@ func Render(config *kaiv1.Config, shards []kaiv1.SchedulingShard, env Environmen
 	if v, given := r.notes[AnnotationKAINames]; given && v != "true" && v != "false" {
 		r.warn("metadata.annotations."+AnnotationKAINames, "is %q, must be true or false; names are ours", v)
 	}
+	if v, given := r.notes[AnnotationUI]; given && v != "true" && v != "false" {
+		r.warn("metadata.annotations."+AnnotationUI, "is %q, must be true or false; schedulers serve no cycles", v)
+	}
 	r.controlPlane()
 	var errs []error
 	for i := range r.shards {
@@ -203,6 +206,7 @@ type workload struct {
 	args     []string
 	env      []corev1.EnvVar
 	ports    []corev1.ContainerPort
+	private  []corev1.ContainerPort // which pods of the role ui alone may reach
 	probe    string // name of the port of health checks
 	volumes  []corev1.Volume
 	mounts   []corev1.VolumeMount
@@ -253,7 +257,7 @@ func (r *renderer) deploy(w *workload) {
 						Env: mergeEnv(append([]corev1.EnvVar{{
 							Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
 						}}, w.env...), extra.Env),
-						Ports: w.ports, Resources: corev1.ResourceRequirements(*w.service.Resources), SecurityContext: r.security(), VolumeMounts: w.mounts,
+						Ports: slices.Concat(w.ports, w.private), Resources: corev1.ResourceRequirements(*w.service.Resources), SecurityContext: r.security(), VolumeMounts: w.mounts,
 						LivenessProbe: probe("/healthz", w.probe, 10, 6), ReadinessProbe: probe("/readyz", w.probe, 2, 3),
 					}},
 				},

@@ -44,6 +44,9 @@ const (
 	groupVCScheduling = "scheduling.volcano.sh"
 )
 
+// CyclePath is the path at which schedulers serve their cycles; to get it is a right of its own.
+const CyclePath = "/cycle"
+
 // Verbs that go together.
 var (
 	watch = []string{"get", "list", "watch"}
@@ -128,6 +131,17 @@ func Rules(role string) Permissions {
 			rule(groupVCScheduling, watch, "queues", "podgroups"),
 			rule(groupVCScheduling, []string{"patch"}, "podgroups"), // of which the status is no subresource: a policy of the chart's says that it is only that
 		}}
+	case UI:
+		return Permissions{
+			Cluster: []rbacv1.PolicyRule{
+				{NonResourceURLs: []string{CyclePath}, Verbs: []string{"get"}},
+				rule("authentication.k8s.io", []string{"create"}, "tokenreviews"),
+				rule("authorization.k8s.io", []string{"create"}, "subjectaccessreviews"),
+				rule(groupWork, []string{"list", "watch"}, "podgroups"), // whose they are
+				rule(groupKAI, []string{"list"}, "schedulingshards"),
+			},
+			Home: []rbacv1.PolicyRule{rule(groupLease, []string{"get"}, "leases")}, // where schedulers serve their cycles
+		}
 	case Reservation:
 		return Permissions{Reserved: []rbacv1.PolicyRule{rule(groupCore, []string{"get", "patch"}, "pods")}}
 	case Exporter:
@@ -345,6 +359,11 @@ func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 		}
 	}
 	out := make([]rbacv1.PolicyRule, 0, len(order))
+	for _, r := range rules {
+		if len(r.NonResourceURLs) > 0 {
+			out = append(out, r)
+		}
+	}
 	for _, k := range order {
 		slices.Sort(verbs[k])
 		r := rule(k.group, verbs[k], k.resource)

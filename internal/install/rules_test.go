@@ -23,8 +23,8 @@ func permitted(role string) []string {
 		rules []rbacv1.PolicyRule
 	}{{"cluster", p.Cluster}, {"home", p.Home}, {"reserved", p.Reserved}, {"scaling", p.Scaling}} {
 		for _, r := range merged(scope.rules) {
-			resource := r.Resources[0]
-			if r.APIGroups[0] != "" {
+			resource := strings.Join(slices.Concat(r.NonResourceURLs, r.Resources), " ")
+			if len(r.APIGroups) > 0 && r.APIGroups[0] != "" {
 				resource += "." + r.APIGroups[0]
 			}
 			names := []string{""}
@@ -173,7 +173,7 @@ func faults(scope string, r rbacv1.PolicyRule) (out []string) {
 			}
 		}
 	}
-	if len(r.NonResourceURLs) > 0 {
+	if len(r.NonResourceURLs) > 0 && !slices.Equal(r.NonResourceURLs, []string{CyclePath}) {
 		out = append(out, "paths instead of resources")
 	}
 	for _, verb := range []string{"escalate", "bind", "impersonate", "deletecollection"} {

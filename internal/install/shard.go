@@ -54,6 +54,9 @@ func (r *renderer) shard(s *kaiv1.SchedulingShard) error {
 		mounts: []corev1.VolumeMount{{Name: "config", MountPath: configFolder, ReadOnly: true}},
 		notes:  map[string]string{AnnotationConfig: hex.EncodeToString(sum[:8])},
 	}
+	if r.servesCycles() {
+		w.private = []corev1.ContainerPort{port(PortCycles, CyclesPort)}
+	}
 	r.history(s, w, conf)
 	r.add(Scheduler, &corev1.ConfigMap{
 		TypeMeta:   kind("v1", "ConfigMap"),
@@ -121,6 +124,10 @@ func (r *renderer) schedulerArgs(s *kaiv1.SchedulingShard) []string {
 	if m := ptr.Deref(r.spec.QueueController.MetricsNamespace, ""); m != "" {
 		names = append(names, "metrics-namespace")
 		values["metrics-namespace"] = m
+	}
+	if r.servesCycles() {
+		names = append(names, "cycle-listen-address")
+		values["cycle-listen-address"] = fmt.Sprintf(":%d", CyclesPort)
 	}
 	if *r.spec.NodeScaleAdjuster.Service.Enabled { // somebody buys nodes for pods that say Unschedulable
 		names = append(names, "unschedulable-reason")

@@ -40,9 +40,9 @@ func uses() map[string][]string {
 		"app/election.go take leases.Create":  by(electing, "home create leases.coordination.k8s.io"),
 		"app/election.go take leases.Update":  by(electing, "home update leases.coordination.k8s.io"),
 		"app/election.go write Leases.Update": by(electing, "home update leases.coordination.k8s.io"),
-		// Off by default: who turns it on gives the scheduler's account the ClusterRole system:auth-delegator.
-		"app/review/review.go Caller Client.Create":                        nil,
-		"app/review/review.go may Client.Create":                           nil,
+		// The scheduler asks too where it serves its cycles: the chart gives its account the ClusterRole system:auth-delegator then.
+		"app/review/review.go Caller Client.Create":                        {UI + " cluster create tokenreviews.authentication.k8s.io"},
+		"app/review/review.go may Client.Create":                           {UI + " cluster create subjectaccessreviews.authorization.k8s.io"},
 		"roles/events.go try writer.Create":                                by(telling, "cluster create events"),
 		"kube/apply/binds.go request client.Create":                        {"scheduler cluster create bindrequests" + kai},
 		"kube/apply/alone.go bind SubResource.Create":                      {"scheduler cluster create pods/binding"},

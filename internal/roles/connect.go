@@ -132,10 +132,15 @@ type turn struct {
 	lead   func(lead func(context.Context) error) func(context.Context) error
 }
 
+// always is the turn of a role that takes none.
+func (p *process) always() turn {
+	return turn{p.client, nil, func(lead func(context.Context) error) func(context.Context) error { return lead }}
+}
+
 // turn prepares a role to stand for a Lease.
 func (p *process) turn(lease string) (turn, error) {
 	if p.election == nil {
-		return turn{p.client, nil, func(lead func(context.Context) error) func(context.Context) error { return lead }}, nil
+		return p.always(), nil
 	}
 	t := p.election.Turn(lease, p.Namespace)
 	t.Notes = map[string]string{}

@@ -52,6 +52,7 @@ import (
 	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/replay"
 	"github.com/muster-scheduler/muster/internal/scheduler"
+	"github.com/muster-scheduler/muster/internal/ui"
 )
 
 // Scheme returns the kinds that the roles read and write.
@@ -119,6 +120,7 @@ type process struct {
 	records   *scheduler.Records
 	recorder  *replay.Recorder  // of the scheduler; nil in processes without it
 	cycles    *cycles.Server    // likewise, and nil where cycles are not served
+	ui        *ui.Answerer      // of the role ui; nil in processes without it
 	found     map[string]string // the annotations of the scheduler's Lease; nil without one
 	inspector *feed.Inspector   // likewise
 	packing   sync.Mutex        // of archives
@@ -291,9 +293,11 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
-	t, err := p.turn(r.lease)
-	if err != nil {
-		return err
+	t := p.always()
+	if !r.unled {
+		if t, err = p.turn(r.lease); err != nil {
+			return err
+		}
 	}
 	p.events.clients[name] = t.client
 	guard, err := p.guard(name)
@@ -307,7 +311,7 @@ func (p *process) add(name string) error {
 	if err != nil {
 		return err
 	}
-	if p.LeaderElect {
+	if p.LeaderElect && !r.unled {
 		p.group.Add(name+"-standby", func(ctx context.Context) error { return p.warm(ctx, r.watched) })
 	}
 	p.group.Add(name, t.lead(untilAsked(c.Run)))
@@ -570,6 +574,9 @@ func (p *process) listen() error {
 		return err
 	}
 	if err := p.listenCycles(); err != nil {
+		return err
+	}
+	if err := p.listenUI(); err != nil {
 		return err
 	}
 	if p.Profiler {

@@ -28,6 +28,7 @@ const (
 	Admission  = "admission"
 	NodeScale  = "nodescale"
 	Operator   = "operator"
+	UI         = "ui"
 	All        = "all"
 
 	// VolcanoControllers is the program of Volcano's that it takes the place of.
@@ -37,8 +38,8 @@ const (
 // Names lists the roles a process can run one of, without All.
 func Names() []string { return rolesNamed(false) }
 
-// Apart lists the roles that are no part of All: the operator deploys the others, and Volcano's controllers have the flags, the Lease and the
-// rights of another face.
+// Apart lists the roles that are no part of All: the operator deploys the others, Volcano's controllers have the flags, the Lease and the
+// rights of another face, and who answers people has rights of his own, and dies alone.
 func Apart() []string { return rolesNamed(true) }
 
 // FlagNames lists the flags of a role, KAI's that have no effect included; none for an unknown role.
@@ -104,6 +105,9 @@ type Settings struct {
 	StaleGrace      time.Duration
 	PluginPort      int
 	CycleListen     string
+	UIListen        string
+	UICert          string
+	UIKey           string
 	Explain         bool
 	RecordDecisions int
 

@@ -31,7 +31,7 @@ type role struct {
 	name, about string
 	// kai is the program of KAI whose flags it takes; "" for none.
 	kai string
-	// lease is that of its turn; "" for the scheduler, each of whose shards has one.
+	// lease is that of its turn; "" for the scheduler, each of whose shards has one, and for who takes no turn.
 	lease string
 	// home is the namespace of its Lease by default, wherever it runs; "" for that of its pod.
 	home string
@@ -41,6 +41,8 @@ type role struct {
 	trim func(*Settings, *cache.Options)
 	// apart says that it is no part of All.
 	apart bool
+	// unled says that it takes no turn: every process of it works, and it has no Lease.
+	unled bool
 	// wanted says whether it runs where all roles run in one process; nil: always.
 	wanted func(*Settings) bool
 	// processors bounds GOMAXPROCS of a process of its own; 0 is 1, the scheduler's too, whose engine is one goroutine.
@@ -137,7 +139,7 @@ func table() []role {
 				return p.newOperator(log, c, guard)
 			},
 		},
-		volcanoRole(),
+		volcanoRole(), uiRole(),
 	}
 }
 

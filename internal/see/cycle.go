@@ -84,8 +84,12 @@ func Stem(name string) string {
 	return name
 }
 
-// Refusal is input that no forecast can be made of. It names the object, the field and the rule.
-type Refusal struct{ Object, Field, Rule string }
+// Refusal is input that no answer can be made of. It names the object, the field and the rule.
+type Refusal struct {
+	Object, Field, Rule string
+	// Missing says that what was asked about is not there.
+	Missing bool
+}
 
 func (r *Refusal) Error() string {
 	said := strings.TrimSpace(r.Field + " " + r.Rule)

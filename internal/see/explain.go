@@ -24,7 +24,14 @@ type Origin struct {
 	// Scheduler says that this is the scheduler's own view: its plans are on record, and to decide on the cycle again came to the
 	// same plans byte for byte. Otherwise somebody looked at the cluster by himself, or another version decides otherwise.
 	Scheduler bool `json:"scheduler"`
+	// Shard is the partition value of the scheduler whose cycle it is; "" for the one without, and where nobody said.
+	Shard string `json:"shard,omitempty"`
+	// Note is what else is to be known of it before anything is believed: [NotItsView], or that no news comes from the scheduler.
+	Note string `json:"note,omitempty"`
 }
+
+// NotItsView is the note of a cycle of which the scheduler's plans are on record and to decide on it again came to others.
+const NotItsView = "not the scheduler's view: to decide again on its cycle comes to other plans"
 
 // Explanation is why a gang of a cycle waits, and what would change that. Field names are stable: they are what -o json and -o yaml print.
 type Explanation struct {
@@ -70,6 +77,13 @@ func (c *Cycle) Look(ctx context.Context) (_ *explain.Run, err error) {
 	return run, nil
 }
 
+// Own says whether the cycle, once it was looked at, is the scheduler's own view; see [Origin].
+func (c *Cycle) Own() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own
+}
+
 // caught makes an error of a panic of the engine: to reproduce that may be what a cycle is kept for.
 func caught(what string, err *error) {
 	if p := recover(); p != nil {
@@ -79,7 +93,11 @@ func caught(what string, err *error) {
 
 // origin is what there is to say of the cycle, once it was looked at.
 func (c *Cycle) origin() Origin {
-	return Origin{Cluster: c.Cluster, At: c.Case.Image.Now.Time().UTC(), Scheduler: c.own}
+	o := Origin{Cluster: c.Cluster, At: c.Case.Image.Now.Time().UTC(), Scheduler: c.own}
+	if c.Case.Decided && !c.own {
+		o.Note = NotItsView
+	}
+	return o
 }
 
 // Explain says why a gang waits, its turn, and what would let it start were it next. A gang that is not there is a [Refusal].
@@ -92,7 +110,7 @@ func Explain(ctx context.Context, c *Cycle, gang cluster.Key) (_ *Explanation, e
 		return nil, err
 	}
 	if run.Snapshot().GangByKey(gang) == nil {
-		return nil, &Refusal{Object: "gang " + gang.String(), Rule: "does not exist"}
+		return nil, &Refusal{Object: "gang " + gang.String(), Rule: "does not exist", Missing: true}
 	}
 	defer caught("explain gang "+gang.String(), &err)
 	e, err := run.Gang(ctx, gang)
@@ -125,10 +143,7 @@ func workload(kind, gang string) string {
 	if kind == "" {
 		return ""
 	}
-	if m := made.FindStringSubmatch(gang); m != nil {
-		gang = m[1]
-	}
-	return kind + " " + gang
+	return kind + " " + stripped(gang)
 }
 
 // Aged says how old the cycle is at a moment.

@@ -594,6 +594,54 @@ func TestVolcanoFace(t *testing.T) {
 	}
 }
 
+// TestUI: nothing of the role ui is there unless it is asked for. Then its Service and its policy lead to its pods, it may what its rules say, the Config has schedulers serve their cycles,
+// and the scheduler's account, by whichever name, may ask who reads them; the operator's rights do not grow.
+func TestUI(t *testing.T) {
+	t.Parallel()
+	without, err := render(t, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range without {
+		if strings.Contains(text, "muster-ui") || strings.Contains(text, "muster.dev/ui") || strings.Contains(text, "auth-delegator") {
+			t.Errorf("%s speaks of it", name)
+		}
+	}
+	for values, account := range map[string]string{"ui: {enabled: true}": install.Name(install.Scheduler), "ui: {enabled: true}\nkaiNames: true": "scheduler"} {
+		with, err := render(t, values, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(with["config.yaml"], `muster.dev/ui: "true"`) || cmp.Diff(without["rbac.yaml"], with["rbac.yaml"]) != "" {
+			t.Errorf("the Config, or the operator's rights: %s", with["config.yaml"])
+		}
+		all := objects(t, map[string]string{"ui.yaml": with["ui.yaml"]})
+		const role = "kai-scheduler/muster-ui"
+		pod := all["Deployment "+role].(*appsv1.Deployment).Spec.Template
+		service, guard := all["Service "+role].(*corev1.Service), all["NetworkPolicy "+role].(*networkingv1.NetworkPolicy)
+		for key, value := range install.Selector(install.Name(install.UI)) { // order: each for itself
+			if pod.Labels[key] != value || guard.Spec.PodSelector.MatchLabels[key] != value || service.Spec.Selector[key] != value {
+				t.Errorf("%s=%s selects no pod of %v, or is not what policies of schedulers name", key, value, pod.Labels)
+			}
+		}
+		for i, p := range guard.Spec.Ingress[0].Ports {
+			if p.Port.IntVal != pod.Spec.Containers[0].Ports[i].ContainerPort {
+				t.Errorf("%+v", p)
+			}
+		}
+		if d := cmp.Diff(install.Rules(install.UI).Cluster, all["ClusterRole /muster-ui"].(*rbacv1.ClusterRole).Rules); d != "" {
+			t.Errorf("what it may do: %s", d)
+		}
+		if d := cmp.Diff(install.Rules(install.UI).Home, all["Role "+role].(*rbacv1.Role).Rules); d != "" {
+			t.Errorf("what it may do at home: %s", d)
+		}
+		asks := all["ClusterRoleBinding /muster-scheduler-cycles"].(*rbacv1.ClusterRoleBinding)
+		if asks.RoleRef.Name != "system:auth-delegator" || asks.Subjects[0].Name != account {
+			t.Errorf("%+v", asks)
+		}
+	}
+}
+
 func volcanoDefinitions() (out [][]byte) {
 	for _, f := range volcanocrds.All() {
 		out = append(out, f.YAML)

@@ -269,7 +269,7 @@ func (f *fuzzing) deploy(t *testing.T, args []string) {
 	for _, role := range []string{install.Admission, install.Scheduler, install.Binder, install.PodGrouper, install.PodGroup, install.Queue} {
 		kubeconfig := f.admission(t)
 		if role != install.Admission {
-			kubeconfig = f.account(t, role)
+			kubeconfig = f.roleAccount(t, role)
 		}
 		p := newProcess(t, role, kubeconfig, more[role]...)
 		p.start()
@@ -299,8 +299,8 @@ func (f *fuzzing) admission(t *testing.T) string {
 	return path
 }
 
-// account makes a role's service account, with its rights, and returns a kubeconfig with its token.
-func (f *fuzzing) account(t *testing.T, role string) string {
+// roleAccount makes a role's service account, with its rights, and returns a kubeconfig with its token.
+func (f *fixture) roleAccount(t *testing.T, role string) string {
 	t.Helper()
 	name, may := install.Name(role), install.Rules(role)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/see"
+	"github.com/muster-scheduler/muster/internal/ui"
+)
+
+// EnvUI names the environment variable with the address of the role ui.
+const EnvUI = "MUSTER_UI"
+
+const (
+	// roleWithin is how long the role may take for an answer, and maxAnswer how large it may be.
+	roleWithin = 70 * time.Second
+	maxAnswer  = 16 << 20
+)
+
+// remote is the role ui, which answers from the scheduler's own cycles.
+type remote struct{ url, ca string }
+
+func (r *remote) flags(c *cobra.Command) {
+	c.Flags().StringVar(&r.url, "ui", os.Getenv(EnvUI), "address of the role ui, such as https://muster-ui.example, which answers from the scheduler's own cycles; empty: $"+EnvUI+", and without it the command looks at the cluster itself")
+	c.Flags().StringVar(&r.ca, "ui-certificate-authority", "", "file with the certificates that the role's is to be signed by; empty: those that this machine trusts")
+	c.Flags().Lookup("ui").DefValue = "" // not what this machine's environment says
+}
+
+// explain asks the role; nil where it gives no answer, and why is said then: the command looks itself.
+func (r *remote) explain(c *cobra.Command, o app.ClientOptions, namespace, name string) *see.Explanation {
+	if r.url == "" {
+		return nil
+	}
+	e := &see.Explanation{}
+	err := r.ask(c.Context(), o, "/namespaces/"+url.PathEscape(namespace)+"/gangs/"+url.PathEscape(name)+"?inLine=true", e)
+	if err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "%v\nlooking at the cluster itself, which is not the scheduler's view:\n", err)
+		return nil
+	}
+	return e
+}
+
+// ask gets what is at a path of the role's API, as the kubeconfig's user.
+func (r *remote) ask(ctx context.Context, o app.ClientOptions, path string, into any) error {
+	u, err := url.Parse(r.url)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--ui: %.200q is no address that begins with https://", r.url)
+	}
+	config, err := app.RESTConfig(o)
+	if err != nil {
+		return err
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if r.ca != "" {
+		text, err := os.ReadFile(r.ca)
+		if err != nil {
+			return fmt.Errorf("--ui-certificate-authority: %w", err)
+		}
+		if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("--ui-certificate-authority: there is no certificate in %s", r.ca)
+		}
+	}
+	plain := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust}
+	defer plain.CloseIdleConnections()
+	config.Impersonate = rest.ImpersonationConfig{} // the role knows tokens alone
+	as, err := rest.HTTPWrappersForConfig(config, plain)
+	if err != nil {
+		return fmt.Errorf("ask the role ui: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, roleWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.url, "/")+ui.API+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask the role ui: %w", err)
+	}
+	// Who follows a redirect would show the token elsewhere.
+	resp, err := (&http.Client{Transport: as, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the role ui: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("ask the role ui: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var no ui.Refused
+		if json.Unmarshal(text, &no) != nil || no.Message == "" {
+			return fmt.Errorf("the role ui at %s answers %s", r.url, resp.Status)
+		}
+		return errors.New("the role ui says: " + no.Message)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read what the role ui answers: %w", err)
+	}
+	return nil
+}
+
+// roleText is what the role says, for people.
+func roleText(e *see.Explanation, width int) string {
+	s := e.Reread(true).Text(width)
+	said := "as the scheduler saw it"
+	if !e.Cycle.Scheduler {
+		said = "not the scheduler's view"
+	}
+	if e.Cycle.Note != "" {
+		said += "; " + e.Cycle.Note
+	}
+	return s + fmt.Sprintf("%s, %.0f s ago\n", said, e.Cycle.AgeSeconds)
+}

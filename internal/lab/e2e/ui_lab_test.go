@@ -1,0 +1,228 @@
+//go:build lab
+
+package e2e
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-scheduler/muster/internal/install"
+	"github.com/muster-scheduler/muster/internal/lab"
+	"github.com/muster-scheduler/muster/internal/see"
+)
+
+// site is the role ui as people reach it.
+type site struct {
+	url    string
+	client *http.Client
+	tokens map[string]string
+}
+
+// get asks as somebody; 0 for no answer.
+func (s *site) get(t *testing.T, who, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who != "" {
+		r.Header.Set("Authorization", "Bearer "+s.tokens[who])
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// poll asks until an answer is as it should be.
+func poll(t *testing.T, limit time.Duration, lacking func() string) {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(limit); ; {
+		what := lacking()
+		if what == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("after %v: %s", limit, what)
+		}
+	}
+}
+
+// person makes a service account that stands for a person, with these rights in a namespace ("": everywhere), and returns its token.
+func (w *fixture) person(t *testing.T, namespace, name string, everywhere bool, rules ...rbacv1.PolicyRule) string {
+	t.Helper()
+	w.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	switch {
+	case len(rules) == 0:
+	case everywhere:
+		w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
+		w.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})
+	default:
+		w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules})
+		w.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
+	}
+	token, err := w.lab.Client().CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// TestWhoSeesWhat runs the role ui with its own account's rights beside a scheduler: two tenants, an admin and one without rights ask everything. The answers are of the scheduler's own
+// cycles, at most a few seconds old; no tenant finds a name of the other's; a right that is taken away is gone after ten seconds; another leader is found again.
+func TestWhoSeesWhat(t *testing.T) {
+	w := newFixture(t, 2, lab.Options{})
+	muster := newProcess(t, "all", w.lab.Kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--cycle-listen-address="+freeAddress(t))
+	muster.start()
+	address := freeAddress(t)
+	role := newProcess(t, install.UI, w.roleAccount(t, install.UI), "--ui-listen-address="+address)
+	role.start()
+	muster.awaitReady(t)
+	role.awaitReady(t)
+
+	get := func(verb, resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"scheduling.run.ai"}, Resources: []string{resource}, Verbs: []string{verb}}
+	}
+	for _, ns := range []string{"red", "blue"} {
+		w.namespace(t, ns)
+	}
+	s := &site{url: "https://" + address, tokens: map[string]string{
+		"ruth": w.person(t, "red", "ruth", false, get("get", "podgroups")), "bill": w.person(t, "blue", "bill", false, get("get", "podgroups")),
+		"ada": w.person(t, "default", "ada", true, get("get", "podgroups"), get("list", "queues")), "eve": w.person(t, "default", "eve", false), "liar": "not-a-token",
+	}, client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
+
+	w.create(t, gang("blue", "bluefirst", 16, ""))
+	w.must(t, 30*time.Second, w.allRunning("blue", 16))
+	w.create(t, gang("blue", "bluelater", 8, ""))
+	w.create(t, gang("red", "redtrain", 8, ""))
+	w.create(t, gang("red", "redhuge", 40, ""))
+	const api = "/apis/" + see.APIVersion
+	poll(t, 60*time.Second, func() string {
+		code, text := s.get(t, "ada", api+"/gangs")
+		for _, name := range []string{`"Job bluefirst"`, `"Job bluelater"`, `"Job redtrain"`, `"Job redhuge"`, `"scheduler":true`} {
+			if code != http.StatusOK || !strings.Contains(text, name) {
+				return fmt.Sprintf("%s is not in %d %s", name, code, text)
+			}
+		}
+		return ""
+	})
+
+	names := []string{"bluefirst", "bluelater", "redtrain", "redhuge"}
+	matrix := []struct {
+		path string
+		// What each is answered: the status, and which of the names are told. Of what takes its room red's answer names nobody to ruth, and bluefirst to ada.
+		ruth, bill, ada, eve string
+	}{
+		{api + "/gangs", "403", "403", "200 bluefirst bluelater redtrain redhuge", "403"},
+		{api + "/gangs?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
+		{api + "/gangs?namespace=blue", "403", "200 bluefirst bluelater", "200 bluefirst bluelater", "403"},
+		{api + "/namespaces/red/gangs/redhuge", "200 redhuge", "403", "200 bluefirst redhuge", "403"},
+		{api + "/namespaces/red/gangs/Job%20redtrain", "200 redtrain", "403", "200 bluefirst redtrain", "403"},
+		{api + "/namespaces/red/gangs/redtrain?inLine=true", "200 redtrain", "403", "200 bluefirst redtrain", "403"},
+		{api + "/namespaces/blue/gangs/job/bluelater", "403", "200 bluefirst bluelater", "200 bluefirst bluelater", "403"},
+		{api + "/namespaces/blue/gangs/nothing", "403", "404", "404", "403"},
+		{api + "/namespaces/red/gangs/bluefirst", "404", "403", "404", "403"},
+		{api + "/queues", "403", "403", "200", "403"},
+		{api + "/queues?namespace=red", "200", "403", "200", "403"},
+		{"/?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
+		{"/job/red/redhuge", "200 redhuge", "403", "200 redhuge", "403"},
+		{"/queues?namespace=blue", "403", "200", "200", "403"},
+	}
+	for _, row := range matrix {
+		for who, want := range map[string]string{"ruth": row.ruth, "bill": row.bill, "ada": row.ada, "eve": row.eve, "": "401", "liar": "401"} {
+			code, text := s.get(t, who, row.path)
+			got := fmt.Sprint(code)
+			for _, n := range names {
+				if strings.Contains(text, n) && (code == 200 || !strings.Contains(row.path, n)) { // a refusal may repeat the question
+					got += " " + n
+				}
+			}
+			if got != want {
+				t.Errorf("%q asks %s: %s, want %s\n%s", who, row.path, got, want, text)
+			}
+		}
+	}
+
+	var e see.Explanation
+	_, text := s.get(t, "ruth", api+"/namespaces/red/gangs/redhuge")
+	if err := json.Unmarshal([]byte(text), &e); err != nil || e.Word != "never" || !e.Cycle.Scheduler || e.Cycle.Note != "" || e.Cycle.AgeSeconds > 10 || e.Cycle.Cluster == "" || e.Workload != "Job redhuge" || len(e.Remedies) == 0 {
+		t.Errorf("%v %s", err, text)
+	}
+	t.Logf("the cycle was %.1f s old", e.Cycle.AgeSeconds)
+
+	// Whoever is the scheduler's peer must have the right to read cycles: a tenant has not.
+	place := regexp.MustCompile(`url=(https://\S+)`).FindStringSubmatch(muster.tail(4000))
+	if place == nil {
+		t.Fatal("the scheduler does not say where it serves its cycles")
+	}
+	if code, said := (&site{url: place[1], client: s.client, tokens: s.tokens}).get(t, "ruth", install.CyclePath); code != http.StatusForbidden {
+		t.Errorf("a tenant reads cycles: %d %.200s", code, said)
+	}
+
+	// A right that is taken away.
+	if err := w.client.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "ruth"}}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, 20*time.Second, func() string {
+		if code, text := s.get(t, "ruth", api+"/gangs?namespace=red"); code != http.StatusForbidden {
+			return fmt.Sprintf("%d %.200s", code, text)
+		}
+		return ""
+	})
+
+	// Another leader.
+	cycle := func() (at time.Time, note string) {
+		code, text := s.get(t, "ada", api+"/queues")
+		var l struct{ Items []see.QueueList }
+		if err := json.Unmarshal([]byte(text), &l); err != nil || code != http.StatusOK || len(l.Items) != 1 {
+			return time.Time{}, fmt.Sprintf("%d %.300s", code, text)
+		}
+		return l.Items[0].Cycle.At, l.Items[0].Cycle.Note
+	}
+	before, _ := cycle()
+	muster.kill()
+	poll(t, 20*time.Second, func() string {
+		if _, note := cycle(); !strings.HasPrefix(note, "no news comes from the scheduler since ") {
+			return "the scheduler is gone, and the answer says " + note
+		}
+		return ""
+	})
+	muster.start()
+	poll(t, 40*time.Second, func() string {
+		if at, note := cycle(); !at.After(before.Add(time.Second)) || note != "" {
+			return fmt.Sprintf("of %v: %s", at, note)
+		}
+		return ""
+	})
+	metrics := string(fetch(t, "http://"+role.address+"/metrics"))
+	counts := regexp.MustCompile(`muster_ui_cycles_total\{outcome="(\w+)"\} (\d+)`).FindAllStringSubmatch(metrics, -1)
+	t.Log(counts)
+	if !slices.ContainsFunc(counts, func(c []string) bool { return c[1] == "same" && c[2] != "0" }) || slices.ContainsFunc(counts, func(c []string) bool { return c[1] != "same" && c[2] != "0" }) {
+		t.Errorf("cycles: %v", counts)
+	}
+	role.stop(t)
+}

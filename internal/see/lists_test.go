@@ -1,0 +1,121 @@
+package see
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/sim"
+)
+
+// throng is a cluster with a gang that runs, several that wait, and one of another namespace.
+func throng(t *testing.T) *Cycle {
+	t.Helper()
+	s := newStage(t, 1, "a", "b")
+	s.submit("first", "a", 8, 0, Work{})
+	s.live(time.Minute, nil)
+	for name, kind := range map[string]string{
+		"pg-train-0409daa7-0381-4310-a815-4b00f0ad07da": "Job", "pg-train-1409daa7-0381-4310-a815-4b00f0ad07da": "PyTorchJob",
+		"pg-train-eval-2409daa7-0381-4310-a815-4b00f0ad07da": "Job", "lone": "",
+	} {
+		s.submit(name, "a", 8, 0, Work{Kind: kind})
+	}
+	s.Store.Apply(
+		cluster.GangState{Key: cluster.Key{Face: "kai", Namespace: "other", Name: "secret"}, UID: "s", Queue: "b", Sets: cluster.FlatTree(1)},
+		cluster.PodState{
+			UID: "s-0", Namespace: "other", Name: "secret-0", Gang: cluster.Key{Face: "kai", Namespace: "other", Name: "secret"}, Ours: true,
+			Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}},
+		},
+	)
+	return s.cycle()
+}
+
+// TestFind: a gang is found by each of the names that it has for people; what could be several is refused with their names, and what is nobody's with those that are near, none of
+// another namespace.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	c, ns := throng(t), sim.Key("x").Namespace
+	const job, torch, eval = "pg-train-0409daa7-0381-4310-a815-4b00f0ad07da", "pg-train-1409daa7-0381-4310-a815-4b00f0ad07da", "pg-train-eval-2409daa7-0381-4310-a815-4b00f0ad07da"
+	for name, want := range map[string]string{
+		"Job train": job, "job/train": job, "PyTorchJob train": torch, job: job, "train-eval": eval, "Job train-eval": eval, "pg-train-e": eval, "pg-train-0…": job,
+		"lone": "lone", "lone-0": "lone", " lone ": "lone", "fir": "first",
+		"train":    "! name could mean 2 gangs in namespace " + ns + ": " + job + ", " + torch,
+		"Pod lone": "? there is no gang Pod lone in namespace " + ns,
+		"secret":   "? there is no gang secret in namespace " + ns,
+		"secret-0": "? there is no gang secret-0 in namespace " + ns,
+		"":         "? there is no gang  in namespace " + ns,
+		"lnoe":     "? there is no gang lnoe in namespace " + ns + "; did you mean lone?",
+	} {
+		key, err := c.Find(t.Context(), ns, name)
+		var no *Refusal
+		got := key.Name
+		if errors.As(err, &no) {
+			got = map[bool]string{true: "? ", false: "! "}[no.Missing] + no.Error()
+		} else if err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		if got != want && !(want[0] == '?' && strings.HasPrefix(got, want)) || strings.Contains(got, "other") && !strings.Contains(got, "others)") {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestGangs: the list has each gang with its word, and of what the viewer may not read nothing; without time the words are missing, and it says so.
+func TestGangs(t *testing.T) {
+	t.Parallel()
+	c := throng(t)
+	own := sim.Key("x").Namespace
+	s := c.Scope(func(ns string) bool { return ns == own })
+	every := func(cluster.Key) bool { return true }
+	l, err := Gangs(t.Context(), c, s, every, func() bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Items) != 5 || l.Kind != "GangList" || l.APIVersion != APIVersion || l.Cycle.Cluster != "c1" {
+		t.Fatalf("%+v", l)
+	}
+	for i := range l.Items {
+		g := &l.Items[i]
+		e, err := Explain(t.Context(), c, cluster.Key{Face: sim.Key("x").Face, Namespace: g.Namespace, Name: g.Gang})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Word != e.Word || g.Reason != e.Reason || g.Workload != e.Workload || (g.Word == "") != (g.Gang == "first") || g.Unasked {
+			t.Errorf("%+v, and explain says %s %s", g, e.Word, e.Reason)
+		}
+	}
+	if l, err = Gangs(t.Context(), c, s, every, func() bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	for i := range l.Items {
+		if g := &l.Items[i]; g.Unasked != (g.Gang != "first") || g.Word != explain.Word("") {
+			t.Errorf("without time: %+v", g)
+		}
+	}
+}
+
+// TestQueuesOfOnesOwn: who may not list queues sees those that his gangs name, and what is above them; the others are counted.
+func TestQueuesOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	c := throng(t)
+	l, err := Queues(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(l *QueueList) (out []string) {
+		for i := range l.Items {
+			out = append(out, l.Items[i].Name)
+		}
+		return out
+	}
+	if got := strings.Join(names(l), " "); got != "a b" || l.Items[0].Used["gpu"] != "8" || l.Items[0].Waiting != 4 || l.Kind != "QueueList" {
+		t.Errorf("%s %+v", got, l.Items)
+	}
+	mine := l.Of(c, func(k cluster.Key) bool { return k.Namespace == "other" })
+	if got := strings.Join(names(mine), " "); got != "b" || mine.Hidden != 1 || len(l.Items) != 2 {
+		t.Errorf("%s, %d hidden", got, mine.Hidden)
+	}
+}

@@ -1,0 +1,273 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/cycles"
+	"github.com/muster-scheduler/muster/internal/engine"
+	"github.com/muster-scheduler/muster/internal/replay"
+	"github.com/muster-scheduler/muster/internal/see"
+)
+
+const (
+	// fresh is how old a cycle may be that a question is answered from while there is a newer one.
+	fresh = time.Second
+	// lookFor is how long it may take to decide on a cycle again.
+	lookFor = time.Minute
+	// rest is how many times as long as a look took passes before the next one that nobody has asked for: a tenth of one processor.
+	rest = 9
+	// shardsEvery is the time between two looks at which shards there are, and quietAfter how long no news may come before answers say so.
+	shardsEvery, quietAfter = 10 * time.Second, 5 * time.Second
+	// maxShards bounds how many schedulers are followed.
+	maxShards = 64
+)
+
+// ErrNoCycle says that no cycle of a shard's scheduler has come; the log says why.
+var ErrNoCycle = errors.New("no cycle of the scheduler is known")
+
+// Following has the latest cycle of the scheduler of each shard, decided again. Make one with its first fields set.
+type Following struct {
+	// Shards lists the partition values of the shards that there are, "" for the one without; it is asked every ten seconds.
+	Shards func(context.Context) ([]string, error)
+	// Find says where the scheduler of a shard serves its cycles; it is asked before each connection.
+	Find func(ctx context.Context, shard string) (cycles.Place, error)
+	// Token is the bearer token to show there.
+	Token func() (string, error)
+	// Registry returns what profiles' names stand for, with or without the scheduler's --schedule-csi-storage.
+	Registry func(storageCapacity bool) engine.Registry
+	// Works, if set, says what gangs' owners say of them. What it returns is not changed.
+	Works func(context.Context) (map[cluster.Key]see.Work, error)
+	// Log is told of cycles that are not decided as the scheduler did.
+	Log logr.Logger
+	// Metrics count; nil for none.
+	Metrics *Metrics
+
+	mu     sync.Mutex
+	shards map[string]*shard
+}
+
+// Metrics are what a Following counts.
+type Metrics struct{ cycles *prometheus.CounterVec }
+
+// NewMetrics registers them.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "muster", Subsystem: "ui", Name: "cycles_total",
+		Help: "Cycles of schedulers that were decided on again, by what came of it: same, other plans than the scheduler's, or failed.",
+	}, []string{"outcome"})}
+	for _, outcome := range []string{"same", "other", "failed"} {
+		m.cycles.WithLabelValues(outcome)
+	}
+	if err := r.Register(m.cycles); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Metrics) count(outcome string) {
+	if m != nil {
+		m.cycles.WithLabelValues(outcome).Inc()
+	}
+}
+
+// shard is the scheduler of one.
+type shard struct {
+	name   string
+	client *cycles.Client
+	news   chan struct{} // a cycle has come
+	stop   func()
+	said   string // of why cycles do not come
+
+	looking chan struct{} // holds a token while somebody looks
+	mu      sync.Mutex
+	cycle   *see.Cycle
+	of      *replay.Case // what it was made of
+	err     error        // of the look
+	looked  time.Time
+}
+
+// Names lists the shards that are followed, sorted.
+func (f *Following) Names() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.shards))
+}
+
+// Run follows until ctx ends, and all that it has begun has ended then.
+func (f *Following) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		names, err := f.Shards(ctx)
+		if err != nil && ctx.Err() == nil {
+			f.Log.Info("which shards there are is not known", "error", err.Error())
+		}
+		if err == nil {
+			f.adjust(ctx, names, &all)
+		}
+		f.complain()
+		again := time.NewTimer(shardsEvery)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil
+		}
+	}
+}
+
+// adjust follows the shards of these names, and no others.
+func (f *Following) adjust(ctx context.Context, names []string, all *sync.WaitGroup) {
+	if len(names) > maxShards {
+		f.Log.Info("there are more shards than are followed", "shards", len(names), "followed", maxShards)
+		names = names[:maxShards]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shards == nil {
+		f.shards = map[string]*shard{}
+	}
+	for name, s := range f.shards { // order: each on its own
+		if !slices.Contains(names, name) {
+			s.stop()
+			delete(f.shards, name)
+		}
+	}
+	for _, name := range names {
+		if f.shards[name] != nil {
+			continue
+		}
+		life, stop := context.WithCancel(ctx)
+		s := &shard{name: name, news: make(chan struct{}, 1), stop: stop, looking: make(chan struct{}, 1)}
+		s.client = &cycles.Client{
+			Find:  func(ctx context.Context) (cycles.Place, error) { return f.Find(ctx, name) },
+			Token: f.Token,
+			Changed: func(kind replay.EntryKind) {
+				if kind == replay.Keyframe || kind == replay.Change {
+					select {
+					case s.news <- struct{}{}:
+					default:
+					}
+				}
+			},
+		}
+		f.shards[name] = s
+		all.Go(func() { _ = s.client.Run(life) }) // it ends with its context alone
+		all.Go(func() { f.keepUp(life, s) })
+	}
+}
+
+// complain logs why cycles do not come, once for each reason.
+func (f *Following) complain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.shards { // order: each on its own
+		said := ""
+		if _, err := s.client.Heard(); err != nil {
+			said = err.Error()
+		}
+		if said != "" && said != s.said {
+			f.Log.Info("the cycles of a scheduler do not come", "shard", s.name, "error", said)
+		}
+		s.said = said
+	}
+}
+
+// keepUp looks at cycles nobody asks about, in a tenth of the time: so that one which is decided otherwise is noticed, and a question finds most of the work done.
+func (f *Following) keepUp(ctx context.Context, s *shard) {
+	for {
+		select {
+		case <-s.news:
+		case <-ctx.Done():
+			return
+		}
+		began := time.Now()
+		_, _ = f.look(ctx, s) // it is kept, and told to who asks
+		pause := time.NewTimer(max(fresh, rest*time.Since(began)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// Look returns the latest cycle of a shard, decided again, or one that was looked at a second ago at most; and what is to be known of it besides ("" for
+// nothing). The first question of a cycle costs a run of the engine, for which others wait. The error wraps ErrNoCycle, or says why the cycle cannot be decided on.
+func (f *Following) Look(ctx context.Context, name string) (c *see.Cycle, note string, err error) {
+	f.mu.Lock()
+	s := f.shards[name]
+	f.mu.Unlock()
+	if s == nil {
+		return nil, "", &see.Refusal{Field: "shard", Rule: fmt.Sprintf("%q is no shard's partition value", name), Missing: true}
+	}
+	if c, err = f.look(ctx, s); err != nil {
+		return nil, "", err
+	}
+	if heard, _ := s.client.Heard(); time.Since(heard) > quietAfter {
+		note = "no news comes from the scheduler since " + heard.UTC().Format(time.RFC3339)
+	}
+	return c, note, nil
+}
+
+func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
+	select {
+	case s.looking <- struct{}{}:
+		defer func() { <-s.looking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a look at the cycle: %w", ctx.Err())
+	}
+	s.mu.Lock()
+	held, err, looked := s.cycle, s.err, s.looked
+	s.mu.Unlock()
+	if (held != nil || err != nil) && time.Since(looked) < fresh {
+		return held, err
+	}
+	now, _, id, _, _ := s.client.Latest() // that the line is broken is told elsewhere
+	switch {
+	case now == nil && held != nil: // a gap, or another leader, whose first cycle is yet to come
+		return held, nil
+	case now == nil:
+		return nil, ErrNoCycle
+	case s.of != nil && s.of.Image.Now == now.Image.Now && (held != nil || err != nil):
+		return held, err
+	}
+	c := &see.Cycle{Cluster: id, Case: now, Registry: f.Registry(now.StorageCapacity)}
+	if f.Works != nil {
+		if c.Works, err = f.Works(ctx); err != nil {
+			f.Log.Info("what owners say of their gangs is not known", "error", err.Error())
+		}
+	}
+	// Others wait for the same look: it does not end because the one who began it has gone.
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookFor)
+	defer cancel()
+	_, err = c.Look(within)
+	switch {
+	case err != nil:
+		f.Metrics.count("failed")
+		f.Log.Error(err, "a cycle cannot be decided on again", "shard", s.name, "version", now.Version)
+		c, err = nil, fmt.Errorf("the scheduler's cycle (of version %s) cannot be decided on again: %w", now.Version, err)
+	case c.Own():
+		f.Metrics.count("same")
+	default:
+		f.Metrics.count("other")
+		f.Log.Info("a cycle is decided otherwise than by the scheduler", "shard", s.name, "version", now.Version, "at", now.Image.Now.Time())
+	}
+	s.mu.Lock()
+	s.cycle, s.err, s.of, s.looked = c, err, now, time.Now()
+	s.mu.Unlock()
+	return c, err
+}

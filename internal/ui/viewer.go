@@ -1,0 +1,79 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/muster-scheduler/muster/internal/app/review"
+	"github.com/muster-scheduler/muster/internal/cluster"
+)
+
+// Reviewer says whose a request is and what he may; package review asks the API server.
+type Reviewer interface {
+	Caller(*http.Request) (authenticationv1.UserInfo, error)
+	Resource(ctx context.Context, user authenticationv1.UserInfo, verb, group, resource, namespace string) error
+}
+
+// groups are the API groups of the PodGroups of each face. A gang of a face that is not there is nobody's to read.
+var groups = map[string]string{"kai": "scheduling.run.ai", "volcano": "scheduling.volcano.sh"}
+
+const (
+	groupWork = "scheduling.run.ai"
+	// maxNamespaces is about how many namespaces is asked for one answer; of what is in others no name is told.
+	maxNamespaces = 64
+)
+
+// viewer is who asks one question, and what is known of his rights. It is not safe for concurrent use.
+type viewer struct {
+	ctx    context.Context
+	user   authenticationv1.UserInfo
+	review Reviewer
+	known  map[string]error
+	asked  int
+	broken error // nobody could be asked; the answer must not go out
+}
+
+// gangs says whether the viewer may get the PodGroups of a face in a namespace: nil, an error that wraps review.ErrMayNot, or that nobody could be asked.
+func (v *viewer) gangs(face, namespace string) error {
+	group, ok := groups[face]
+	if !ok {
+		return review.ErrMayNot
+	}
+	everywhere := v.ask(group, "")
+	if everywhere == nil || !errors.Is(everywhere, review.ErrMayNot) {
+		return everywhere
+	}
+	return v.ask(group, namespace)
+}
+
+func (v *viewer) ask(group, namespace string) error {
+	key := group + "/" + namespace
+	if err, ok := v.known[key]; ok {
+		return err
+	}
+	if v.asked++; v.asked > maxNamespaces {
+		return review.ErrMayNot
+	}
+	err := v.review.Resource(v.ctx, v.user, "get", group, "podgroups", namespace)
+	if err != nil && !errors.Is(err, review.ErrMayNot) && v.broken == nil {
+		v.broken = err
+	}
+	v.known[key] = err
+	return err
+}
+
+// may is the viewer's scope: whether names of a namespace may be told him.
+func (v *viewer) may(namespace string) bool { return v.gangs("kai", namespace) == nil }
+
+// gang says whether he may read about a gang.
+func (v *viewer) gang(k cluster.Key) bool {
+	return v.may(k.Namespace) && v.gangs(k.Face, k.Namespace) == nil
+}
+
+// list says whether he may list objects of the whole cluster.
+func (v *viewer) list(group, resource string) error {
+	return v.review.Resource(v.ctx, v.user, "list", group, resource, "")
+}
