@@ -46,7 +46,9 @@ func TestExplainAsksTheRole(t *testing.T) {
 		})
 	}))
 	defer role.Close()
-	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("somebody else is shown %q", r.Header.Get("Authorization")) }))
+	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("somebody else is shown %q", r.Header.Get("Authorization"))
+	}))
 	defer thief.Close()
 	dir := t.TempDir()
 	ca, kubeconfig := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "kubeconfig")
