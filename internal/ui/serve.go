@@ -149,11 +149,10 @@ func (a *Answerer) Handler() http.Handler {
 	})
 }
 
-// question is one question: who asks, and until when.
+// question is one question, and who asks; its context says until when.
 type question struct {
 	*http.Request
 	viewer *viewer
-	leave  func()
 }
 
 // ask finds out whose a request is and waits for its turn. The context of the question ends by itself.
