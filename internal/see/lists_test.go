@@ -1,6 +1,7 @@
 package see
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -151,5 +152,38 @@ func TestNodes(t *testing.T) {
 	}
 	if d := cmp.Diff(want, l.Items); d != "" || l.Bare != 1 {
 		t.Errorf("%d without GPUs\n%s", l.Bare, d)
+	}
+}
+
+// TestListsHide: in clusters with a rival whose names are nobody's business, the list of our gangs has none of them, and the list of all has.
+func TestListsHide(t *testing.T) {
+	t.Parallel()
+	told := 0
+	for seed := range int64(40) {
+		c, _ := rivals(seed)
+		if _, err := c.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, all := range []bool{false, true} {
+			l, err := Gangs(t.Context(), c, c.Scope(func(ns string) bool { return all || ns == "ours" }), func(cluster.Key) bool { return true }, func() bool { return true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch foreign := strings.Contains(string(text), "sesame"); {
+			case foreign && all:
+				told++
+			case foreign:
+				t.Errorf("seed %d: a foreign name is told:\n%s", seed, text)
+			case !all && len(l.Items) == 0:
+				t.Errorf("seed %d: none of our gangs is listed", seed)
+			}
+		}
+	}
+	if told < 10 {
+		t.Errorf("in only %d of 40 clusters there is a foreign name to hide", told)
 	}
 }
