@@ -74,6 +74,7 @@ func newGang(d Deps) *cobra.Command {
 		},
 	}
 	l.flags(list)
+	watched(list)
 	fs := list.Flags()
 	fs.StringVarP(&namespace, "namespace", "n", "", "namespace; empty: the kubeconfig's")
 	fs.BoolVarP(&all, "all-namespaces", "A", false, "gangs of all namespaces")

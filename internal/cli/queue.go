@@ -44,6 +44,7 @@ func newQueue(d Deps) *cobra.Command {
 		},
 	}
 	l.flags(list)
+	watched(list)
 	list.Flags().StringVar(&dim, "resource", "", "resource to show in the table: gpu, cpu, memory, or another one's name; empty: gpu, or cpu where there are none")
 	c.AddCommand(list)
 	return c

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-scheduler/muster/internal/app"
+	"github.com/muster-scheduler/muster/internal/cycles"
 	"github.com/muster-scheduler/muster/internal/see"
 	"github.com/muster-scheduler/muster/internal/ui"
 )
@@ -32,11 +33,12 @@ const (
 )
 
 // remote is the role ui, which answers from the scheduler's own cycles.
-type remote struct{ url, ca string }
+type remote struct{ url, ca, print string }
 
 func (r *remote) flags(c *cobra.Command) {
 	c.Flags().StringVar(&r.url, "ui", os.Getenv(EnvUI), "address of the role ui, such as https://muster-ui.example, which answers from the scheduler's own cycles; empty: $"+EnvUI+", and without it the command looks at the cluster itself")
 	c.Flags().StringVar(&r.ca, "ui-certificate-authority", "", "file with the certificates that the role's is to be signed by; empty: those that this machine trusts")
+	c.Flags().StringVar(&r.print, "ui-certificate-fingerprint", "", "SHA-256 of the role's certificate, which its log says: that one is believed, whoever has signed it")
 	c.Flags().Lookup("ui").DefValue = "" // not what this machine's environment says
 }
 
@@ -73,6 +75,9 @@ func (r *remote) ask(ctx context.Context, o app.ClientOptions, path string, into
 		if trust.RootCAs = x509.NewCertPool(); !trust.RootCAs.AppendCertsFromPEM(text) {
 			return fmt.Errorf("--ui-certificate-authority: there is no certificate in %s", r.ca)
 		}
+	}
+	if r.print != "" {
+		trust = cycles.Pinned(r.print)
 	}
 	plain := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust}
 	defer plain.CloseIdleConnections()

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
@@ -46,7 +48,9 @@ func TestExplainAsksTheRole(t *testing.T) {
 		})
 	}))
 	defer role.Close()
-	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("somebody else is shown %q", r.Header.Get("Authorization")) }))
+	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("somebody else is shown %q", r.Header.Get("Authorization"))
+	}))
 	defer thief.Close()
 	dir := t.TempDir()
 	ca, kubeconfig := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "kubeconfig")
@@ -80,6 +84,10 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 	if out, _, err = run("--ui-certificate-authority", ca, "-o", "json"); err != nil || json.Unmarshal([]byte(out), &e) != nil || !e.Cycle.Scheduler || e.Word != explain.Blocked {
 		t.Errorf("as JSON: %v %s", err, out)
 	}
+	print := sha256.Sum256(role.Certificate().Raw)
+	if out, notes, err = run("--ui-certificate-fingerprint", hex.EncodeToString(print[:])); out != want || notes != "" || err != nil {
+		t.Errorf("by its fingerprint: %s%s%v", out, notes, err)
+	}
 	for _, c := range []struct {
 		name string
 		args []string
@@ -89,6 +97,7 @@ users: [{name: u, user: {token: janes}}], contexts: [{name: c, context: {cluster
 	}{
 		{"refused", []string{"--ui-certificate-authority", ca}, http.StatusTooManyRequests, "", "the role ui says: no room at all\nlooking at the cluster itself"},
 		{"another certificate", nil, http.StatusOK, "", "certificate"},
+		{"another fingerprint", []string{"--ui-certificate-fingerprint", strings.Repeat("0", 64)}, http.StatusOK, "", "not the one that was named"},
 		{"led elsewhere", []string{"--ui-certificate-authority", ca}, http.StatusOK, thief.URL, "answers 302"},
 		{"no TLS", []string{"--ui", "http://127.0.0.1:1"}, http.StatusOK, "", "is no address that begins with https://"},
 		{"nobody there", []string{"--ui", "https://127.0.0.1:1"}, http.StatusOK, "", "ask the role ui: "},

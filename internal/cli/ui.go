@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/muster-scheduler/muster/internal/app"
 	"github.com/muster-scheduler/muster/internal/see"
@@ -59,7 +59,7 @@ func newUI(d Deps) *cobra.Command {
 
 // serveLocal answers whoever knows the secret, with what the looks have.
 func serveLocal(ctx context.Context, looks ui.Cycles, l net.Listener, secret string) error {
-	a := ui.New(looks, anybody{}, nil).Local(secret)
+	a := ui.New(looks, anybody{}, logr.Discard(), nil).Local(secret)
 	return a.Serve(ctx, l, nil)
 }
 

@@ -102,7 +102,7 @@ func (c *Client) once(ctx context.Context) error {
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
-	transport := &http.Transport{TLSClientConfig: pinned(place.Fingerprint), ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: Pinned(place.Fingerprint), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(place.URL, "/")+Path, nil)
 	if err != nil {
@@ -170,14 +170,14 @@ func (c *Client) Missed() uint64 {
 	return missed
 }
 
-// pinned accepts the one certificate of that hash, whatever it says, and no other.
-func pinned(print string) *tls.Config {
+// Pinned is a client's configuration that accepts the one certificate of that hash, whatever it says, and no other.
+func Pinned(print string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // the hash is what is verified: it says more than a name and an authority
 		VerifyPeerCertificate: func(certs [][]byte, _ [][]*x509.Certificate) error {
 			if len(certs) == 0 || Fingerprint(certs[0]) != strings.ToLower(print) {
-				return errors.New("its certificate is not the one that the Lease names")
+				return errors.New("its certificate is not the one that was named")
 			}
 			return nil
 		},

@@ -175,7 +175,7 @@ func TestWhoMayFollow(t *testing.T) {
 	}
 	reader := func() (string, error) { return "reader", nil }
 	c := &Client{Find: func(context.Context) (Place, error) { return Place{place.URL, strings.Repeat("0", 64)}, nil }, Token: reader}
-	if err := c.once(t.Context()); err == nil || !strings.Contains(err.Error(), "not the one that the Lease names") {
+	if err := c.once(t.Context()); err == nil || !strings.Contains(err.Error(), "not the one that was named") {
 		t.Errorf("another certificate: %v", err)
 	}
 	get := func(url string) *http.Response {
@@ -185,7 +185,7 @@ func TestWhoMayFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer reader")
-		resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: pinned(place.Fingerprint)}}).Do(req)
+		resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: Pinned(place.Fingerprint)}}).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -207,7 +207,7 @@ type workload struct {
 	env      []corev1.EnvVar
 	ports    []corev1.ContainerPort
 	private  []corev1.ContainerPort // which pods of the role ui alone may reach
-	probe    string // name of the port of health checks
+	probe    string                 // name of the port of health checks
 	volumes  []corev1.Volume
 	mounts   []corev1.VolumeMount
 	notes    map[string]string // annotations of the pods

@@ -30,6 +30,7 @@ var (
 		"internal/roles/run.go: app.ListenLocal":                   "the profiler, and what the scheduler remembers",
 		"internal/roles/cycles.go: app.Listen":                     "the scheduler's cycles, by TLS, for who has a token and the right to get /cycle; off by default",
 		"internal/roles/ui.go: app.Listen":                         "why work waits, by TLS, for who has a token, within what he may read; a role of its own, off by default",
+		"internal/cli/ui.go: app.ListenLocal":                      "muster ui: the loopback of a person's own machine, for who knows a secret; ui.TestLocal",
 		"internal/controllers/admission/controller.go: net.Listen": "webhooks",
 		"internal/vm/network/links.go: dhcp.Listen":                "muster-vm: a packet socket on taps in a pod's own network namespace; only the pod's guest is heard",
 		"internal/vm/ctl/ctl.go: net.Listen":                       "muster-vm ctl vnc: the loopback of a person's own host",
@@ -45,9 +46,9 @@ var (
 		"internal/controllers/admission/server.go: POST ",
 		"internal/cycles/server.go: GET /cycle", // for who has the right; cycles.TestWhoMayFollow
 		// For who has the rights, within his scope: ui.TestWhoSeesWhat. The last three answer everybody, and know nothing.
-		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues",
+		"internal/ui/serve.go: GET ", "internal/ui/pages.go: GET /{$}", "internal/ui/pages.go: GET /job/{namespace}/{name...}", "internal/ui/pages.go: GET /queues", "internal/ui/pages.go: GET /gpus",
 		"internal/ui/pages.go: GET /style.css", "internal/ui/pages.go: POST /login", "internal/ui/pages.go: POST /logout",
-		"internal/sim/serve.go: /simulate",      // of muster-lab sim fairshare --listen; it knows nothing but the question
+		"internal/sim/serve.go: /simulate", // of muster-lab sim fairshare --listen; it knows nothing but the question
 	}
 	// local are the files whose other patterns are served on the loopback only, which TestLocalOnly tries.
 	local = []string{"internal/app/server.go", "internal/roles/run.go"}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/muster-scheduler/muster/docs/operations"
+	"github.com/muster-scheduler/muster/internal/ui"
 	"github.com/muster-scheduler/muster/internal/usage"
 )
 
@@ -21,6 +22,9 @@ func TestMetricsPage(t *testing.T) {
 	server := newPlane(t, true)
 	p, _, _ := launch(t, All, quiet(All, "--kubeconfig="+server.kubeconfig(), "--leader-elect", "--plugin-server-port=0", "--nodescale")...)
 	if _, err := usage.NewMetrics(p.MetricsNamespace, p.registry); err != nil { // otherwise only with a configuration of it
+		t.Fatal(err)
+	}
+	if _, err := ui.NewMetrics(p.registry); err != nil { // otherwise only in the role ui, which is no part of All
 		t.Fatal(err)
 	}
 	served := described(t, p.registry)

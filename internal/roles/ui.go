@@ -40,7 +40,9 @@ func uiRole() role {
 	return role{
 		name: UI, about: "Answer why work waits, from the schedulers' own cycles: JSON, and pages for browsers", apart: true, unled: true,
 		trim: (*Settings).trimUI, flags: (*Settings).uiFlags,
-		build: func(p *process, log logr.Logger, c client.Client, _ *aside.Guard) (runner, error) { return p.newUI(log, c) },
+		build: func(p *process, log logr.Logger, c client.Client, _ *aside.Guard) (runner, error) {
+			return p.newUI(log, c)
+		},
 	}
 }
 
@@ -90,7 +92,7 @@ func (p *process) newUI(log logr.Logger, c client.Client) (runner, error) {
 		},
 		Works: p.works, Log: log, Metrics: metrics,
 	}
-	p.ui = ui.New(f, &review.Reviewer{Client: c}, nil)
+	p.ui = ui.New(f, &review.Reviewer{Client: c}, log, nil)
 	return f, nil
 }
 

@@ -1,13 +1,18 @@
 package see
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/muster-scheduler/muster/internal/cluster"
+	"github.com/muster-scheduler/muster/internal/engine/builtin"
 	"github.com/muster-scheduler/muster/internal/explain"
+	"github.com/muster-scheduler/muster/internal/profile"
 	"github.com/muster-scheduler/muster/internal/sim"
 )
 
@@ -117,5 +122,68 @@ func TestQueuesOfOnesOwn(t *testing.T) {
 	mine := l.Of(c, func(k cluster.Key) bool { return k.Namespace == "other" })
 	if got := strings.Join(names(mine), " "); got != "b" || mine.Hidden != 1 || len(l.Items) != 2 {
 		t.Errorf("%s, %d hidden", got, mine.Hidden)
+	}
+}
+
+// TestNodes: each GPU is listed with who holds it, as a whole or in part; of a node that takes no pods it is said, and nodes without GPUs are counted.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	store := cluster.NewStore(cluster.Options{})
+	gpu := func(n int64) []cluster.Quantity {
+		return []cluster.Quantity{{Name: "gpu", Value: n}, {Name: "pods", Value: 110}}
+	}
+	gang := cluster.Key{Face: "kai", Namespace: "team", Name: "g"}
+	store.Apply(
+		cluster.NodeState{Name: "b", UID: "b", Allocatable: gpu(4000)}, cluster.NodeState{Name: "a", UID: "a", Problem: "Unschedulable", Allocatable: gpu(2000)},
+		cluster.NodeState{Name: "c", UID: "c", Allocatable: gpu(0)},
+		cluster.QueueState{Name: "q", UID: "q"},
+		cluster.GangState{Key: gang, UID: "g", Queue: "q", Sets: cluster.FlatTree(1)},
+		cluster.PodState{UID: "1", Namespace: "team", Name: "g-0", Gang: gang, Ours: true, Phase: cluster.Running, NodeName: "b", Requests: []cluster.Quantity{{Name: "gpu", Value: 2000}}},
+		cluster.PodState{UID: "2", Namespace: "x", Name: "foreign", Phase: cluster.Running, NodeName: "b", Requests: []cluster.Quantity{{Name: "gpu", Value: 1000}}},
+	)
+	c := NewCycle(store.Snapshot(cluster.UnixNano(1)), profile.BuiltIn(), builtin.Registry())
+	l, err := Nodes(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []NodeLine{
+		{Name: "a", Problem: "Unschedulable", Devices: []DeviceLine{{}, {}}},
+		{Name: "b", Devices: []DeviceLine{{Queue: "q", UsedMilli: 1000}, {Queue: "q", UsedMilli: 1000}, {UsedMilli: 1000, Foreign: true}, {}}},
+	}
+	if d := cmp.Diff(want, l.Items); d != "" || l.Bare != 1 {
+		t.Errorf("%d without GPUs\n%s", l.Bare, d)
+	}
+}
+
+// TestListsHide: in clusters with a rival whose names are nobody's business, the list of our gangs has none of them, and the list of all has.
+func TestListsHide(t *testing.T) {
+	t.Parallel()
+	told := 0
+	for seed := range int64(40) {
+		c, _ := rivals(seed)
+		if _, err := c.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, all := range []bool{false, true} {
+			l, err := Gangs(t.Context(), c, c.Scope(func(ns string) bool { return all || ns == "ours" }), func(cluster.Key) bool { return true }, func() bool { return true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch foreign := strings.Contains(string(text), "sesame"); {
+			case foreign && all:
+				told++
+			case foreign:
+				t.Errorf("seed %d: a foreign name is told:\n%s", seed, text)
+			case !all && len(l.Items) == 0:
+				t.Errorf("seed %d: none of our gangs is listed", seed)
+			}
+		}
+	}
+	if told < 10 {
+		t.Errorf("in only %d of 40 clusters there is a foreign name to hide", told)
 	}
 }

@@ -131,4 +131,3 @@ func QueueLines(snap *cluster.Snapshot, now *engine.Trace) []QueueLine {
 	}
 	return out
 }
-

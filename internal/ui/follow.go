@@ -35,6 +35,9 @@ const (
 // ErrNoCycle says that no cycle of a shard's scheduler has come; the log says why.
 var ErrNoCycle = errors.New("no cycle of the scheduler is known")
 
+// ErrUndecided says that a scheduler's cycle cannot be decided on again, as when it is of a version that knows more; the log says why.
+var ErrUndecided = errors.New("the scheduler's cycle cannot be decided on again here: is the scheduler of another version?")
+
 // Following has the latest cycle of the scheduler of each shard, decided again. Make one with its first fields set.
 type Following struct {
 	// Shards lists the partition values of the shards that there are, "" for the one without; it is asked every ten seconds.
@@ -259,7 +262,7 @@ func (f *Following) look(ctx context.Context, s *shard) (*see.Cycle, error) {
 	case err != nil:
 		f.Metrics.count("failed")
 		f.Log.Error(err, "a cycle cannot be decided on again", "shard", s.name, "version", now.Version)
-		c, err = nil, fmt.Errorf("the scheduler's cycle (of version %s) cannot be decided on again: %w", now.Version, err)
+		c, err = nil, fmt.Errorf("%w: %w", ErrUndecided, err)
 	case c.Own():
 		f.Metrics.count("same")
 	default:

@@ -12,6 +12,8 @@ const (
 	atOnce      = 2  // questions that are worked on at a time
 	inLineMost  = 32 // questions that are there at a time, those that wait included
 	ofOneCaller = 8  // of these, one caller's
+	// atDoor is how many tokens the API server is asked about at a time, doorMost how many requests wait for that, a quarter of them of one address at most.
+	atDoor, doorMost = 8, 256
 	// forAnswer is how long one answer may take, its wait included; forProof one with the proof that a gang starts at its place, of which there is one at a time.
 	forAnswer = 15 * time.Second
 	forProof  = 60 * time.Second

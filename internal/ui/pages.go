@@ -35,9 +35,11 @@ var views = template.Must(template.New("").Funcs(template.FuncMap{
 	"age":     age,
 	"class":   func(w explain.Word) string { return strings.ReplaceAll(string(w), " ", "-") },
 	"meaning": func(w explain.Word) string { return meanings[w] },
-	"job":     func(namespace, name string) string { return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) },
-	"total":   func(p explain.Pods) int { return p.Running + p.Pending + p.Gated },
-	"depth":   func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
+	"job": func(namespace, name string) string {
+		return "/job/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	},
+	"total": func(p explain.Pods) int { return p.Running + p.Pending + p.Gated },
+	"depth": func(n int) string { return fmt.Sprintf("d%d", min(n, 4)) },
 	"amount": func(m map[string]string, resource, none string) string {
 		if x, ok := m[resource]; ok && x != "unlimited" {
 			return x
@@ -78,6 +80,9 @@ type page struct {
 	Job                                    *see.Explanation
 	Lists                                  []*see.GangList
 	Ladders                                []*see.QueueList
+	Combs                                  []*comb
+	Hexagon                                string
+	Away                                   []string // shards that give no answer, and why
 }
 
 type link struct {
@@ -99,9 +104,7 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 		if err != nil {
 			return err
 		}
-		for _, one := range out.(*List).Items {
-			p.Lists = append(p.Lists, one.(*see.GangList))
-		}
+		p.Lists = of[*see.GangList](out, p)
 		return nil
 	}))
 	mux.HandleFunc("GET /job/{namespace}/{name...}", a.show("job", func(q *question, p *page) (err error) {
@@ -116,8 +119,17 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 		if err != nil {
 			return err
 		}
-		for _, one := range out.(*List).Items {
-			p.Ladders = append(p.Ladders, one.(*see.QueueList))
+		p.Ladders = of[*see.QueueList](out, p)
+		return nil
+	}))
+	mux.HandleFunc("GET /gpus", a.show("nodes", func(q *question, p *page) error {
+		p.Title, p.Hexagon = "GPUs", hexagon
+		out, err := a.nodes(q)
+		if err != nil {
+			return err
+		}
+		for _, l := range of[*see.NodeList](out, p) {
+			p.Combs = append(p.Combs, draw(l, pageOf(q)))
 		}
 		return nil
 	}))
@@ -138,6 +150,19 @@ func (a *Answerer) pages(mux *http.ServeMux) {
 		http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	})
+}
+
+// of are the lists of all shards; which give none the page says.
+func of[L any](out any, p *page) (lists []L) {
+	for _, one := range out.(*List).Items {
+		switch one := one.(type) {
+		case L:
+			lists = append(lists, one)
+		case *Refused:
+			p.Away = append(p.Away, one.Object+": "+one.Message)
+		}
+	}
+	return lists
 }
 
 // within is a path of this site, or its root for what is none.
@@ -170,7 +195,7 @@ func (a *Answerer) begin(r *http.Request) *page {
 	if p.Namespace != "" {
 		keep = "?namespace=" + url.QueryEscape(p.Namespace)
 	}
-	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}} {
+	for _, l := range []link{{Path: "/", Text: "Jobs"}, {Path: "/queues", Text: "Queues"}, {Path: "/gpus", Text: "GPUs"}} {
 		l.Here = l.Path == r.URL.Path
 		l.Path += keep
 		p.Nav = append(p.Nav, l)
@@ -197,7 +222,7 @@ func (a *Answerer) show(view string, fill func(*question, *page) error) http.Han
 // refuse shows why there is no page.
 func (a *Answerer) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.begin(r)
-	p.No = refusal(err)
+	p.No = a.refusal(err)
 	p.Title, p.SignIn = http.StatusText(p.No.Code), errors.Is(err, review.ErrWho)
 	if p.Back = r.URL.RequestURI(); r.Method != http.MethodGet {
 		p.Back = "/"

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/muster-scheduler/muster/internal/app/gate"
@@ -35,19 +36,22 @@ type Answerer struct {
 	cycles Cycles
 	review Reviewer
 	now    func() time.Time
-	usual  *line // questions
+	door   *line // requests whose sender is being found out, by the address that they come from
+	usual  *line // questions, by who asks
 	proofs *line // those with the proof that a gang starts at its place
-	local  bool  // whoever asks is the one whose machine this is, if he knows the secret
+	log    logr.Logger
+	local  bool // whoever asks is the one whose machine this is, if he knows the secret
 	secret string
 }
 
-// New returns what answers from these cycles to those that the reviewer knows. now is the clock; nil is time.Now.
-func New(c Cycles, r Reviewer, now func() time.Time) *Answerer {
+// New returns what answers from these cycles to those that the reviewer knows. The log is told of defects, in words that nobody who
+// asks is told. now is the clock; nil is time.Now.
+func New(c Cycles, r Reviewer, log logr.Logger, now func() time.Time) *Answerer {
 	if now == nil {
 		now = time.Now
 	}
 	return &Answerer{
-		cycles: c, review: r, now: now,
+		cycles: c, review: r, log: log, now: now, door: newLine(atDoor, doorMost, doorMost/4, 2*time.Second),
 		usual: newLine(atOnce, inLineMost, ofOneCaller, 2*time.Second), proofs: newLine(1, inLineMost/4, ofOneCaller/4, 10*time.Second),
 	}
 }
@@ -98,8 +102,24 @@ func refusal(err error) *Refused {
 		r.Code, r.RetryAfterSeconds, r.Message = http.StatusServiceUnavailable, 10, "the answer took too long"
 	case errors.Is(err, errReview):
 		r.Code, r.RetryAfterSeconds, r.Message = http.StatusServiceUnavailable, 2, errReview.Error()
+	case errors.Is(err, ErrUndecided):
+		r.Code, r.Message = http.StatusServiceUnavailable, ErrUndecided.Error()
+	default: // names of anybody may be in it
+		r.Message = "an answer could not be worked out, which is a defect: the log says why"
 	}
 	return r
+}
+
+// refusal is what to answer to an error. A defect is logged, and told to the one alone whose machine it is.
+func (a *Answerer) refusal(err error) *Refused {
+	no := refusal(err)
+	if no.Code == http.StatusInternalServerError {
+		a.log.Error(err, "a question cannot be answered: a defect")
+		if a.local {
+			no.Message = err.Error()
+		}
+	}
+	return no
 }
 
 // errReview says that the API server could not be asked about rights.
@@ -111,6 +131,7 @@ func (a *Answerer) Handler() http.Handler {
 	mux.HandleFunc("GET "+API+"/gangs", a.json(a.gangs))
 	mux.HandleFunc("GET "+API+"/namespaces/{namespace}/gangs/{name...}", a.json(a.gang))
 	mux.HandleFunc("GET "+API+"/queues", a.json(a.queues))
+	mux.HandleFunc("GET "+API+"/nodes", a.json(a.nodes))
 	a.pages(mux)
 	var all http.Handler
 	if a.local {
@@ -128,16 +149,22 @@ func (a *Answerer) Handler() http.Handler {
 	})
 }
 
-// question is one question: who asks, and until when.
+// question is one question, and who asks; its context says until when.
 type question struct {
 	*http.Request
 	viewer *viewer
-	leave  func()
 }
 
 // ask finds out whose a request is and waits for its turn. The context of the question ends by itself.
 func (a *Answerer) ask(r *http.Request) (*question, func(), error) {
+	short, end := context.WithTimeout(r.Context(), forAnswer)
+	defer end()
+	in, err := a.door.enter(short, gate.Peer(r.RemoteAddr)) // tokens without end are not the API server's trouble
+	if err != nil {
+		return nil, nil, err
+	}
 	user, err := a.review.Caller(r)
+	in()
 	switch {
 	case errors.Is(err, review.ErrWho):
 		return nil, nil, err
@@ -179,7 +206,7 @@ func (a *Answerer) json(what func(*question) (any, error)) http.HandlerFunc {
 		out, err := a.answer(r, what)
 		code := http.StatusOK
 		if err != nil {
-			no := refusal(err)
+			no := a.refusal(err)
 			out, code = no, no.Code
 			headers(w, no)
 		}
@@ -277,23 +304,32 @@ func (a *Answerer) queues(q *question) (any, error) {
 	})
 }
 
-// each asks of every shard.
+// each asks of every shard. The list has a Refusal for one that gives no answer, if another does.
 func (a *Answerer) each(q *question, ask func(*see.Cycle, func(*see.Origin)) (any, error)) (any, error) {
 	out := &List{APIVersion: see.APIVersion, Kind: "List", Items: []any{}}
 	shards := a.shards(q)
 	if len(shards) == 0 {
 		return nil, ErrNoCycle
 	}
+	var none error
+	failed := 0
 	for _, shard := range shards {
+		var one any
 		c, complete, err := a.look(q.Context(), shard)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			one, err = ask(c, complete)
 		}
-		one, err := ask(c, complete)
-		if err != nil {
-			return nil, err
+		if err != nil { // what the other shards have to say does not depend on it
+			none = cmp.Or(none, err)
+			failed++
+			no := a.refusal(err)
+			no.Object = fmt.Sprintf("shard %q", shard)
+			one = no
 		}
 		out.Items = append(out.Items, one)
+	}
+	if failed == len(shards) {
+		return nil, none
 	}
 	return out, nil
 }
@@ -313,12 +349,13 @@ func (a *Answerer) explain(q *question) (*see.Explanation, error) {
 	if err != nil {
 		return nil, err // before anything is looked for: whether a gang is there is told to those who may read it
 	}
-	var none error
+	var none, away error // not there, and a shard in which it might be
 	shards := a.shards(q)
 	for _, shard := range shards {
 		c, complete, err := a.look(q.Context(), shard)
 		if err != nil {
-			return nil, err
+			away = cmp.Or(away, err)
+			continue
 		}
 		key, err := c.Find(q.Context(), ns, name)
 		var wrong *see.Refusal
@@ -346,5 +383,5 @@ func (a *Answerer) explain(q *question) (*see.Explanation, error) {
 		complete(&e.Cycle)
 		return e, nil
 	}
-	return nil, cmp.Or(none, error(ErrNoCycle))
+	return nil, cmp.Or(away, none, error(ErrNoCycle))
 }

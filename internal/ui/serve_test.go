@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/muster-scheduler/muster/internal/app/review"
@@ -59,7 +61,7 @@ func usual() *rights {
 	return &rights{have: []string{
 		"ruth get podgroups.scheduling.run.ai red", "bill get podgroups.scheduling.run.ai blue",
 		"vera get podgroups.scheduling.run.ai red", "vera get podgroups.scheduling.volcano.sh red",
-		"ada get podgroups.scheduling.run.ai", "ada get podgroups.scheduling.volcano.sh", "ada list queues.scheduling.run.ai",
+		"ada get podgroups.scheduling.run.ai", "ada get podgroups.scheduling.volcano.sh", "ada list queues.scheduling.run.ai", "ada list nodes.",
 	}}
 }
 
@@ -115,7 +117,7 @@ func town(t *testing.T) *see.Cycle {
 }
 
 func answerer(c Cycles, r Reviewer) *Answerer {
-	return New(c, r, func() time.Time { return noon.Add(1500 * time.Millisecond) })
+	return New(c, r, logr.Discard(), func() time.Time { return noon.Add(1500 * time.Millisecond) })
 }
 
 // get asks as somebody, and returns the answer.
@@ -170,7 +172,9 @@ func TestWhoSeesWhat(t *testing.T) {
 		{"ruth", "/gangs?namespace=red&shard=gold", 503, "no cycle", ""},
 		{"ruth", "/gangs?namespace=Red%3Cb%3E", 400, `"field":"namespace"`, ""},
 		{"ruth", red + strings.Repeat("x", 400), 400, `"field":"name"`, ""},
-		{"ruth", "/nodes", 404, "", ""},
+		{"ruth", "/nodes", 403, "ruth list nodes.", "usedMilli"},
+		{"ada", "/nodes", 200, `"name":"n"|"queue":"blues"|"usedMilli":1000|NodeList`, ""},
+		{"ada", "/else", 404, "", ""},
 	} {
 		w := get(t, h, c.who, API+c.path)
 		text := w.Body.String()
@@ -198,6 +202,8 @@ func TestWhoSeesWhat(t *testing.T) {
 		{"ada", "/queues", 200, "reds|blues|Fair share", ""},
 		{"ruth", "/?namespace=%3Cscript%3Ealert(1)%3C/script%3E", 400, "&lt;script&gt;", "<script"},
 		{"ruth", "/job/red/%3Cscript%3Ealert(1)%3C%2Fscript%3E", 404, "&lt;script&gt;", "<script"},
+		{"ruth", "/gpus", 403, "ruth list nodes.", "<svg"},
+		{"ada", "/gpus", 200, `<svg class="comb"|8 of 8 GPUs are held|n: 8 of queue blues|class="q0"|As a table`, ""},
 		{"", "/style.css", 200, "prefers-color-scheme", ""},
 	} {
 		w := get(t, h, c.who, c.path)
@@ -247,6 +253,56 @@ func TestNotTheSchedulersView(t *testing.T) {
 			if w.Code != 200 || strings.Contains(w.Body.String(), "not the scheduler") == own {
 				t.Errorf("own %t, %s: %d %s", own, path, w.Code, w.Body)
 			}
+		}
+	}
+}
+
+// TestOneShardIsAway: a shard whose scheduler tells nothing keeps nobody from what the others tell, and is named; what may be in it is not said to be nowhere.
+func TestOneShardIsAway(t *testing.T) {
+	t.Parallel()
+	h := answerer(still{"": town(t), "gold": nil}, usual()).Handler()
+	for path, want := range map[string]string{
+		API + "/gangs?namespace=red": `200 "redbig"|"object":"shard \"gold\""|no cycle`, API + "/namespaces/red/gangs/redbig": `200 "redbig"`,
+		API + "/namespaces/red/gangs/nothing": "503 no cycle", "/?namespace=red": "200 redbig|shard &#34;gold&#34;: no cycle", API + "/gangs?namespace=red&shard=": `200 "redbig"`,
+	} {
+		w := get(t, h, "ruth", path)
+		code, words, _ := strings.Cut(want, " ")
+		if fmt.Sprint(w.Code) != code {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+		check(t, path, w.Body.String(), words, "")
+	}
+}
+
+// broken are cycles of which there is nothing but an error.
+type broken struct{ err error }
+
+func (broken) Names() []string { return []string{""} }
+
+func (b broken) Look(context.Context, string) (*see.Cycle, string, error) { return nil, "", b.err }
+
+// TestDefects: what goes wrong is told with a status and in words that have no names in them; the log has the rest, where it is a defect.
+func TestDefects(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		code int
+		says string
+		logs bool
+	}{
+		{fmt.Errorf("the engine panics on gang blue/bluesecret"), 500, "which is a defect: the log says why", true},
+		{fmt.Errorf("%w: no plugin bluesecret", ErrUndecided), 503, "is the scheduler of another version?", false},
+		{context.DeadlineExceeded, 503, "took too long", false},
+	} {
+		var log strings.Builder
+		h := New(broken{c.err}, usual(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}), nil).Handler()
+		for _, path := range []string{API + "/gangs?namespace=red", API + "/namespaces/red/gangs/x", "/?namespace=red", "/job/red/x"} {
+			log.Reset()
+			w := get(t, h, "ruth", path)
+			if w.Code != c.code || strings.Contains(log.String(), "bluesecret") != c.logs {
+				t.Errorf("%v at %s: %d, logged %q", c.err, path, w.Code, log.String())
+			}
+			check(t, path, w.Body.String(), c.says, "bluesecret")
 		}
 	}
 }

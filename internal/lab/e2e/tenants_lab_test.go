@@ -300,28 +300,28 @@ func (f *fuzzing) admission(t *testing.T) string {
 }
 
 // roleAccount makes a role's service account, with its rights, and returns a kubeconfig with its token.
-func (f *fixture) roleAccount(t *testing.T, role string) string {
+func (w *fixture) roleAccount(t *testing.T, role string) string {
 	t.Helper()
 	name, may := install.Name(role), install.Rules(role)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: keys.Namespace, Name: name}}
-	f.create(t, account)
+	w.create(t, account)
 	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: keys.Namespace, Name: name}}
-	f.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: may.Cluster})
-	f.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})
+	w.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: may.Cluster})
+	w.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})
 	for ns, rules := range map[string][]rbacv1.PolicyRule{keys.Namespace: may.Home, keys.ReservationNamespace: may.Reserved} {
 		if len(rules) == 0 {
 			continue
 		}
-		f.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: rules})
-		f.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
+		w.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: rules})
+		w.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Subjects: who, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
 	}
-	token, err := f.lab.Client().CoreV1().ServiceAccounts(keys.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
+	token, err := w.lab.Client().CoreV1().ServiceAccounts(keys.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := f.lab.Config()
+	config := w.lab.Config()
 	file := clientcmdapi.NewConfig()
 	file.Clusters["lab"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
 	file.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}

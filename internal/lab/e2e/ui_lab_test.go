@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/muster-scheduler/muster/internal/install"
 	"github.com/muster-scheduler/muster/internal/lab"
@@ -151,6 +156,8 @@ func TestWhoSeesWhat(t *testing.T) {
 		{"/?namespace=red", "200 redtrain redhuge", "403", "200 redtrain redhuge", "403"},
 		{"/job/red/redhuge", "200 redhuge", "403", "200 redhuge", "403"},
 		{"/queues?namespace=blue", "403", "200", "200", "403"},
+		{api + "/nodes", "403", "403", "403", "403"}, // takes the right to list nodes
+		{"/gpus", "403", "403", "403", "403"},
 	}
 	for _, row := range matrix {
 		for who, want := range map[string]string{"ruth": row.ruth, "bill": row.bill, "ada": row.ada, "eve": row.eve, "": "401", "liar": "401"} {
@@ -173,6 +180,25 @@ func TestWhoSeesWhat(t *testing.T) {
 		t.Errorf("%v %s", err, text)
 	}
 	t.Logf("the cycle was %.1f s old", e.Cycle.AgeSeconds)
+
+	// The command line asks the role as ruth, who may not look at the cluster herself.
+	print := regexp.MustCompile(`answering people"? .*certificate=(\w+)`).FindStringSubmatch(role.tail(4000))
+	if print == nil {
+		t.Fatalf("the role does not say its certificate:\n%s", role.tail(20))
+	}
+	config, file := w.lab.Config(), clientcmdapi.NewConfig()
+	file.Clusters["lab"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["ruth"] = &clientcmdapi.AuthInfo{Token: s.tokens["ruth"]}
+	file.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "ruth", Namespace: "red"}
+	file.CurrentContext = "lab"
+	kubeconfig := filepath.Join(t.TempDir(), "ruth.kubeconfig")
+	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), os.Getenv(binaryEnv), "explain", "Job redhuge", "--kubeconfig", kubeconfig, "--ui", s.url, "--ui-certificate-fingerprint", print[1]).CombinedOutput()
+	if said := string(out); err != nil || !strings.HasPrefix(said, "Job redhuge (gang red/pg-redhuge-") || !strings.Contains(said, ": never; ") || !strings.Contains(said, "as the scheduler saw it, ") || strings.Contains(said, "blue") {
+		t.Errorf("%v\n%s", err, said)
+	}
 
 	// Whoever is the scheduler's peer must have the right to read cycles: a tenant has not.
 	place := regexp.MustCompile(`url=(https://\S+)`).FindStringSubmatch(muster.tail(4000))
