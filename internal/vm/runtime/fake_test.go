@@ -410,6 +410,17 @@ func (h fakeHypervisor) Events(ctx context.Context) (<-chan string, error) {
 
 type fakeAgent struct{ *hand }
 
+// Terminal says its size and what is typed until its end.
+func (h fakeAgent) Terminal(ctx context.Context, uuid string, command []string, in io.Reader, out io.Writer, sizes <-chan [2]uint16) (int32, error) {
+	if _, err := h.Exec(ctx, uuid, command, nil, 0); err != nil {
+		return 0, err
+	}
+	size := <-sizes
+	typed, err := io.ReadAll(in)
+	fmt.Fprintf(out, "%v on %dx%d: %s", command, size[0], size[1], typed)
+	return 3, err
+}
+
 func (h fakeAgent) Exec(ctx context.Context, uuid string, command []string, input []byte, _ int) (out Output, err error) {
 	err = h.look("hypervisor", func() error {
 		if m := h.w.machines[uuid]; m == nil || m.State != Runs || time.Since(m.started) < h.w.boots {
