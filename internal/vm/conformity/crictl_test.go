@@ -207,9 +207,11 @@ func TestCrictl(t *testing.T) {
 		return err == nil && page != ""
 	})
 	t.Logf("HTTP answer after %v", time.Since(began))
-	if log := n.must("logs", vm); !strings.Contains(log, "tiny: address "+ip+"/") || !strings.Contains(log, "serving for everybody in /run\n") {
-		t.Errorf("the guest's address is not the status's, %s, or its command had not what it was given: %s", ip, log)
-	}
+	// The page is there before the line that follows it.
+	n.await("the status's address, "+ip+", and what its command was given, in the guest's log", func() bool {
+		log := n.must("logs", vm)
+		return strings.Contains(log, "tiny: address "+ip+"/") && strings.Contains(log, "serving for everybody in /run\n")
+	})
 	if got := n.uuids(); len(got) != 1 || !strings.EqualFold(got[0], page) {
 		t.Errorf("the page says %q, the machines are %v", page, got)
 	}

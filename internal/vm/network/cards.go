@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,9 @@ const (
 	maxIPs    = 64
 	maxRoutes = 256
 )
+
+// linkForm is what the name of a function may be that only the result names: of links the kernel bounds them.
+var linkForm = regexp.MustCompile(`^[a-zA-Z0-9_.@-]{1,15}$`)
 
 // cards reads a CNI result against the links that are really there, and says which cards the guest gets: a pure function. newMAC gives the
 // addresses that veths take instead of theirs.
@@ -137,6 +141,9 @@ func cards(result *types100.Result, links []Link, newMAC func() string) ([]Card,
 		l := links[i]
 		if l.PCI == "" && l.Kind != "veth" {
 			return nil, vm.Errorf(vm.Invalid, "interface %s is of the kind %s: only veths and virtual functions (SR-IOV) can be joined to a guest", l.Name, l.Kind)
+		}
+		if l.PCI != "" && (!linkForm.MatchString(l.Name) || l.MTU < 0 || l.MTU > maxMTU) {
+			return nil, fmt.Errorf("interface %q: must have 1 to 15 letters, digits, '_', '.', '@' and '-', and an MTU, %d, of 0 to %d", short(l.Name), l.MTU, maxMTU)
 		}
 		mac, err := net.ParseMAC(l.MAC)
 		if err != nil || len(mac) != 6 {

@@ -231,7 +231,9 @@ func TestRealIPv6(t *testing.T) {
 		}
 	}()
 	dials := func() (said string, err error) {
-		for end := time.Now().Add(patience); time.Now().Before(end); {
+		tick := time.NewTicker(100 * time.Millisecond) // between two attempts of a guest whose kernel is still asking
+		defer tick.Stop()
+		for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 			err = inside(netns, func() error {
 				d := net.Dialer{Timeout: 2 * time.Second}
 				c, err := d.DialContext(ctx, "tcp6", "[fd00:77::1]:80")
@@ -246,7 +248,6 @@ func TestRealIPv6(t *testing.T) {
 			if err == nil {
 				return said, nil
 			}
-			time.Sleep(100 * time.Millisecond) // between two attempts of a guest whose kernel is still asking
 		}
 		return "", err
 	}

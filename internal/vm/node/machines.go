@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/muster-scheduler/muster/internal/vm"
@@ -109,6 +110,11 @@ func (m Machines) Stats(ctx context.Context) (map[string]runtime.MachineStats, e
 func (m Machines) Exec(ctx context.Context, uuid string, command []string, input []byte, limit int) (runtime.Output, error) {
 	out, err := hypervisor.Exec(ctx, m.Of, uuid, command, input, limit)
 	return runtime.Output{Stdout: out.Stdout, Stderr: out.Stderr, ExitCode: out.ExitCode}, err
+}
+
+// Terminal runs a command on a terminal of its own.
+func (m Machines) Terminal(ctx context.Context, uuid string, command []string, in io.Reader, out io.Writer, sizes <-chan [2]uint16) (int32, error) {
+	return hypervisor.Terminal{In: in, Out: out, Sizes: sizes}.Exec(ctx, m.Of, uuid, command)
 }
 
 // nobody is a UUID that no machine has: who asks for it learns whether there is a hypervisor that answers.

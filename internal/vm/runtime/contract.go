@@ -101,6 +101,8 @@ type Machine struct {
 type Agent interface {
 	// Exec runs a command in the guest, with all its input given (nil: none), until it ends or ctx does. Each output is cut at limit bytes. Unavailable: no agent answers (yet).
 	Exec(ctx context.Context, uuid string, command []string, input []byte, limit int) (Output, error)
+	// Terminal is Exec on a terminal of the command's own, whose columns and rows come by sizes. Unavailable as above; Invalid: the guest has nothing that opens terminals.
+	Terminal(ctx context.Context, uuid string, command []string, in io.Reader, out io.Writer, sizes <-chan [2]uint16) (exitCode int32, err error)
 }
 
 // Networks is the network process: network.Client.

@@ -45,20 +45,23 @@ func (s *Server) running(id string) (*containerState, error) {
 	return c, nil
 }
 
-// exec runs a command by the guest agent, waiting for an agent that does not answer yet until ctx ends. timeout is what ctx's end is called.
+// exec runs a command by the guest agent.
 func (s *Server) exec(ctx context.Context, c *containerState, command []string, input []byte, timeout time.Duration) (Output, error) {
-	size := 0
-	for _, word := range command {
-		size += len(word) + 1
-	}
-	if len(command) == 0 || command[0] == "" || size > maxCommand {
-		return Output{}, c.problem(vm.Errorf(vm.Invalid, "cmd: must have a first word, and at most %d bytes", maxCommand))
+	return s.asked(ctx, c, command, timeout, func(ctx context.Context, uuid string) (Output, error) {
+		return s.Agent.Exec(ctx, uuid, command, input, outputLimit)
+	})
+}
+
+// asked has the guest agent do something with a command, waiting for an agent that does not answer yet until ctx ends. timeout is what ctx's end is called.
+func (s *Server) asked(ctx context.Context, c *containerState, command []string, timeout time.Duration, do func(ctx context.Context, uuid string) (Output, error)) (Output, error) {
+	if err := mayRun(c, command); err != nil {
+		return Output{}, err
 	}
 	tick := time.NewTicker(agentPause)
 	defer tick.Stop()
 	var last error
 	for {
-		out, err := s.Agent.Exec(ctx, c.rec.Load().UUID, command, input, outputLimit)
+		out, err := do(ctx, c.rec.Load().UUID)
 		switch {
 		case err == nil:
 			return out, nil
@@ -79,6 +82,18 @@ func (s *Server) exec(ctx context.Context, c *containerState, command []string, 
 		}
 		return Output{}, c.problem(fmt.Errorf("the command did not end within %v: %w", timeout, ctx.Err()))
 	}
+}
+
+// mayRun is an error unless the agent can read a command.
+func mayRun(c *containerState, command []string) error {
+	size := 0
+	for _, word := range command {
+		size += len(word) + 1
+	}
+	if len(command) == 0 || command[0] == "" || size > maxCommand {
+		return c.problem(vm.Errorf(vm.Invalid, "cmd: must have a first word, and at most %d bytes", maxCommand))
+	}
+	return nil
 }
 
 // ExecSync runs a command in the guest.
@@ -106,8 +121,8 @@ func (s *Server) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi
 	if err != nil {
 		return nil, err
 	}
-	if r.GetTty() {
-		return nil, c.problem(vm.Errorf(vm.Invalid, "exec: the guest agent has no terminal to give; attach leads to the machine's console"))
+	if err := mayRun(c, r.GetCmd()); err != nil {
+		return nil, err
 	}
 	if s.streams == nil {
 		return s.UnimplementedRuntimeServiceServer.Exec(context.TODO(), nil)
@@ -173,11 +188,14 @@ func (ExitError) Exited() bool { return true }
 // ExitStatus is the code.
 func (e ExitError) ExitStatus() int { return e.Code }
 
-// Exec runs a command once its input has ended, and writes what it wrote when it has ended itself: the agent takes and gives each at once.
-func (x streamer) Exec(ctx context.Context, id string, cmd []string, stdin io.Reader, stdout, stderr io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+// Exec runs a command once its input has ended, and writes what it wrote when it has ended itself: the agent takes and gives each at once. On a terminal it carries both as they come.
+func (x streamer) Exec(ctx context.Context, id string, cmd []string, stdin io.Reader, stdout, stderr io.WriteCloser, tty bool, sizes <-chan remotecommand.TerminalSize) error {
 	c, err := x.s.running(id)
 	if err != nil {
 		return err
+	}
+	if tty {
+		return x.terminal(ctx, c, cmd, stdin, stdout, sizes)
 	}
 	input, err := c.input(ctx, stdin)
 	if err != nil {
@@ -202,6 +220,42 @@ func (x streamer) Exec(ctx context.Context, id string, cmd []string, stdin io.Re
 		return ExitError{int(out.ExitCode)}
 	}
 	return nil
+}
+
+// terminal runs a command on a terminal of its own, until it ends, or its machine does.
+func (x streamer) terminal(ctx context.Context, c *containerState, cmd []string, in io.Reader, out io.Writer, sizes <-chan remotecommand.TerminalSize) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	columns := make(chan [2]uint16, 1)
+	go func() { // ends with this function
+		for {
+			select {
+			case <-c.ended:
+				cancel(vm.Errorf(vm.Conflict, "its machine has ended"))
+				return
+			case <-ctx.Done():
+				return
+			case size, ok := <-sizes:
+				if !ok {
+					sizes = nil
+					continue
+				}
+				select {
+				case <-columns: // the last one counts
+				default:
+				}
+				columns <- [2]uint16{size.Width, size.Height}
+			}
+		}
+	}()
+	done, err := x.s.asked(ctx, c, cmd, farAway, func(ctx context.Context, uuid string) (Output, error) {
+		code, err := x.s.Agent.Terminal(ctx, uuid, cmd, in, out, columns)
+		return Output{ExitCode: code}, err
+	})
+	if err == nil && done.ExitCode != 0 {
+		return ExitError{int(done.ExitCode)}
+	}
+	return err
 }
 
 // input reads a command's input to its end; nil where there is none.

@@ -39,6 +39,7 @@ type fakeNode struct {
 	containers map[string][]byte
 	images     map[string]image.Image
 	away       map[string]bool          // parts that do not answer
+	function   string                   // the PCI address of a virtual function that each pod's network has besides
 	stuck      map[string]chan struct{} // effects that stand still until their channel is closed
 	deaf       bool                     // guests do not hear the power button
 	boots      time.Duration            // how long an agent needs to come up
@@ -410,6 +411,17 @@ func (h fakeHypervisor) Events(ctx context.Context) (<-chan string, error) {
 
 type fakeAgent struct{ *hand }
 
+// Terminal says its size and what is typed until its end.
+func (h fakeAgent) Terminal(ctx context.Context, uuid string, command []string, in io.Reader, out io.Writer, sizes <-chan [2]uint16) (int32, error) {
+	if _, err := h.Exec(ctx, uuid, command, nil, 0); err != nil {
+		return 0, err
+	}
+	size := <-sizes
+	typed, err := io.ReadAll(in)
+	fmt.Fprintf(out, "%v on %dx%d: %s", command, size[0], size[1], typed)
+	return 3, err
+}
+
 func (h fakeAgent) Exec(ctx context.Context, uuid string, command []string, input []byte, _ int) (out Output, err error) {
 	err = h.look("hypervisor", func() error {
 		if m := h.w.machines[uuid]; m == nil || m.State != Runs || time.Since(m.started) < h.w.boots {
@@ -439,10 +451,14 @@ func (h fakeNetworks) Add(ctx context.Context, pod network.Pod) (out network.Att
 	return out, err
 }
 
-func (fakeNetworks) attached() network.Attached {
-	return network.Attached{Token: "token", Network: vm.Network{Interfaces: []vm.Interface{{
+func (h fakeNetworks) attached() network.Attached {
+	out := network.Attached{Token: "token", Network: vm.Network{Interfaces: []vm.Interface{{
 		Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24"), netip.MustParsePrefix("fd00::2/64")},
 	}}}}
+	if h.w.function != "" {
+		out.Network.Interfaces = append(out.Network.Interfaces, vm.Interface{Name: "net1", MAC: "02:00:00:00:00:02", PCI: h.w.function})
+	}
+	return out
 }
 
 func (h fakeNetworks) Recover(ctx context.Context, id string) (out network.Attached, err error) {

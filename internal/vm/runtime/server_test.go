@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/muster-scheduler/muster/internal/vm"
 )
@@ -347,8 +348,15 @@ func TestStreams(t *testing.T) {
 		if err := x.PortForward(t.Context(), s.pod, 70000, b); vm.KindOf(err) != vm.Invalid {
 			t.Error(err)
 		}
-		if _, err := call(h, h.Exec, &runtimeapi.ExecRequest{ContainerId: s.init, Cmd: []string{"sh"}, Tty: true}); status.Code(err) != codes.InvalidArgument {
+		if _, err := call(h, h.Exec, &runtimeapi.ExecRequest{ContainerId: s.init, Tty: true}); status.Code(err) != codes.InvalidArgument {
 			t.Error(err)
+		}
+		sizes := make(chan remotecommand.TerminalSize, 2)
+		sizes <- remotecommand.TerminalSize{Width: 100, Height: 30}
+		out.Reset()
+		err := x.Exec(t.Context(), s.init, []string{"sh"}, strings.NewReader("exit 3"), &out, nil, true, sizes)
+		if code, ok := err.(ExitError); !ok || code.Code != 3 || out.String() != "[sh] on 100x30: exit 3" { //nolint:errorlint // the streaming server looks at it so
+			t.Errorf("a terminal: %q, %v", out.String(), err)
 		}
 		h.end()
 	})

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,28 @@ func all(t *testing.T, errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestFunctions: a virtual function of the pod's network is the machine's, and such a machine is not one that can be saved.
+func TestFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeNode()
+		w.function = "0000:3b:02.1"
+		h := open(t, w, 0, false)
+		defer h.end()
+		r, err := call(h, h.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{Config: podConfig("fast", nil)})
+		all(t, err)
+		c, err := call(h, h.CreateContainer, &runtimeapi.CreateContainerRequest{PodSandboxId: r.GetPodSandboxId(), Config: containerConfig("vm", "tiny", 0)})
+		all(t, err)
+		if got := h.container(c.GetContainerId()).rec.Load().Domain.HostDevices; !slices.Equal(got, []string{w.function}) {
+			t.Errorf("the machine has the devices %v", got)
+		}
+		var p sleeper
+		all(t, p.run(h, "u1"))
+		if err := p.create(h, 0); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), w.function) {
+			t.Errorf("a machine that is to be saved: %v", err)
+		}
+	})
 }
 
 // TestSuspendLife: a stop with grace suspends, and the pod that replaces the pod resumes; so does the next. What they are told and what lies on the claim is of one machine at a time.

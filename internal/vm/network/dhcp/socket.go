@@ -14,12 +14,12 @@ import (
 
 // Listen opens a packet socket in the network namespace of the calling thread, which stays there: it hears what guests ask that comes
 // in by the links with these indices. It keeps the namespace alive until it is closed.
-func Listen(links []int) (Conn, error) { return listen(hears(links)) }
+func Listen(links []int) (Conn, error) { return filtered(hears(links)) }
 
 // ListenNetwork is Listen for what neighbours answer that comes in by links which lead to the pod's network.
-func ListenNetwork(links []int) (Conn, error) { return listen(answers(links)) }
+func ListenNetwork(links []int) (Conn, error) { return filtered(answers(links)) }
 
-func listen(program []bpf.RawInstruction, err error) (Conn, error) {
+func filtered(program []bpf.RawInstruction, err error) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}

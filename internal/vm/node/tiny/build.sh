@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds a small disk that keeps muster-vm's guest contract, for tests: build.sh OUT.qcow2 [WORK]
-# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox, QEMU's guest agent, what keeps the
+# A FAT file system without partitions, with syslinux, Debian's kernel for clouds, and an initramfs of busybox, QEMU's guest agent, script for terminals, what keeps the
 # guest contract, and the modules that are needed. Nothing is mounted and
 # root is not needed. Needs Go, and Debian 12: apt-get (for packages that are not installed), dpkg-deb, cpio, qemu-img and busybox-static. Packages are kept in WORK.
 set -eu
@@ -9,12 +9,12 @@ out=$(realpath -m "$1")
 work=$(realpath -m "${2:-$(dirname "$out")/work}")
 mkdir -p "$work" "$(dirname "$out")"
 cd "$work"
-if ! ls boot.d/boot/vmlinuz-* >/dev/null 2>&1; then
+if ! ls boot.d/boot/vmlinuz-* boot.d/usr/bin/script >/dev/null 2>&1; then
 	meta=linux-image-cloud-amd64
 	kernel=$(apt-cache depends $meta | awk '/Depends: linux-image-6/ {print $2; exit}')
 	[ -n "$kernel" ] || { echo "build.sh: apt knows no $meta: run apt-get update first" >&2; exit 1; }
 	apt-get download "$kernel" syslinux syslinux-common mtools dosfstools \
-		qemu-guest-agent libc6 libglib2.0-0 libnuma1 libpcre2-8-0 libudev1 liburing2
+		qemu-guest-agent bsdutils libc6 libglib2.0-0 libnuma1 libpcre2-8-0 libudev1 liburing2
 	for d in ./*.deb; do dpkg-deb -x "$d" boot.d; done
 fi
 release=$(basename boot.d/lib/modules/*)
@@ -27,7 +27,7 @@ chmod 755 root/init
 # GO may be several words.
 (cd "$here" && CGO_ENABLED=0 GOOS=linux GOARCH=amd64 ${GO:-go} build -ldflags '-s -w' -o "$work/root/bin/contract" ./contract)
 mkdir -p root/lib64 root/lib/x86_64-linux-gnu
-cp boot.d/usr/sbin/qemu-ga root/bin/
+cp boot.d/usr/sbin/qemu-ga boot.d/usr/bin/script root/bin/
 cp -L boot.d/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 root/lib64/
 for l in libc.so.6 libm.so.6 libglib-2.0.so.0 libgmodule-2.0.so.0 libnuma.so.1 libpcre2-8.so.0 libudev.so.1 liburing.so.2; do
 	cp -L "$(find boot.d/lib boot.d/usr/lib -name "$l" | head -1)" root/lib/x86_64-linux-gnu/
