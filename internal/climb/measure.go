@@ -128,7 +128,10 @@ func (a *Ask) once(ctx context.Context, p engine.Profile, events []cluster.Event
 			m.Bound += plans[k].Binds()
 		}
 		if cpu > m.CPU {
-			m.CPU, m.Wall = cpu, wall
+			m.CPU, m.Wall, m.Searches = cpu, wall, 0
+			for k := range r.Stats.Actions {
+				m.Searches += r.Stats.Actions[k].Searches
+			}
 			m.Stage, m.Stages = stages(took, cpu)
 		}
 		if m.Cut = r.Trace.Truncated; m.Cut {

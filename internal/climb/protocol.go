@@ -38,6 +38,8 @@ type Measured struct {
 	CPU   time.Duration `json:"cpuNanoseconds"`
 	Wall  time.Duration `json:"wallNanoseconds"`
 	Steps int           `json:"steps"`
+	// Searches is how many searches for somebody to displace or move there were in the slowest cycle.
+	Searches int `json:"searches"`
 	// Cycles is the processor time of each.
 	Cycles []time.Duration `json:"cyclesNanoseconds"`
 	// Stages is the part of CPU that each stage took, going by the clock; Stage is the one that took most.
