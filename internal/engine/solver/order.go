@@ -232,6 +232,7 @@ type walk struct {
 	turned      turned
 	open        []*branch        // queues beside the beneficiary's way that may be asked, for all leaves below them
 	status      map[*branch]bool // whether a queue is one of those; nil where each leaf is asked
+	wide        []openKind       // more of those, by kind, until they are needed one by one
 	hinges      bool             // a queue was never to be asked, and might be if others nearer could be taken that were refused
 }
 
