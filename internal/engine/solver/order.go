@@ -37,6 +37,7 @@ type branch struct {
 	leaf  *leaf
 	kind  *kind  // nil until asked for
 	below *heads // nil until asked for
+	noted *stand // by which it was noted last; nil once it has played there
 }
 
 // heads is how many gangs below a queue may be victims at all, and what a barrier names of these alone.
